@@ -213,12 +213,6 @@ def test_refusals_are_one_line_and_status_2(tiny, tmp_path, flags, said):
     assert said in tiny.refused(tmp_path / "out", *flags)
 
 
-def test_other_options_are_refused_when_resuming(tiny, done):
-    flags = (*tiny_run.STEPS, "--weight_decay", "0.5")
-    assert "weight_decay: 0.0 there, 0.5 now" in tiny.refused(done, *flags)
-    tiny.done(done, *flags, "--overwrite_output_dir")
-
-
 def test_a_folder_of_something_else_is_refused(tiny, tmp_path):
     (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
     assert "holds no run of this tool" in tiny.refused(tmp_path, *STEPS)

@@ -11,7 +11,7 @@ import pytest
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.pretraining.instance_files import InstanceRows, prepare_instances
 from sot_paddle.data.pretraining.instances import InstanceOptions
-from sot_paddle.data.pretraining.text_lines import LONGEST_LINE, text_files
+from sot_paddle.data.pretraining.text_lines import text_files
 from sot_torch_ref.train.instances import make_instances
 from tests.sot_paddle.data.pretraining.dying import dying
 
@@ -74,16 +74,6 @@ def test_the_instances_are_those_of_the_reference_in_its_order(tmp_path) -> None
     assert any((other[name] != array).any() for name, array in rows.row(0).items())
 
 
-@pytest.mark.parametrize("documents", [1, 2])
-def test_a_corpus_of_one_or_two_documents(tmp_path, documents: int) -> None:
-    files = write(tmp_path, corpus(documents=documents))
-    prepare(files, tmp_path / "out")
-    rows, expected = InstanceRows(tmp_path / "out"), reference(corpus(documents=documents))
-    assert len(rows) == len(expected)
-    for position, instance in enumerate(expected):
-        assert all(np.array_equal(rows.row(position)[n], a) for n, a in instance.items())
-
-
 def test_a_preparation_that_is_killed_again_and_again_ends_with_the_same_files(tmp_path) -> None:
     files = write(tmp_path, corpus())
     prepare(files, tmp_path / "whole")
@@ -99,27 +89,13 @@ def test_a_preparation_that_is_killed_again_and_again_ends_with_the_same_files(t
     assert not (tmp_path / "out" / "tokens.bin").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("a.txt", b"4 5\n6 \xff 7\n", r"a\.txt, line 2: expected UTF-8 text, found byte 0xff"),
-        ("a.txt", b"4\n" + b"5 " * LONGEST_LINE, r"a\.txt, line 2: longer than 1,048,576 bytes"),
-        ("a.txt", b"\n\n \n", "no document with a sentence"),
-        ("b.csv", b"4 5\n", r"no \*\.txt in this folder"),
-    ],
-)
-def test_text_that_cannot_be_used_is_one_line(tmp_path, name, content, said) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / name).write_bytes(content)
-    with pytest.raises(DataError, match=said) as refused:
-        prepare(text_files([str(tmp_path / "in")]), tmp_path / "out")
-    assert "\n" not in str(refused.value)
-
-
 def test_other_options_and_damaged_files_are_refused(tmp_path) -> None:
     files = write(tmp_path, corpus())
     with pytest.raises(DataError, match="missing"):
         text_files([str(tmp_path / "c.txt")])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"no \*\.txt in this folder"):
+        text_files([str(tmp_path / "empty")])
     prepare(files, tmp_path / "out")
     with pytest.raises(DataError, match="begun with another dupes"):
         prepare(files, tmp_path / "out", dupes=2)

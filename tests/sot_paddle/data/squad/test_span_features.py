@@ -1,11 +1,10 @@
-"""Several contexts, rows of a language model, refusals; windows and labels: cases squad_features*.
+"""Rows of a language model, refusals; windows, labels, contexts: cases squad_features*.
 
 A vocabulary of letters: one token a word.
 """
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from sot_paddle.data.errors import DataError
@@ -26,15 +25,6 @@ def tokenizer(tmp_path) -> WordPieceTokenizer:
 def ask(context: str, answer: str | None = None, name: str = "q") -> Question:
     given = () if answer is None else (answer,)
     return Question(name, "a ?", context, given, tuple(context.index(text) for text in given))
-
-
-def test_questions_of_several_contexts_and_an_empty_one(tokenizer) -> None:
-    asked = [ask("b c d e", name="x"), Question("y", "a", "", (), ()), ask("d", name="z")]
-    found = span_features(asked, tokenizer, max_length=8, stride=0)
-    assert found.questions.tolist() == [0, 0, 1, 2]
-    assert found.tokens.lengths.tolist() == [8, 6, 4, 6]
-    assert (found.characters_of(2) == -1).all()
-    np.testing.assert_array_equal(found.tokens.indices, range(4))
 
 
 def test_a_question_that_leaves_no_room_is_refused(tokenizer) -> None:
