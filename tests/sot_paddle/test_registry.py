@@ -63,16 +63,6 @@ def test_text_models_have_both_names_of_their_config() -> None:
     assert (model.num_classes, model.training) == (2, True)
 
 
-@pytest.mark.parametrize("name", ["bert_large", "bert_large_mgcrp"])
-def test_large_differs_in_its_sizes_only(name: str) -> None:
-    model = create_model(name, num_hidden_layers=1, vocab_size=10, max_position_embeddings=8)
-    config = model.encoder_config
-    assert (config.hidden_size, config.num_attention_heads) == (1024, 16)
-    assert config.intermediate_size == 4096
-    assert model.head_config.pooling == ("mgcrp_qk" if name.endswith("mgcrp") else "pooler")
-    assert model.name == name
-
-
 @pytest.mark.parametrize(
     ("name", "overrides", "message"),
     [

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 import paddle
 import pytest
-from paddle import nn
 
 from sot_paddle.config import CLASS_TOKEN_POOLINGS, FUSIONS, POOLINGS, HeadConfig
 from sot_paddle.features import Features
@@ -139,26 +138,6 @@ def test_refusals_of_the_number_of_classes() -> None:
     for value, message in ((0, "at least 1, got 0"), (2.0, "an integer, got 2.0")):
         with pytest.raises(ValueError, match=f"num_classes must be {message}"):
             build_head(HeadConfig(), dim=C, num_classes=value)
-
-
-def dropouts(layer: nn.Layer) -> list[float]:
-    return [s.p for s in layer.sublayers() if isinstance(s, nn.Dropout)]
-
-
-@pytest.mark.parametrize(
-    ("pooling", "default"),
-    [("mgcrp_qk", 0.8), ("mgcrp", 0.0), ("gap", 0.0), ("gcp", 0.0), ("fc", 0.0), ("none", 0.0)],
-)
-def test_default_dropout(pooling: str, default: float) -> None:
-    assert dropouts(head(pooling, head_dropout=None)) == [default]
-    assert dropouts(head(pooling, head_dropout=0.25)) == [0.25]
-
-
-def test_default_dropout_of_pooler_is_the_encoder_s() -> None:
-    config = HeadConfig(pooling="pooler")
-    assert dropouts(build_head(config, dim=C, num_classes=2, pooler_dropout=0.3)) == [0.3]
-    assert dropouts(head("pooler", head_dropout=0.5)) == [0.5]
-    assert dropouts(head("mgcrp", "class_token", head_dropout=None)) == [0.0]
 
 
 def test_ill_posed_svpn_is_built_with_a_warning() -> None:

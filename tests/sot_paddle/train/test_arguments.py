@@ -72,21 +72,6 @@ def test_every_flag_of_the_original_is_known():
     assert parse(SOURCE_COMMAND + more).config_name == "c"
 
 
-@pytest.mark.parametrize(
-    ("task", "q_dim", "k_dim", "dropout"),
-    [
-        ("MNLI", 112, 48, 0.7),
-        ("qnli", 112, 48, 0.5),
-        ("RTE", 56, 32, 0.8),
-        ("cola", 96, 48, 0.5),
-        ("SST-2", 56, 32, 0.8),
-    ],
-)
-def test_head_settings_by_task(task, q_dim, k_dim, dropout):
-    options = parse([*SOURCE_COMMAND, "--task_name", task]).head_options
-    assert (options["q_dim"], options["k_dim"], options["head_dropout"]) == (q_dim, k_dim, dropout)
-
-
 def test_own_head_settings_win_over_the_task():
     options = parse([*SOURCE_COMMAND, "--q_dim", "7", "--head_dropout", "0"]).head_options
     assert (options["q_dim"], options["k_dim"], options["head_dropout"]) == (7, 32, 0.0)
