@@ -1,6 +1,6 @@
-"""The training transform: its last resort, what has no effect, options; the generators.
+"""The training transform: images of any size, options; the generators.
 
-Pixels and draws are compared with timm and torchvision by the alignment's cases ``data_*``.
+Pixels, draws and the crop of last resort: cases ``data_*``.
 """
 
 from __future__ import annotations
@@ -10,30 +10,8 @@ import pytest
 from PIL import Image
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.image_augment import (
-    AugmentConfig,
-    Crop,
-    TrainTransform,
-    draw_crop,
-)
+from sot_paddle.data.image_augment import AugmentConfig, TrainTransform
 from sot_paddle.data.image_random import generator
-
-PLAIN = {"auto_augment": None, "color_jitter": None}
-
-
-def test_fallback_is_the_largest_central_crop_in_the_range() -> None:
-    rng = np.random.default_rng(0)
-    assert draw_crop(rng, 10, 1000, scale=(1, 1)) == Crop(0, 493, 10, 13)
-    assert draw_crop(rng, 1000, 9, scale=(1, 1)) == Crop(494, 0, 12, 9)
-    assert draw_crop(rng, 10, 10, scale=(1, 1), ratio=(1.2, 1.3)) == Crop(1, 0, 8, 10)
-
-
-def test_jitter_is_inert_while_randaugment_is_on() -> None:
-    draws = TrainTransform(AugmentConfig(color_jitter=0.4)).draw(np.random.default_rng(0), (9, 9))
-    assert draws.jitter == ()
-    off = TrainTransform(AugmentConfig(auto_augment=None)).draw(np.random.default_rng(0), (9, 9))
-    assert len(off.jitter) == 3
-    assert off.operations == ()
 
 
 def test_shape_and_fill() -> None:

@@ -1,18 +1,16 @@
-"""ImageNet-A: the table against timm's, folders checked by name, scores gathered."""
+"""ImageNet-A: the table against timm's, folders checked by name; columns: metric_imagenet_a."""
 
 from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.imagenet_a import (
     INDICES,
     SYNSETS,
-    gather_scores,
     require_imagenet_order,
     require_synsets,
 )
@@ -26,24 +24,6 @@ def lines(name: str) -> list[str]:
 def test_the_table_is_the_public_one() -> None:
     assert list(SYNSETS) == lines("imagenet_a_synsets.txt")
     assert [str(index) for index in INDICES] == lines("imagenet_a_indices.txt")
-
-
-def test_names_and_columns_belong_together() -> None:
-    synsets = lines("imagenet_synsets.txt")
-    assert [synsets[index] for index in INDICES] == list(SYNSETS)
-    for table in (INDICES, SYNSETS):
-        assert len(set(table)) == 200
-        assert list(table) == sorted(table)
-    assert (INDICES[0], INDICES[-1]) == (6, 988)
-
-
-def test_scores_are_gathered_in_label_order() -> None:
-    scores = np.zeros((200, 1000), np.float32)
-    scores[np.arange(200), INDICES] = 1
-    scores[:, 0] = 9  # a class that ImageNet-A does not have wins among the 1000, not here
-    assert gather_scores(scores).argmax(axis=1).tolist() == list(range(200))
-    assert gather_scores(scores).shape == (200, 200)
-    assert np.array_equal(gather_scores(scores), np.eye(200, dtype=np.float32))
 
 
 def test_a_model_s_known_classes_are_checked() -> None:
