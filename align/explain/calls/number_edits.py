@@ -44,8 +44,8 @@ def fitted(call: WatchedCall, miss: Miss) -> Iterator[tuple[str, Callable[[Watch
 
 
 def _numbers(call: WatchedCall) -> Iterator[tuple[str, float, Callable[[WatchedCall, float], Any]]]:
-    """What it is, its value, the call with another one."""
-    for at, x in enumerate(call.args):
+    """What it is, its value, the call with another one; numbers that are written down first."""
+    for at, x in sorted(enumerate(call.args), key=lambda one: isinstance(one[1], paddle.Tensor)):
         if not is_number(x) or call.name == "index":
             continue
         own = float(x.item() if isinstance(x, paddle.Tensor) else x)

@@ -90,6 +90,11 @@ FAULTS = {
         "no fault of the port: Paddle's interpolate holds its places in float32",
         IMAGES,
     ),
+    "a weight of a mean": (
+        lambda x: x + 0.25 * x.mean(),
+        lambda x: x + 0.2 * x.mean(),
+        "scale: Paddle has 0.2, with 0.25 it agrees (fitted)",
+    ),
     "a constant in float32": (
         T.hardsigmoid,
         lambda x: F.hardsigmoid(x, slope=1 / 6),
