@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from sot_paddle.atomic import write_atomically
@@ -35,7 +36,8 @@ def _run(options: argparse.Namespace) -> None:
     scores = score_answers(questions, answers, odds, null_limit=options.na_prob_thresh)
     missing = sum(question.id not in answers for question in questions)
     if missing:
-        print(f"{missing} of {len(questions)} questions have no prediction and are not scored")
+        said = f"{missing} of {len(questions)} questions have no prediction and are not scored"
+        print(said, file=sys.stderr)
     text = dumps(scores)
     if options.out_file:
         write_atomically(options.out_file, text.encode("utf-8"))

@@ -46,8 +46,8 @@ def test_the_command_scores_them(tmp_path, capsys) -> None:
     files = [str(data), str(tmp_path / "predictions.json")]
     odds = ["--na-prob-file", str(tmp_path / "null_odds.json"), "--out-file", str(tmp_path / "o")]
     assert run_command([*files, *odds, "--na-prob-thresh", "-3"]) == 0
-    said, _, printed = capsys.readouterr().out.partition("\n")
-    assert said == "1 of 3 questions have no prediction and are not scored"
+    printed, said = capsys.readouterr()
+    assert said == "1 of 3 questions have no prediction and are not scored\n"
     scores = json.loads(printed)
     assert scores == json.loads((tmp_path / "o").read_text("utf-8"))
     assert (scores["exact"], scores["HasAns_exact"], scores["total"]) == (50.0, 0.0, 2)
