@@ -8,6 +8,7 @@ from sot_paddle.data.squad.answer_scores import score_answers
 from sot_paddle.data.squad.questions import Question
 
 ASKED = [Question(name, "?", "Normans", ("Normans",), (0,)) for name in "abcd"]
+GIVEN = {"a": "by Normans", "b": "", "c": "", "d": "x"}
 
 
 def test_questions_that_were_not_answered_are_left_out() -> None:
