@@ -6,6 +6,7 @@ Of a wrong backward pass: what cuts the graph, on one side only.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -22,21 +23,25 @@ from align.explain.calls.place_rows import PLACE_ROWS
 from align.explain.calls.value_rows import VALUE_ROWS
 from align.explain.experiment import first_cause
 from align.frameworks import on_paddle, on_torch
+from align.frameworks.rounded_numbers import NEAR, rounded
 from align.frameworks.stepping_paddle import ERRORS
 from align.frameworks.swapping import attributes
 from align.frameworks.watched_calls import WatchedCall, watched_in
+from align.judge.judging import alike
 from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.pair.bench import Bench, GradientBench
 from align.pair.isolation import Guilty
 from align.record.arrays import replace
-from align.record.recording import ROOT
+from align.record.recording import ROOT, Recording
+from align.record.results import Tolerance
 
 MANY = 200  # watched calls of one layer; beyond that it is a whole network
 LARGE = 4_000_000  # elements of the tensor in question; experiments on more take too long
 WORK = 200_000_000  # elements times trials of one layer
 LEAST, MOST = 100, 2_000  # trials of a large layer, and of a small one
 
+ROUNDED = Tolerance("scaled", NEAR, "to tell a number held in float32, not to judge it")
 ROWS = (*VALUE_ROWS, *PLACE_ROWS)
 
 Changes = Iterator[tuple[str, AbstractContextManager]]
@@ -53,6 +58,9 @@ def study(pair: AnyPair, guilty: Guilty) -> tuple[str, str, str]:
     size = 0 if guilty.expected is None else guilty.expected.size
     if size > LARGE:
         return "", "", ""
+    rounding = _rounding(pair, guilty)
+    if rounding:
+        return rounding, "", ""
     with Bench(pair, guilty.place).ready() as bench, np.errstate(all="ignore"):
         calls: list[WatchedCall] = []
         if not bench.trial(watching(bench, lambda call: calls.append(call) or call.go())):
@@ -65,6 +73,20 @@ def study(pair: AnyPair, guilty: Guilty) -> tuple[str, str, str]:
             pair, bench, guilty, calls if len(calls) <= MANY else [], 0 if drawn else budget
         )
         return first_cause(changes, bench.mended_by, budget) or drawn, recorded, guess
+
+
+def _rounding(pair: AnyPair, guilty: Guilty) -> str:
+    """Says whose numbers Paddle holds in float32, where a layer is off by as little as that."""
+    if pair.dtype != "float64" or not alike(guilty.ours, guilty.expected, ROUNDED):
+        return ""
+    held = copy.copy(pair)
+
+    def agrees(recording: Recording) -> bool:
+        held.deep = recording
+        with Bench(held, guilty.place).ready() as bench:
+            return bench.trial() == []
+
+    return first_cause(rounded(lambda: pair.run_reference(deep=True)), agrees, TRIALS)
 
 
 def _drawn(bench: Bench) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import paddle.nn.functional as ours
 import pytest
@@ -43,6 +45,7 @@ class PaddleTwo(nn.Layer):
         return x, x * 0.5
 
 
+HUBER = tuple(functools.partial(one, delta=0.3) for one in (theirs.huber_loss, ours.smooth_l1_loss))
 CLEAN = {
     "cross entropy": (theirs.cross_entropy, valid_mean, SCORES, IGNORED),
     "sum": (
@@ -156,6 +159,12 @@ def test_the_ready_made_cross_entropy_takes_probabilities(shape: tuple[int, ...]
     pair = torch.nn.Identity(), nn.Identity(), rng.normal(size=shape)
     result, _ = loss(pair_in(*pair, "float64", loss="cross_entropy", labels=labels))
     assert result.passed, [c.reason for c in result.failures] + result.problems
+
+
+def test_a_loss_whose_number_paddle_holds_in_float32_is_no_fault_of_the_port() -> None:
+    pair = pair_in(torch.nn.Identity, nn.Identity, SCORES, labels=np.cos(SCORES), loss=HUBER)
+    (found,) = loss(pair)[1]
+    assert found.cause.startswith("no fault of the port: Paddle holds the numbers that huber_loss")
 
 
 def test_what_means_nothing_is_refused() -> None:

@@ -299,3 +299,11 @@ def test_every_row_has_a_function_that_is_watched() -> None:
 
     named = {name for row in search.ROWS for name in row.functions.split()}
     assert named <= set(NAMES.values())
+
+
+def test_an_option_that_paddle_holds_in_float32_is_no_fault_of_the_port() -> None:
+    said = cause(
+        lambda x: 0.1 * T.hardtanh(x + 0.3, -0.3, 0.3),
+        lambda x: 0.1 * F.hardtanh(x + 0.3, -0.3, 0.3),
+    )
+    assert said.startswith("no fault of the port: Paddle holds the numbers that hardtanh is given")
