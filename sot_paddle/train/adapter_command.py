@@ -125,7 +125,7 @@ class StateModel:
         write_config(folder, content)
 
 
-def schedule_steps(config: RecipeOptions, rows: int, steps: int) -> int:
+def schedule_steps(config: RecipeOptions, pace: Pace, steps: int) -> int:
     """Optimizer steps after which the rate is zero.
 
     QUIRK: the original counts full batches only, so that the last batch of a run, when it is not
@@ -133,7 +133,7 @@ def schedule_steps(config: RecipeOptions, rows: int, steps: int) -> int:
 
     Args:
         config: the command's options.
-        rows: training rows.
+        pace: of the run: training rows, batches of a step.
         steps: optimizer steps of the run.
 
     Raises:
@@ -142,11 +142,11 @@ def schedule_steps(config: RecipeOptions, rows: int, steps: int) -> int:
     if config.max_steps > 0:
         return steps
     size = config.per_gpu_train_batch_size * distributed.world_size()
-    full = rows // (size * config.gradient_accumulation_steps)
+    full = pace.rows // (size * pace.accumulation)
     total = int(full * config.num_train_epochs)
     if total < 1:
         raise ValueError(
-            f"{rows} rows make no full batch of {size} x {config.gradient_accumulation_steps}: "
+            f"{pace.rows} rows make no full batch of {size} x {pace.accumulation}: "
             "lower --per_gpu_train_batch_size"
         )
     return total
@@ -160,4 +160,4 @@ def optimizer_of_full_batches(
     decay: Callable[[nn.Layer], set[str]] = decayed_names,
 ) -> tuple[Optimizer, LRScheduler]:
     """The published recipe (C.4): :func:`optimizer` with the steps of :func:`schedule_steps`."""
-    return optimizer(config, model, pace, schedule_steps(config, pace.rows, steps), decay)
+    return optimizer(config, model, pace, schedule_steps(config, pace, steps), decay)

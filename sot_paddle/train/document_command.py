@@ -57,7 +57,7 @@ def optimizer(
 ) -> tuple[Optimizer, LRScheduler]:
     """The published recipe (D.4), or the one that the options ask for; see `Setup`."""
     layer_rates.set_ratios(model, ratios(config, model))
-    return text_command.optimizer(config, model, pace, schedule_steps(config, pace.rows, steps))
+    return text_command.optimizer(config, model, pace, schedule_steps(config, pace, steps))
 
 
 def ratios(config: DocumentTrainConfig, model: nn.Layer) -> Mapping[str, float]:
@@ -75,7 +75,7 @@ def ratios(config: DocumentTrainConfig, model: nn.Layer) -> Mapping[str, float]:
     return layer_rates.layer_ratios(model, given, config.learning_rate)
 
 
-def schedule_steps(config: DocumentTrainConfig, rows: int, steps: int) -> int:
+def schedule_steps(config: DocumentTrainConfig, pace: Pace, steps: int) -> int:
     """Optimizer steps after which the rate is zero: ``int(rows / batch * epochs)``.
 
     QUIRK: the original counts a last batch that is not full as the part of a step that it is, so
@@ -83,11 +83,11 @@ def schedule_steps(config: DocumentTrainConfig, rows: int, steps: int) -> int:
 
     Args:
         config: the command's options.
-        rows: training rows.
+        pace: of the run: training rows, batches of a step.
         steps: optimizer steps of the run, which the Paddle port goes by.
     """
     if config.max_steps > 0 or config.paddle_compat:
         return steps
     batch = config.per_gpu_train_batch_size * distributed.world_size()
-    shown = rows / (batch * config.gradient_accumulation_steps) * config.num_train_epochs
+    shown = pace.rows / (batch * pace.accumulation) * config.num_train_epochs
     return max(1, int(shown))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from sot_paddle.command_line import parse
 from sot_paddle.train import extraction
 from sot_paddle.train.adapter_command import COMMAND, run_command, schedule_steps
+from sot_paddle.train.feeding import Pace
 from tests.sot_paddle.train import state_files
 from tests.sot_paddle.train.run_output import arrays_of, metrics, same_arrays
 from tests.sot_paddle.train.tiny_run import no_conversion
@@ -146,7 +148,9 @@ def test_the_rate_reaches_zero_after_the_full_batches() -> None:
     """QUIRK: 22 rows in fours are five full batches and one of two, which gets no rate."""
     flags = ["--task_name", "RTE", "--states", "x", "--do_train", "--output_dir", "y"]
     config = parse(COMMAND, [*flags, "--per_gpu_train_batch_size", "4", "--num_train_epochs", "2"])
-    assert schedule_steps(config, 22, 12) == 10
-    assert schedule_steps(parse(COMMAND, [*flags, "--max_steps", "7"]), 22, 7) == 7
+    assert schedule_steps(config, Pace(6, 1, 22), 12) == 10
+    assert schedule_steps(parse(COMMAND, [*flags, "--max_steps", "7"]), Pace(6, 1, 22), 7) == 7
+    asked = dataclasses.replace(config, gradient_accumulation_steps=50)  # an epoch has fewer
+    assert schedule_steps(asked, Pace(6, 5, 22), 2) == 2
     with pytest.raises(ValueError, match="3 rows make no full batch of 4 x 1"):
-        schedule_steps(config, 3, 2)
+        schedule_steps(config, Pace(1, 1, 3), 2)

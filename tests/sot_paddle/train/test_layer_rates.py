@@ -58,11 +58,12 @@ def test_every_backbone_knows_its_layers(name: str) -> None:
 
 
 def test_steps_of_the_schedule_are_those_of_the_original() -> None:
-    def steps(rows: int, **options) -> int:
-        return document_command.schedule_steps(config(**options), rows, 99)
+    def steps(rows: int, accumulation: int = 1, **options) -> int:
+        pace = Pace(-(-rows // 32), accumulation, rows)
+        return document_command.schedule_steps(config(**options), pace, 99)
 
     assert steps(100) == int(100 / 32 * 3) == 9  # the run has 12
-    assert steps(64, gradient_accumulation_steps=2) == 3
+    assert steps(64, 2) == steps(64, 2, gradient_accumulation_steps=50) == 3
     assert steps(5) == 1
     assert steps(100, max_steps=7) == steps(100, paddle_compat=True) == 99
 

@@ -76,7 +76,8 @@ def _schedule_steps(options: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]
             **options,
         )
         with mock.patch.object(distributed, "world_size", return_value=processes):
-            found.append(document_command.schedule_steps(config, rows, 99))
+            pace = Pace(-(-rows // (_BATCH * processes)), parts, rows)
+            found.append(document_command.schedule_steps(config, pace, 99))
         by_step, batch = limit > 0 or options.get("paddle_compat"), _BATCH * parts * processes
         wanted.append(99 if by_step else max(1, int(rows / batch * _EPOCHS)))
     return np.array(found, dtype="float64"), np.array(wanted, dtype="float64")
