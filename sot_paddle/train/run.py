@@ -122,9 +122,8 @@ def _trainer(run: Run) -> ExactTrainer:
     )
     pace = Pace(len(batches), min(plan.accumulation, len(batches)), len(task.train))
     flow = Flow(run.stop, eval_steps=plan.eval_steps, save_steps=pace.steps * plan.save_epochs)
-    items = plan.batch_size * distributed.world_size() * pace.accumulation
     kind = ProgressBar if sys.stderr.isatty() else ProgressLines
-    progress = kind(items=items, unit=task.unit, evaluated=next(iter(task.dev), ""))
+    progress = kind(items=_items(run, pace), unit=task.unit, evaluated=next(iter(task.dev), ""))
     logs = run.root / run_folder.LOGS
     trainer = ExactTrainer(
         run,
@@ -143,10 +142,16 @@ def _trainer(run: Run) -> ExactTrainer:
     return trainer
 
 
+def _items(run: Run, pace: Pace) -> int:
+    """Examples of an optimizer step: a batch may be larger than the data."""
+    asked = run.setup.plan.batch_size * distributed.world_size() * pace.accumulation
+    return min(asked, pace.rows)
+
+
 def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> None:
     plan, task = run.setup.plan, run.task
     seed_everything(run.seed + (distributed.rank() if plan.own_masks else 0))
-    effective = plan.batch_size * distributed.world_size()
+    effective = min(plan.batch_size * distributed.world_size(), trainer.pace.rows)
     say(
         f"{trainer.total_steps} steps of {effective} x {trainer.pace.accumulation} {task.unit}, "
         f"checkpoints in {run.root}"
@@ -169,7 +174,7 @@ def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> None:
         "epochs": trainer.pace.epochs_done(step),
         "loss": progress.loss_sum / max(1, step),
         "stopped_early": step < trainer.total_steps,
-        f"{task.unit}_per_step": effective * trainer.pace.accumulation,
+        f"{task.unit}_per_step": _items(run, trainer.pace),
         "processes": distributed.world_size(),
     }
     run.result["evaluations"] = dict(progress.evaluations)

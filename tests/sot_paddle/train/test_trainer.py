@@ -6,7 +6,7 @@ import pytest
 
 from sot_paddle.train.exact_state import check_identity
 from tests.sot_paddle.train import tiny_run
-from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, same_arrays
+from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, metrics, same_arrays
 
 RUN = ("--num_train_epochs", "3", "--save_steps", "1", "--keep_states", "99")
 
@@ -55,6 +55,15 @@ def test_accumulation_equals_the_bigger_batch(tiny, tmp_path):
         tiny.done(tmp_path / name, *exact, *flags)
     big, small = (arrays_of(tmp_path / name / "last") for name in ("big", "small"))
     assert max(np.abs(big[key] - small[key]).max() for key in big) < 1e-13
+
+
+def test_a_batch_larger_than_the_data_is_reported_as_what_it_holds(tiny, tmp_path):
+    flags = ("--max_steps", "2", "--per_gpu_train_batch_size", "64")
+    said = tiny.done(tmp_path / "one", *flags)
+    assert "2 steps of 22 x 1 examples" in said
+    assert metrics(tmp_path / "one")["train"]["examples_per_step"] == 22
+    tiny.done(tmp_path / "six", "--max_steps", "2", "--gradient_accumulation_steps", "64")
+    assert metrics(tmp_path / "six")["train"]["examples_per_step"] == 22  # five of 4, one of 2
 
 
 def test_logged_rates_follow_the_schedule(tiny, tmp_path):
