@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -148,8 +149,9 @@ class Evidence:
             return sweep.run(seeds)
 
     def _best(self, sweep: Sweep, summary: Mapping[str, Any]) -> float:
-        """The rate with the best mean; of equal ones the first of the plan."""
-        return float(max(sweep.configurations, key=lambda rate: summary[WHICH][rate]["mean"]))
+        """The rate with the best mean; of equal ones the first of the plan, NaN last."""
+        means = {rate: summary[WHICH][rate]["mean"] for rate in sweep.configurations}
+        return float(max(means, key=lambda rate: (not math.isnan(means[rate]), means[rate])))
 
     def _choice(self, task: str, name: str) -> Sweep:
         """The runs that choose a configuration's rate."""
@@ -183,7 +185,7 @@ class Evidence:
             sweep = self._heads(task, rates)
             if seeds := sweep.finished(self.plan.seeds):
                 summary[task] = {"learning_rates": rates, **sweep.run(seeds)}
-        write_atomically(self.folder / SUMMARY, strict_json.dumps(summary).encode())
+        write_atomically(self.folder / SUMMARY, strict_json.dumps(summary, strict_json.as_null).encode())
         write_atomically(self.folder / TABLE, markdown(summary, len(self.plan.seeds)).encode())
         return summary
 

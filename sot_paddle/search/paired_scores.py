@@ -17,11 +17,11 @@ class SeedScores:
     Attributes:
         values: one for each seed.
         mean: of them.
-        std: sample standard deviation (n - 1); None for a single seed.
-        low: lower end of the confidence interval of the mean; None for a single seed.
+        std: sample standard deviation (n - 1); None, as are the others, for a single seed and
+            where a value is NaN.
+        low: lower end of the confidence interval of the mean.
         high: its upper end.
-        p_value: two-sided, of Student's t-test that the mean is 0; None for a single seed and
-            where all values are equal.
+        p_value: two-sided, of Student's t-test that the mean is 0; None where all values are equal.
     """
 
     values: tuple[float, ...]
@@ -49,7 +49,7 @@ def seed_scores(values: Sequence[float], confidence: float = 0.95) -> SeedScores
     if not values or not 0.0 < confidence < 1.0:
         raise ValueError(f"needs values and a confidence in (0, 1), got {count} and {confidence}")
     mean = statistics.fmean(values)
-    if count == 1:
+    if count == 1 or math.isnan(mean):
         return SeedScores(values, mean)
     std = statistics.stdev(values)
     if std == 0.0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +72,7 @@ class Sweep:
                 training = self.training(name, seed)
                 found[name].append(run_unwatched(training, f"{name}, seed {seed}"))
         summary = self._summary(seeds, found)
-        write_atomically(self.folder / SUMMARY, strict_json.dumps(summary).encode())
+        write_atomically(self.folder / SUMMARY, strict_json.dumps(summary, strict_json.as_null).encode())
         write_atomically(self.folder / TABLE, markdown(summary).encode())
         return summary
 
@@ -117,12 +118,9 @@ class Sweep:
 
 def _score(run: Mapping[str, Any], which: str, metric: str, where: str) -> float:
     scores = run.get(which, {})
-    value = scores.get(metric)
-    if value is None and metric in scores:
-        raise ValueError(f"{where}: {metric} is not a finite number")
-    if value is None:
+    if metric not in scores:
         raise ValueError(f"{where}: no score {metric!r}; it has {', '.join(scores) or 'none'}")
-    return value
+    return math.nan if scores[metric] is None else scores[metric]
 
 
 def markdown(summary: Mapping[str, Any]) -> str:

@@ -149,7 +149,7 @@ def test_the_table_of_made_up_records_has_the_intervals_of_scipy(bench, tmp_path
     rng, out = np.random.default_rng(3), tmp_path / "out"
     assert bench.run(out, "--seeds", 0) == 0
 
-    def record(place: str, score: float) -> None:
+    def record(place: str, score: float | None) -> None:
         folder = out / "RTE" / place / "run"
         folder.mkdir(parents=True)
         content = {"metric": "acc", "last": {"acc": score}, "best": {"acc": 1.0}, "finished": True}
@@ -158,7 +158,8 @@ def test_the_table_of_made_up_records_has_the_intervals_of_scipy(bench, tmp_path
     for name in ("new", "old"):
         for rate in ("0.001", "0.0002"):
             for seed in (8, 9):
-                record(f"rates/{name}/{rate}/seed-{seed}", 0.5)
+                score = None if (rate, seed) == ("0.001", 9) else 0.5  # none of a diverged run
+                record(f"rates/{name}/{rate}/seed-{seed}", score)
     new, old = rng.normal(0.6, 0.1, 3), rng.normal(0.5, 0.1, 2)
     for seed, score in enumerate(new, start=1):
         record(f"compared/new/seed-{seed}", score)
@@ -168,6 +169,7 @@ def test_the_table_of_made_up_records_has_the_intervals_of_scipy(bench, tmp_path
     assert bench.run(out, "--seeds", 0) == 0
     found = json.loads((out / "summary.json").read_text())
     assert found.keys() == {"RTE"}
+    assert set(found["RTE"]["learning_rates"].values()) == {0.0002}
     assert (found["RTE"]["seeds"], found["RTE"]["confidence"]) == ([1, 2], 0.95)
     test = stats.ttest_rel(new[:2], old)
     expected = test.confidence_interval(0.95)

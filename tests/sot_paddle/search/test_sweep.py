@@ -58,6 +58,25 @@ def test_finished_runs_are_not_repeated_and_seeds_may_be_added(bench, tmp_path):
     assert log.stat().st_mtime_ns == before
 
 
+def test_a_score_that_is_not_a_number_keeps_its_place(bench, tmp_path, capsys):
+    """A correlation of constant predictions; the other seeds' scores are told all the same."""
+    out = tmp_path / "out"
+    arguments = sweep(out, "--a", "x=0.2", "--b", "x=0.6", "--seeds", "1,4")
+    assert run_command(arguments, bench.tools) == 0
+    path = out / "a" / "seed-4" / "run" / "metrics.json"
+    content = json.loads(path.read_text())
+    content["last"]["accuracy"] = None
+    path.write_text(json.dumps(content))
+    capsys.readouterr()
+    assert run_command(arguments, bench.tools) == 0
+    found = json.loads((out / "summary.json").read_text())
+    assert found["last"]["a"]["values"] == [pytest.approx(1 - 0.21), None]
+    assert {found["last"][row]["mean"] for row in ("a", "a - b")} == {None}
+    assert found["last"]["b"]["std"] > 0
+    assert found["best"]["a"]["std"] > 0
+    assert "| a | 0.79 | nan | nan |  |  |  |" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("shared", [(), ("--config={}",), ("--config", "{}"), ("-c", "{}")])
 def test_a_file_of_options_that_has_changed_is_refused(bench, tmp_path, capsys, shared):
     """Runs of the old and of the new content would be averaged as one configuration."""
