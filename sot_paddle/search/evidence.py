@@ -185,7 +185,9 @@ class Evidence:
             sweep = self._heads(task, rates)
             if seeds := sweep.finished(self.plan.seeds):
                 summary[task] = {"learning_rates": rates, **sweep.run(seeds)}
-        write_atomically(self.folder / SUMMARY, strict_json.dumps(summary, strict_json.as_null).encode())
+        write_atomically(
+            self.folder / SUMMARY, strict_json.dumps(summary, strict_json.as_null).encode()
+        )
         write_atomically(self.folder / TABLE, markdown(summary, len(self.plan.seeds)).encode())
         return summary
 

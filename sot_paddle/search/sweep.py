@@ -72,7 +72,9 @@ class Sweep:
                 training = self.training(name, seed)
                 found[name].append(run_unwatched(training, f"{name}, seed {seed}"))
         summary = self._summary(seeds, found)
-        write_atomically(self.folder / SUMMARY, strict_json.dumps(summary, strict_json.as_null).encode())
+        write_atomically(
+            self.folder / SUMMARY, strict_json.dumps(summary, strict_json.as_null).encode()
+        )
         write_atomically(self.folder / TABLE, markdown(summary).encode())
         return summary
 
