@@ -73,6 +73,11 @@ def _check(root: Path, config: FolderOptions, sources: Sources, outputs: Collect
             f"{root} exists, is not empty and holds no run of this tool: choose another "
             "--output_dir"
         )
+    elif config.do_train and root.exists() and not weights_in(root) and _seeds(root):
+        raise ValueError(
+            f"{root} holds runs with --seeds, whose summary is its {METRICS}: give --seeds, or "
+            "choose another --output_dir"
+        )
     else:
         _check_replaced(root, config, outputs)
 
