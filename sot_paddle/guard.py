@@ -15,6 +15,7 @@ import functools
 import importlib.abc
 import io
 import os
+import re
 import signal
 import sys
 import threading
@@ -28,6 +29,8 @@ TRACEBACK = "--traceback"
 STATUS = """\
 exit status: 0 done; 2 refused or failed, with one line on stderr that says why; 130 after Ctrl-C,
 143 after SIGTERM."""
+
+_HOME = re.compile(r"^(--[\w-]+=)~(?=/)")
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -53,8 +56,13 @@ class CommandParser(argparse.ArgumentParser):
         )
 
     def parse_known_args(self, args=None, namespace=None):
-        """As argparse's; `command` reads ``--traceback``, no record of options has it."""
-        found, rest = super().parse_known_args(args, namespace)
+        """As argparse's; `command` reads ``--traceback``, no record of options has it.
+
+        In ``--flag=~/x`` the ``~`` is the home folder, which the shell leaves to the command.
+        """
+        words, home = sys.argv[1:] if args is None else args, os.path.expanduser("~")
+        words = [_HOME.sub(lambda flag: flag[1] + home, word) for word in words]
+        found, rest = super().parse_known_args(words, namespace)
         vars(found).pop(argparse.SUPPRESS, None)
         return found, rest
 

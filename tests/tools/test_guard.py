@@ -103,6 +103,17 @@ def test_a_switch_behind_the_dashes_is_anothers(capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
+def test_a_flag_with_the_home_folder_behind_its_sign_means_it(monkeypatch, tmp_path):
+    """No shell expands that; a folder named ~ was made in the current one."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    parser = CommandParser(prog="tool")
+    parser.add_argument("--out-dir")
+    parser.add_argument("words", nargs="*")
+    given = parser.parse_args(["--out-dir=~/x/~/y", "~", "a=~/x"])
+    assert given.out_dir == f"{tmp_path}/x/~/y"
+    assert given.words == ["~", "a=~/x"]
+
+
 def test_options_are_written_out(capsys):
     parser = CommandParser(prog="tool")
     parser.add_argument("--name")
