@@ -145,6 +145,8 @@ class SquadTrainConfig(TunedOptions, RecipeOptions):
     """Every option of ``tools/train_squad.py``."""
 
     task_name: str = other(StateRows, "task_name", SQUAD, f"{SQUAD}, nothing else")
+    data_dir: str = other(StateRows, "data_dir", "", "not taken, GLUE's")
+    rows: str = other(StateRows, "rows", "original", "not taken, GLUE's")
     learning_rate: float = other(TextRunOptions, "learning_rate", 2e-5)
 
     def __post_init__(self) -> None:

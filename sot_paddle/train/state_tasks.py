@@ -108,7 +108,10 @@ def _asked(
     size = config.per_gpu_eval_batch_size
     options = {"stride": config.doc_stride, "published_labels": config.published_labels}
     if frozen is not None:
-        questions, features, source = squad_states(frozen, file, split, **options)
+        labelled = split == "train" or config.do_eval
+        questions, features, source = squad_states(
+            frozen, file, split, labelled=labelled, **options
+        )
         return AskedSplit(questions, features, StateSplit(source, size))
     reader = StateReader(config.states, stored_split(SQUAD, split))
     tokens = reader.of_row[1]

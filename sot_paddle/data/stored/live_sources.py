@@ -99,6 +99,7 @@ def squad_states(
     *,
     stride: int = 128,
     published_labels: bool = False,
+    labelled: bool = True,
 ) -> tuple[list[Question], SpanFeatures, LiveStates]:
     """Hidden states of the windows of a SQuAD file.
 
@@ -108,11 +109,12 @@ def squad_states(
         split: ``train`` or ``dev``, for what the files say of themselves.
         stride: see :func:`sot_paddle.data.squad.span_features.span_features`.
         published_labels: likewise.
+        labelled: see :func:`sot_paddle.data.squad.questions.read_questions`.
 
     Returns:
         The questions, their windows, and the windows' hidden states.
     """
-    questions = read_questions(file)
+    questions = read_questions(file, labelled=labelled)
     features = span_features(
         questions,
         frozen.tokenizer,
