@@ -28,28 +28,8 @@ def cosine(steps=100, warmup=10.0, total=100, peak=PEAK, floor=0.0, cycles=0.5, 
     return np.where(t < warmup, peak * t / max(warmup, 1), floor + (peak - floor) * wave)
 
 
-def power(p, steps=100, total=100, floor=0.0):
-    return floor + (PEAK - floor) * np.clip(1 - np.arange(steps) / total, 0, None) ** p
-
-
-def exponential(gamma, steps=40, start=0):
-    return PEAK * gamma ** np.arange(start, start + steps, dtype=float)
-
-
-def dropping(drops, gamma=0.1, steps=60):
-    return PEAK * gamma ** np.searchsorted(drops, np.arange(steps), side="right")
-
-
-def noam(steps=100, warmup=20):
-    t = np.arange(1, steps + 1, dtype=float)
-    return np.minimum(t**-0.5, t * warmup**-1.5)
-
-
-def one_cycle(end, steps=100):
-    t = np.arange(steps, dtype=float)
-    up, down = t / 30, (t - 30) / (steps - 1 - 30)
-    rise = PEAK / 25 + (PEAK - PEAK / 25) * (1 - np.cos(np.pi * up)) / 2
-    return np.where(t < 30, rise, end + (PEAK - end) * (1 + np.cos(np.pi * down)) / 2)
+def exponential(gamma, steps=40):
+    return PEAK * gamma ** np.arange(steps, dtype=float)
 
 
 def again(rates, floor=0.0):
@@ -65,21 +45,7 @@ def late(rates, steps=1):
 
 STEP = np.arange(100)
 FAULTS = {
-    "late by one": (late(linear()), linear(), "shifted by 1 step: Paddle's rates come too late"),
     "early by one": (cosine(101)[1:], cosine(), "shifted by 1 step: .* too early"),
-    "early by three": (noam(103)[3:], noam(), "shifted by 3 steps: .* too early"),
-    "late, by epochs": (dropping([11, 21, 31]), dropping([10, 20, 30]), "shifted by 1 step"),
-    "early exponential": (
-        exponential(0.9, start=1),
-        exponential(0.9),
-        "shifted by 1 step: Paddle's rates come too early",
-    ),
-    "warm-up length": (linear(warmup=20), linear(), "warm-up length in steps: Paddle 20, PyT.* 10"),
-    "ceil or floor": (
-        cosine(warmup=13),
-        cosine(warmup=12),
-        "warm-up length .*: Paddle 13, PyTorch 12",
-    ),
     "warm-up then flat": (
         np.minimum(STEP / 11, 1.0),
         np.minimum(STEP / 10, 1.0),
@@ -90,7 +56,6 @@ FAULTS = {
         linear(),
         "starts from another value: Paddle 1e-06, PyTorch 0",
     ),
-    "no warm-up": (linear(warmup=0), linear(), "warm-up length in steps: Paddle 0"),
     "no warm-up, cut": (linear(110)[10:], linear(), "shifted by 10 steps: .* too early"),
     "warm-up as a prefix": (
         np.concatenate([PEAK * np.arange(10) / 10, linear(90, 0)]),
@@ -102,23 +67,10 @@ FAULTS = {
         cosine(),
         "total length: .*: Paddle 55, PyTorch 100",
     ),
-    "floor": (cosine(floor=1e-5), cosine(), r"decays to another floor: Paddle 1.03015e-05"),
-    "floor of a line": (linear(floor=1e-5), linear(), r"decays to another floor: Paddle 2.1e-05"),
-    "floor reached": (linear(120, floor=1e-5), linear(120), "another floor: Paddle 1e-05"),
-    "floor of a cycle": (one_cycle(1e-4), one_cycle(PEAK / 25e4), "another floor: Paddle 0.0001"),
-    "floor of a power": (power(2, floor=1e-5), power(2), "another floor"),
-    "total of a line": (linear(total=110), linear(), "total length: .*: Paddle 110, PyTorch 100"),
-    "total of a cosine": (cosine(total=110), cosine(), "total length: .*: Paddle 110, PyTorch 100"),
-    "warm-up not in the total": (cosine(total=110), cosine(), "total length"),
     "from step 0": (
         cosine(origin=0),
         cosine(),
         r"perhaps another peak: Paddle 0.000975528, PyTorch 0.001",
-    ),
-    "linear for cosine": (
-        linear(),
-        cosine(),
-        r"perhaps another form of the decay: at step 80",
     ),
     "flat for linear": (
         linear(warmup=10, floor=PEAK),
@@ -127,16 +79,10 @@ FAULTS = {
     ),
     "exponential for linear": (
         exponential(0.95, 100),
-        power(1),
+        linear(warmup=0),
         r"perhaps another form of the decay: at step 32",
     ),
     "doubled": (2 * cosine(), cosine(), "constant factor: Paddle's rate is 2 x .*0.002"),
-    "doubled, flat": (np.full(20, 0.2), np.full(20, 0.1), "constant factor: .* 2 x"),
-    "warm-up only": (
-        linear(9, 20),
-        linear(9),
-        "constant factor: .* 0.5 x",
-    ),
     "another peak": (
         linear(peak=2e-3, floor=1e-4, steps=120),
         linear(floor=1e-4, steps=120),
@@ -168,14 +114,7 @@ FAULTS = {
         cosine(warmup=0, floor=1e-5),
         "getter misuse: Paddle's .* read scheduler..",
     ),
-    "getter of a factor": (again(exponential(0.9)), exponential(0.9), "getter misuse: Paddle's"),
-    "getter of a ramp": (
-        again(0.1 + 0.1 * np.minimum(np.arange(20), 9)),
-        0.1 + 0.1 * np.minimum(np.arange(20), 9),
-        "getter misuse: Paddle's",
-    ),
     "PyTorch's getter": (exponential(0.9), again(exponential(0.9)), "getter misuse: PyTorch's"),
-    "float32": (cosine().astype(np.float32), cosine(), r"held in float32"),
     "float32 base": (
         linear(peak=float(np.float32(PEAK))),
         linear(),
@@ -217,12 +156,6 @@ def test_nothing_is_named_where_nothing_fits() -> None:
     assert explain(linear(), linear()) == ""
     assert explain(linear(), linear(99)) == ""
     assert explain(np.full(100, np.nan), linear()) == ""
-
-
-def test_a_longer_warm_up_is_not_taken_for_a_shift_and_a_shift_not_for_a_getter() -> None:
-    assert "shifted" not in explain(linear(warmup=11), linear())
-    assert "getter" not in explain(exponential(0.9, start=1), exponential(0.9))
-    assert "getter" not in explain(cosine(101, 0)[1:], cosine(100, 0))
 
 
 @pytest.mark.parametrize("seed", range(20))
