@@ -12,6 +12,10 @@ from torch.overrides import TorchFunctionMode
 
 Run = TypeVar("Run")
 NEAR = 1e-6  # of the largest value: what such numbers change of a result
+PERHAPS = (
+    "perhaps no fault of the port: Paddle may hold a number in float32, which changes as little; "
+    'compare with dtype="float32" too'
+)
 
 
 def rounded(run: Callable[[], Run]) -> Iterator[tuple[str, Run]]:

@@ -17,7 +17,7 @@ from align.explain.losses import loss_causes
 from align.explain.losses.loss_causes import LossRun
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.moved_roundings import MovedRoundings
-from align.frameworks.rounded_numbers import NEAR, rounded
+from align.frameworks.rounded_numbers import NEAR, PERHAPS, rounded
 from align.frameworks.swapping import attributes
 from align.judge import bounds
 from align.judge.bounds import Settling
@@ -66,9 +66,10 @@ def loss(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     failed = result.first_failure
     if failed is None:
         return result, []
-    cause = judge.rounding(ours) or loss_causes.explain(
-        judge.floating, pair.plan.labels, ours, reference
-    )
+    small = judge.is_near(ours)
+    cause = judge.rounding(ours) if small else ""
+    cause = cause or loss_causes.explain(judge.floating, pair.plan.labels, ours, reference)
+    cause = cause or PERHAPS * small
     if not cause and failed.name != LOSS:  # of one number a hint says nothing
         cause = failed.hint
     source = _source(pair.plan.loss)
@@ -185,12 +186,16 @@ class _LossJudge:
         rule = bounds.TOLERANCES["backward", self.dtype]
         return value + compare_mappings(own, expected, rule, oracle=oracle, zero_scale=self.scale)
 
+    def is_near(self, ours: LossRun) -> bool:
+        """Whether a loss is off by as little as a number that is held in float32."""
+        own, expected = _named(ours), _named(self.reference)
+        return self.dtype == "float64" and all(
+            name in own and close_to(own[name], NEAR * (np.abs(b).max(initial=0.0) or 1.0))(b)
+            for name, b in expected.items()
+        )
+
     def rounding(self, ours: LossRun) -> str:
-        """Says whose numbers Paddle holds in float32, where it is off by as little as that."""
-        sides = [run.value.astype(np.float64) for run in (ours, self.reference)]
-        size = NEAR * float(np.abs(sides[1]).max(initial=0.0))
-        if self.dtype != "float64" or not close_to(sides[0], size)(sides[1]):
-            return ""
+        """Says whose numbers Paddle holds in float32."""
 
         def agrees(made: LossRun) -> bool:
             with attributes(self, reference=made):

@@ -23,7 +23,7 @@ from align.explain.calls.place_rows import PLACE_ROWS
 from align.explain.calls.value_rows import VALUE_ROWS
 from align.explain.experiment import first_cause
 from align.frameworks import on_paddle, on_torch
-from align.frameworks.rounded_numbers import NEAR, rounded
+from align.frameworks.rounded_numbers import NEAR, PERHAPS, rounded
 from align.frameworks.stepping_paddle import ERRORS
 from align.frameworks.swapping import attributes
 from align.frameworks.watched_calls import WatchedCall, watched_in
@@ -58,7 +58,8 @@ def study(pair: AnyPair, guilty: Guilty) -> tuple[str, str, str]:
     size = 0 if guilty.expected is None else guilty.expected.size
     if size > LARGE:
         return "", "", ""
-    rounding = _rounding(pair, guilty)
+    small = pair.dtype == "float64" and alike(guilty.ours, guilty.expected, ROUNDED)
+    rounding = _rounding(pair, guilty) if small else ""
     if rounding:
         return rounding, "", ""
     with Bench(pair, guilty.place).ready() as bench, np.errstate(all="ignore"):
@@ -67,7 +68,7 @@ def study(pair: AnyPair, guilty: Guilty) -> tuple[str, str, str]:
             return "", "", ""  # it does not fail on its own
         drawn = _drawn(bench)
         recorded = layer_edits.recorded(bench)
-        guess = layer_edits.unused(pair, bench) or layer_edits.arguments(bench)
+        guess = layer_edits.unused(pair, bench) or layer_edits.arguments(bench) or PERHAPS * small
         budget = max(LEAST, min(MOST, WORK // max(size, 1)))
         changes = _changes(
             pair, bench, guilty, calls if len(calls) <= MANY else [], 0 if drawn else budget
@@ -77,8 +78,6 @@ def study(pair: AnyPair, guilty: Guilty) -> tuple[str, str, str]:
 
 def _rounding(pair: AnyPair, guilty: Guilty) -> str:
     """Says whose numbers Paddle holds in float32, where a layer is off by as little as that."""
-    if pair.dtype != "float64" or not alike(guilty.ours, guilty.expected, ROUNDED):
-        return ""
     held = copy.copy(pair)
 
     def agrees(recording: Recording) -> bool:
