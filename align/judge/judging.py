@@ -186,14 +186,14 @@ class Judge:
         rule, state = self.statistics_rule, ours.state
         judged = {} if oracle is None else self.statistics(oracle)
         found = (
-            compare_outputs(name, state[name], array, judged.get(name), rule)
+            compare_outputs(name, 1 * state[name], 1 * array, judged.get(name), rule)
             for name, array in self.statistics(reference).items()
         )
         return [one for one in found if one is not None]
 
     @property
     def statistics_rule(self) -> Tolerance:
-        """The rule of running statistics; whole numbers have to be equal."""
+        """The rule of running statistics; whole numbers, flags among them, have to be equal."""
         return bounds.TOLERANCES["statistics", self.dtype]
 
     def statistics(self, reference: Recording) -> dict[str, np.ndarray]:
@@ -353,8 +353,8 @@ def compare_outputs(
     """Judge one output; whole numbers exactly, equal mask values as equal, None when both empty."""
     if ours.size == 0 and ours.shape == reference.shape:
         return None
-    if reference.dtype.kind in "iub" and ours.dtype.kind in "iub":
-        held = (np.asarray(a).astype(np.int64) for a in (ours, reference))
+    if reference.dtype.kind + ours.dtype.kind in ("bb", "ii", "iu", "ui", "uu"):
+        held = (a.astype(np.int64) for a in (ours, reference))
         return compare_arrays(name, *held, bounds.EXACT)
     arrays = without_masks(ours, reference, oracle)
     return compare_arrays(name, *arrays[:2], rule, oracle=arrays[2], zero_scale=zero_scale)

@@ -39,6 +39,9 @@ Made = Iterator[tuple[str, Sides]]
 
 def of_output(guilty: Guilty, weights: Arrays) -> str:
     """The first edit after which both sides agree, "" without; weights are the Paddle layer's."""
+    cast = _cast(guilty.ours, guilty.expected)
+    if cast:
+        return cast
     sides = _comparable(guilty)
     hides = "" if sides is None else _hidden(*sides)
     if sides is None or hides:
@@ -71,6 +74,15 @@ def _comparable(guilty: Guilty) -> Sides | None:
     if not ours.size or not np.isfinite(ours).all():
         return None
     return ours.astype(np.float64), expected.astype(np.float64)
+
+
+def _cast(a: np.ndarray | None, b: np.ndarray | None) -> str:
+    """Says that both sides agree but for their dtype."""
+    if a is None or b is None or a.dtype == b.dtype:
+        return ""
+    near = SAME * (float(np.abs(b).max(initial=0.0)) or 1.0)
+    said = f"a cast: Paddle returns {a.dtype.name}, PyTorch {b.dtype.name}; the numbers agree"
+    return said if close_to(a, near)(b) else ""
 
 
 def _hidden(a: np.ndarray, b: np.ndarray) -> str:

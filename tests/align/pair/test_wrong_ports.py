@@ -72,6 +72,30 @@ def test_an_output_under_the_name_of_another_one_is_found() -> None:
     assert found.first_divergence is not None, str(found)
 
 
+def _with(held: str, flags: str) -> Any:
+    """TwoPort's scores and where they are positive, each cast to a dtype."""
+
+    class Cast(TwoPort):
+        def forward(self, x: paddle.Tensor) -> Any:
+            scores = super().forward(x)["scores"]
+            return scores.astype(held), (scores > 0).astype(flags)
+
+    return lambda: Cast("scores", "aux")
+
+
+class Flags(Two):
+    def forward(self, x: torch.Tensor) -> Any:
+        scores = super().forward(x)["scores"]
+        return scores, scores > 0
+
+
+def test_flags_that_become_numbers_and_a_cast_are_told() -> None:
+    assert align.compare(Flags, _with("float64", "bool"), INPUTS, dtype="float64").passed
+    for held in (("float64", "int64"), ("float32", "bool")):
+        found = align.compare(Flags, _with(*held), INPUTS, dtype="float64")
+        assert found.first_divergence.cause.startswith("a cast: Paddle returns"), str(found)
+
+
 def test_a_loss_gets_the_outputs_as_they_are_paired() -> None:
     class Turned(TwoPort):
         def forward(self, x: paddle.Tensor) -> dict[str, paddle.Tensor]:
