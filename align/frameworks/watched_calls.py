@@ -25,7 +25,8 @@ _FUNCTIONS = (
     "max min var std arange roll interpolate avg_pool2d max_pool2d conv2d pad layer_norm "
     "batch_norm group_norm pow sqrt rsqrt matmul bmm detach diag_embed embedding dropout clip "
     "adaptive_avg_pool2d adaptive_max_pool2d masked_fill linear "
-    "scaled_dot_product_attention normalize cumsum flip squeeze t"
+    "scaled_dot_product_attention normalize cumsum flip squeeze t tile repeat_interleave "
+    "affine_grid grid_sample"
 )
 ACTIVATIONS, FUNCTIONS = _ACTIVATIONS.split(), _FUNCTIONS.split()
 OPERATORS = {

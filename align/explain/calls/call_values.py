@@ -61,10 +61,10 @@ class CallRow:
     values: Values = lambda call, around: (None,)
     own: Callable[[WatchedCall], Any] = lambda call: None
 
-    def sentence(self, call: WatchedCall, value: Any) -> str:
-        """What is true when the judge passes."""
+    def sentence(self, call: WatchedCall, value: Any, name: str) -> str:
+        """What is true when the judge passes; the name of what was changed."""
         shown = value[0] if isinstance(value, tuple) and isinstance(value[0], str) else value
-        return self.says.format(name=call.name, value=shown, own=self.own(call))
+        return self.says.format(name=name, value=shown, own=self.own(call))
 
 
 def option(

@@ -33,6 +33,17 @@ def _interpolated(call: WatchedCall, _: Any) -> paddle.Tensor:
     return rows @ x @ columns.T
 
 
+def _repeated(call: WatchedCall, _: Any) -> paddle.Tensor:
+    """The parts of one axis repeated in the other order: a b a b, a a b b."""
+    x = values.first(call)
+    if call.name == "repeat_interleave":
+        axis = call.argument("axis") % len(x.shape)
+        return paddle.tile(x, [1] * axis + [call.argument("repeats")] + [1] * (x.ndim - axis - 1))
+    times = list(call.argument("repeat_times"))
+    (axis,) = (i for i, count in enumerate(times) if count > 1)
+    return paddle.repeat_interleave(x, times[axis], axis - len(times))
+
+
 PLACE_ROWS = (
     CallRow("flip", "flip: PyTorch does not flip", lambda call, _: call.args[0]),
     CallRow(
@@ -110,6 +121,16 @@ PLACE_ROWS = (
         "no fault of the port: Paddle's {name} holds its places in float32, in float64 it agrees",
         _interpolated,
         lambda call, around: [None] if call.argument("mode") == "bilinear" else [],
+    ),
+    option("affine_grid grid_sample", "align_corners", (True, False)),
+    option("grid_sample", "padding_mode", ("zeros", "border", "reflection")),
+    option("grid_sample", "mode", ("bilinear", "nearest")),
+    CallRow(
+        "tile repeat_interleave",
+        "order of what is repeated: with {value} instead of {own} it agrees (grouped heads)",
+        _repeated,
+        lambda call, around: {"tile", "repeat_interleave"} - {call.name},
+        lambda call: call.name,
     ),
     option("cumsum normalize", "axis", (-1, 0, 1)),
 )

@@ -124,14 +124,23 @@ def _changes(
 def edits(
     rows: Sequence[CallRow], calls: Sequence[WatchedCall], around: Around
 ) -> Iterator[tuple[WatchedCall, str, Answer]]:
-    """What may be wrong with each call, by a table: the call, the sentence, the right answers."""
-    for numbers in together(calls):
+    """What may be wrong with each call, by a table: the call, the sentence, the right answers.
+
+    At last with all calls of a row at once (two functions that share a default).
+    """
+    groups = [(numbers, rows) for numbers in together(calls)]
+    for row in rows:
+        numbers = [call.number for call in calls if call.name in row.functions.split()]
+        if numbers and (numbers, rows) not in groups:
+            groups.append((numbers, [row]))
+    for numbers, tried in groups:
         call = calls[numbers[0]]
-        for row in rows:
+        name = " and ".join(dict.fromkeys(calls[number].name for number in numbers))
+        for row in tried:
             if row.functions != EVERY and call.name not in row.functions.split():
                 continue
             try:
-                held = [(row.sentence(call, v), v) for v in row.values(call, around)]
+                held = [(row.sentence(call, v, name), v) for v in row.values(call, around)]
             except ERRORS:  # a call of an unforeseen form has no such edit
                 continue
             for said, value in held:

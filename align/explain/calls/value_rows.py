@@ -110,6 +110,11 @@ VALUE_ROWS = (
         lambda call, at: call.args[at],
         lambda call, around: (0, 1),
     ),
+    CallRow(
+        "add",
+        "sign of a sum: PyTorch subtracts the second term (of rotary positions: another direction)",
+        lambda call, _: call.args[0] - call.args[1],
+    ),
     option("scaled_dot_product_attention", "is_causal", (True, False)),
     option(
         "scaled_dot_product_attention",

@@ -19,6 +19,8 @@ from tests.align.small_pairs import pair_in
 
 RNG = np.random.default_rng(5)
 TOKENS, IMAGES = RNG.normal(size=(2, 4, 6)), RNG.normal(size=(2, 4, 6, 8))
+TURN = np.tile([[0.6, -0.8, 0.1], [0.8, 0.6, 0.2]], (2, 1, 1))
+GRID = np.random.default_rng(6).uniform(-1.2, 1.2, (2, 3, 5, 2))
 SQUARE = RNG.normal(size=(2, 5, 5))
 
 
@@ -110,6 +112,43 @@ FAULTS = {
         lambda x: F.interpolate(x, size=(11, 13), mode="bilinear", align_corners=False),
         "no fault of the port: Paddle's interpolate holds its places in float32",
         IMAGES,
+    ),
+    "corners of two functions": (
+        lambda x: T.grid_sample(
+            x,
+            T.affine_grid(torch.from_numpy(TURN), x.shape, align_corners=False),
+            align_corners=False,
+        ),
+        lambda x: F.grid_sample(x, F.affine_grid(paddle.to_tensor(TURN), x.shape)),
+        "align_corners of affine_grid and grid_sample: Paddle has True, with False it agrees",
+        IMAGES,
+    ),
+    "edge of a sample": (
+        lambda x: T.grid_sample(x, torch.from_numpy(GRID), align_corners=True),
+        lambda x: F.grid_sample(x, paddle.to_tensor(GRID), padding_mode="border"),
+        "padding_mode of grid_sample: Paddle has 'border', with 'zeros' it agrees",
+        IMAGES,
+    ),
+    "nearest of a sample": (
+        lambda x: T.grid_sample(x, torch.from_numpy(GRID), align_corners=True),
+        lambda x: F.grid_sample(x, paddle.to_tensor(GRID), mode="nearest"),
+        "mode of grid_sample: Paddle has 'nearest', with 'bilinear' it agrees",
+        IMAGES,
+    ),
+    "grouped heads": (
+        lambda x: x.repeat_interleave(2, 1) * x.exp().repeat_interleave(2, 1),
+        lambda x: paddle.tile(x, [1, 2, 1]) * paddle.exp(x).tile([1, 2, 1]),
+        "with repeat_interleave instead of tile it agrees",
+    ),
+    "heads in turn": (
+        lambda x: x.repeat(1, 2, 1),
+        lambda x: x.repeat_interleave(2, 1),
+        "with tile instead of repeat_interleave it agrees",
+    ),
+    "direction": (
+        lambda x: x * 0.6 - x.roll(1, -1) * 0.8,
+        lambda x: x * 0.6 + x.roll(1, -1) * 0.8,
+        "sign of a sum: PyTorch subtracts the second term",
     ),
     "maximum pool": (
         lambda x: T.max_pool2d(x, 2),
