@@ -1,4 +1,4 @@
-"""What a user's optimizer factory may return, brought to one form.
+"""What a user's optimizer factory may return, brought to one form; one step of an optimizer.
 
 A factory takes the model and returns the optimizer, ``(optimizer, scheduler)``,
 ``(optimizer, scheduler, before_step)`` or ``(optimizer, scheduler, before_step, average)``.
@@ -87,3 +87,25 @@ def around_steps(optimizer: Any, when: str, call: Callable[[], Any]) -> None:
         return made
 
     optimizer.step = stepped
+
+
+def make_step(framework: str, optimizer: Any) -> None:
+    """One step.
+
+    Raises:
+        ValueError: an optimizer that must compute the loss itself, or without a kernel for the
+            precision.
+    """
+    name = f"{framework}: {type(optimizer).__name__}.step()"
+    try:
+        optimizer.step()
+    except TypeError as error:
+        raise ValueError(
+            f"{name} needs an argument ({error}): optimizers with a closure cannot be compared"
+        ) from error
+    except RuntimeError as error:
+        reason = next((line for line in str(error).splitlines() if "kernel" in line), str(error))
+        raise ValueError(
+            f"{name} failed ({reason.strip()[:200]}): compare in another precision (dtype=), or "
+            "replace what has no kernel"
+        ) from error

@@ -119,22 +119,6 @@ def give(parameter: paddle.Tensor, gradient: np.ndarray | None) -> None:
         parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
 
 
-def step(optimizer: Any) -> None:
-    """One step.
-
-    Raises:
-        ValueError: an optimizer without a kernel for the precision.
-    """
-    try:
-        optimizer.step()
-    except RuntimeError as error:
-        reason = next((line for line in str(error).splitlines() if "kernel" in line), str(error))
-        raise ValueError(
-            f"Paddle: {type(optimizer).__name__}.step() failed ({reason.strip()[:200]}): compare "
-            "in another precision (dtype=), or replace what has no kernel"
-        ) from error
-
-
 def clips_as_paddle(optimizer: Any) -> bool:
     """Whether gradients are clipped by a class of Paddle's: the formula of another is not known."""
     clip = getattr(optimizer, "_grad_clip", None)

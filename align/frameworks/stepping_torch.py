@@ -79,21 +79,6 @@ def gradient_norm(model: torch.nn.Module) -> float:
     return float(torch.stack(held).double().norm()) if held else 0.0
 
 
-def step(optimizer: Any) -> None:
-    """One step.
-
-    Raises:
-        ValueError: an optimizer that must compute the loss itself.
-    """
-    try:
-        optimizer.step()
-    except TypeError as error:
-        raise ValueError(
-            f"PyTorch: {type(optimizer).__name__}.step() needs an argument ({error}): optimizers "
-            "with a closure cannot be compared"
-        ) from error
-
-
 def round_settings(optimizer: Any, which: Sequence[str] | None) -> bool:
     """Round coefficients to float32, as Paddle's kernels hold them.
 

@@ -19,6 +19,7 @@ from align.frameworks import (
     stepping_paddle,
     stepping_torch,
 )
+from align.frameworks.factories import make_step
 from align.judge.update_judging import Feed, ParameterTrace, SideTrace, UpdateJudge, sample
 from align.pair.any_pair import AnyPair
 from align.record.request import Request
@@ -139,7 +140,7 @@ class Follower:
             rates = stepping.rates(optimizer, model)
             applied = {name: rates[i] for name, i in group_of.items()}
             norm = stepping.gradient_norm(model) if self._watch else 0.0
-            stepping.step(optimizer)
+            make_step(self._side.NAME, optimizer)
             if traces is found.main:
                 found.clipped.append(stepping.gradient_norm(model) / norm if norm else 1.0)
                 found.norms.append(norm)

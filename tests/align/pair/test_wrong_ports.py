@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+import pytest
 import torch
 
 import align
@@ -166,3 +167,17 @@ def test_an_input_that_the_port_changes_in_place_is_found(tmp_path: Path) -> Non
         for one in (found, recorded):
             assert one.passed != writes, str(one)
             assert one.root is None if not writes else one.root.cause == told
+
+
+def test_a_port_without_a_kernel_for_the_precision_is_refused_in_a_dump(tmp_path: Path) -> None:
+    def clipped(model: paddle.nn.Layer) -> Any:
+        clip = paddle.nn.ClipGradByNorm(0.1)
+        return paddle.optimizer.SGD(0.1, parameters=model.parameters(), grad_clip=clip)
+
+    given = {"torch_module": lambda: torch.nn.Linear(4, 3), "inputs": INPUTS, "dtype": "float64"}
+    given["paddle_layer"] = lambda: paddle.nn.Linear(4, 3)
+    given["optimizer"] = lambda m: torch.optim.SGD(m.parameters(), lr=0.1), clipped
+    theirs = dumping.dump(dumping.request("torch", given | {"steps": 2}), tmp_path / "torch")
+    asked = dumping.request("paddle", given | {"steps": 2}, other=theirs)
+    with pytest.raises(ValueError, match="`clip_by_norm` is not registered.*another precision"):
+        dumping.dump(asked, tmp_path / "paddle")
