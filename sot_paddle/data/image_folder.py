@@ -92,12 +92,18 @@ def read_class_folders(folder: str | Path) -> FolderSource:
 
 def images_below(folder: Path, name: str = "") -> list[str]:
     """Paths relative to ``folder`` of the images at any depth below ``folder/name``, sorted."""
-    found = []
-    for place, inner, files in os.walk(folder / name, followlinks=True):
-        inner[:] = [part for part in inner if not (part.startswith(".") or _leads_up(place, part))]
-        relative = os.path.relpath(place, folder)
-        inside = (os.path.join(relative, file) for file in files if _is_image(file))
-        found += map(os.path.normpath, inside)
+    found, places = [], [name]
+    while places:
+        place = places.pop()
+        with os.scandir(folder / place) as entries:
+            for entry in entries:
+                path = os.path.join(place, entry.name)
+                if entry.is_dir():
+                    places += [] if entry.name.startswith(".") or _leads_up(entry) else [path]
+                elif _is_image(entry.name):
+                    found.append(path)
+                    if entry.is_symlink() and not os.path.exists(entry):
+                        raise DataError(f"{shown(folder / path)} is a link to nothing: remove it")
     odd = next((path for path in sorted(found) if not _is_text(path)), None)
     if odd is not None:
         raise DataError(
@@ -106,10 +112,10 @@ def images_below(folder: Path, name: str = "") -> list[str]:
     return sorted(found)
 
 
-def _leads_up(place: str, name: str) -> bool:
-    """Whether a name is a link to a folder that the walk is in: there is no end below it."""
-    path = Path(place, name)
-    return path.is_symlink() and any(path.samefile(one) for one in path.parents)
+def _leads_up(entry: os.DirEntry) -> bool:
+    """Whether it is a link to a folder that the walk is in: there is no end below it."""
+    path = Path(entry)
+    return entry.is_symlink() and any(path.samefile(one) for one in path.parents)
 
 
 def _is_text(name: str) -> bool:

@@ -65,6 +65,14 @@ def test_symbolic_links_to_classes_are_followed(tmp_path: Path) -> None:
     assert read_class_folders(tmp_path / "set").files == ("cat/1.jpg",)
 
 
+def test_a_link_to_nothing_is_refused_when_it_is_listed(tmp_path: Path) -> None:
+    """A missing file is never skipped, and it ended a training in the middle of its first epoch."""
+    fill(tmp_path, "cat/1.jpg", "cat/in/2.jpg")
+    (tmp_path / "cat" / "in" / "3.jpg").symlink_to(tmp_path / "gone.jpg")
+    with pytest.raises(DataError, match=r"cat/in/3\.jpg is a link to nothing"):
+        read_class_folders(tmp_path)
+
+
 def test_the_original_s_other_name_of_the_validation_folder(tmp_path: Path) -> None:
     fill(tmp_path, "train/a/1.jpg", "validation/a/2.jpg")
     _, val = read_train_val(tmp_path)
