@@ -27,7 +27,7 @@ from sot_paddle.train.evaluation import duration, evaluation_mode
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.setup import Run
 from sot_paddle.train.tensorboard_logs import TensorBoardLogs
-from sot_paddle.train.trainer import ExactTrainer
+from sot_paddle.train.trainer import ExactTrainer, saved_state
 
 _UNUSED_PARAMETERS = ("concat", "aggre_all")
 """Fusions whose heads leave parameters without a gradient."""
@@ -56,6 +56,10 @@ def run_once(run: Run) -> dict[str, Any]:
         say(f"batch normalisation synchronised in {synchronised} layers")
     if plan.ema_decay is not None:
         run.ema = ModelEma(run.model, plan.ema_decay, warmup=plan.ema_warmup)
+    if options.do_train:
+        saved_state(run, run_folder.named_checkpoint(options))
+    elif options.overwrite_output_dir or not run.root.exists():
+        _require_head(run, trained=False)
     trainer = _trainer(run) if options.do_train else None
     if options.overwrite_output_dir:
         _try_model(run)
@@ -84,8 +88,6 @@ def _write_options(run: Run) -> None:
 
 def _try_model(run: Run) -> None:
     """What only a forward pass shows is refused before an older run is removed."""
-    if not run.setup.options.do_train:
-        _require_head(run, trained=False)
     task = run.task
     split = next(iter((*task.dev.values(), *task.test.values(), task.train)))
     for batch in split.load([[0]]):

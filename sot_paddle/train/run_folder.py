@@ -66,7 +66,7 @@ def check(
 
 def _check(root: Path, config: FolderOptions, sources: Sources, outputs: Collection[str]) -> None:
     if config.overwrite_output_dir:
-        _check_sources(root, {"--resume": _named_checkpoint(config), **sources})
+        _check_sources(root, {"--resume": named_checkpoint(config), **sources})
         _check_removable(root)
     elif config.do_train and _is_foreign(root):
         raise ValueError(
@@ -197,7 +197,7 @@ def resumable(root: Path, config: FolderOptions) -> Path | None:
     Raises:
         ValueError: the one named is not whole, or it holds a number that is not finite.
     """
-    chosen = _named_checkpoint(config)
+    chosen = named_checkpoint(config)
     if chosen is None:
         chosen = checkpointing.last_whole(root)
     elif not checkpointing.is_whole(chosen) or (
@@ -229,7 +229,8 @@ def write_json(path: Path, content: Any) -> None:
     checkpointing.write_text(path, strict_json.dumps(content, strict_json.as_null))
 
 
-def _named_checkpoint(config: FolderOptions) -> Path | None:
+def named_checkpoint(config: FolderOptions) -> Path | None:
+    """The checkpoint that ``--resume`` names, None for the words."""
     return None if config.resume in ("auto", "never") else Path(config.resume)
 
 

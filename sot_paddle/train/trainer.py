@@ -168,11 +168,9 @@ class ExactTrainer(Trainer):
         Raises:
             ValueError: the checkpoint belongs to another run.
         """
-        if checkpoint is None:
-            return
-        self._saved = read_object(checkpoint / checkpointing.STATE, _SAVED)
-        check_identity(self._saved["identity"], self.run.identity, checkpoint)
-        self._restore_progress()
+        self._saved = saved_state(self.run, checkpoint)
+        if self._saved is not None:
+            self._restore_progress()
 
     def resume(self, checkpoint: Path | None) -> None:
         """Train from the start, or from an accepted checkpoint; a run that had ended is only
@@ -305,6 +303,19 @@ class ExactTrainer(Trainer):
             mean = self.progress.loss_sum / max(1, self.state.global_step)
             logs["train_loss"] = distributed.mean_across_processes(mean)
         super().log(logs, **kwargs)
+
+
+def saved_state(run: Run, checkpoint: Path | None) -> dict[str, Any] | None:
+    """What a checkpoint says beside its tensors, None for none.
+
+    Raises:
+        ValueError: it belongs to another run.
+    """
+    if checkpoint is None:
+        return None
+    saved = read_object(checkpoint / checkpointing.STATE, _SAVED)
+    check_identity(saved["identity"], run.identity, checkpoint)
+    return saved
 
 
 def _plain(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from sot_paddle.train.exact_state import check_identity
+from sot_paddle.train.text_command import run_command
 from tests.sot_paddle.train import tiny_run
 from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, metrics, same_arrays
 
@@ -103,3 +104,16 @@ def test_other_data_are_refused(tiny, done, tmp_path):
         text = path.read_text(encoding="utf-8")
         (data / path.name).write_text(text.replace("cat", "dog"), encoding="utf-8")
     assert "train_data:" in tiny.refused(done, *tiny_run.STEPS, "--data_dir", str(data))
+
+
+def test_a_checkpoint_of_another_run_is_refused_before_anything_changes(tiny, done, tmp_path):
+    """Even the run that --overwrite_output_dir starts afresh was gone then."""
+    flags = ("--resume", str(done / "last"), "--learning_rate", "1e-4")
+    assert "learning_rate" in tiny.refused(tmp_path / "new", *flags)
+    alone = [flag for flag in tiny.command(tmp_path / "new") if flag != "--do_train"]
+    assert run_command(alone, tiny_run.no_conversion) == 2  # nothing is there to evaluate
+    assert not (tmp_path / "new").exists()
+    tiny.done(tmp_path / "old", *tiny_run.STEPS)
+    before = metrics(tmp_path / "old")
+    tiny.refused(tmp_path / "old", *flags, "--overwrite_output_dir")
+    assert metrics(tmp_path / "old") == before
