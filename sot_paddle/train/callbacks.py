@@ -111,6 +111,7 @@ class Flow(TrainerCallback):
             control.should_save = True
         if final:
             control.should_save = control.should_log = True
+        self.trainer.passing = self.stop.requested and not control.should_save
         if self.stop.requested:
             control.should_save = control.should_training_stop = True
         return control
@@ -119,6 +120,7 @@ class Flow(TrainerCallback):
         """End the run after too many evaluations without progress."""
         if self.trainer.out_of_patience:
             control.should_training_stop = control.should_save = True
+            self.trainer.passing = False
         return control
 
 

@@ -178,6 +178,8 @@ def listed_files(folder: Path) -> dict[str, dict[str, int]]:
 def prune(root: Path, *, keep: int | None, keep_states: int, state_files: tuple[str, ...]) -> None:
     """Remove what old checkpoints no longer need, newest kept; what is not theirs stays.
 
+    One that a signal asked for goes before all others: the run without it would not have it.
+
     Args:
         root: output folder of the run.
         keep: checkpoints to keep, None for all.
@@ -185,14 +187,23 @@ def prune(root: Path, *, keep: int | None, keep_states: int, state_files: tuple[
         state_files: the files that only resuming needs.
     """
     newest_first = [path for path in reversed(list_checkpoints(root)) if listed_files(path)]
-    for age, path in enumerate(newest_first):
-        if keep is not None and age >= keep:
-            if set(_foreign(path)) - set(state_files):
-                _drop_files(path, tuple(listed_files(path)))
-            else:
-                _discard(path)
-        elif age >= keep_states:
-            _drop_files(path, state_files)
+    passing = [path for path in newest_first[1:] if _is_passing(path)]
+    lasting = [path for path in newest_first if path not in passing]
+    for path in (*passing, *(lasting[keep:] if keep is not None else ())):
+        if set(_foreign(path)) - set(state_files):
+            _drop_files(path, tuple(listed_files(path)))
+        else:
+            _discard(path)
+    for path in lasting[keep_states:keep]:
+        _drop_files(path, state_files)
+
+
+def _is_passing(folder: Path) -> bool:
+    """Whether a checkpoint was written for a signal alone; one without a sound state was not."""
+    try:
+        return bool(reading.read_object(folder / STATE).get("passing"))
+    except ValueError:
+        return False
 
 
 def settle(root: Path) -> None:

@@ -49,6 +49,9 @@ class ExactTrainer(Trainer):
         batches: the micro-batches of this process.
         pace: of the run.
         callbacks: further callbacks of the Trainer.
+
+    Attributes:
+        passing: the next checkpoint is due to a signal alone; it goes when another is written.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class ExactTrainer(Trainer):
     ) -> None:
         self.run, self.batches, self.pace = run, batches, pace
         self.progress = Progress(evaluation_data=self.run.evaluation_data)
+        self.passing = False
         self._losses: list[paddle.Tensor] = []
         self._saved: dict[str, Any] | None = None
         self._random_due: Mapping[str, Any] | None = None
@@ -237,6 +241,7 @@ class ExactTrainer(Trainer):
             "progress": vars(self.progress),
             "random": distributed.gather(exact_state.random_states()),
             "scaler": _plain(self.scaler.state_dict()) if self.do_grad_scaling else None,
+            "passing": self.passing,
         }
 
         def fill(folder: Path) -> None:

@@ -429,6 +429,8 @@ def test_a_signal_finishes_the_step_saves_and_states_itself(
     started.done(tmp_path / "whole", *three)
     for file in ("last/model.safetensors", "last/optimizer.safetensors"):
         assert (tmp_path / "out" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+    out, whole = (checkpointing.list_checkpoints(tmp_path / name) for name in ("out", "whole"))
+    assert [path.name for path in out] == [path.name for path in whole]  # with as many scores
 
 
 def test_a_signal_ends_an_evaluation_too(tiny, done, monkeypatch, capfd):
