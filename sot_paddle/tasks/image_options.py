@@ -68,7 +68,7 @@ class ImageTrainConfig(RunOptions):
     weight_decay: float = option(0.03, "decay of all but biases and one-axis parameters", low=0)
     opt_eps: float = option(1e-08, "epsilon of the optimizer", low=0)
     opt_betas: tuple[float, ...] = option((0.9, 0.999), "decay of the two moments", length=2)
-    clip_grad: float | None = option(None, "global gradient norm limit, none if not given", low=0)
+    clip_grad: float | None = option(None, "global gradient norm limit, 0 for none", low=0)
     sched: str = option(
         "cosine", "cosine, or constant after the warm-up; by epoch", choices=("cosine", "constant")
     )

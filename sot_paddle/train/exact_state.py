@@ -171,7 +171,10 @@ def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any], where: 
     differing = [key for key in keys if saved.get(key) != current.get(key)]
     if differing:
         shown = "; ".join(
-            f"{key}: {saved.get(key)!r} there, {current.get(key)!r} now" for key in differing
+            "the training data have changed: files, rows or labels"
+            if key == "train_data"  # a hash
+            else f"{key}: {saved.get(key)!r} there, {current.get(key)!r} now"
+            for key in differing
         )
         raise ValueError(
             f"{where} belongs to a run with other options ({shown}): repeat those options to "
