@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sot_paddle.atomic import write_atomically
 from sot_paddle.command_line import literal
 from sot_paddle.search.space import Parameter, SearchSpace
-from sot_paddle.search.study import REASON
+from sot_paddle.search.study import REASON, assigned
 
 TABLE, CSV, PLOT, BEST = "trials.md", "trials.csv", "trials.png", "best.yaml"
 
@@ -51,6 +52,7 @@ def write_best(study: optuna.Study, space: SearchSpace, folder: Path) -> None:
     """Write the options of the best trial as a file for the training command's ``--config``."""
     best = study.best_trial
     text = f"# trial {best.number} of the search, {space.metric} {best.value:.6g}\n"
+    text += f"# beside another --config: {shlex.join(assigned(best.params))}\n"
     text += yaml.safe_dump(_as_in_a_file(space.command, best.params), sort_keys=False)
     write_atomically(folder / BEST, text.encode())
 

@@ -134,8 +134,7 @@ class Search:
         return self._judge(study, trial, metrics)
 
     def _training(self, number: int, options: Mapping[str, Any]) -> Training:
-        drawn = [part for name, value in options.items() for part in ("--set", f"{name}={value}")]
-        arguments = [*COMMANDS[self.space.command], *self.arguments, *drawn]
+        arguments = [*COMMANDS[self.space.command], *self.arguments, *assigned(options)]
         return Training(self.tools / f"{self.space.command}.py", arguments, self.folder_of(number))
 
     def _pruning(self, study: optuna.Study, trial: Trial) -> _Pruning | None:
@@ -225,6 +224,11 @@ def _sampler(space: SearchSpace, seed: int) -> BaseSampler:
 def complete(study: optuna.Study) -> list[FrozenTrial]:
     """The trials that were trained to their end and have a score."""
     return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+
+
+def assigned(options: Mapping[str, Any]) -> list[str]:
+    """Options as words of a command line."""
+    return [word for name, value in options.items() for word in ("--set", f"{name}={value}")]
 
 
 def shown(options: Mapping[str, Any]) -> str:

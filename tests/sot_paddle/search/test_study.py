@@ -58,6 +58,8 @@ def test_a_search_finds_the_better_options_and_says_so(bench, tmp_path, capsys):
     assert {row["word"] for row in found} <= {"red", "old", "3"}
     best = min(found, key=lambda row: float(row["loss"]))
     assert load_yaml(out / "best.yaml")["x"] == float(best["x"])
+    words = f"--set x={float(best['x'])} --set word={best['word']}"
+    assert f"# beside another --config: {words}\n" in (out / "best.yaml").read_text()
     printed = capsys.readouterr().out
     assert f"best of 8 trials: loss {float(best['loss']):.6g}, trial {best['trial']}:" in printed
     lines = (out / "trials.md").read_text().splitlines()

@@ -103,7 +103,9 @@ def test_other_data_are_refused(tiny, done, tmp_path):
     for path in tiny.data.iterdir():
         text = path.read_text(encoding="utf-8")
         (data / path.name).write_text(text.replace("cat", "dog"), encoding="utf-8")
-    assert "(the training data have changed: files" in tiny.refused(done, *tiny_run.STEPS, "--data_dir", str(data))
+    assert "(the training data have changed: files" in tiny.refused(
+        done, *tiny_run.STEPS, "--data_dir", str(data)
+    )
 
 
 def test_a_checkpoint_of_another_run_is_refused_before_anything_changes(tiny, done, tmp_path):
