@@ -46,26 +46,6 @@ def test_a_text_graph_is_open_in_rows_and_tokens(tiny, tmp_path, head, monkeypat
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * max(1.0, scale))
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("sot_tiny", {"token_type": "densenet"}),
-        ("swin_tiny", {"img_size": 14, "window_size": 3}),  # grids that are padded
-    ],
-)
-def test_an_image_graph_is_open_in_rows(tiny, tmp_path, name, options):
-    model = tiny.image_model(name, **options)
-    shape = (3, model.img_size, model.img_size)
-    draw = np.random.default_rng(2)
-    batches = [{"images": draw.normal(size=(n, *shape)).astype("float32")} for n in (2, 1, 5)]
-    save_graph(model, batches[0], tmp_path)
-    graph, direct = load_graph(tmp_path, ("images",)), run_model(model, ("images",))
-    for batch in batches:
-        expected = direct(batch)
-        scale = max(1.0, float(np.abs(expected).max()))
-        np.testing.assert_allclose(graph(batch), expected, rtol=0, atol=1e-5 * scale)
-
-
 def test_a_damaged_graph_is_one_line(exports, tmp_path):
     _, out = exports["cola"]
     with pytest.raises(ValueError, match="has no model.json: export with --formats jit"):
