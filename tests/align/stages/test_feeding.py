@@ -169,15 +169,12 @@ def test_a_reference_that_drops_or_stops_is_named_too() -> None:
         ({}, {"pad": 1}, "input_ids", "padding id: Paddle pads with 1, PyTorch with 0"),
         ({}, {"length": 14}, "input_ids", "padded length: 14"),
         ({}, {"limit": 9}, "input_ids", "truncation: Paddle cuts rows at 9 tokens, PyTorch at 12"),
-        ({"limit": 8}, {}, "input_ids", "truncation: PyTorch cuts rows at 8 tokens"),
         ({}, {"close": False}, "input_ids", "truncation: only rows that fill the whole length"),
-        ({}, {"keep": "end"}, "input_ids", "truncation: only rows that fill the whole length"),
         ({"limit": 30}, {"keep": "end"}, "input_ids", "Paddle keeps the end of a row, PyTorch"),
         ({"limit": 30}, {"limit": 30, "specials": False}, "input_ids", "special tokens missing"),
         ({"limit": 30, "specials": False}, {"limit": 30}, "input_ids", "special tokens extra"),
         ({}, {"lost": True}, "input_ids", "position 2 is 100 in Paddle"),
         ({}, {"swap": True}, "input_ids", "the two sentences of a pair are exchanged (swapped)"),
-        ({"limit": 30}, {"limit": 30, "swap": True}, "input_ids", "exchanged (swapped)"),
     ],
 )
 def test_an_option_of_the_tokenizer_is_named(theirs, ours, key, cause) -> None:
@@ -190,14 +187,10 @@ def changed(key, change):
     return [{**batch, key: change(batch[key])} for batch in texts()]
 
 
-SWAP = np.array([0, 2, 1])
-
-
 @pytest.mark.parametrize(
     ("key", "change", "cause"),
     [
         ("attention_mask", lambda x: 1 - x, "inverted: PyTorch's 0 -> 1, 1 -> 0"),
-        ("attention_mask", np.ones_like, "all ones in Paddle"),
         ("attention_mask", np.zeros_like, "all zeros in Paddle"),
         ("attention_mask", lambda x: (1 - x) * -10000.0, "PyTorch's 0 -> -10000, 1 -> 0"),
         (
@@ -206,14 +199,9 @@ SWAP = np.array([0, 2, 1])
             "index of axis 1 0 differs",
         ),
         ("attention_mask", lambda x: x.astype(bool), "another kind of number: bool in Paddle"),
-        ("token_type_ids", np.zeros_like, "all zeros in Paddle"),
-        ("token_type_ids", lambda x: 1 - x, "inverted: PyTorch's 0 -> 1, 1 -> 0"),
-        ("labels", lambda x: x + 1, "every value is 1 larger in Paddle: counted from 1"),
-        ("labels", lambda x: SWAP[x], "numbered in another way: PyTorch's 1 -> 2, 2 -> 1"),
         ("labels", lambda x: np.minimum(x, 1), "numbered in another way: PyTorch's 2 -> 1"),
         ("labels", lambda x: np.eye(3)[x], "one-hot"),
         ("labels", lambda x: x[:, None], "only the shape differs"),
-        ("labels", lambda x: x.astype("float32"), "another kind of number: float32 in Paddle"),
         ("input_ids", lambda x: x + 3, "3 larger"),
         (
             "input_ids",
@@ -308,8 +296,6 @@ def other(mean, std):
         (lambda x: x[..., ::-1], "horizontal flip"),
         (lambda x: x[..., ::-1, :], "vertical flip"),
         (lambda x: x.swapaxes(2, 3), "height and width are swapped"),
-        (lambda x: x * 255, "scaled: 255 x PyTorch's values (not divided by 255 in Paddle)"),
-        (raw, "x (0.229, 0.224, 0.225) plus (0.485, 0.456, 0.406)"),
         (other(0.5, 0.5), "other mean and standard deviation: along axis 1"),
         (
             lambda x: (255 * raw(x) - MEAN.reshape(3, 1, 1)) / STD.reshape(3, 1, 1),
@@ -324,7 +310,6 @@ def other(mean, std):
         (lambda x: enlarged(x, 1.2), "Paddle's shows 0.833 times as much: perhaps another crop"),
         (lambda x: np.where(np.arange(len(x))[:, None, None, None] == 1, x[..., ::-1], x), "some"),
         (lambda x: x[:, :, :16, :16], "image size: 3 x 16 x 16 in Paddle, 3 x 18 x 18 in PyTorch"),
-        (lambda x: x[:, :1], "image size: 1 x 18 x 18 in Paddle"),
         (lambda x: (255 * raw(x)).round().astype("uint8"), "Paddle's images are bytes"),
     ],
 )
@@ -345,13 +330,7 @@ def test_a_shifted_crop_is_named() -> None:
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
-        (lambda x: x.astype("float16").astype("float64"), "rounded to float16"),
-        (lambda x: x * 0.5, "scaled: 0.5 x PyTorch's"),
         (lambda x: x + 3, "plus 3 everywhere"),
-        (
-            lambda x: x * [1, 2, 3, 4] + [0, 1, 0, 1],
-            "other mean and standard deviation: along axis 1",
-        ),
         (lambda x: x[:, ::-1], "reversed along axis 1"),
         (
             lambda x: x[[0, 1, 1, 3, 4]],
