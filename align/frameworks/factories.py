@@ -1,4 +1,4 @@
-"""What a user's optimizer factory may return, brought to one form; one step of an optimizer.
+"""What a user's optimizer factory may return, brought to one form; one step of what it makes.
 
 A factory takes the model and returns the optimizer, ``(optimizer, scheduler)``,
 ``(optimizer, scheduler, before_step)`` or ``(optimizer, scheduler, before_step, average)``.
@@ -10,6 +10,7 @@ model's names) are compared at the end. All but the optimizer may be None.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -109,3 +110,20 @@ def make_step(framework: str, optimizer: Any) -> None:
             f"{name} failed ({reason.strip()[:200]}): compare in another precision (dtype=), or "
             "replace what has no kernel"
         ) from error
+
+
+def next_rate(scheduler: Any) -> None:
+    """One step of the schedule, whether or not the optimizer made one.
+
+    Raises:
+        ValueError: a scheduler whose step needs an argument.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step")
+        try:
+            scheduler.step()
+        except TypeError as error:
+            raise ValueError(
+                f"{type(scheduler).__name__}.step() needs an argument ({error}): pass "
+                "schedule=(torch_rates, paddle_rates) instead"
+            ) from error

@@ -79,21 +79,6 @@ def _parts(optimizer: Any, model: paddle.nn.Layer) -> list[tuple[list[str], floa
     return found
 
 
-def advance(scheduler: Any) -> None:
-    """One step of the schedule.
-
-    Raises:
-        ValueError: a scheduler whose step needs an argument.
-    """
-    try:
-        scheduler.step()
-    except TypeError as error:
-        raise ValueError(
-            f"Paddle: {type(scheduler).__name__}.step() needs an argument ({error}): pass "
-            "schedule=(torch_rates, paddle_rates) instead"
-        ) from error
-
-
 def begin_again(scheduler: Any) -> None:
     """Compute the rate anew after options were set, at the same step."""
     epoch, scheduler.last_epoch = scheduler.last_epoch, -1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,23 +45,6 @@ def decays_of(optimizer: Any, model: torch.nn.Module) -> dict[str, tuple[float, 
         straight = group.get("decoupled_weight_decay", kind_of(optimizer) == "AdamW")
         found.update(dict.fromkeys(members, (rate, 0.0) if straight else (0.0, rate)))
     return found
-
-
-def advance(scheduler: Any) -> None:
-    """One step of the schedule, whether or not the optimizer made one.
-
-    Raises:
-        ValueError: a scheduler whose step needs an argument.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step")
-        try:
-            scheduler.step()
-        except TypeError as error:
-            raise ValueError(
-                f"PyTorch: {type(scheduler).__name__}.step() needs an argument ({error}): pass "
-                "schedule=(torch_rates, paddle_rates) instead"
-            ) from error
 
 
 def give(parameter: torch.nn.Parameter, gradient: np.ndarray | None) -> None:

@@ -18,7 +18,7 @@ from unittest import mock
 
 import numpy as np
 
-from align.frameworks.factories import AVERAGE, make_step
+from align.frameworks.factories import AVERAGE, make_step, next_rate
 from align.frameworks.masks import Masks
 from align.record.arrays import TrainingRun, is_array, replace, rounded_state
 from align.record.recording import Recorder, Recording, loss_of, one_loss, run_model
@@ -198,7 +198,7 @@ def advance(side: Any, optimizer: Any, scheduler: Any, model: Any) -> None:
     """One optimizer step, the schedule after it, gradients forgotten."""
     make_step(side.NAME, optimizer)
     if scheduler is not None:
-        scheduler.step()
+        next_rate(scheduler)
     side.clear(model)
 
 

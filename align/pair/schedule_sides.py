@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from align.frameworks import on_paddle, on_torch, stepping_paddle, stepping_torch
+from align.frameworks.factories import next_rate
 from align.judge.rate_curves import Curve
 from align.pair.any_pair import AnyPair
 
@@ -36,7 +37,7 @@ def schedule_of(
         return np.repeat(np.asarray(rates), steps, axis=0)
     paddle_factors = None if stepping is stepping_torch else stepping.factors(optimizer, model)
     for _ in range(steps - 1):
-        stepping.advance(scheduler)
+        next_rate(scheduler)
         if paddle_factors is None:
             rates.append(stepping.rates(optimizer, model))
         else:

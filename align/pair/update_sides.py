@@ -19,7 +19,7 @@ from align.frameworks import (
     stepping_paddle,
     stepping_torch,
 )
-from align.frameworks.factories import make_step
+from align.frameworks.factories import make_step, next_rate
 from align.judge.update_judging import Feed, ParameterTrace, SideTrace, UpdateJudge, sample
 from align.pair.any_pair import AnyPair
 from align.record.request import Request
@@ -128,7 +128,7 @@ class Follower:
         if self._prepare is not None:
             optimizer = self._prepare(optimizer) or optimizer
         for _ in range(self._warm if scheduler is not None else 0):
-            stepping.advance(scheduler)
+            next_rate(scheduler)
         members = stepping.groups(optimizer, model)
         group_of = {name: i for i, held in enumerate(members) for name in held}
         for name, weight in self._weights():
@@ -148,7 +148,7 @@ class Follower:
             if not self._bare:
                 self._record_moments(traces, optimizer, step)
             if scheduler is not None and step < steps - 1:
-                stepping.advance(scheduler)
+                next_rate(scheduler)
         if traces is found.main:
             found.groups = self._named(group_of)
 
@@ -232,7 +232,7 @@ class UpdateSides:
                 return count
             if scheduler is None:
                 break
-            stepping.advance(scheduler)
+            next_rate(scheduler)
         raise ValueError(
             f"optimizer: {side.NAME}'s rate is 0 in its first {ZERO_RATES} steps: nothing would "
             "move; give it a rate"

@@ -12,6 +12,7 @@ from align.explain.experiment import fewest
 from align.explain.settings import schedule_causes
 from align.explain.settings.exchange import sentence
 from align.frameworks import on_paddle, stepping_paddle
+from align.frameworks.factories import next_rate
 from align.frameworks.object_options import differing, options
 from align.judge.rate_curves import Curve, compare_curves
 from align.pair import schedule_sides as sides
@@ -83,7 +84,7 @@ def _proved(pair: AnyPair, curve: Curve, cause: str) -> str:
     rates = []
     for _ in curve.ours:
         rates.append(float(scheduler()))  # get_lr() is no getter
-        stepping_paddle.advance(scheduler)
+        next_rate(scheduler)
     followed = np.asarray(rates) * (curve.ours[0] / (rates[0] or 1.0))
     if not compare_curves([replace(curve, ours=followed)])[0].passed:
         return cause

@@ -181,3 +181,14 @@ def test_a_port_without_a_kernel_for_the_precision_is_refused_in_a_dump(tmp_path
     asked = dumping.request("paddle", given | {"steps": 2}, other=theirs)
     with pytest.raises(ValueError, match="`clip_by_norm` is not registered.*another precision"):
         dumping.dump(asked, tmp_path / "paddle")
+
+
+def test_a_scheduler_that_needs_a_number_is_refused_in_a_dump(tmp_path: Path) -> None:
+    def halving(model: torch.nn.Module) -> Any:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        return optimizer, torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+
+    given = {"torch_module": lambda: torch.nn.Linear(4, 3), "inputs": INPUTS, "steps": 2}
+    given["paddle_layer"], given["optimizer"] = lambda: paddle.nn.Linear(4, 3), (halving, halving)
+    with pytest.raises(ValueError, match="ReduceLROnPlateau.step.. needs an argument"):
+        dumping.dump(dumping.request("torch", given), tmp_path / "torch")
