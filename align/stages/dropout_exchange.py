@@ -283,6 +283,11 @@ def _one_sided(draw: Draw, side: str, pair: AnyPair) -> str:
 
 def _difference(own: Draw, draw: Draw, masks: Masks) -> str:
     """What is set differently in a dropout that both sides run."""
+    if own.size > draw.size and own.shape[-1:] == draw.shape[-1:] and len(draw.shape) == 2:
+        return (
+            f"dropout in {own.place}: Paddle drops padded sequences {own.shape}, PyTorch packed "
+            f"ones {draw.shape}: these masks cannot be exchanged: leave dropout='exchange' out"
+        )
     if _other_axes(own, draw, masks):
         return (
             f"dropout in {own.place} drops along other axes: Paddle's mask has the shape "
