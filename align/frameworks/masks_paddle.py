@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import paddle
 from paddle import _C_ops
+from paddle.nn.layer import rnn
 
 from align.frameworks.masks import MASK, UNIFORM, Masks, Session
 from align.frameworks.swapping import attributes, modules_of, set_to, swapped
@@ -138,9 +139,19 @@ def _state() -> list[str]:
 
 
 def _open_recurrence(layers: list[paddle.nn.Layer]) -> contextlib.AbstractContextManager[None]:
-    """Recurrent layers with dropout run layer by layer, not in the kernel that draws by itself."""
+    """Recurrent layers with dropout run layer by layer, not in the kernel that draws by itself.
+
+    PADDLE: a GRU or SimpleRNN fails there without initial states: they are a tuple of one tensor.
+    """
     held = [x for x in layers if getattr(x, "could_use_cudnn", False) and getattr(x, "dropout", 0)]
-    return set_to((layer, "could_use_cudnn", False) for layer in held)
+    split = rnn.split_states
+
+    def split_states(states: Any, bidirectional: bool = False, components: int = 1) -> Any:
+        alone = components == 1 and not isinstance(states, paddle.Tensor)
+        return split(states[0] if alone else states, bidirectional, components)
+
+    closed = [(layer, "could_use_cudnn", False) for layer in held]
+    return set_to([*closed, (rnn, "split_states", split_states)])
 
 
 @contextlib.contextmanager

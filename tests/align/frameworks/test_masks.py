@@ -9,6 +9,7 @@ import torch
 from paddle import nn
 from paddle.nn import functional as F
 
+import align
 from align.explain import locate
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.masks import GRID, Masks
@@ -324,6 +325,19 @@ def test_dropout_inside_recurrent_layers_and_with_other_orders_of_axes_aligns() 
     wrong = exchanged(sequence(0.1, dropout="exchange"))[1]
     assert "dropout in rnn: Paddle drops with p=0.1, PyTorch with p=0.3" in wrong[0].cause
     assert stages.forward(sequence(0.3)).passed  # dropout off reaches into them, too
+
+
+@pytest.mark.parametrize("kinds", [("GRU", "GRU"), ("RNN", "SimpleRNN")])
+def test_dropout_inside_layers_with_one_state_aligns(kinds: tuple[str, str]) -> None:
+    found = align.compare(
+        lambda: getattr(torch.nn, kinds[0])(6, 5, 2, dropout=0.3, batch_first=True),
+        lambda: getattr(nn, kinds[1])(6, 5, 2, dropout=0.3),
+        np.random.default_rng(0).normal(size=(3, 4, 6)),
+        train=True,
+        dropout="exchange",
+        dtype="float64",
+    )
+    assert found.passed, str(found)
 
 
 def test_running_statistics_that_are_wrong_after_training_are_explained() -> None:
