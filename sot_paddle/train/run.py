@@ -174,7 +174,7 @@ def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> None:
     run.result["train"] = {
         "steps": step,
         "epochs": trainer.pace.epochs_done(step),
-        "loss": progress.loss_sum / max(1, step),
+        "loss": trainer.mean_loss(),
         "stopped_early": step < trainer.total_steps,
         f"{task.unit}_per_step": _items(run, trainer.pace),
         "processes": distributed.world_size(),

@@ -206,6 +206,9 @@ class ExactTrainer(Trainer):
         if not set(self._saved["progress"]) <= names:
             raise ValueError(f"{checkpointing.STATE}: its progress is not of this version")
         self.progress = Progress(**self._saved["progress"])
+        if "losses" in self._saved:  # of each process, which older checkpoints do not hold
+            own = self._saved["losses"][distributed.rank()]
+            self.progress.window, self.progress.loss_sum = own
         if self.progress.evaluation_data != self.run.evaluation_data:
             self.progress = Progress(
                 window=self.progress.window,
@@ -239,6 +242,7 @@ class ExactTrainer(Trainer):
             "schedule": self.lr_scheduler.state_dict(),
             "counters": counters,
             "progress": vars(self.progress),
+            "losses": distributed.gather([self.progress.window, self.progress.loss_sum]),
             "random": distributed.gather(exact_state.random_states()),
             "scaler": _plain(self.scaler.state_dict()) if self.do_grad_scaling else None,
             "passing": self.passing,
@@ -299,14 +303,18 @@ class ExactTrainer(Trainer):
                 f"{checkpointing.way_back(self.run.root)}"
             )
 
+    def mean_loss(self) -> float:
+        """Mean loss of all steps, the same on every process."""
+        mean = self.progress.loss_sum / max(1, self.state.global_step)
+        return distributed.mean_across_processes(mean)
+
     def log(self, logs: dict[str, float], **kwargs: Any) -> None:
         """Log; the training loss is the mean over the steps since the last line."""
         if "loss" in logs and self.progress.window:
             window, self.progress.window = self.progress.window, []
             logs["loss"] = distributed.mean_across_processes(sum(window) / len(window))
         if "train_loss" in logs:
-            mean = self.progress.loss_sum / max(1, self.state.global_step)
-            logs["train_loss"] = distributed.mean_across_processes(mean)
+            logs["train_loss"] = self.mean_loss()
         super().log(logs, **kwargs)
 
 

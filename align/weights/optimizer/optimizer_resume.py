@@ -91,6 +91,8 @@ def _texts(like: TrainerCheckpoint, state: OptimizerState, step: int) -> dict[st
         "schedule": {"last_epoch": step, "last_lr": _rate(state)},
         "counters": stored_counters(state),
         "progress": _fresh_progress(like.state["progress"]),
+        "losses": [[[], 0.0] for _ in like.state["random"]],
+        "passing": False,
     }
     return {
         checkpointing.STATE: {**like.state, **moved},

@@ -4,7 +4,7 @@ import pytest
 
 from sot_paddle import distributed
 from sot_paddle.heads.pooling import TokenBatchNorm
-from tests.sot_paddle.train.run_output import ROOT, arrays_of, launch
+from tests.sot_paddle.train.run_output import ROOT, arrays_of, launch, metrics
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +55,8 @@ def test_two_processes_equal_one_with_the_doubled_batch(tiny, tmp_path, tiny_fil
     for name in first:
         worst = np.abs(first[name] - second[name]).max()
         assert worst <= 1e-12, (name, worst)
+    losses = [metrics(out)["train"]["loss"] for out in outs]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-9)  # of all processes, not of the first
     assert (outs[0] / "RTE.tsv").read_bytes() == (outs[1] / "RTE.tsv").read_bytes()
 
 
