@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import re
 import types
 import typing
@@ -106,7 +107,7 @@ def parse(command: Command, arguments: Sequence[str]) -> Any:
     for name, value in values.items():
         if _is_list(hints.get(name)) and isinstance(value, str | int | float):
             values[name] = typed_value(items[name], str(value), hints[name])
-    merged = {**values, **flags, **pairs}
+    merged = {name: _in_home(value) for name, value in {**values, **flags, **pairs}.items()}
     known = values.get(command.rest) or {}
     if rest and isinstance(known, dict):
         merged[command.rest] = {**known, **rest}
@@ -115,6 +116,11 @@ def parse(command: Command, arguments: Sequence[str]) -> Any:
     except ValueError as error:
         typed = {*flags, *pairs} & set(re.findall(r"\w+", str(error)))
         raise ValueError(f"{path}: {error}" if path and not typed else str(error)) from error
+
+
+def _in_home(value: Any) -> Any:
+    """A path ``~/x`` of a file or of ``--set``, which no shell has expanded."""
+    return os.path.expanduser(value) if str(value).startswith("~/") else value
 
 
 def typed_value(item: dataclasses.Field, text: Any, annotation: Any) -> Any:

@@ -159,6 +159,15 @@ def test_yaml_set_and_flags(tmp_path):
     assert (config.learning_rate, config.seed, config.q_dim) == (3e-5, 7, 56)
 
 
+def test_the_home_folder_of_a_file_or_set_is_no_folder_of_that_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / "options.yaml"
+    path.write_text("output_dir: ~/runs/rte\nseed: 3\n", encoding="utf-8")
+    given = [*SOURCE_COMMAND[: SOURCE_COMMAND.index("--output_dir")], "--set", "cache_dir=~/c"]
+    config = parse([*given, "--config", str(path)])
+    assert (config.output_dir, config.cache_dir) == (f"{tmp_path}/runs/rte", f"{tmp_path}/c")
+
+
 def test_yaml_is_strict(tmp_path):
     path = tmp_path / "a.yaml"
     path.write_text("task_name: RTE\nlearning_rate: 1e-5\n", encoding="utf-8")
