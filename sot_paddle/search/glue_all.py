@@ -136,7 +136,8 @@ def markdown(summary: Mapping[str, Mapping[str, Any]]) -> str:
     for task, row in summary.items():
         best = row["values"][row["best_run"]]
         cells = [_shown(value) for value in (row["mean"], row["std"], best)]
-        count = len(row["values"])
+        count, whole = sum(value is not None for value in row["values"]), len(row["values"])
+        count = whole if count == whole else f"{count} of {whole}"  # NaN is in no mean
         lines.append(
             f"| {task} | {row['metric']} | {count} | {' | '.join(cells)} | {row['best_run']} |"
         )

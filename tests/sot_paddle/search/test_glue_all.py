@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sot_paddle.search.glue_all import markdown
 from sot_paddle.search.glue_all_command import run_command
 from sot_paddle.search.glue_recipes import ORDER, SEEDS, TABLES, Recipe, seed_of
 
@@ -81,6 +82,12 @@ def test_runs_start_from_mnli_and_are_gathered_once(tmp_path, capsys) -> None:
     assert rest[rest.index("--eval_steps") + 1] == "12121"  # the last weights predict
     assert rest[rest.index("--per_gpu_train_batch_size") + 1] == "50"
     assert rest[-2:] == ["--model_type", "conv-bert"]
+
+
+def test_the_table_says_how_many_runs_a_mean_is_of() -> None:
+    row = {"metric": "corr", "mean": 0.5, "std": None, "best_run": 1}
+    assert "| corr | 1 of 2 | 0.5000 |" in markdown({"STS-B": {**row, "values": [None, 0.5]}})
+    assert "| corr | 2 | 0.5000 |" in markdown({"STS-B": {**row, "values": [0.5, 0.5]}})
 
 
 @pytest.mark.parametrize(
