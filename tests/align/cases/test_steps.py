@@ -13,7 +13,6 @@ from align.cases.runner import runner_of
 from align.cases.sides import drawn_models
 from align.faults.layer_changes import put
 from align.record.run_report import Report
-from tests.align.small_values import loss_case, metric_case
 from tests.align.tiny_bert import OPTIONS
 
 # small steps: Paddle's float32 powers of beta2 make its first updates 3e-6 to 7e-6 off, and in six
@@ -105,21 +104,3 @@ def test_the_training_step_has_a_batch_of_its_own_for_each_forward_pass():
     batches = drawn_models.training_batches(case)
     assert len(batches) == 12
     assert len({batch["input_ids"].tobytes() for batch in batches}) == 12
-
-
-def test_the_classic_checks_are_gathered(context):
-    """The steps above ran in this module's context, in any order."""
-    for step in MODEL_STEPS:
-        run(step, QK, "float64", context)
-    run("loss", loss_case(), "float64", context)
-    run("metric", metric_case(), None, context)
-    assert set(context.classic) == {
-        "forward_align",
-        "metric_align",
-        "loss_align",
-        "backward_align",
-        "train_align",
-    }
-    for torch_arrays, ours in context.classic.values():
-        assert list(torch_arrays) == list(ours)
-        assert torch_arrays
