@@ -43,14 +43,8 @@ def test_an_edit_explains_neither_equal_values_nor_an_infinite_difference() -> N
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
-        (lambda x: x.transpose(0, 2, 1).copy(), "axes are swapped: Paddle's are PyTorch's in the"),
-        (lambda x: x[:, ::-1], "reversed along axis 1"),
         (lambda x: np.roll(x, 1, 0), "shifted round by 1 along axis 0: 1 of Paddle is 0"),
         (lambda x: x[[3, 4, 5, 0, 1, 2]], "its 2 equal parts along axis 0 are in the order 1, 0"),
-        (lambda x: 1.5 * x, "scaled: 1.5 x"),
-        (lambda x: x.astype("float16").astype("float64"), "rounded to float16"),
-        (lambda x: x + 2, "offset: PyTorch's values plus 2"),
-        (lambda x: np.where(np.arange(6)[:, None, None] == 4, 0, x), "only row 4 differs: zero"),
         (lambda x: 2 * x[:, ::-1], "reversed along axis 1; scaled: 2 x PyTorch's"),
         (lambda x: x.transpose(0, 2, 1) + 3, "axes are swapped: Paddle's are PyTorch's in the ord"),
         (lambda x: x + RNG.normal(size=x.shape), ""),

@@ -152,14 +152,12 @@ def fresh(x):
         ("fc.weight", put("fc.weight", lambda x: x.T.reshape(6, 8)), "reshaped instead of transp"),
         ("conv.weight", put("conv.weight", lambda x: x.swapaxes(2, 3)), "axes are swapped"),
         ("q.weight", swap("q.weight", "k.weight"), "swapped with 'k.weight'"),
-        ("norm.weight", swap("norm.weight", "norm.bias"), "swapped with 'norm.bias'"),
         ("bn._mean", swap("bn._mean", "bn._variance"), "swapped with 'bn._variance'"),
         ("k.weight", copy_of("k.weight", "q.weight"), "holds the values of 'q.weight'"),
         ("q.bias", put("q.bias", np.zeros_like), "never loaded: every value is 0"),
         ("norm.weight", put("norm.weight", np.ones_like), "never loaded: every value is 1"),
         ("words.weight", put("words.weight", fresh), "perhaps never loaded: nothing in"),
         ("qkv.weight", put("qkv.weight", parts(3, (1, 0, 2))), "3 equal parts along axis 1 are in"),
-        ("qkv.bias", put("qkv.bias", parts(3, (2, 1, 0))), "order 2, 1, 0"),
         (
             "lstm.weight_ih_l0",
             put("lstm.weight_ih_l0", parts(4, (0, 2, 1, 3), 0)),
@@ -172,7 +170,6 @@ def fresh(x):
             put("conv.weight", lambda x: x[..., ::-1, ::-1]),
             "along axis 2 and 3",
         ),
-        ("conv.weight", put("conv.weight", lambda x: x[..., ::-1]), "reversed along axis 3"),
         ("conv.weight", put("conv.weight", lambda x: x[:, ::-1]), "(BGR against RGB)"),
         (
             "words.weight",
