@@ -98,7 +98,7 @@ def images_below(folder: Path, name: str = "") -> list[str]:
         with os.scandir(folder / place) as entries:
             for entry in entries:
                 path = os.path.join(place, entry.name)
-                if entry.is_dir():
+                if os.path.isdir(entry):
                     places += [] if entry.name.startswith(".") or _leads_up(entry) else [path]
                 elif _is_image(entry.name):
                     found.append(path)

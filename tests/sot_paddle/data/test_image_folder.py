@@ -33,6 +33,7 @@ def test_links_in_a_circle_list_every_image_once(tmp_path: Path) -> None:
     fill(tmp_path, "a/1.png", "a/in/2.png", "b/3.png")
     for link, target in (("a/self", "."), ("a/in/up", "../.."), ("a/b", "../b"), ("b/a", "../a")):
         (tmp_path / link).symlink_to(target)
+    (tmp_path / "b" / "itself").symlink_to("itself")
     files = read_class_folders(tmp_path).files
     assert files == ("a/1.png", "a/b/3.png", "a/in/2.png", "b/3.png", "b/a/1.png", "b/a/in/2.png")
 
