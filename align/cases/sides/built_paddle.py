@@ -20,7 +20,7 @@ from paddle.base.framework import EagerParamBase
 from paddle.nn import initializer
 
 import sot_paddle
-from align.cases.sides.built_records import GCP, MGCRP, SHARED, SVPN, Built, Named, attributes
+from align.cases.sides.built_records import GCP, MGCRP, SHARED, SVPN, Built, Named, facts_of
 from align.frameworks.on_paddle import default_dtype, stamp
 from align.frameworks.swapping import set_to
 from sot_paddle.backbones import token_stages
@@ -179,12 +179,12 @@ _CONSTANTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     Attention: lambda m: {"scale": m.scale, "heads": m.num_heads},
     token_stages.Transition: lambda m: {"pool": isinstance(m.pool, nn.AvgPool2D)},
     token_stages.InceptionBlock: lambda m: {"stride": m.pool.stride},
-    power_norm.SvPN: attributes(*SVPN, columns="dim"),
-    power_norm.MatrixSqrt: attributes("num_iter", "on_zero"),
-    pooling.MultiHeadCrossCovariance: attributes(*MGCRP),
-    pooling.QKCrossCovariance: attributes("output_dim"),
-    pooling.CovariancePooling: attributes(*GCP),
-    pooling.AveragePooling: attributes("output_dim"),
+    power_norm.SvPN: facts_of(*SVPN, columns="dim"),
+    power_norm.MatrixSqrt: facts_of("num_iter", "on_zero"),
+    pooling.MultiHeadCrossCovariance: facts_of(*MGCRP),
+    pooling.QKCrossCovariance: facts_of("output_dim"),
+    pooling.CovariancePooling: facts_of(*GCP),
+    pooling.AveragePooling: facts_of("output_dim"),
     nn.MultiHeadAttention: lambda m: {"heads": m.num_heads, "dropout": m.dropout},
     nn.TransformerEncoderLayer: _activation,
     GptMlp: _activation_alone,

@@ -92,19 +92,19 @@ class Built:
         }
 
 
-def attributes(*names: str, **named: str) -> Callable[[Any], dict[str, Any]]:
+def facts_of(*names: str, **named: str) -> Callable[[Any], dict[str, Any]]:
     """Reads attributes of a module as facts; ``named``: fact -> attribute of another name."""
     facts = {**dict(zip(names, names, strict=True)), **named}
     return lambda module: {fact: getattr(module, name) for fact, name in facts.items()}
 
 
 SHARED: Mapping[str, Callable[[Any], dict[str, Any]]] = {
-    "ConvNorm": attributes("relu"),
-    "DropPath": attributes("rate"),
-    "PatchMerging": attributes("size"),
+    "ConvNorm": facts_of("relu"),
+    "DropPath": facts_of("rate"),
+    "PatchMerging": facts_of("size"),
     "ScaleNorm": lambda m: {"factor": m.factor} if isinstance(m.factor, float) else {},
-    "SwinBlock": attributes("size", "window", "shift", "padding"),
-    "WordHead": attributes("mask_padding"),
+    "SwinBlock": facts_of("size", "window", "shift", "padding"),
+    "WordHead": facts_of("mask_padding"),
 }
 """Constants of the modules that both sides have under one name, by the name of the class."""
 SVPN = ("alpha", "num_iter", "num_sv", "on_zero")

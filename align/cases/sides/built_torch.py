@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import sot_torch_ref
 from align.cases.covered.pause import unmeasured
-from align.cases.sides.built_records import GCP, MGCRP, SHARED, SVPN, Built, Named, attributes
+from align.cases.sides.built_records import GCP, MGCRP, SHARED, SVPN, Built, Named, facts_of
 from align.frameworks.on_torch import default_dtype, stamp
 from align.weights import build_plan
 from align.weights.engine.conversion_plan import ConversionPlan
@@ -215,12 +215,12 @@ _CONSTANTS: Mapping[type | str, Callable[[Any], dict[str, Any]]] = {
     swin.WindowAttention: lambda m: {"scale": m.scale, "heads": m.num_heads},
     token_embed.Transition: lambda m: {"pool": m.pool},
     token_embed.InceptionBlock: lambda m: {"stride": m.stride},
-    power_norm.SvPN: attributes(*SVPN, columns="input_dim"),
-    power_norm.MPN: attributes("num_iter", "on_zero"),
-    pooling.MGCrP: attributes(*MGCRP),
-    pooling.MGCrPQK: attributes("output_dim"),
-    pooling.GCP: attributes(*GCP),
-    pooling.GAP: attributes("output_dim"),
+    power_norm.SvPN: facts_of(*SVPN, columns="input_dim"),
+    power_norm.MPN: facts_of("num_iter", "on_zero"),
+    pooling.MGCrP: facts_of(*MGCRP),
+    pooling.MGCrPQK: facts_of("output_dim"),
+    pooling.GCP: facts_of(*GCP),
+    pooling.GAP: facts_of("output_dim"),
     "Attention": lambda m: {"scale": (m.split_size // m.n_head) ** -0.5, "heads": m.n_head},
     "MLP": lambda m: _activation_alone(m.act),
     conv_bert.Block: lambda m: _activation_alone(m.activation),
