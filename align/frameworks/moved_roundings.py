@@ -4,7 +4,9 @@ Another processor, another order of a sum, a fused kernel: each gives other last
 of the reference are imitated here. While the mode is on, what every operator that rounds hands
 out, forward, backward and in the optimizer, is multiplied by 1 + u or 1 - u by chance, u = 2**-23
 (in float64 2**-52, of what a model computes in float32 there 2**-23). Operators that only move,
-choose or compare numbers are left alone: they round nothing. In two of the runs the argument of a
+choose or compare numbers are left alone: they round nothing. Sums are formed one term after the
+other, as a kernel without blocks forms them, and products of many terms are moved by what such a
+sum rounds (`long_sums`). In two of the runs the argument of a
 kink (a ReLU) that rounding may carry across is moved to one side of it, see `align.judge.kinks`.
 """
 
@@ -19,6 +21,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from align.frameworks import long_sums
 from align.record.arrays import Arrays
 from align.record.moved_run import MovedRun, sampled
 
@@ -70,6 +73,7 @@ class MovedRoundings(TorchDispatchMode):
             if unit >= UNIT[self._dtype]
         }
         self._random = random.Random(run.number).random
+        self._order = np.random.default_rng(run.number) if run.number else None
         self._rounds: dict[Any, bool] = {}
 
     @classmethod
@@ -83,6 +87,8 @@ class MovedRoundings(TorchDispatchMode):
         """Call the operator, then move what it rounded."""
         if func in _KINKS and args[0].dtype in self._factors:
             self._meet(args[0], _KINKS[func] or _limits(*args))
+        if func in long_sums.LONG and args[0].dtype in self._factors and args[0].is_cpu:
+            return self._long(func, args, kwargs or {})
         result = func(*args, **kwargs) if kwargs else func(*args)
         rounds = self._rounds.get(func)
         if rounds is None:
@@ -90,6 +96,21 @@ class MovedRoundings(TorchDispatchMode):
         if rounds:
             for tensor in _tensors(_written(func, args) if result is None else result):
                 self._move(tensor)
+        return result
+
+    def _long(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call an operator with sums, and move what it makes by what long sums round."""
+        if func in long_sums.PARTS:
+            with self:
+                return long_sums.PARTS[func](*args, **kwargs)
+        if func in long_sums.SUMS and kwargs.get("dtype") is None and args[0].numel():
+            options = {name: value for name, value in kwargs.items() if name != "dtype"}
+            result = long_sums.SUMS[func](*args, order=self._order, **options)
+        else:
+            result = func(*args, **kwargs)
+        reaches = long_sums.reaches(func, args, result)
+        for tensor, reach in zip(_tensors(result), reaches, strict=True):
+            self._move(tensor, reach)
         return result
 
     def _meet(self, argument: torch.Tensor, places: Sequence[float]) -> None:
@@ -117,8 +138,13 @@ class MovedRoundings(TorchDispatchMode):
         self._move(tensor)
         return tensor.numpy()
 
-    def _move(self, tensor: torch.Tensor) -> None:
-        """Move a tensor in place; zeros, infinities, NaN and a count (of steps) stay."""
+    def _move(self, tensor: torch.Tensor, reach: torch.Tensor | None = None) -> None:
+        """Move a tensor in place; infinities, NaN and a count (of steps) stay.
+
+        Args:
+            tensor: (...) numbers.
+            reach: (...) how far in units; None for their own sizes, so that zeros stay.
+        """
         size, factors = tensor.numel(), self._factors.get(tensor.dtype)
         if factors is None or not size:
             return
@@ -127,7 +153,11 @@ class MovedRoundings(TorchDispatchMode):
         self._run.lower |= tensor.dtype is not self._dtype
         factors = factors if size <= _DRAWS else factors.repeat(-(-size // _DRAWS))
         start = int(self._random() * (max(size, _DRAWS) - size + 1))
-        tensor.mul_(factors[start : start + size].view(tensor.shape))
+        factors = factors[start : start + size].view(tensor.shape)
+        if reach is None:
+            tensor.mul_(factors)
+        else:
+            tensor.add_((factors - 1.0) * reach)
 
 
 def _limits(_: torch.Tensor, low: float | None = -1.0, high: float | None = 1.0) -> list[float]:

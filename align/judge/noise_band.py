@@ -28,8 +28,8 @@ KERNELS moved ones. The FEW runs are among the RUNS, so their s is at most sqrt(
 times the s of all: a difference beyond 7 times the final s never passes early.
 
 KERNELS is the least factor. The F distribution presumes that Paddle's kernels scatter as the moved
-ones do. A sum of n products that is formed one after the other scatters by sqrt(n / 6) * u / 2,
-0.2 * sqrt(n) times a moved unit: 4 allows n = 400 even to a kernel without any blocking.
+ones do: the moved runs form their sums as the kernels do that round most, one term after the other
+(`align.frameworks.long_sums`).
 
 A jump where rounding decides the side of a kink is no such error: the runs take both sides, see
 `kinks`. Ties of a maximum or an order are not treated: where rounding decides them, right code may
