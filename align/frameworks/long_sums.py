@@ -33,18 +33,29 @@ Product = tuple[torch.Tensor, float, torch.Tensor]
 _aten = torch.ops.aten
 _CHAIN = 3 / (8 * math.log(2)) / 12 / 6  # 1 / 133
 
+_NORMS = (
+    _aten.native_layer_norm_backward.default,
+    _aten.native_batch_norm.default,
+    _aten._native_batch_norm_legit.default,
+    _aten._native_batch_norm_legit.no_stats,
+    _aten.native_batch_norm_backward.default,
+    _aten.native_group_norm_backward.default,
+)
+
+
+def _is_loss(operator: Any) -> bool:
+    schema = getattr(operator, "_schema", None)
+    if schema is None or schema.name.endswith("backward") or schema.overload_name.startswith("out"):
+        return False
+    return any(argument.name == "reduction" for argument in schema.arguments)
+
+
 PARTS: Mapping[Any, Callable[..., Any]] = {
-    operator: decomposition_table[operator]
-    for operator in (
-        _aten.native_layer_norm_backward.default,
-        _aten.native_batch_norm.default,
-        _aten._native_batch_norm_legit.default,
-        _aten._native_batch_norm_legit.no_stats,
-        _aten.native_batch_norm_backward.default,
-        _aten.native_group_norm_backward.default,
-    )
+    operator: decomposition
+    for operator, decomposition in decomposition_table.items()
+    if operator in _NORMS or _is_loss(operator)
 }
-"""Operators with sums over many places -> the same in single steps, their sums among them."""
+"""Norms and losses, which hold sums over many places -> the same in single steps."""
 
 
 def in_order(x: torch.Tensor, axes: Sequence[int], order: Order) -> torch.Tensor:

@@ -10,7 +10,7 @@ from align.frameworks import long_sums
 from align.frameworks.moved_roundings import MovedRoundings
 from align.record.moved_run import MovedRun
 
-F = torch.nn.functional
+F, PF = torch.nn.functional, paddle.nn.functional
 UNIT = 2.0**-23
 
 
@@ -72,6 +72,10 @@ ROWS = torch.randn(500, 8, generator=torch.Generator().manual_seed(5))
         lambda: ROWS @ ROWS[0],
         lambda: F.batch_norm(BLOCK, torch.zeros(4), torch.ones(4), training=True),
         lambda: F.batch_norm(BLOCK, torch.zeros(4), torch.ones(4)),
+        lambda: F.mse_loss(BLOCK, BLOCK.flip(0)),
+        lambda: F.binary_cross_entropy_with_logits(BLOCK, BLOCK.sigmoid(), reduction="sum"),
+        lambda: F.cross_entropy(BLOCK, torch.zeros(6, 9, 10, dtype=torch.int64)),
+        lambda: F.huber_loss(BLOCK, BLOCK.flip(0), delta=0.5),
         lambda: F.conv2d(BLOCK, torch.ones(6, 2, 3, 3), stride=2, groups=2),
         lambda: F.conv_transpose2d(BLOCK, torch.ones(4, 3, 3, 3), stride=2),
     ],
@@ -154,6 +158,18 @@ def test_a_right_port_of_many_places_passes_in_float32(name):
         loss = (lambda out: out.mean(), lambda out: out.mean())
     x = np.random.default_rng(7).normal(size=shape)
     result = align.compare(reference, port, x, loss=loss, dtype="float32")
+    assert result.passed, str(result)
+
+
+def test_the_mean_of_nearly_equal_losses_passes_in_float32():
+    drawn = np.random.default_rng(8)
+    x, labels = 1e-5 * drawn.normal(size=(60_000, 2)), drawn.integers(0, 2, (60_000, 1))
+    loss = (
+        lambda out, y: F.binary_cross_entropy_with_logits(out, y.to(out.dtype)),
+        lambda out, y: PF.binary_cross_entropy_with_logits(out, y.astype(out.dtype)),
+    )
+    models = torch.nn.Linear(2, 1, bias=False), paddle.nn.Linear(2, 1, bias_attr=False)
+    result = align.compare(*models, x, loss=loss, labels=labels, dtype="float32")
     assert result.passed, str(result)
 
 
