@@ -156,13 +156,15 @@ def files_below(folder: Path, name: str = "") -> FoundFiles:
 
 def _counted(names: Iterable[str]) -> Counter[str]:
     """Extensions of names with how many have them; hidden files and droppings do not count."""
-    counts: Counter[str] = Counter()
-    for name in names:
-        if not name.startswith(".") and name.lower() not in _DROPPINGS and not _is_image(name):
-            extension = os.path.splitext(name)[1].lower()
-            usual = len(extension) <= _LONGEST_EXTENSION and extension[1:].isalnum()
-            counts[extension if usual else ""] += 1
-    return counts
+    shown = [name for name in names if name[0] != "." and name.lower() not in _DROPPINGS]
+    return Counter(_extension(name) for name in shown if not _is_image(name))
+
+
+def _extension(name: str) -> str:
+    """A name's extension in lower case, "" where what follows its last dot is none."""
+    extension = os.path.splitext(name)[1].lower()
+    usual = len(extension) <= _LONGEST_EXTENSION and extension[1:].isalnum()
+    return extension if usual else ""
 
 
 def _leads_up(entry: os.DirEntry) -> bool:

@@ -115,9 +115,9 @@ def _describe(run: Run) -> None:
     say(f"{what}, {run.setup.source.about(run.model)}")
     splits = ({"train": task.train} if task.train else {}) | {**task.dev, **task.test}
     say(", ".join(f"{name} {len(split)} {task.unit}" for name, split in splits.items()))
-    for name, split in splits.items() if task.classes else ():
-        if split.labels is not None:
-            say(f"{name}, {class_counts(task.classes, split.labels)}")
+    labels = {name: split.labels for name, split in splits.items() if task.classes}
+    for name in [name for name, known in labels.items() if known is not None]:
+        say(f"{name}, {class_counts(task.classes, labels[name])}")
 
 
 def class_counts(classes: Sequence[str], labels: np.ndarray) -> str:

@@ -107,8 +107,8 @@ class RowFile:
                     self._take_header(form.cells(self._text(content, where)), where)
                     continue
                 row = self._row(content, where)
-                if columns is None and form.cells is not None:
-                    refuse_repeated_header(tuple(row.values()), self.columns, where)
+                header = () if columns or form.cells is None else self.columns
+                refuse_repeated_header(tuple(row.values()), header, where)
                 self.columns = self.columns or tuple(row)
                 visit(row, where)
                 self._starts.append(start)
