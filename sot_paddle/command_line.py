@@ -193,6 +193,8 @@ def _parser(command: Command, hints: Mapping[str, Any]) -> argparse.ArgumentPars
         options: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": _help(item)}
         if hints[name] is bool:
             options |= {"action": "store_true"}
+        elif hints[name] == bool | None:
+            options |= {"nargs": "?", "const": True, "metavar": "false"}
         elif _is_list(hints[name]):
             options |= {"nargs": "+", "action": _Joined}
         else:

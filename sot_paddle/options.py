@@ -29,6 +29,7 @@ def option(
     length: int | None = None,
     flags: Sequence[str] = (),
     resumable: bool = False,
+    later: bool = False,
 ) -> Any:
     """Declare an option as a field of a dataclass.
 
@@ -43,10 +44,12 @@ def option(
         length: number of values of a list.
         flags: further spellings of its flag.
         resumable: whether a resumed run may change it, as it does not enter a training step.
+        later: whether runs of before this option was there had its default.
     """
     facts = {
         **{"help": text, "unit": unit, "example": example, "choices": tuple(choices)},
         **{"low": low, "high": high, "length": length, "flags": flags, "resumable": resumable},
+        "later": later,
     }
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=facts)
@@ -63,6 +66,7 @@ def precision_option() -> Any:
         "float32",
         "products of linear layers on the CPU: float32, or bf16 (AMX or AVX512-BF16)",
         choices=("float32", "bf16"),
+        later=True,
     )
 
 
@@ -149,7 +153,11 @@ class RunOptions:
     def identity(self) -> dict[str, Any]:
         """The options that decide what training computes; a resumed run must repeat them."""
         values = dataclasses.asdict(self)
-        # runs of before this option was there had its default
-        left_out = {"cpu_precision"} if self.cpu_precision == "float32" else set()
-        kept = [one.name for one in dataclasses.fields(self) if not one.metadata["resumable"]]
-        return {name: values[name] for name in kept if name not in left_out}
+        return {
+            one.name: values[one.name]
+            for one in dataclasses.fields(self)
+            if not (
+                one.metadata["resumable"]
+                or (one.metadata["later"] and values[one.name] == one.default)
+            )
+        }

@@ -56,19 +56,22 @@ class FolderSource:
         classes: class names; a label is a position in it.
         files: n paths relative to ``root``.
         labels: (n,) int64.
+        exif_orientation: whether to turn an image as its EXIF says.
     """
 
     root: Path
     classes: tuple[str, ...]
     files: tuple[str, ...] = field(repr=False)
     labels: np.ndarray = field(repr=False, compare=False)
+    exif_orientation: bool = False
 
     def __len__(self) -> int:
         return len(self.files)
 
     def image(self, index: int) -> Image.Image:
         """Decode one image."""
-        return decode_rgb(self.root / self.files[index])
+        path = self.root / self.files[index]
+        return decode_rgb(path, exif_orientation=self.exif_orientation)
 
     def name(self, index: int) -> str:
         """The image's path."""

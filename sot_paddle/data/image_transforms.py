@@ -18,6 +18,8 @@ from sot_paddle.data.errors import DataError
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+LATER = ("exif_orientation",)
+"""Options of the evaluation transform that records of older versions lack: they had its default."""
 RESAMPLING = {kind.name.lower(): kind for kind in Image.Resampling}
 
 
@@ -109,6 +111,7 @@ class EvalTransform:
         interpolation: of the resize.
         mean: per channel, for pixels from 0 to 1.
         std: likewise.
+        exif_orientation: whether whoever decodes an image turns it as its EXIF says.
 
     Raises:
         DataError: impossible values.
@@ -119,6 +122,7 @@ class EvalTransform:
     interpolation: str = "bicubic"
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
+    exif_orientation: bool = False
 
     def __post_init__(self) -> None:
         if self.img_size < 1:

@@ -14,6 +14,8 @@ from sot_paddle.data.tsv import read_table
 MAX_CLASSES = 1000  # more than this and the label column surely holds something else
 TEXTS = ("sentence", "text")
 """Names of a column with one text; the first that is there is taken."""
+MISSING = ("nan", "NaN", "None", "<NA>", "NaT")
+"""What Python and pandas write in the place of a missing label."""
 
 
 def own_task(data_dir: str | Path, *, regression: bool = False) -> Task:
@@ -70,10 +72,20 @@ def required_label(cell: str, where: str) -> str:
     """The label of a row, as it is written.
 
     Raises:
-        DataError: the cell is empty; begins with ``where``.
+        DataError: the cell is empty, says that the label is missing, or has blanks around it;
+            begins with ``where``.
     """
     if not cell.strip():
         raise DataError(f"{where}: expected a label, found {cell!r}; label the row or leave it out")
+    if cell in MISSING:
+        raise DataError(
+            f"{where}: expected a label, found {cell!r}, which pandas writes for a missing one; "
+            "label the row or leave it out (a class of that name needs another)"
+        )
+    if cell != cell.strip():
+        raise DataError(
+            f"{where}: expected a label without blanks around it, found {cell!r}; remove them"
+        )
     return cell
 
 

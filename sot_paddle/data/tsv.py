@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +55,7 @@ def read_table(
     for number, line in enumerate(lines[first:], start=first + 1):
         cells = line.split("\t")
         if len(cells) == len(header):
+            refuse_repeated_header(cells, () if columns else header, f"{path}, line {number}")
             rows.append((number, cells))
             continue
         cut = number == len(lines) and not ends_with_newline and len(cells) < len(header)
@@ -66,6 +68,24 @@ def read_table(
         message = "%s: skipped %d of %d rows without exactly %d columns (the first is line %d)"
         logger.warning(message, path, len(skipped), len(lines) - first, len(header), skipped[0])
     return Table(path, {name: position for position, name in enumerate(header)}, rows)
+
+
+def refuse_repeated_header(cells: Sequence[str], header: Sequence[str], where: str) -> None:
+    """Refuse a row that repeats the table's header, as joined files have one.
+
+    Args:
+        cells: of the row.
+        header: names of the columns; a single one may stand as a text.
+        where: the row stands.
+
+    Raises:
+        DataError: it repeats the header.
+    """
+    if len(header) > 1 and tuple(cells) == tuple(header):
+        raise DataError(
+            f"{where}: expected a row, found the header again ({', '.join(header)}), as in files "
+            "that were joined; remove the line"
+        )
 
 
 def decoded_lines(path: Path) -> tuple[list[str], bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,12 +17,13 @@ from sot_paddle.data.documents.row_files import LARGEST_ROW
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_decoding import decode_rgb
 from sot_paddle.data.image_digits import DIGITS, load_digits
-from sot_paddle.data.image_folder import EXTENSIONS, images_below
+from sot_paddle.data.image_folder import EXTENSIONS, files_below, report_others
 from sot_paddle.data.image_transforms import EvalTransform
-from sot_paddle.data.tsv import decoded_lines
+from sot_paddle.data.tsv import decoded_lines, refuse_repeated_header
 from sot_paddle.deploy.recipe import Recipe, TextRecipe
 from sot_paddle.reading import parse_json
 
+_LOG = logging.getLogger(__name__)
 STDIN = "-"
 FORMATS = ("tsv", "csv", "jsonl", "lines")
 _SUFFIXES = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -90,7 +92,7 @@ def read_rows(places: Sequence[str], recipe: Recipe, options: InputOptions) -> I
     if isinstance(details, EvalTransform):
         if options != InputOptions():
             raise DataError("--format and --columns are for texts, and this is an image model")
-        return _image_rows(places, details.img_size)
+        return _image_rows(places, details)
     if len(places) != 1:
         raise DataError(f"expected one file of texts, got {len(places)}: {', '.join(places)}")
     return _text_rows(places[0], details, options)
@@ -195,6 +197,7 @@ def _from_table(
     else:
         cells = ((number, line.split("\t")) for number, line in enumerate(lines, 1))
     numbers = _numbers(options.columns)
+    header: list[str] = []
     width = None
     if numbers is None:
         number, header = next(cells, (1, []))
@@ -206,6 +209,7 @@ def _from_table(
             raise DataError(
                 f"{where}: expected {width or max(numbers) + 1} columns, got {len(row)}"
             )
+        refuse_repeated_header(row, header, where)
         yield _row([row[position] for position in numbers], details, where)
 
 
@@ -250,28 +254,29 @@ def _columns(
     )
 
 
-def _image_rows(places: Sequence[str], img_size: int) -> Iterable[Row]:
+def _image_rows(places: Sequence[str], details: EvalTransform) -> Iterable[Row]:
     if list(places) == [STDIN]:
-        return (_image(Path(line)) for line in _stdin_lines() if line.strip())
-    return [row for place in places for row in _images_of(place, img_size)]
+        return (_image(Path(line), details) for line in _stdin_lines() if line.strip())
+    return [row for place in places for row in _images_of(place, details)]
 
 
-def _images_of(place: str, img_size: int) -> list[Row]:
+def _images_of(place: str, details: EvalTransform) -> list[Row]:
     path = Path(place)
     if place == DIGITS and not path.exists():
-        source = load_digits(img_size)[1]
+        source = load_digits(details.img_size)[1]
         return [Row(source.name(n), partial(source.image, n)) for n in range(len(source))]
     if path.is_file():
-        return [_image(path)]
+        return [_image(path, details)]
     if not path.is_dir():
         raise DataError(f"{place}: there is no such image or folder")
-    rows = [_image(path / name) for name in images_below(path)]
-    if not rows:
+    found = files_below(path)
+    if not found.images:
         raise DataError(f"{place}: expected images ({' '.join(EXTENSIONS)}), got none")
-    return rows
+    report_others(path, found.others, _LOG.warning)
+    return [_image(path / name, details) for name in found.images]
 
 
-def _image(path: Path) -> Row:
+def _image(path: Path, details: EvalTransform) -> Row:
     if not path.is_file():
         raise DataError(f"{path}: there is no such image")
-    return Row(str(path), partial(decode_rgb, path))
+    return Row(str(path), partial(decode_rgb, path, exif_orientation=details.exif_orientation))

@@ -9,7 +9,7 @@ from typing import Any
 
 from sot_paddle import reading, strict_json
 from sot_paddle.config import build_record
-from sot_paddle.data.image_transforms import EvalTransform
+from sot_paddle.data.image_transforms import LATER, EvalTransform
 from sot_paddle.data.squad.span_decoding import DecodingOptions
 from sot_paddle.data.subword import HEAD
 
@@ -98,7 +98,8 @@ def read_recipe(folder: Path) -> Recipe:
         if (content["kind"], content["version"]) != (KIND, VERSION):
             raise ValueError(f"kind {content['kind']!r}, version {content['version']!r}")
         ((kind, fields),) = content["preparation"].items()
-        if kind == "image" and len(fields) < len(dataclasses.fields(EvalTransform)):
+        whole = {field.name for field in dataclasses.fields(EvalTransform)}.difference(LATER)
+        if kind == "image" and not whole <= set(fields):
             raise ValueError("the preparation of images is not whole")
         made = build_record({"text": TextRecipe, "image": EvalTransform}[kind], fields)
         values = {name: content[name] for name in ("model", "labels", "inputs")}

@@ -4,7 +4,7 @@ sentences: those of the command line, then the lines of a file."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -17,11 +17,12 @@ from sot_paddle.data.image_digits import DIGITS, load_digits
 from sot_paddle.data.image_folder import (
     EXTENSIONS,
     OTHER_NAMES,
-    images_below,
+    files_below,
     read_class_folders,
     read_split,
 )
 from sot_paddle.data.image_sources import ImageSource
+from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.reading import read_text
 
 MAX_ROWS = 64
@@ -43,14 +44,14 @@ class ChosenImage:
     read: Callable[[], Image.Image]
 
 
-def choose_images(places: Sequence[str], count: int, img_size: int) -> list[ChosenImage]:
+def choose_images(places: Sequence[str], count: int, transform: EvalTransform) -> list[ChosenImage]:
     """List what is to be drawn, without decoding it.
 
     Args:
         places: image files; folders of one class (the first ``count`` images of it); folders of
             class folders, or with ``val`` in them (``count`` of each class); or ``digits``.
         count: see above, at least 1.
-        img_size: of the digits.
+        transform: gives the size of the digits, and how photographs are turned.
 
     Returns:
         In the order of ``places``; within a folder in the order of its file names.
@@ -60,7 +61,7 @@ def choose_images(places: Sequence[str], count: int, img_size: int) -> list[Chos
     """
     if count < 1:
         raise DataError(f"--count must be at least 1, got {count}")
-    chosen = [one for place in places for one in _choose(place, count, img_size)]
+    chosen = [one for place in places for one in _choose(place, count, transform)]
     if len(chosen) > MAX_ROWS:
         raise DataError(
             f"{len(chosen)} images are asked for, at most {MAX_ROWS} can be drawn: lower --count, "
@@ -69,27 +70,28 @@ def choose_images(places: Sequence[str], count: int, img_size: int) -> list[Chos
     return chosen
 
 
-def _choose(place: str, count: int, img_size: int) -> list[ChosenImage]:
-    path = Path(place)
+def _choose(place: str, count: int, transform: EvalTransform) -> list[ChosenImage]:
+    path, turned = Path(place), transform.exif_orientation
     if place == DIGITS and not path.exists():
-        return _of_each_class(load_digits(img_size)[1], count)
+        return _of_each_class(load_digits(transform.img_size)[1], count)
     if path.is_file():
-        return [_file(path)]
+        return [_file(path, turned)]
     if not path.is_dir():
         raise DataError(f"{path}: there is no such image or folder")
     inner = {entry.name for entry in path.iterdir() if entry.is_dir() and entry.name[0] != "."}
     if inner & {"train", "val", *OTHER_NAMES["val"]}:
-        return _of_each_class(read_split(path, "val"), count)
+        return _of_each_class(replace(read_split(path, "val"), exif_orientation=turned), count)
     if inner:
-        return _of_each_class(read_class_folders(path), count)
-    files = images_below(path)
+        return _of_each_class(replace(read_class_folders(path), exif_orientation=turned), count)
+    files = files_below(path).images
     if not files:
         raise DataError(f"{path}: expected images ({' '.join(EXTENSIONS)}), got none")
-    return [_file(path / name) for name in files[:count]]
+    return [_file(path / name, turned) for name in files[:count]]
 
 
-def _file(path: Path) -> ChosenImage:
-    return ChosenImage(path.name, path.absolute().parent.name, partial(decode_rgb, path))
+def _file(path: Path, turned: bool) -> ChosenImage:
+    read = partial(decode_rgb, path, exif_orientation=turned)
+    return ChosenImage(path.name, path.absolute().parent.name, read)
 
 
 def _of_each_class(source: ImageSource, count: int) -> list[ChosenImage]:

@@ -71,8 +71,8 @@ def _images(options: argparse.Namespace, place: Path) -> dict[str, bytes]:
     model, config = load_trained(place, ema=not options.no_ema)
     classes = config.classes or tuple(map(str, range(config.num_classes)))
     target = _target(options.target, classes)
-    chosen = choose_images(options.images, options.count, config.img_size)
     transform = eval_transform(config)
+    chosen = choose_images(options.images, options.count, transform)
     pictures = [one.read() for one in chosen]  # a damaged file ends the command early
     rows: list[Row] = []
     for index, (one, picture) in enumerate(zip(chosen, pictures, strict=True)):

@@ -45,6 +45,11 @@ class DocumentSplit(ShuffledSplit):
         """(M,) number of each example in its file."""
         return np.arange(len(self))
 
+    @property
+    def labels(self) -> np.ndarray | None:
+        """(M,) classes of the examples."""
+        return None if self._rows.labels is None else np.asarray(self._rows.labels)
+
     @functools.cached_property
     def fingerprint(self) -> str:
         """Hash of the files, the columns and the tokenizer with its options."""

@@ -110,6 +110,9 @@ class ImageTrainConfig(RunOptions):
     crop_pct: float = changeable(
         0.875, "share of the resized image that evaluation crops", low=0.01, high=1
     )
+    exif_orientation: bool = option(
+        False, "turn photographs as their EXIF says, which the original does not", later=True
+    )
     on_corrupt: str = changeable(
         "fatal",
         "an image that cannot be decoded: fatal, or skip (training takes the next one)",
@@ -225,6 +228,9 @@ class ImageEvalConfig:
     interpolation: str | None = option(None, "resizing [bicubic]")
     mean: tuple[float, ...] | None = option(None, "channel means [ImageNet's]")
     std: tuple[float, ...] | None = option(None, "channel deviations [ImageNet's]")
+    exif_orientation: bool | None = option(
+        None, "turn photographs as their EXIF says [as the weights were trained, else not]"
+    )
     batch_size: int = option(256, "images per process and forward pass", low=1, flags=("-b", "--b"))
     workers: int = option(4, "processes that read images, 0 for none", low=0, flags=("-j",))
     on_corrupt: str = option(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from sot_paddle.data.image_digits import DIGITS, load_digits
 from sot_paddle.data.image_erasing import ErasingConfig
 from sot_paddle.data.image_folder import (
     OTHER_NAMES,
+    Report,
     check_class_count,
     read_class_folders,
     read_split,
@@ -70,6 +71,11 @@ class ImageSplit(ShuffledSplit):
 
     def __len__(self) -> int:
         return len(self.images)
+
+    @property
+    def labels(self) -> np.ndarray:
+        """(M,) classes of the images."""
+        return self.images.source.labels
 
     def load(self, batches: Iterable[Sequence[Any]]) -> ImageLoader:
         """Batches of ``images`` (B, 3, S, S) and ``labels`` (B,), or (B, K) where mixed."""
@@ -140,7 +146,12 @@ def load_images(config: ImageTrainConfig) -> ImageTask:
         ValueError: ``top5`` of five classes or fewer.
     """
     digits = _is_digits(config.data_dir)
-    sources = load_digits(config.img_size) if digits else read_train_val(config.data_dir)
+    if digits:
+        sources = load_digits(config.img_size)
+    else:
+        turned = config.exif_orientation
+        listed = read_train_val(config.data_dir, say)
+        sources = tuple(replace(source, exif_orientation=turned) for source in listed)
     classes = sources[0].classes
     if config.num_classes is not None:
         check_class_count(classes, config.num_classes, config.data_dir)
@@ -178,8 +189,15 @@ def evaluation_split(
     return ImageSplit(images, collate, batch_size, workers, dtype, fingerprint)
 
 
-def load_evaluation(config: ImageEvalConfig, transform: EvalTransform) -> ImageEvalSet:
+def load_evaluation(
+    config: ImageEvalConfig, transform: EvalTransform, report: Report = say
+) -> ImageEvalSet:
     """The images of an evaluation: ``val`` of the folder, or the class folders in it.
+
+    Args:
+        config: the command's options.
+        transform: of the images.
+        report: is told which files are left out.
 
     Raises:
         DataError: the folder cannot be used, or is not ImageNet-A although it should be.
@@ -187,7 +205,8 @@ def load_evaluation(config: ImageEvalConfig, transform: EvalTransform) -> ImageE
     if _is_digits(config.data_dir):
         source: ImageSource = load_digits(transform.img_size)[1]
     else:
-        source = _read_val(config.data_dir, bare=config.imagenet_a)
+        listed = _read_val(config.data_dir, report, bare=config.imagenet_a)
+        source = replace(listed, exif_orientation=transform.exif_orientation)
     if config.imagenet_a:
         require_synsets(source.classes, config.data_dir)
     return ImageEvalSet(source, transform, config.on_corrupt)
@@ -226,13 +245,13 @@ def _require_decodable(source: ImageSource) -> None:
         raise DataError(reason)
 
 
-def _read_val(root: str, *, bare: bool) -> FolderSource:
+def _read_val(root: str, report: Report, *, bare: bool) -> FolderSource:
     """ImageNet-A comes as bare class folders; so may any set that is only evaluated."""
     place = Path(root)
     split = any((place / name).is_dir() for name in ("val", *OTHER_NAMES["val"]))
     if split or not place.is_dir() or ((place / "train").is_dir() and not bare):
-        return read_split(root, "val")
-    return read_class_folders(root)
+        return read_split(root, "val", report)
+    return read_class_folders(root, report)
 
 
 def _collate(config: ImageTrainConfig, num_classes: int) -> TrainCollate:

@@ -18,12 +18,14 @@ class ShuffledSplit:
     Attributes:
         batch_size: examples of a forward pass in evaluation.
         indices: (M,) number of each example in its file, None where nothing is predicted.
+        labels: (M,) class of each example where the outputs are classes, None where unknown.
         lengths: tokens of each example where batches are to be bucketed by them, else None.
         drop_last: leave a training batch out that is not full.
     """
 
     batch_size: int
     indices: np.ndarray | None
+    labels: np.ndarray | None = None
     lengths: np.ndarray | None = None
     drop_last = False
 

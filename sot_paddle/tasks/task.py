@@ -52,10 +52,12 @@ class Split(Protocol):
     Attributes:
         fingerprint: hash of what they are: a resumed run must find the same training examples,
             and forgets scores of other examples.
+        labels: (M,) class of each example, None where unknown; of a task with classes only.
         batches: lists of positions that cover every example once, as an evaluation reads them.
     """
 
     fingerprint: str
+    labels: np.ndarray | None
     batches: Sequence[Sequence[int]]
 
     def __len__(self) -> int:

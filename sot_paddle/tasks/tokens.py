@@ -34,6 +34,11 @@ class TokenSplit(ShuffledSplit):
         """(M,) number of each example in its file."""
         return self.features.indices
 
+    @property
+    def labels(self) -> np.ndarray | None:
+        """(M,) labels of the examples."""
+        return self.features.labels
+
     @functools.cached_property
     def fingerprint(self) -> str:
         """Hash of tokens and labels."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import logging
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -43,6 +44,8 @@ from sot_paddle.train.image_model import (
     weight_set,
     weights_file,
 )
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,7 +158,8 @@ def _foreign(config: ImageEvalConfig, place: Path, convert: ImageConverter) -> S
     if classes is None and config.imagenet_a:
         classes = imagenet_a.IMAGENET_CLASSES
     elif classes is None:
-        classes = len(load_evaluation(config, _transform(config, None)).source.classes)
+        listed = load_evaluation(config, _transform(config, None), report=_LOG.debug)  # said later
+        classes = len(listed.source.classes)
     model = create_model(config.model, classes, **_overrides(config))
     fitted = _load(model, place, convert, ema=False if config.no_ema else None)
     return Subject(model, _transform(config, None), (), str(place), fitted_set(fitted))

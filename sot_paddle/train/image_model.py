@@ -12,7 +12,7 @@ import numpy as np
 from paddle import nn
 
 from sot_paddle.config import HEAD_QKV_BIAS, build_record
-from sot_paddle.data.image_transforms import EvalTransform
+from sot_paddle.data.image_transforms import LATER, EvalTransform
 from sot_paddle.distributed import say
 from sot_paddle.reading import read_object
 from sot_paddle.registry import create_model
@@ -120,8 +120,8 @@ def read_model_config(folder: Path) -> ImageModelConfig:
         ValueError: it cannot be read, or is damaged.
     """
     path = folder / CONFIG
-    kinds = {field.name: object for field in dataclasses.fields(ImageModelConfig)}
-    values = read_object(path, kinds | {"options": dict})
+    names = {field.name for field in dataclasses.fields(ImageModelConfig)}
+    values = read_object(path, dict.fromkeys(names.difference(LATER), object) | {"options": dict})
     values.pop("kind", None)
     options = values["options"]
     for name, value in options.items():

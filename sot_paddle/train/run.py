@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import paddle
 from paddlenlp.trainer import TrainingArguments
 
 from sot_paddle import distributed
+from sot_paddle.config import some
 from sot_paddle.distributed import say
 from sot_paddle.failures import Interrupted
 from sot_paddle.runtime import environment_stamp
@@ -31,6 +33,8 @@ from sot_paddle.train.trainer import ExactTrainer, saved_state
 
 _UNUSED_PARAMETERS = ("concat", "aggre_all")
 """Fusions whose heads leave parameters without a gradient."""
+_MOST_CLASSES, _LONGEST_NAME = 20, 40
+"""Classes that are told one by one, and letters of their names."""
 
 
 def run_once(run: Run) -> dict[str, Any]:
@@ -111,6 +115,24 @@ def _describe(run: Run) -> None:
     say(f"{what}, {run.setup.source.about(run.model)}")
     splits = ({"train": task.train} if task.train else {}) | {**task.dev, **task.test}
     say(", ".join(f"{name} {len(split)} {task.unit}" for name, split in splits.items()))
+    labels = {name: split.labels for name, split in splits.items() if task.classes}
+    for name in [name for name, known in labels.items() if known is not None]:
+        say(f"{name}, {class_counts(task.classes, labels[name])}")
+
+
+def class_counts(classes: Sequence[str], labels: np.ndarray) -> str:
+    """How many examples each class has, as a line; of many classes the rarest first, and not all.
+
+    Args:
+        classes: names; a label is a position in it.
+        labels: (M,).
+    """
+    counts = np.bincount(labels, minlength=len(classes))  # (K,)
+    many = len(classes) > _MOST_CLASSES
+    order = np.argsort(counts, kind="stable") if many else range(len(classes))
+    named = [f"{classes[label][:_LONGEST_NAME]} ({counts[label]})" for label in order]
+    listed = f", the rarest first: {some(named)}" if many else f": {', '.join(named)}"
+    return f"{len(classes)} classes{listed}"
 
 
 def _trainer(run: Run) -> ExactTrainer:

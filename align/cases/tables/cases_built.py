@@ -263,7 +263,7 @@ _OWN_TEXT = (
 _OWN_IMAGE = (
     *("model_options", "cache", "cpu", "save_epochs", "save_total_limit", "keep_states"),
     *("overwrite_output_dir", "early_stopping_patience", "eval_all_checkpoints"),
-    *("model_ema_warmup", "cpu_precision"),
+    *("model_ema_warmup", "cpu_precision", "exif_orientation"),
 )
 """Options about files, speed and several runs, which the originals do not have."""
 

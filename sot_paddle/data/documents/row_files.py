@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sot_paddle.data.errors import DataError
+from sot_paddle.data.tsv import refuse_repeated_header
 from sot_paddle.reading import open_file, parse_json, read_text, require_whole_characters
 
 LARGEST_ROW = 1 << 22
@@ -106,6 +107,8 @@ class RowFile:
                     self._take_header(form.cells(self._text(content, where)), where)
                     continue
                 row = self._row(content, where)
+                header = () if columns or form.cells is None else self.columns
+                refuse_repeated_header(tuple(row.values()), header, where)
                 self.columns = self.columns or tuple(row)
                 visit(row, where)
                 self._starts.append(start)

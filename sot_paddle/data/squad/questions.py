@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sot_paddle.config import some
 from sot_paddle.data.errors import DataError
 from sot_paddle.reading import LARGEST, read_json, require_whole_characters
+
+SHOWN = 10
+"""Answers at most that a refusal names one by one."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,8 @@ def read_questions(path: str | Path, *, labelled: bool = True) -> list[Question]
         Every question in the file's order, at least one.
 
     Raises:
-        ValueError: not such a file, an answer that is not in its context, an impossible question
-            with answers, or an id given twice; the place is named.
+        ValueError: not such a file, answers that do not stand in their context where they should,
+            an impossible question with answers, or an id given twice; the place is named.
     """
     path = Path(path)
     content = read_json(path, object, strict=True, limit=LARGEST)
@@ -54,7 +59,27 @@ def read_questions(path: str | Path, *, labelled: bool = True) -> list[Question]
         seen.add(question.id)
     if not questions:
         raise DataError(f"{path} holds no question")
+    misplaced = [line for question in questions for line in _misplaced_answers(question)]
+    if misplaced:
+        more = f"; and {len(misplaced) - SHOWN} more" if len(misplaced) > SHOWN else ""
+        raise DataError(
+            f"{path}: {len(misplaced)} answer(s) not at their answer_start (characters of the "
+            f"context from 0, line ends and all): {'; '.join(misplaced[:SHOWN])}{more}"
+        )
     return questions
+
+
+def _misplaced_answers(question: Question) -> Iterator[str]:
+    """What is wrong with each answer that does not stand in the context where it should."""
+    for text, start in zip(question.answers, question.starts, strict=True):
+        if start >= 0 and question.context[start : start + len(text)] == text:
+            continue
+        places = [match.start() for match in re.finditer(re.escape(text), question.context)]
+        there = f"it is at {some(map(str, places))}" if places else "it is nowhere in it"
+        yield (
+            f"question {question.id}: the answer {text!r:.60} is not at {start} of its context, "
+            f"{there}"
+        )
 
 
 def _questions(path: Path, content: Any, labelled: bool) -> Iterator[Question]:
@@ -76,9 +101,6 @@ def _question(asked: Any, context: str, place: str, labelled: bool) -> Question:
         raise DataError(f"{place}: is_impossible, and has {len(given)} answers")
     texts = tuple(_part(answer, "text", str, place) for answer in given)
     starts = tuple(_part(answer, "answer_start", int, place) for answer in given)
-    for text, start in zip(texts, starts, strict=True):
-        if start < 0 or context[start : start + len(text)] != text:
-            raise DataError(f"{place}: the answer {text!r} is not at {start} of its context")
     return Question(name, _part(asked, "question", str, place), context, texts, starts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,38 @@ def test_hidden_and_foreign_files_are_left_out(tmp_path: Path) -> None:
     samples = read_class_folders(tmp_path)
     assert samples.classes == ("a",)
     assert samples.files == ("a/1.jpg",)
+
+
+def listed(root: Path) -> list[str]:
+    """What is said of a folder of class folders."""
+    said: list[str] = []
+    read_class_folders(root, said.append)
+    return said
+
+
+def test_what_is_not_read_is_told_with_its_extensions(tmp_path: Path) -> None:
+    fill(tmp_path, "a/1.jpg", "a/2.GIF", "a/in/3.jfif", "b/1.png", "b/n02119789_1", "b/4.gif")
+    files = "4 files that are no images by their name: .gif (2), .jfif (1), without one (1)"
+    assert listed(tmp_path) == [f"{tmp_path}, left out: {files}"]
+    fill(tmp_path, "list.csv", "a/5.2021-05-03", "a/6.of several words")
+    files = "7 files .*: without one \\(3\\), .gif \\(2\\), .csv \\(1\\), .jfif \\(1\\)"
+    assert re.fullmatch(f".*, left out: {files}", *listed(tmp_path))
+    fill(tmp_path, *(f"a/0.x{number}" for number in range(30)))
+    assert "37 files" in listed(tmp_path)[0]
+    assert "and 26 more" in listed(tmp_path)[0]
+
+
+def test_of_what_a_desktop_leaves_nothing_is_told(tmp_path: Path) -> None:
+    fill(tmp_path, "a/1.jpg", "a/.DS_Store", "a/Thumbs.db", "desktop.ini", "a/._1.jpg", ".x/2.gif")
+    assert listed(tmp_path) == []
+
+
+def test_both_splits_are_told_of_and_nobody_asks_is_a_warning(tmp_path: Path, caplog) -> None:
+    fill(tmp_path, "train/a/1.jpg", "train/a/2.gif", "val/a/1.jpg", "val/a/2")
+    read_train_val(tmp_path)
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.partition(",")[0] for line in lines] == [f"{tmp_path}/train", f"{tmp_path}/val"]
+    assert [line.rpartition(": ")[2] for line in lines] == [".gif (1)", "without one (1)"]
 
 
 def test_symbolic_links_to_classes_are_followed(tmp_path: Path) -> None:

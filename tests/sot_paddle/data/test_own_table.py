@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from sot_paddle.data.documents.layouts import read_own
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue import Example, read_split
-from sot_paddle.data.own_table import own_task
+from sot_paddle.data.own_table import MISSING, own_task
 
 
 def test_single_sentences_with_words_as_labels(task_folder):
@@ -86,3 +88,61 @@ def test_a_row_number_that_no_array_holds_is_refused(task_folder):
     assert read_split(folder, task, "dev")[0].index == 2**63 - 1
     with pytest.raises(DataError, match=r"line 3: expected a row number in column index, from 0"):
         read_split(folder, task, "train")
+
+
+@pytest.mark.parametrize("cell", ["nan", "NaN", "None", "<NA>", "NaT"])
+def test_a_label_that_pandas_writes_for_a_missing_one_is_refused(task_folder, cell):
+    folder = task_folder("own", train=f"sentence\tlabel\na\t0\nb\t1\nc\t{cell}\n")
+    told = rf"train\.\wsv, line 4: expected a label, found '{cell}', which pandas writes"
+    with pytest.raises(DataError, match=told):
+        own_task(folder)
+    (folder / "train.csv").write_text(f"text,label\na,0\nb,1\nc,{cell}\n", "utf-8")
+    (folder / "train.tsv").unlink()
+    with pytest.raises(DataError, match=told):
+        read_own(folder, ["train"], (), "label")
+
+
+def test_what_pandas_writes_for_missing_labels_is_known():
+    values = [float("nan"), np.float64("nan"), None, pd.NA, pd.NaT]
+    assert {str(value) for value in values} <= set(MISSING)
+    assert {str(value) for value in pd.Series(values, dtype=object).astype(str)} <= set(MISSING)
+
+
+def test_a_missing_label_in_json_lines_is_refused(tmp_path):
+    for value, told in (("NaN", "found 'nan', which pandas"), ("null", "the column label")):
+        lines = ['{"text": "a", "label": 0}', '{"text": "b", "label": 1}']
+        lines.append(f'{{"text": "c", "label": {value}}}')
+        (tmp_path / "train.jsonl").write_text("\n".join(lines), "utf-8")
+        with pytest.raises(DataError, match=f"line 3: expected .*{told}"):
+            read_own(tmp_path, ["train"], (), "label")
+
+
+def test_blanks_around_a_label_make_no_class_of_their_own(task_folder):
+    for cell in (" 1", "1 ", "\u00a01"):
+        folder = task_folder("own", train=f"sentence\tlabel\na\t0\nb\t1\nc\t{cell}\n")
+        with pytest.raises(DataError, match="line 4: expected a label without blanks around it"):
+            own_task(folder)
+
+
+def test_files_that_were_joined_are_refused_at_the_second_header(task_folder):
+    table = "sentence\tlabel\na\t0\nb\t1\n"
+    folder = task_folder("own", train=table + table, dev=table, test=table + table)
+    told = r"%s, line 4: expected a row, found the header again \(sentence, label\)"
+    with pytest.raises(DataError, match=told % "train.tsv"):
+        own_task(folder)
+    with pytest.raises(DataError, match=told % "train.tsv"):
+        read_own(folder, ["train"], (), "label")
+    (folder / "train.tsv").write_text(table, "utf-8")
+    task = own_task(folder)
+    with pytest.raises(DataError, match=told % "test.tsv"):
+        read_split(folder, task, "test")
+    with pytest.raises(DataError, match=told % "test.tsv"):
+        read_own(folder, ["test"], (), "label")
+
+
+def test_a_word_that_is_the_name_of_the_only_column_is_a_row(task_folder):
+    train = "sentence\tlabel\na\t0\nb\t1\n"
+    folder = task_folder("own", train=train, test="sentence\na\nsentence\n")
+    assert len(read_split(folder, own_task(folder), "test")) == 2
+    _, rows = read_own(folder, ["test"], (), "label")
+    assert len(rows["test"].rows) == 2

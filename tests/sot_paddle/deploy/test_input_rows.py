@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import sys
 
 import pytest
+from PIL import Image
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_transforms import EvalTransform
@@ -137,3 +139,33 @@ def test_images(tiny, tmp_path, stdin):
             read_rows(list(map(str, places)), IMAGES, InputOptions())
     with pytest.raises(DataError, match="are for texts, and this is an image model"):
         read_rows(["digits"], IMAGES, InputOptions(format="tsv"))
+
+
+def test_photographs_are_turned_as_in_training(tmp_path, stdin):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (7, 5)).save(tmp_path / "0.jpg", exif=exif)
+    turned = dataclasses.replace(IMAGES, preparation=EvalTransform(16, exif_orientation=True))
+    for recipe, size in ((IMAGES, (7, 5)), (turned, (5, 7))):
+        stdin(f"{tmp_path}/0.jpg\n".encode())
+        for place in (str(tmp_path), f"{tmp_path}/0.jpg", "-"):
+            (row,) = read_rows([place], recipe, InputOptions())
+            assert row.value().size == size
+
+
+def test_files_of_a_folder_that_are_not_read_are_told(tmp_path, caplog):
+    for name in ("0.png", "1.gif", "2"):
+        (tmp_path / name).write_bytes(b"x")
+    assert len(read_rows([str(tmp_path)], IMAGES, InputOptions())) == 1
+    assert caplog.messages[0].endswith(
+        "2 files that are no images by their name: .gif (1), without one (1)"
+    )
+
+
+@pytest.mark.parametrize("ending", [".tsv", ".csv"])
+def test_a_header_that_comes_again_is_no_row(tmp_path, ending):
+    table = "sentence,n\na,1\n".replace(",", "\t" if ending == ".tsv" else ",")
+    path = write(tmp_path / f"rows{ending}", table + table)
+    with pytest.raises(DataError, match="line 3: expected a row, found the header again"):
+        read(path)
+    assert read(write(path, table)) == [("a",)]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from sot_paddle.data.errors import DataError
+from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.explain.choice import MAX_ROWS, choose_images, choose_sentences
+
+SMALL = EvalTransform(16)
 
 
 @pytest.fixture
@@ -21,16 +25,29 @@ def names(chosen) -> list[tuple[str, str]]:
 def test_folders_files_and_digits(root) -> None:
     two = [("ant", "ant0.png"), ("ant", "ant1.png"), ("bee", "bee0.png"), ("bee", "bee1.png")]
     two += [("cow", "cow0.png"), ("cow", "cow1.png")]
-    assert names(choose_images([str(root)], 2, 16)) == two
-    assert names(choose_images([str(root / "val")], 2, 16)) == two
-    assert names(choose_images([str(root / "val" / "bee")], 2, 16)) == two[2:4]
+    assert names(choose_images([str(root)], 2, SMALL)) == two
+    assert names(choose_images([str(root / "val")], 2, SMALL)) == two
+    assert names(choose_images([str(root / "val" / "bee")], 2, SMALL)) == two[2:4]
     files = [str(root / "val" / "cow" / "cow2.png"), str(root / "val" / "ant")]
-    chosen = choose_images(files, 1, 16)
+    chosen = choose_images(files, 1, SMALL)
     assert names(chosen) == [("cow", "cow2.png"), ("ant", "ant0.png")]
     assert chosen[0].read().size == (18, 20)
-    digits = choose_images(["digits"], 1, 16)
+    digits = choose_images(["digits"], 1, SMALL)
     assert [one.label for one in digits] == list("0123456789")
     assert np.asarray(digits[3].read()).shape == (16, 16, 3)
+
+
+def test_photographs_are_turned_where_the_model_s_were(tmp_path) -> None:
+    place, exif = tmp_path / "data" / "val" / "ant", Image.Exif()
+    place.mkdir(parents=True)
+    exif[0x0112] = 6
+    Image.new("RGB", (7, 5)).save(place / "0.jpg", exif=exif)
+    turned = EvalTransform(16, exif_orientation=True)
+    for folder in (tmp_path / "data", place.parent, place, place / "0.jpg"):
+        (one,) = choose_images([str(folder)], 1, turned)
+        assert one.read().size == (5, 7)
+        (one,) = choose_images([str(folder)], 1, SMALL)
+        assert one.read().size == (7, 5)
 
 
 def test_images_that_cannot_be_chosen(root, tmp_path) -> None:
@@ -44,7 +61,7 @@ def test_images_that_cannot_be_chosen(root, tmp_path) -> None:
         ([str(root)] * 11, 2, f"66 images are asked for, at most {MAX_ROWS}"),
     ):
         with pytest.raises(DataError, match=said):
-            choose_images(places, count, 16)
+            choose_images(places, count, SMALL)
 
 
 def test_a_sentence_ends_at_a_newline_alone(tmp_path) -> None:

@@ -54,7 +54,9 @@ LEARN += ("--layer_learning_rate", "2e-2")
 
 def test_it_learns_from_the_end_of_a_text_and_predicts_by_itself(train, tmp_path) -> None:
     learnt, again = tmp_path / "learnt", tmp_path / "again"
-    assert "own table: bert_base" in train.done(learnt, *LEARN, "--do_predict")
+    said = train.done(learnt, *LEARN, "--do_predict")
+    assert "own table: bert_base" in said
+    assert "train, 2 classes: o (12), r (12)\ndev, 2 classes: o (4), r (5)\n" in said
     assert metrics(learnt)["best"]["acc"] == 1.0
     rows = (learnt / "predictions.tsv").read_text().splitlines()
     assert rows == ["index\tprediction", "0\tr", "1\to", "2\tr", "3\to", "4\tr"]

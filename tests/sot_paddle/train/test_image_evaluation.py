@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -272,3 +273,32 @@ def test_the_true_reason_of_a_folder_that_cannot_be_used(
     (data / "train" / "cow" / "cow0.png").unlink()
     status, _, err = evaluation.run(data / "train", "--weights", trained)
     assert "got none in 1 of 3: cow" in err
+
+
+def test_photographs_are_turned_as_in_training(image_folder, trained, evaluation, tmp_path):
+    """Images that lie on their side, which EXIF says, have the scores of those that stand."""
+    lying, scores = Path(shutil.copytree(image_folder / "val", tmp_path / "lying")), {}
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for file in lying.rglob("*.png"):
+        Image.open(file).transpose(Image.Transpose.ROTATE_90).save(file, exif=exif)
+    (lying / "ant" / "1.gif").touch()
+    turned = Path(shutil.copytree(trained, tmp_path / "out", symlinks=True))
+    record = turned / "best" / "config.json"
+    content = json.loads(record.read_text(encoding="utf-8"))
+    assert content["exif_orientation"] is False
+    record.write_text(json.dumps(content | {"exif_orientation": True}), encoding="utf-8")
+    (turned / "best" / "manifest.json").unlink(missing_ok=True)
+    for name, data, weights, flags in (
+        ("standing", image_folder, trained, ()),
+        ("lying", lying, trained, ()),
+        ("asked for", lying, trained, ("--exif-orientation",)),
+        ("as trained", lying, turned, ()),
+        ("not as trained", lying, turned, ("--exif-orientation", "false")),
+    ):
+        file = tmp_path / "scores.json"
+        _, err = evaluation.done(data, "--weights", weights, "--output", file, *flags)
+        scores[name] = json.loads(file.read_text(encoding="utf-8"))["scores"]["loss"]
+        assert err.count("left out: 1 files that are no images") == (data == lying)
+    assert scores["standing"] == scores["asked for"] == scores["as trained"]
+    assert scores["lying"] == scores["not as trained"] != scores["standing"]

@@ -38,6 +38,9 @@ def test_the_original_s_training_command() -> None:
     assert config.identity() == train(*flags.split(), "--workers", "9").identity()
     rough = train(*flags.split(), "--cpu-precision", "bf16").identity()
     assert rough == {**config.identity(), "cpu_precision": "bf16"}  # older runs have no such entry
+    turned = train(*flags.split(), "--exif-orientation").identity()
+    assert turned == {**config.identity(), "exif_orientation": True}
+    assert "exif_orientation" not in config.identity()  # as in older runs
     measuring = ("--crop-pct", "0.9", "--interpolation", "bilinear", "--on-corrupt", "skip")
     assert config.identity() == train(*flags.split(), *measuring).identity()
 
@@ -221,3 +224,13 @@ def test_shipped_files_are_read(path: Path) -> None:
     for word in ("Published:", "Ours:", "Command:", f"--config configs/imagenet/{path.name}"):
         assert word in said, word
     assert rates(config).total_epochs == 310
+
+
+def test_an_evaluation_turns_photographs_as_its_weights_were_trained_unless_it_is_told() -> None:
+    flags = ("DATA", "--weights", "W")
+    assert evaluate(*flags).exif_orientation is None
+    assert evaluate(*flags, "--exif-orientation").exif_orientation is True
+    assert evaluate(*flags, "--exif_orientation", "false").exif_orientation is False
+    assert evaluate(*flags, "--set", "exif_orientation=false").exif_orientation is False
+    with pytest.raises(ValueError, match="exif_orientation must be true or false, got 'DATA'"):
+        evaluate("--exif-orientation", *flags)

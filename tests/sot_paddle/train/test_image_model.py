@@ -112,6 +112,15 @@ def test_what_a_path_means(tmp_path):
         load_trained(best)
 
 
+def test_a_folder_of_an_older_version_turns_no_photographs(tmp_path):
+    _write(tmp_path / "best", "sot_tiny", VIT)
+    path = tmp_path / "best" / "config.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert content.pop("exif_orientation") is False
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert read_model_config(tmp_path / "best").exif_orientation is False
+
+
 def test_a_damaged_configuration_is_refused(tmp_path):
     _write(tmp_path / "best", "sot_tiny", VIT)
     path = tmp_path / "best" / "config.json"

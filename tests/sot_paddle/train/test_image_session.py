@@ -39,6 +39,7 @@ def test_what_a_run_leaves(images, tmp_path):
     assert list((out / "runs").glob("vdlrecords*"))
     assert (out / "last").resolve() == out / "checkpoint-18"
     assert "images/s" in err
+    assert "train, 3 classes: ant (9), bee (9), cow (9)\nval, 3 classes: ant (4)" in err
     assert "left" in err
     model, config = load_trained(out)
     assert config.classes == images.files.CLASSES

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sot_paddle.train import checkpointing, text_command
+from sot_paddle.train.run import class_counts
 from sot_paddle.train.session import summary
 from tests.sot_paddle.train import tiny_run
 from tests.sot_paddle.train.run_output import arrays_of, metrics, only_line
@@ -236,3 +237,23 @@ def test_own_tables(tmp_path, tiny, tiny_files):
     tiny.done(out, "--task_name", "own", "--data_dir", str(folder), *STEPS)
     assert metrics(out)["metric"] == "acc"
     assert len((out / "predictions.tsv").read_text(encoding="utf-8").splitlines()) == 13
+
+
+def test_the_classes_are_told_with_their_counts(tiny, tmp_path):
+    err = tiny.done(tmp_path / "out", "--max_steps", "1")
+    for split in ("train", "dev"):
+        rows = (tiny.data / f"{split}.tsv").read_text(encoding="utf-8").splitlines()[1:]
+        missed = sum(row.endswith("\tnot_entailment") for row in rows)
+        there = f"entailment ({len(rows) - missed}), not_entailment ({missed})"
+        assert f"\n{split}, 2 classes: {there}\n" in err
+    assert "test, 2 classes" not in err  # it has no labels
+
+
+def test_of_many_classes_the_rarest_are_told_first():
+    labels = np.repeat(np.arange(30), [2, 9, 0, *[5] * 27])
+    names = ("x" * 50, *map(str, range(1, 30)))
+    assert class_counts(names, labels) == (
+        f"30 classes, the rarest first: 2 (0), {'x' * 40} (2), 3 (5), 4 (5), 5 (5), 6 (5), 7 (5), "
+        "8 (5) and 22 more"
+    )
+    assert class_counts(("x", "y", "z"), np.array([1, 1, 0])) == "3 classes: x (1), y (2), z (0)"

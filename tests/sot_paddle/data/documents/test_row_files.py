@@ -41,6 +41,13 @@ def test_tabs_with_a_mark_windows_ends_and_no_last_newline(tmp_path) -> None:
     assert other.fingerprint != file.fingerprint
 
 
+def test_a_row_without_a_header_above_it_may_hold_any_words(tmp_path) -> None:
+    named = RowFile(written(tmp_path, b"a,b\n1,2\na,b\n"), COMMA, ("a", "b"))
+    assert len(named) == 3
+    line = b'{"a": "a", "b": "b"}\n'
+    assert len(RowFile(written(tmp_path, line * 2), JSON_LINES)) == 2
+
+
 def test_commas_with_line_ends_and_doubled_quotes_in_a_cell(tmp_path) -> None:
     path = written(tmp_path, '"1","a ""b"",\nc\n","ü"\n"2","",d\n'.encode())
     seen: list[str] = []

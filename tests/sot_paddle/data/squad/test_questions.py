@@ -56,6 +56,34 @@ def test_a_broken_question_is_refused(tmp_path, asked, message) -> None:
         read_questions(tmp_path / "dev.json")
 
 
+def test_answers_at_wrong_places_are_told_all_at_once_with_their_own(tmp_path) -> None:
+    file = tmp_path / "train.json"
+    asked = [
+        qa("a", ("1066", 0)),
+        qa("b", ("1066", 20), ("in", 99)),
+        qa("c", ("London", 4)),
+        qa("d", ("1066", 20)),
+        qa("e", ("e", 3)),
+    ]
+    write(file, *asked)
+    with pytest.raises(DataError) as caught:
+        read_questions(file)
+    begin, *lines = str(caught.value).split("question ")
+    assert begin.startswith(f"{file}: 4 answer(s) not at their answer_start (characters of")
+    assert [line.removesuffix("; ") for line in lines] == [
+        "a: the answer '1066' is not at 0 of its context, it is at 20",
+        "b: the answer 'in' is not at 99 of its context, it is at 17",
+        "c: the answer 'London' is not at 4 of its context, it is nowhere in it",
+        "e: the answer 'e' is not at 3 of its context, it is at 2, 15",
+    ]
+    write(file, *(qa(f"q{number}", ("1066", 0)) for number in range(12)))
+    with pytest.raises(
+        DataError, match=r"12 answer\(s\).*question q9: .*at 20; and 2 more$"
+    ) as told:
+        read_questions(file)
+    assert str(told.value).count("question q") == 10
+
+
 def test_half_a_character_is_refused_with_its_place(tmp_path) -> None:
     write(tmp_path / "dev.json", {**qa(), "question": "Who \ud83d?"})
     said = r"question a, 'question': expected whole characters, found \\ud83d without .* 'Who '"
