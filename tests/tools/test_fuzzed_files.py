@@ -24,7 +24,7 @@ from align.match.name_table import read_table
 from align.record.files import storage
 from align.record.files.dump_meta import read_meta
 from align.weights import convert_file
-from align.weights.formats.source import Unpacking, open_source
+from align.weights.formats.source import open_source
 from align.weights.formats.torch_files import read_torch
 from align.weights.optimizer.optimizer_file import read_state, write_state
 from align.weights.optimizer.optimizer_torch import from_torch, group_names, load_plain
@@ -98,7 +98,7 @@ def tensors_of(path: Path) -> dict[str, bytes]:
 
 
 def torch_tensors(folder: Path) -> list[str]:
-    found, _, _ = read_torch(folder / "a.pth", ("model",))
+    found = read_torch(folder / "a.pth").tensors
     return [np.array(array).tobytes() for array in found.values()]
 
 
@@ -117,7 +117,7 @@ def convert(folder: Path) -> None:
 
 
 def converted(folder: Path) -> dict[str, bytes]:
-    found = open_source(folder / "ours.safetensors", Unpacking()).tensors
+    found = open_source(folder / "ours.safetensors").tensors
     return {name: np.array(array).tobytes() for name, array in found.items()}
 
 
