@@ -76,7 +76,7 @@ def read_arrays(path: Path, handle: BinaryIO, *, key: str = "", ema: bool | None
 def _as_array(value: Any) -> np.ndarray | None:
     if isinstance(value, tuple) and len(value) == 2:  # (Paddle's own name, array)
         value = value[1]
-    return value.array if isinstance(value, StoredArray) else None
+    return value.array if isinstance(value, NumpyArray) else None
 
 
 def check_pickle(handle: BinaryIO) -> None:
@@ -121,14 +121,12 @@ class _StoredType:
 
     @property
     def dtype(self) -> np.dtype:
-        """What it stands for, if that is a number."""
-        if not self.is_number:
-            raise ValueError(f"the type {self.kind!r}")
+        """What it stands for, where that is a number."""
         return np.dtype(self.order + self.kind)
 
 
-class StoredArray:
-    """An array as pickled; its numbers stay where they were read."""
+class NumpyArray:
+    """An array as pickled; its numbers stay where they were read, and anything else is None."""
 
     array: np.ndarray | None = None
 
@@ -137,6 +135,8 @@ class StoredArray:
 
     def __setstate__(self, state: tuple) -> None:
         _, shape, stored, by_columns, raw = state
+        if not stored.is_number:
+            return  # words or objects: no tensor
         raw = raw.encode("latin1") if isinstance(raw, str) else raw
         if not all(type(side) is int and side >= 0 for side in shape):
             raise ValueError(f"the shape {shape!r}")
@@ -157,7 +157,7 @@ def _encode_latin1(text: str, encoding: str) -> bytes:
 
 
 NUMPY_STAND_INS: Mapping[str, Any] = {
-    "_reconstruct": StoredArray,
+    "_reconstruct": NumpyArray,
     "ndarray": "ndarray",
     "dtype": _StoredType,
     "scalar": _stored_number,

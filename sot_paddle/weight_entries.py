@@ -9,6 +9,7 @@ names one.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +21,8 @@ ROOT = "."
 
 _AVERAGED_TAKEN = "--ema, or leaving --no-ema out, takes them"
 _OPTIMIZER = {"param_groups", "LR_Scheduler"}  # of PyTorch's and of Paddle's state of an optimizer
-_DEEPEST = 8  # levels, and below the values that are looked at: a pickle may hold itself
-_MOST_VALUES = 1_000_000
+_DEEPEST = 8  # levels of mappings
+_MOST_PLACES = 4  # of one mapping in a file, which may hold itself
 
 
 @dataclass(frozen=True)
@@ -106,16 +107,12 @@ def choose_weights(
 
 
 def find_entries(content: Mapping, as_tensor: Callable[[Any], Any]) -> list[Entry]:
-    """Every mapping in a file that holds weights, the file's own level first.
-
-    Raises:
-        ValueError: too many values to be a file of weights.
-    """
-    entries, waiting, count = [], [((), content)], 0
+    """Every mapping in a file that holds weights, the file's own level first."""
+    entries, waiting, places = [], [((), content)], Counter()
     for keys, mapping in waiting:  # which grows on the way
-        count += len(mapping)
-        if count > _MOST_VALUES:
-            raise ValueError(f"holds more than {_MOST_VALUES:,} values")
+        places[id(mapping)] += 1
+        if places[id(mapping)] > _MOST_PLACES:
+            continue
         named = {name: value for name, value in mapping.items() if isinstance(name, str)}
         tensors = {name: as_tensor(value) for name, value in named.items()}
         tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}

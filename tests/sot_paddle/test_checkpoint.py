@@ -146,7 +146,7 @@ def test_the_forbidden_global_is_named(tmp_path, pickled, name):
             pickle.dumps({"model": {"w": 1}}),
             r"no entry holds tensors of weights; it holds model .dict",
         ),
-        (pickle.dumps({"w": np.array([None])}), "damaged .the type 'O8'"),
+        (pickle.dumps({"w": np.array([None])}), r"it holds w \(NumpyArray\)"),
         (pickle.dumps([1, 2]), "expected a dict of arrays, got a list"),
         (pickle.dumps({"w": np.ones(2)}) + b"more", "damaged after the tensors"),
         (pickle.dumps({"w": np.ones(9)})[:-20], "not a .pdparams file, or damaged"),

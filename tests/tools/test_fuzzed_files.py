@@ -98,14 +98,15 @@ def tensors_of(path: Path) -> dict[str, bytes]:
 
 
 def torch_tensors(folder: Path) -> list[str]:
-    found = read_torch(folder / "a.pth").tensors
+    found = read_torch(folder / "a.pth", key="model").tensors
     return [np.array(array).tobytes() for array in found.values()]
 
 
 def save_torch(folder: Path, legacy: bool) -> None:
     held = {n: torch.from_numpy(np.array(a)) for n, a in arrays().items()}
     new = not legacy
-    torch.save({"model": held, "epoch": 3}, folder / "a.pth", _use_new_zipfile_serialization=new)
+    content = {"model": held, "best": np.float64(0.5), "seen": np.arange(3.0), "epoch": 3}
+    torch.save(content, folder / "a.pth", _use_new_zipfile_serialization=new)
 
 
 def convert(folder: Path) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from sot_paddle import reading
 from sot_paddle.checkpoint import Tensors, as_tensors
-from sot_paddle.pickled_arrays import BROKEN_PICKLE, NUMPY_HOMES, NUMPY_STAND_INS, StoredArray
+from sot_paddle.pickled_arrays import BROKEN_PICKLE, NUMPY_HOMES, NUMPY_STAND_INS, NumpyArray
 from sot_paddle.weight_entries import Choice, choose_weights
 
 SUFFIXES = (".bin", ".pth", ".pt", ".tar", ".ckpt")
@@ -116,7 +116,7 @@ def read_torch(path: Path, *, key: str = "", ema: bool | None = False) -> Choice
     torch = _torch(path)
 
     def as_tensor(value: Any) -> Any:
-        value = value.array if isinstance(value, StoredArray) else value
+        value = value.array if isinstance(value, NumpyArray) else value
         return value if isinstance(value, torch.Tensor | np.ndarray) else None
 
     content = load_safely(path, torch, "weights only")

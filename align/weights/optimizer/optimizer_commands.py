@@ -253,7 +253,7 @@ def _target_names(
         return read_names(request.names)
     forward = build_plan(request.layout, plan.model, plan.destination_shapes)
     if request.like is not None:
-        like = open_torch(request.like, find_table(request.layout, plan.model))
+        like = open_torch(request.like, find_table(request.layout, plan.model), request.key)
         names, rule = _torch_names(None, like, forward)
         notes.append(f"parameter groups as in {request.like}: {rule}")
         return names
