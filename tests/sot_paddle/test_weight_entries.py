@@ -49,6 +49,8 @@ def test_of_several_one_is_named():
     assert dict(choose(content, key="student").tensors) == student
     for key in ("teacher", "teacher.net"):  # what holds it is enough
         assert dict(choose(content, key=key).tensors) == WEIGHTS
+    inside = {"outer": {**student, "net": WEIGHTS}}
+    assert dict(choose(inside, key="outer").tensors) == student
     beside = {"net": WEIGHTS, **student}
     with pytest.raises(ValueError, match=r"several entries hold tensors: \. \(1 tensor\), net"):
         choose(beside)
@@ -66,6 +68,7 @@ def test_averages_are_told_by_their_key(key):
         assert choice.averaged is (taken is averages)
         assert any(f"under {key!r} are passed over" in n for n in choice.notes) == (ema is False)
     assert dict(choose(content, key=key).tensors) == averages
+    assert choose(content, key="model").notes == ("the state dict under the key 'model' is used",)
     assert dict(choose({"model": WEIGHTS, "schema": 3}).tensors) == WEIGHTS
 
 
