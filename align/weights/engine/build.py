@@ -223,7 +223,7 @@ def _hint(file: TableFile, layout: str, problems: str) -> str:
 def _half_wrapped(file: TableFile) -> str:
     """Say which tensors stand outside of the wrapping that the names of all others begin with."""
     counts = Counter(name.partition(".")[0] + "." for name in file.shapes)
-    start = counts.most_common(1)[0][0]
+    start = max(counts, key=counts.__getitem__, default="")
     inside = {n.removeprefix(start): s for n, s in file.shapes.items() if n.startswith(start)}
     outside = [name for name in file.shapes if not name.startswith(start)]
     if not outside or not any(recognise(inside)):
