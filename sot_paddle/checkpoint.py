@@ -30,13 +30,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import logging
 import math
 import os
 import pickle
 import weakref
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -46,6 +47,9 @@ import numpy as np
 from sot_paddle import reading
 from sot_paddle.atomic import atomic_file, start_flush
 from sot_paddle.pickled_arrays import read_arrays
+from sot_paddle.weight_entries import Choice
+
+_LOG = logging.getLogger(__name__)
 
 FORMAT = "sot_paddle"
 FORMAT_VERSION = "1"
@@ -167,16 +171,45 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]
     """
     path = Path(path)
     _check_suffix(path)
+    choice, metadata = read_entry(path, path.suffix)
+    for note in choice.notes:
+        _LOG.warning("%s: %s", path, note)
+    return choice.tensors, metadata
+
+
+def read_entry(
+    path: Path, suffix: str, *, key: str = "", ema: bool | None = False
+) -> tuple[Choice, dict[str, str]]:
+    """Open a tensor file, or one entry of a ``.pdparams`` that holds several.
+
+    Args:
+        path: the file.
+        suffix: of `SUFFIXES`: the format.
+        key: of the entry to take, see `choose_weights`.
+        ema: whether averaged weights are taken, see `choose_weights`.
+
+    Returns:
+        (tensors as `Tensors` with notes, metadata).
+
+    Raises:
+        ValueError: see `read_tensors` and `choose_weights`.
+    """
     reading.verify(path)
-    read = _read_safetensors if path.suffix == ".safetensors" else _read_pdparams
-    tensors, metadata = read(path)
+    if suffix == ".pdparams":
+        choice, metadata = _read_pdparams(path, key=key, ema=ema)
+    elif key or ema:
+        option = "--key" if key else "--ema"
+        raise ValueError(f"{path}: a {suffix} file holds one set of weights; drop {option}")
+    else:
+        tensors, metadata = _read_safetensors(path)
+        choice = Choice(tensors)
     version = metadata.get("format_version", FORMAT_VERSION)
     if metadata.get("format") == FORMAT and version != FORMAT_VERSION:
         raise ValueError(
             f"{path}: format version {version!r}, this program reads {FORMAT_VERSION!r}: convert "
             "or save it again"
         )
-    return checked(tensors, path), metadata
+    return replace(choice, tensors=checked(choice.tensors, path)), metadata
 
 
 def checked(tensors: Tensors, path: Path) -> Tensors:
@@ -309,7 +342,7 @@ def _little_endian(dtype: np.dtype) -> np.dtype:
 
 
 def _read_safetensors(path: Path) -> tuple[Tensors, dict[str, str]]:
-    with reading.open_file(path) as handle:
+    with reading.open_weights(path) as handle:
         size = os.fstat(handle.fileno()).st_size
         start = handle.read(8)
         length = int.from_bytes(start, "little")
@@ -413,12 +446,13 @@ def _contiguous(tensors: Tensors, name: str) -> np.ndarray:
     return np.asarray(array, dtype=spec.dtype, order="C")
 
 
-def _read_pdparams(path: Path) -> tuple[Tensors, dict[str, str]]:
-    with reading.open_file(path) as handle:
-        arrays = read_arrays(path, handle)
+def _read_pdparams(path: Path, *, key: str, ema: bool | None) -> tuple[Choice, dict[str, str]]:
+    with reading.open_weights(path) as handle:
+        choice = read_arrays(path, handle, key=key, ema=ema)
         rest = handle.read()
+    arrays = dict(choice.tensors)
     halves = {n: a.view(ml_dtypes.bfloat16) for n, a in arrays.items() if a.dtype == np.uint16}
-    return as_tensors(arrays | halves), _read_trailer(path, rest)
+    return replace(choice, tensors=as_tensors(arrays | halves)), _read_trailer(path, rest)
 
 
 def _read_trailer(path: Path, rest: bytes) -> dict[str, str]:

@@ -15,6 +15,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from sot_paddle import reading
+from sot_paddle.weight_entries import Choice, choose_weights
+
 BROKEN_PICKLE = (
     EOFError,
     pickle.UnpicklingError,
@@ -35,18 +38,20 @@ _NAME_TABLE = "StructuredToParameterName@@"  # paddle.save adds it; it holds no 
 _MOST_OPERATIONS = 5_000_000  # of a pickle; a state dict has about thirty a tensor
 
 
-def read_arrays(path: Path, handle: BinaryIO) -> dict[str, np.ndarray]:
-    """Read a pickled dict of arrays.
+def read_arrays(path: Path, handle: BinaryIO, *, key: str = "", ema: bool | None = False) -> Choice:
+    """Read a pickled dict of arrays, flat or with such dicts as entries.
 
     Args:
         path: for messages.
         handle: at the start of the pickle; left after its end.
+        key: of the entry to take, see `choose_weights`.
+        ema: whether averaged weights are taken, see `choose_weights`.
 
     Returns:
-        Read-only arrays by name.
+        Read-only arrays by name, and notes.
 
     Raises:
-        ValueError: not such a pickle, damaged, or one that asks for more.
+        ValueError: not such a pickle, damaged, one that asks for more, or no or several entries.
     """
     try:
         check_pickle(handle)
@@ -62,19 +67,16 @@ def read_arrays(path: Path, handle: BinaryIO) -> dict[str, np.ndarray]:
     if not isinstance(content, dict):
         raise ValueError(f"{path}: expected a dict of arrays, got a {type(content).__name__}")
     content.pop(_NAME_TABLE, None)
-    return {name: _as_array(path, name, value) for name, value in content.items()}
+    if not content:
+        return Choice({})
+    with reading.named_in_refusals(path):
+        return choose_weights(content, _as_array, key=key, ema=ema)
 
 
-def _as_array(path: Path, name: Any, value: Any) -> np.ndarray:
+def _as_array(value: Any) -> np.ndarray | None:
     if isinstance(value, tuple) and len(value) == 2:  # (Paddle's own name, array)
         value = value[1]
-    array = value.array if isinstance(value, _StoredArray) else None
-    if not isinstance(name, str) or array is None:
-        raise ValueError(
-            f"{path}: entry {name!r} is a {type(value).__name__}; expected one flat dict of"
-            " numeric arrays (a state dict saved with paddle.save, protocol 4)"
-        )
-    return array
+    return value.array if isinstance(value, NumpyArray) else None
 
 
 def check_pickle(handle: BinaryIO) -> None:
@@ -93,8 +95,6 @@ class _ArrayUnpickler(pickle.Unpickler):
     """Admits what ``paddle.save`` needs for arrays, and no other global."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-            module = "numpy"
         if (module, name) not in _ADMITTED:
             raise _ForbiddenGlobal(f"{module}.{name}")
         return _ADMITTED[module, name]
@@ -114,25 +114,40 @@ class _StoredType:
         self.order = state[1]
 
     @property
+    def is_number(self) -> bool:
+        """Whether it stands for numbers."""
+        known = re.fullmatch(r"b1|[iu][1248]|f[248]", self.kind)
+        return known is not None and self.order in ("<", ">", "|", "=")
+
+    @property
     def dtype(self) -> np.dtype:
-        """What it stands for, if that is a number."""
-        if not re.fullmatch(r"b1|[iu][1248]|f[248]", self.kind) or self.order not in "<>|=":
-            raise ValueError(f"the type {self.kind!r}")
+        """What it stands for, where that is a number."""
         return np.dtype(self.order + self.kind)
 
 
-class _StoredArray:
-    """An array as pickled; its numbers stay where they were read."""
+class NumpyArray:
+    """An array as pickled; its numbers stay where they were read, and anything else is None."""
 
     array: np.ndarray | None = None
 
+    def __init__(self, *_: object) -> None:
+        """Empty, as NumPy's own is before its state comes."""
+
     def __setstate__(self, state: tuple) -> None:
         _, shape, stored, by_columns, raw = state
+        if not stored.is_number:
+            return  # words or objects: no tensor
         raw = raw.encode("latin1") if isinstance(raw, str) else raw
         if not all(type(side) is int and side >= 0 for side in shape):
             raise ValueError(f"the shape {shape!r}")
         flat = np.frombuffer(raw, stored.dtype) if raw else np.empty(0, stored.dtype)
         self.array = flat.reshape(shape, order="F" if by_columns else "C")
+
+
+def _stored_number(stored: _StoredType, raw: bytes | str = b"") -> Any:
+    """A NumPy number as pickled, as Python's own; None for what is no number, such as a date."""
+    raw = raw.encode("latin1") if isinstance(raw, str) else raw
+    return np.frombuffer(raw, stored.dtype, 1)[0].item() if stored.is_number else None
 
 
 def _encode_latin1(text: str, encoding: str) -> bytes:
@@ -141,10 +156,19 @@ def _encode_latin1(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
+NUMPY_STAND_INS: Mapping[str, Any] = {
+    "_reconstruct": NumpyArray,
+    "ndarray": "ndarray",
+    "dtype": _StoredType,
+    "scalar": _stored_number,
+}
+"""Name in NumPy -> what is made in its place, so that none of its own code sees the content."""
+
+NUMPY_HOMES = ("numpy", "numpy.core.multiarray", "numpy._core.multiarray")
+"""Modules in which NumPy has had these names."""
+
 _ADMITTED: Mapping[tuple[str, str], Any] = {
-    ("numpy", "_reconstruct"): lambda *_: _StoredArray(),
-    ("numpy", "ndarray"): "ndarray",
-    ("numpy", "dtype"): lambda *given: _StoredType(*given),
+    **{(home, name): made for home in NUMPY_HOMES for name, made in NUMPY_STAND_INS.items()},
     ("_codecs", "encode"): _encode_latin1,  # protocol 2 spells bytes this way
     ("collections", "OrderedDict"): OrderedDict,
     ("builtins", "tuple"): tuple,

@@ -32,6 +32,8 @@ MANIFEST = "manifest.json"
 """Lists the files of a folder with size and CRC, or tensors with SHA-256; ends the name of that
 of a single file."""
 
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_PAGES = (b"<!doctype", b"<html", b"<head", b"<?xml")
 _MOST_NODES = 1_000_000  # of a YAML file with its aliases written out
 _BLOCK = 1 << 22
 _KINDS = {
@@ -57,7 +59,31 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
         os.close(descriptor)
         kind = _KINDS.get(stat.S_IFMT(mode), "something else")
         raise ValueError(f"cannot read {shown(path)}: expected a regular file, got {kind}")
+    if os.pread(descriptor, len(_POINTER), 0) == _POINTER:
+        os.close(descriptor)
+        raise ValueError(
+            f"{shown(path)}: is a Git LFS pointer, not the file itself: run 'git lfs pull' in its "
+            "repository, or download the file"
+        )
     return os.fdopen(descriptor, "rb")
+
+
+def open_weights(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file of weights for reading, as `open_file` does.
+
+    Raises:
+        ValueError: see `open_file`; or it is a web page.
+    """
+    stream = open_file(path)
+    start = stream.read(256).removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    stream.seek(0)
+    if start.startswith(_PAGES):
+        stream.close()
+        raise ValueError(
+            f"{shown(path)}: is a web page, not the file itself, as a download gives that asks for "
+            "a login or a confirmation: open it in a browser, and download the file itself"
+        )
+    return stream
 
 
 def shown(path: str | os.PathLike[str]) -> str:

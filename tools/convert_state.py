@@ -46,6 +46,7 @@ def build_parser() -> CommandParser:
     add("--like", type=Path, metavar="PATH", help="a checkpoint of the run that is to continue")
     add("--names", type=Path, metavar="FILE", help="JSON: names of PyTorch's parameter groups")
     add("--optimizer", default="", choices=tuple(MOMENTS), help="when PyTorch's state is silent")
+    add("--key", default="", metavar="KEY", help="entry of PyTorch's file that holds the weights")
     add("--step", type=int, metavar="N", help="updates of the run, when nothing tells")
     add("--unused", action="store_true", help="weights without moments had no gradient yet")
     add("--overwrite", action="store_true", help="replace an existing PATH of --to")

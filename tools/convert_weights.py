@@ -21,7 +21,8 @@ there and back again; a released DeiT for 10 classes of larger images; its backb
   convert_weights.py --layout deit_official --model deit_tiny_sot deit_tiny.pth ours.safetensors
 
 A DST without a suffix becomes a directory (--reverse: one that transformers loads); beside a file
-DST stands DST.manifest.json. Torch files end in .bin, .pth, .pt, .pth.tar. See docs/weights.md.
+DST stands DST.manifest.json. Torch files end in .bin, .pth, .pt, .pth.tar or .ckpt.
+See docs/weights.md.
 """
 
 
@@ -41,6 +42,7 @@ def build_parser() -> CommandParser:
     add("--vocab", metavar="DIR", help="tokenizer files for DST, when SRC has none")
     add("--num-attention-heads", type=int, metavar="N", help="when SRC does not say (text)")
     add("--encoder-only", action="store_true", help="--reverse: drop what L cannot hold")
+    add("--key", default="", help="entry of a nested SRC that holds the weights (a.b: b inside a)")
     add("--ema", action="store_true", help="the averaged weights of a training's file")
     add("--img-size", type=int, metavar="PIXELS", help="resample the positions for this size")
     add("--window-size", type=int, metavar="TOKENS", help="resample Swin's bias tables")

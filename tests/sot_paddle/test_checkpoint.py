@@ -15,7 +15,7 @@ import pytest
 import safetensors
 import safetensors.numpy
 
-from sot_paddle import atomic, checkpoint
+from sot_paddle import atomic, checkpoint, reading
 from sot_paddle.checkpoint import Tensors, TensorSpec, read_tensors, write_tensors
 
 SUFFIXES = (".safetensors", ".pdparams")
@@ -142,8 +142,11 @@ def test_the_forbidden_global_is_named(tmp_path, pickled, name):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (pickle.dumps({"model": {"w": np.ones(2)}}), "'model' is a dict; expected one flat dict"),
-        (pickle.dumps({"w": np.array([None])}), "damaged .the type 'O8'"),
+        (
+            pickle.dumps({"model": {"w": 1}}),
+            r"no entry holds tensors of weights; it holds model .dict",
+        ),
+        (pickle.dumps({"w": np.array([None])}), r"it holds w \(NumpyArray\)"),
         (pickle.dumps([1, 2]), "expected a dict of arrays, got a list"),
         (pickle.dumps({"w": np.ones(2)}) + b"more", "damaged after the tensors"),
         (pickle.dumps({"w": np.ones(9)})[:-20], "not a .pdparams file, or damaged"),
@@ -155,6 +158,37 @@ def test_other_pickles_are_refused(tmp_path, content, message):
     (tmp_path / "bad.pdparams").write_bytes(content)
     with pytest.raises(ValueError, match=message):
         read_tensors(tmp_path / "bad.pdparams")
+
+
+class Odd:
+    def __reduce__(self):
+        return (np.core.multiarray.scalar, (np.dtype("O"), b"12345678"))
+
+
+def test_one_entry_of_a_nested_pickle_is_read_and_said(tmp_path, caplog):
+    weights = {"w": ("linear_0.w_0", np.ones((2, 3), np.float32)), "n": np.array(7)}
+    beside = {"best": np.float64(0.5), "half": np.float16(2), "when": np.datetime64("2024-01-01")}
+    beside |= {"classes": np.array(["a", "b"]), "odd": Odd(), "epoch": 3}
+    (tmp_path / "a.pdparams").write_bytes(pickle.dumps({"net": weights, **beside}, 2))
+    tensors, _ = read_tensors(tmp_path / "a.pdparams")
+    assert tensors.shapes == {"w": (2, 3), "n": ()}
+    assert_same_bits(tensors["w"], np.ones((2, 3), np.float32))
+    (line,) = caplog.messages
+    assert line.endswith("a.pdparams: the state dict under the key 'net' is used")
+
+
+def test_pointers_and_web_pages_are_named(tmp_path):
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n"
+    for suffix in SUFFIXES:
+        (tmp_path / f"a{suffix}").write_bytes(pointer)
+        with pytest.raises(ValueError, match=f"a{suffix}: is a Git LFS pointer, .*git lfs pull"):
+            read_tensors(tmp_path / f"a{suffix}")
+        (tmp_path / f"a{suffix}").write_bytes(b"<!DOCTYPE html><title>Sign in</title>")
+        with pytest.raises(ValueError, match=f"a{suffix}: is a web page"):
+            read_tensors(tmp_path / f"a{suffix}")
+    (tmp_path / "train.tsv").write_bytes(pointer)
+    with pytest.raises(ValueError, match="train.tsv: is a Git LFS pointer"):
+        reading.read_text(tmp_path / "train.tsv")
 
 
 def packed(header: bytes | dict, data: bytes = b"") -> bytes:

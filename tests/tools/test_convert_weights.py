@@ -94,7 +94,8 @@ def test_help_shows_examples(capsys):
         (("--layout", "deit_timm", "--model", "sot_tiny", "SRC", "DST"), "not for 'sot_tiny'"),
         (("--layout", "sot_official", "--model", "sot_tiny", "SRC", "DST"), "--layout bert_hf"),
         ((*TINY, "--img-size", "32", "SRC", "DST"), "--img-size is for image models"),
-        ((*TINY, "--ema", "SRC", "DST"), "--ema is for the torch files"),
+        ((*TINY, "--key", "model", "SRC", "DST"), "holds one set of weights; drop --key"),
+        ((*TINY, "--ema", "SRC", "DST"), "holds one set of weights; drop --ema"),
     ],
 )
 def test_a_refusal_is_one_line_and_status_2(tmp_path, checkpoint, arguments, message, capsys):

@@ -24,7 +24,7 @@ from align.match.name_table import read_table
 from align.record.files import storage
 from align.record.files.dump_meta import read_meta
 from align.weights import convert_file
-from align.weights.formats.source import Unpacking, open_source
+from align.weights.formats.source import open_source
 from align.weights.formats.torch_files import read_torch
 from align.weights.optimizer.optimizer_file import read_state, write_state
 from align.weights.optimizer.optimizer_torch import from_torch, group_names, load_plain
@@ -98,14 +98,15 @@ def tensors_of(path: Path) -> dict[str, bytes]:
 
 
 def torch_tensors(folder: Path) -> list[str]:
-    found, _, _ = read_torch(folder / "a.pth", ("model",))
+    found = read_torch(folder / "a.pth", key="model").tensors
     return [np.array(array).tobytes() for array in found.values()]
 
 
 def save_torch(folder: Path, legacy: bool) -> None:
     held = {n: torch.from_numpy(np.array(a)) for n, a in arrays().items()}
     new = not legacy
-    torch.save({"model": held, "epoch": 3}, folder / "a.pth", _use_new_zipfile_serialization=new)
+    content = {"model": held, "best": np.float64(0.5), "seen": np.arange(3.0), "epoch": 3}
+    torch.save(content, folder / "a.pth", _use_new_zipfile_serialization=new)
 
 
 def convert(folder: Path) -> None:
@@ -117,7 +118,7 @@ def convert(folder: Path) -> None:
 
 
 def converted(folder: Path) -> dict[str, bytes]:
-    found = open_source(folder / "ours.safetensors", Unpacking()).tensors
+    found = open_source(folder / "ours.safetensors").tensors
     return {name: np.array(array).tobytes() for name, array in found.items()}
 
 

@@ -217,7 +217,18 @@ def _hint(file: TableFile, layout: str, problems: str) -> str:
                 return f" (the layout does not hold this {what}: --encoder-only leaves it out)"
     if side == "torch" and not file.reverse and kind != layout:
         return f" (these are names of --layout {kind})"
-    return _direction(file, layout)
+    return _direction(file, layout) or _half_wrapped(file)
+
+
+def _half_wrapped(file: TableFile) -> str:
+    """Say which tensors stand outside of the wrapping that the names of all others begin with."""
+    counts = Counter(name.partition(".")[0] + "." for name in file.shapes)
+    start = max(counts, key=counts.__getitem__, default="")
+    inside = {n.removeprefix(start): s for n, s in file.shapes.items() if n.startswith(start)}
+    outside = [name for name in file.shapes if not name.startswith(start)]
+    if not outside or not any(recognise(inside)):
+        return ""
+    return f" (all names but {some(outside)} begin with {start!r}: save the others without these)"
 
 
 def _direction(file: TableFile, layout: str) -> str:

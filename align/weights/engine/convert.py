@@ -28,7 +28,6 @@ from align.weights.engine.transforms import in_rows
 from align.weights.formats.hf_config import as_json, check_config
 from align.weights.formats.source import (
     Source,
-    Unpacking,
     open_source,
     read_vocabulary,
 )
@@ -74,6 +73,7 @@ def convert_file(
     vocab: str | os.PathLike[str] | None = None,
     num_attention_heads: int | None = None,
     encoder_only: bool = False,
+    key: str = "",
     ema: bool = False,
     img_size: int | None = None,
     window_size: int | None = None,
@@ -96,6 +96,7 @@ def convert_file(
         num_attention_heads: when the source does not say.
         encoder_only: reverse only: leave out a head or token embedding that the layout cannot
             hold.
+        key: of the entry that holds the weights, where a file has several.
         ema: take the averaged weights of a training's torch file.
         img_size: forward only: side of the images that the positions are made for.
         window_size: forward only: side of Swin's windows that the bias tables are made for.
@@ -116,8 +117,7 @@ def convert_file(
         raise ValueError(f"unknown dtype {dtype!r}; expected one of {', '.join(DTYPES)}")
     sizes = {"img_size": img_size, "window_size": window_size, "num_classes": num_classes}
     _check_options(sizes, reverse=reverse, ema=ema)
-    how = Unpacking(table.containers, table.averaged, ema, table.wrappers)
-    source = src if isinstance(src, Source) else open_source(Path(src), how)
+    source = src if isinstance(src, Source) else open_source(Path(src), key=key, ema=ema)
     _check_direction(source, table, reverse=reverse)
     directory = slash or dst.is_dir() or not dst.suffix
 

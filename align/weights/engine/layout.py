@@ -79,7 +79,6 @@ class Layout:
         optional_prefix: may be missing from all source names.
         config: config.json key -> symbol, for sizes of the encoder.
         depth_key: config.json key of the number of layers.
-        containers: keys under which a torch file may hold the state dict.
         family: the backbone that `encoder` describes, as in `known_models.MODELS`.
         written_as: key of `hf_config.FAMILIES` that config.json on the PyTorch side follows; the
             family's own when empty.
@@ -87,9 +86,8 @@ class Layout:
             empty.
         embeds: token embedding -> its rows; empty when `encoder` has the embeddings.
         embedless: as `headless`, for a model whose token embedding this layout does not know.
-        averaged: keys under which a torch file may hold averaged (EMA) weights.
+        averaged: keys under which a torch file with averaged (EMA) weights holds them.
         written_under: keys under which a torch file is written; none for a plain state dict.
-        wrappers: prefixes of all names that come from wrapping the model, not from the model.
     """
 
     description: str
@@ -103,7 +101,6 @@ class Layout:
     optional_prefix: str = ""
     config: Mapping[str, str] = field(default_factory=dict)
     depth_key: str = "num_hidden_layers"
-    containers: tuple[str, ...] = ("state_dict", "model")
     family: str = "bert"
     written_as: str = ""
     models: tuple[str, ...] = ()
@@ -111,4 +108,3 @@ class Layout:
     embedless: Mapping[str, str] = field(default_factory=dict)
     averaged: tuple[str, ...] = ()
     written_under: tuple[str, ...] = ()
-    wrappers: tuple[str, ...] = ()

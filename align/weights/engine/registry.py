@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 
 from align.weights.engine.known_models import MODELS, TEXT_FAMILIES, known_traits
 from align.weights.engine.layout import Layout, Row
@@ -21,6 +24,8 @@ from align.weights.tables import (
     spanbert_original,
     swin,
 )
+
+_MOST_WRAPPINGS = 8  # parts before a name that are looked at
 
 TABLES: Mapping[str, tuple[Layout, ...]] = {
     "bert_hf": (bert_hf.LAYOUT,),
@@ -106,17 +111,54 @@ def recognise(shapes: Mapping[str, Sequence[int]], first: str = "") -> tuple[str
     return "", ""
 
 
-def _side(table: Layout, shapes: Mapping[str, Sequence[int]]) -> str:
-    rows = [*table.encoder, *(row for head in table.heads.values() for row in head.rows)]
-    rows += [row for embed in table.embeds.values() for row in embed]
-    paddle = [(row.destination, row.start) for row in rows]
+def find_wrapping(names: Collection[str]) -> str:
+    """What wrapping a model put before all names, such as ``model.`` or ``module._orig_mod.``.
+
+    Args:
+        names: of tensors.
+
+    Returns:
+        Of the beginnings that all names share (whole parts) the shortest without which some table
+        knows most of the names; "" where it knows as many with it.
+    """
+    parts = os.path.commonprefix(list(names)).split(".")[:-1][:_MOST_WRAPPINGS]
+    starts = ["".join(f"{part}." for part in parts[:count]) for count in range(len(parts) + 1)]
+    return max(starts, key=lambda start: _known([name.removeprefix(start) for name in names]))
+
+
+def _known(names: Collection[str]) -> int:
+    """How many of the names the table knows that knows most, whatever their indices are."""
+    shown, most = [_INDEX.sub("#", name) for name in names], 0
+    for table in chain(*TABLES.values()):
+        for side in _templates(table, names):
+            templates = {_INDEX.sub("#", template) for template, _ in side}
+            starts = tuple(name[:-1] for name in templates if name.endswith("*"))
+            most = max(most, sum(n in templates or n.startswith(starts) for n in shown))
+    return most
+
+
+_INDEX = re.compile(r"[0-9]+|{}")
+
+
+def _templates(table: Layout, names: Collection[str]) -> tuple[list, list]:
+    """(template, lowest index) of every name of Paddle's side and of PyTorch's, as spelt here."""
+    file = TableFile(table, {}, prefix=find_prefix(table, names))
+    rows = _rows(table)
     torch = [(n, row.start - row.shift) for row in rows for n in (row.source, *row.aliases)]
     torch += [(name, 0) for name in (*table.ignored, *table.headless, *table.embedless)]
-    file = TableFile(table, {}, prefix=find_prefix(table, shapes))
-    ours = _all_match(paddle, shapes)
-    theirs = _all_match([(file.spell(name), low) for name, low in torch], shapes)
+    paddle = [(row.destination, row.start) for row in rows]
+    return paddle, [(file.spell(name), low) for name, low in torch]
+
+
+def _rows(table: Layout) -> list[Row]:
+    rows = [*table.encoder, *(row for head in table.heads.values() for row in head.rows)]
+    return rows + [row for embed in table.embeds.values() for row in embed]
+
+
+def _side(table: Layout, shapes: Mapping[str, Sequence[int]]) -> str:
+    ours, theirs = (_all_match(templates, shapes) for templates in _templates(table, shapes))
     if ours and theirs and table.family not in TEXT_FAMILIES:  # those have names of their own here
-        return _orientation(rows, shapes)
+        return _orientation(_rows(table), shapes)
     return "paddle" if ours else "torch" if theirs else ""
 
 

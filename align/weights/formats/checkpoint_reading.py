@@ -15,7 +15,7 @@ from align.weights.engine.conversion_plan import ConversionPlan, by_reason
 from align.weights.engine.known_models import registry_name
 from align.weights.engine.layout import Layout
 from align.weights.engine.registry import find_table, layouts_of, recognise
-from align.weights.formats.source import Source, Unpacking, open_source
+from align.weights.formats.source import Source, open_source
 from sot_paddle.checkpoint import FORMAT
 from sot_paddle.config import some
 from sot_paddle.reading import named_in_refusals
@@ -57,7 +57,9 @@ def read_as_paddle(place: Path, model: str) -> Mapping[str, np.ndarray]:
     Raises:
         ValueError: not a checkpoint, or one that does not fit the model.
     """
-    source = open_source(place, Unpacking())
+    source = open_source(place)
+    for note in source.notes:
+        _LOG.warning("%s", note)
     usual = layouts_of(model)[0]
     layout, side = recognise(source.tensors.shapes, first=usual)
     if side == "paddle":
@@ -105,19 +107,10 @@ def read_for_model(
         ValueError: not a checkpoint, of no known layout, or one whose backbone does not fit.
     """
     place, model = Path(place), registry_name(model)
-    source = open_source(place, _unpacking(layout, model, ema))
+    source = open_source(place, ema=ema)
     with named_in_refusals(source.path):
         plan = _plan(source, layout, model)
         return _fit(source, plan, {name: tuple(shape) for name, shape in shapes.items()})
-
-
-def _unpacking(layout: str, model: str, ema: bool | None) -> Unpacking:
-    tables = [find_table(name, model) for name in ([layout] if layout else layouts_of(model))]
-    merged = {
-        key: tuple(dict.fromkeys(name for table in tables for name in getattr(table, key)))
-        for key in ("containers", "averaged", "wrappers")
-    }
-    return Unpacking(ema=ema, **merged)
 
 
 def _plan(source: Source, layout: str, model: str) -> ConversionPlan | None:

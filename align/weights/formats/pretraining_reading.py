@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from align.weights.formats.checkpoint_reading import read_as_paddle
-from align.weights.formats.source import Unpacking, open_source
+from align.weights.formats.source import open_source
 from align.weights.tables.pretraining_head import ROWS
 
 
@@ -26,7 +26,7 @@ def read_with_head(place: Path, model: str) -> Mapping[str, np.ndarray]:
         ValueError: not a checkpoint, or one that does not fit the model.
     """
     arrays = dict(read_as_paddle(place, model))
-    tensors = open_source(place, Unpacking()).tensors
+    tensors = open_source(place).tensors
     for name in tensors.shapes:
         destination, transposed = ROWS.get(name, ("", False))
         if destination:

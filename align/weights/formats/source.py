@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from align.weights.formats.torch_files import AVERAGED_TAKEN, read_torch
+from align.weights.engine.registry import find_wrapping
+from align.weights.formats.torch_files import FIRST_BYTES, read_torch
 from align.weights.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
 from sot_paddle import reading
 from sot_paddle.checkpoint import (
@@ -17,7 +18,7 @@ from sot_paddle.checkpoint import (
     TensorSpec,
     checked,
     metadata_json,
-    read_tensors,
+    read_entry,
     refuse_tensorflow,
     unpack_files,
 )
@@ -53,6 +54,7 @@ class Source:
         notes: what the user should know.
         averaged: whether the tensors are the averaged ones of a training's file, None where it
             holds one set.
+        keeps_order: whether the names are in the model's order, which safetensors does not keep.
     """
 
     path: Path
@@ -62,37 +64,23 @@ class Source:
     vocabulary: dict[str, bytes] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     averaged: bool | None = None
+    keeps_order: bool = False
 
 
-@dataclass(frozen=True)
-class Unpacking:
-    """How to find the weights inside a file.
-
-    Args:
-        containers: keys under which a torch file may hold its state dict.
-        averaged: keys under which it may hold averaged weights.
-        ema: take the averaged weights (True), the others (False), or the averaged ones where
-            there are any (None).
-        wrappers: prefixes to strip when every name has them.
-    """
-
-    containers: tuple[str, ...] = ("state_dict", "model")
-    averaged: tuple[str, ...] = ()
-    ema: bool | None = False
-    wrappers: tuple[str, ...] = ()
-
-
-def open_source(path: Path, how: Unpacking) -> Source:
+def open_source(path: Path, *, key: str = "", ema: bool | None = False) -> Source:
     """Open a weights file, or the weights, config and vocabulary of a directory.
 
     A file that bears one of the standard names of a directory is taken as that directory's.
 
     Args:
-        path: ``.safetensors``, ``.pdparams``, ``.bin``, ``.pth`` or a directory.
-        how: where inside a torch file the weights are.
+        path: a file of safetensors, PyTorch or Paddle, or a directory.
+        key: of the entry to take from a nested file, see `choose_weights`.
+        ema: whether averaged weights are taken, see `choose_weights`.
 
     Returns:
         The opened source. Without files beside it, config and vocabulary come from its metadata.
+        What wraps all names, such as ``module.``, is taken off, and a tensor that is stored once
+        for several names is there under each of them.
 
     Raises:
         ValueError: nothing there, no weights in it, or damaged.
@@ -105,7 +93,7 @@ def open_source(path: Path, how: Unpacking) -> Source:
         path = _weights_in(folder)
     elif path.name in WEIGHT_FILES:
         folder = path.parent
-    source = _unwrapped(_open_file(path, how), how.wrappers)
+    source = _unwrapped(_with_twins(_open_file(path, key, ema)))
     if not source.tensors:
         raise ValueError(f"{path}: holds no tensor")
     if folder:
@@ -142,49 +130,60 @@ def _weights_in(folder: Path) -> Path:
     raise ValueError(f"{folder}: no weights; expected one of {', '.join(WEIGHT_FILES)}")
 
 
-def _open_file(path: Path, how: Unpacking) -> Source:
+def _open_file(path: Path, key: str, ema: bool | None) -> Source:
     if path.name.endswith(".index.json"):
-        return _open_shards(path, how)
-    if how.ema and path.suffix in SUFFIXES:
+        return _open_shards(path, key, ema)
+    with reading.open_weights(path) as handle:
+        start = handle.read(20)
+    suffix, metadata = path.suffix, {}
+    if suffix not in SUFFIXES and start[8:9] == b"{":
+        suffix = ".safetensors"
+    if suffix in SUFFIXES:
+        choice, metadata = read_entry(path, suffix, key=key, ema=ema)
+        tensors = choice.tensors
+    elif start.startswith(FIRST_BYTES) or suffix in TORCH_SUFFIXES:
+        choice = read_torch(path, key=key, ema=ema)
+        tensors = checked(choice.tensors, path)
+    else:
         raise ValueError(
-            f"{path}: a {path.suffix} file holds one set of weights; --ema is for the torch files"
-            " of a training"
+            f"{path}: expected a directory or a file that ends in"
+            f" {', '.join((*SUFFIXES, *TORCH_SUFFIXES))}, got {path.suffix!r}"
         )
-    if path.suffix in SUFFIXES:
-        return Source(path, *read_tensors(path))
-    if path.suffix in TORCH_SUFFIXES:
-        tensors, key, passed = read_torch(path, how.containers, how.averaged, ema=how.ema)
-        notes = [f"{path.name}: the state dict under the key {key!r} is used"] if key else []
-        if passed:
-            notes.append(
-                f"{path.name}: the averaged weights under {passed[0]!r} are passed over"
-                f" ({AVERAGED_TAKEN})"
-            )
-        averaged = True if key in how.averaged else False if passed else None
-        return Source(path, checked(tensors, path), {}, notes=notes, averaged=averaged)
-    raise ValueError(
-        f"{path}: expected a directory or a file that ends in"
-        f" {', '.join((*SUFFIXES, *TORCH_SUFFIXES))}, got {path.suffix!r}"
-    )
-
-
-def _unwrapped(source: Source, wrappers: tuple[str, ...]) -> Source:
-    """Strip what wrapping a model put before all its names, once or twice, in either order."""
-    for prefix in wrappers:
-        tensors = source.tensors
-        if tensors and all(name.startswith(prefix) for name in tensors):
-            specs = {name.removeprefix(prefix): spec for name, spec in tensors.specs.items()}
-            source.tensors = Tensors(specs, _prefixed(tensors, prefix))
-            source.notes.append(f"{source.path.name}: every name begins with {prefix!r}: stripped")
-            return _unwrapped(source, wrappers)
+    source = Source(path, tensors, metadata, averaged=choice.averaged)
+    source.notes = [f"{path.name}: {note}" for note in choice.notes]
+    source.keeps_order = suffix != ".safetensors"
     return source
 
 
-def _prefixed(tensors: Tensors, prefix: str) -> Callable[[str], Any]:
-    return lambda name: tensors[prefix + name]
+def _with_twins(source: Source) -> Source:
+    """Add the names whose tensor is stored under another one, as safetensors' metadata say."""
+    held = source.tensors
+    twins = {n: kept for n, kept in source.metadata.items() if n not in held and kept in held}
+    if twins:
+        source.tensors = _renamed(held, {**{name: name for name in held}, **twins})
+        source.notes += [
+            f"{source.path.name}: {name!r} is stored once, as {kept!r}: both are that tensor"
+            for name, kept in twins.items()
+        ]
+    return source
 
 
-def _open_shards(index: Path, how: Unpacking) -> Source:
+def _unwrapped(source: Source) -> Source:
+    """Take off what wrapping a model put before all its names."""
+    prefix = find_wrapping(source.tensors)
+    if prefix:
+        names = {name.removeprefix(prefix): name for name in source.tensors}
+        source.tensors = _renamed(source.tensors, names)
+        source.notes.append(f"{source.path.name}: every name begins with {prefix!r}: stripped")
+    return source
+
+
+def _renamed(tensors: Tensors, names: Mapping[str, str]) -> Tensors:
+    specs = {name: tensors.specs[old] for name, old in names.items()}
+    return Tensors(specs, lambda name: tensors[names[name]])
+
+
+def _open_shards(index: Path, key: str, ema: bool | None) -> Source:
     """Open the shards that an index lists; index and shards must agree on every tensor."""
     placed = (read_json(index) or {}).get("weight_map")
     if not isinstance(placed, dict) or not all(isinstance(f, str) for f in placed.values()):
@@ -192,12 +191,13 @@ def _open_shards(index: Path, how: Unpacking) -> Source:
     specs: dict[str, TensorSpec] = {}
     loaders: dict[str, Callable[[str], Any]] = {}
     metadata: dict[str, str] = {}
+    ordered = False
     for file in sorted(set(placed.values())):
         if Path(file).name != file or not (index.parent / file).is_file():
             raise ValueError(f"{index}: the shard {file!r} is not beside it")
         if file.endswith(".index.json"):
             raise ValueError(f"{index}: the shard {file!r} is an index, expected weights")
-        shard = _open_file(index.parent / file, how)
+        shard = _open_file(index.parent / file, key, ema)
         listed = {name for name, place in placed.items() if place == file}
         odd = sorted(listed.symmetric_difference(shard.tensors))
         if odd:
@@ -205,5 +205,6 @@ def _open_shards(index: Path, how: Unpacking) -> Source:
             raise ValueError(f"{index}: tensor {odd[0]!r} is {where} {file}")
         specs.update(shard.tensors.specs)
         loaders.update(dict.fromkeys(shard.tensors, shard.tensors.__getitem__))
-        metadata = shard.metadata
-    return Source(index, Tensors(specs, lambda name: loaders[name](name)), metadata)
+        metadata, ordered = {**metadata, **shard.metadata}, shard.keeps_order
+    tensors = Tensors(specs, lambda name: loaders[name](name))
+    return Source(index, tensors, metadata, keeps_order=ordered)

@@ -8,7 +8,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO
@@ -18,14 +18,23 @@ import numpy as np
 
 from sot_paddle import reading
 from sot_paddle.checkpoint import Tensors, as_tensors
-from sot_paddle.pickled_arrays import BROKEN_PICKLE
+from sot_paddle.pickled_arrays import BROKEN_PICKLE, NUMPY_HOMES, NUMPY_STAND_INS, NumpyArray
+from sot_paddle.weight_entries import Choice, choose_weights
 
-SUFFIXES = (".bin", ".pth", ".pt", ".tar")
-"""``.tar`` is the end of ``.pth.tar``, as timm names the checkpoints of a training."""
+SUFFIXES = (".bin", ".pth", ".pt", ".tar", ".ckpt")
+"""``.tar`` is the end of ``.pth.tar``, as timm names the checkpoints of a training, ``.ckpt`` that
+of Lightning's."""
 
+FIRST_BYTES = (b"PK\x03\x04", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")
+"""How a torch file begins, whatever its name: as an archive, or before PyTorch 1.6."""
 
-AVERAGED_TAKEN = "--ema, or leaving --no-ema out, takes them"
-"""Of averaged weights that are passed over: a conversion has the first flag, others the second."""
+_STAND_INS = tuple(
+    (made, f"{home}.{name}") for home in NUMPY_HOMES for name, made in NUMPY_STAND_INS.items()
+)
+_REMEDY = (
+    "; if you trust the file, load it where it was made (torch.load with weights_only=False) and "
+    "save the state dict alone"
+)
 
 
 def torch_or_refuse(message: str) -> ModuleType:
@@ -47,11 +56,11 @@ def _torch(path: Path) -> ModuleType:
     )
 
 
-def load_safely(path: Path, torch: ModuleType, what: str, remedy: str = "") -> Any:
+def load_safely(path: Path, torch: ModuleType, what: str, remedy: str = _REMEDY) -> Any:
     """The content of a torch file; no code of the file runs.
 
-    The options of the training that timm and DeiT store beside the weights (an argparse.Namespace)
-    are let through besides tensors and plain data; nothing else is.
+    NumPy's numbers and arrays and the options of the training that timm and DeiT store beside the
+    weights (an argparse.Namespace) are let through besides tensors and plain data; nothing else is.
 
     Args:
         path: the file.
@@ -63,17 +72,17 @@ def load_safely(path: Path, torch: ModuleType, what: str, remedy: str = "") -> A
         ValueError: the file is damaged or holds more, which is named.
     """
     reading.verify(path)
-    with reading.open_file(path) as handle:
+    with reading.open_weights(path) as handle:
         try:
             _check_archive(handle)
-            with torch.serialization.safe_globals([argparse.Namespace]):
+            with torch.serialization.safe_globals([argparse.Namespace, *_STAND_INS]):
                 return torch.load(handle, map_location="cpu", weights_only=True)
         except (*BROKEN_PICKLE, OSError, zipfile.BadZipFile, struct.error, zlib.error) as error:
             culprit = _ASKED_FOR.search(str(error))
             if culprit:
                 said = f"refused: it asks for {culprit[1]}; expected {what}"
                 raise ValueError(f"{path}: {said}{remedy}") from error
-            raise ValueError(f"{path}: not a PyTorch file of {what}, or damaged{remedy}") from error
+            raise ValueError(f"{path}: not a PyTorch file of {what}, or damaged") from error
 
 
 _ASKED_FOR = re.compile(r"(?:GLOBAL|class|instruction|function)s?:? `?([\w.]+[\w])")
@@ -89,79 +98,32 @@ def _check_archive(handle: BinaryIO) -> None:
     handle.seek(0)
 
 
-def read_torch(
-    path: Path,
-    containers: tuple[str, ...],
-    averaged: tuple[str, ...] = (),
-    *,
-    ema: bool | None = False,
-) -> tuple[Tensors, str, list[str]]:
+def read_torch(path: Path, *, key: str = "", ema: bool | None = False) -> Choice:
     """Read a state dict with weights only (`load_safely`).
 
     Args:
         path: the file.
-        containers: keys under which the state dict may lie.
-        averaged: keys under which averaged weights may lie.
-        ema: read the averaged weights instead (True), or where there are any (None).
+        key: of the entry to take, see `choose_weights`.
+        ema: whether averaged weights are taken, see `choose_weights`.
 
     Returns:
-        (tensors, key that was used, "" for a plain state dict, keys of averaged weights that were
-        passed over).
+        Its tensors as `Tensors`, and notes.
 
     Raises:
         ValueError: torch is missing, the file is damaged, holds more than tensors, or holds a
-            dtype that NumPy has not; averaged weights asked for and missing.
+            dtype that NumPy has not; no or several entries.
     """
     torch = _torch(path)
+
+    def as_tensor(value: Any) -> Any:
+        value = value.array if isinstance(value, NumpyArray) else value
+        return value if isinstance(value, torch.Tensor | np.ndarray) else None
+
     content = load_safely(path, torch, "weights only")
-    means = _nested(content, averaged)
-    ema = bool(means) if ema is None else ema
-    if ema and not means:
-        raise ValueError(
-            f"{path}: no averaged weights (a state dict under {' or '.join(averaged) or 'any key'})"
-            "; leave --ema out"
-        )
-    if means and not ema and not _nested(content, containers):
-        raise ValueError(f"{path}: holds averaged weights only ({means[0]}); {AVERAGED_TAKEN}")
-    state, key = _state_dict(path, content, averaged if ema else containers, torch)
-    tensors = as_tensors(
-        {name: to_numpy(f"{path}: tensor {name!r}", t, torch) for name, t in state.items()}
-    )
-    return tensors, key, [] if ema else means
-
-
-def _nested(content: Any, keys: tuple[str, ...]) -> list[str]:
-    if not isinstance(content, Mapping):
-        return []
-    return [key for key in keys if isinstance(content.get(key), Mapping)]
-
-
-def _state_dict(
-    path: Path, content: Any, containers: tuple[str, ...], torch: ModuleType
-) -> tuple[Mapping[str, Any], str]:
-    nested, key = _nested(content, containers), ""
-    if len(nested) > 1:
-        raise ValueError(f"{path}: state dicts under both {' and '.join(nested)}; keep one")
-    if nested:
-        key = nested[0]
-        content = content[key]
-    if not isinstance(content, Mapping) or not content:
-        raise ValueError(f"{path}: expected a dict of tensors, got {_kind(content)}")
-    others = [
-        name
-        for name, value in content.items()
-        if not isinstance(value, torch.Tensor) or not isinstance(name, str)
-    ]
-    if others:
-        raise ValueError(
-            f"{path}: entry {others[0]!r} is a {_kind(content[others[0]])}; expected a plain state"
-            f" dict, or one under the key {' or '.join(map(repr, containers))}"
-        )
-    return content, key
-
-
-def _kind(value: Any) -> str:
-    return type(value).__name__
+    with reading.named_in_refusals(path):
+        choice = choose_weights(content, as_tensor, key=key, ema=ema)
+        arrays = {n: to_numpy(f"tensor {n!r}", t, torch) for n, t in choice.tensors.items()}
+    return replace(choice, tensors=as_tensors(arrays))
 
 
 def to_numpy(what: str, tensor: Any, torch: ModuleType) -> np.ndarray:
@@ -169,12 +131,14 @@ def to_numpy(what: str, tensor: Any, torch: ModuleType) -> np.ndarray:
 
     Args:
         what: its name, for the refusal.
-        tensor: in main memory.
+        tensor: in main memory; an array is handed back.
         torch: PyTorch.
 
     Raises:
         ValueError: it is sparse or quantised, or of a dtype that NumPy has not.
     """
+    if isinstance(tensor, np.ndarray):
+        return tensor
     tensor = tensor.detach()
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
         raise ValueError(f"{what} is not dense")

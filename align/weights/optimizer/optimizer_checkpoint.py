@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 
 from align.weights.engine.layout import Layout
 from align.weights.formats.hf_config import as_json
-from align.weights.formats.source import Source, Unpacking, open_source, read_json
+from align.weights.formats.source import Source, open_source, read_json
 from align.weights.formats.torch_files import SUFFIXES
 from align.weights.optimizer.optimizer_state import OptimizerState
 from align.weights.optimizer.optimizer_torch import (
@@ -33,7 +32,6 @@ OPTIMIZER, SCHEDULER, TRAINER_STATE = "optimizer.pt", "scheduler.pt", "trainer_s
 _OPTIMIZERS = ("optimizer", "optimizer_state_dict")
 _SCHEDULERS = ("lr_scheduler", "scheduler", "lr_scheduler_state_dict", "scheduler_state_dict")
 _STEPS = ("global_step", "step")
-_WEIGHTS = "model_state_dict"  # beside those that the layouts know
 
 
 @dataclass(frozen=True)
@@ -59,26 +57,22 @@ class TorchCheckpoint:
     @property
     def order(self) -> list[str] | None:
         """Names in the model's order; None for safetensors, which does not keep it."""
-        keeps = self.source.path.suffix in SUFFIXES or self.source.path.name.endswith(
-            ".bin.index.json"
-        )
-        return list(self.source.tensors) if keeps else None
+        return list(self.source.tensors) if self.source.keeps_order else None
 
 
-def open_torch(place: Path, table: Layout) -> TorchCheckpoint:
+def open_torch(place: Path, table: Layout, key: str = "") -> TorchCheckpoint:
     """Open a folder with ``optimizer.pt`` beside the weights, or a torch file that holds both.
 
     Args:
         place: folder or file.
-        table: of the layout, which knows under which keys weights lie.
+        table: of the layout, which knows whether averaged weights have a place.
+        key: of the entry with the weights, where the file has several.
 
     Raises:
         ValueError: nothing there, no optimizer in it, damaged, or more than plain data.
     """
-    containers = (*table.containers, _WEIGHTS)
-    how = Unpacking(containers, table.averaged, False, table.wrappers)
     if place.is_dir():
-        return _open_folder(place, how)
+        return _open_folder(place, key)
     if place.suffix not in SUFFIXES:
         raise ValueError(
             f"{place}: expected the folder of a checkpoint, or a file that ends in "
@@ -91,26 +85,26 @@ def open_torch(place: Path, table: Layout) -> TorchCheckpoint:
     if not isinstance(held, Mapping):
         raise ValueError(f"{place}: no optimizer under {' or '.join(_OPTIMIZERS)}")
     schedule = _first(content, _SCHEDULERS)
-    averaged = any(isinstance(content.get(key), Mapping) for key in table.averaged)
-    averages = dataclasses.replace(how, ema=True)
+    source = open_source(place, key=key)
+    averaged = source.averaged is False and bool(table.averaged)
     return TorchCheckpoint(
         place,
-        open_source(place, how),
+        source,
         held,
         schedule if isinstance(schedule, Mapping) else None,
         _step(content),
-        open_source(place, averages).tensors if averaged else None,
+        open_source(place, ema=True).tensors if averaged else None,
     )
 
 
-def _open_folder(place: Path, how: Unpacking) -> TorchCheckpoint:
+def _open_folder(place: Path, key: str) -> TorchCheckpoint:
     if not (place / OPTIMIZER).is_file():
         raise ValueError(f"{place}: no {OPTIMIZER}; expected the folder of a checkpoint")
     schedule = place / SCHEDULER
     told = read_json(place / TRAINER_STATE) or {}
     return TorchCheckpoint(
         place,
-        open_source(place, how),
+        open_source(place, key=key),
         _mapping(place / OPTIMIZER, load_plain(place / OPTIMIZER)),
         _mapping(schedule, load_plain(schedule)) if schedule.is_file() else None,
         _step(told),

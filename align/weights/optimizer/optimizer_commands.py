@@ -15,7 +15,7 @@ from align.weights.engine.conversion_plan import ConversionPlan
 from align.weights.engine.convert import convert_file
 from align.weights.engine.known_models import TEXT_FAMILIES, known_traits, registry_name
 from align.weights.engine.registry import find_table
-from align.weights.formats.source import Unpacking, open_source
+from align.weights.formats.source import open_source
 from align.weights.formats.torch_files import SUFFIXES
 from align.weights.optimizer.optimizer_checkpoint import (
     TorchCheckpoint,
@@ -92,7 +92,7 @@ def _to_paddle(request: StateRequest, notes: list[str]) -> tuple[OptimizerState,
     place, target = request.source[1], request.target[1]
     like = open_checkpoint(request.like) if request.like else None
     model = _model(request, like.metadata if like else {})
-    held = open_torch(place, find_table(request.layout, model))
+    held = open_torch(place, find_table(request.layout, model), request.key)
     with named_in_refusals(held.source.path):
         plan = build_plan(
             request.layout, model, held.source.tensors.shapes, config=held.source.config
@@ -172,7 +172,7 @@ def _to_torch(request: StateRequest, notes: list[str]) -> tuple[OptimizerState, 
     run = open_checkpoint(place) if is_checkpoint(place) else None
     folder = run.folder if run else place
     state = read_trainer(run) if run else _read_paddle(place)
-    source = open_source(folder / WEIGHTS, Unpacking())
+    source = open_source(folder / WEIGHTS)
     model = _model(request, source.metadata)
     ours = source.metadata.get("layout") == request.layout
     prefix = source.metadata.get("source_prefix") if ours else None
@@ -253,7 +253,7 @@ def _target_names(
         return read_names(request.names)
     forward = build_plan(request.layout, plan.model, plan.destination_shapes)
     if request.like is not None:
-        like = open_torch(request.like, find_table(request.layout, plan.model))
+        like = open_torch(request.like, find_table(request.layout, plan.model), request.key)
         names, rule = _torch_names(None, like, forward)
         notes.append(f"parameter groups as in {request.like}: {rule}")
         return names

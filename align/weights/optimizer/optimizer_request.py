@@ -25,6 +25,7 @@ class StateRequest:
         like: a checkpoint of the run that is to continue, on the target's side.
         names: JSON file with the names of PyTorch's parameter groups.
         optimizer: kind of PyTorch's optimizer, where its state does not tell.
+        key: of the entry with PyTorch's weights, where its file has several.
         step: updates of the run, where nothing tells.
         unused: weights that no gradient has reached yet are no mistake.
         overwrite: replace an existing target.
@@ -37,6 +38,7 @@ class StateRequest:
     like: Path | None = None
     names: Path | None = None
     optimizer: str = ""
+    key: str = ""
     step: int | None = None
     unused: bool = False
     overwrite: bool = False

@@ -24,7 +24,6 @@ def _layout(description: str, written_under: tuple[str, ...] = ()) -> Layout:
         embedless=dict.fromkeys((row.source for row in embed), _NO_PATCHES),
         averaged=("model_ema", "state_dict_ema"),
         written_under=written_under,
-        wrappers=("module.", "_orig_mod."),
     )
 
 

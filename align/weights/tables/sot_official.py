@@ -48,5 +48,4 @@ LAYOUT = Layout(
     counters=_COUNTERS,
     averaged=("state_dict_ema",),
     written_under=("state_dict", "state_dict_ema"),
-    wrappers=("module.",),
 )

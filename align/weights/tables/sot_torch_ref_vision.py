@@ -11,7 +11,6 @@ from align.weights.tables.vision_rows import COUNTED, counters, swin
 from align.weights.tables.vision_rows import VIT as VIT_ROWS
 
 _DESCRIPTION = "this project's PyTorch reference, sot_torch_ref"
-_WRAPPERS = ("module.", "_orig_mod.")
 
 
 def _layout(
@@ -29,7 +28,6 @@ def _layout(
         ignored=dict.fromkeys(counted, COUNTED),
         counters=counted,
         averaged=("state_dict_ema", "model_ema"),
-        wrappers=_WRAPPERS,
     )
 
 

@@ -40,7 +40,6 @@ def _layout(
         embedless=dict.fromkeys((row.source for row in embed), _NO_PATCHES),
         averaged=("model_ema", "state_dict_ema"),
         written_under=written_under,
-        wrappers=("module.", "_orig_mod."),
     )
 
 

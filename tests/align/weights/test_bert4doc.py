@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from align.weights import build_plan
-from align.weights.formats.source import Unpacking, open_source
+from align.weights.formats.source import open_source
 from sot_paddle.checkpoint import refuse_tensorflow
 from tests.align.weights.tiny_checkpoints import CLASSES, HIDDEN, encoder_shapes, linear
 
@@ -71,6 +71,6 @@ def test_a_checkpoint_of_tensorflow_is_named(tmp_path, name) -> None:
         (tmp_path / f"bert_model.ckpt.{end}").write_bytes(b"\0")
     (tmp_path / "bert_config.json").write_text("{}")
     with pytest.raises(ValueError, match="is a TensorFlow checkpoint, which is not read: convert"):
-        open_source(tmp_path / name, Unpacking())
+        open_source(tmp_path / name)
     (tmp_path / "config.json").write_text("{}")
     refuse_tensorflow(tmp_path)  # PyTorch's files may lie beside it

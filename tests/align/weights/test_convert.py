@@ -211,14 +211,17 @@ def test_bad_torch_files_are_refused(conversion, tmp_path):
     (tmp_path / "text.bin").write_bytes(b"hello")
     torch.save({"w": Evil()}, tmp_path / "evil.bin")
     torch.save({"w": torch.ones(2), "epoch": 3}, tmp_path / "mixed.bin")
-    torch.save({"model": {"w": 1}, "state_dict": {"w": 1}}, tmp_path / "two.bin")
+    torch.save({"model": {"w": 1}, "state_dict": {}, "epoch": 3}, tmp_path / "none.bin")
     torch.save([torch.ones(2)], tmp_path / "list.bin")
     for name, message in (
         ("empty", "not a PyTorch file of weights only"),
         ("text", "not a PyTorch file of weights only"),
         ("evil", "refused: it asks for getattr; expected weights only"),
-        ("mixed", "'epoch' is a int; expected a plain state dict, or one under the key"),
-        ("two", "both state_dict and model"),
+        ("mixed", "unmapped: w; missing: embeddings.word_embeddings.weight"),
+        (
+            "none",
+            r"no entry holds tensors of weights; it holds model \(dict\), state_dict \(dict\), ep",
+        ),
         ("list", "expected a dict of tensors, got list"),
     ):
         with warnings.catch_warnings():

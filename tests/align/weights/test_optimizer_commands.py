@@ -154,6 +154,28 @@ def test_one_torch_file_with_everything(checkpoint, tmp_path, weights, optimizer
     )
 
 
+def test_the_weights_of_a_file_with_several_are_named(checkpoint, tmp_path):
+    weights = {f"module.{n}": torch.from_numpy(a) for n, a in checkpoint.arrays.items()}
+    spoilt = {n: tensor + 1 for n, tensor in weights.items()}
+    content = {
+        "student": weights,
+        "teacher": spoilt,
+        "optimizer": unnamed(to_torch(checkpoint.state)),
+    }
+    torch.save({**content, "step": np.int64(500)}, tmp_path / "run.ckpt")
+    with pytest.raises(
+        ValueError, match=r"student \(41 tensors\), teacher \(41 tensors\); .* --key"
+    ):
+        convert_state(request(tmp_path / "run.ckpt", tmp_path / "ours"))
+    convert_state(request(tmp_path / "run.ckpt", tmp_path / "ours", key="student"))
+    assert read_state(tmp_path / "ours").schedule is None
+    convert_state(request(tmp_path / "ours", tmp_path / "back.pth", "paddle"))
+    back = torch.load(tmp_path / "back.pth", weights_only=True)
+    assert back["step"] == 500
+    for name, array in checkpoint.arrays.items():
+        np.testing.assert_array_equal(back["state_dict"][name].numpy(), array)
+
+
 def test_names_from_a_file_and_another_order_of_the_groups(checkpoint, tmp_path):
     convert_state(request(checkpoint.path, tmp_path / "ours"))
     decayed, rest = (list(group.names) for group in checkpoint.state.groups)

@@ -13,7 +13,7 @@ import transformers
 
 from align.weights import convert_file
 from align.weights.formats.checkpoint_reading import read_as_paddle
-from align.weights.formats.source import Unpacking, open_source
+from align.weights.formats.source import open_source
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.deploy.exporting import export
 from sot_paddle.deploy.input_rows import InputOptions, read_rows
@@ -61,7 +61,7 @@ def same_bits(first, second):
 
 
 def tensors_of(folder):
-    tensors = open_source(folder, Unpacking()).tensors
+    tensors = open_source(folder).tensors
     return {name: np.array(tensors[name]) for name in tensors}
 
 

@@ -1,0 +1,157 @@
+"""Which entry of a nested file holds the weights: a mapping of names to tensors.
+
+A training saves more than weights: ``{"epoch": 3, "model": {...}, "optimizer": {...}}``. Every
+mapping that holds a tensor of fractions with an axis is an entry. Numbers kept as tensors, states
+of random generators and states of optimizers are none. One entry is taken; of several the user
+names one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sot_paddle.config import some
+
+ROOT = "."
+"""The key of a file's own level, where its entries hold tensors, too."""
+
+_AVERAGED_TAKEN = "--ema, or leaving --no-ema out, takes them"
+_OPTIMIZER = {"param_groups", "LR_Scheduler"}  # of PyTorch's and of Paddle's state of an optimizer
+_DEEPEST = 8  # levels of mappings
+_MOST_PLACES = 4  # of one mapping in a file, which may hold itself
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A mapping of names to tensors inside a file.
+
+    Args:
+        key: the keys on the way to it, joined by dots; "" for the file's own level.
+        tensors: name -> tensor.
+        others: what the mapping holds besides, each as ``name (type)``.
+    """
+
+    key: str
+    tensors: Mapping[str, Any]
+    others: tuple[str, ...]
+
+    @property
+    def is_averaged(self) -> bool:
+        """Whether the keys say that these are averaged weights (``model_ema``, ``ema.shadow``)."""
+        return "ema" in re.split(r"[._]", self.key.lower())
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The entry that is read.
+
+    Args:
+        tensors: name -> tensor.
+        notes: which entry it is and what is passed over, for the user.
+        averaged: whether these are averaged weights; None where the file holds one set.
+    """
+
+    tensors: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+    averaged: bool | None = None
+
+
+def choose_weights(
+    content: Any, as_tensor: Callable[[Any], Any], *, key: str = "", ema: bool | None = False
+) -> Choice:
+    """Choose the weights among a file's entries.
+
+    Args:
+        content: of the file.
+        as_tensor: value -> what has ``dtype`` and ``shape``, or None where it is no tensor.
+        key: of the entry to take, or of what holds it; "" for the only one.
+        ema: take averaged weights (True), the others (False), or the averaged ones where there
+            are any (None).
+
+    Raises:
+        ValueError: no entry holds tensors, several do, or none has this key; the message lists
+            those that there are.
+    """
+    if not isinstance(content, Mapping):
+        raise ValueError(f"expected a dict of tensors, got {type(content).__name__}")
+    entries = find_entries(content, as_tensor)
+    if not entries:
+        raise ValueError(
+            f"no entry holds tensors of weights; it holds {some(_described(content)) or 'nothing'}"
+        )
+    averages = [entry for entry in entries if entry.is_averaged]
+    if key:
+        fitting = _under(key, entries)
+        averages = []
+    elif ema or (ema is None and averages):
+        fitting = averages
+    else:
+        fitting = [entry for entry in entries if not entry.is_averaged]
+        if not fitting:
+            raise ValueError(f"holds averaged weights only ({averages[0].key}); {_AVERAGED_TAKEN}")
+    if len(fitting) != 1:
+        raise ValueError(_which_one(key, fitting, entries))
+    (entry,) = fitting
+    notes = [f"the state dict under the key {entry.key!r} is used"] if entry.key else []
+    if averages and not entry.is_averaged:
+        passed = f"the averaged weights under {averages[0].key!r} are passed over"
+        notes.append(f"{passed} ({_AVERAGED_TAKEN})")
+    if entry.others:
+        notes.append(f"no tensors, and left out: {some(entry.others)}")
+    averaged = True if entry.is_averaged else False if averages else None
+    return Choice(entry.tensors, tuple(notes), averaged)
+
+
+def find_entries(content: Mapping, as_tensor: Callable[[Any], Any]) -> list[Entry]:
+    """Every mapping in a file that holds weights, the file's own level first."""
+    entries, waiting, places = [], [((), content)], Counter()
+    for keys, mapping in waiting:  # which grows on the way
+        places[id(mapping)] += 1
+        if places[id(mapping)] > _MOST_PLACES:
+            continue
+        named = {name: value for name, value in mapping.items() if isinstance(name, str)}
+        tensors = {name: as_tensor(value) for name, value in named.items()}
+        tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+        others = {name: value for name, value in mapping.items() if name not in tensors}
+        if any(map(_is_weight, tensors.values())) or (tensors and not others and not keys):
+            entries.append(Entry(".".join(keys), tensors, tuple(_described(others))))
+        for name, value in others.items():
+            inner = isinstance(name, str) and isinstance(value, Mapping)
+            if inner and len(keys) < _DEEPEST and not _OPTIMIZER & value.keys():
+                waiting.append(((*keys, name), value))
+    return entries
+
+
+def _is_weight(tensor: Any) -> bool:
+    """Whether a tensor holds fractions along an axis; Paddle keeps bfloat16 as uint16."""
+    kind = str(tensor.dtype)
+    return len(tensor.shape) > 0 and ("float" in kind or kind == "uint16")
+
+
+def _described(mapping: Mapping) -> list[str]:
+    return [f"{name} ({type(value).__name__})" for name, value in mapping.items()]
+
+
+def _under(key: str, entries: Sequence[Entry]) -> list[Entry]:
+    exact = [entry for entry in entries if (entry.key or ROOT) == key]
+    return exact or [entry for entry in entries if entry.key.startswith(f"{key}.")]
+
+
+def _which_one(key: str, fitting: Sequence[Entry], entries: Sequence[Entry]) -> str:
+    listed = some([f"{e.key or ROOT} ({_count(e.tensors)})" for e in fitting or entries])
+    if fitting:
+        return (
+            f"several entries hold tensors: {listed}; take one with --key of "
+            "tools/convert_weights.py, or save it as a file of its own"
+        )
+    if key:
+        return f"no entry {key!r} holds tensors; those that do: {listed}"
+    return f"no averaged weights, whose key would say ema; leave --ema out; it holds {listed}"
+
+
+def _count(tensors: Mapping) -> str:
+    return f"{len(tensors)} tensors" if len(tensors) != 1 else "1 tensor"
