@@ -27,7 +27,7 @@ import paddle
 from paddle.utils.cpp_extension import load_op_meta_info_and_register_op
 
 from sot_paddle.atomic import write_atomically
-from sot_paddle.cache_folder import default_cache_dir
+from sot_paddle.home_folder import default_cache_dir
 from sot_paddle.runtime import processor
 
 logger = logging.getLogger(__name__)
