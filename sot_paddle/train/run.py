@@ -66,6 +66,7 @@ def run_once(run: Run) -> dict[str, Any]:
     with run_folder.open_run(run.root, options, source.files, run.predicted_files) as checkpoint:
         if continued and checkpoint is None:
             raise ValueError(f"{run.root} has changed meanwhile: run the same command again")
+        outcome.kept_best(run.root / run_folder.BEST)  # refused before the work
         if trainer is None:
             trained = outcome.load_trained(run)
             _require_head(run, trained=trained)

@@ -327,8 +327,6 @@ DAMAGES = {
     "one bit": _flip,
     "nothing": shutil.rmtree,
     "no weights": lambda best: (best / "model.safetensors").unlink(),
-    "no value": lambda best: write_file(best / "best.json", '{"step": 2}'),
-    "a list": lambda best: write_file(best / "best.json", "[]"),
     "no manifest": lambda best: (best / "manifest.json").unlink(),
     "entry without size": lambda best: write_file(
         best / "manifest.json", '{"files": {"model.safetensors": {"crc32": 1}}}'
