@@ -179,6 +179,7 @@ def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> None:
         "stopped_early": step < trainer.total_steps,
         f"{task.unit}_per_step": _items(run, trainer.pace),
         "processes": distributed.world_size(),
+        "operators": progress.operators,
     }
     run.result["evaluations"] = dict(progress.evaluations)
 
