@@ -11,27 +11,27 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import itertools
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 WRITING, DISCARDED = ".writing-", ".discarded-"
-"""Begin the names of what is being written or removed; the process id and a count end them."""
+"""Begin the names of what is being written or removed; the process id and a drawn number end it."""
 
 _ANY_START = f"{re.escape(WRITING)}|{re.escape(DISCARDED)}"
-_serial = itertools.count()
+_NUMBERS = 10**12
 _FLUSHED = 1 << 25  # bytes that the disk is asked to begin with
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 _UNKNOWN = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 
 
 def beside(path: Path, start: str) -> Path:
-    """A hidden name in the same folder that no other writer of any process has now."""
-    return path.with_name(f"{start}{path.name}-{os.getpid()}.{next(_serial)}")
+    """A hidden name in the same folder that no other writer of any process has, or can foresee."""
+    return path.with_name(f"{start}{path.name}-{os.getpid()}.{secrets.randbelow(_NUMBERS)}")
 
 
 @contextlib.contextmanager
@@ -73,7 +73,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     temporary = beside(path, WRITING)
     try:
         with naming(path, temporary):
-            with open(temporary, "wb") as handle:
+            with open(temporary, "xb") as handle:  # through no link
                 yield handle
                 handle.flush()
                 os.fsync(handle.fileno())
@@ -131,7 +131,6 @@ def atomic_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = Path(path)
     temporary, old = beside(path, WRITING), beside(path, DISCARDED)
     try:
-        remove(temporary)
         with naming(path, temporary):
             temporary.mkdir()
             yield temporary

@@ -120,6 +120,11 @@ class RunOptions:
     resume: str = changeable(
         "auto", "auto (continue what is in the folder), never, or a checkpoint"
     )
+    accept_other_operators: bool = changeable(
+        False,
+        "continue a run also where native operators are used now and were not, or the other way "
+        "round; its last digits change, and metrics.json says so",
+    )
     seed: int = option(42, "random seed", low=0)
     max_steps: int = option(
         -1, "length of the run; above 0 it goes before the epochs", unit="optimizer steps"

@@ -20,12 +20,12 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.atomic import write_atomically
-from sot_paddle.cache_folder import default_cache_dir
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue import Example, read_split, split_paths
 from sot_paddle.data.glue_tasks import Task, get_task, resolve_split
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.token_features import TokenFeatures
+from sot_paddle.home_folder import default_cache_dir
 from sot_paddle.reading import read_bytes
 
 logger = logging.getLogger(__name__)

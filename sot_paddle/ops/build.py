@@ -2,9 +2,10 @@
 
 The library lies in the cache folder under a name made of the sources, the compiler and its options,
 Paddle's version and the processor: what another machine or another version made is never loaded.
-It is written under a temporary name and renamed, by one process while others wait, and ends in a
-checksum. Where it cannot be made (no compiler, a folder that cannot be written), the framework's
-own operators compute: one line says so, and a compiler that failed is not asked again.
+It is made in a folder beside it and renamed, by one process while others wait, and ends in a
+checksum. Loading it runs it: a file or folder that others own or may write is not used. Where it
+cannot be made (no compiler, a folder that cannot be written), the framework's own operators
+compute: one line says so, and a compiler that refuses the sources is not asked again.
 
 ``SOT_PADDLE_NATIVE=0`` leaves the framework's operators in place. ``make setup`` compiles in the
 background with ``python -m sot_paddle.ops.build``.
@@ -12,6 +13,7 @@ background with ``python -m sot_paddle.ops.build``.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import logging
@@ -21,13 +23,16 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import paddle
 from paddle.utils.cpp_extension import load_op_meta_info_and_register_op
 
-from sot_paddle.atomic import write_atomically
-from sot_paddle.cache_folder import default_cache_dir
+from sot_paddle.atomic import sync
+from sot_paddle.home_folder import default_cache_dir, is_trusted
+from sot_paddle.reading import read_bytes
 from sot_paddle.runtime import processor
 
 logger = logging.getLogger(__name__)
@@ -38,9 +43,14 @@ FLAGS += ["-fopenmp", "-fPIC", "-w", "-DPADDLE_WITH_CUSTOM_KERNEL"]
 if "avx512f" in processor()[1]:
     FLAGS.append("-mprefer-vector-width=512")
 SOURCES = sorted(Path(__file__).parent.glob("*.cc")) + sorted(Path(__file__).parent.glob("*.h"))
+PLACE = "SOT_PADDLE_CACHE"
 SECONDS = 600
 """A compiler that needs longer is stopped."""
+PATIENCE = 60
+"""Seconds after which the wait for another process that compiles ends."""
 _STAMP_SIZE = 64
+_SCRATCH = ".compiling-"
+_OWN_FOLDER, _OWN_FILE = 0o755, 0o644
 _loading = threading.Lock()
 _found: str | None = None
 
@@ -99,29 +109,39 @@ def build(folder: Path) -> Path:
     """The library in ``folder``, compiled when it is not there.
 
     Raises:
-        NotBuilt: no compiler, it failed (now or before) or was ended, or the folder cannot be
-            written.
+        NotBuilt: no compiler, it failed (now or before) or was ended, another process is at it for
+            too long, or the folder cannot be written, or others may write it.
     """
     compiled_by = compiler()
     path = library_path(folder, compiled_by)
     try:
-        if _whole(path):
-            return path
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(folder / "lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
-            if not _whole(path):
-                _compile(compiled_by, path)
+        if not os.path.lexists(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(_OWN_FOLDER)
+        if not is_trusted(folder):
+            raise NotBuilt(
+                f"{folder} is a link, or others own it or may write it, and what lies there is run "
+                f"as a program: make it yours alone (chmod go-w), or set {PLACE} to another folder"
+            )
+        if not _is_whole(path):
+            with _held(folder):
+                if not _is_whole(path):
+                    _compile(compiled_by, path)
     except OSError as error:
-        raise NotBuilt(f"cannot write in {folder}: {error.strerror or error}") from error
+        raise NotBuilt(
+            f"cannot write in {folder}: {error.strerror or error}; set {PLACE} to another folder"
+        ) from error
     return path
 
 
-def _whole(path: Path) -> bool:
-    """Whether a library is there as it was written."""
-    if not path.exists():
+def _is_whole(path: Path) -> bool:
+    """Whether a library is there as it was written, and none but this user can have written it."""
+    if not os.path.lexists(path) or not is_trusted(path):
         return False
-    content = path.read_bytes()
+    try:
+        content = read_bytes(path)
+    except ValueError:  # a pipe or a folder
+        return False
     return content[-_STAMP_SIZE:] == _stamp(content[:-_STAMP_SIZE])
 
 
@@ -129,28 +149,66 @@ def _stamp(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest().encode()
 
 
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock inside of the block.
+
+    Raises:
+        NotBuilt: another process does not let go of it.
+    """
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    end = time.monotonic() + PATIENCE
+    try:
+        while not _take(lock):
+            if time.monotonic() > end:
+                raise NotBuilt(f"another process has been at work in {folder} for {PATIENCE} s")
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _take(lock: int) -> bool:
+    """Whether nobody else held the lock; this process does now."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def _compile(compiled_by: str, path: Path) -> None:
     failed = path.with_suffix(".failed")
     if failed.exists():
         raise NotBuilt(f"{compiled_by} failed before, see {failed}; remove that file to try again")
     logger.info("compiling the native operators, once on this machine (some seconds)")
-    with tempfile.TemporaryDirectory(prefix="sot_paddle_") as temporary:
-        unit, made = Path(temporary) / "unit.cc", Path(temporary) / "unit.so"
+    for left in path.parent.glob(f"{_SCRATCH}*"):  # by a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=path.parent) as scratch:
+        unit, made = Path(scratch, "unit.cc"), Path(scratch, "unit.so")
         names = [source.name for source in SOURCES if source.suffix == ".cc"]
         unit.write_text("".join(f'#include "{name}"\n' for name in names), encoding="utf-8")
-        for command in commands(compiled_by, unit, made):
-            if said := _run(command):
-                write_atomically(failed, said.encode())
-                raise NotBuilt(f"{compiled_by} failed, see {failed}")
+        compiling, linking = commands(compiled_by, unit, made)
+        if message := _run(compiling, scratch) or _run(linking, scratch):
+            if not _run([*compiling, "-fsyntax-only"], scratch):  # no room on the disk, no memory
+                lines = [line for line in message.splitlines() if "error" in line] or [message]
+                raise NotBuilt(f"{compiled_by} failed: {' '.join(lines[0].split())}")
+            unit.write_text(message, encoding="utf-8")
+            os.replace(unit, failed)
+            raise NotBuilt(f"{compiled_by} failed, see {failed}")
         content = made.read_bytes()
-    write_atomically(path, content + _stamp(content))
+        made.write_bytes(content + _stamp(content))
+        made.chmod(_OWN_FILE)
+        sync(made)
+        os.replace(made, path)
 
 
-def _run(command: list[str]) -> str:
-    """What a command that failed said, "" when it worked."""
+def _run(command: list[str], scratch: str) -> str:
+    """What a command that failed said, "" when it worked; all its files are in one folder."""
     try:
         told = subprocess.run(  # noqa: S603 (the compiler of this machine)
             command,
+            env={**os.environ, "TMPDIR": scratch},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -5,16 +5,15 @@ Shape legend: M rows, B rows of a batch, S tokens, P masked words of a row.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 import paddle
-from paddle.io import DataLoader, Dataset
 
 from sot_paddle import distributed
+from sot_paddle.data.batch_loader import BatchLoader
 from sot_paddle.data.pretraining.masking import draws_of, masked
 from sot_paddle.tasks.pretraining_loss import SUMS, pretraining_loss
 from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions, Task
@@ -159,19 +158,6 @@ class MaskedPairs:
         }
 
 
-class _Rows(Dataset):
-    """Map-style dataset; a key is (epoch, position), or a position."""
-
-    def __init__(self, source: RowSource) -> None:
-        self._source = source
-
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def __getitem__(self, key: Any) -> Arrays:
-        return self._source.row(*(key if isinstance(key, tuple) else (0, key)))
-
-
 def collate(rows: Sequence[Arrays], *, judged: bool) -> Arrays:
     """One batch of rows.
 
@@ -226,10 +212,14 @@ class PretrainingSplit:
         """Batches that cover the split once."""
         return EvenBatches(len(self), self.batch_size)
 
-    def load(self, batches: Iterable[Sequence[Any]]) -> Iterable[Mapping[str, paddle.Tensor]]:
+    def load(self, batches: Iterable[Sequence[Any]]) -> BatchLoader:
         """Batches of the model's inputs, with ``labels`` in training."""
-        made = functools.partial(collate, judged=self.judged)
-        return DataLoader(_Rows(self.source), batch_sampler=batches, collate_fn=made)
+        return BatchLoader(self._batch, batches)
+
+    def _batch(self, keys: Sequence[Any]) -> Arrays:
+        """Rows by (epoch, position), or by position."""
+        places = [key if isinstance(key, tuple) else (0, key) for key in keys]
+        return collate([self.source.row(*place) for place in places], judged=self.judged)
 
 
 @dataclass

@@ -11,11 +11,14 @@ from typing import NoReturn
 from paddlenlp.trainer import TrainerCallback
 from paddlenlp.trainer.integrations import VisualDLCallback
 from tqdm import tqdm
-from visualdl import LogWriter
 
 from sot_paddle.failures import INTERRUPTED, TERMINATED, Interrupted
+from sot_paddle.home_folder import home_for_imports
 from sot_paddle.train import run_record
 from sot_paddle.train.evaluation import duration
+
+with home_for_imports():  # it makes folders there
+    from visualdl import LogWriter
 
 
 class StopRequest:

@@ -230,7 +230,6 @@ def _point(root: Path, target: str) -> None:
     temporary = beside(link, WRITING)
     try:
         run_record.note(root, [POINTER])
-        temporary.unlink(missing_ok=True)
         os.symlink(target, temporary)
         os.replace(temporary, link)
         sync(link.parent)

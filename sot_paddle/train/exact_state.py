@@ -20,6 +20,10 @@ import paddle
 from paddle import nn
 from paddle.base import core, framework
 
+from sot_paddle import distributed
+from sot_paddle.ops import build
+from sot_paddle.ops.dispatch import runs_natively
+
 _MASTER = "master_weight"
 _SEPARATOR = "/"
 
@@ -149,6 +153,7 @@ class Progress:
         since_best: evaluations since then.
         evaluations: metrics by step (as text, for JSON).
         evaluation_data: fingerprint of the data they were measured on.
+        operators: `operators_in_use` by the step (as text) from which on they computed.
     """
 
     window: list[float] = field(default_factory=list)
@@ -158,6 +163,7 @@ class Progress:
     since_best: int = 0
     evaluations: dict[str, dict[str, float]] = field(default_factory=dict)
     evaluation_data: str = ""
+    operators: dict[str, str] = field(default_factory=dict)
 
 
 def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any], where: Path) -> None:
@@ -180,6 +186,60 @@ def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any], where: 
             f"{where} belongs to a run with other options ({shown}): repeat those options to "
             "continue it, choose another --output_dir, or start afresh with --overwrite_output_dir"
         )
+
+
+_OTHER_OPERATORS = {
+    "native": "{where} was trained with native operators, which this run lacks ({why}), and would "
+    "end with other last digits: let them be built (python -m sot_paddle.ops.build says what "
+    "hinders it), ",
+    "plain": "{where} was trained with plain operators (those of Paddle), this run has native ones "
+    "and would end with other last digits: set SOT_PADDLE_NATIVE=0 to repeat that, ",
+    "native and plain": "{where} was trained with native operators by some processes and plain "
+    "ones by others, which no run repeats: ",
+}
+_WAYS_ON = (
+    "go on all the same with --accept_other_operators (metrics.json will say so), or start afresh "
+    "with --overwrite_output_dir"
+)
+
+
+def operators_in_use() -> str:
+    """Which operators compute a run: ``native``, ``plain`` (Paddle's) or ``native and plain``.
+
+    Both agree to rounding, not bit for bit. The first process compiles them, the others wait.
+    """
+
+    def compute_natively() -> bool:
+        return runs_natively(paddle.zeros([1]))  # of the run's precision, where it computes
+
+    distributed.on_first_process(compute_natively)
+    names = distributed.gather("native" if compute_natively() else "plain")
+    return " and ".join(sorted(set(names)))
+
+
+def note_operators(operators: dict[str, str], step: int, where: object, *, accepted: bool) -> bool:
+    """Enter the operators that compute a run from a step on in its record.
+
+    Args:
+        operators: the record, see `Progress`; one of earlier versions is empty.
+        step: done so far.
+        where: the checkpoint of that step, for the message.
+        accepted: the user wants to go on with other ones.
+
+    Returns:
+        Whether they are others than before.
+
+    Raises:
+        ValueError: they are, and that is not accepted.
+    """
+    now = operators_in_use()
+    before = next(reversed(operators.values()), now)
+    if before != now and not accepted:
+        why = build.why_not() or "not all of its processes have them"
+        raise ValueError(_OTHER_OPERATORS[before].format(where=where, why=why) + _WAYS_ON)
+    if before != now or not operators:
+        operators[str(step)] = now
+    return before != now
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:

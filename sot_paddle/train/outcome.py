@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from sot_paddle import distributed
+from sot_paddle import distributed, reading
 from sot_paddle.distributed import say
 from sot_paddle.reading import read_json, read_object
 from sot_paddle.runtime import environment_stamp
@@ -17,6 +17,8 @@ from sot_paddle.train.evaluation import predict
 from sot_paddle.train.setup import Kept, Run
 
 Scores = dict[str, float]
+
+_ABOUT_BEST = "best.json"
 
 
 def current_scores(run: Run, step: str) -> Scores:
@@ -134,7 +136,7 @@ def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> N
         evaluations.items(), key=lambda item: item[1][metric], reverse=run.task.maximise
     )
     ranked.sort(key=lambda item: item[1][metric] != item[1][metric])  # NaN last
-    kept, value, data = _kept_best(best)
+    kept, value, data = kept_best(best)
     if kept in evaluations and value == ranked[0][1][metric]:
         ranked.insert(0, (kept, evaluations[kept]))  # of equal ones, whose weights are there
     for step, scores in ranked:
@@ -156,18 +158,26 @@ def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> N
     write_best(run, int(step), scores[metric])
 
 
-def _kept_best(folder: Path) -> tuple[str, float | None, str | None]:
+def kept_best(folder: Path) -> tuple[str, float | None, str | None]:
     """(step, value of the main score, what it was measured on) of a whole ``best``, else
-    ("", None, None); older versions did not write the last."""
-    if not checkpointing.is_whole(folder):
+    ("", None, None); older versions did not write the last.
+
+    Raises:
+        ValueError: nothing but what is said about its weights is damaged.
+    """
+    files = checkpointing.listed_files(folder)
+    intact = {name for name, entry in files.items() if reading.is_intact(folder / name, entry)}
+    if not intact or not intact | {_ABOUT_BEST} >= set(files):
         return "", None, None
     try:
-        kept = read_json(folder / "best.json")
+        reading.verify(folder / _ABOUT_BEST)
+        kept = read_json(folder / _ABOUT_BEST)
         return str(int(kept["step"])), kept["value"], kept.get("evaluation_data")
     except (TypeError, KeyError, ValueError) as error:
         raise ValueError(
-            f"{folder / 'best.json'} is damaged: expected step, metric and value; delete {folder} "
-            "and run the same command again"
+            f"{folder / _ABOUT_BEST} is damaged: expected step, metric and value as they were "
+            f"written; the weights beside it are intact: move {folder} away to keep them, or "
+            "delete it, and run the same command again"
         ) from error
 
 
@@ -193,7 +203,7 @@ def write_best(run: Run, step: int, value: float) -> None:
         run.fill(folder)
         content = {"step": step, "metric": run.metric, "value": value}
         content["evaluation_data"] = run.evaluation_data
-        run_folder.write_json(folder / "best.json", content)
+        run_folder.write_json(folder / _ABOUT_BEST, content)
 
     distributed.on_first_process(
         lambda: checkpointing.write_folder(run.root / run_folder.BEST, fill)

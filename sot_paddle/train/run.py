@@ -70,6 +70,7 @@ def run_once(run: Run) -> dict[str, Any]:
     with run_folder.open_run(run.root, options, source.files, run.predicted_files) as checkpoint:
         if continued and checkpoint is None:
             raise ValueError(f"{run.root} has changed meanwhile: run the same command again")
+        outcome.kept_best(run.root / run_folder.BEST)  # refused before the work
         if trainer is None:
             trained = outcome.load_trained(run)
             _require_head(run, trained=trained)
@@ -200,6 +201,7 @@ def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> None:
         "stopped_early": step < trainer.total_steps,
         f"{task.unit}_per_step": _items(run, trainer.pace),
         "processes": distributed.world_size(),
+        "operators": progress.operators,
     }
     run.result["evaluations"] = dict(progress.evaluations)
 

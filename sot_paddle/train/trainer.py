@@ -23,6 +23,7 @@ from paddlenlp.trainer import Trainer, TrainingArguments
 
 from sot_paddle import distributed
 from sot_paddle.checkpoint import read_tensors, write_tensors
+from sot_paddle.distributed import say
 from sot_paddle.failures import NonFiniteLoss, NonFiniteState
 from sot_paddle.reading import read_object
 from sot_paddle.train import checkpointing, exact_state, outcome, sharding
@@ -170,11 +171,18 @@ class ExactTrainer(Trainer):
         """Read the state of the checkpoint to resume from, if there is one.
 
         Raises:
-            ValueError: the checkpoint belongs to another run.
+            ValueError: the checkpoint belongs to another run, or other operators computed it.
         """
         self._saved = saved_state(self.run, checkpoint)
         if self._saved is not None:
             self._restore_progress()
+        step = 0 if self._saved is None else self._saved["step"]
+        if self._is_over(step):
+            return
+        accepted = self.run.setup.options.accept_other_operators
+        record = self.progress.operators
+        if exact_state.note_operators(record, step, checkpoint, accepted=accepted):
+            say(f"from step {step} on with {record[str(step)]} operators, others than before")
 
     def resume(self, checkpoint: Path | None) -> None:
         """Train from the start, or from an accepted checkpoint; a run that had ended is only
@@ -184,7 +192,7 @@ class ExactTrainer(Trainer):
             return
         assert self._saved is not None, "accept() reads the state first"
         step = self._saved["step"]
-        if step >= self.total_steps or self.out_of_patience:
+        if self._is_over(step):
             self.state.global_step = step
             self.run.restore(checkpoint)
             distributed.on_first_process(self._prune)
@@ -194,6 +202,10 @@ class ExactTrainer(Trainer):
         self._consumed = (epoch + 1, 0) if between else (epoch, batch)
         self.batches.seek(*self._consumed)
         self.train(resume_from_checkpoint=str(checkpoint))
+
+    def _is_over(self, step: int) -> bool:
+        """Whether nothing is left to train after a step."""
+        return step >= self.total_steps or self.out_of_patience
 
     @property
     def out_of_patience(self) -> bool:
@@ -213,6 +225,7 @@ class ExactTrainer(Trainer):
             self.progress = Progress(
                 window=self.progress.window,
                 loss_sum=self.progress.loss_sum,
+                operators=self.progress.operators,
                 evaluation_data=self.run.evaluation_data,
             )
 

@@ -161,3 +161,23 @@ def test_a_lock_that_a_full_disk_refuses_names_what_it_is_for(tmp_path, monkeypa
     with full, folder_lock.hold_beside(path):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_temporary_name_is_not_opened_through_a_link(tmp_path, monkeypatch):
+    """In a folder that others may write, a link under that name would lead to any file."""
+    (tmp_path / "theirs").write_text("untouched")
+    (tmp_path / "planted").symlink_to("theirs")
+    monkeypatch.setattr(atomic, "beside", lambda path, start: tmp_path / "planted")
+    with pytest.raises(FileExistsError, match="work"):
+        atomic.write_atomically(tmp_path / "work", b"mine")
+    assert (tmp_path / "theirs").read_text() == "untouched"
+    assert not (tmp_path / "work").exists()
+
+
+def test_the_next_temporary_name_is_not_known_beforehand(tmp_path):
+    """A process of the same id, as in every container, does not meet what a killed one left."""
+    numbers = [int(atomic.beside(tmp_path / "x", atomic.WRITING).suffix[1:]) for _ in range(3)]
+    assert numbers[1] - numbers[0] != numbers[2] - numbers[1]
+    (tmp_path / atomic.beside(tmp_path / "x", atomic.WRITING)).touch()
+    atomic.clear_leftovers(tmp_path / "x")
+    assert not any(tmp_path.iterdir())

@@ -9,7 +9,6 @@ import os
 import numpy as np
 import pytest
 
-from sot_paddle.cache_folder import default_cache_dir
 from sot_paddle.data import cache
 from sot_paddle.data.cache import cache_key, cached_split, tokenize_split
 from sot_paddle.data.errors import DataError
@@ -191,17 +190,6 @@ def test_bad_data_is_refused_as_without_a_cache(folder, vocab_file, entries):
     (folder / "train.tsv").write_text("")
     with pytest.raises(DataError, match="train.tsv is empty"):
         cached_split(folder, "rte", "train", WordPieceTokenizer(vocab_file), entries)
-
-
-def test_where_the_cache_is_by_default(monkeypatch, tmp_path):
-    monkeypatch.setenv("SOT_PADDLE_CACHE", str(tmp_path / "own"))
-    assert default_cache_dir() == tmp_path / "own"
-    monkeypatch.delenv("SOT_PADDLE_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_cache_dir() == tmp_path / "sot_paddle"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert default_cache_dir() == tmp_path / "home" / ".cache" / "sot_paddle"
 
 
 def test_regression_labels_are_float32(task_folder, vocab_file):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from sot_paddle import runtime
+from sot_paddle import home_folder, runtime
 from sot_paddle.ops import build
 
 COMPILES = """#!/bin/sh
@@ -19,6 +23,18 @@ FAILS = """#!/bin/sh
 echo called >> "$0.calls"
 echo "unit.cc:1: fatal error: no such header" >&2
 exit 1
+"""
+FULL = """#!/bin/sh
+echo "$TMPDIR" >> "$0.calls"
+for word in "$@"; do [ "$word" = -fsyntax-only ] && exit 0; done
+echo "unit.cc:1: fatal error: cannot write: no space left" >&2
+exit 1
+"""
+WAITS = """#!/bin/sh
+echo called >> "$0.calls"
+while [ $# -gt 0 ]; do [ "$1" = -o ] && target=$2; shift; done
+echo half of it > "$target"
+exec sleep 30
 """
 
 
@@ -109,9 +125,108 @@ def test_a_compiler_that_failed_is_not_asked_again(compiler, tmp_path) -> None:
         with pytest.raises(build.NotBuilt, match=words) as caught:
             build.build(tmp_path / "native")
         assert "\n" not in str(caught.value)
-    assert calls(path) == 1
+    assert calls(path) == 2  # the sources alone, without a file to write, do not pass either
     (said,) = (tmp_path / "native").glob("*.failed")
     assert "no such header" in said.read_text()
+
+
+def test_a_compiler_that_had_no_room_is_asked_again(compiler, tmp_path) -> None:
+    """What it says of a full disk or of memory says nothing of the sources."""
+    path = compiler(FULL)
+    with pytest.raises(build.NotBuilt, match="failed: .*no space left"):
+        build.build(tmp_path / "native")
+    assert [entry.name for entry in (tmp_path / "native").iterdir()] == ["lock"]
+    (scratch,) = set((tmp_path / f"{path.name}.calls").read_text().split())
+    assert Path(scratch).parent == tmp_path / "native"  # not where others' files fill the disk
+    compiler(COMPILES)
+    assert build.build(tmp_path / "native").is_file()
+
+
+def test_waiting_for_another_process_has_an_end(compiler, tmp_path, monkeypatch) -> None:
+    compiler(COMPILES)
+    monkeypatch.setattr(build, "PATIENCE", 0.2)
+    (tmp_path / "native").mkdir()
+    with open(tmp_path / "native" / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(build.NotBuilt, match="another process has been at work in .*native"):
+            build.build(tmp_path / "native")
+
+
+def test_a_pipe_in_the_place_of_the_lock_is_not_waited_for(compiler, tmp_path) -> None:
+    compiler(COMPILES)
+    (tmp_path / "native").mkdir()
+    os.mkfifo(tmp_path / "native" / "lock")
+    assert build.build(tmp_path / "native").is_file()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "link", "open to all", "of somebody else"])
+def test_what_others_may_have_put_in_the_library_s_place_is_not_loaded(
+    kind: str, compiler, tmp_path, monkeypatch
+) -> None:
+    compiler(COMPILES)
+    made = build.build(tmp_path / "native")
+    whole = made.read_bytes()
+    if kind == "open to all":
+        made.chmod(0o666)
+    elif kind == "of somebody else" and os.geteuid() == 0:
+        os.chown(made, 54321, 54321)
+    elif kind == "of somebody else":
+        monkeypatch.setattr(home_folder.os, "geteuid", lambda: 54321)
+        with pytest.raises(build.NotBuilt, match="others own it"):
+            build.build(tmp_path / "native")
+        return
+    else:
+        made.unlink()
+        if kind == "pipe":
+            os.mkfifo(made)
+        else:
+            (tmp_path / "planted").write_bytes(whole)
+            made.symlink_to("/dev/zero" if kind == "device" else tmp_path / "planted")
+    assert build.build(tmp_path / "native") == made
+    assert home_folder.is_trusted(made)
+    assert made.read_bytes() == whole
+
+
+@pytest.mark.parametrize("kind", ["open to all", "link"])
+def test_a_folder_that_others_may_write_is_not_used(kind: str, compiler, tmp_path) -> None:
+    compiler(COMPILES)
+    folder = build.build(tmp_path / "native").parent
+    if kind == "link":
+        folder = tmp_path / "link"
+        folder.symlink_to("native")
+    else:
+        folder.chmod(0o777)
+    with pytest.raises(build.NotBuilt, match="others own it or may write it.*SOT_PADDLE_CACHE"):
+        build.build(folder)
+
+
+def test_a_library_is_nobody_else_s_whatever_the_umask(compiler, tmp_path) -> None:
+    compiler(COMPILES)
+    before = os.umask(0)
+    try:
+        made = build.build(tmp_path / "native")
+    finally:
+        os.umask(before)
+    assert home_folder.is_trusted(made)
+    assert home_folder.is_trusted(made.parent)
+
+
+def test_what_a_killed_build_left_is_gone_after_the_next(compiler, tmp_path) -> None:
+    path = compiler(WAITS)
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        build.build(tmp_path / "native")
+        os._exit(0)
+    end = time.monotonic() + 20
+    while not list((tmp_path / "native").rglob("unit.o")) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert calls(path) == 1
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    compiler(COMPILES)
+    made = build.build(tmp_path / "native")
+    assert {entry.name for entry in made.parent.iterdir()} == {"lock", made.name}
 
 
 def test_without_a_compiler_there_is_no_library(tmp_path, monkeypatch) -> None:

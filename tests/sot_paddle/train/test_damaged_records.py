@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from sot_paddle.train import checkpointing
 from sot_paddle.train.run_folder import BEST
-from tests.sot_paddle.train.run_output import metrics
+from tests.sot_paddle.train.run_output import content_of, metrics
 from tests.sot_paddle.train.tiny_run import STEPS
 
 
@@ -37,6 +38,23 @@ def test_a_run_goes_on_beside_a_damaged_manifest(tiny, done) -> None:
 def test_a_damaged_best_is_named(tiny, done, content) -> None:
     _rewrite(done / BEST, "best.json", content)
     assert "best.json" in tiny.refused(done, *STEPS)
+
+
+@pytest.mark.parametrize("content", ["[]", '{"step": 2', None])
+def test_intact_weights_of_a_best_are_kept_beside_a_damaged_best_json(tiny, done, content) -> None:
+    """The checkpoint they came from is gone: nothing else holds them."""
+    step = json.loads((done / BEST / "best.json").read_bytes())["step"]
+    if step != int(_last(done).name.removeprefix(checkpointing.PREFIX)):
+        shutil.rmtree(done / f"{checkpointing.PREFIX}{step}")
+    (done / BEST / "best.json").unlink()
+    if content is not None:
+        (done / BEST / "best.json").write_text(content, encoding="utf-8")
+    before = content_of(done / BEST)
+    (done / "metrics.json").unlink()
+    line = tiny.refused(done, *STEPS)
+    assert "best.json is damaged" in line
+    assert f"move {done / BEST} away" in line
+    assert content_of(done / BEST) == before
 
 
 @pytest.mark.parametrize("content", [[1], {"step": 1}, {"step": "1", "identity": {}}])

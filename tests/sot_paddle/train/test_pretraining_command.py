@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sot_paddle.checkpoint import read_tensors
+from sot_paddle.data.errors import DataError
 from sot_paddle.tasks.glue_options import TrainConfig
+from sot_paddle.tasks.pretraining import Instances
 from sot_paddle.tasks.pretraining_options import PretrainConfig
 from sot_paddle.train import pretraining_command, text_command
 from sot_paddle.train.trainer import ExactTrainer
@@ -95,6 +98,41 @@ def test_the_folder_is_a_checkpoint_for_further_training_and_for_fine_tuning(
     same = [name for name in found if name in before]
     assert len(same) == len(found) - 2  # its classifier is new, the pooler is the pre-trained one
     assert all(np.array_equal(found[name], before[name]) for name in same)
+
+
+def test_a_row_that_cannot_be_read_ends_the_command_with_one_line(
+    data: Path, tmp_path, monkeypatch, capsys
+) -> None:
+    read, asked = Instances.row, []
+
+    def cut(self, epoch: int, position: int):
+        asked.append(position)
+        if len(asked) > 20:
+            raise DataError("rows.bin: was cut off while it was read")
+        return read(self, epoch, position)
+
+    monkeypatch.setattr(Instances, "row", cut)
+    given = vars(options(data, "instances", tmp_path / "out", do_eval=False))
+    names = ("config_name", "tokenizer_name", "data_dir", "output_dir", "max_steps", "block_size")
+    flags = ["--model_name_or_path", "bert_base", "--do_train"]
+    flags += [word for name in names for word in (f"--{name}", str(given[name]))]
+    assert pretraining_command.run_command(flags, lambda *_: {}) == 2
+    assert capsys.readouterr().err.endswith("rows.bin: was cut off while it was read\n")
+
+
+def test_a_signal_reaches_a_training_that_waits_for_a_row(
+    data: Path, tmp_path, monkeypatch
+) -> None:
+    """Rows are read by the thread that answers signals."""
+    read, readers = Instances.row, set()
+
+    def noted(self, epoch: int, position: int):
+        readers.add(threading.current_thread())
+        return read(self, epoch, position)
+
+    monkeypatch.setattr(Instances, "row", noted)
+    run(options(data, "instances", tmp_path / "out", max_steps=2))
+    assert readers == {threading.main_thread()}
 
 
 @pytest.mark.parametrize(
