@@ -11,7 +11,7 @@ from tests.align.right_pairs.wiring import TABLE, draw_pair
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of both frameworks' layers
 
 RIGHT, WRONG = range(60), range(6)
-MOST = 0.2
+MOST = 0.08
 """Of the size of a pair, beside the developers' command: the file takes about 40 seconds."""
 AT_ONCE = 10
 

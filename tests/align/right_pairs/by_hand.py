@@ -48,7 +48,7 @@ def torch_numbers(pair: Pair) -> tuple[Arrays, Arrays, Arrays]:
     else:
         value = (output * torch.tensor(_weighted(output, pair.seed))).sum()
     value.backward()
-    found = {"output": output.detach().numpy()}
+    found = {"output": output.detach().numpy(), "loss": value.detach().numpy()}
     if x.grad is not None:
         found["gradient of the input"] = x.grad.numpy()
     gradients = {n: p.grad.numpy() for n, p in model.named_parameters() if p.grad is not None}
@@ -83,10 +83,10 @@ def paddle_numbers(
         output = model(x)
         if pair.loss:
             value = pair.loss.paddle_loss()(output, paddle.to_tensor(pair.loss.labels(pair.seed)))
-            found.setdefault("loss", value.numpy())
         else:
             value = (output * paddle.to_tensor(_weighted(output, pair.seed))).sum()
         value.backward()
+        found.setdefault("loss", value.numpy())
         if step == 0:
             found["output"] = output.numpy()
             if x.grad is not None:
@@ -162,6 +162,11 @@ class Agreement:
         """Whether the pair is a right one."""
         return self.finite and self.forward <= AGREE and self.backward <= AGREE_BACKWARD
 
+    @property
+    def is_right_in_float32(self) -> bool:
+        """Whether it is one for a comparison in float32 alone."""
+        return self.finite and self.forward <= AGREE_BACKWARD
+
 
 def _is_zero(array: np.ndarray, largest: float) -> bool:
     return not array.size or float(np.abs(array).max()) <= 1e-9 * largest
@@ -175,10 +180,11 @@ def agreement(pair: Pair) -> Agreement:
         laid = laid_out(pair.paddle_model(), gradients)
     theirs |= {f"gradient of {name}": array for name, array in laid.items()}
     finite = all(np.isfinite(a).all() for a in theirs.values())
-    sizes = [np.abs(a).max() for n, a in theirs.items() if n != "output" and a.size]
-    largest = max(sizes, default=0.0)
-    backward = {n for n, a in theirs.items() if n != "output" and not _is_zero(a, largest)}
-    return Agreement(apart(ours, theirs, {"output"}), apart(ours, theirs, backward), finite)
+    forward = {"output", "loss"} if pair.loss else {"output"}  # the sum of weighted outputs cancels
+    gradients = {n: a for n, a in theirs.items() if n not in ("output", "loss")}
+    largest = max((np.abs(a).max() for a in gradients.values() if a.size), default=0.0)
+    backward = {n for n, a in gradients.items() if not _is_zero(a, largest)}
+    return Agreement(apart(ours, theirs, forward), apart(ours, theirs, backward), finite)
 
 
 def effect(right: Pair, wrong: Pair) -> float:
@@ -190,4 +196,5 @@ def effect(right: Pair, wrong: Pair) -> float:
             _, after = paddle_numbers(wrong, None, state)
         except Exception:  # the wrong port does not run
             return float("inf")
-    return apart(after, before)
+    names = before.keys() | after.keys()
+    return apart(after, before, names if right.loss else names - {"loss"})

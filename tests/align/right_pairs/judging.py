@@ -125,7 +125,7 @@ def judge_wrong(seed: int, most: float = 1.0) -> Judged:
 def judge_power(seed: int, most: float = 1.0) -> Judged:
     """A pair with a planted fault of about 1e-4, compared in float32 alone."""
     kind, right, port = planted(seed, most)
-    if not by_hand.agreement(right).is_right:
+    if not by_hand.agreement(right).is_right_in_float32:
         return Judged(seed, "power", "not right", right.recipe())
     changed = by_hand.effect(right, port)
     facts: dict[str, Any] = {"edit": kind, "effect": changed}

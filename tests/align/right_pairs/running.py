@@ -33,7 +33,7 @@ def _settings() -> dict[str, dict[str, str]]:
 
 
 SETTINGS: Mapping[str, Mapping[str, str]] = _settings()
-_AT_ONCE = 25
+_AT_ONCE = 100
 """Pairs of one worker process: it holds what both frameworks do not give back."""
 
 

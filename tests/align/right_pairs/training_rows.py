@@ -1,4 +1,8 @@
-"""Losses and optimizers of a drawn pair, with options that are wrong on Paddle's side."""
+"""Losses and optimizers of a drawn pair, with options that are wrong on Paddle's side.
+
+Dropped, because the frameworks themselves differ in float64: a label smoothing on both sides
+(Paddle smooths in float32: 3e-8 of the loss).
+"""
 
 from __future__ import annotations
 
@@ -66,7 +70,7 @@ LOSSES: dict[str, LossRow] = {
             lambda z, y: PF.cross_entropy(z, y, label_smoothing=o.smoothing, reduction=o.reduction)
         ),
         _classes,
-        {"smoothing": (0.0, 0.0, 0.125), "reduction": ("mean",)},
+        {"smoothing": (0.0,), "reduction": ("mean",)},
         {"smoothing": Wrong(lambda s, o: o.smoothing + 0.1, ("smooth",)), **_REDUCTION},
         _has_classes,
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
@@ -62,12 +61,13 @@ class Drawn:
 
     def has_numbers(self) -> bool:
         """Whether the layer has parameters."""
-        made = self.torch_layer()
+        made = self.torch_layer("meta")
         return isinstance(made, torch.nn.Module) and any(True for _ in made.parameters())
 
-    def torch_layer(self) -> Any:
-        """PyTorch's module or function."""
-        made = TABLE[self.row].torch(self.shape, SimpleNamespace(**self.options))
+    def torch_layer(self, device: str = "cpu") -> Any:
+        """PyTorch's module or function; on "meta" without numbers."""
+        with torch.device(device):
+            made = TABLE[self.row].torch(self.shape, SimpleNamespace(**self.options))
         return TorchCall(made) if self.wrapped else made
 
     def paddle_layer(self) -> Any:
@@ -289,28 +289,35 @@ def _first_shape(d: Draws) -> tuple[int, Shape]:
     return kind, (d.log(1, 32), d.log(1, 512))
 
 
-def _after(one: Drawn) -> tuple[Shape, float]:
+def _after(one: Drawn, most: float) -> tuple[Shape, float]:
     """Shape behind a layer and what it costs; computed without numbers where the layer can.
 
     Raises:
-        ValueError: the layer does not take the shape.
+        ValueError: the layer does not take the shape, or costs more than `most`.
     """
     kind = torch.int64 if one.row == "Embedding" else torch.float32
     device = "cpu" if one.row.endswith("head") else "meta"  # autocast knows no meta device
-    is_recurrent = one.row in RECURRENT
-    try:
-        counter = FlopCounterMode(display=False)
-        with torch.device(device), contextlib.nullcontext() if is_recurrent else counter:
-            made = one.torch_layer()
-            result = made(torch.ones(one.shape, dtype=kind))
-        result = result[0] if isinstance(result, tuple) else result
-        numbers = sum(p.numel() for p in made.parameters()) if hasattr(made, "parameters") else 0
-    except (RuntimeError, NotImplementedError, AssertionError) as error:
-        raise ValueError(str(error)) from error
-    operations = counter.get_total_flops() / 2
-    if is_recurrent:
-        operations = _CELL * one.options["layers"] * (1 + one.options["both"]) * one.shape[1]
-    return tuple(result.shape), operations + _ELEMENT * (math.prod(result.shape) + numbers)
+    counter = FlopCounterMode(display=False)
+    made = one.torch_layer("meta")
+    numbers = sum(p.numel() for p in made.parameters()) if hasattr(made, "parameters") else 0
+    if one.row in RECURRENT:
+        count = 1 + one.options["both"]
+        shape = (*one.shape[:2], one.options["width"] * count)
+        operations = _CELL * one.options["layers"] * count * one.shape[1]
+    elif _ELEMENT * numbers > most:
+        raise ValueError(f"{numbers} parameters are too many")
+    else:
+        try:
+            with torch.device(device), counter:
+                result = one.torch_layer(device)(torch.ones(one.shape, dtype=kind))
+        except (RuntimeError, NotImplementedError, AssertionError) as error:
+            raise ValueError(str(error)) from error
+        shape = tuple((result[0] if isinstance(result, tuple) else result).shape)
+        operations = counter.get_total_flops() / 2
+    cost = operations + _ELEMENT * (math.prod(shape) + numbers)
+    if cost > most:
+        raise ValueError(f"costs {cost:.3g}, {most:.3g} at most")
+    return shape, cost
 
 
 class _Drawing:
@@ -333,14 +340,13 @@ class _Drawing:
                 continue
             options = dict(row.draw(self.d, shape))
             one = Drawn(row.name, shape, options)
-            is_call = not isinstance(one.torch_layer(), torch.nn.Module)
+            is_call = not isinstance(one.torch_layer("meta"), torch.nn.Module)
             one = dataclasses.replace(one, wrapped=is_call and self.d.chance(0.5))
             try:
-                result, cost = _after(one)
+                result, cost = _after(one, self.limit - self.cost)
             except ValueError:
                 continue
-            spent = self.cost + cost > self.limit or 0 in result
-            if spent or len(result) < 2 or (same and result != shape):
+            if 0 in result or len(result) < 2 or (same and result != shape):
                 continue
             self.cost += cost
             self.layers.append(one)

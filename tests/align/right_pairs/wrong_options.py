@@ -63,7 +63,7 @@ def places(pair: Pair, index: int) -> tuple[str, ...]:
 
 
 def _is_inline(one: Drawn) -> bool:
-    return not one.wrapped and not hasattr(one.torch_layer(), "parameters")
+    return not one.wrapped and not hasattr(one.torch_layer("meta"), "parameters")
 
 
 def _of_options(pair: Pair) -> _Edits:
