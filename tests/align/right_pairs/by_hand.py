@@ -16,6 +16,9 @@ AGREE = 1e-9
 """How far the outputs of a right pair may be apart, of the largest value."""
 AGREE_BACKWARD = 1e-7
 """The same for gradients: what the frameworks' kernels leave open (docs/differences.md)."""
+CRASHES = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NameError)
+CRASHES += (OSError, RuntimeError, TypeError)
+"""What may leave a model or the suite beside a ValueError."""
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -194,7 +197,7 @@ def effect(right: Pair, wrong: Pair) -> float:
         state, before = paddle_numbers(right, weights, None)
         try:
             _, after = paddle_numbers(wrong, None, state)
-        except Exception:  # the wrong port does not run
+        except (*CRASHES, ValueError):  # the wrong port does not run
             return float("inf")
     names = before.keys() | after.keys()
     return apart(after, before, names if right.loss else names - {"loss"})

@@ -64,7 +64,7 @@ def compared(right: Pair, port: Pair, dtype: tuple[str, ...] | None = None) -> d
         outcome = align.compare(right.torch_model, port.paddle_model, right.inputs(), **options)
     except ValueError as error:
         found = {"said": "refused", "reason": str(error)[:400]}
-    except Exception as error:  # whatever leaves `align.compare` is a fault that is counted
+    except by_hand.CRASHES as error:  # a fault of the suite, and counted
         found = {"said": "crash", "reason": f"{type(error).__name__}: {error}"[:400]}
     else:
         found = _found(outcome)
