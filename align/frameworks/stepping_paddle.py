@@ -104,10 +104,11 @@ def give(parameter: paddle.Tensor, gradient: np.ndarray | None) -> None:
         parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
 
 
-def clips_as_paddle(optimizer: Any) -> bool:
-    """Whether gradients are clipped by a class of Paddle's: the formula of another is not known."""
+def clipping_limit(optimizer: Any) -> float | None:
+    """The norm to which a class of Paddle's clips; None: the formula is another, or not known."""
     clip = getattr(optimizer, "_grad_clip", None)
-    return clip is None or type(clip).__module__.startswith("paddle.")
+    known = type(clip).__module__.startswith("paddle.")
+    return getattr(clip, "clip_norm", None) if known else None
 
 
 def held_in_float32(optimizer: Any) -> tuple[str, ...] | None:

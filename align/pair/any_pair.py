@@ -281,8 +281,8 @@ class AnyPair(Pair):
         which = stepping_paddle.held_in_float32(optimizer)
         if which is None:  # a class that is not known: it is compared as it is
             return None
-        clips = stepping_paddle.clips_as_paddle(optimizer)
-        return lambda theirs, model: stepping_torch.as_paddle(theirs, model, which, clips)
+        limit = stepping_paddle.clipping_limit(optimizer)
+        return lambda theirs, _: stepping_torch.as_paddle(theirs, which, limit)
 
     def trained_moved(
         self, asked: MovedRun, watch: Watch | None = None
