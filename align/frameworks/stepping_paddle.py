@@ -10,9 +10,9 @@ import paddle
 
 from align.frameworks.on_paddle import named
 
-ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError)
-ERRORS += (TypeError, ValueError)
-"""What a layer, an optimizer or a scheduler may raise when it is given what does not fit."""
+ERRORS = (Exception,)
+"""What a layer, an optimizer or a scheduler may raise when it is given what does not fit: anything,
+a MemoryError and errors of the user's own among them."""
 FLOAT32: Mapping[str, tuple[str, ...]] = {
     "SGD": (),
     "Adam": (),

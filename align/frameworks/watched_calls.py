@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import sys
@@ -10,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import paddle
 from paddle.nn import functional as F
 
@@ -40,6 +42,7 @@ OPERATORS = {
     "__matmul__": "matmul",
     "__pow__": "pow",
     "__getitem__": "index",
+    "__setitem__": "assign",
 }
 NAMES = (
     {name: name for name in (*ACTIVATIONS, *FUNCTIONS)}
@@ -51,6 +54,34 @@ NAMES = (
         "divide": "divide",
     }
 )
+
+
+BYTES = 2**30
+"""The largest result that an edit of a call may ask for."""
+
+
+def _resized(given: Mapping[str, Any]) -> float:
+    x, size, factors = given["x"], given["size"], given["scale_factor"]
+    if size is not None:
+        return x.shape[0] * x.shape[1] * _product(size)
+    return x.size * _product(np.broadcast_to(factors, x.ndim - 2))
+
+
+def _product(numbers: Any) -> float:
+    return float(np.prod(np.asarray(numbers, np.float64)))
+
+
+_ELEMENTS: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
+    "interpolate": _resized,
+    "arange": lambda given: (
+        float(given["start"] if given["end"] is None else given["end"] - given["start"])
+        / float(given["step"])
+    ),
+    "matmul": lambda given: given["x"].size / given["x"].shape[-1] * given["y"].shape[-1],
+    "tile": lambda given: given["x"].size * _product(given["repeat_times"]),
+    "repeat_interleave": lambda given: given["x"].size * _product(given["repeats"]),
+}
+"""Function -> elements of its result, of those whose arguments say how large it is."""
 
 
 @dataclass
@@ -74,7 +105,9 @@ class WatchedCall:
 
     def go(self, *args: Any, **changes: Any) -> Any:
         """The call with other leading arguments or other keywords."""
-        return self.function(*(args or self.args), **{**self.kwargs, **changes})
+        if not (args or changes):
+            return self.function(*self.args, **self.kwargs)
+        return self._changed(*(args or self.args), **{**self.kwargs, **changes})
 
     def argument(self, name: str, default: Any = None) -> Any:
         """An argument by its name, however it was passed."""
@@ -91,7 +124,20 @@ class WatchedCall:
         if bound is None or not set(values) <= set(bound.arguments):
             raise TypeError(f"{self.name} has no argument {', '.join(values)}")
         bound.arguments.update(values)
-        return self.function(*bound.args, **bound.kwargs)
+        return self._changed(*bound.args, **bound.kwargs)
+
+    def _changed(self, *args: Any, **kwargs: Any) -> Any:
+        """Another call of the function.
+
+        Raises:
+            MemoryError: its result would take more than BYTES; nothing is computed.
+        """
+        size = _ELEMENTS.get(self.name)
+        bound = dataclasses.replace(self, args=args, kwargs=kwargs)._bound() if size else None
+        wide = 8 * size(bound.arguments) if bound is not None else 0
+        if wide > BYTES:
+            raise MemoryError(f"{self.name} would make {wide:.1e} bytes, {BYTES:.1e} at most")
+        return self.function(*args, **kwargs)
 
     def _bound(self) -> inspect.BoundArguments | None:
         try:

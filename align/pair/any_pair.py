@@ -83,6 +83,7 @@ class Setup:
         self.moved: list[str] = []
         self.exact = self._exact()
         self.shared: dict[str, Any] = {}
+        self.mends: dict[str, Any] = {}  # a framework's own fault -> (model) the block without
         if plan.shake:
             moved = moved_vectors(self.state, source, plan.seed)
             if self.exact:
