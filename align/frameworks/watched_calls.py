@@ -56,32 +56,17 @@ NAMES = (
 )
 
 
-BYTES = 2**30
-"""The largest result that an edit of a call may ask for."""
-
-
-def _resized(given: Mapping[str, Any]) -> float:
-    x, size, factors = given["x"], given["size"], given["scale_factor"]
-    if size is not None:
-        return x.shape[0] * x.shape[1] * _product(size)
-    return x.size * _product(np.broadcast_to(factors, x.ndim - 2))
-
-
-def _product(numbers: Any) -> float:
-    return float(np.prod(np.asarray(numbers, np.float64)))
-
-
-_ELEMENTS: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
-    "interpolate": _resized,
-    "arange": lambda given: (
-        float(given["start"] if given["end"] is None else given["end"] - given["start"])
-        / float(given["step"])
+BYTES = 2**30  # of the largest result that an edit of a call may ask for
+_ELEMENTS: Mapping[str, Callable[..., Any]] = {
+    "interpolate": lambda x, size, scale_factor, **_: (
+        x.size * np.prod(np.broadcast_to(scale_factor, x.ndim - 2))
+        if size is None
+        else x.shape[0] * x.shape[1] * np.prod(size)
     ),
-    "matmul": lambda given: given["x"].size / given["x"].shape[-1] * given["y"].shape[-1],
-    "tile": lambda given: given["x"].size * _product(given["repeat_times"]),
-    "repeat_interleave": lambda given: given["x"].size * _product(given["repeats"]),
+    "arange": lambda start, end, step, **_: (start if end is None else end - start) / step,
+    "matmul": lambda x, y, **_: x.size / x.shape[-1] * y.shape[-1],
 }
-"""Function -> elements of its result, of those whose arguments say how large it is."""
+"""Function -> elements of its result, of those that an edit may make much larger."""
 
 
 @dataclass
@@ -127,16 +112,12 @@ class WatchedCall:
         return self._changed(*bound.args, **bound.kwargs)
 
     def _changed(self, *args: Any, **kwargs: Any) -> Any:
-        """Another call of the function.
-
-        Raises:
-            MemoryError: its result would take more than BYTES; nothing is computed.
-        """
-        size = _ELEMENTS.get(self.name)
-        bound = dataclasses.replace(self, args=args, kwargs=kwargs)._bound() if size else None
-        wide = 8 * size(bound.arguments) if bound is not None else 0
-        if wide > BYTES:
-            raise MemoryError(f"{self.name} would make {wide:.1e} bytes, {BYTES:.1e} at most")
+        """Another call of the function; one of more than BYTES is not begun (MemoryError)."""
+        bound = dataclasses.replace(self, args=args, kwargs=kwargs)._bound()
+        if self.name in _ELEMENTS and bound is not None:
+            wide = 8 * float(_ELEMENTS[self.name](**bound.arguments))
+            if wide > BYTES:
+                raise MemoryError(f"{self.name}: {wide:.1e} bytes, {BYTES:.1e} at most")
         return self.function(*args, **kwargs)
 
     def _bound(self) -> inspect.BoundArguments | None:

@@ -21,7 +21,6 @@ from align.pair.any_pair import AnyPair
 from align.pair.isolation import Guilty, Isolation
 from align.record.arrays import Arrays, leaves, replace
 from align.record.recording import ROOT, Call, run_model
-from align.record.results import Tolerance
 
 
 class Bench(Isolation):
@@ -52,10 +51,6 @@ class Bench(Isolation):
         self.held: tuple[Any, tuple, dict] | None = None
         self._counts: dict[str, int] = {}
         self._outside: list[Any] = []
-
-    def judge_by(self, rule: Tolerance) -> None:
-        """Judge the trials from here on by another rule."""
-        self._rule = rule
 
     @property
     def inside(self) -> bool:

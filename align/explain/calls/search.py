@@ -20,13 +20,7 @@ from align.explain.arrays.gradient_edits import UNKNOWN
 from align.explain.calls import layer_edits, number_edits
 from align.explain.calls.call_values import EVERY, Around, CallRow
 from align.explain.calls.finite_differences import agrees_in_float32, refutes_paddle
-from align.explain.calls.framework_rows import (
-    COARSE,
-    EXCUSED,
-    WRONG_GRADIENTS,
-    exactly,
-    is_about,
-)
+from align.explain.calls.framework_rows import COARSE, EXCUSED, WRONG_GRADIENTS, exactly, is_about
 from align.explain.calls.place_rows import PLACE_ROWS
 from align.explain.calls.value_rows import VALUE_ROWS
 from align.explain.experiment import fewest, first_cause
@@ -77,10 +71,11 @@ def study(pair: AnyPair, guilty: Guilty) -> tuple[str, str, str]:
             return "", "", ""  # it does not fail on its own
         if pair.dtype == "float64" and any(is_about(row, c) for row in COARSE for c in calls):
             if not alike(guilty.ours, guilty.expected, EXCUSED):
-                bench.judge_by(ISOLATED["float32"])  # an option too many beside float32's places
-            elif blamed := _blamed(
-                pair, COARSE, calls, functools.partial(watching, bench), bench.mended_by
-            ):
+                bench.rule = ISOLATED["float32"]  # an option too many beside float32's places
+            else:
+                watch = functools.partial(watching, bench)
+                blamed = _blamed(pair, COARSE, calls, watch, bench.mended_by)
+            if blamed:
                 return blamed, "", ""
         drawn = _drawn(bench)
         recorded = layer_edits.recorded(bench)
@@ -119,11 +114,8 @@ def _blamed(
     """
     fitting = [row for row in rows if any(is_about(row, call) for call in calls)]
     blamed = fewest(fitting, lambda some: passes(watch(exactly(some))), TRIALS)
-    found = []
-    for row in blamed:
-        call = next(call for call in calls if is_about(row, call))
-        found.append(f"{row.sentence(call, None, call.name)} ({call.place})")
-    said = "; ".join(found)
+    first = [(row, next(call for call in calls if is_about(row, call))) for row in blamed]
+    said = "; ".join(f"{row.sentence(c, None, c.name)} ({c.place})" for row, c in first)
     if said and (rows is COARSE or "float32" in pair.plan.dtypes):
         pair.setup.mends[said] = lambda layer: watched_in(layer, exactly(blamed))
     return said
