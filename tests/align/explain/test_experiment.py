@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from align.explain.arrays.array_edits import pairs, reordered, single
-from align.explain.experiment import close_to, first_cause
+from align.explain.experiment import close_to, fewest, first_cause
 
 RNG = np.random.default_rng(5)
 
