@@ -92,6 +92,12 @@ class Outcome:
         """The finding to fix first, None without."""
         return next(iter(self.findings), None)
 
+    def copied(self) -> Outcome:
+        """The same so far, to go on with."""
+        report = self.report
+        lists = {n: [*getattr(report, n)] for n in ("results", "findings", "guilty", "notes")}
+        return dataclasses.replace(self, report=dataclasses.replace(report, **lists))
+
     def add(self, found: Sequence[Divergence]) -> None:
         """Take findings in, each step and place once, in the order of causes."""
         known = {(one.step, one.place) for one in self.findings}

@@ -3,13 +3,15 @@
 A subject is whatever an edit can change: an array, a loss, a setting, the calls of a layer. An edit
 is a sentence and what it makes of the subject; the sentence is true when the stage's own judge
 passes then. Edits are tried in their order, and the first that passes is the cause. A budget is a
-number of trials, not of seconds: one fault has one answer on every machine.
+number of trials, not of seconds: one fault has one answer on every machine. What an experiment
+raises ends that experiment only. (Of the calls of a layer, `WatchedCall` limits the bytes.)
 
 Legend: a = ours (Paddle), b = the reference (PyTorch), for edits of arrays.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,16 +49,23 @@ def first_cause(
         budget.
     """
     trials = 0
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), contextlib.suppress(Exception):  # no further edit is made
         for says, made in edits:
             if made is None:
                 continue
             trials += 1
-            if passes(made):
+            if survived(passes, made):
                 return says
             if trials >= budget:
                 break
     return ""
+
+
+def survived(passes: Callable[[Subject], bool], made: Subject) -> bool:
+    """Whether the judge passes: whatever an experiment raises, MemoryError included, ends it."""
+    with contextlib.suppress(Exception):
+        return passes(made)
+    return False
 
 
 @np.errstate(all="ignore")
@@ -75,14 +84,14 @@ def fewest(
     """
     changes = changes[:budget]
     for one in changes:
-        if passes([one]):
+        if survived(passes, [one]):
             return [one]
-    if len(changes) < 2 or not passes(changes):
+    if len(changes) < 2 or not survived(passes, changes):
         return []
     kept = changes
     for left_out in changes:
         rest = [one for one in kept if one is not left_out]
-        if len(rest) > 1 and passes(rest):
+        if len(rest) > 1 and survived(passes, rest):
             kept = rest
     return kept
 

@@ -51,6 +51,9 @@ _KINKS: Mapping[Any, tuple[float, ...]] = {
     for name in names
 }
 """Operator -> where its gradient jumps; () for the limits that it is called with."""
+_WHOLE = {getattr(torch.ops.aten, n).default for n in ("_to_copy", "floor", "ceil", "trunc")}
+"""Operators that make whole numbers: an index is no rounding to be moved."""
+_REACH = 64  # units that moves may take a whole number off itself on the way
 
 
 class MovedRoundings(TorchDispatchMode):
@@ -89,6 +92,8 @@ class MovedRoundings(TorchDispatchMode):
             self._meet(args[0], _KINKS[func] or _limits(*args))
         if func in long_sums.LONG and args[0].dtype in self._factors and args[0].is_cpu:
             return self._long(func, args, kwargs or {})
+        if func in _WHOLE and args[0].dtype in UNIT and _is_cast(func, kwargs):
+            args = (self._steady(args[0]), *args[1:])
         result = func(*args, **kwargs) if kwargs else func(*args)
         rounds = self._rounds.get(func)
         if rounds is None:
@@ -126,6 +131,11 @@ class MovedRoundings(TorchDispatchMode):
                 off = (argument - place).abs()
                 argument.copy_(torch.where(off < reach, place + run.side * off, argument))
 
+    def _steady(self, numbers: torch.Tensor) -> torch.Tensor:
+        """Numbers that become whole, those that moves took off a whole one put back on it."""
+        whole, unit = numbers.round(), UNIT[numbers.dtype]
+        return torch.where((numbers - whole).abs() <= _REACH * unit * whole.abs(), whole, numbers)
+
     def arrays(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
         """Moved copies of weights or inputs; arrays of another dtype are passed on."""
         return {name: self.array(array) for name, array in arrays.items()}
@@ -139,7 +149,7 @@ class MovedRoundings(TorchDispatchMode):
         return tensor.numpy()
 
     def _move(self, tensor: torch.Tensor, reach: torch.Tensor | None = None) -> None:
-        """Move a tensor in place; infinities, NaN and a count (of steps) stay.
+        """Move a tensor in place; infinities, NaN and counts (of steps, places) stay.
 
         Args:
             tensor: (...) numbers.
@@ -148,7 +158,8 @@ class MovedRoundings(TorchDispatchMode):
         size, factors = tensor.numel(), self._factors.get(tensor.dtype)
         if factors is None or not size:
             return
-        if not tensor.dim() and float(tensor).is_integer():
+        first = float(tensor[(0,) * tensor.dim()])
+        if first.is_integer() and bool((tensor == tensor.round()).all()):
             return
         self._run.lower |= tensor.dtype is not self._dtype
         factors = factors if size <= _DRAWS else factors.repeat(-(-size // _DRAWS))
@@ -158,6 +169,13 @@ class MovedRoundings(TorchDispatchMode):
             tensor.mul_(factors)
         else:
             tensor.add_((factors - 1.0) * reach)
+
+
+def _is_cast(func: Any, kwargs: Mapping[str, Any] | None) -> bool:
+    """Whether a copy is one into whole numbers; any other of _WHOLE makes them."""
+    kind = (kwargs or {}).get("dtype", torch.float32)
+    is_copy = func is torch.ops.aten._to_copy.default
+    return not is_copy or not (kind.is_floating_point or kind is torch.bool)
 
 
 def _limits(_: torch.Tensor, low: float | None = -1.0, high: float | None = 1.0) -> list[float]:

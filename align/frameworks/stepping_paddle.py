@@ -10,9 +10,9 @@ import paddle
 
 from align.frameworks.on_paddle import named
 
-ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError)
-ERRORS += (TypeError, ValueError)
-"""What a layer, an optimizer or a scheduler may raise when it is given what does not fit."""
+ERRORS = (Exception,)
+"""What a layer, an optimizer or a scheduler may raise when it is given what does not fit: anything,
+a MemoryError and errors of the user's own among them."""
 FLOAT32: Mapping[str, tuple[str, ...]] = {
     "SGD": (),
     "Adam": (),
@@ -104,10 +104,11 @@ def give(parameter: paddle.Tensor, gradient: np.ndarray | None) -> None:
         parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
 
 
-def clips_as_paddle(optimizer: Any) -> bool:
-    """Whether gradients are clipped by a class of Paddle's: the formula of another is not known."""
+def clipping_limit(optimizer: Any) -> float | None:
+    """The norm to which a class of Paddle's clips; None: the formula is another, or not known."""
     clip = getattr(optimizer, "_grad_clip", None)
-    return clip is None or type(clip).__module__.startswith("paddle.")
+    known = type(clip).__module__.startswith("paddle.")
+    return getattr(clip, "clip_norm", None) if known else None
 
 
 def held_in_float32(optimizer: Any) -> tuple[str, ...] | None:

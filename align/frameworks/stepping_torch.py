@@ -57,8 +57,12 @@ def give(parameter: torch.nn.Parameter, gradient: np.ndarray | None) -> None:
 
 def gradient_norm(model: torch.nn.Module) -> float:
     """Global norm of the gradients as they are now: clipping in place shows here."""
-    held = [p.grad.norm() for p in parameters(model).values() if p.grad is not None]
-    return float(torch.stack(held).double().norm()) if held else 0.0
+    return _norm([p.grad for p in parameters(model).values() if p.grad is not None])
+
+
+def _norm(gradients: Sequence[torch.Tensor]) -> float:
+    norms = [gradient.norm() for gradient in gradients]
+    return float(torch.stack(norms).double().norm()) if norms else 0.0
 
 
 def round_settings(optimizer: Any, which: Sequence[str] | None) -> bool:
@@ -88,43 +92,28 @@ def round_settings(optimizer: Any, which: Sequence[str] | None) -> bool:
     return changed
 
 
-def _is_clipped(before: float, after: float) -> bool:
-    """Whether hooks cut the norm; a whole ratio is the mean over accumulated gradients."""
-    if not 0 < after < (1 - 1e-12) * before:
-        return False
-    ratio = before / after
-    return abs(ratio - round(ratio)) > 1e-9 * ratio
-
-
-def as_paddle(
-    optimizer: Any, model: torch.nn.Module, which: Sequence[str] | None, clips: bool = True
-) -> None:
+def as_paddle(optimizer: Any, which: Sequence[str] | None, limit: float | None) -> None:
     """Let an optimizer compute with the numbers of Paddle's kernels from its next step on.
 
     PADDLE: coefficients are float32 numbers; gradients are clipped by their norm, not by norm +
-    1e-6. So what hooks of the user clip before a step is enlarged by 1 + 1e-6 / norm.
+    1e-6. So what hooks of the user leave just below the limit is enlarged to it; any other change
+    of gradients (by value, by another formula) stays as it is.
 
     Args:
-        optimizer: it is changed; one without hooks keeps its clipping.
-        model: whose gradients are clipped.
+        optimizer: it is changed.
         which: see `round_settings`.
-        clips: whether Paddle's own class clips on the other side.
+        limit: of the norm, by which a class of Paddle's clips on the other side; None without one.
     """
     round_settings(optimizer, which)
-    hooks = getattr(optimizer, "_optimizer_step_pre_hooks", None)
-    if not hooks or not clips:
+    if limit is None or not getattr(optimizer, "_optimizer_step_pre_hooks", None):
         return
-    norms = [0.0]
-
-    def measure(*_: Any) -> None:
-        norms[0] = gradient_norm(model)
 
     def enlarge(*_: Any) -> None:
-        if _is_clipped(norms[0], gradient_norm(model)):
-            for parameter in parameters(model).values():
-                if parameter.grad is not None:
-                    parameter.grad.mul_(1 + CLIP_EPS / norms[0])
+        groups = [group["params"] for group in optimizer.param_groups]
+        for members in ([p for params in groups for p in params], *groups):
+            gradients = [p.grad for p in members if p.grad is not None]
+            norm = _norm(gradients)
+            if norm < limit <= norm + (1 + 1e-9) * CLIP_EPS:
+                torch._foreach_mul_(gradients, limit / norm)
 
-    first = optimizer.register_step_pre_hook(measure)
-    hooks.move_to_end(first.id, last=False)  # before those of the user
     optimizer.register_step_pre_hook(enlarge)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import sys
@@ -10,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import paddle
 from paddle.nn import functional as F
 
@@ -40,6 +42,7 @@ OPERATORS = {
     "__matmul__": "matmul",
     "__pow__": "pow",
     "__getitem__": "index",
+    "__setitem__": "assign",
 }
 NAMES = (
     {name: name for name in (*ACTIVATIONS, *FUNCTIONS)}
@@ -51,6 +54,19 @@ NAMES = (
         "divide": "divide",
     }
 )
+
+
+BYTES = 2**30  # of the largest result that an edit of a call may ask for
+_ELEMENTS: Mapping[str, Callable[..., Any]] = {
+    "interpolate": lambda x, size, scale_factor, **_: (
+        x.size * np.prod(np.broadcast_to(scale_factor, x.ndim - 2))
+        if size is None
+        else x.shape[0] * x.shape[1] * np.prod(size)
+    ),
+    "arange": lambda start, end, step, **_: (start if end is None else end - start) / step,
+    "matmul": lambda x, y, **_: x.size / x.shape[-1] * y.shape[-1],
+}
+"""Function -> elements of its result, of those that an edit may make much larger."""
 
 
 @dataclass
@@ -74,7 +90,9 @@ class WatchedCall:
 
     def go(self, *args: Any, **changes: Any) -> Any:
         """The call with other leading arguments or other keywords."""
-        return self.function(*(args or self.args), **{**self.kwargs, **changes})
+        if not (args or changes):
+            return self.function(*self.args, **self.kwargs)
+        return self._changed(*(args or self.args), **{**self.kwargs, **changes})
 
     def argument(self, name: str, default: Any = None) -> Any:
         """An argument by its name, however it was passed."""
@@ -91,7 +109,16 @@ class WatchedCall:
         if bound is None or not set(values) <= set(bound.arguments):
             raise TypeError(f"{self.name} has no argument {', '.join(values)}")
         bound.arguments.update(values)
-        return self.function(*bound.args, **bound.kwargs)
+        return self._changed(*bound.args, **bound.kwargs)
+
+    def _changed(self, *args: Any, **kwargs: Any) -> Any:
+        """Another call of the function; one of more than BYTES is not begun (MemoryError)."""
+        bound = dataclasses.replace(self, args=args, kwargs=kwargs)._bound()
+        if self.name in _ELEMENTS and bound is not None:
+            wide = 8 * float(_ELEMENTS[self.name](**bound.arguments))
+            if wide > BYTES:
+                raise MemoryError(f"{self.name}: {wide:.1e} bytes, {BYTES:.1e} at most")
+        return self.function(*args, **kwargs)
 
     def _bound(self) -> inspect.BoundArguments | None:
         try:

@@ -99,7 +99,7 @@ class Judge:
         yield from self._structure()
         for key, own, call in self.taps(ours, reference, only):
             judge = None if oracle is None else dict(oracle.calls[call.key].outputs)
-            pairs, left, own_left = pair_leaves(call.outputs, own.outputs)
+            pairs, left, own_left = pair_leaves(call.outputs, own.outputs, (call.array, own.array))
             uneven = key == ROOT and are_uneven(call.outputs, own.outputs, pairs)
             if uneven:
                 yield missing_outputs(call.outputs, own.outputs)
@@ -155,8 +155,8 @@ class Judge:
         own, expected, judged = Lazy(), Lazy(), Lazy()
         place: dict[tuple[str, str], str] = {}
         for key, mine, call in self.taps(ours, reference):
-            paths, own_paths = paths_of(call.outputs), paths_of(mine.outputs)
-            pairs, _, _ = pair_leaves([(p, p) for p in paths], [(p, p) for p in own_paths])
+            both = ([(p, p) for p in paths_of(one.outputs)] for one in (call, mine))
+            pairs, _, _ = pair_leaves(*both, (call.array, mine.array))
             for label, path, ours_path in pairs:
                 name = f"gradient at {key}[{label}]" if label else f"gradient at {key}"
                 self._places[name] = "gradients at taps", f"{call.key}[{path}]"

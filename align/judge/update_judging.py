@@ -153,13 +153,15 @@ class Feed:
         self._scales[SMALL_STEP] = min(1.0, SMALL / norm)
         self._scales[-1] = max(1.0, LARGE / norm)
         if sum(g.size for g in self._recorded.values()) <= FEW:
-            self.source = functools.cache(self.source)
+            self._drawn = functools.cache(self._drawn)
 
     def source(self, name: str, step: int) -> np.ndarray | None:
         """The gradient of PyTorch's parameter in a step, None without."""
-        recorded = self._recorded.get(name)
-        if recorded is None or (step == SMALL_STEP and name == self.absent):
-            return None
+        none = name not in self._recorded or (step == SMALL_STEP and name == self.absent)
+        return None if none else self._drawn(name, step)
+
+    def _drawn(self, name: str, step: int) -> np.ndarray:
+        recorded = self._recorded[name]
         drawn = recorded.astype(np.float64).reshape(-1)  # a copy
         size = float(np.sqrt(np.vdot(drawn, drawn) / drawn.size)) or 1.0
         count, key = min(TILE, drawn.size), (self._seed, self._index[name])

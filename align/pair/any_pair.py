@@ -83,6 +83,7 @@ class Setup:
         self.moved: list[str] = []
         self.exact = self._exact()
         self.shared: dict[str, Any] = {}
+        self.mends: dict[str, Any] = {}  # a framework's own fault -> (model) the block without
         if plan.shake:
             moved = moved_vectors(self.state, source, plan.seed)
             if self.exact:
@@ -281,8 +282,8 @@ class AnyPair(Pair):
         which = stepping_paddle.held_in_float32(optimizer)
         if which is None:  # a class that is not known: it is compared as it is
             return None
-        clips = stepping_paddle.clips_as_paddle(optimizer)
-        return lambda theirs, model: stepping_torch.as_paddle(theirs, model, which, clips)
+        limit = stepping_paddle.clipping_limit(optimizer)
+        return lambda theirs, _: stepping_torch.as_paddle(theirs, which, limit)
 
     def trained_moved(
         self, asked: MovedRun, watch: Watch | None = None

@@ -83,7 +83,7 @@ class Isolation:
         self._names = {id(m): name for name, m in side.modules(self.model).items()}
         self._seen: dict[str, int] = {}
         self._stack: list[_Frame] = []
-        self._rule = pair.isolated
+        self.rule = pair.isolated
 
     def run(self, plan: Request) -> Isolation:
         """Feed the plan's inputs; `comparisons` and `guilty` hold the result."""
@@ -135,10 +135,10 @@ class Isolation:
             name = f"input {i} of {frame.key}" if len(own) > 1 else f"input of {frame.key}"
             if np.array_equal(mine, expected):
                 continue
-            comparison = compare_outputs(name, mine, expected, None, self._rule)
+            comparison = compare_outputs(name, mine, expected, None, self.rule)
             if comparison is None or comparison.passed:
                 continue
-            swapped = any(alike(mine, array, self._rule) for _, array in held)
+            swapped = any(alike(mine, array, self.rule) for _, array in held)
             self.comparisons.append(comparison)
             own_fault = Guilty(
                 caller.key,
@@ -176,7 +176,7 @@ class Isolation:
             return None
         if caller.misfed is not None:
             return caller.misfed  # handed on
-        comparison = compare_outputs(f"input of {frame.key}", mine, expected, None, self._rule)
+        comparison = compare_outputs(f"input of {frame.key}", mine, expected, None, self.rule)
         if comparison is None:
             return None
         inside = list(self._inside(caller))
@@ -202,10 +202,10 @@ class Isolation:
                 found[path] = options[0][1]
                 at = next(i for i, leaf in enumerate(rest) if leaf is options[0])
                 rest = rest[at + 1 :] if len(own) == len(held) else rest[:at] + rest[at + 1 :]
-        wrong = [p for p, mine in own if p in found and not alike(mine, found[p], self._rule)]
+        wrong = [p for p, mine in own if p in found and not alike(mine, found[p], self.rule)]
         if wrong and len(own) != len(held):
             for path, mine in own:
-                equal = [a for _, a in held if alike(mine, a, self._rule)]
+                equal = [a for _, a in held if alike(mine, a, self.rule)]
                 if path in wrong and equal:
                     found[path] = equal[0]
         return found
@@ -241,12 +241,13 @@ class Isolation:
         if frame.reference is None:
             return None
         own = leaves(output, self.side.is_tensor)
-        pairs, _, _ = pair_leaves(frame.reference.outputs, own)
+        read = frame.reference.array, lambda path: self.side.numpy(dict(own)[path])
+        pairs, _, _ = pair_leaves(frame.reference.outputs, own, read)
         changed: dict[int, np.ndarray] = {}
         for label, expected, tensor in pairs:
             mine = self.side.numpy(tensor)
             name = f"{frame.key}[{label}]" if label else frame.key
-            comparison = compare_outputs(name, mine, expected, None, self._rule)
+            comparison = compare_outputs(name, mine, expected, None, self.rule)
             if comparison is None:
                 continue
             self.comparisons.append(comparison)

@@ -129,7 +129,7 @@ class BackwardIsolation(Isolation):
         own = [(p, a) for p, a in own if a.dtype.kind == "f" and not is_mask(a)]
         partners = self._partners(own, held)
         for path, mine in own:  # one tensor that we give twice and PyTorch once
-            equal = [a for _, a in held if alike(mine, a, self._rule)]
+            equal = [a for _, a in held if alike(mine, a, self.rule)]
             if path not in partners and equal:
                 partners[path] = equal[0]
         made: dict[str, Any] = {}
@@ -173,7 +173,8 @@ class BackwardIsolation(Isolation):
         caller = next((one for one in reversed(self._pieces) if one.reference), None)
         tensors = leaves(output, self.side.is_tensor)
         named = ([(path, (path, held)) for path, held in side] for side in (call.outputs, tensors))
-        pairs, _, _ = pair_leaves(*named)
+        read = call.array, lambda path: self.side.numpy(dict(tensors)[path])
+        pairs, _, _ = pair_leaves(*named, read)
         changed: dict[str, Any] = {}
         for label, (path, value), (own_path, tensor) in pairs:
             if value.dtype.kind != "f" or tuple(tensor.shape) != value.shape:
@@ -186,7 +187,7 @@ class BackwardIsolation(Isolation):
                 factor = 3 if self.tripled == piece.key else 1
                 if self.side.needs_gradient(tensor):
                     piece.ends.append((tensor, gradient * factor))
-            if not alike(self.side.numpy(tensor), value, self._rule):
+            if not alike(self.side.numpy(tensor), value, self.rule):
                 self.forward_wrong.add(piece.key)
             leaf = changed[own_path] = self.side.leaf(value)
             if caller is not None:

@@ -239,7 +239,20 @@ class UpdateSides:
         )
 
     def follow(self) -> tuple[SideTrace, UpdateJudge]:
-        """Both sides, and the judge of Paddle's."""
+        """Both sides, and the judge of Paddle's.
+
+        In one step one parameter has no gradient. A callback of the user's that cannot stand that,
+        because in a training every gradient is there, is called with all of them.
+        """
+        try:
+            return self._followed()
+        except stepping_paddle.ERRORS:
+            if not self.feed.absent:
+                raise
+            self.feed.absent = ""
+            return self._followed()
+
+    def _followed(self) -> tuple[SideTrace, UpdateJudge]:
         pair = self._pair
         captured: dict[str, ParameterTrace] = {}
         ours = self._follow_ours(captured=captured)
@@ -364,13 +377,13 @@ class UpdateSides:
         which = stepping_paddle.held_in_float32(ours)
         theirs = on_torch.make_optimizer(pair.plan, self.module)[0]
         changed = stepping_torch.round_settings(theirs, which)
-        clips = stepping_paddle.clips_as_paddle(ours)
-        clipped = clips and not all(share > 1 - 1e-12 for share in reference.clipped)
+        limit = stepping_paddle.clipping_limit(ours)
+        clipped = limit is not None and not all(share > 1 - 1e-12 for share in reference.clipped)
         if not changed and not clipped:
             return None
 
         def prepare(own: Any) -> None:
-            stepping_torch.as_paddle(own, self.module, which, clips)
+            stepping_torch.as_paddle(own, which, limit)
 
         return self._follow_theirs(self.module, pair.dtype, prepare)
 

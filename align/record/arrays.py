@@ -178,7 +178,9 @@ def pick(value: Any, path: str) -> Any:
 
 
 def pair_leaves(
-    reference: list[Leaf], ours: list[Leaf]
+    reference: list[Leaf],
+    ours: list[Leaf],
+    read: tuple[Callable[[str], np.ndarray], Callable[[str], np.ndarray]] | None = None,
 ) -> tuple[list[tuple[str, Any, Any]], list[str], list[str]]:
     """Pairs the leaves of two outputs: by path when both have the same ones; else those that have
     one name on both sides, and the others by position.
@@ -186,6 +188,8 @@ def pair_leaves(
     Args:
         reference: leaves of the reference's output.
         ours: leaves of ours.
+        read: gives either side's array under a path: where one side has more leaves (all states
+            beside the last one), the nearest of one shape are paired.
 
     Returns:
         (label, reference's leaf, ours) for each pair, then the paths left over on each side. The
@@ -195,13 +199,29 @@ def pair_leaves(
     alike = set(paths) == set(held)
     same = {path for path in paths if path in held and (alike or not _is_place(path))}
     own = [path for path in held if path not in same]
-    partners = dict(zip((path for path in paths if path not in same), own, strict=False))
+    rest = [path for path in paths if path not in same]
+    partners = dict(zip(rest, own, strict=False))
+    if read is not None and len(rest) != len(own):
+        partners = _nearest([(p, read[0](p)) for p in rest], [(p, read[1](p)) for p in own])
     partners |= {path: path for path in same}
     pairs = [(p, value, held[partners[p]]) for p, value in reference if p in partners]
     if len(reference) == len(ours) == 1:
         pairs = [("", pairs[0][1], pairs[0][2])]
     taken = set(partners.values())
     return pairs, [p for p in paths if p not in partners], [p for p in own if p not in taken]
+
+
+def _nearest(reference: list[Leaf], ours: list[Leaf]) -> dict[str, str]:
+    """Path of the reference -> ours, the least distance of two arrays of one shape first."""
+    both = [(p, q, b, a) for p, b in reference for q, a in ours if a.shape == b.shape]
+    apart = [
+        (float(np.nan_to_num(abs(a - 1.0 * b), nan=np.inf).sum()), p, q) for p, q, b, a in both
+    ]
+    found: dict[str, str] = {}
+    for _, path, own in sorted(apart):
+        if path not in found and own not in found.values():
+            found[path] = own
+    return found
 
 
 def _is_place(path: str) -> bool:

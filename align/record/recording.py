@@ -64,6 +64,10 @@ class Call:
         """The module's name, numbered from the second call on."""
         return self.name if self.number == 1 else f"{self.name}#{self.number}"
 
+    def array(self, path: str) -> np.ndarray:
+        """The output under a path."""
+        return next(array for at, array in self.outputs if at == path)
+
     def floating(self) -> list[int]:
         """Places of the floating tensors in the output."""
         return [i for i, (_, a) in enumerate(self.outputs) if a.dtype.kind == "f" and a.size]

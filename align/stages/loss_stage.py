@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from align.explain.experiment import close_to, first_cause
+from align.explain.experiment import close_to
 from align.explain.losses import loss_causes
 from align.explain.losses.loss_causes import LossRun
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.moved_roundings import MovedRoundings
-from align.frameworks.rounded_numbers import NEAR, PERHAPS, rounded
+from align.frameworks.rounded_numbers import NEAR, PERHAPS, mending
 from align.frameworks.swapping import attributes
 from align.judge import bounds
 from align.judge.bounds import Settling
@@ -201,7 +201,9 @@ class _LossJudge:
             with attributes(self, reference=made):
                 return all(one.passed for one in self.compare(ours))
 
-        return first_cause(rounded(lambda: self.run(on_torch)), agrees, TRIALS)
+        said, mend = mending(lambda: self.run(on_torch), agrees, TRIALS)
+        self.pair.setup.mends |= {said: mend} if said else {}
+        return said
 
 
 def _scalar(side: Any, value: Any, seed: int) -> Any:

@@ -17,6 +17,7 @@ from align.explain.experiment import (
 from align.judge.distance import diagnose
 
 TRIALS = 30
+NO_TORCH = "PyTorch sends no gradient back"
 _CUT = "the graph is cut there (detach, stop_gradient, no_grad, an operator without a gradient)"
 _UNCHANGED = (
     "straight-through: the gradient passes unchanged in Paddle, as through the identity: the "
@@ -46,7 +47,7 @@ def explain_gradient(
         return ""
     a, b = ours.astype(np.float64), expected.astype(np.float64)
     if np.abs(b).max() <= 1e-12 * np.abs(a).max():
-        return "PyTorch sends no gradient back here (detach, no_grad); Paddle does"
+        return f"{NO_TORCH} here (detach, no_grad); Paddle does"
     near = EXPLAINED * float(np.abs(a - b).max())
     found = first_cause(_edits(a, b, seeds, values), close_to(a, near), TRIALS)
     hint = "" if found else diagnose(a, b, near)
@@ -80,7 +81,7 @@ def _edits(
     yield f"Paddle sends no gradient back {_where(values, ~open_)}, PyTorch does", b * open_
     shut = (b == 0) & open_
     if not shut.all():
-        told = f"PyTorch sends no gradient back {_where(values, shut)}, Paddle does"
+        told = f"{NO_TORCH} {_where(values, shut)}, Paddle does"
         yield told, np.where(shut, a, b)
 
 

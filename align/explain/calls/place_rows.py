@@ -4,33 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import paddle
 
 from align.explain.calls import call_values as values
 from align.explain.calls.call_values import CallRow, option
+from align.explain.calls.framework_rows import interpolated, is_bilinear
 from align.frameworks.watched_calls import WatchedCall
 
 
 def _joined(call: WatchedCall, order: tuple[int, ...]) -> Any:
     chosen = [values.first(call)[i] for i in order]
     return call.go(chosen, *call.args[1:]) if call.args else call.go(x=chosen)
-
-
-def _hats(length: int, made: int, corners: bool) -> paddle.Tensor:
-    """(made, length) the weights of a linear interpolation along one axis."""
-    at = np.linspace(0, length - 1, made) if corners else (np.arange(made) + 0.5) * length / made
-    at = np.clip(at - 0.5 * (not corners), 0, length - 1)
-    hats = np.maximum(1 - np.abs(at[:, None] - np.arange(length)), 0)
-    return paddle.to_tensor(hats, dtype="float64")
-
-
-def _interpolated(call: WatchedCall, _: Any) -> paddle.Tensor:
-    """A bilinear interpolation in float64."""
-    x, corners = values.first(call), call.argument("align_corners")
-    sizes = zip(x.shape[2:], call.go().shape[2:], strict=True)
-    rows, columns = (_hats(*pair, corners) for pair in sizes)
-    return rows @ x @ columns.T
 
 
 def _repeated(call: WatchedCall, _: Any) -> paddle.Tensor:
@@ -116,11 +100,14 @@ PLACE_ROWS = (
     option("interpolate", "align_corners", (True, False)),
     option("interpolate", "mode", ("bilinear", "nearest", "bicubic", "area")),
     option("interpolate", "align_mode", (0, 1)),
+    option("interpolate", "antialias", (True, False)),
+    option("interpolate", "recompute_scale_factor", (True, None)),
     CallRow(
         "interpolate",
-        "no fault of the port: Paddle's {name} holds its places in float32, in float64 it agrees",
-        _interpolated,
-        lambda call, around: [None] if call.argument("mode") == "bilinear" else [],
+        "interpolate to a size of 1: Paddle takes the first place, PyTorch the middle, in float32 "
+        "too; with the middle it agrees: compute it by hand",
+        interpolated,
+        lambda call, around: is_bilinear(call, around) if 1 in call.go().shape[2:] else [],
     ),
     option("affine_grid grid_sample", "align_corners", (True, False)),
     option("grid_sample", "padding_mode", ("zeros", "border", "reflection")),

@@ -19,14 +19,17 @@ import paddle
 from align.explain.arrays.gradient_edits import UNKNOWN
 from align.explain.calls import layer_edits, number_edits
 from align.explain.calls.call_values import EVERY, Around, CallRow
+from align.explain.calls.finite_differences import agrees_in_float32, refutes_paddle
+from align.explain.calls.framework_rows import COARSE, EXCUSED, WRONG_GRADIENTS, exactly, is_about
 from align.explain.calls.place_rows import PLACE_ROWS
 from align.explain.calls.value_rows import VALUE_ROWS
-from align.explain.experiment import first_cause
+from align.explain.experiment import fewest, first_cause
 from align.frameworks import on_paddle, on_torch
-from align.frameworks.rounded_numbers import NEAR, PERHAPS, rounded
+from align.frameworks.rounded_numbers import NEAR, PERHAPS, mending
 from align.frameworks.stepping_paddle import ERRORS
 from align.frameworks.swapping import attributes
 from align.frameworks.watched_calls import WatchedCall, watched_in
+from align.judge.bounds import ISOLATED
 from align.judge.judging import alike
 from align.pair import runs
 from align.pair.any_pair import AnyPair
@@ -59,13 +62,21 @@ def study(pair: AnyPair, guilty: Guilty) -> tuple[str, str, str]:
     if size > LARGE:
         return "", "", ""
     small = pair.dtype == "float64" and alike(guilty.ours, guilty.expected, ROUNDED)
-    rounding = _rounding(pair, guilty) if small else ""
-    if rounding:
-        return rounding, "", ""
+    blamed = _rounding(pair, guilty) if small else ""
+    if blamed:
+        return blamed, "", ""
     with Bench(pair, guilty.place).ready() as bench, np.errstate(all="ignore"):
         calls: list[WatchedCall] = []
         if not bench.trial(watching(bench, lambda call: calls.append(call) or call.go())):
             return "", "", ""  # it does not fail on its own
+        if pair.dtype == "float64" and any(is_about(row, c) for row in COARSE for c in calls):
+            if not alike(guilty.ours, guilty.expected, EXCUSED):
+                bench.rule = ISOLATED["float32"]  # an option too many beside float32's places
+            else:
+                watch = functools.partial(watching, bench)
+                blamed = _blamed(pair, COARSE, calls, watch, bench.mended_by)
+            if blamed:
+                return blamed, "", ""
         drawn = _drawn(bench)
         recorded = layer_edits.recorded(bench)
         guess = layer_edits.unused(pair, bench) or layer_edits.arguments(bench) or PERHAPS * small
@@ -85,7 +96,29 @@ def _rounding(pair: AnyPair, guilty: Guilty) -> str:
         with Bench(held, guilty.place).ready() as bench:
             return bench.trial() == []
 
-    return first_cause(rounded(lambda: pair.run_reference(deep=True)), agrees, TRIALS)
+    said, mend = mending(lambda: pair.run_reference(deep=True), agrees, TRIALS)
+    pair.setup.mends |= {said: mend} if said else {}
+    return said
+
+
+def _blamed(
+    pair: AnyPair,
+    rows: Sequence[CallRow],
+    calls: Sequence[WatchedCall],
+    watch: Callable[[Answer], AbstractContextManager],
+    passes: Callable[[AbstractContextManager], bool],
+) -> str:
+    """Says which functions of Paddle are to blame; the pair keeps how to go on without their fault.
+
+    A wrong gradient is put right only beside a comparison in float32, which runs the port as it is.
+    """
+    fitting = [row for row in rows if any(is_about(row, call) for call in calls)]
+    blamed = fewest(fitting, lambda some: passes(watch(exactly(some))), TRIALS)
+    first = [(row, next(call for call in calls if is_about(row, call))) for row in blamed]
+    said = "; ".join(f"{row.sentence(c, None, c.name)} ({c.place})" for row, c in first)
+    if said and (rows is COARSE or "float32" in pair.plan.dtypes):
+        pair.setup.mends[said] = lambda layer: watched_in(layer, exactly(blamed))
+    return said
 
 
 def _drawn(bench: Bench) -> str:
@@ -246,11 +279,20 @@ OTHERWISE = (
     "perhaps a backward pass of its own (PyLayer) is wrong"
 )
 
+WRONG_IN_FLOAT64 = (
+    "no fault of the port: an operator of Paddle's computes a wrong gradient in float64 here; "
+    "finite differences of Paddle's own loss give PyTorch's, and in float32 both sides agree: "
+    "write it in another form, or compare in float32"
+)
+
 
 def explained(pair: AnyPair, key: str, formula: str) -> str:
     """The cause of a wrong backward pass of one layer; `formula` where no experiment succeeds."""
+    rows: Sequence[CallRow] = ()
+    if pair.dtype == "float64" and refutes_paddle(pair) and agrees_in_float32(pair):
+        rows, formula = WRONG_GRADIENTS, WRONG_IN_FLOAT64
     if key == ROOT:
-        return _explained_whole(pair) or formula
+        return _explained_whole(pair, rows) or formula
     bench = Bench(pair, key)
     if bench.partner is None:
         return formula
@@ -262,12 +304,13 @@ def explained(pair: AnyPair, key: str, formula: str) -> str:
     ours = trial.gradients(watched_in(trial.layer, lambda call: calls.append(call) or call.go()))
     if ours is None or trial.right(ours):
         return formula
-    cuts = _cuts(functools.partial(watched_in, trial.layer), calls)
-    found = first_cause(cuts, trial.mended_by, TRIALS)
+    watch = functools.partial(watched_in, trial.layer)
+    found = _blamed(pair, rows, calls, watch, trial.mended_by)
+    found = found or first_cause(_cuts(watch, calls), trial.mended_by, TRIALS)
     return found or (OTHERWISE if formula == UNKNOWN else formula)
 
 
-def _explained_whole(pair: AnyPair) -> str:
+def _explained_whole(pair: AnyPair, rows: Sequence[CallRow]) -> str:
     """What is cut in the model's own code: after the edit every gradient of the pass is right."""
     layer_cuts = list(_layer_cuts(pair))  # of the recorded pass, before others run
     model, depth = pair.model, []
@@ -292,8 +335,9 @@ def _explained_whole(pair: AnyPair) -> str:
             stack.enter_context(on_paddle.hook(layer, *hooks))
         with watch(lambda call: calls.append(call) or call.go()), pair.pass_ours(backward=False):
             pass
-        cuts = _cuts(watch, calls if len(calls) <= MANY else [])
-        return first_cause([*cuts, *layer_cuts], right, TRIALS)
+        calls = calls if len(calls) <= MANY else []
+        found = _blamed(pair, rows, calls, watch, right)
+        return found or first_cause([*_cuts(watch, calls), *layer_cuts], right, TRIALS)
 
 
 def _layer_cuts(pair: AnyPair) -> Changes:

@@ -38,13 +38,6 @@ _RUN, _OWN = "running statistics", "statistics of the batch"
 VALUE_ROWS = (
     CallRow(
         " ".join(ACTIVATIONS),
-        "no fault of the port: Paddle's {name} holds its constants in float32, in float64 it "
-        "agrees",
-        lambda call, value: values.activated(value, values.first(call)),
-        lambda call, around: [values.formula(call)],
-    ),
-    CallRow(
-        " ".join(ACTIVATIONS),
         "activation: Paddle computes {own}, PyTorch {value}",
         lambda call, value: values.activated(value, values.first(call)),
         lambda call, around: [n for n in formulas.ACTIVATIONS if n != values.formula(call)],

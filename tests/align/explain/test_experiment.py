@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from align.explain.arrays.array_edits import pairs, reordered, single
-from align.explain.experiment import close_to, first_cause
+from align.explain.experiment import close_to, fewest, first_cause
 
 RNG = np.random.default_rng(5)
 
@@ -63,3 +63,22 @@ def test_values_that_repeat_are_in_another_order_only_where_they_are() -> None:
     for ours, told in (([1.0, 0.0, 1.0], False), ([0.0, 0.0, 1.0], True)):
         said = [says for says, _ in reordered(np.array(ours), np.array([1.0, 0.0, 0.0]))]
         assert any("order" in one or "shifted round" in one for one in said) is told
+
+
+def test_what_an_experiment_raises_ends_that_experiment_only() -> None:
+    def passes(made: int) -> bool:
+        if made < 3:
+            raise (MemoryError, KeyError, OSError)[made]("of this trial")
+        return made == 4
+
+    edits = [(f"edit {i}", i) for i in range(6)]
+    assert first_cause(edits, passes, 9) == "edit 4"
+    assert fewest([0, 1, 2, 4], lambda some: all(map(passes, some)), 9) == [4]
+
+
+def test_an_edit_that_cannot_be_made_ends_the_search_and_not_the_comparison() -> None:
+    def edits():
+        yield "the first", 1
+        raise MemoryError("1.77 TB")
+
+    assert first_cause(edits(), lambda made: False, 9) == ""

@@ -102,7 +102,7 @@ def test_arrays_are_moved_as_copies_and_others_passed_on():
 
 def test_a_tensor_larger_than_the_drawn_factors_is_moved_everywhere():
     large = torch.ones(2**20 + 5)
-    assert (moved(lambda: large * 3.0) != 3.0).all()
+    assert (moved(lambda: large * 2.5) != 2.5).all()
 
 
 def test_float64_is_moved_by_its_own_unit():
@@ -176,3 +176,27 @@ def test_an_argument_that_is_spread_out_is_left_as_it_is():
             found = F.relu((plain * (1 + 0.1 * number)).expand(2, 3))
     assert found[0].min() > 0
     assert not found[1].any()
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda: torch.cumsum(torch.ones(2, 9), 1) * torch.ones(2, 9) - 1,
+        lambda: torch.ones(40, 3).sum(0),
+        lambda: (torch.cumsum(torch.ones(9), 0) / 9 * 9).long(),
+        lambda: (torch.cumsum(torch.ones(9), 0) / 8 * 8).floor(),
+        lambda: (torch.cumsum(torch.ones(9), 0) / 8 * 8).int(),
+    ],
+    ids=["a count of places", "a sum of ones", "cast", "floor", "cast to int"],
+)
+def test_a_number_that_is_whole_or_becomes_so_stays(compute):
+    plain = compute()
+    for seed in range(6):
+        assert torch.equal(plain, moved(compute, seed)), seed
+
+
+def test_what_is_cast_between_whole_numbers_and_floats_moves_as_it_did():
+    half = torch.cumsum(torch.ones(9), 0) + 0.5
+    assert torch.equal(moved(lambda: (half * 1.0).long()), half.long())
+    found = moved(lambda: (torch.linspace(1, 9, 9) / 3 * 3).double())
+    assert (found != found.round()).any()  # a copy into another precision is no cast to whole

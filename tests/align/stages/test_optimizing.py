@@ -376,7 +376,7 @@ def test_a_reference_with_paddles_numbers_follows_paddle_to_rounding() -> None:
             (made, None, lambda m: torch.nn.utils.clip_grad_norm_(m.parameters(), 0.5)), theirs
         )
         if follows:
-            as_paddle(made, theirs, ("momentum", "weight_decay"))
+            as_paddle(made, ("momentum", "weight_decay"), 0.5)
         port = paddle.nn.Linear(4, 3, bias_attr=False).to(dtype="float64")
         port.weight.set_value(weights)
         clip = paddle.nn.ClipGradByGlobalNorm(0.5)

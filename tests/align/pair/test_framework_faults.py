@@ -1,0 +1,222 @@
+"""What Paddle itself computes coarsely or wrongly in float64: right ports pass, wrong ones fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.nn.functional as PF
+import pytest
+import torch
+import torch.nn.functional as TF
+
+import align
+
+DRAWN = np.random.default_rng(7)
+X, Y = DRAWN.normal(size=(6, 8)), DRAWN.normal(size=(6, 4))
+IMAGES = DRAWN.normal(size=(2, 3, 9, 7))
+GIVEN = DRAWN.normal(size=(5, 4)), np.array([4, 0, 3, 1, 5])
+PUT_RIGHT = "float64 was compared with this put right: no fault of the port"
+
+
+class TorchAround(torch.nn.Module):
+    """A layer, a function of what it returns, a layer."""
+
+    def __init__(self, function: Callable, layers: tuple) -> None:
+        super().__init__()
+        self.function, (self.a, self.o) = function, layers
+
+    def forward(self, x, *more):
+        return self.o(self.function(self.a(x), *more))
+
+
+class PaddleAround(paddle.nn.Layer):
+    """The port."""
+
+    def __init__(self, function: Callable, layers: tuple) -> None:
+        super().__init__()
+        self.function, (self.a, self.o) = function, layers
+
+    def forward(self, x, *more):
+        return self.o(self.function(self.a(x), *more))
+
+
+def compared(theirs: Callable, own: Callable, inputs: Any, **options: Any) -> align.Outcome:
+    kinds = (torch.nn.Conv2d, paddle.nn.Conv2D, (3, 4, 1), (4, 2, 1))
+    if inputs is not IMAGES:
+        kinds = (torch.nn.Linear, paddle.nn.Linear, (len(np.ravel(X[0])), 6), (6, 2))
+    if isinstance(inputs, tuple):
+        kinds = (torch.nn.Linear, paddle.nn.Linear, (4, 6), (6, 2))
+    t, p, a, o = kinds
+    return align.compare(
+        lambda: TorchAround(theirs, (t(*a), t(*o))),
+        lambda: PaddleAround(own, (p(*a), p(*o))),
+        inputs,
+        **options,
+    )
+
+
+def torch_row(v, index):
+    table = torch.zeros(5, 7, 6, dtype=v.dtype)
+    table[torch.arange(5), index] = v
+    return table.sum(1)
+
+
+def row(v, index, by=0):
+    table = paddle.zeros([5, 7, 6], dtype=v.dtype)
+    table[paddle.arange(5), index + by] = v
+    return table.cumsum(1).sum(1) if by else table.sum(1)
+
+
+def torch_part(v, index):
+    table = torch.zeros(5, 8, 6, dtype=v.dtype)
+    table[:, index] = v[:, None]
+    return table.cumsum(1).sum(1)
+
+
+def part(v, index):
+    table = paddle.zeros([5, 8, 6], dtype=v.dtype)
+    table[:, index] = v.unsqueeze(1)
+    return table.cumsum(1).sum(1)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "own"), [(torch_row, row), (torch_part, part)], ids=["two indices", "beside a slice"]
+)
+def test_a_right_assignment_by_index_passes_beside_float32(theirs, own) -> None:
+    result = compared(theirs, own, GIVEN)
+    assert result.passed, str(result)
+    (note,) = [note for note in result.notes if note.startswith(PUT_RIGHT)]
+    assert "x[index] = value sends a wrong gradient" in note
+    assert "test_framework_faults.py" in note
+
+
+def test_a_right_assignment_by_index_fails_in_float64_alone_and_paddle_is_named() -> None:
+    result = compared(torch_row, row, GIVEN, dtype="float64")
+    assert not result.passed
+    assert result.root.cause.startswith("no fault of the port: in float64 Paddle's x[index]")
+    assert "paddle.index_put" in result.root.cause
+    assert "PyTorch sends no gradient" not in str(result)
+    assert compared(torch_row, row, GIVEN, dtype="float32").passed
+
+
+def test_a_wrong_assignment_by_index_fails() -> None:
+    result = compared(torch_part, lambda v, index: row(v, index, by=1), GIVEN)
+    assert not result.passed
+    assert "no fault of the port" not in result.root.cause
+
+
+class Halved(paddle.autograd.PyLayer):
+    """A port's own backward pass, of a factor of its gradient."""
+
+    factor = 0.5
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * Halved.factor
+
+
+@pytest.mark.parametrize("factor", [0.5, 1 + 1e-7])
+def test_a_wrong_backward_pass_of_the_port_is_not_laid_on_paddle(monkeypatch, factor) -> None:
+    monkeypatch.setattr(Halved, "factor", factor)
+    result = compared(lambda v: v * 1, Halved.apply, X)
+    assert not result.passed
+    assert "no fault of the port" not in result.root.cause
+
+
+def test_pytorch_is_not_accused_of_a_right_gradient_of_zero() -> None:
+    def torch_zero(v):
+        return v * 0 + 1
+
+    def zero(v):
+        return Halved.apply(v) * 1 - v + 1  # a gradient of -0.5 where the right one is 0
+
+    result = compared(torch_zero, zero, X)
+    assert not result.passed
+    assert "PyTorch sends no gradient" not in str(result)
+
+
+def smooth(beta: float) -> tuple[Callable, Callable]:
+    return (
+        lambda output, target: TF.smooth_l1_loss(output, target, beta=0.3),
+        lambda output, target: PF.smooth_l1_loss(output, target, delta=beta, is_huber=False),
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float64", ("float64", "float32")])
+def test_a_loss_of_a_number_that_paddle_holds_in_float32_passes(dtype) -> None:
+    options = {"labels": Y, "optimizer": "sgd", "steps": 2, "dtype": dtype}
+    pair = torch.nn.Linear(8, 4), paddle.nn.Linear(8, 4), X
+    result = align.compare(*pair, loss=smooth(0.3), **options)
+    assert result.passed, str(result)
+    assert any(note.startswith(PUT_RIGHT) and "smooth_l1_loss" in note for note in result.notes)
+    assert not align.compare(*pair, loss=smooth(0.3001), **options).passed
+
+
+def resized(**options: Any) -> tuple[Callable, Callable]:
+    return (
+        lambda v: TF.interpolate(v, mode="bilinear", **options),
+        lambda v: PF.interpolate(v, mode="bilinear", **options),
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"size": (13, 10)},
+        {"size": (13, 10), "align_corners": True},
+        {"scale_factor": 1.3},
+        {"scale_factor": (1.3, 1.6)},
+    ],
+)
+def test_a_right_interpolation_passes_in_float64(options) -> None:
+    result = compared(*resized(**options), IMAGES, dtype="float64")
+    assert result.passed, str(result)
+
+
+def test_two_coarse_functions_in_one_layer_are_put_right_together() -> None:
+    theirs, own = resized(size=(13, 10))
+    result = compared(lambda v: TF.selu(theirs(v)), lambda v: PF.selu(own(v)), IMAGES)
+    assert result.passed, str(result)
+    (note,) = [note for note in result.notes if note.startswith(PUT_RIGHT)]
+    assert "interpolate" in note
+    assert "selu" in note
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "cause", "dtype"),
+    [
+        (
+            {"scale_factor": 1.3, "recompute_scale_factor": True},
+            {"scale_factor": 1.3},
+            "recompute_scale_factor of interpolate: Paddle has None, with True it agrees",
+            "float64",
+        ),
+        (
+            {"size": (13, 10), "align_corners": True},
+            {"size": (13, 10)},
+            "align_corners of interpolate: Paddle has False, with True it agrees",
+            "float64",
+        ),
+        (
+            {"size": (5, 4), "antialias": True},
+            {"size": (5, 4)},
+            "antialias of interpolate: Paddle has False, with True it agrees",
+            "float64",
+        ),
+        (*[{"size": (5, 1)}] * 2, "interpolate to a size of 1: Paddle takes the", "float64"),
+        (*[{"size": (5, 1)}] * 2, "interpolate to a size of 1: Paddle takes the", "float32"),
+    ],
+    ids=["ratio", "corners", "antialias", "a size of 1", "a size of 1 in float32"],
+)
+def test_a_wrong_interpolation_is_never_excused(right, wrong, cause, dtype) -> None:
+    theirs, own = resized(**right)[0], resized(**wrong)[1]
+    result = compared(theirs, own, IMAGES, dtype=dtype)
+    assert not result.passed
+    assert result.root.cause.startswith(cause), result.root.cause
