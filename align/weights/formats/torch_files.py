@@ -32,7 +32,7 @@ _STAND_INS = tuple(
     (made, f"{home}.{name}") for home in NUMPY_HOMES for name, made in NUMPY_STAND_INS.items()
 )
 _REMEDY = (
-    "; if you trust the file, load it where it was made (torch.load with weights_only=False) and "
+    "; if you trust the file, load it where it was made, which may run code of it, and "
     "save the state dict alone"
 )
 
