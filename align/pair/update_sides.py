@@ -238,17 +238,19 @@ class UpdateSides:
             "move; give it a rate"
         )
 
-    def follow(self) -> tuple[SideTrace, UpdateJudge]:
-        """Both sides, and the judge of Paddle's."""
+    def follow(
+        self, changes: tuple[Change, ...] = (), prepare: Callable[[Any], Any] | None = None
+    ) -> tuple[SideTrace, UpdateJudge]:
+        """Both sides, and the judge of Paddle's; under changes of Paddle's, and PyTorch's own."""
         pair = self._pair
         captured: dict[str, ParameterTrace] = {}
-        ours = self._follow_ours(captured=captured)
-        reference, oracle, near = self._follow_theirs(self.module, pair.dtype), None, None
+        ours = self._follow_ours(changes, captured=captured)
+        reference, oracle, near = self._follow_theirs(self.module, pair.dtype, prepare), None, None
         if pair.dtype == "float32":
             model = pair.reference_model("float64", True)
-            oracle = self._follow_theirs(model, "float64")
+            oracle = self._follow_theirs(model, "float64", prepare)
         else:
-            near = self._follow_as_paddle(reference)
+            near = self._follow_as_paddle(reference, prepare)
         ours.norms = reference.norms
         for side in (ours, reference, oracle, near):
             for name in captured if side is not None else ():
@@ -284,6 +286,14 @@ class UpdateSides:
         try:
             with optimizer_edits_paddle.kept(self.model):
                 ours = self._follow_ours(changes)
+        except stepping_paddle.ERRORS:
+            return False
+        return all(comparison.passed for comparison in judge.compare(ours))
+
+    def agree_under(self, change: Change, prepare: Callable[[Any], Any]) -> bool:
+        """Whether the steps agree under a change of Paddle's optimizer and one of PyTorch's."""
+        try:
+            ours, judge = self.follow((change,), prepare)
         except stepping_paddle.ERRORS:
             return False
         return all(comparison.passed for comparison in judge.compare(ours))
@@ -352,7 +362,9 @@ class UpdateSides:
         )
         return follower.run(self.steps)
 
-    def _follow_as_paddle(self, reference: SideTrace) -> SideTrace | None:
+    def _follow_as_paddle(
+        self, reference: SideTrace, changed_by: Callable[[Any], Any] | None
+    ) -> SideTrace | None:
         """The reference with the numbers of Paddle's kernels, None when they are the same.
 
         PADDLE: kernels hold some coefficients in float32; the norm that clips is not enlarged by
@@ -370,6 +382,8 @@ class UpdateSides:
             return None
 
         def prepare(own: Any) -> None:
+            if changed_by is not None:
+                changed_by(own)
             stepping_torch.as_paddle(own, self.module, which, clips)
 
         return self._follow_theirs(self.module, pair.dtype, prepare)

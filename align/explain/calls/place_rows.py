@@ -87,6 +87,14 @@ PLACE_ROWS = (
         lambda call: values.index(call.args[1]),
     ),
     CallRow(
+        "index",
+        "the last states of a two-way recurrent layer: Paddle takes its output at the last place "
+        "[{own}] for both directions, PyTorch the one at the first place for the way back",
+        values.both_ways,
+        values.two_ways,
+        lambda call: values.index(call.args[1]),
+    ),
+    CallRow(
         "arange embedding",
         "positions are off by one: Paddle's are {value:+d} to PyTorch's",
         lambda call, by: (

@@ -34,6 +34,7 @@ def _pooled(call: WatchedCall, name: str) -> Any:
 
 
 _BATCH = "normalisation: Paddle computes batch norm ({}), PyTorch batch norm ({})"
+ROUNDINGS = ("floor", "ceil", "round", "trunc")
 _RUN, _OWN = "running statistics", "statistics of the batch"
 VALUE_ROWS = (
     CallRow(
@@ -159,6 +160,54 @@ VALUE_ROWS = (
         lambda call, _: call.with_argument("unbiased", call.argument("unbiased") is False),
         own=lambda call: "n" if call.argument("unbiased") is False else "n - 1",
     ),
+    CallRow(
+        "add",
+        "epsilon's place: Paddle adds it to the root, PyTorch under the root",
+        lambda call, at: paddle.sqrt(call.args[1 - at] ** 2 + call.args[at]),
+        values.epsilons,
+    ),
+    CallRow(
+        "sqrt rsqrt",
+        "epsilon's place: Paddle adds {value:.6g} under the root, PyTorch to the root",
+        lambda call, eps: (
+            paddle.sqrt(values.first(call) - eps) + eps
+            if call.name == "sqrt"
+            else 1 / (paddle.sqrt(values.first(call) - eps) + eps)
+        ),
+        values.added,
+    ),
+    CallRow(
+        "add",
+        "epsilon: Paddle adds it, PyTorch takes the larger of the two (clamp)",
+        lambda call, at: call.args[1 - at].clip(min=float(call.args[at])),
+        values.epsilons,
+    ),
+    CallRow(
+        "clip",
+        "epsilon: Paddle takes the larger of the two (clip), PyTorch adds it",
+        lambda call, _: values.first(call) + call.argument("min"),
+    ),
+    CallRow(
+        "multiply",
+        "gate: Paddle takes {value} of one factor of the product, PyTorch of the other (the halves "
+        "of a gated unit)",
+        lambda call, gate: gate[2].go(call.args[1 - gate[1]]) * values.first(gate[2]),
+        values.gates,
+    ),
+    CallRow(
+        " ".join(ROUNDINGS),
+        "rounding: Paddle takes {name}, PyTorch {value}",
+        lambda call, name: getattr(paddle, name)(values.first(call)),
+        lambda call, around: [one for one in ROUNDINGS if one != call.name],
+    ),
+    option(
+        "put_along_axis take_along_axis",
+        "broadcast",
+        (False,),
+        "{argument} of {{name}}: Paddle spreads its index over the whole tensor, PyTorch does not; "
+        "with {argument}={{value}} it agrees",
+    ),
+    option("median", "mode", ("min", "avg")),
     CallRow("sqrt rsqrt", "{name}: PyTorch does not take the root", lambda call, _: call.args[0]),
     CallRow(
         "matmul bmm",
