@@ -107,11 +107,7 @@ class WatchedCall:
             raise TypeError(f"{self.name} has no argument {', '.join(values)}")
         for name, value in values.items():
             array = isinstance(value, np.ndarray)
-            like = next((x for x in self.args if array and isinstance(x, paddle.Tensor)), None)
-            whole = array and value.dtype.kind != "f"
-            bound.arguments[name] = (
-                value if like is None else paddle.to_tensor(value, None if whole else like.dtype)
-            )
+            bound.arguments[name] = paddle.to_tensor(value) if array else value
         return self.function(*bound.args, **bound.kwargs)
 
     def _bound(self) -> inspect.BoundArguments | None:

@@ -20,14 +20,10 @@ FUNCTIONS = {
     "amin": "min",
     "huber_loss": "smooth_l1_loss",
     "multilabel_soft_margin_loss": "multi_label_soft_margin_loss",
-    "scatter": "put_along_axis",
-    "gather": "take_along_axis",
 }
 """PyTorch's name of a function -> Paddle's, where they differ."""
-SILENT = frozenset(
-    "x y input logit other label labels shape pad data_format dtype training name out".split()
-)
-"""Arguments that are data, or change no number."""
+SILENT = frozenset(("x", "y", "input", "logit", "other", "label", "labels", "shape", "training"))
+"""Arguments that are data, or the mode of a model."""
 MEANS = {("ctc_loss", "mean"): " (each divided by the length of its target)"}
 """What a value of an option means, where its word does not say it."""
 
@@ -54,15 +50,14 @@ def changes(
     found = [one for one in theirs if FUNCTIONS.get(one.name, one.name) == call.name]
     if len(same) == len(found):
         found = [found[same.index(call.number)]]
-    seen = []
+    told = {}
     for partner in found:
         apart = list(_differences(call, partner.arguments))
-        for count in dict.fromkeys((1, 2, len(apart))):
-            for some in itertools.combinations(apart, count):
-                said = _sentence(call.name, some)
-                if some and said not in seen:
-                    seen.append(said)
-                    yield said, {one.word: one.value for one in some}
+        for count in (1, 2, len(apart)):
+            for some in itertools.combinations(apart, count) if apart else ():
+                values = {one.word: one.value for one in some}
+                told.setdefault(_sentence(call.name, some), values)
+    yield from told.items()
 
 
 def _differences(call: WatchedCall, theirs: dict[str, Any]) -> Iterator[Difference]:
@@ -75,8 +70,8 @@ def _differences(call: WatchedCall, theirs: dict[str, Any]) -> Iterator[Differen
             continue
         value = value if convert is None or value is None else convert(value)
         if word == "axis" and isinstance(own, int) and isinstance(value, int):
-            rank = len(call.args[0].shape) if hasattr(call.args[0], "shape") else 0
-            own, value = (axis + rank if axis < 0 else axis for axis in (own, value))
+            rank = len(getattr(call.args[0], "shape", ()))
+            own, value = (axis + rank * (axis < 0) for axis in (own, value))
         if not _same(own, value):
             yield Difference(word, own, value)
 
@@ -85,26 +80,24 @@ def _plain(value: Any) -> Any:
     """Tensors as arrays, pairs of equal numbers as the number."""
     for side in (on_paddle, on_torch):
         if side.is_tensor(value):
-            value = side.numpy(value)
-            return value.item() if value.ndim == 0 else value
+            array = side.numpy(value)
+            return array if array.ndim else array.item()
     return single(value)
 
 
 def _is_option(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.ndim == 1
-    if isinstance(value, (list, tuple)):
-        return all(isinstance(one, (int, float)) for one in value)
-    return value is None or isinstance(value, (bool, int, float, str))
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    return all(one is None or isinstance(one, (bool, int, float, str)) for one in parts)
 
 
 def _same(own: Any, value: Any) -> bool:
     if isinstance(own, str) != isinstance(value, str) and None not in (own, value):
         return True  # no values of one option
     a, b = np.asarray(own), np.asarray(value)
-    if a.dtype.kind in "biuf" and b.dtype.kind in "biuf":
-        return a.shape == b.shape and bool(np.allclose(a, b, 1e-12, 0))
-    return a.shape == b.shape and bool((a == b).all())
+    numbers = a.dtype.kind in "biuf" and b.dtype.kind in "biuf"
+    return a.shape == b.shape and bool(np.allclose(a, b, 1e-12, 0) if numbers else (a == b).all())
 
 
 def _sentence(name: str, some: Sequence[Difference]) -> str:
@@ -113,15 +106,10 @@ def _sentence(name: str, some: Sequence[Difference]) -> str:
             return (
                 f"{one.word} of {name}: Paddle has it as {other.word} ({_shown(name, other.own)})"
             )
-    told = (
-        f"{one.word} of {name}: Paddle has {_shown(name, one.own)}, PyTorch "
-        f"{_shown(name, one.value)}"
-        for one in some
-    )
-    return "; ".join(told)
+    sides = [(one.word, _shown(name, one.own), _shown(name, one.value)) for one in some]
+    return "; ".join(f"{word} of {name}: Paddle has {a}, PyTorch {b}" for word, a, b in sides)
 
 
 def _shown(name: str, value: Any) -> str:
     value = value.tolist() if isinstance(value, np.ndarray) else value
-    value = value if isinstance(value, str) else number(value)
-    return value + MEANS.get((name, value), "")
+    return number(value) + MEANS.get((name, str(value)), "")

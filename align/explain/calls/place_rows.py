@@ -114,15 +114,6 @@ PLACE_ROWS = (
         values.shifts,
         "shift of roll: Paddle rolls by {{own}}, with {{value}} it agrees",
     ),
-    option("conv2d", "padding", (0, 1, 2, 3)),
-    option("conv2d", "stride", (1, 2, 4)),
-    option("conv2d", "dilation", (1, 2, 3)),
-    option("pad", "mode", ("constant", "reflect", "replicate", "circular")),
-    option("avg_pool2d", "exclusive", (True, False)),
-    option("avg_pool2d max_pool2d", "ceil_mode", (True, False)),
-    option("max_pool2d", "padding", (0, 1, 2, 3)),
-    option("interpolate", "align_corners", (True, False)),
-    option("interpolate", "mode", ("bilinear", "nearest", "bicubic", "area")),
     option("interpolate", "align_mode", (0, 1)),
     CallRow(
         "interpolate",
@@ -130,9 +121,6 @@ PLACE_ROWS = (
         _interpolated,
         lambda call, around: [None] if call.argument("mode") == "bilinear" else [],
     ),
-    option("affine_grid grid_sample", "align_corners", (True, False)),
-    option("grid_sample", "padding_mode", ("zeros", "border", "reflection")),
-    option("grid_sample", "mode", ("bilinear", "nearest")),
     CallRow(
         "tile repeat_interleave",
         "order of what is repeated: with {value} instead of {own} it agrees (grouped heads)",
@@ -140,6 +128,5 @@ PLACE_ROWS = (
         lambda call, around: {"tile", "repeat_interleave"} - {call.name},
         lambda call: call.name,
     ),
-    option("cumsum normalize", "axis", (-1, 0, 1)),
 )
 """In the order in which they are tried."""

@@ -255,7 +255,6 @@ VALUE_ROWS = (
         _BATCH.format(_RUN, _OWN),
         lambda call, _: call.with_arguments({"training": True, "use_global_stats": False}),
     ),
-    option("group_norm", "num_groups", (1, 2, 3, 4, 6, 8, 16, 32)),
     option(
         "dropout",
         "p",
@@ -263,6 +262,5 @@ VALUE_ROWS = (
         "dropout is active, {argument}: Paddle has {{own}}, PyTorch drops none",
     ),
     option("dropout", "mode", ("upscale_in_train", "downscale_in_infer")),
-    option("normalize", "p", (1, 2)),
 )
 """In the order in which they are tried."""

@@ -55,40 +55,37 @@ def reruns(
             for said, values in partner_calls.changes(call, calls, theirs.calls)
         ]
         for said, change in [*changes, *_given(call, theirs.calls)]:
-
-            def answer(one: WatchedCall, number: int = call.number, change: Any = change) -> Any:
-                return change(one) if one.number == number else one.go()
-
+            answer = partial(_instead, call.number, change)
             try:
                 with watched(lambda: True, answer, owners):
-                    yield f"{said} ({call.place})", run_ours()
+                    made = run_ours()
             except ERRORS:
                 continue
+            yield f"{said} ({call.place})", made
 
 
 def _with(values: Mapping[str, Any], call: WatchedCall) -> Any:
     return call.with_arguments(values)
 
 
+def _instead(number: int, change: Callable[[WatchedCall], Any], call: WatchedCall) -> Any:
+    return change(call) if call.number == number else call.go()
+
+
+def _moved(at: int, move: Callable[[paddle.Tensor], paddle.Tensor], call: WatchedCall) -> Any:
+    return call.go(*call.args[:at], move(call.args[at]), *call.args[at + 1 :])
+
+
 def _given(
     call: WatchedCall, theirs: list[TorchCall]
 ) -> Iterator[tuple[str, Callable[[WatchedCall], Any]]]:
-    """The first two tensors exchanged; each replaced by what PyTorch's call is given."""
-    yield (
-        f"arguments of {call.name}: Paddle has the first two exchanged",
-        lambda one: one.go(one.args[1], one.args[0], *one.args[2:]),
-    )
+    """The first two tensors, each replaced by what PyTorch's call is given."""
     for partner in (one for one in theirs if one.name == call.name):
         given = [v for v in partner.arguments.values() if on_torch.is_tensor(v)][:2]
-        for at, (own, expected) in enumerate(zip(call.args[:2], given, strict=False)):
+        for at, (own, expected) in enumerate(zip(call.args, given, strict=False)):
             b = on_torch.numpy(expected)
-            for what, move in GIVEN.items():
-                a = on_paddle.numpy(move(own)) if own.dtype == call.args[0].dtype else b[:0]
+            for what, move in GIVEN.items() if paddle.is_floating_point(own) else ():
+                a = on_paddle.numpy(move(own))
                 if a.shape == b.shape and np.allclose(a, b, NEAR, NEAR):
                     said = f"{('input', 'label')[at]} of {call.name}: PyTorch hands over {what}"
-                    yield (
-                        said,
-                        lambda one, at=at, move=move: one.go(
-                            *one.args[:at], move(one.args[at]), *one.args[at + 1 :]
-                        ),
-                    )
+                    yield said, partial(_moved, at, move)

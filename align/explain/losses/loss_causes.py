@@ -7,7 +7,7 @@ losses: the options that give Paddle's loss against those that give PyTorch's.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +29,8 @@ BUDGET = 100  # trials
 SHOWN = 4
 MOVED = 1e-9  # part of a loss that changes with the outputs where its graph is cut
 FLAT = (
-    "the gradient is zero because Paddle's loss does not change with these outputs (a clip, a mask, "
-    "values outside of the domain of its function): the graph is not cut"
+    "the gradient is zero because Paddle's loss does not change with these outputs (a clip, a "
+    "mask, values outside of the domain of its function): the graph is not cut"
 )
 
 
@@ -64,7 +64,7 @@ def explain(
     labels: np.ndarray | None,
     ours: LossRun,
     reference: LossRun,
-    reruns: Edits = iter(()),
+    reruns: Iterable[tuple[str, LossRun]] = (),
     moved: Callable[[], LossRun] | None = None,
 ) -> str:
     """The cause of a differing loss, "" when no edit explains it.
@@ -102,7 +102,7 @@ def explain(
 
     if passes(reference):
         return ""
-    first, second = itertools.tee(reruns)
+    first, second = itertools.tee(iter(reruns))
     edits = itertools.chain(
         _of_parts(ours, reference, moved),
         _of_options(outputs, labels, ours, reference),
