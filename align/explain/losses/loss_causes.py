@@ -191,13 +191,6 @@ def _of_parts(
     says = f"the gradient is {factor:.6g} times PyTorch's, the value is right: a scale in the"
     yield f"{says} backward pass only", reference.changed(b, factor)
     yield "the value has the opposite sign, the gradient is right", reference.changed(-b)
-    constant = float((a - b).mean())
-    more = ("plus", "added") if constant > 0 else ("minus", "missing")
-    says = (
-        f"the value is PyTorch's {more[0]} {abs(constant):.6g}, the gradient agrees: a term that "
-        f"does not depend on the output is {more[1]} in Paddle"
-    )
-    yield says, reference.changed(b + constant)
 
 
 def _of_options(
@@ -221,7 +214,15 @@ def _of_options(
 
 
 def _of_the_whole(outputs: Arrays, ours: LossRun, reference: LossRun) -> Edits:
-    """Value and gradient times one number."""
+    """A constant added to the value; value and gradient times one number."""
+    a, b = ours.value, reference.value
+    constant = float((a - b).mean())
+    more = ("plus", "added") if constant > 0 else ("minus", "missing")
+    says = (
+        f"the value is PyTorch's {more[0]} {abs(constant):.6g}, the gradient agrees: a term that "
+        f"does not depend on the output is {more[1]} in Paddle"
+    )
+    yield says, reference.changed(b + constant)
     factor, each = scale(ours.value, reference.value), ours.value.size > 1
     output = next(iter(outputs.values()), np.zeros(()))
     what = "every value of the loss is" if each else "loss and gradient are"
