@@ -68,6 +68,7 @@ def _differences(call: WatchedCall, theirs: dict[str, Any]) -> Iterator[Differen
         own, value = (_plain(one) for one in (own, theirs[other]))
         if not (_is_option(own) and _is_option(value)):
             continue
+        value = False if value is None and isinstance(own, bool) else value
         value = value if convert is None or value is None else convert(value)
         if word == "axis" and isinstance(own, int) and isinstance(value, int):
             rank = len(getattr(call.args[0], "shape", ()))

@@ -115,6 +115,7 @@ PLACE_ROWS = (
         "shift of roll: Paddle rolls by {{own}}, with {{value}} it agrees",
     ),
     option("interpolate", "align_mode", (0, 1)),
+    option("affine_grid grid_sample", "align_corners", (True, False)),
     CallRow(
         "interpolate",
         "no fault of the port: Paddle's {name} holds its places in float32, in float64 it agrees",
