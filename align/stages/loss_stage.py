@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from align.explain.calls import loss_calls
 from align.explain.experiment import close_to, first_cause
-from align.explain.losses import loss_calls, loss_causes
+from align.explain.losses import loss_causes
 from align.explain.losses.loss_causes import LossRun
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.moved_roundings import MovedRoundings

@@ -28,7 +28,7 @@ MEANS = {("ctc_loss", "mean"): " (each divided by the length of its target)"}
 """What a value of an option means, where its word does not say it."""
 
 
-class Difference(NamedTuple):
+class OtherArgument(NamedTuple):
     """An argument that differs: Paddle's word, Paddle's value, PyTorch's in Paddle's meaning."""
 
     word: str
@@ -60,7 +60,7 @@ def changes(
     yield from told.items()
 
 
-def _differences(call: WatchedCall, theirs: dict[str, Any]) -> Iterator[Difference]:
+def _differences(call: WatchedCall, theirs: dict[str, Any]) -> Iterator[OtherArgument]:
     for word, own in call.arguments().items():
         other, convert = partner_of(word, theirs)
         if other not in theirs or word in SILENT:
@@ -74,7 +74,7 @@ def _differences(call: WatchedCall, theirs: dict[str, Any]) -> Iterator[Differen
             rank = len(getattr(call.args[0], "shape", ()))
             own, value = (axis + rank * (axis < 0) for axis in (own, value))
         if not _same(own, value):
-            yield Difference(word, own, value)
+            yield OtherArgument(word, own, value)
 
 
 def _plain(value: Any) -> Any:
@@ -101,7 +101,7 @@ def _same(own: Any, value: Any) -> bool:
     return a.shape == b.shape and bool(np.allclose(a, b, 1e-12, 0) if numbers else (a == b).all())
 
 
-def _sentence(name: str, some: Sequence[Difference]) -> str:
+def _sentence(name: str, some: Sequence[OtherArgument]) -> str:
     for one, other in itertools.permutations(some, 2):
         if one.own is None and other.value is None and _same(other.own, one.value):
             return (

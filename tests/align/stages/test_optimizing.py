@@ -204,16 +204,6 @@ class Accumulated(P.AdamW):
         super().step()
 
 
-def clipped_in_groups(model):
-    """Matrices by one norm, the rest by another, without groups in the optimizer."""
-
-    def clip(own):
-        for group in in_groups(own):
-            paddle.nn.utils.clip_grad_norm_(group["params"], 0.125)
-
-    return ours()(model), None, clip
-
-
 def head_apart(factor):
     """The head in a group of its own, in Paddle."""
 
@@ -295,24 +285,6 @@ FAULTS = {
         "optimizer",
         "epsilon.s place in the square root: Paddle inside, PyTorch outside: no fault of the port; "
         "with epsilon=1e-30 on both sides the steps agree",
-    ),
-    "Adamax": (
-        lambda model: T.Adamax(model.parameters(), lr=LR),
-        ours(P.Adamax),
-        "optimizer",
-        "epsilon.s place: Paddle adds it to the decayed norm, .* no fault of the port; with",
-    ),
-    "dampening": (
-        lambda model: T.SGD(model.parameters(), lr=LR, momentum=0.9, dampening=0.25),
-        ours(P.Momentum, momentum=0.9),
-        "optimizer",
-        "^dampening: PyTorch 0.25, none in Paddle; with PyTorch's the step agrees",
-    ),
-    "groups clipped apart by hand": (
-        clipping(1.0),
-        clipped_in_groups,
-        "optimizer",
-        "Paddle clips the norm of each group at 0.125, PyTorch clips the global norm at 1; with",
     ),
 }
 
