@@ -124,8 +124,8 @@ def named_factor(factor: float, lengths: Mapping[str, int]) -> str:
         return "the opposite sign"
     named = (
         f"{text}: n = {n} is {what}"
-        for what, n in lengths.items()
         for value, text in _OF_LENGTHS.items()
+        for what, n in lengths.items()
         if n > 1 and abs(factor / value(n) - 1) < SAME
     )
     return next(named, "")

@@ -141,6 +141,18 @@ def put_gradients(
     around_steps(optimizer, "pre", change)
 
 
+def put_dampening(optimizer: Any, model: paddle.nn.Layer, dampening: float) -> None:
+    """Gradients of all steps but a parameter's first one made smaller, as PyTorch's SGD does."""
+    seen: set[str] = set()
+
+    def dampened(gradients: Arrays) -> Arrays:
+        made = {n: g * (1 - dampening) if n in seen else g for n, g in gradients.items()}
+        seen.update(gradients)
+        return made
+
+    put_gradients(optimizer, model, dampened, alone=False)
+
+
 def another(optimizer: Any, kind: str) -> Any | None:
     """An optimizer of another class with the same rate and members; None where Paddle has none."""
     made = getattr(paddle.optimizer, kind, None)

@@ -28,9 +28,19 @@ _FUNCTIONS = (
     "batch_norm group_norm pow sqrt rsqrt matmul bmm detach diag_embed embedding dropout clip "
     "adaptive_avg_pool2d adaptive_max_pool2d masked_fill linear "
     "scaled_dot_product_attention normalize cumsum flip squeeze t tile repeat_interleave "
-    "affine_grid grid_sample"
+    "affine_grid grid_sample glu hardtanh hardshrink softshrink celu logsumexp median prod amax "
+    "amin norm topk floor ceil round trunc put_along_axis take_along_axis tril triu "
+    "cosine_similarity pairwise_distance local_response_norm instance_norm unfold cumprod "
+    "conv1d conv3d avg_pool1d max_pool1d nan_to_num"
 )
-ACTIVATIONS, FUNCTIONS = _ACTIVATIONS.split(), _FUNCTIONS.split()
+_LOSSES = (
+    "binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy "
+    "ctc_loss gaussian_nll_loss hinge_embedding_loss kl_div l1_loss margin_ranking_loss mse_loss "
+    "multi_label_soft_margin_loss multi_margin_loss nll_loss poisson_nll_loss smooth_l1_loss "
+    "soft_margin_loss triplet_margin_loss"
+)
+ACTIVATIONS, LOSSES = _ACTIVATIONS.split(), _LOSSES.split()
+FUNCTIONS = [*_FUNCTIONS.split(), *LOSSES]
 OPERATORS = {
     "__add__": "add",
     "__radd__": "add",
@@ -94,10 +104,14 @@ class WatchedCall:
             return self.function(*self.args, **self.kwargs)
         return self._changed(*(args or self.args), **{**self.kwargs, **changes})
 
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by name, however they were passed, with defaults; {} where unknown."""
+        bound = self._bound()
+        return {} if bound is None else dict(bound.arguments)
+
     def argument(self, name: str, default: Any = None) -> Any:
         """An argument by its name, however it was passed."""
-        bound = self._bound()
-        return default if bound is None else bound.arguments.get(name, default)
+        return self.arguments().get(name, default)
 
     def with_argument(self, name: str, value: Any) -> Any:
         """The call with one argument changed, however it was passed."""
@@ -108,7 +122,9 @@ class WatchedCall:
         bound = self._bound()
         if bound is None or not set(values) <= set(bound.arguments):
             raise TypeError(f"{self.name} has no argument {', '.join(values)}")
-        bound.arguments.update(values)
+        for name, value in values.items():
+            array = isinstance(value, np.ndarray)
+            bound.arguments[name] = paddle.to_tensor(value) if array else value
         return self._changed(*bound.args, **bound.kwargs)
 
     def _changed(self, *args: Any, **kwargs: Any) -> Any:

@@ -238,30 +238,34 @@ class UpdateSides:
             "move; give it a rate"
         )
 
-    def follow(self) -> tuple[SideTrace, UpdateJudge]:
-        """Both sides, and the judge of Paddle's.
+    def follow(
+        self, changes: tuple[Change, ...] = (), prepare: Callable[[Any], Any] | None = None
+    ) -> tuple[SideTrace, UpdateJudge]:
+        """Both sides, and the judge of Paddle's; under changes of Paddle's, and PyTorch's own.
 
         In one step one parameter has no gradient. A callback of the user's that cannot stand that,
         because in a training every gradient is there, is called with all of them.
         """
         try:
-            return self._followed()
+            return self._followed(changes, prepare)
         except stepping_paddle.ERRORS:
             if not self.feed.absent:
                 raise
             self.feed.absent = ""
-            return self._followed()
+            return self._followed(changes, prepare)
 
-    def _followed(self) -> tuple[SideTrace, UpdateJudge]:
+    def _followed(
+        self, changes: tuple[Change, ...], prepare: Callable[[Any], Any] | None
+    ) -> tuple[SideTrace, UpdateJudge]:
         pair = self._pair
         captured: dict[str, ParameterTrace] = {}
-        ours = self._follow_ours(captured=captured)
-        reference, oracle, near = self._follow_theirs(self.module, pair.dtype), None, None
+        ours = self._follow_ours(changes, captured=captured)
+        reference, oracle, near = self._follow_theirs(self.module, pair.dtype, prepare), None, None
         if pair.dtype == "float32":
             model = pair.reference_model("float64", True)
-            oracle = self._follow_theirs(model, "float64")
+            oracle = self._follow_theirs(model, "float64", prepare)
         else:
-            near = self._follow_as_paddle(reference)
+            near = self._follow_as_paddle(reference, prepare)
         ours.norms = reference.norms
         for side in (ours, reference, oracle, near):
             for name in captured if side is not None else ():
@@ -297,6 +301,14 @@ class UpdateSides:
         try:
             with optimizer_edits_paddle.kept(self.model):
                 ours = self._follow_ours(changes)
+        except stepping_paddle.ERRORS:
+            return False
+        return all(comparison.passed for comparison in judge.compare(ours))
+
+    def agree_under(self, change: Change, prepare: Callable[[Any], Any]) -> bool:
+        """Whether the steps agree under a change of Paddle's optimizer and one of PyTorch's."""
+        try:
+            ours, judge = self.follow((change,), prepare)
         except stepping_paddle.ERRORS:
             return False
         return all(comparison.passed for comparison in judge.compare(ours))
@@ -365,7 +377,9 @@ class UpdateSides:
         )
         return follower.run(self.steps)
 
-    def _follow_as_paddle(self, reference: SideTrace) -> SideTrace | None:
+    def _follow_as_paddle(
+        self, reference: SideTrace, changed_by: Callable[[Any], Any] | None
+    ) -> SideTrace | None:
         """The reference with the numbers of Paddle's kernels, None when they are the same.
 
         PADDLE: kernels hold some coefficients in float32; the norm that clips is not enlarged by
@@ -383,6 +397,8 @@ class UpdateSides:
             return None
 
         def prepare(own: Any) -> None:
+            if changed_by is not None:
+                changed_by(own)
             stepping_torch.as_paddle(own, which, limit)
 
         return self._follow_theirs(self.module, pair.dtype, prepare)

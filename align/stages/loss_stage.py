@@ -7,11 +7,13 @@ layer shows in the forward stage, a wrong reduction here.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from align.explain.calls import loss_calls
 from align.explain.experiment import close_to
 from align.explain.losses import loss_causes
 from align.explain.losses.loss_causes import LossRun
@@ -35,6 +37,7 @@ from align.stages.stages import judged_control
 LOSS = "loss"
 IGNORED = -100
 TRIALS = 20
+MOVED = 1.001  # of an output, to see whether a loss depends on it
 
 
 def loss(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
@@ -68,7 +71,9 @@ def loss(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
         return result, []
     small = judge.is_near(ours)
     cause = judge.rounding(ours) if small else ""
-    cause = cause or loss_causes.explain(judge.floating, pair.plan.labels, ours, reference)
+    cause = cause or loss_causes.explain(
+        judge.floating, pair.plan.labels, ours, reference, judge.reruns(), judge.moved
+    )
     cause = cause or PERHAPS * small
     if not cause and failed.name != LOSS:  # of one number a hint says nothing
         cause = failed.hint
@@ -185,6 +190,19 @@ class _LossJudge:
             return value
         rule = bounds.TOLERANCES["backward", self.dtype]
         return value + compare_mappings(own, expected, rule, oracle=oracle, zero_scale=self.scale)
+
+    def reruns(self) -> Iterator[tuple[str, LossRun]]:
+        """Paddle's loss with a call changed to PyTorch's; none of a loss that goes by its name."""
+        if isinstance(self.plan.loss, str):
+            return iter(())
+        sides = (functools.partial(self.run, side) for side in (on_paddle, on_torch))
+        return loss_calls.reruns(*sides, self.plan.loss[1])
+
+    def moved(self) -> LossRun:
+        """Paddle's loss of outputs that are a little larger."""
+        outputs = {p: a * MOVED if a.dtype.kind == "f" else a for p, a in self.outputs.items()}
+        with attributes(self, outputs=outputs):
+            return self.run(on_paddle)
 
     def is_near(self, ours: LossRun) -> bool:
         """Whether a loss is off by as little as a number that is held in float32."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from align.explain import locate
-from align.explain.settings import schedule_causes
+from align.explain.settings import average_causes, schedule_causes
 from align.judge import bounds, drift
 from align.judge.bounds import Settling
 from align.judge.comparator import compare_arrays, within
@@ -25,10 +25,13 @@ from align.judge.judging import each, largest
 from align.judge.noise_band import Find, Kinds
 from align.pair.pair import STATE, Ours, Pair, TrainingRuns, in_paddle, tensor_title
 from align.record.arrays import TrainingRun
-from align.record.request import exchanged
+from align.record.request import Request, exchanged
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
 from align.record.stored_arrays import Lazy
 from align.stages.stages import judged_control
+
+AVERAGES = "average"
+"""Kind of the tensors of a moving average."""
 
 
 def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
@@ -69,7 +72,7 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
         series=series,
         stamps={"ours": ours.stamp, "reference": reference.stamp},
     )
-    return result, _divergences(pair, result, rates)
+    return result, _divergences(pair, judge, result, rates)
 
 
 def _note(pair: Pair, judge: TrainingJudge) -> str:
@@ -282,8 +285,19 @@ def _faulty(judge: TrainingJudge, fault: str, place: str, **changed: Any) -> Con
         return judged_control(fault, found, f"{place}, after {made} of {plan.steps} steps")
 
 
+def _average_cause(pair: Pair, judge: TrainingJudge) -> str:
+    """What makes the moving averages of the weights differ."""
+
+    def passes(plan: Request) -> bool:
+        with judge.runs.ours(plan) as (run, _):
+            averages = judge.of_kind(AVERAGES, run.moments.get(AVERAGES, {}))
+            return all(one.passed for one in judge.settling.settle(list(averages)))
+
+    return average_causes.explain(pair, passes) if pair.live else ""
+
+
 def _divergences(
-    pair: Pair, result: StepResult, rates: Mapping[str, list[float]]
+    pair: Pair, judge: TrainingJudge, result: StepResult, rates: Mapping[str, list[float]]
 ) -> list[Divergence]:
     """The first failed comparison; where the weights leave the band is said with it."""
     first = result.first_failure
@@ -295,6 +309,8 @@ def _divergences(
     reason = "; ".join(dict.fromkeys(reasons))
     if place == "schedule":
         cause = schedule_causes.explain(*(np.asarray(side) for side in rates.values()))
+    elif first.name.startswith(f"{AVERAGES}/"):
+        place, cause = first.name, _average_cause(pair, judge)
     else:
         cause = locate.running_statistic(pair, first.name) if pair.live else ""
     cause = cause or first.hint

@@ -17,10 +17,12 @@ from align.explain.calls.layer_words import single
 from align.explain.experiment import close_to
 from align.explain.formulas import ACTIVATIONS
 from align.frameworks import on_paddle
+from align.frameworks.watched_calls import ACTIVATIONS as OF_CALLS
 from align.frameworks.watched_calls import WatchedCall
 
 FEW = 4  # parts or axes whose permutations are all tried
 LOW = -1e30
+SMALL = 1e-2  # an epsilon is smaller
 EVERY = "*"
 REDUCTIONS = ("mean", "sum", "max", "min")
 
@@ -32,10 +34,12 @@ class Around:
     Attributes:
         masks: arrays that may be masks: flags, zeros and low values.
         widths: last sizes of what is multiplied in it: widths of a head, of all heads.
+        calls: its watched calls.
     """
 
     masks: Sequence[np.ndarray] = ()
     widths: Sequence[int] = ()
+    calls: Sequence[WatchedCall] = ()
 
 
 Values = Callable[[WatchedCall, Around], Iterable[Any]]
@@ -289,6 +293,50 @@ def is_number(x: Any) -> bool:
     """Whether an operand is one number, in a tensor too."""
     number = isinstance(x, (int, float)) and not isinstance(x, bool)
     return number or (isinstance(x, paddle.Tensor) and x.size == 1)
+
+
+def epsilons(call: WatchedCall, around: Around) -> list[int]:
+    """Which of a call's operands are small positive numbers."""
+    return [at for at, x in enumerate(call.args) if is_number(x) and 0 < float(x) < SMALL]
+
+
+def added(call: WatchedCall, around: Around) -> list[float]:
+    """The small numbers that the layer adds to what a call is given."""
+    sums = [one for one in around.calls if one.name == "add" and one.number < call.number]
+    held = [one for one in sums if _equal(one.go(), first(call))]
+    return [float(one.args[at]) for one in held for at in epsilons(one, around)]
+
+
+def gates(call: WatchedCall, around: Around) -> list[tuple[str, int, WatchedCall]]:
+    """Operands of a product that an activation has made: its name, where, its call."""
+    acts = [one for one in around.calls if one.name in OF_CALLS and one.number < call.number]
+    return [
+        (one.name, at, one)
+        for one in acts
+        for at, x in enumerate(call.args[:2])
+        if _equal(one.go(), x)
+    ]
+
+
+def _equal(a: Any, b: Any) -> bool:
+    tensors = isinstance(a, paddle.Tensor) and isinstance(b, paddle.Tensor)
+    return tensors and a.shape == b.shape and bool((a == b).all())
+
+
+def two_ways(call: WatchedCall, around: Around) -> list[tuple[Any, ...]]:
+    """The index of the first place, where a call takes the last one of a sequence."""
+    x, key = call.args[:2]
+    entries = key if isinstance(key, tuple) else (key,)
+    last = [at for at, one in enumerate(entries) if one in (-1, x.shape[at] - 1)]
+    if len(x.shape) != 3 or x.shape[2] % 2 or last not in ([0], [1]):
+        return []
+    return [tuple(0 if at == last[0] else one for at, one in enumerate(entries))]
+
+
+def both_ways(call: WatchedCall, begin: tuple[Any, ...]) -> paddle.Tensor:
+    """The last state of each direction: of the way back it is the output at the first place."""
+    ends = call.go().chunk(2, -1)[0], call.args[0][begin].chunk(2, -1)[1]
+    return paddle.concat(ends, -1)
 
 
 def put(call: WatchedCall, at: int, value: Any) -> Any:

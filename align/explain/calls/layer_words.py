@@ -12,6 +12,16 @@ SYNONYMS: Mapping[str, tuple[str, Convert]] = {
     "ksize": ("kernel_size", lambda value: value),
     "momentum": ("momentum", lambda value: 1 - value),
     "time_major": ("batch_first", lambda value: not value),
+    "delta": ("beta", lambda value: value),
+    "threshold": ("lambd", lambda value: value),
+    "min": ("min_val", lambda value: value),
+    "max": ("max_val", lambda value: value),
+    "axis": ("dim", lambda value: value),
+    "label_lengths": ("target_lengths", lambda value: value),
+    "kernel_sizes": ("kernel_size", lambda value: value),
+    "strides": ("stride", lambda value: value),
+    "paddings": ("padding", lambda value: value),
+    "dilations": ("dilation", lambda value: value),
 }
 """Paddle's word -> PyTorch's, and its value in Paddle's convention; others have one word."""
 SILENT = ("inplace", "training", "name", "return_mask")
@@ -46,18 +56,24 @@ def unequal(layer: Any, module: Any) -> Iterator[Unequal]:
             continue
         if word == "stride" and own is None:  # of a pool: its windows do not overlap
             own = vars(layer).get("ksize", vars(layer).get("kernel_size"))
-        other, convert = SYNONYMS.get(word, (word, None))
-        if other not in theirs:
-            other, convert = word, None
+        other, convert = partner_of(word, theirs)
         value = theirs.get(other, own)
         if isinstance(value, str) != isinstance(own, str):
             continue
         value = value if convert is None or value is None else convert(value)
+        if word == "axis" and (own or 0) * (value or 0) < 0:
+            continue  # one counts from the end: a call tells whether they are one axis
         if single(own) != single(value):
             value = _like(own, value)
             a, b = (f"{_shown(one)}{UNITS.get(word, '')}" for one in (own, value))
             if a != b:  # PyTorch's norms follow the float32 of Paddle's kernels
                 yield Unequal(name, value, f"{word}: Paddle's layer has {a}, PyTorch's {b}")
+
+
+def partner_of(word: str, theirs: Mapping[str, Any]) -> tuple[str, Convert | None]:
+    """PyTorch's word for Paddle's, and what makes Paddle's value of its value."""
+    other, convert = SYNONYMS.get(word, (word, None))
+    return (other, convert) if other in theirs else (word, None)
 
 
 def _plain(name: str) -> str:

@@ -71,6 +71,14 @@ PLACE_ROWS = (
         lambda call: values.index(call.args[1]),
     ),
     CallRow(
+        "index",
+        "the last states of a two-way recurrent layer: Paddle takes its output at the last place "
+        "[{own}] for both directions, PyTorch the one at the first place for the way back",
+        values.both_ways,
+        values.two_ways,
+        lambda call: values.index(call.args[1]),
+    ),
+    CallRow(
         "arange embedding",
         "positions are off by one: Paddle's are {value:+d} to PyTorch's",
         lambda call, by: (
@@ -90,18 +98,10 @@ PLACE_ROWS = (
         values.shifts,
         "shift of roll: Paddle rolls by {{own}}, with {{value}} it agrees",
     ),
-    option("conv2d", "padding", (0, 1, 2, 3)),
-    option("conv2d", "stride", (1, 2, 4)),
-    option("conv2d", "dilation", (1, 2, 3)),
-    option("pad", "mode", ("constant", "reflect", "replicate", "circular")),
-    option("avg_pool2d", "exclusive", (True, False)),
-    option("avg_pool2d max_pool2d", "ceil_mode", (True, False)),
-    option("max_pool2d", "padding", (0, 1, 2, 3)),
-    option("interpolate", "align_corners", (True, False)),
-    option("interpolate", "mode", ("bilinear", "nearest", "bicubic", "area")),
     option("interpolate", "align_mode", (0, 1)),
     option("interpolate", "antialias", (True, False)),
     option("interpolate", "recompute_scale_factor", (True, None)),
+    option("affine_grid grid_sample", "align_corners", (True, False)),
     CallRow(
         "interpolate",
         "interpolate to a size of 1: Paddle takes the first place, PyTorch the middle, in float32 "
@@ -109,9 +109,6 @@ PLACE_ROWS = (
         interpolated,
         lambda call, around: is_bilinear(call, around) if 1 in call.go().shape[2:] else [],
     ),
-    option("affine_grid grid_sample", "align_corners", (True, False)),
-    option("grid_sample", "padding_mode", ("zeros", "border", "reflection")),
-    option("grid_sample", "mode", ("bilinear", "nearest")),
     CallRow(
         "tile repeat_interleave",
         "order of what is repeated: with {value} instead of {own} it agrees (grouped heads)",
@@ -119,6 +116,5 @@ PLACE_ROWS = (
         lambda call, around: {"tile", "repeat_interleave"} - {call.name},
         lambda call: call.name,
     ),
-    option("cumsum normalize", "axis", (-1, 0, 1)),
 )
 """In the order in which they are tried."""

@@ -9,7 +9,7 @@ import contextlib
 import copy
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 import paddle
 
 from align.explain.arrays.gradient_edits import UNKNOWN
-from align.explain.calls import layer_edits, number_edits
+from align.explain.calls import layer_edits, number_edits, partner_calls
 from align.explain.calls.call_values import EVERY, Around, CallRow
 from align.explain.calls.finite_differences import agrees_in_float32, refutes_paddle
 from align.explain.calls.framework_rows import COARSE, EXCUSED, WRONG_GRADIENTS, exactly, is_about
@@ -25,6 +25,7 @@ from align.explain.calls.place_rows import PLACE_ROWS
 from align.explain.calls.value_rows import VALUE_ROWS
 from align.explain.experiment import fewest, first_cause
 from align.frameworks import on_paddle, on_torch
+from align.frameworks.called_torch import TorchCalls
 from align.frameworks.rounded_numbers import NEAR, PERHAPS, mending
 from align.frameworks.stepping_paddle import ERRORS
 from align.frameworks.swapping import attributes
@@ -142,9 +143,10 @@ def _changes(
     yield from layer_edits.rows(bench, guilty)
     yield from layer_edits.weights(bench)
     yield from layer_edits.insertions(bench)
-    around = Around(_masks(bench, module), _widths(bench, calls))
+    around = Around(_masks(bench, module), _widths(bench, calls), calls)
     for call, said, answer in edits(ROWS, calls, around):
         yield _told(bench, said, call), watching(bench, answer)
+    yield from _partners(pair, bench, module, calls)
     yield from layer_edits.inputs(bench)
     for numbers in number_edits.lines(calls):
         if bench.trials >= budget:
@@ -152,6 +154,25 @@ def _changes(
         call = calls[numbers[0]]
         for said, answer in number_edits.fitted(call, _miss(bench, numbers)):
             yield _told(bench, said, call), watching(bench, instead(numbers, answer))
+
+
+def _partners(pair: AnyPair, bench: Bench, module: Any, calls: list[WatchedCall]) -> Changes:
+    """Calls with the arguments that PyTorch's layer gives the same functions."""
+    depth: list[Any] = []
+    hooks = contextlib.nullcontext()
+    if module is not None:
+        hooks = on_torch.hook(module, lambda *_: depth.append(1), lambda *_: depth.pop() and None)
+    with hooks, TorchCalls(lambda: module is None or bool(depth)) as theirs:
+        pair.run_reference()
+    for numbers in together(calls):
+        call = calls[numbers[0]]
+        for said, values in partner_calls.changes(call, calls, theirs.calls):
+            answer = instead(numbers, functools.partial(_put, values))
+            yield _told(bench, f"{said}; with PyTorch's it agrees", call), watching(bench, answer)
+
+
+def _put(values: Mapping[str, Any], call: WatchedCall) -> Any:
+    return call.with_arguments(values)
 
 
 def edits(

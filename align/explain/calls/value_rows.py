@@ -34,6 +34,7 @@ def _pooled(call: WatchedCall, name: str) -> Any:
 
 
 _BATCH = "normalisation: Paddle computes batch norm ({}), PyTorch batch norm ({})"
+ROUNDINGS = ("floor", "ceil", "round", "trunc")
 _RUN, _OWN = "running statistics", "statistics of the batch"
 VALUE_ROWS = (
     CallRow(
@@ -152,6 +153,59 @@ VALUE_ROWS = (
         lambda call, _: call.with_argument("unbiased", call.argument("unbiased") is False),
         own=lambda call: "n" if call.argument("unbiased") is False else "n - 1",
     ),
+    CallRow(
+        "add",
+        "epsilon's place: Paddle adds it to the root, PyTorch under the root",
+        lambda call, at: paddle.sqrt(call.args[1 - at] ** 2 + call.args[at]),
+        values.epsilons,
+    ),
+    CallRow(
+        "sqrt rsqrt",
+        "epsilon's place: Paddle adds {value:.6g} under the root, PyTorch to the root",
+        lambda call, eps: (
+            paddle.sqrt(values.first(call) - eps) + eps
+            if call.name == "sqrt"
+            else 1 / (paddle.sqrt(values.first(call) - eps) + eps)
+        ),
+        values.added,
+    ),
+    CallRow(
+        "add",
+        "epsilon: Paddle adds it, PyTorch takes the larger of the two (clamp)",
+        lambda call, at: call.args[1 - at].clip(min=float(call.args[at])),
+        values.epsilons,
+    ),
+    CallRow(
+        "clip",
+        "epsilon: Paddle takes the larger of the two (clip), PyTorch adds it",
+        lambda call, _: values.first(call) + call.argument("min"),
+    ),
+    CallRow(
+        "multiply",
+        "gate: Paddle takes {value} of one factor of the product, PyTorch of the other (the halves "
+        "of a gated unit)",
+        lambda call, gate: gate[2].go(call.args[1 - gate[1]]) * values.first(gate[2]),
+        values.gates,
+    ),
+    CallRow(
+        " ".join(ROUNDINGS),
+        "rounding: Paddle takes {name}, PyTorch {value}",
+        lambda call, name: getattr(paddle, name)(values.first(call)),
+        lambda call, around: [one for one in ROUNDINGS if one != call.name],
+    ),
+    option(
+        "put_along_axis take_along_axis",
+        "broadcast",
+        (False,),
+        "{argument} of {{name}}: Paddle spreads its index over the whole tensor, PyTorch does not; "
+        "with {argument}={{value}} it agrees",
+    ),
+    CallRow(
+        "median",
+        "median: of an even number Paddle takes the mean of the two in the middle, PyTorch the "
+        "lower one",
+        lambda call, _: call.with_argument("mode", "min")[0],
+    ),
     CallRow("sqrt rsqrt", "{name}: PyTorch does not take the root", lambda call, _: call.args[0]),
     CallRow(
         "matmul bmm",
@@ -199,7 +253,6 @@ VALUE_ROWS = (
         _BATCH.format(_RUN, _OWN),
         lambda call, _: call.with_arguments({"training": True, "use_global_stats": False}),
     ),
-    option("group_norm", "num_groups", (1, 2, 3, 4, 6, 8, 16, 32)),
     option(
         "dropout",
         "p",
@@ -207,6 +260,5 @@ VALUE_ROWS = (
         "dropout is active, {argument}: Paddle has {{own}}, PyTorch drops none",
     ),
     option("dropout", "mode", ("upscale_in_train", "downscale_in_infer")),
-    option("normalize", "p", (1, 2)),
 )
 """In the order in which they are tried."""

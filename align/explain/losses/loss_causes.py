@@ -7,7 +7,7 @@ losses: the options that give Paddle's loss against those that give PyTorch's.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,11 @@ from align.record.arrays import Arrays
 LARGEST = 500_000  # elements; the formulas are not worth more
 BUDGET = 100  # trials
 SHOWN = 4
+MOVED = 1e-9  # part of a loss that changes with the outputs where its graph is cut
+FLAT = (
+    "the gradient is zero because Paddle's loss does not change with these outputs (a clip, a "
+    "mask, values outside of the domain of its function): the graph is not cut"
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,14 @@ Edits = Iterator[tuple[str, LossRun]]
 """Sentences, each with what PyTorch's loss would be if it were true."""
 
 
-def explain(outputs: Arrays, labels: np.ndarray | None, ours: LossRun, reference: LossRun) -> str:
+def explain(
+    outputs: Arrays,
+    labels: np.ndarray | None,
+    ours: LossRun,
+    reference: LossRun,
+    reruns: Iterable[tuple[str, LossRun]] = (),
+    moved: Callable[[], LossRun] | None = None,
+) -> str:
     """The cause of a differing loss, "" when no edit explains it.
 
     Args:
@@ -62,6 +74,8 @@ def explain(outputs: Arrays, labels: np.ndarray | None, ours: LossRun, reference
         labels: the user's, None without.
         ours: Paddle's.
         reference: PyTorch's.
+        reruns: Paddle's loss with a call changed to PyTorch's, in words.
+        moved: runs Paddle's loss of other outputs; None where it cannot run.
     """
     a, b = ours.value, reference.value
     if a.shape != b.shape:
@@ -88,12 +102,44 @@ def explain(outputs: Arrays, labels: np.ndarray | None, ours: LossRun, reference
 
     if passes(reference):
         return ""
+    first, second = itertools.tee(iter(reruns))
     edits = itertools.chain(
-        _of_parts(ours, reference),
+        _of_parts(ours, reference, moved),
         _of_options(outputs, labels, ours, reference),
+        _of_calls(first, ours, reference),
         _of_the_whole(outputs, ours, reference),
+        _of_calls(second, ours, reference, outputs),
+        _flat(ours, reference),
     )
     return first_cause(edits, passes, BUDGET)
+
+
+def _of_calls(
+    reruns: Edits, ours: LossRun, reference: LossRun, outputs: Arrays | None = None
+) -> Edits:
+    """Of Paddle's calls: with PyTorch's argument its loss is PyTorch's, or a multiple of it."""
+    for says, run in reruns:
+        factor = scale(run.value, reference.value) if outputs is not None else 1.0
+        pairs = [(run.value, reference.value)]
+        pairs += [
+            (run.gradients.get(p, np.zeros_like(g)), g) for p, g in reference.gradients.items()
+        ]
+        right = factor and all(
+            a.shape == b.shape and np.abs(a - factor * b).max() <= SAME * np.abs(factor * b).max()
+            for a, b in pairs
+        )
+        if right and outputs is None:
+            yield f"{says}; with PyTorch's the loss agrees", ours
+        elif right:
+            output = next(iter(outputs.values()), np.zeros(()))
+            told = f"{factor:.6g} times PyTorch's{_factor_in_words(factor, output)}"
+            yield f"{says}; with PyTorch's a factor is left: the loss is {told}", ours
+
+
+def _flat(ours: LossRun, reference: LossRun) -> Edits:
+    """A loss without a gradient whose graph is whole."""
+    if not any(g.any() for g in ours.gradients.values()):
+        yield FLAT, ours
 
 
 def _near(a: np.ndarray, b: np.ndarray, made: np.ndarray) -> bool:
@@ -112,7 +158,9 @@ def _shape(a: np.ndarray, b: np.ndarray) -> str:
     return f"{shapes}: reduction: {who} takes the {taken[0]} of the other's" if taken else shapes
 
 
-def _of_parts(ours: LossRun, reference: LossRun) -> Edits:
+def _of_parts(
+    ours: LossRun, reference: LossRun, moved: Callable[[], LossRun] | None = None
+) -> Edits:
     """Of the value alone, of the gradient alone, of one output's gradient."""
     a, b, slopes = ours.value, reference.value, reference.gradients
     pairs = {p: (ours.gradients.get(p, np.zeros_like(g)), g) for p, g in slopes.items()}
@@ -121,8 +169,10 @@ def _of_parts(ours: LossRun, reference: LossRun) -> Edits:
         return
     how = "is zero" if ours.gradients else "does not exist"
     where = "the graph is cut between output and loss (detach, stop_gradient, no_grad, NumPy)"
-    for value, text in ((b, "the value is right"), (a, "and the value differs")):
-        yield f"the gradient {how}, {text}: {where}", reference.changed(value, {})
+    still = not any(own.any() for own, _ in pairs.values())
+    if still and (moved is None or np.abs(moved().value - a).max() > MOVED * np.abs(a).max()):
+        for value, text in ((b, "the value is right"), (a, "and the value differs")):
+            yield f"the gradient {how}, {text}: {where}", reference.changed(value, {})
     for path, (own, theirs) in pairs.items() if len(pairs) > 1 else ():
         factor = scale(own, theirs)
         edited = reference.changed(a, {**slopes, path: factor * theirs})  # its value is unknown
@@ -141,13 +191,6 @@ def _of_parts(ours: LossRun, reference: LossRun) -> Edits:
     says = f"the gradient is {factor:.6g} times PyTorch's, the value is right: a scale in the"
     yield f"{says} backward pass only", reference.changed(b, factor)
     yield "the value has the opposite sign, the gradient is right", reference.changed(-b)
-    constant = float((a - b).mean())
-    more = ("plus", "added") if constant > 0 else ("minus", "missing")
-    says = (
-        f"the value is PyTorch's {more[0]} {abs(constant):.6g}, the gradient agrees: a term that "
-        f"does not depend on the output is {more[1]} in Paddle"
-    )
-    yield says, reference.changed(b + constant)
 
 
 def _of_options(
@@ -158,6 +201,7 @@ def _of_options(
         path: float(np.abs(ours.gradients[path] - b).max() / (np.abs(b).max() or 1.0))
         for path, b in reference.gradients.items()
         if path in ours.gradients and ours.gradients[path].shape == b.shape
+        if ours.gradients[path].any()  # of no gradient every formula is one
     }
     path = max(apart, key=lambda name: apart[name], default=None)
     if path is None or outputs[path].size > LARGEST or ours.value.size > 1:
@@ -170,7 +214,15 @@ def _of_options(
 
 
 def _of_the_whole(outputs: Arrays, ours: LossRun, reference: LossRun) -> Edits:
-    """Value and gradient times one number."""
+    """A constant added to the value; value and gradient times one number."""
+    a, b = ours.value, reference.value
+    constant = float((a - b).mean())
+    more = ("plus", "added") if constant > 0 else ("minus", "missing")
+    says = (
+        f"the value is PyTorch's {more[0]} {abs(constant):.6g}, the gradient agrees: a term that "
+        f"does not depend on the output is {more[1]} in Paddle"
+    )
+    yield says, reference.changed(b + constant)
     factor, each = scale(ours.value, reference.value), ours.value.size > 1
     output = next(iter(outputs.values()), np.zeros(()))
     what = "every value of the loss is" if each else "loss and gradient are"
@@ -269,8 +321,12 @@ def _divisor(items: Items, one: LossRecipe, value: float) -> str:
 
 def _factor_in_words(factor: float, output: np.ndarray) -> str:
     """What a factor between two losses is, in brackets; "" for a number that means nothing."""
-    rows = len(np.atleast_1d(output))
-    lengths = {"the number of rows": rows, "the number of elements": output.size}
+    rows, count = len(np.atleast_1d(output)), output.size
+    names = {rows: f"the {rows} rows", count: f"all {count} elements"}
+    for a, b in ((rows, count), (count, rows)):
+        if a != b and abs(factor * a / b - 1) < SAME:
+            return f" (Paddle divides by {names[a]}, PyTorch by {names[b]})"
+    lengths = {"the number of rows": rows, "the number of elements": count}
     told, divisor = named_factor(factor, lengths), round(1 / factor) if 0 < factor < 1 else 1
     if not told and divisor > 1 and abs(factor * divisor - 1) < SAME:
         told = f"divided by {divisor}; perhaps gradient accumulation"

@@ -27,17 +27,21 @@ class Treatment:
             group".
         limit: the largest value or norm; of "scaled" the factor.
         weight: multiple of the weight that is added.
+        groups: names that are clipped by one norm, of "norm of each group".
     """
 
     kind: str = "none"
     limit: float = 1.0
     weight: float = 0.0
+    groups: tuple[tuple[str, ...], ...] = ()
 
     def apply(self, gradients: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Whole gradients after it; the weights are not added."""
         norms = {n: float(np.linalg.norm(g.astype(np.float64))) for n, g in gradients.items()}
-        if self.kind == "global norm":
-            norms = dict.fromkeys(norms, math.sqrt(sum(norm**2 for norm in norms.values())))
+        whole = [tuple(norms)] if self.kind == "global norm" else self.groups
+        for group in whole:
+            held = [n for n in group if n in norms]
+            norms |= dict.fromkeys(held, math.sqrt(sum(norms[n] ** 2 for n in held)))
         return {n: self.of(g, norms[n]) for n, g in gradients.items()}
 
     def of(self, gradient: np.ndarray, norm: float) -> np.ndarray:
@@ -77,16 +81,23 @@ def sentence(a: Treatment, b: Treatment) -> str:
 def treatment_of(side: SideTrace) -> Treatment | None:
     """What hooks did to the gradients of one side; None when no treatment fits."""
     weight = _weight(side)
-    pairs = [
-        (side.norms[step], one.norms[step], g, e - weight * one.weights[step])
-        for one in side.main.values()
+    read = [
+        (name, step, g, e - weight * one.weights[step])
+        for name, one in side.main.items()
         for step, (g, e) in enumerate(zip(one.gradients, one.used, strict=False))
         if g is not None and e is not None and g.any() and step != SMALL_STEP
         if ALIKE * np.abs(g).max() > 8 * side.eps * weight * np.abs(one.weights[step]).max()
     ]  # the small step is below every limit, and lost in rounding in float32
-    if not pairs:
+    if not read:
         return Treatment()
-    factors = [scale(e, g) for *_, g, e in pairs]
+    factors = [scale(e, g) for *_, g, e in read]
+    groups = _groups({(n, s): f for (n, s, *_), f in zip(read, factors, strict=True)})
+    group_of = {name: group for group in groups for name in group}
+    pairs = []
+    for name, step, g, e in read:
+        norms = [side.main[n].norms[step] for n in group_of[name]]
+        norm = math.sqrt(sum(one**2 for one in norms))
+        pairs.append((side.norms[step], side.main[name].norms[step], norm, g, e))
     least = int(np.argmin(factors))
     if factors[least] <= 0:
         return None  # cleared after the step: nothing is left to read
@@ -96,9 +107,26 @@ def treatment_of(side: SideTrace) -> Treatment | None:
         "value": max(float(np.abs(e).max()) for *_, e in pairs),
         "global norm": factors[least] * pairs[least][0],
         "norm of each tensor": factors[least] * pairs[least][1],
+        "norm of each group": factors[least] * pairs[least][2],
     }
-    made = (Treatment(kind, limit, weight) for kind, limit in limits.items())
+    made = (Treatment(kind, limit, weight, groups) for kind, limit in limits.items())
     return next((one for one in made if _fits(one, pairs)), None)
+
+
+def _groups(factors: Mapping[tuple[str, int], float]) -> tuple[tuple[str, ...], ...]:
+    """Names whose gradients have one factor in each step, by (name, step)."""
+    found: list[dict[int, float]] = []
+    groups: list[tuple[str, ...]] = []
+    for name in dict.fromkeys(name for name, _ in factors):
+        own = {step: factor for (n, step), factor in factors.items() if n == name}
+        for i, known in enumerate(found):
+            if all(abs(known.get(s, f) - f) <= ALIKE * abs(f) for s, f in own.items()):
+                groups[i], found[i] = (*groups[i], name), {**own, **known}
+                break
+        else:
+            found.append(own)
+            groups.append((name,))
+    return tuple(groups)
 
 
 def _weight(side: SideTrace) -> float:
@@ -112,8 +140,8 @@ def _weight(side: SideTrace) -> float:
 
 
 def _fits(treatment: Treatment, pairs: list[tuple]) -> bool:
-    at = 0 if treatment.kind == "global norm" else 1
+    at = {"global norm": 0, "norm of each group": 2}.get(treatment.kind, 1)
     return all(
-        np.abs(treatment.of(pair[2], pair[at]) - pair[3]).max() <= ALIKE * np.abs(pair[3]).max()
+        np.abs(treatment.of(pair[3], pair[at]) - pair[4]).max() <= ALIKE * np.abs(pair[4]).max()
         for pair in pairs
     )

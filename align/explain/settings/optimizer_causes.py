@@ -49,7 +49,12 @@ def explain(
         told = _told(needed)
         return [replace(c, text=f"{c.text}; with PyTorch's the step agrees") for c in told]
     if not found and differences.kind in ROOTS:
-        found = [Cause(ROOTS[differences.kind], tuple(wrong), tuple(wrong))]
+        text, mine, theirs = ROOTS[differences.kind]
+        if sides.agree_under(partial(_put_options, mine), partial(_put_groups, theirs)):
+            shown = ", ".join(f"{name}={value:g}" for name, value in mine.items())
+            text = f"{text}: no fault of the port; with {shown} on both sides the steps agree"
+            return [Cause(text, tuple(wrong), tuple(wrong))]
+        found = [Cause(text, tuple(wrong), tuple(wrong))]
     return [replace(c, text=f"perhaps {c.text}") for c in _told(found)]
 
 
@@ -65,8 +70,22 @@ def _told(causes: Sequence[Cause]) -> list[Cause]:
 
 FAMILY = {"AdamW": "Adam", "RMSprop": "RMSProp"}
 """PyTorch's or Paddle's class -> the class of Paddle with the same rule but for the decay."""
-ROOTS = {"RMSProp": "epsilon's place in the square root: Paddle inside, PyTorch outside"}
-"""PADDLE: a rule that differs from PyTorch's with equal options."""
+TINY = 1e-30  # an epsilon that changes nothing
+ROOTS: Mapping[str, tuple[str, Mapping[str, float], Mapping[str, Any]]] = {
+    "RMSProp": (
+        "epsilon's place in the square root: Paddle inside, PyTorch outside",
+        {"epsilon": TINY},
+        {"eps": TINY},
+    ),
+    "Adamax": (
+        "epsilon's place: Paddle adds it to the decayed norm, PyTorch to the size of the gradient "
+        "(and Paddle holds the betas in float32)",
+        {"epsilon": TINY, "beta1": 0.875, "beta2": 0.96875},
+        {"eps": TINY, "betas": (0.875, 0.96875)},
+    ),
+}
+"""PADDLE: a rule that differs from PyTorch's with equal options; options of Paddle and of PyTorch
+with which it does not."""
 FORMS = ("decoupled", "L2")
 """A decay straight from the weight (AdamW), and one added to the gradient (Adam)."""
 
@@ -128,6 +147,7 @@ class Differences:
         else:
             yield from self._named_options()
         yield from self._rates()
+        yield from self._dampening()
         yield from self._gradients()
         yield from self._decay()
 
@@ -153,7 +173,7 @@ class Differences:
         for name in differing(mine, self._options):
             if name != "weight_decay":  # compared by parameter
                 option = name, mine[name].value, self._options[name].value
-                change = partial(_put_option, name, option[2])
+                change = partial(_put_options, {name: option[2]})
                 yield self._of_all(exchange.sentence([option]), change, option)
 
     def _another(self, optimizer: Any, model: Any) -> Any:
@@ -182,6 +202,12 @@ class Differences:
             text = f"the learning rate applied to the update{who}: {numbers}"
             change = partial(paddles.put_factors, factors=factors)
             yield Cause(text, tuple(factors), everyone, change)
+
+    def _dampening(self) -> Iterator[Cause]:
+        held = self._options.get("dampening")
+        if held is not None and held.value and self._options["momentum"].value:
+            text = f"dampening: PyTorch {exchange.number(held.value)}, none in Paddle"
+            yield self._of_all(text, partial(paddles.put_dampening, dampening=held.value))
 
     def _gradients(self) -> Iterator[Cause]:
         read, b = (gradients.treatment_of(s) for s in (self._ours, self._reference))
@@ -233,8 +259,15 @@ class Differences:
             yield Cause(decay_sentence(odd), tuple(odd), tuple(hit), change)
 
 
-def _put_option(name: str, value: Any, optimizer: Any, model: Any) -> None:
-    paddles.options_of(optimizer)[name].put(value)
+def _put_options(values: Mapping[str, Any], optimizer: Any, model: Any) -> None:
+    held = paddles.options_of(optimizer)
+    for name, value in values.items():
+        held[name].put(value)
+
+
+def _put_groups(values: Mapping[str, Any], optimizer: Any) -> None:
+    for group in optimizer.param_groups:
+        group.update(values)
 
 
 def decay_sentence(pairs: Mapping[str, Sequence[tuple[float, float]]]) -> str:

@@ -19,6 +19,7 @@ from align.explain.settings.exchange import both, number
 TRIALS = 10_000  # comparisons of curves
 EXACT, NEAR = 1e-10, 1e-3  # of the peak: what an edit may leave, and one read between steps
 ALIKE, FEW = 0.5, 4  # correlation that a guess needs, changes that show a recurrence
+RESTART = 0.5  # of the range of a curve: a rise in one step that begins it again
 SHIFTS, TIMES = 2000, 16  # how far a shift is searched, and how many scheduler steps in one
 Rates = np.ndarray
 
@@ -67,6 +68,7 @@ def _edits(a: Rates, b: Rates) -> Edits:
     yield says, factor * b if factor else None
     yield from _shifted(b, range(2, min(len(b) // 2, SHIFTS) + 1))
     yield from _paced(a, b)
+    yield from _restarted(a, b)
     yield from _stepped(b) if rise(b) > 1 else ()  # else it is a matter of the length
 
 
@@ -149,6 +151,25 @@ def _stepped(b: Rates) -> Edits:
             yield says, _along(b, k * np.arange(len(b)))
 
 
+def _restarted(a: Rates, b: Rates) -> Edits:
+    """A decay that begins again on one side; on the other it goes back up, or stays down."""
+    for ours, theirs, mine, other in ((a, b, "Paddle", "PyTorch"), (b, a, "PyTorch", "Paddle")):
+        jumps = np.flatnonzero(np.diff(theirs) > RESTART * np.ptp(theirs)) + 1
+        if not len(jumps):
+            continue
+        period, t = int(jumps[0]), np.arange(len(theirs))
+        back, says = (
+            t % (2 * period),
+            f"restarts: {other}'s decay begins again after {period} steps",
+        )
+        triangle = np.where(back < period, back, 2 * period - back)
+        for made, goes in (
+            (np.where(triangle == period, np.nan, theirs[triangle % period]), "goes back up"),
+            (np.where(t < period, theirs, ours[-1]), "stays where it ends"),
+        ):
+            yield f"{says}, {mine}'s {goes}", a if _same(ours, made) else None
+
+
 def _ended(a: Rates, b: Rates) -> Edits:
     """Another rate at the beginning of the warm-up, at the end of the decay."""
     top, peak = rise(b), float(b.max())
@@ -184,9 +205,24 @@ def _warped(a: Rates, b: Rates) -> str:
     if apart(log) > NEAR * size or abs(own_end - round(own_end)) > 0.01:
         return ""
     told = [f"warm-up length in steps: {both(own_top, top)}"] if own_top != top else []
-    if round(own_end) != end:
+    pace = float(np.exp(log))
+    slopes = np.diff(b)
+    falling = abs(slopes[-1]) > 0.2 * np.abs(slopes[top:]).max() and b[-1] + 2 * slopes[-1] > 0
+    if end == len(b) and round(own_end) != end and falling:
+        told.append(_unended(a, b, pace))
+    elif round(own_end) != end:
         told.append(f"total length: the decay ends at another step: {both(round(own_end), end)}")
     return "; ".join(told)
+
+
+def _unended(a: Rates, b: Rates, pace: float) -> str:
+    """How fast Paddle's decay goes where PyTorch's outlasts the curve; where straight ones end."""
+    says = f"the decay goes {number(round(pace, 6))} times as fast as PyTorch's"
+    ends = [len(x) - 1 - x[-1] / np.diff(x)[-1] for x in (a, b)]
+    straight = all(np.ptp(np.diff(x[len(x) // 2 :])) < 1e-9 * x.max() for x in (a, b))
+    if straight and all(abs(end - round(end)) < 0.01 for end in ends):
+        says += f", which ends at another step: {both(*map(round, ends))}"
+    return f"{says}; perhaps its scheduler is stepped too often, or has another total length"
 
 
 def _guess(a: Rates, b: Rates) -> str:

@@ -108,6 +108,27 @@ FAULTS = {
         linear(),
         "stepped 2 times per step",
     ),
+    "twice as fast, without an end": (
+        linear(18, warmup=0, total=20),
+        linear(18, warmup=0, total=40),
+        "the decay goes 2 times as fast as PyTorch's, which ends at another step: Paddle 20, "
+        "PyTorch 40",
+    ),
+    "twice as fast, on a curve without an end": (
+        cosine(30, warmup=0, total=50),
+        cosine(30, warmup=0),
+        "the decay goes 2 times as fast as PyTorch's; perhaps",
+    ),
+    "restarts, up again": (
+        np.abs(10.0 - np.arange(35) % 20) * PEAK,
+        (10 - np.arange(35) % 10) * PEAK,
+        "restarts: PyTorch's decay begins again after 10 steps, Paddle's goes back up",
+    ),
+    "restarts, down for good": (
+        (10 - np.arange(35) % 10) * PEAK,
+        np.maximum(10.0 - np.arange(35), 0) * PEAK,
+        "restarts: Paddle's decay begins again after 10 steps, PyTorch's stays where it ends",
+    ),
     "getter of a cosine": (again(cosine(warmup=0)), cosine(warmup=0), "getter misuse: Paddle's"),
     "getter with a floor": (
         again(cosine(warmup=0, floor=1e-5), 1e-5),

@@ -126,13 +126,13 @@ FAULTS = {
     "edge of a sample": (
         lambda x: T.grid_sample(x, torch.from_numpy(GRID), align_corners=True),
         lambda x: F.grid_sample(x, paddle.to_tensor(GRID), padding_mode="border"),
-        "padding_mode of grid_sample: Paddle has 'border', with 'zeros' it agrees",
+        "padding_mode of grid_sample: Paddle has border, PyTorch zeros; with PyTorch's it agrees",
         IMAGES,
     ),
     "nearest of a sample": (
         lambda x: T.grid_sample(x, torch.from_numpy(GRID), align_corners=True),
         lambda x: F.grid_sample(x, paddle.to_tensor(GRID), mode="nearest"),
-        "mode of grid_sample: Paddle has 'nearest', with 'bilinear' it agrees",
+        "mode of grid_sample: Paddle has nearest, PyTorch bilinear; with PyTorch's it",
         IMAGES,
     ),
     "grouped heads": (
@@ -260,19 +260,19 @@ FAULTS = {
     "pool": (
         lambda x: T.avg_pool2d(x, 3, 1, 1),
         lambda x: F.avg_pool2d(x, 3, 1, 1),
-        "exclusive of avg_pool2d: Paddle has True, with False it agrees",
+        "exclusive of avg_pool2d: Paddle has True, PyTorch False; with",
         IMAGES,
     ),
     "interpolation": (
         lambda x: T.interpolate(x, (12, 16), mode="bilinear"),
         lambda x: F.interpolate(x, (12, 16), mode="bilinear", align_corners=True),
-        "align_corners of interpolate: Paddle has True, with False it agrees",
+        "align_corners of interpolate: Paddle has True, PyTorch False;",
         IMAGES,
     ),
     "border": (
         lambda x: T.pad(x, (1, 1, 1, 1), "reflect"),
         lambda x: F.pad(x, [1, 1, 1, 1]),
-        "mode of pad: Paddle has 'constant', with 'reflect' it agrees",
+        "mode of pad: Paddle has constant, PyTorch reflect; with",
         IMAGES,
     ),
     "dropout": (lambda x: x, lambda x: F.dropout(x, 0.4), "dropout is active, p: Paddle has 0.4"),
@@ -316,7 +316,7 @@ NUMBERS = {
     "slope": (
         lambda x: T.leaky_relu(x, 0.07),
         lambda x: F.leaky_relu(x, negative_slope=0.03),
-        "negative_slope of leaky_relu: Paddle has 0.03, with 0.07 it agrees (fitted)",
+        "negative_slope of leaky_relu: Paddle has 0.03, PyTorch 0.07; with PyTorch's it agrees",
     ),
 }
 
