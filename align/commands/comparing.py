@@ -33,7 +33,6 @@ from align.stages.dropout_exchange import exchanged
 from align.stages.isolated_gradients import isolated_backward
 from align.stages.loss_stage import loss
 from align.stages.optimizing import optimizer
-from align.stages.state_travel import travel, why_not
 from sot_paddle.runtime import environment_stamp
 
 MENDS = 8  # faults of a framework that one pair may meet
@@ -213,16 +212,6 @@ class LiveSteps(Steps):
             "does not depend on the size: compare a small configuration of the model"
         )
 
-    def travel(self, pair: AnyPair) -> None:
-        """A training continued on the other side."""
-        if not pair.plan.travel:
-            return
-        reason = why_not(pair)
-        if reason:
-            self.outcome.notes.append(reason)
-        else:
-            self.outcome.found(lambda: travel(pair))
-
     def rates(self, pair: AnyPair) -> tuple[str, ...]:
         """The rates of the optimizer's own scheduler are judged as "learning_rate"."""
         return ("learning_rate",) if pair.plan.schedule is None else ()
@@ -286,7 +275,7 @@ class StepsWithoutModels(LiveSteps):
 
 _ALONE = ("data", "metric", "loss", "schedule")
 _SAID = ", ".join(f"{name}=" for name in _ALONE)
-_OF_MODELS = ("optimizer", "batches", "weights", "converted", "inject", "travel")
+_OF_MODELS = ("optimizer", "batches", "weights", "converted", "inject")
 
 
 def scores_alone(models: tuple[Any, Any], inputs: Any, options: Mapping[str, Any]) -> np.ndarray:

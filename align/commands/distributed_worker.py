@@ -89,7 +89,7 @@ def _train(
 
     with on_paddle.default_dtype(dtype):
         made = (on_paddle, layer, plan, dtype, dtype, on_paddle.make_optimizer(plan, layer))
-        every = runs.descend(*made, steps=range(plan.steps), caller=caller, between=between)
+        every = runs.descend(*made, caller=caller, between=between)
         for loss, rate, stamp in every:
             losses.append(loss)
             rates.append(rate)

@@ -213,7 +213,6 @@ class Steps:
         if pair.plan.steps:
             self.outcome.found(lambda: training(pair), (*TRAINED, *self.rates(pair)))
             self.outcome.notes.extend(pair.judge.notes)
-        self.travel(pair)
 
     def forward(self, pair: Pair) -> list[Comparison]:
         """The forward pass, and every layer alone where it is due; what failed but statistics.
@@ -312,7 +311,7 @@ class Steps:
     def live_only(self, pair: Pair) -> None:
         """Nothing: records hold none of these steps."""
 
-    data = dropout = loss = optimizer = travel = live_only
+    data = dropout = loss = optimizer = live_only
 
 
 def left_out(ignored: Mapping[str, str]) -> list[str]:

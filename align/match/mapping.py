@@ -9,10 +9,9 @@ read (`to_paddle`).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -41,13 +40,6 @@ class MappedRow:
             axis = name_table.part_axis(self.source)
             array = np.split(array, self.part[1], axis=axis)[self.part[0]]
         return name_table.apply(self.transform, array)
-
-    def revert(self, array: np.ndarray) -> np.ndarray:
-        """The PyTorch array of this row, or its part, from the Paddle array."""
-        if self.piece is not None:
-            axis = name_table.piece_axis(self.transform)
-            array = np.split(array, self.piece[1], axis=axis)[self.piece[0]]
-        return np.array(self.transform.reverse(array), order="C")
 
     def shape(self) -> tuple[int, ...] | None:
         """What `convert` gives, None when the parts or axes do not work out."""
@@ -81,22 +73,21 @@ class WeightMapping:
 
         Names without a row are left out; a packed Paddle tensor needs all its pieces.
         """
-        ways = (
-            _Way(torch, paddle, row.convert, row.piece, name_table.piece_axis(row.transform))
-            for row, torch, paddle in self._named()
-        )
-        return _moved(arrays, ways)
-
-    def to_torch(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
-        """The inverse of `to_paddle`: a packed Paddle tensor is cut into its pieces.
-
-        A PyTorch tensor that Paddle holds in parts is joined when all of them are there.
-        """
-        ways = (
-            _Way(paddle, torch, row.revert, row.part, name_table.part_axis(row.source))
-            for row, torch, paddle in self._named()
-        )
-        return _moved(arrays, ways)
+        found: Arrays = {}
+        shares: dict[str, dict[int, np.ndarray]] = {}
+        for row, torch, paddle in self._named():
+            if torch not in arrays:
+                continue
+            array = row.convert(np.asarray(arrays[torch]))
+            if row.piece is None:
+                found[paddle] = array
+                continue
+            held = shares.setdefault(paddle, {})
+            held[row.piece[0]] = array
+            if len(held) == row.piece[1]:
+                axis = name_table.piece_axis(row.transform)
+                found[paddle] = np.concatenate([held[i] for i in sorted(held)], axis=axis)
+        return found
 
     def _named(self) -> Iterator[tuple[MappedRow, str, str]]:
         """Rows with the canonical names of the PyTorch and the Paddle tensor."""
@@ -129,34 +120,6 @@ class WeightMapping:
             if row.source.trainable != row.destination.trainable
         }
         return sorted(set(tied)), sorted(trained)
-
-
-class _Way(NamedTuple):
-    """Where an array goes, and as which of how many shares of a tensor, along which axis."""
-
-    name: str
-    target: str
-    convert: Callable[[np.ndarray], np.ndarray]
-    share: tuple[int, int] | None
-    axis: int
-
-
-def _moved(arrays: Mapping[str, np.ndarray], ways: Iterable[_Way]) -> Arrays:
-    """Arrays under the other side's names; shares are joined when all of them are there."""
-    found: Arrays = {}
-    shares: dict[str, dict[int, np.ndarray]] = {}
-    for way in ways:
-        if way.name not in arrays:
-            continue
-        array = way.convert(np.asarray(arrays[way.name]))
-        if way.share is None:
-            found[way.target] = array
-            continue
-        held = shares.setdefault(way.target, {})
-        held[way.share[0]] = array
-        if len(held) == way.share[1]:
-            found[way.target] = np.concatenate([held[i] for i in sorted(held)], axis=way.axis)
-    return found
 
 
 @dataclass

@@ -154,7 +154,6 @@ def descend(
     rounded: str,
     optimizer: tuple[Any, Any],
     *,
-    steps: Iterable[int],
     moves: Any = None,
     masks: Masks | None = None,
     caller: Any = None,
@@ -165,18 +164,17 @@ def descend(
     Args:
         side: `on_torch` or `on_paddle`.
         model: in training mode; it is changed.
-        plan: batches and loss.
+        plan: batches, loss and number of steps.
         dtype: precision of the run.
         rounded: precision of the pair.
         optimizer: and its scheduler, as `make_optimizer` returns them.
-        steps: which ones, counted from 0: they say with which batch.
         moves: `MovedRoundings` of the reference; None for none.
         masks: dropout masks that both sides share, None for dropout off.
         caller: what is called, by default the model.
         between: called with the step between the backward pass and the update.
     """
     share = plan.accumulate
-    for step in steps:
+    for step in range(plan.steps):
         total = 0.0
         with moves or contextlib.nullcontext():
             for number in range(step * share, (step + 1) * share):
@@ -241,8 +239,7 @@ def trained(
         watch = watch or (lambda _: None)
         watch(model)
         given = (side, model, plan, dtype, rounded, (optimizer, scheduler))
-        options = {"steps": range(plan.steps), "moves": moves, "masks": masks}
-        for loss, rate, result.stamp in descend(*given, **options):
+        for loss, rate, result.stamp in descend(*given, moves=moves, masks=masks):
             result.losses.append(loss)
             result.learning_rates.append(rate)
             watch(model)

@@ -79,8 +79,6 @@ class Request:
             at least the training steps.
         converted: the Paddle layer holds weights that you converted: compare every one of them.
         dropout: "off", or "exchange": masks drawn once and used by both sides in training mode.
-        travel: after ``steps`` the run moves to the other framework with its optimizer's state and
-            is continued there for 20 steps, in both directions.
 
     Raises:
         ValueError: an argument that means nothing, alone or beside the others.
@@ -109,7 +107,6 @@ class Request:
     schedule_steps: int = 0
     converted: bool = False
     dropout: str = "off"
-    travel: bool = False
     outputs: Any = None
 
     def __post_init__(self) -> None:
@@ -251,8 +248,6 @@ class Request:
             raise ValueError("schedule= needs schedule_steps=: how many rates to compare")
         if self.schedule_steps and self.schedule is None and self.optimizer is None:
             raise ValueError("schedule_steps= needs schedule=, or optimizer= with a scheduler")
-        if self.travel and not self.steps:
-            raise ValueError("travel= needs optimizer= and steps=: how long a run trains before")
         if self.dropout not in DROPOUT:
             raise ValueError(f"dropout {self.dropout!r}: expected one of {', '.join(DROPOUT)}")
         if self.dropout == "exchange" and not (self.train or self.steps):

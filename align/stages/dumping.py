@@ -26,7 +26,7 @@ from align.record.recording import Recording
 from align.record.request import Request, request_of
 from align.record.results import LOW_PRECISION
 
-_OTHERS = ("data", "converted", "travel")
+_OTHERS = ("data", "converted")
 _NOT_HERE = "{} is not part of a dump: run align --spec where both frameworks are installed"
 
 

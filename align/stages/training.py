@@ -89,14 +89,13 @@ class TrainingJudge:
     Args:
         pair: both sides.
         runs: the reference's runs, and what they say of rounding.
-        steps: over which rounding has grown, by default those of the runs.
 
     Attributes:
         settling: judges what missed its floor.
         drifts: the settled comparisons of the drift, one for each step; [] where it is not known.
     """
 
-    def __init__(self, pair: Pair, runs: TrainingRuns, steps: int = 0) -> None:
+    def __init__(self, pair: Pair, runs: TrainingRuns) -> None:
         self.plan = pair.plan
         self.runs, self.reference, self._oracle = runs, runs.reference, runs.oracle
         weights, self._dtype = pair.setup.weights, pair.dtype
@@ -107,8 +106,7 @@ class TrainingJudge:
         sizes = {names[r.destination.name]: math.prod(r.destination.shape) for r in rows}
         self.widest = max(sizes, key=sizes.__getitem__, default="")
         self._empty = {row.destination.name for row in rows if 0 in row.destination.shape}
-        steps = steps or len(self.reference.losses)
-        self._base = bounds.training(pair.dtype, pair.pooled, steps)
+        self._base = bounds.training(pair.dtype, pair.pooled, len(self.reference.losses))
         self._find_tensor = pair.judge.find_tensor
         self._scales = {
             kind: largest(arrays.values()) for kind, arrays in self.reference.moments.items()

@@ -183,9 +183,9 @@ def test_norms_of_ones_own_are_followed_against_the_other_dump(make, torch_dump)
 
 def test_a_stage_that_a_dump_cannot_hold_is_told(make, torch_dump) -> None:
     asked = make(
-        "torch", "travels", ("SHAKE = True", "SHAKE, TRAVEL = True, True"), names_only=True
+        "torch", "own_weights", ("SHAKE = True", "SHAKE, CONVERTED = True, True"), names_only=True
     )
-    told = "travel is not part of a dump: run align --spec where both frameworks are installed"
+    told = "converted is not part of a dump: run align --spec where both frameworks are installed"
     assert told in asked.meta.notes
     assert told not in torch_dump.meta.notes
 

@@ -311,7 +311,7 @@ class PaddleNormed(nn.Layer):
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated:FutureWarning")
 def test_normed_and_bilinear_weights_map_by_themselves() -> None:
-    options = {"train": True, "optimizer": "adamw", "steps": 2, "travel": True}
+    options = {"train": True, "optimizer": "adamw", "steps": 2}
     assert outcome(TorchNormed, PaddleNormed, **options).passed
     mistake = "weights: 1 mistake: lin.weight_g of shape \\(4, 1\\) -> lin.weight_g of shape \\(6,"
     with pytest.raises(ValueError, match=mistake):

@@ -69,7 +69,6 @@ def test_an_unknown_argument_is_named_with_the_one_that_is_meant(options, messag
         ({"schedule": (1, 2)}, "schedule: expected a pair of callables"),
         ({"schedule": (len, len)}, "schedule= needs schedule_steps="),
         ({"schedule_steps": 3}, "schedule_steps= needs schedule="),
-        ({"travel": True}, "travel= needs optimizer= and steps="),
         ({"dropout": "on"}, "dropout 'on': expected one of off, exchange"),
         ({"dropout": "exchange"}, "needs train=True or steps="),
         ({"accumulate": 2}, "accumulate 2: expected 1 or more batches"),

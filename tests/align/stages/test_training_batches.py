@@ -66,7 +66,6 @@ def trained(**options):
     [
         {"dtype": ("float64", "float32"), "optimizer": {"name": "adamw", "lr": 0.01}},
         {"train": True, "dropout": "exchange"},
-        {"travel": True},
         {"loss": None, "labels": None, "batches": [(x, None) for x, _ in drawn()]},
     ],
 )
