@@ -6,9 +6,14 @@ that the suite itself imports without a framework.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-import sot_paddle  # noqa: F401 (tunes the CPU, and answers signals while the rest is imported)
+# PADDLE: without its strided views, which sot_paddle switches off for speed, `x[:, index] = value`
+# writes nothing in 3.3.1: a user's model is compared as Paddle is installed.
+os.environ.setdefault("FLAGS_use_stride_kernel", "1")
+
+import sot_paddle  # noqa: E402, F401 (tunes the CPU, and answers signals from here on)
 
 __all__ = ["compare"]
 

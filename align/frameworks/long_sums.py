@@ -6,7 +6,8 @@ narrow matrices. So the moved runs (`moved_roundings`) form their sums one term 
 
 - Plain sums, also those inside means, variances and the passes of norms, are really formed term by
   term, in the order of the memory or in a drawn one. This covers what is no scatter, too: n equal
-  terms are rounded alike n times.
+  terms are rounded alike n times. A third of the runs deals the terms out to 8 or 16 partial sums,
+  as vector registers do: equal terms have the same sum in every order, but not in such parts.
 - For products (of matrices, convolutions) the scatter of such a chain is planted. A chain of n
   terms t with the sum S and R**2 = sum(t**2) goes from 0 to S as a Brownian bridge: the mean square
   of its partial sums is S**2 / 3 + R**2 / 6. Each addition rounds by a part, equally distributed
@@ -19,14 +20,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch._decomp import decomposition_table
 
-Order = np.random.Generator | None
-"""What draws the order of a sum's terms; None for the order of the memory."""
+
+@dataclass(frozen=True)
+class Order:
+    """How the terms of a sum follow each other.
+
+    Attributes:
+        drawn: what draws their order; None for the order of the memory.
+        parts: partial sums that the terms are dealt out to.
+    """
+
+    drawn: np.random.Generator | None = None
+    parts: int = 1
+
+    @classmethod
+    def of_run(cls, number: int) -> Order:
+        """The order of a moved run: 0 has the memory's, 2 and 3 of each four have parts."""
+        parts = 1 if number % 4 < 2 else 8 * (number % 4 - 1)
+        return cls(np.random.default_rng(number) if number else None, parts)
+
+
 Product = tuple[torch.Tensor, float, torch.Tensor]
 """A result, the number of its terms, and the sum of their squares."""
 
@@ -73,8 +93,13 @@ def in_order(x: torch.Tensor, axes: Sequence[int], order: Order) -> torch.Tensor
     shape = [1 if axis in summed else length for axis, length in enumerate(x.shape)]
     terms = x.detach().movedim(summed, [*range(len(summed))]).reshape(-1, math.prod(shape))
     rows = np.ascontiguousarray(terms.numpy())
-    if order is not None:
-        rows = rows[order.permutation(len(rows))]
+    if order.drawn is not None:
+        rows = rows[order.drawn.permutation(len(rows))]
+    if order.parts > 1:
+        whole = np.zeros((-(-len(rows) // order.parts) * order.parts, rows.shape[1]), rows.dtype)
+        whole[: len(rows)] = rows
+        rows = np.add.reduce(whole.reshape(-1, order.parts * rows.shape[1]), axis=0)
+        rows = rows.reshape(order.parts, -1)
     if rows.shape[1] == 1:  # NumPy adds rows one by one, the numbers of one column in blocks
         total = np.add.accumulate(rows[:, 0])[-1:]
     else:

@@ -76,7 +76,7 @@ class MovedRoundings(TorchDispatchMode):
             if unit >= UNIT[self._dtype]
         }
         self._random = random.Random(run.number).random
-        self._order = np.random.default_rng(run.number) if run.number else None
+        self._order = long_sums.Order.of_run(run.number)
         self._rounds: dict[Any, bool] = {}
 
     @classmethod

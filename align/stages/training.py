@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from align.explain import locate
-from align.explain.settings import average_causes, schedule_causes
+from align.explain.settings import schedule_causes
 from align.judge import bounds, drift
 from align.judge.bounds import Settling
 from align.judge.comparator import compare_arrays, within
@@ -291,7 +291,11 @@ def _average_cause(pair: Pair, judge: TrainingJudge) -> str:
             averages = judge.of_kind(AVERAGES, run.moments.get(AVERAGES, {}))
             return all(one.passed for one in judge.settling.settle(list(averages)))
 
-    return average_causes.explain(pair, passes) if pair.live else ""
+    if not pair.live:  # two records: neither framework need be installed
+        return ""
+    from align.explain.settings import average_causes
+
+    return average_causes.explain(pair, passes)
 
 
 def _divergences(

@@ -66,6 +66,12 @@ model = sot_paddle.create_model("bert_base_mgcrp", 3, hidden_size=12, num_hidden
     num_attention_heads=3, intermediate_size=20, vocab_size=30, max_position_embeddings=8)
 report |= {"shape": model(paddle.to_tensor([[1, 2, 3]] * 2)).shape, "torch": "torch" in sys.modules}
 """
+ASSIGN = """
+import json, paddle
+x = paddle.zeros([2, 3])
+x[:, paddle.to_tensor([1])] = paddle.ones([2, 1])
+print(json.dumps({"assigned": x.tolist()}))
+"""
 PRINT = "print(json.dumps(report))"
 
 
@@ -78,6 +84,7 @@ def processes() -> Iterator[dict[str, subprocess.Popen]]:
         "paddle first, one thread": start(
             f"import paddle\nimport sot_paddle{REPORT}{PRINT}", OMP_NUM_THREADS="1"
         ),
+        "align first": start(f"import align{ASSIGN}"),
         "off": start(f"import sot_paddle{REPORT}{PRINT}", SOT_PADDLE_TUNE="0"),
         "set by the user": start(
             f"import sot_paddle{REPORT}{PRINT}",
@@ -129,6 +136,11 @@ def test_paddle_may_be_imported_first(processes) -> None:
 def test_one_thread_asked_for_stays_one_when_paddle_came_first(processes) -> None:
     report = finish(processes["paddle first, one thread"])
     assert "OMP_NUM_THREADS" not in report["applied"]
+
+
+def test_a_users_model_is_compared_as_paddle_is_installed(processes) -> None:
+    """PADDLE: 3.3.1 writes nothing where strided views are off."""
+    assert finish(processes["align first"])["assigned"] == [[0.0, 1.0, 0.0]] * 2
 
 
 def test_tuning_can_be_switched_off(processes) -> None:
