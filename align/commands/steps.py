@@ -120,8 +120,24 @@ class Outcome:
         began = time.perf_counter()
         result = stage()
         result.seconds = time.perf_counter() - began
+        self._note_hidden(result)
         self.report.results.append(result)
         return result
+
+    def _note_hidden(self, result: StepResult) -> None:
+        """Say which faults float32 cannot show, where the same step of float64 has shown them."""
+        if result.dtype != "float32":
+            return
+        before = [one for one in self.report.results if one.step == result.step]
+        exact = [one for one in before if one.dtype == "float64" and one.case == result.case]
+        shown = {control.name for one in exact for control in one.controls if control.caught}
+        for at, control in enumerate(result.controls):
+            if not control.caught and control.name in shown:
+                result.controls[at] = dataclasses.replace(control, hidden=True)
+                self.notes.append(
+                    f"{result.step} in float32: {control.name} is less than rounding does there, "
+                    "so float32 would not show it; float64 did"
+                )
 
     def found(
         self,

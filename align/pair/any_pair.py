@@ -331,9 +331,12 @@ class AnyPair(Pair):
     def planted(self, step: str) -> Iterator[tuple[str, str, Recording]]:
         """Paddle's pass with a fault in the model: what, where, the pass; see `Pair`."""
         if step == "backward":
-            key = self._without_parameters()
-            with self.pass_ours(tripled=key) as found:
-                yield "gradient x 3 behind a layer", key, found
+            for key in (self._without_parameters(), ROOT):
+                with self.pass_ours(tripled=key) as found:
+                    if _reaches(found, self.ours):
+                        yield "gradient x 3 behind a layer", key, found
+                        return
+            self.judge.note("every gradient behind the output is 0 on both sides")
             return
         with self.nudged() as name:
             if name is not None:
@@ -398,3 +401,16 @@ class AnyPair(Pair):
 def _one_percent(array: np.ndarray) -> np.ndarray:
     """What makes a tensor 1 % larger, and of another mean; zeros become 0.01."""
     return 0.01 * (array + (peak(array) or 1.0))
+
+
+def _reaches(changed: Recording, before: Recording) -> bool:
+    """Whether any gradient of a parameter or an input is another one."""
+    return any(
+        not np.array_equal(array, old[name], equal_nan=True)
+        for new, old in (
+            (changed.gradients, before.gradients),
+            (changed.input_gradients, before.input_gradients),
+        )
+        for name, array in new.items()
+        if name in old
+    )

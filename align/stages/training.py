@@ -32,6 +32,7 @@ from align.stages.stages import judged_control
 
 AVERAGES = "average"
 """Kind of the tensors of a moving average."""
+_SHARE = 0.01  # by how much the control changes a weight
 
 
 def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
@@ -47,7 +48,7 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     judge = TrainingJudge(pair, pair.trainings())
     with judge.runs.ours() as (ours, track):
         found, drifts = list(judge.everything(ours)), judge.drift(track)
-        wrong = judge.one_percent_off(ours)
+        wrong = judge.one_percent_off(ours, found)
     comparisons = judge.settle(found, drifts)
     pair.note_left_out("training", judge.settling)
     controls = _controls(judge, ours, wrong)
@@ -103,8 +104,7 @@ class TrainingJudge:
         self._judged = None if self._oracle is None else _float64(in_paddle(weights, self._oracle))
         rows, names = weights.rows, weights.paddle_names
         self._statistics = {row.destination.name for row in rows if row.source.buffer}
-        sizes = {names[r.destination.name]: math.prod(r.destination.shape) for r in rows}
-        self.widest = max(sizes, key=sizes.__getitem__, default="")
+        self._sizes = {names[r.destination.name]: math.prod(r.destination.shape) for r in rows}
         self._empty = {row.destination.name for row in rows if 0 in row.destination.shape}
         self._base = bounds.training(pair.dtype, pair.pooled, len(self.reference.losses))
         self._find_tensor = pair.judge.find_tensor
@@ -212,12 +212,14 @@ class TrainingJudge:
             return bounds.TOLERANCES["statistics", self._dtype]
         return self._base
 
-    def one_percent_off(self, run: TrainingRun) -> list[Comparison]:
-        """The largest tensor with an error of 1 %, by its floor."""
-        name = self.widest
-        if name not in run.state:
+    def one_percent_off(self, run: TrainingRun, found: Sequence[Comparison]) -> list[Comparison]:
+        """The largest tensor whose floor is lower with an error of 1 %, by that floor."""
+        bounds_of = {one.name: one.bound for one in found}
+        shown = [name for name in run.state if bounds_of.get(name, 1.0) < _SHARE / 2]
+        name = max(shown, key=lambda one: self._sizes.get(one, 0), default=None)
+        if name is None:
             return []
-        return list(self.tensors(STATE, {name: run.state[name] * 1.01 + 0.01}, [name]))
+        return list(self.tensors(STATE, {name: run.state[name] * (1 + _SHARE) + _SHARE}, [name]))
 
 
 def _float64(kinds: Kinds) -> Kinds:

@@ -14,11 +14,6 @@ RIGHT, WRONG = range(60), range(6)
 MOST = 0.08
 """Of the size of a pair, beside the developers' command: the file takes about 40 seconds."""
 AT_ONCE = 10
-OPEN = {
-    7: "GroupNorm of nearly equal numbers: Paddle's float32 kernel is 1e-3 off, beyond the band",
-    23: "all gradients are zero, so the control that triples one shows nothing",
-}
-"""Seeds of right pairs that still fail, and why: once mended, they have to go from here."""
 
 
 def test_the_table_holds_sixty_layers() -> None:
@@ -34,7 +29,7 @@ def test_a_seed_draws_the_same_pair_again() -> None:
 def test_right_pairs_pass(first: int) -> None:
     judged = [judging.judge_right(seed, MOST) for seed in range(first, first + AT_ONCE)]
     alarms = {one.seed: one for one in judged if one.said not in ("pass", "not right")}
-    assert {*alarms} == {*OPEN} & {*range(first, first + AT_ONCE)}, alarms
+    assert not alarms
     assert sum(one.said == "not right" for one in judged) <= 1
 
 

@@ -1,4 +1,4 @@
-"""Rows of what Paddle itself computes coarsely or wrongly in float64: no fault of the port.
+"""Rows of what Paddle itself computes coarsely or wrongly: no fault of the port.
 
 The answer of a row is the exact form of its function, with its gradient: a comparison can go on
 with it in the function's place (`exactly`).
@@ -74,6 +74,27 @@ def _by_tensors(call: WatchedCall, around: Around) -> list[None]:
     return [None] if tensors and any(isinstance(i, paddle.Tensor) for i in index) else []
 
 
+def _in_float64(call: WatchedCall, _: Any) -> paddle.Tensor:
+    """A function of Paddle's in float64, rounded to the precision of its first argument."""
+    tensors = [a for a in (*call.args, *call.kwargs.values()) if isinstance(a, paddle.Tensor)]
+    cast = {id(one): one.astype("float64") for one in tensors}
+    args = [cast.get(id(one), one) for one in call.args]
+    kwargs = {name: cast.get(id(one), one) for name, one in call.kwargs.items()}
+    return call.function(*args, **kwargs).astype(tensors[0].dtype)
+
+
+def _normalized(call: WatchedCall, _: Any) -> paddle.Tensor:
+    """Vectors of length 1 whose gradient has no epsilon added to the norm."""
+    x, given = values.first(call), call.arguments()
+    norms = x.square().sum(given["axis"], keepdim=True)
+    return x / paddle.sqrt(paddle.clip(norms, min=given["epsilon"] ** 2))
+
+
+def _is_euclidean(call: WatchedCall, around: Around) -> list[None]:
+    """One edit of a division by Euclidean norms, none of other norms."""
+    return [None] if call.argument("p") == 2 else []
+
+
 COARSE = (
     CallRow(
         "interpolate",
@@ -90,6 +111,33 @@ COARSE = (
     ),
 )
 """Functions that hold numbers in float32 in every precision."""
+ROUNDING_MORE = {
+    "float32": (
+        CallRow(
+            "elu celu",
+            "no fault of the port: in float32 Paddle's {name} is exp(x) - 1, which loses the "
+            "digits of small numbers; computed in float64 it agrees",
+            _in_float64,
+        ),
+        CallRow(
+            "group_norm",
+            "no fault of the port: in float32 Paddle's group_norm takes its variance as the mean "
+            "square less the squared mean, which loses the digits of nearly equal numbers; "
+            "computed in float64 it agrees",
+            _in_float64,
+        ),
+    ),
+    "float64": (
+        CallRow(
+            "normalize",
+            "no fault of the port: the gradient of Paddle's normalize adds an epsilon to the norm; "
+            "with x / sqrt(sum(x ** 2)) it agrees",
+            _normalized,
+            _is_euclidean,
+        ),
+    ),
+}
+"""Precision -> functions that lose digits in it where PyTorch's do not."""
 WRONG_GRADIENTS = (
     CallRow(
         "assign",

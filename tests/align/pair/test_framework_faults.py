@@ -229,3 +229,71 @@ def test_a_wrong_interpolation_is_never_excused(right, wrong, cause, dtype) -> N
     result = compared(theirs, own, IMAGES, dtype=dtype)
     assert not result.passed
     assert result.root.cause.startswith(cause), result.root.cause
+
+
+SMALL = 1e-3 * IMAGES
+NEARLY_EQUAL = np.random.default_rng(1).normal(size=(2, 4, 20, 20)) + 100
+SHORT = 1e-2 * X
+
+
+class TorchUnit(torch.nn.Module):
+    """Rows of length 1."""
+
+    def __init__(self, eps: float = 1e-12) -> None:
+        super().__init__()
+        self.layer, self.eps = torch.nn.Linear(8, 4, bias=False), eps
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return TF.normalize(self.layer(x), eps=self.eps)
+
+
+class PaddleUnit(paddle.nn.Layer):
+    """The port."""
+
+    def __init__(self, eps: float = 1e-12) -> None:
+        super().__init__()
+        self.layer, self.eps = paddle.nn.Linear(8, 4, bias_attr=False), eps
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return PF.normalize(self.layer(x), epsilon=self.eps)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "port", "wrong", "inputs", "dtype", "named"),
+    [
+        (torch.nn.ELU(0.5), paddle.nn.ELU(0.5), paddle.nn.ELU(0.501), SMALL, "float32", "elu"),
+        (torch.nn.CELU(0.5), paddle.nn.CELU(0.5), paddle.nn.CELU(0.3), SMALL, "float32", "celu"),
+        (
+            torch.nn.GroupNorm(2, 4),
+            paddle.nn.GroupNorm(2, 4),
+            paddle.nn.GroupNorm(2, 4, epsilon=1e-3),
+            NEARLY_EQUAL,
+            "float32",
+            "group_norm",
+        ),
+        (TorchUnit(), PaddleUnit(), PaddleUnit(1e-2), SHORT, "float64", "normalize"),
+    ],
+    ids=["ELU", "CELU", "group norm", "normalize"],
+)
+def test_a_function_that_rounds_more_is_put_right(theirs, port, wrong, inputs, dtype, named):
+    passed = align.compare(theirs, port, inputs, dtype=dtype, shake=False)
+    assert passed.passed, str(passed)
+    (note,) = (note for note in passed.notes if "was compared with this put right" in note)
+    assert note.startswith(f"{dtype} was") and named in note
+    failed = align.compare(theirs, wrong, inputs, dtype=dtype, shake=False)
+    assert not failed.passed
+    assert "no fault of the port" not in str(failed)
+
+
+class Gate(paddle.nn.Layer):
+    """What lets little or nothing through."""
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return paddle.clip(x, -1.0, 1.0)
+
+
+def test_gradients_of_zero_are_a_note() -> None:
+    given = 10 + np.abs(X)
+    found = align.compare(torch.nn.Hardtanh(), Gate(), given)
+    assert found.passed, str(found)
+    assert "every gradient behind the output is 0 on both sides" in found.notes
