@@ -279,7 +279,8 @@ def test_a_function_that_rounds_more_is_put_right(theirs, port, wrong, inputs, d
     passed = align.compare(theirs, port, inputs, dtype=dtype, shake=False)
     assert passed.passed, str(passed)
     (note,) = (note for note in passed.notes if "was compared with this put right" in note)
-    assert note.startswith(f"{dtype} was") and named in note
+    assert note.startswith(f"{dtype} was")
+    assert named in note
     failed = align.compare(theirs, wrong, inputs, dtype=dtype, shake=False)
     assert not failed.passed
     assert "no fault of the port" not in str(failed)
