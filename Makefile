@@ -9,7 +9,7 @@ IMPORTED := sot_paddle.train.run,h5py,matplotlib.pyplot sot_torch_ref,timm,trans
 LOCKS := $(PINS) requirements-checkpoint.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test align bench gpu-check lint clean
+.PHONY: help setup demo test test-long align bench gpu-check lint clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -39,6 +39,10 @@ test: setup ## Run the tests, then a quick alignment with its negative controls 
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses=$(WORKERS) \
 		--dist=loadfile --no-loadscope-reorder
 	$(PY) -m align --quick --coverage
+
+test-long: setup ## The tests that take too long for every change: planted changes, mutants, kills
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PY) -m pytest -m long --numprocesses=$(WORKERS) \
+		--dist=loadfile --no-loadscope-reorder
 
 align: setup ## Run every alignment case and write the report to align_report/
 	$(PY) -m align --out align_report

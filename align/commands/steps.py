@@ -128,11 +128,15 @@ class Outcome:
         """Say which faults float32 cannot show, where the same step of float64 has shown them."""
         if result.dtype != "float32":
             return
-        before = [one for one in self.report.results if one.step == result.step]
-        exact = [one for one in before if one.dtype == "float64" and one.case == result.case]
-        shown = {control.name for one in exact for control in one.controls if control.caught}
+        exact = [
+            one
+            for one in self.report.results
+            if (one.case, one.step, one.dtype) == (result.case, result.step, "float64")
+        ]
+        if not exact or not all(one.passed for one in exact):
+            return
         for at, control in enumerate(result.controls):
-            if not control.caught and control.name in shown:
+            if not control.caught:
                 result.controls[at] = dataclasses.replace(control, hidden=True)
                 self.notes.append(
                     f"{result.step} in float32: {control.name} is less than rounding does there, "

@@ -31,7 +31,7 @@ _FUNCTIONS = (
     "affine_grid grid_sample glu hardtanh hardshrink softshrink celu logsumexp median prod amax "
     "amin norm topk floor ceil round trunc put_along_axis take_along_axis tril triu "
     "cosine_similarity pairwise_distance local_response_norm instance_norm unfold cumprod "
-    "conv1d conv3d avg_pool1d max_pool1d nan_to_num"
+    "conv1d conv3d avg_pool1d max_pool1d nan_to_num log_sigmoid softsign tanhshrink"
 )
 _LOSSES = (
     "binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy "
@@ -65,6 +65,8 @@ NAMES = (
     }
 )
 
+DIGITS = {*ACTIVATIONS, *FUNCTIONS} - {"detach", "dropout", "batch_norm"}
+"""Functions that may lose digits: not those that draw, or write into what they are given."""
 
 BYTES = 2**30  # of the largest result that an edit of a call may ask for
 _ELEMENTS: Mapping[str, Callable[..., Any]] = {

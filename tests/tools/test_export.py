@@ -74,6 +74,7 @@ def test_a_trained_glue_folder(tmp_path, run_here):
     assert [f"{one['index']}\t{one['label']}" for one in found] == trained
 
 
+@pytest.mark.long
 def test_trained_digits(tmp_path, run_here):
     run, out = tmp_path / "run", tmp_path / "export"
     config = tool_runs.ROOT / "configs" / "digits" / "sot_digits.yaml"

@@ -6,7 +6,7 @@ with it in the function's place (`exactly`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import paddle
 
 from align.explain.calls import call_values as values
 from align.explain.calls.call_values import Around, CallRow
+from align.frameworks.stepping_paddle import ERRORS
 from align.frameworks.watched_calls import WatchedCall
 from align.record.results import Tolerance
 
@@ -74,15 +75,6 @@ def _by_tensors(call: WatchedCall, around: Around) -> list[None]:
     return [None] if tensors and any(isinstance(i, paddle.Tensor) for i in index) else []
 
 
-def _in_float64(call: WatchedCall, _: Any) -> paddle.Tensor:
-    """A function of Paddle's in float64, rounded to the precision of its first argument."""
-    tensors = [a for a in (*call.args, *call.kwargs.values()) if isinstance(a, paddle.Tensor)]
-    cast = {id(one): one.astype("float64") for one in tensors}
-    args = [cast.get(id(one), one) for one in call.args]
-    kwargs = {name: cast.get(id(one), one) for name, one in call.kwargs.items()}
-    return call.function(*args, **kwargs).astype(tensors[0].dtype)
-
-
 def _normalized(call: WatchedCall, _: Any) -> paddle.Tensor:
     """Vectors of length 1 whose gradient has no epsilon added to the norm."""
     x, given = values.first(call), call.arguments()
@@ -111,33 +103,16 @@ COARSE = (
     ),
 )
 """Functions that hold numbers in float32 in every precision."""
-ROUNDING_MORE = {
-    "float32": (
-        CallRow(
-            "elu celu",
-            "no fault of the port: in float32 Paddle's {name} is exp(x) - 1, which loses the "
-            "digits of small numbers; computed in float64 it agrees",
-            _in_float64,
-        ),
-        CallRow(
-            "group_norm",
-            "no fault of the port: in float32 Paddle's group_norm takes its variance as the mean "
-            "square less the squared mean, which loses the digits of nearly equal numbers; "
-            "computed in float64 it agrees",
-            _in_float64,
-        ),
+LOSING_DIGITS = (
+    CallRow(
+        "normalize",
+        "no fault of the port: the gradient of Paddle's normalize adds an epsilon to the norm; "
+        "with x / sqrt(sum(x ** 2)) it agrees",
+        _normalized,
+        _is_euclidean,
     ),
-    "float64": (
-        CallRow(
-            "normalize",
-            "no fault of the port: the gradient of Paddle's normalize adds an epsilon to the norm; "
-            "with x / sqrt(sum(x ** 2)) it agrees",
-            _normalized,
-            _is_euclidean,
-        ),
-    ),
-}
-"""Precision -> functions that lose digits in it where PyTorch's do not."""
+)
+"""Functions whose gradient is exact to less than float64's digits."""
 WRONG_GRADIENTS = (
     CallRow(
         "assign",
@@ -163,3 +138,32 @@ def exactly(rows: Sequence[CallRow]) -> Callable[[WatchedCall], Any]:
         return call.go() if row is None else row.answer(call, None)
 
     return answer
+
+
+def in_float64(names: Collection[str]) -> Callable[[WatchedCall], Any]:
+    """Every call of some functions computed in float64 and rounded to float32, others as they are.
+
+    What several operators lose together (log(sigmoid(x)) in two calls) stays lost.
+    """
+
+    def answer(call: WatchedCall) -> Any:
+        if call.name not in names:
+            return call.go()
+        try:
+            wide = _cast((call.args, call.kwargs), "float32", "float64")
+            return _cast(call.function(*wide[0], **wide[1]), "float64", "float32")
+        except ERRORS:  # it has no kernel of float64
+            return call.go()
+
+    return answer
+
+
+def _cast(values: Any, old: str, new: str) -> Any:
+    """Arguments or results whose tensors of one precision have another."""
+    if isinstance(values, paddle.Tensor):
+        return values.astype(new) if values.dtype == getattr(paddle, old) else values
+    if isinstance(values, Mapping):
+        return {name: _cast(value, old, new) for name, value in values.items()}
+    if type(values) in (tuple, list):
+        return type(values)(_cast(value, old, new) for value in values)
+    return values

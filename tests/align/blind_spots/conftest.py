@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,16 @@ from align.cases.runner import run_job
 from align.cases.tables.cases import CASES
 from align.record.results import StepResult
 from tests.align.blind_spots.source_change import change_source
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A change of the product and the case that sees it: for `make test-long`."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.long)
+
 
 BY_NAME = {case.name: case for case in CASES}
 

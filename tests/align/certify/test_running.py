@@ -121,6 +121,7 @@ def test_impossible_numbers_are_refused() -> None:
         running.certify(only=["nothing"])
 
 
+@pytest.mark.long
 def test_a_quick_subset_end_to_end() -> None:
     """Every area, both settings: all detected, placed and explained, no alarm."""
     shown: list[tuple[int, int]] = []

@@ -301,7 +301,15 @@ def test_a_right_pair_passes_on_three_seeds(name) -> None:
         assert [pair.table in note for note in notes] == [True] * bool(pair.table)
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=pytest.mark.long if name.startswith(("timm", "torchvision")) else ()
+        )
+        for name in PAIRS
+    ],
+)
 def test_a_fault_in_one_layer_is_found_there(name) -> None:
     pair = PAIRS[name]
 

@@ -42,6 +42,7 @@ def test_the_factor_of_one_direction_is_students_t_and_never_below_the_kernels()
 
 
 @pytest.mark.parametrize("rank", [1, 2, 40])
+@pytest.mark.long
 def test_right_code_fails_no_more_often_than_stated(monkeypatch, rank):
     """At a rate of one in fifty, which a test can count: Gaussian errors of a known rank."""
     monkeypatch.setattr(spread, "FALSE_ALARM", 0.02)

@@ -30,6 +30,7 @@ def two_values(name, seed, dtype):
         ("mobilenet_v2", 1, ("float64", "float32")),
     ],
 )
+@pytest.mark.long
 def test_a_right_model_passes_where_its_batch_norm_sees_two_values(name, seed, dtype):
     found = two_values(name, seed, dtype)
     assert found.passed, str(found)

@@ -200,6 +200,7 @@ def test_every_kernel_there_and_back_bit_for_bit(case, random_arrays) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.long
 def test_the_reference_has_no_layer_without_its_tensors(case) -> None:
     theirs = sot_torch_ref.create_model("conv_bert_base", K, **{**SIZES, **CASES[case][0]})
     shapes = shapes_of(theirs.state_dict())

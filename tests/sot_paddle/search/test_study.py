@@ -80,6 +80,7 @@ def test_every_checkpoint_stays_when_asked(bench, tmp_path):
     assert len(list((tmp_path / "out").glob("trials/*/run/checkpoint-*"))) == 6
 
 
+@pytest.mark.long
 def test_a_finished_search_repeats_nothing_and_may_be_asked_for_more(bench, tmp_path):
     bench.space(trials=3)
     out = tmp_path / "out"
@@ -98,6 +99,7 @@ def test_a_finished_search_repeats_nothing_and_may_be_asked_for_more(bench, tmp_
     assert [row["x"] for row in rows(other)] != [row["x"] for row in rows(out)]
 
 
+@pytest.mark.long
 def test_a_killed_search_ends_as_if_it_had_not_been_killed(bench, tmp_path):
     bench.space(trials=8, pruner="median")
     whole, out = tmp_path / "whole", tmp_path / "killed"
@@ -124,6 +126,7 @@ def wait_for(true) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.long
 def test_a_search_killed_while_it_draws_draws_the_same(bench, tmp_path):
     """Some options of a trial are in the storage and some are not."""
     space = read_space(bench.space(trials=4))
@@ -155,6 +158,7 @@ def test_a_median_pruner_ends_what_falls_behind_and_saves_its_steps(bench, tmp_p
     assert "ended at step 1, the others do better" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_main_is_the_metric_of_the_runs_also_for_the_pruner(bench, tmp_path):
     bench.space(trials=9, metric="main", direction="maximize", pruner="median", sampler="random")
     out = tmp_path / "out"

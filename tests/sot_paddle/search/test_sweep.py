@@ -95,6 +95,7 @@ def test_a_file_of_options_that_has_changed_is_refused(bench, tmp_path, capsys, 
     assert run_command(again, bench.tools) == 0
 
 
+@pytest.mark.long
 def test_a_killed_sweep_goes_on_where_it_was(bench, tmp_path):
     out = tmp_path / "out"
     arguments = sweep(

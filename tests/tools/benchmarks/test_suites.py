@@ -18,7 +18,7 @@ from tools.benchmarks.suites import SUITES
 from tools.benchmarks.timed_steps import _products, products_of
 from tools.benchmarks.workloads import HEADS, TOY_HEADS, TOY_MODELS, TOY_SCALING, Workload
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 PAIR = """
 import numpy as np
