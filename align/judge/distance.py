@@ -20,6 +20,7 @@ from align.record.results import Tolerance
 ZERO_RATIO = 1e-12  # a tensor below this part of zero_scale is zero in exact arithmetic
 LOW_PRECISION = ("bfloat16",)  # ml_dtypes: kind V, but numbers
 TINY = float(np.finfo(np.float64).tiny)
+_LEAST_OF_FLOAT32 = float(np.finfo(np.float32).tiny)  # what is smaller is 0 for float32
 MASK = 1e30  # a value as large as this stands for minus infinity in a mask
 CEILING = 2.0**-10
 """A tensor of which rounding decides about more than this part is ill-conditioned."""
@@ -82,7 +83,8 @@ def measure(
     is_zero = zero_scale is not None and found.peak < ZERO_RATIO * zero_scale
     norm = "max" if is_zero else tolerance.norm
     scale = zero_scale if is_zero else found.size(norm)
-    scale = 1.0 if scale == 0 else max(scale, TINY)
+    least = TINY if o is None else _LEAST_OF_FLOAT32
+    scale = 1.0 if scale == 0 else max(scale, least)
     bound, peer = tolerance.lowest_bound, None
     if found.peer is not None:
         peer = found.peer.apart(norm) / scale

@@ -297,3 +297,10 @@ class TestMappings:
     def test_none_is_missing(self):
         (result,) = compare_mappings({"w.grad": None}, {"w.grad": None}, SCALED)
         assert result.reason == "missing on the Paddle side"
+
+
+def test_what_is_too_small_for_float32_is_zero_for_it():
+    oracle = np.full((2, 3), 2e-241)
+    nothing, something = np.zeros((2, 3), np.float32), np.full((2, 3), 1e-38, np.float32)
+    assert compare_arrays("x", nothing, nothing, ORACLE, oracle=oracle).passed
+    assert not compare_arrays("x", something, nothing, ORACLE, oracle=oracle).passed
