@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import json
 import re
@@ -88,6 +89,7 @@ def in_folders(*folders: str) -> list[str]:
     return [name for name in FILES if name.split("/")[0] in folders]
 
 
+@functools.cache
 def tree(name: str) -> ast.Module:
     return ast.parse(FILES[name].read_text(encoding="utf-8"), filename=name)
 

@@ -19,6 +19,7 @@ from align.commands.steps import LOSS, Outcome, Steps, left_out
 from align.explain import locate
 from align.explain.experiment import fewest
 from align.frameworks import on_paddle, on_torch
+from align.frameworks.stepping_paddle import ERRORS
 from align.frameworks.watched_calls import DIGITS, WatchedCall, watched_in
 from align.judge.judging import OUTPUTS
 from align.pair.any_pair import AnyPair, Setup
@@ -151,14 +152,17 @@ def _losing_less(
     if setup.plan.torch_module is None or not _passed(outcome, "float64"):
         return None
     pair, calls = AnyPair(setup, dtype), []
-    with watched_in(pair.model, lambda call: calls.append(call) or call.go()):
-        pair.run_ours()
 
     def taken(answer: Callable[[WatchedCall], Any]) -> LiveSteps | None:
         steps = kind(outcome.copied())
-        with watched_in(pair.model, answer):
+        with contextlib.suppress(*ERRORS), watched_in(pair.model, answer):
             steps.precision(AnyPair(setup, dtype))
-        return steps if _passed(steps.outcome, dtype) else None
+            return steps if _passed(steps.outcome, dtype) else None
+        return None
+
+    watch = watched_in(pair.model, lambda call: calls.append(call) or call.go())
+    with contextlib.suppress(*ERRORS), watch:  # the first attempt has said what is wrong
+        pair.run_ours()
 
     if dtype == "float64":
         found = {r: call for r in rows.LOSING_DIGITS for call in calls if rows.is_about(r, call)}

@@ -133,7 +133,7 @@ def test_the_json_has_the_promised_form(finished):
         assert set(result["position"]) == {"name", "index"}
         assert result["controls"]
         for control in result["controls"]:
-            assert set(control) == {"name", "caught", "detail", "located"}
+            assert set(control) == {"name", "caught", "detail", "located", "hidden"}
             assert control["caught"] is True
         if not result["framework_free"]:
             sides = {side: stamp["framework"] for side, stamp in result["stamps"].items()}

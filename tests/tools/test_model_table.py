@@ -12,6 +12,7 @@ def rows(output: str) -> dict[str, list[str]]:
     return {line[0]: line[1:] for line in lines if line and "," in line[1]}
 
 
+@pytest.mark.long
 def test_rows_beside_the_published_figures() -> None:
     done = tool_runs.run("model_table", "--models", "sot_tiny", "SoT_Small", "deit_small")
     assert done.returncode == 0, done.stderr

@@ -32,6 +32,7 @@ def training(tmp_path) -> list[str]:
     return flags
 
 
+@pytest.mark.long
 def test_a_search_runs_real_trainings_and_reads_their_lines(tmp_path, training):
     (tmp_path / "space.yaml").write_text(SPACE, encoding="utf-8")
     out = tmp_path / "out"

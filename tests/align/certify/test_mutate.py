@@ -19,7 +19,7 @@ from align.certify.mutation_worker import COPY, ROOT, edited
 from align.certify.not_drawn import EQUAL_EDITS, NOT_MUTATED, EqualEdit, NotMutated, changes_nothing
 from align.certify.task_results import results
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 SCHEDULE = "sot_paddle/train/schedule.py"
 EVERY_LINE = frozenset(range(1, 1000))
@@ -41,7 +41,6 @@ def records() -> list[CheckRecord]:
     ]
 
 
-@pytest.mark.long
 def test_a_seed_draws_the_same_mutants_and_another_one_others() -> None:
     first, again, other = (draw(PORTS, records(), 12, seed) for seed in (3, 3, 4))
     assert [str(one) for one, _ in first.chosen] == [str(one) for one, _ in again.chosen]
@@ -130,7 +129,6 @@ def test_nothing_is_written_outside_a_copy(tmp_path: Path) -> None:
     assert (tmp_path / "a.py").read_text() == "x = 1\n"
 
 
-@pytest.mark.long
 def test_one_mutant_from_end_to_end(tmp_path: Path) -> None:
     """A wrong schedule is detected, a crash is told apart, and the tree is as it was."""
     before = mutate._fingerprint()

@@ -178,7 +178,8 @@ def of_norms(eps=1e-6, **options):
 def test_float64_allows_for_what_pytorch_itself_computes_in_float32():
     results = [of_norms(seed=seed, inject=True) for seed in range(3)]
     assert [found.passed for found in results] == [True] * 3
-    assert any("PyTorch computes in float32" in note for note in results[0].notes)
+    notes = [note for found in results for note in found.notes]  # of those that missed a floor
+    assert any("PyTorch computes in float32" in note for note in notes)
 
 
 def test_a_wrong_epsilon_beside_float32_is_named():

@@ -48,6 +48,7 @@ def test_a_command_is_a_tool_that_takes_what_its_runs_are_given(name):
     assert dataclasses.is_dataclass(config)
 
 
+@pytest.mark.long
 def test_a_search_and_a_sweep_train_for_real(tmp_path, capsys):
     encoder = state_files.write_encoder(tmp_path / "tiny")
     squad = [

@@ -140,6 +140,7 @@ def test_a_search_killed_while_it_draws_draws_the_same(bench, tmp_path):
     assert rows(out) == rows(whole)
 
 
+@pytest.mark.long
 def test_a_median_pruner_ends_what_falls_behind_and_saves_its_steps(bench, tmp_path, capsys):
     bench.space(trials=10, pruner="median", sampler="random")
     out = tmp_path / "out"
@@ -228,6 +229,7 @@ def test_a_score_that_the_runs_do_not_have_is_named(bench, tmp_path, capsys):
     ("number", "status", "ended"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated by SIGTERM")],
 )
+@pytest.mark.long
 def test_an_interrupted_search_lets_the_training_save(bench, tmp_path, number, status, ended):
     bench.space(trials=2)
     out = tmp_path / "out"
@@ -253,6 +255,7 @@ def test_a_killed_search_takes_its_training_along(bench, tmp_path):
     assert len(steps(out, 0)) < 10
 
 
+@pytest.mark.long
 def test_two_searches_do_not_share_a_folder(bench, tmp_path, capsys):
     bench.space(trials=1)
     out = tmp_path / "out"
