@@ -164,6 +164,7 @@ def _cast(values: Any, old: str, new: str) -> Any:
         return values.astype(new) if values.dtype == getattr(paddle, old) else values
     if isinstance(values, Mapping):
         return {name: _cast(value, old, new) for name, value in values.items()}
-    if type(values) in (tuple, list):
-        return type(values)(_cast(value, old, new) for value in values)
+    if isinstance(values, tuple | list):
+        cast = [_cast(value, old, new) for value in values]
+        return type(values)(*cast) if hasattr(values, "_fields") else type(values)(cast)
     return values
