@@ -212,13 +212,22 @@ def pair_leaves(
 
 
 def _nearest(reference: list[Leaf], ours: list[Leaf]) -> dict[str, str]:
-    """Path of the reference -> ours, the least distance of two arrays of one shape first."""
+    """Path of the reference -> ours, the least distance of two arrays of one shape first.
+
+    What has a name is a partner of a place only where no other place is left for it.
+    """
     both = [(p, q, b, a) for p, b in reference for q, a in ours if a.shape == b.shape]
     apart = [
-        (float(np.nan_to_num(abs(a - 1.0 * b), nan=np.inf).sum()), p, q) for p, q, b, a in both
+        (
+            _is_place(p) != _is_place(q),
+            float(np.nan_to_num(abs(a - 1.0 * b), nan=np.inf).sum()),
+            p,
+            q,
+        )
+        for p, q, b, a in both
     ]
     found: dict[str, str] = {}
-    for _, path, own in sorted(apart):
+    for *_, path, own in sorted(apart):
         if path not in found and own not in found.values():
             found[path] = own
     return found

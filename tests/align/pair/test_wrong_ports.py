@@ -192,3 +192,13 @@ def test_a_scheduler_that_needs_a_number_is_refused_in_a_dump(tmp_path: Path) ->
     given["paddle_layer"], given["optimizer"] = lambda: paddle.nn.Linear(4, 3), (halving, halving)
     with pytest.raises(ValueError, match="ReduceLROnPlateau.step.. needs an argument"):
         dumping.dump(dumping.request("torch", given), tmp_path / "torch")
+
+
+def test_an_output_that_only_counts_is_no_partner_of_a_named_one_before_its_own_place():
+    """A head that returns scores and what it met on the way, and whose scores are of a part."""
+    arrays = {"0": np.zeros(3), "1.words": np.ones(3), "1.class": np.full(3, 2.0)}
+    own = {"0": np.ones(3)}
+    read = arrays.__getitem__, own.__getitem__
+    pairs, left, _ = pair_leaves([(p, p) for p in arrays], [(p, p) for p in own], read)
+    assert pairs == [("0", "0", "0")]
+    assert left == ["1.words", "1.class"]
