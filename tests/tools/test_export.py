@@ -59,6 +59,7 @@ def check_runtimes(
     return ours
 
 
+@pytest.mark.long
 def test_a_trained_glue_folder(tmp_path, run_here):
     done = run_without("torch")
     data = tiny_run.write_glue(tmp_path)

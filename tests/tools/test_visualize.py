@@ -6,6 +6,7 @@ from tests.sot_paddle.explain import tiny_models
 from tests.tools import tool_runs
 
 
+@pytest.mark.long
 def test_a_trained_folder_and_the_digits(tmp_path):
     folder = tiny_models.write_image_model(tmp_path / "model")
     flags = ("--target", "bee", "--no-ema", "--out", tmp_path / "out", "--cpu")

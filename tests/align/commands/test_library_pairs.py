@@ -289,7 +289,13 @@ def compare(pair: LibraryPair, seed: int, ours: Callable[[], Any], **options: An
     return align.compare(pair.models[0], ours, inputs, **options)
 
 
-@pytest.mark.parametrize("name", PAIRS)
+NAMES = [
+    pytest.param(name, marks=pytest.mark.long if name.startswith(("timm", "torchvision")) else ())
+    for name in PAIRS
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_right_pair_passes_on_three_seeds(name) -> None:
     pair = PAIRS[name]
     for seed in range(3):
@@ -301,15 +307,7 @@ def test_a_right_pair_passes_on_three_seeds(name) -> None:
         assert [pair.table in note for note in notes] == [True] * bool(pair.table)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name, marks=pytest.mark.long if name.startswith(("timm", "torchvision")) else ()
-        )
-        for name in PAIRS
-    ],
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_fault_in_one_layer_is_found_there(name) -> None:
     pair = PAIRS[name]
 

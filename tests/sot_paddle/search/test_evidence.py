@@ -13,6 +13,8 @@ from sot_paddle.search import training_process
 from sot_paddle.search.evidence import read_plan
 from sot_paddle.search.evidence_command import run_command
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[3]
 PLAN = """
 command: train_glue
@@ -78,7 +80,6 @@ def tables(out: Path) -> tuple[bytes, bytes]:
     return (out / "summary.json").read_bytes(), (out / "summary.md").read_bytes()
 
 
-@pytest.mark.long
 def test_interrupted_and_continued_is_uninterrupted(bench: Bench, tmp_path, capsys) -> None:
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     assert bench.run(whole) == 0
@@ -128,7 +129,6 @@ def test_each_rate_is_chosen_on_seeds_apart_and_then_kept(bench, tmp_path, capsy
 
 
 @pytest.mark.parametrize("refused", ["RTE/mgcrp/0.001/8", "STS-B/mgcrp/0.001/8"])
-@pytest.mark.long
 def test_a_refused_first_run_of_a_task_leaves_nothing_of_it(bench, tmp_path, capsys, refused):
     """Else a plan with other options for this task would be another one for ever."""
     out = tmp_path / "new" / "out"

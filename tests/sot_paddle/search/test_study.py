@@ -18,7 +18,7 @@ from sot_paddle.search.space import read_space
 from sot_paddle.search.study import draw
 from sot_paddle.search.training_process import OUTPUT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -80,7 +80,6 @@ def test_every_checkpoint_stays_when_asked(bench, tmp_path):
     assert len(list((tmp_path / "out").glob("trials/*/run/checkpoint-*"))) == 6
 
 
-@pytest.mark.long
 def test_a_finished_search_repeats_nothing_and_may_be_asked_for_more(bench, tmp_path):
     bench.space(trials=3)
     out = tmp_path / "out"
@@ -99,7 +98,6 @@ def test_a_finished_search_repeats_nothing_and_may_be_asked_for_more(bench, tmp_
     assert [row["x"] for row in rows(other)] != [row["x"] for row in rows(out)]
 
 
-@pytest.mark.long
 def test_a_killed_search_ends_as_if_it_had_not_been_killed(bench, tmp_path):
     bench.space(trials=8, pruner="median")
     whole, out = tmp_path / "whole", tmp_path / "killed"
@@ -126,7 +124,6 @@ def wait_for(true) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.long
 def test_a_search_killed_while_it_draws_draws_the_same(bench, tmp_path):
     """Some options of a trial are in the storage and some are not."""
     space = read_space(bench.space(trials=4))
@@ -140,7 +137,6 @@ def test_a_search_killed_while_it_draws_draws_the_same(bench, tmp_path):
     assert rows(out) == rows(whole)
 
 
-@pytest.mark.long
 def test_a_median_pruner_ends_what_falls_behind_and_saves_its_steps(bench, tmp_path, capsys):
     bench.space(trials=10, pruner="median", sampler="random")
     out = tmp_path / "out"
@@ -159,7 +155,6 @@ def test_a_median_pruner_ends_what_falls_behind_and_saves_its_steps(bench, tmp_p
     assert "ended at step 1, the others do better" in capsys.readouterr().err
 
 
-@pytest.mark.long
 def test_main_is_the_metric_of_the_runs_also_for_the_pruner(bench, tmp_path):
     bench.space(trials=9, metric="main", direction="maximize", pruner="median", sampler="random")
     out = tmp_path / "out"
@@ -229,7 +224,6 @@ def test_a_score_that_the_runs_do_not_have_is_named(bench, tmp_path, capsys):
     ("number", "status", "ended"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated by SIGTERM")],
 )
-@pytest.mark.long
 def test_an_interrupted_search_lets_the_training_save(bench, tmp_path, number, status, ended):
     bench.space(trials=2)
     out = tmp_path / "out"
@@ -255,7 +249,6 @@ def test_a_killed_search_takes_its_training_along(bench, tmp_path):
     assert len(steps(out, 0)) < 10
 
 
-@pytest.mark.long
 def test_two_searches_do_not_share_a_folder(bench, tmp_path, capsys):
     bench.space(trials=1)
     out = tmp_path / "out"

@@ -11,6 +11,8 @@ from scipy import stats
 
 from sot_paddle.search.sweep_command import run_command
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -95,7 +97,6 @@ def test_a_file_of_options_that_has_changed_is_refused(bench, tmp_path, capsys, 
     assert run_command(again, bench.tools) == 0
 
 
-@pytest.mark.long
 def test_a_killed_sweep_goes_on_where_it_was(bench, tmp_path):
     out = tmp_path / "out"
     arguments = sweep(
