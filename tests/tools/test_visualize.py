@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.sot_paddle.explain import tiny_models
 from tests.tools import tool_runs
 
