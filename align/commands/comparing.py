@@ -125,9 +125,9 @@ def _put_right(kind: type[LiveSteps], outcome: Outcome, setup: Setup, dtype: str
             steps.precision(AnyPair(setup, dtype))
         if len(setup.mends) == len(mends):
             break
-    setup.mends.clear()
     if not _passed(steps.outcome, dtype):
         steps, mends = _losing_less(kind, outcome, setup, dtype) or (steps, mends)
+    setup.mends.clear()
     steps.outcome.notes.extend(f"{dtype} was compared with this put right: {one}" for one in mends)
     return steps.outcome
 
@@ -170,7 +170,7 @@ def _losing_less(
         said = [row.sentence(call, None, call.name) for row, call in found.items()]
         return steps and (steps, said)
     names = [*dict.fromkeys(call.name for call in calls if call.name in DIGITS)]
-    if not names or taken(rows.in_float64(names)) is None:
+    if taken(rows.in_float64(names)) is None:
         return None
     fewer = fewest(names, lambda some: taken(rows.in_float64(some)) is not None, FUNCTIONS)
     steps = taken(rows.in_float64(fewer or names))

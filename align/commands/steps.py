@@ -128,11 +128,8 @@ class Outcome:
         """Say which faults float32 cannot show, unless the same step has failed in float64."""
         if result.dtype != "float32":
             return
-        exact = [
-            one
-            for one in self.report.results
-            if (one.case, one.step, one.dtype) == (result.case, result.step, "float64")
-        ]
+        same = result.case, result.step, "float64"
+        exact = [r for r in self.report.results if (r.case, r.step, r.dtype) == same]
         if not all(one.passed for one in exact):
             return
         shown = "float64 did" if exact else "compare in float64 too"

@@ -405,10 +405,8 @@ def _one_percent(array: np.ndarray) -> np.ndarray:
 
 def _reaches(changed: Recording, before: Recording) -> bool:
     """Whether the gradients of the parameters or the inputs are others, beside rounding."""
-    for new, old in (
-        (changed.gradients, before.gradients),
-        (changed.input_gradients, before.input_gradients),
-    ):
+    for kind in ("gradients", "input_gradients"):
+        new, old = getattr(changed, kind), getattr(before, kind)
         size = max((float(np.abs(array).max(initial=0.0)) for array in old.values()), default=0.0)
         moves = (np.abs(array - old[name]).max(initial=0.0) for name, array in new.items())
         if any(move > 1e-3 * size for move in moves):

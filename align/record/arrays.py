@@ -217,17 +217,13 @@ def _nearest(reference: list[Leaf], ours: list[Leaf]) -> dict[str, str]:
     What has a name is a partner of a place only where no other place is left for it.
     """
     both = [(p, q, b, a) for p, b in reference for q, a in ours if a.shape == b.shape]
-    apart = [
-        (
-            _is_place(p) != _is_place(q),
-            float(np.nan_to_num(abs(a - 1.0 * b), nan=np.inf).sum()),
-            p,
-            q,
-        )
-        for p, q, b, a in both
-    ]
     found: dict[str, str] = {}
-    for *_, path, own in sorted(apart):
+
+    def order(one: tuple[str, str, np.ndarray, np.ndarray]) -> tuple[bool, float, str, str]:
+        apart = np.nan_to_num(abs(one[3] - 1.0 * one[2]), nan=np.inf).sum()
+        return _is_place(one[0]) != _is_place(one[1]), float(apart), *one[:2]
+
+    for path, own, *_ in sorted(both, key=order):
         if path not in found and own not in found.values():
             found[path] = own
     return found

@@ -82,11 +82,6 @@ def _normalized(call: WatchedCall, _: Any) -> paddle.Tensor:
     return x / paddle.sqrt(paddle.clip(norms, min=given["epsilon"] ** 2))
 
 
-def _is_euclidean(call: WatchedCall, around: Around) -> list[None]:
-    """One edit of a division by Euclidean norms, none of other norms."""
-    return [None] if call.argument("p") == 2 else []
-
-
 COARSE = (
     CallRow(
         "interpolate",
@@ -109,7 +104,7 @@ LOSING_DIGITS = (
         "no fault of the port: the gradient of Paddle's normalize adds an epsilon to the norm; "
         "with x / sqrt(sum(x ** 2)) it agrees",
         _normalized,
-        _is_euclidean,
+        lambda call, around: [None] * (call.argument("p") == 2),
     ),
 )
 """Functions whose gradient is exact to less than float64's digits."""
