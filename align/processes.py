@@ -230,7 +230,7 @@ class _Worker:
 
 
 def _threads_chosen() -> bool:
-    return tune_cpu().get(_THREADS[0], "").endswith("(set by the user)")
+    return tune_cpu().get(_THREADS[0], "").endswith("(set before)")
 
 
 def _of_workers(environment: Mapping[str, str]) -> contextlib.AbstractContextManager[Any]:

@@ -130,7 +130,7 @@ def told(error: BaseException) -> tuple[str, int]:
     return f"{kind}{place}: {text or 'no message'}; --traceback shows the calls", REFUSED
 
 
-_AGAIN = "run the same command again to continue"
+_AGAIN = "run the same command again"
 
 
 def _message(error: BaseException) -> str:

@@ -67,7 +67,7 @@ def _threads() -> int:
 
 def _set(name: str, value: str) -> None:
     if name in os.environ:
-        _applied[name] = f"{os.environ[name]} (set by the user)"
+        _applied[name] = f"{os.environ[name]} (set before)"
         return
     os.environ[name] = value
     _applied[name] = value

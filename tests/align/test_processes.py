@@ -158,7 +158,7 @@ def test_an_interrupt_ends_all_processes_with_one_line(tmp_path):
     finally:
         process.kill()
     assert (process.returncode, out) == (130, "")
-    assert messages == "align: error: interrupted; run the same command again to continue\n"
+    assert messages == "align: error: interrupted; run the same command again\n"
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)

@@ -157,7 +157,7 @@ def test_what_the_user_set_is_kept(processes) -> None:
         "FLAGS_use_stride_kernel": "1",
         "MALLOC_MMAP_THRESHOLD_": "65536",
     }
-    assert report["applied"]["OMP_NUM_THREADS"] == "3 (set by the user)"
+    assert report["applied"]["OMP_NUM_THREADS"] == "3 (set before)"
     assert report["applied"]["malloc"] == "left as it is"
 
 

@@ -213,7 +213,7 @@ def test_signals_end_a_command_with_their_status(number, status, said):
     process.send_signal(number)
     _, err = process.communicate(timeout=20)
     assert process.returncode == status
-    assert tool_runs.only_line(err) == f"tool: {said}; run the same command again to continue"
+    assert tool_runs.only_line(err) == f"tool: {said}; run the same command again"
 
 
 IMPORTED = """
@@ -262,7 +262,7 @@ def test_signals_end_a_command_while_it_imports(tool, name, number, status, said
     _, err = process.communicate(timeout=20)
     assert process.returncode == status, err
     begin = "align: error" if tool == "align" else tool
-    assert tool_runs.only_line(err) == f"{begin}: {said}; run the same command again to continue"
+    assert tool_runs.only_line(err) == f"{begin}: {said}; run the same command again"
 
 
 def test_a_forked_process_ends_by_sigterm_as_always():
