@@ -333,10 +333,10 @@ class AnyPair(Pair):
         if step == "backward":
             for key in (self._without_parameters(), ROOT):
                 with self.pass_ours(tripled=key) as found:
-                    if _reaches(found, self.ours):
+                    if _reaches(found, self.ours, self.largest_gradient):
                         yield "gradient x 3 behind a layer", key, found
                         return
-            self.judge.note("every gradient behind the output is 0 on both sides")
+            self.judge.note("every gradient behind the output counts as 0")
             return
         with self.nudged() as name:
             if name is not None:
@@ -403,12 +403,12 @@ def _one_percent(array: np.ndarray) -> np.ndarray:
     return 0.01 * (array + (peak(array) or 1.0))
 
 
-def _reaches(changed: Recording, before: Recording) -> bool:
-    """Whether the gradients of the parameters or the inputs are others, beside rounding."""
+def _reaches(changed: Recording, before: Recording, largest: float) -> bool:
+    """Whether gradients of the parameters or the inputs are others, and do not count as 0."""
     for kind in ("gradients", "input_gradients"):
         new, old = getattr(changed, kind), getattr(before, kind)
         size = max((float(np.abs(array).max(initial=0.0)) for array in old.values()), default=0.0)
         moves = (np.abs(array - old[name]).max(initial=0.0) for name, array in new.items())
-        if any(move > 1e-3 * size for move in moves):
+        if any(move > max(1e-3 * size, 1e-9 * largest) for move in moves):
             return True
     return False

@@ -118,8 +118,11 @@ def backward(pair: Pair) -> StepResult:
             for name, place, recording in pair.planted("backward")
         ]
     if "loss" not in settling.unjudged:
-        size = fault([c for c in comparisons if c.name == "loss"], 1e-3)
+        (own,) = (c for c in comparisons if c.name == "loss")
+        size = fault([own], 1e-3)
         more = 0.0 if comparisons[1:] and pair.ours.loss else 1e-3
+        if own.unit == "zero_scale":  # 0.1 % of what counts as zero would not show
+            more = 1e-3 * own.scale
         faulty = dataclasses.replace(pair.ours, loss=pair.ours.loss * (1 + size) + more)
         found = settling.planted(pair.gradients(faulty))
         name = f"loss {100 * size:.1g} % too large"
