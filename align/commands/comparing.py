@@ -126,7 +126,7 @@ def _put_right(kind: type[LiveSteps], outcome: Outcome, setup: Setup, dtype: str
         if len(setup.mends) == len(mends):
             break
     if not _passed(steps.outcome, dtype):
-        steps, mends = _losing_less(kind, outcome, setup, dtype) or (steps, mends)
+        steps, mends = _keeping_digits(kind, outcome, setup, dtype) or (steps, mends)
     setup.mends.clear()
     steps.outcome.notes.extend(f"{dtype} was compared with this put right: {one}" for one in mends)
     return steps.outcome
@@ -136,10 +136,10 @@ def _passed(outcome: Outcome, dtype: str) -> bool:
     return all(result.passed for result in outcome.report.results if result.dtype == dtype)
 
 
-def _losing_less(
+def _keeping_digits(
     kind: type[LiveSteps], outcome: Outcome, setup: Setup, dtype: str
 ) -> tuple[LiveSteps, Sequence[str]] | None:
-    """The steps without the functions of Paddle that lose digits in a precision.
+    """Take the steps again without the functions of Paddle that lose digits in a precision.
 
     In float32, of a port that float64 has not failed, any function may be one: it is computed in
     float64 and rounded.
@@ -153,7 +153,7 @@ def _losing_less(
         return None
     pair, calls = AnyPair(setup, dtype), []
 
-    def taken(answer: Callable[[WatchedCall], Any]) -> LiveSteps | None:
+    def passing(answer: Callable[[WatchedCall], Any]) -> LiveSteps | None:
         steps = kind(outcome.copied())
         with contextlib.suppress(*ERRORS), watched_in(pair.model, answer):
             steps.precision(AnyPair(setup, dtype))
@@ -165,15 +165,14 @@ def _losing_less(
         pair.run_ours()
 
     if dtype == "float64":
-        found = {r: call for r in rows.LOSING_DIGITS for call in calls if rows.is_about(r, call)}
-        steps = taken(rows.exactly(list(found))) if found else None
-        said = [row.sentence(call, None, call.name) for row, call in found.items()]
-        return steps and (steps, said)
+        called = {r: call for r in rows.LOSING_DIGITS for call in calls if rows.is_about(r, call)}
+        steps = passing(rows.exactly(list(called))) if called else None
+        return steps and (steps, [row.sentence(one, None, one.name) for row, one in called.items()])
     names = [*dict.fromkeys(call.name for call in calls if call.name in DIGITS)]
-    if taken(rows.in_float64(names)) is None:
+    if passing(rows.in_float64(names)) is None:
         return None
-    fewer = fewest(names, lambda some: taken(rows.in_float64(some)) is not None, FUNCTIONS)
-    steps = taken(rows.in_float64(fewer or names))
+    fewer = fewest(names, lambda some: passing(rows.in_float64(some)) is not None, FUNCTIONS)
+    steps = passing(rows.in_float64(fewer or names))
     return steps and (steps, [LOST.format(name) for name in fewer or names])
 
 

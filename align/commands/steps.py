@@ -125,8 +125,11 @@ class Outcome:
         return result
 
     def _note_hidden(self, result: StepResult) -> None:
-        """Say which faults float32 cannot show, unless the same step has failed in float64."""
-        if result.dtype != "float32":
+        """Note the faults that float32 hides in a step that shows others.
+
+        A step that shows none, or has failed in float64, fails by them.
+        """
+        if result.dtype != "float32" or not any(one.caught for one in result.controls):
             return
         same = result.case, result.step, "float64"
         exact = [r for r in self.report.results if (r.case, r.step, r.dtype) == same]

@@ -208,7 +208,7 @@ class Comparison:
 class ControlResult:
     """A planted fault: did the step's own comparison fail (`caught`), and where (`located`).
 
-    One that is `hidden` was caught in float64 and lies within what float32 rounds.
+    One that is `hidden` is less than float32 rounds there; it does not fail the step.
     """
 
     name: str

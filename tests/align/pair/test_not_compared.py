@@ -10,6 +10,9 @@ import pytest
 import torch
 
 import align
+from align.commands.steps import Outcome
+from align.record.results import Comparison, ControlResult, StepResult, Tolerance
+from align.record.run_report import Report
 
 INPUTS = np.random.default_rng(2).normal(size=(5, 4))
 
@@ -142,3 +145,30 @@ def test_gradients_that_count_as_zero_are_noted() -> None:
     assert found.passed
     (note,) = (n for n in found.notes if n.startswith("gradients so small beside the largest"))
     assert "0.weight" in note
+
+
+@pytest.mark.parametrize(
+    ("exact", "others", "passes"),
+    [
+        ("passes", True, True),
+        ("absent", True, True),
+        ("fails", True, False),
+        ("passes", False, False),
+    ],
+)
+def test_a_control_that_float32_hides_is_a_note_beside_one_that_shows(
+    exact, others, passes
+) -> None:
+    def step(dtype: str, *controls: ControlResult, reason: str = "") -> StepResult:
+        rule = Tolerance("absolute", 1.0, "a test")
+        one = Comparison.stated("x", rule, reason, worst=2.0 if reason else 0.0)
+        return StepResult("pair", "forward", dtype, [one], [*controls], framework_free=True)
+
+    outcome = Outcome(Report({}))
+    shown, missed = ControlResult("shown", True, ""), ControlResult("missed", False, "")
+    if exact != "absent":
+        reason = "is wrong" if exact == "fails" else ""
+        outcome.timed(lambda: step("float64", shown, reason=reason))
+    result = outcome.timed(lambda: step("float32", missed, *[shown] * others))
+    assert result.passed == passes
+    assert any("missed is less than rounding" in note for note in outcome.notes) == passes
