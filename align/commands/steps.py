@@ -125,10 +125,7 @@ class Outcome:
         return result
 
     def _note_hidden(self, result: StepResult) -> None:
-        """Note the faults that float32 hides in a step that shows others.
-
-        A step that shows none, or has failed in float64, fails by them.
-        """
+        """Note the faults that float32 hides, in a step that shows others and float64 passed."""
         if result.dtype != "float32" or not any(one.caught for one in result.controls):
             return
         same = result.case, result.step, "float64"
