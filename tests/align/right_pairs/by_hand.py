@@ -82,6 +82,8 @@ def paddle_numbers(
     if pair.optimizer and model.parameters():
         optimizer = pair.optimizer.paddle_optimizer(model.parameters())
     found: dict[str, np.ndarray] = {}
+    not_finite: list[int] = []
+    _watch_gradients(model, not_finite)
     for step in range(pair.optimizer.steps if optimizer else 1):
         output = model(x)
         if pair.loss:
@@ -103,7 +105,25 @@ def paddle_numbers(
             optimizer.clear_grad(set_to_zero=False)
     if optimizer:
         found |= {f"trained {n}": p.numpy() for n, p in model.named_parameters()}
+    found["not finite"] = np.array(float(sum(not_finite)))
     return state, found
+
+
+def _watch_gradients(model: paddle.nn.Layer, not_finite: list[int]) -> None:
+    """Note how many values of the gradient at every layer's output are not finite.
+
+    A clip or a mask behind the layer can hide them from the gradients of inputs and weights.
+    """
+
+    def count(gradient: paddle.Tensor) -> None:
+        not_finite.append(int((~np.isfinite(gradient.numpy())).sum()))
+
+    def watch(layer: paddle.nn.Layer, inputs: tuple, output: object) -> None:
+        if isinstance(output, paddle.Tensor) and not output.stop_gradient:
+            output.register_hook(count)
+
+    for layer in model.sublayers():
+        layer.register_forward_post_hook(watch)
 
 
 _OTHER_NAMES = {
@@ -182,7 +202,7 @@ def agreement(pair: Pair) -> Agreement:
         _, ours = paddle_numbers(pair, weights, None)
         laid = laid_out(pair.paddle_model(), gradients)
     theirs |= {f"gradient of {name}": array for name, array in laid.items()}
-    finite = all(np.isfinite(a).all() for a in theirs.values())
+    finite = not ours.pop("not finite") and all(np.isfinite(a).all() for a in theirs.values())
     forward = {"output", "loss"} if pair.loss else {"output"}  # the sum of weighted outputs cancels
     gradients = {n: a for n, a in theirs.items() if n not in ("output", "loss")}
     largest = max((np.abs(a).max() for a in gradients.values() if a.size), default=0.0)
