@@ -19,7 +19,7 @@ from align.cases.tables.cases import CASES
 from align.record.results import STEPS
 from align.report import report as writer
 from align.report import reprod
-from align.weights.formats.checkpoint_reading import read_as_paddle
+from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
 from sot_paddle.guard import CommandParser, command
 from sot_paddle.runtime import ignore_import_warnings
 from sot_paddle.train.brief import fine_tune, train_on_digits

@@ -24,8 +24,8 @@ from align.cases.sides.paddle_side import settings_kept
 from align.cases.sides.torch_images import text_numbers
 from align.frameworks import on_paddle
 from align.record.arrays import Arrays, TrainingRun
-from align.weights.formats.checkpoint_reading import read_for_model
 from sot_paddle import distributed
+from sot_paddle.convert.formats.checkpoint_reading import read_for_model
 from sot_paddle.data.image_dataset import ImageTrainSet
 from sot_paddle.registry import create_model
 from sot_paddle.tasks.image_options import ImageEvalConfig

@@ -13,7 +13,7 @@ import paddle
 import pytest
 from PIL import Image
 
-from align.weights.formats.checkpoint_reading import read_for_model
+from sot_paddle.convert.formats.checkpoint_reading import read_for_model
 from sot_paddle.data.imagenet_a import INDICES, SYNSETS
 from sot_paddle.failures import StorageFailure, exit_status
 from sot_paddle.registry import create_model

@@ -7,9 +7,9 @@ import pytest
 import torch
 import transformers
 
-from align.weights.formats.checkpoint_reading import read_as_paddle
 from sot_paddle import create_model, save_weights
 from sot_paddle.checkpoint import write_tensors
+from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import pretrained
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 import transformers
 
-from align.weights import convert_file
-from align.weights.formats.checkpoint_reading import read_as_paddle
-from align.weights.formats.source import open_source
 from sot_paddle.checkpoint import read_tensors
+from sot_paddle.convert import convert_file
+from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
+from sot_paddle.convert.formats.source import open_source
 from sot_paddle.deploy.exporting import export
 from sot_paddle.deploy.input_rows import InputOptions, read_rows
 from sot_paddle.deploy.predictor import open_predictor
