@@ -18,6 +18,7 @@ from sot_paddle.convert.engine.known_models import registry_name
 from sot_paddle.convert.engine.layout import Layout
 from sot_paddle.convert.engine.registry import find_table, layouts_of, recognise
 from sot_paddle.convert.formats.source import Source, open_source
+from sot_paddle.convert.tables.pretraining_head import ROWS as PRETRAINING_ROWS
 from sot_paddle.reading import named_in_refusals
 
 _LOG = logging.getLogger(__name__)
@@ -44,12 +45,16 @@ class Fitted:
     averaged: bool | None = None
 
 
-def read_as_paddle(place: Path, model: str) -> Mapping[str, np.ndarray]:
+def read_as_paddle(
+    place: Path, model: str, *, pretraining_heads: bool = False
+) -> Mapping[str, np.ndarray]:
     """Convert a checkpoint of a text model in memory.
 
     Args:
         place: a Hugging Face or converted directory, or a file of any layout in ``LAYOUTS``.
         model: registry name of the model to fill.
+        pretraining_heads: those of a PyTorch checkpoint as well, which a classifier leaves out;
+            of a head that the checkpoint does not have nothing is there.
 
     Returns:
         Tensors under Paddle's names and in its layout; read lazily when nothing is converted.
@@ -64,12 +69,24 @@ def read_as_paddle(place: Path, model: str) -> Mapping[str, np.ndarray]:
     layout, side = recognise(source.tensors.shapes, first=usual)
     if side == "paddle":
         return source.tensors
+    heads = _pretraining_heads(source.tensors) if pretraining_heads else {}
     layout = layout or usual
     plan = build_plan(layout, model, source.tensors.shapes, config=source.config)
     left_out = _heads_of_other_tasks(plan, find_table(layout, model))
     if left_out:
         _LOG.warning("%s: left out: %s", place, "; ".join(by_reason(left_out)))
-    return plan.apply(source.tensors)
+    return {**plan.apply(source.tensors), **heads}
+
+
+def _pretraining_heads(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Paddle name -> tensor of the heads of BERT's pre-training."""
+    heads = {}
+    for name in PRETRAINING_ROWS:
+        if name in tensors:
+            destination, is_transposed = PRETRAINING_ROWS[name]
+            array = np.asarray(tensors[name])
+            heads[destination] = np.ascontiguousarray(array.T) if is_transposed else array
+    return heads
 
 
 def _heads_of_other_tasks(plan: ConversionPlan, table: Layout) -> dict[str, str]:

@@ -18,7 +18,6 @@ from sot_paddle.convert import build_plan, convert_file
 from sot_paddle.convert.engine import build
 from sot_paddle.convert.engine.layout import Row
 from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
-from sot_paddle.convert.formats.pretraining_reading import read_with_head
 from sot_paddle.convert.optimizer.optimizer_commands import convert_state
 from sot_paddle.convert.optimizer.optimizer_names import registration_order
 from sot_paddle.convert.optimizer.optimizer_request import StateRequest
@@ -318,7 +317,7 @@ def test_a_folder_is_a_checkpoint_for_training(folder) -> None:
     options = {"task_name": "CoLA", "data_dir": "data", "output_dir": "out", "head": "plain"}
     options |= {"model_name_or_path": str(place), "model_type": "conv-bert"}
     options |= {"max_seq_length": P}
-    found = pretrained.find(TrainConfig(**options), read_as_paddle)
+    found = pretrained.find(TrainConfig(**options))
     model = pretrained.build(TrainConfig(**options), found, K)
     loaded, fresh = pretrained.load(model, found)
     assert (loaded, sorted(fresh)) == (
@@ -330,11 +329,11 @@ def test_a_folder_is_a_checkpoint_for_training(folder) -> None:
         ours["conv_bert.layers.0.self_attn.convq"].numpy(),
         arrays["bert.encoder.layer.0.attention.self.convq_param"],
     )
-    head = read_with_head(place, "conv_bert_base")
+    head = read_as_paddle(place, "conv_bert_base", pretraining_heads=True)
     dense = arrays["cls.predictions.transform.dense.weight"].T
     np.testing.assert_array_equal(head["head.words.dense.weight"], dense)
     with pytest.raises(ValueError, match="is a 'bert' checkpoint, expected roberta"):
-        pretrained.find(TrainConfig(**{**options, "model_type": "roberta"}), read_as_paddle)
+        pretrained.find(TrainConfig(**{**options, "model_type": "roberta"}))
 
 
 @pytest.mark.parametrize("case", CASES)

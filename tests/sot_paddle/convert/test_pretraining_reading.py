@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import paddle
 import torch
-from transformers import BertConfig, BertForPreTraining
 
 from sot_paddle.backbones.pretraining import PretrainingModel
 from sot_paddle.config import EncoderConfig
-from sot_paddle.convert.formats.pretraining_reading import read_with_head
+from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
 from sot_paddle.registry import TEXT_BACKBONES
+from sot_torch_ref.backbones import text  # noqa: F401 (makes transformers importable)
 
 SIZES = {
     **{"vocab_size": 40, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2},
@@ -20,13 +20,15 @@ SIZES = {
 
 
 def test_the_scores_are_those_of_transformers(tmp_path) -> None:
+    from transformers import BertConfig, BertForPreTraining
+
     torch.manual_seed(1)
     theirs = BertForPreTraining(BertConfig(**SIZES)).eval()
     with torch.no_grad():
         for parameter in theirs.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
     theirs.save_pretrained(tmp_path)
-    arrays = read_with_head(tmp_path, "bert_base")
+    arrays = read_as_paddle(tmp_path, "bert_base", pretraining_heads=True)
     ours = PretrainingModel(
         TEXT_BACKBONES["bert"], EncoderConfig(**SIZES), PretrainingHeadConfig(), name="bert_base"
     )
