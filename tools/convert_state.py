@@ -8,10 +8,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from align.weights import LAYOUTS
-from align.weights.optimizer.optimizer_commands import convert_state
-from align.weights.optimizer.optimizer_request import StateRequest
-from align.weights.optimizer.optimizer_state import MOMENTS
+from sot_paddle.convert import LAYOUTS
+from sot_paddle.convert.optimizer.optimizer_commands import convert_state
+from sot_paddle.convert.optimizer.optimizer_request import StateRequest
+from sot_paddle.convert.optimizer.optimizer_state import MOMENTS
 from sot_paddle.guard import CommandParser, command
 
 EXAMPLES = """\

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from align.weights import DTYPES, LAYOUTS, MODELS, convert_file
+from sot_paddle.convert import DTYPES, LAYOUTS, MODELS, convert_file
 from sot_paddle.guard import CommandParser, command
 
 BIG = 128 * 2**20  # bytes from which progress is shown

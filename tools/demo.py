@@ -19,7 +19,6 @@ from align.cases.tables.cases import CASES
 from align.record.results import STEPS
 from align.report import report as writer
 from align.report import reprod
-from align.weights.formats.checkpoint_reading import read_as_paddle
 from sot_paddle.guard import CommandParser, command
 from sot_paddle.runtime import ignore_import_warnings
 from sot_paddle.train.brief import fine_tune, train_on_digits
@@ -59,7 +58,7 @@ def main(arguments: list[str]) -> int:
     print("\nbrief fine-tuning on the embedded corpus: dev Matthews correlation, one seed")
     print("(scores of runs this short differ from processor to processor)")
     for head in ("plain", "mgcrp"):
-        run = fine_tune(checkpoint, folder / "runs", head, read_as_paddle, steps=TRAINING_STEPS)
+        run = fine_tune(checkpoint, folder / "runs", head, steps=TRAINING_STEPS)
         print(f"  {run}", flush=True)
     print("\nbrief training of a small SoT on the digits of scikit-learn, from random weights")
     print(f"  {train_on_digits(DIGITS, folder / 'runs' / 'digits', epochs=EPOCHS)}", flush=True)

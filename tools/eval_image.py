@@ -15,9 +15,8 @@ from sot_paddle.runtime import quiet_imports
 def main(arguments: list[str]) -> None:
     """Run the command."""
     with quiet_imports():
-        from align.weights.formats.checkpoint_reading import read_for_model
         from sot_paddle.train.image_evaluation import run_command
-    run_command(arguments, read_for_model)
+    run_command(arguments)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,8 @@ from sot_paddle.runtime import quiet_imports
 def main(arguments: list[str]) -> None:
     """Run the command."""
     with quiet_imports():
-        from align.weights.formats.checkpoint_reading import read_as_paddle
         from sot_paddle.train.extraction import run_command
-    run_command(arguments, read_as_paddle)
+    run_command(arguments)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,8 @@ from sot_paddle.runtime import quiet_imports
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit status."""
     with quiet_imports():
-        from align.weights.formats.pretraining_reading import read_with_head
         from sot_paddle.train.pretraining_command import run_command
-    return run_command(arguments, read_with_head)
+    return run_command(arguments)
 
 
 if __name__ == "__main__":

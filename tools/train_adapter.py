@@ -15,9 +15,8 @@ from sot_paddle.runtime import quiet_imports
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit status."""
     with quiet_imports():
-        from align.weights.formats.checkpoint_reading import read_as_paddle
         from sot_paddle.train.adapter_command import run_command
-    return run_command(arguments, read_as_paddle)
+    return run_command(arguments)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,8 @@ def main(arguments: list[str]) -> int:
     """Run the command; returns its exit status."""
     logging.getLogger("datasets").setLevel(logging.WARNING)
     with quiet_imports():
-        from align.weights.formats.checkpoint_reading import read_as_paddle
         from sot_paddle.train.text_command import run_command
-    return run_command(arguments, read_as_paddle)
+    return run_command(arguments)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,8 @@ from sot_paddle.runtime import quiet_imports
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit status."""
     with quiet_imports():
-        from align.weights.formats.checkpoint_reading import read_for_model
         from sot_paddle.train.image_command import run_command
-    return run_command(arguments, read_for_model)
+    return run_command(arguments)
 
 
 if __name__ == "__main__":

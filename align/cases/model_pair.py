@@ -29,7 +29,7 @@ from align.record.recording import ROOT, Recording
 from align.record.request import Request
 from align.record.results import Tolerance
 from align.record.stored_arrays import Lazy
-from align.weights import build_plan
+from sot_paddle.convert import build_plan
 from sot_paddle.features import Features, Taps
 
 ORDER = "(order of the taps)"

@@ -11,8 +11,8 @@ import numpy as np
 
 import sot_paddle
 from align.cases.sides.checkpoint import OPTIONS
-from align.weights import convert_file
 from sot_paddle.checkpoint import read_tensors
+from sot_paddle.convert import convert_file
 
 
 def round_trip(source: Path, folder: Path) -> tuple[Path, int, int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from align.weights.tables.hf_encoder import renamed_layers
+from sot_paddle.convert.tables.hf_encoder import renamed_layers
 
 _UNUSED_POOLER = "paddlenlp builds a pooler that this model's output does not depend on"
 _DISTILBERT_LAYER = {

@@ -19,7 +19,7 @@ from align.match import name_table
 from align.match.name_table import Table, Target
 from align.record.arrays import Arrays, Entry, canonical
 from align.record.stored_arrays import Lazy
-from align.weights.engine.transforms import COPY, Transform
+from sot_paddle.convert.engine.transforms import COPY, Transform
 
 _PACKED = {"in_proj_weight": "weight", "in_proj_bias": "bias"}
 

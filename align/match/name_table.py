@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 
 from align.record.arrays import Entry
-from align.weights.engine.conversion_plan import ConversionPlan
-from align.weights.engine.transforms import (
+from sot_paddle import reading
+from sot_paddle.convert.engine.conversion_plan import ConversionPlan
+from sot_paddle.convert.engine.transforms import (
     COPY,
     HEAD_FACTOR,
     POINTWISE_CONV,
     TRANSPOSE,
     Transform,
 )
-from sot_paddle import reading
 
 OPEN = "?"
 _SECTIONS = ("map", "modules", "ignore_torch", "ignore_paddle")

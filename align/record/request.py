@@ -56,7 +56,7 @@ class Request:
             before_step) or (optimizer, scheduler, before_step, average).
         weights: names that do not match: a dict of PyTorch -> Paddle names (``{}`` for an index,
             ``*`` for any text), the path of a table, such as a confirmed draft, or the
-            `align.weights.ConversionPlan` of a layout, in either direction.
+            `sot_paddle.convert.ConversionPlan` of a layout, in either direction.
         steps: training steps to compare.
         accumulate: batches for each step: the mean of their losses gives its gradient.
         dtype: one or more of "float64", "float32", and on a GPU "bfloat16", "float16" (forward and

@@ -24,7 +24,6 @@ from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.model_folder import write_config
 from sot_paddle.train.optimizer import decayed_names
-from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.setup import Setup
 from sot_paddle.train.state_tasks import load_states
 from sot_paddle.train.text_command import optimizer, plan
@@ -57,12 +56,12 @@ _MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
 """(``--model``, question answering) -> the model."""
 
 
-def run_config(config: StateTrainConfig, convert: Converter) -> dict[str, Any]:
+def run_config(config: StateTrainConfig) -> dict[str, Any]:
     """Run every seed of a configuration; see :func:`.session.run_setup`."""
     prepare_device(dtype=config.dtype, cpu=config.no_cuda, cpu_precision=config.cpu_precision)
     source = StateModel(config)
     session.check_folders(config, source.files)
-    task, of_row = load_states(config, convert)
+    task, of_row = load_states(config)
     source = StateModel(config, of_row)
     decay = every_name if config.squad else decayed_names
     made = functools.partial(optimizer_of_full_batches, decay=decay)

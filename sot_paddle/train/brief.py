@@ -7,23 +7,20 @@ import io
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
 from sot_paddle.data.corpus import FOLDER
 from sot_paddle.reading import read_json
 from sot_paddle.train import image_command
-from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.text_command import run_command
 
 
-def fine_tune(checkpoint: Path, folder: Path, head: str, convert: Converter, *, steps: int) -> str:
+def fine_tune(checkpoint: Path, folder: Path, head: str, *, steps: int) -> str:
     """Fine-tune a checkpoint on the embedded acceptability corpus.
 
     Args:
         checkpoint: Hugging Face or converted directory.
         folder: receives the run.
         head: ``plain`` or ``mgcrp`` (with padding masked, so that batches can be short).
-        convert: reads the checkpoint as this project's tensors.
         steps: optimizer steps of 16 sentences.
 
     Returns:
@@ -52,7 +49,7 @@ def fine_tune(checkpoint: Path, folder: Path, head: str, convert: Converter, *, 
     flags = [text for name, value in options.items() for text in (f"--{name}", str(value))]
     flags += ["--do_train", "--do_eval", "--do_lower_case", "--overwrite_output_dir"]
     flags += ["--mask_padding"] if head == "mgcrp" else []
-    seconds = _quietly(f"fine-tuning with head {head}", lambda: run_command(flags, convert))
+    seconds = _quietly(f"fine-tuning with head {head}", lambda: run_command(flags))
     found = read_json(folder / head / "metrics.json")
     trained = found["train"]
     return (
@@ -78,18 +75,12 @@ def train_on_digits(config: Path, folder: Path, *, epochs: int) -> str:
     """
     flags = ["--config", str(config), "--epochs", str(epochs), "--output", str(folder)]
     flags += ["--warmup-epochs", "1", "--cooldown-epochs", "0", "--overwrite-output-dir"]
-    seconds = _quietly(
-        "training on the digits", lambda: image_command.run_command(flags, _no_conversion)
-    )
+    seconds = _quietly("training on the digits", lambda: image_command.run_command(flags))
     found = read_json(folder / "metrics.json")
     return (
         f"{epochs} epochs, loss {found['train']['loss']:.3f}, "
         f"top-1 {found['last']['top1']:.1f} % of the test images, {seconds:.1f} s"
     )
-
-
-def _no_conversion(*_arguments: object, **_options: object) -> NoReturn:
-    raise ValueError("training on the digits starts from random weights")
 
 
 def _quietly(what: str, command: Callable[[], int]) -> float:

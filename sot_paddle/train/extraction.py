@@ -23,7 +23,6 @@ from sot_paddle.train import folder_lock
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.evaluation import duration
 from sot_paddle.train.frozen_model import load_frozen
-from sot_paddle.train.pretrained import Converter
 
 COMMAND = Command(
     "extract_hidden_states.py",
@@ -45,12 +44,12 @@ _REPORT_EVERY = 10.0  # seconds
 _SQUAD_FILES = {"train": "train_file", "dev": "predict_file"}
 
 
-def run_command(arguments: Sequence[str], convert: Converter) -> None:
+def run_command(arguments: Sequence[str]) -> None:
     """Run ``tools/extract_hidden_states.py``; see :func:`extract_splits`."""
-    extract_splits(parse(COMMAND, arguments), convert)
+    extract_splits(parse(COMMAND, arguments))
 
 
-def extract_splits(config: ExtractConfig, convert: Converter) -> None:
+def extract_splits(config: ExtractConfig) -> None:
     """Store the splits that the options name.
 
     Raises:
@@ -59,7 +58,7 @@ def extract_splits(config: ExtractConfig, convert: Converter) -> None:
     prepare_device(dtype="float32", cpu=config.no_cuda)
     layouts = _layouts(config)
     folder = Path(config.output_dir)
-    frozen = load_frozen(config, convert)
+    frozen = load_frozen(config)
     sources = {split: _source(config, frozen, split) for split in layouts}
     files = [path for layout in layouts.values() for path in layout.paths(folder)]
     require_ours(files)

@@ -12,20 +12,18 @@ from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.state_options import StateRows
 from sot_paddle.tasks.text_options import CheckpointOptions
 from sot_paddle.train import pretrained
-from sot_paddle.train.pretrained import Converter
 
 
-def load_frozen(options: StateRows, convert: Converter) -> FrozenModel:
+def load_frozen(options: StateRows) -> FrozenModel:
     """Read a checkpoint: a Hugging Face folder, or a folder that tools/train_glue.py wrote.
 
     Args:
         options: which, and the tokens of a row.
-        convert: turns a checkpoint of PyTorch into this project's tensors.
 
     Raises:
         ValueError: nothing there, or a model with fewer positions.
     """
-    found = pretrained.find(options, convert)
+    found = pretrained.find(options)
     model = pretrained.build(options, found, 2)
     loaded, _ = pretrained.load(model, found)
     model.eval()

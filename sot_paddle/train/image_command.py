@@ -22,7 +22,6 @@ from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.image_flags import TRAINING
 from sot_paddle.train.image_model import (
-    ImageConverter,
     ImageModelConfig,
     find_model_folder,
     fitted_set,
@@ -41,7 +40,7 @@ from sot_paddle.train.schedule import EpochRates, PerEpoch
 from sot_paddle.train.setup import Plan, Setup
 
 
-def run_config(config: ImageTrainConfig, convert: ImageConverter) -> dict[str, Any]:
+def run_config(config: ImageTrainConfig) -> dict[str, Any]:
     """Run a configuration; see :func:`.session.run_setup`."""
     prepare_device(
         dtype=config.dtype,
@@ -49,7 +48,7 @@ def run_config(config: ImageTrainConfig, convert: ImageConverter) -> dict[str, A
         half="--amp" if config.amp else "",
         cpu_precision=config.cpu_precision,
     )
-    source = ImageSource(config, convert)
+    source = ImageSource(config)
     session.check_folders(config, source.files)
     task = load_images(config)
     if config.warmup_epochs >= config.epochs:
@@ -67,11 +66,9 @@ class ImageSource:
 
     Attributes:
         config: the command's options.
-        convert: reads foreign checkpoints.
     """
 
     config: ImageTrainConfig
-    convert: ImageConverter
 
     @property
     def origin(self) -> str:
@@ -100,7 +97,7 @@ class ImageSource:
             raise ValueError(f"--initial-checkpoint {place}: there is no such file or folder")
         trained = find_model_folder(place) is not None
         place = weights_file(place, ema=True) if trained else place
-        fitted = load_foreign(model, place, self.convert)
+        fitted = load_foreign(model, place)
         loaded = len(model.state_dict()) - len(fitted.fresh)
         which = weight_set(place) if trained else fitted_set(fitted)
         say(f"weights: {loaded} tensors from {place} ({which}), {len(fitted.fresh)} start afresh")

@@ -33,8 +33,7 @@ from sot_paddle.train.device import prepare_device, seed_everything
 from sot_paddle.train.evaluation import duration, predict
 from sot_paddle.train.image_flags import EVALUATION
 from sot_paddle.train.image_model import (
-    FittedWeights,
-    ImageConverter,
+    Fitted,
     ImageModelConfig,
     find_model_folder,
     fitted_set,
@@ -67,17 +66,15 @@ class Subject:
     weight_set: str
 
 
-def run_command(arguments: Sequence[str], convert: ImageConverter) -> None:
+def run_command(arguments: Sequence[str]) -> None:
     """Run ``tools/eval_image.py``; see :func:`evaluate` and :func:`write_files`."""
     config = parse(EVALUATION, arguments)
-    content, predictions = evaluate(config, convert)
+    content, predictions = evaluate(config)
     print_report(content)
     write_files(config, content, predictions)
 
 
-def evaluate(
-    config: ImageEvalConfig, convert: ImageConverter
-) -> tuple[dict[str, Any], Callable[[], str]]:
+def evaluate(config: ImageEvalConfig) -> tuple[dict[str, Any], Callable[[], str]]:
     """Evaluate a model.
 
     Returns:
@@ -92,7 +89,7 @@ def evaluate(
     prepare_device(dtype=config.dtype, cpu=config.cpu, cpu_precision=config.cpu_precision)
     distributed.on_first_process(lambda: _check_destinations(config))
     seed_everything(0)
-    subject = find_subject(config, convert)
+    subject = find_subject(config)
     images = load_evaluation(config, subject.transform)
     classes = _check_classes(config, subject, images)
     say(f"{subject.model.name}: weights {subject.origin} ({subject.weight_set})")
@@ -118,7 +115,7 @@ def evaluate(
     return content, lambda: _predictions(found, logits, images, classes)
 
 
-def find_subject(config: ImageEvalConfig, convert: ImageConverter) -> Subject:
+def find_subject(config: ImageEvalConfig) -> Subject:
     """Build the model that the options name and load its weights.
 
     Raises:
@@ -128,13 +125,13 @@ def find_subject(config: ImageEvalConfig, convert: ImageConverter) -> Subject:
     if not place.exists():
         raise ValueError(f"--weights {place}: there is no such file or folder")
     if find_model_folder(place) is not None:
-        return _trained(config, place, convert)
+        return _trained(config, place)
     if not config.model:
         raise ValueError(f"{place} does not say which model it is of: give --model")
-    return _foreign(config, place, convert)
+    return _foreign(config, place)
 
 
-def _trained(config: ImageEvalConfig, place: Path, convert: ImageConverter) -> Subject:
+def _trained(config: ImageEvalConfig, place: Path) -> Subject:
     file = weights_file(place, ema=not config.no_ema)
     known = read_model_config(file.parent)
     if config.model and config.model != known.model:
@@ -148,11 +145,11 @@ def _trained(config: ImageEvalConfig, place: Path, convert: ImageConverter) -> S
         model, _ = load_trained(file)
     else:
         model = known.build(**options)
-        _load(model, file, convert)
+        _load(model, file)
     return Subject(model, _transform(config, known), known.classes, str(file), weight_set(file))
 
 
-def _foreign(config: ImageEvalConfig, place: Path, convert: ImageConverter) -> Subject:
+def _foreign(config: ImageEvalConfig, place: Path) -> Subject:
     """A converted file, or a checkpoint of PyTorch, which is converted on the fly."""
     classes = config.num_classes
     if classes is None and config.imagenet_a:
@@ -161,15 +158,13 @@ def _foreign(config: ImageEvalConfig, place: Path, convert: ImageConverter) -> S
         listed = load_evaluation(config, _transform(config, None), report=_LOG.debug)  # said later
         classes = len(listed.source.classes)
     model = create_model(config.model, classes, **_overrides(config))
-    fitted = _load(model, place, convert, ema=False if config.no_ema else None)
+    fitted = _load(model, place, ema=False if config.no_ema else None)
     return Subject(model, _transform(config, None), (), str(place), fitted_set(fitted))
 
 
-def _load(
-    model: nn.Layer, place: Path, convert: ImageConverter, *, ema: bool | None = None
-) -> FittedWeights:
+def _load(model: nn.Layer, place: Path, *, ema: bool | None = None) -> Fitted:
     """Load weights; to evaluate a tensor at its random start would mean nothing."""
-    fitted = load_foreign(model, place, convert, ema=ema)
+    fitted = load_foreign(model, place, ema=ema)
     if fitted.fresh:
         raise ValueError(
             f"{place} does not fit {model.name} with {model.num_classes} classes: it gives no "

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 from paddle import nn
 
 from sot_paddle.config import HEAD_QKV_BIAS, build_record
+from sot_paddle.convert.formats.checkpoint_reading import Fitted, read_for_model
 from sot_paddle.data.image_transforms import LATER, EvalTransform
 from sot_paddle.distributed import say
 from sot_paddle.reading import read_object
@@ -26,29 +25,6 @@ _RESAMPLED = ("img_size", "window_size")
 """Options that a checkpoint may differ in: its tensors are fitted to the model's."""
 _OF_TOKENS = ("token_type", "token_dim", "large_output", "dense_norm", "patch_size", "patch_norm")
 """Options of the token embedding; without effect where that starts afresh."""
-
-
-class FittedWeights(Protocol):
-    """A checkpoint fitted to a model.
-
-    Attributes:
-        arrays: tensors by this project's names, of the model's shapes.
-        fresh: names of the model's tensors that keep their initialisation.
-        notes: what was resampled or left out, to be said aloud.
-        metadata: what a file of this project states about its model, {} for other files.
-        averaged: whether these are averaged weights, None where there is one set only.
-    """
-
-    arrays: Mapping[str, np.ndarray]
-    fresh: Sequence[str]
-    notes: Sequence[str]
-    metadata: Mapping[str, str]
-    averaged: bool | None
-
-
-ImageConverter = Callable[..., FittedWeights]
-"""Reads a checkpoint of any origin: (file or folder, registry name, tensor shapes by name), and
-``ema``, None for averaged tensors where there are any, False for the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,15 +126,12 @@ def load_trained(place: str | Path, *, ema: bool = True) -> tuple[nn.Layer, Imag
     return model, config
 
 
-def load_foreign(
-    model: nn.Layer, place: Path, convert: ImageConverter, *, ema: bool | None = None
-) -> FittedWeights:
+def load_foreign(model: nn.Layer, place: Path, *, ema: bool | None = None) -> Fitted:
     """Load a checkpoint of any origin, sizes adapted, into a model.
 
     Args:
         model: of the registry; what the checkpoint does not fit keeps its initialisation.
         place: a file or folder.
-        convert: reads it.
         ema: None takes averaged weights where the file has them, as the original evaluates;
             False the raw ones.
 
@@ -172,7 +145,7 @@ def load_foreign(
     """
     state = model.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
-    fitted = convert(place, model.name, shapes, ema=ema)
+    fitted = read_for_model(place, model.name, shapes, ema=ema)
     taken = set(state) - set(fitted.fresh)
     parts = {name.partition(".")[0] for name in taken}
     exempt = _RESAMPLED if "embed" in parts else (*_RESAMPLED, *_OF_TOKENS)
@@ -184,6 +157,6 @@ def load_foreign(
     return fitted
 
 
-def fitted_set(fitted: FittedWeights) -> str:
+def fitted_set(fitted: Fitted) -> str:
     """Which set of weights was taken from a file that is no trained folder's, in words."""
     return {True: AVERAGE, False: RAW, None: ONLY}[fitted.averaged]

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from sot_paddle.checkpoint import (
     unpack_files,
 )
 from sot_paddle.config import EncoderConfig
+from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
 from sot_paddle.data.tokenizer_families import FAMILIES, TokenizerFamily
 from sot_paddle.reading import LARGEST_JSON, field_of, named_in_refusals, read_bytes, read_object
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_backbone, text_name
@@ -35,9 +36,6 @@ _UNTOLD = ("num_attention_heads", "hidden_act", "layer_norm_eps")
 """Options that change every score and that no tensor tells."""
 
 _LOG = logging.getLogger(__name__)
-
-Converter = Callable[[Path, str], Mapping[str, np.ndarray]]
-"""(Hugging Face folder or file, registry name) to tensors under this project's names."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +55,12 @@ class Pretrained:
     vocabulary: Mapping[str, bytes]
 
 
-def find(config: CheckpointOptions, convert: Converter) -> Pretrained:
+def find(config: CheckpointOptions, *, pretraining_heads: bool = False) -> Pretrained:
     """Locate and read the checkpoint that the options name.
 
     Args:
         config: ``model_name_or_path``, ``config_name``, ``tokenizer_name``, ``cache_dir``.
-        convert: turns a Hugging Face checkpoint into this project's tensors.
+        pretraining_heads: read those of a checkpoint of PyTorch, too, which classifiers leave out.
 
     Returns:
         The encoder; its arrays may be read lazily from the file.
@@ -82,7 +80,7 @@ def find(config: CheckpointOptions, convert: Converter) -> Pretrained:
             )
         found = Pretrained(f"{name} (random weights)", {}, {}, {})
     else:
-        found = _read(place, config, convert)
+        found = _read(place, config, pretraining_heads=pretraining_heads)
     if config.config_name:
         found = dataclasses.replace(found, config=_read_config(config, Path(config.config_name)))
     if config.tokenizer_name:
@@ -273,7 +271,7 @@ def _not_local(config: CheckpointOptions) -> str:
     )
 
 
-def _read(place: Path, config: CheckpointOptions, convert: Converter) -> Pretrained:
+def _read(place: Path, config: CheckpointOptions, *, pretraining_heads: bool) -> Pretrained:
     refuse_tensorflow(place)
     file = _own_file(place)
     if file is not None:
@@ -307,7 +305,8 @@ def _read(place: Path, config: CheckpointOptions, convert: Converter) -> Pretrai
         pooler = re.compile(rf"^{re.escape(prefix)}pooler\.")
         arrays = {pooler.sub("head.", ours): tensors[name] for ours, name in names.items()}
     else:
-        arrays = convert(place, registry_name(config, sizes))
+        name = registry_name(config, sizes)
+        arrays = read_as_paddle(place, name, pretraining_heads=pretraining_heads)
     return Pretrained(str(place), sizes, arrays, _vocabulary(config, folder, required=False))
 
 

@@ -32,7 +32,7 @@ from sot_paddle.tasks.pretraining_options import PretrainConfig
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained, session, sharding
 from sot_paddle.train.optimizer import decayed_names
-from sot_paddle.train.pretrained import Converter, Pretrained
+from sot_paddle.train.pretrained import Pretrained
 from sot_paddle.train.setup import Setup
 from sot_paddle.train.text_command import TextSource, checkpoint_of, optimizer, plan
 
@@ -59,12 +59,12 @@ examples:
 _NORM = "head.words.norm.weight"
 
 
-def run_config(config: PretrainConfig, convert: Converter) -> dict[str, Any]:
+def run_config(config: PretrainConfig) -> dict[str, Any]:
     """Pre-train as the options say; see :func:`.session.run_setup`."""
     data = {"--data_dir": config.data_dir, "--eval_data_dir": config.eval_data_dir}
     places = {flag: Path(name) if name else None for flag, name in data.items()}
     sharding.check_stage(config.sharding)
-    found = checkpoint_of(config, convert, places)
+    found = checkpoint_of(config, places, pretraining_heads=True)
     sharding.begin(config.sharding)
     family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
     tokenizer = family.from_files(found.vocabulary, max_length=config.block_size)

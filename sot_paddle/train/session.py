@@ -22,24 +22,23 @@ _OF_EVALUATION = ("evaluate_during_training", "eval_steps", "eval_all_checkpoint
 
 
 def training(
-    command: Command, run_config: Callable[[Any, Any], dict[str, Any]]
-) -> Callable[[Sequence[str], Any], int]:
+    command: Command, run_config: Callable[[Any], dict[str, Any]]
+) -> Callable[[Sequence[str]], int]:
     """How every training command runs.
 
     Args:
         command: its name, options and help.
-        run_config: trains, from the command's options and what turns a checkpoint of PyTorch into
-            this project's tensors; returns what its file of scores holds.
+        run_config: trains, from the command's options; returns what its file of scores holds.
 
     Returns:
-        A function of the command line without the program's name and of that converter. It returns
-        0 when all is done, 2 when the command was refused or had to stop (NaN loss, no space), 130
-        when it was interrupted; then one line on stderr says why and what to do.
+        A function of the command line without the program's name. It returns 0 when all is done, 2
+        when the command was refused or had to stop (NaN loss, no space), 130 when it was
+        interrupted; then one line on stderr says why and what to do.
     """
 
-    def run_command(arguments: Sequence[str], convert: Any) -> int:
+    def run_command(arguments: Sequence[str]) -> int:
         name = command.program.removesuffix(".py")
-        status = exit_status(name, lambda: run_config(parse(command, arguments), convert))
+        status = exit_status(name, lambda: run_config(parse(command, arguments)))
         return distributed.leave(status)
 
     return run_command

@@ -16,7 +16,6 @@ from sot_paddle.tasks.state_options import SquadTrainConfig
 from sot_paddle.tasks.tokens import TokenSplit
 from sot_paddle.train import pretrained, session
 from sot_paddle.train.adapter_command import optimizer_of_full_batches
-from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.setup import Setup
 from sot_paddle.train.text_command import TextSource, checkpoint_of, plan
 
@@ -37,9 +36,9 @@ examples:
 )
 
 
-def run_config(config: SquadTrainConfig, convert: Converter) -> dict[str, Any]:
+def run_config(config: SquadTrainConfig) -> dict[str, Any]:
     """Run every seed of a configuration; see :func:`.session.run_setup`."""
-    source = TextSource(config, checkpoint_of(config, convert))
+    source = TextSource(config, checkpoint_of(config))
     family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
     tokenizer = family.from_files(source.found.vocabulary, max_length=config.length)
     sizes = pretrained.encoder_of(config, source.found)

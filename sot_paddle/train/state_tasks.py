@@ -21,17 +21,15 @@ from sot_paddle.tasks.state_options import LIVE, SQUAD, StateTrainConfig
 from sot_paddle.tasks.states import ProbedGlueTask, ProbedSquadTask, StateSplit
 from sot_paddle.tasks.task import Task
 from sot_paddle.train.frozen_model import load_frozen, read_tokenizer
-from sot_paddle.train.pretrained import Converter
 
 Sizes = tuple[int, int, int]
 
 
-def load_states(config: StateTrainConfig, convert: Converter) -> tuple[Task, Sizes]:
+def load_states(config: StateTrainConfig) -> tuple[Task, Sizes]:
     """Read what the options ask for.
 
     Args:
         config: task, states and switches.
-        convert: turns a checkpoint of PyTorch into this project's tensors.
 
     Returns:
         The task, and (L, T, F) of its hidden states.
@@ -39,7 +37,7 @@ def load_states(config: StateTrainConfig, convert: Converter) -> tuple[Task, Siz
     Raises:
         ValueError: a file is missing, unfinished, or made for other rows.
     """
-    frozen = load_frozen(config, convert) if config.states == LIVE else None
+    frozen = load_frozen(config) if config.states == LIVE else None
     task = _squad(config, frozen) if config.squad else _glue(config, frozen)
     splits = [task.train, *task.dev.values(), *task.test.values()]
     sources = [_of(split).source for split in splits if split is not None]

@@ -24,7 +24,7 @@ from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.model_folder import require_classes, write_config
 from sot_paddle.train.optimizer import CLIPPINGS, OPTIMIZERS, decay_filter, decayed_names
-from sot_paddle.train.pretrained import Converter, Pretrained
+from sot_paddle.train.pretrained import Pretrained
 from sot_paddle.train.schedule import build_schedule
 from sot_paddle.train.setup import Plan, Setup
 
@@ -48,7 +48,7 @@ examples:
 )
 
 
-def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
+def run_config(config: TrainConfig) -> dict[str, Any]:
     """Run every seed of a configuration; see :func:`.session.run_setup`."""
     for name in ("server_ip", "server_port"):
         if getattr(config, name):
@@ -57,7 +57,7 @@ def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
         say("--local_rank is ignored: start several processes with paddle.distributed.launch")
     for name in config.unused_sizes:
         say(f"--{name} has no effect: the head has none (pooling {config.resolved_pooling})")
-    source = TextSource(config, checkpoint_of(config, convert))
+    source = TextSource(config, checkpoint_of(config))
     task = load_glue(config, source.found.vocabulary)
     pretrained.require_embeddings(task.vocab_size, pretrained.encoder_of(config, source.found))
     return session.run_setup(Setup(config, task, source, plan(config), optimizer))
@@ -68,14 +68,17 @@ run_command = session.training(COMMAND, run_config)
 
 
 def checkpoint_of(
-    config: TextRunOptions, convert: Converter, places: Mapping[str, Path | None] | None = None
+    config: TextRunOptions,
+    places: Mapping[str, Path | None] | None = None,
+    *,
+    pretraining_heads: bool = False,
 ) -> Pretrained:
     """Choose device and precision, check the folders, and find the checkpoint to start from.
 
     Args:
         config: the command's options.
-        convert: reads a checkpoint of PyTorch.
         places: what else is read, by flag.
+        pretraining_heads: see :func:`.pretrained.find`.
 
     Raises:
         ValueError: a precision that cannot be, an output folder that is read, no checkpoint.
@@ -87,7 +90,7 @@ def checkpoint_of(
         cpu_precision=config.cpu_precision,
     )
     session.check_folders(config, {**pretrained.sources(config), **(places or {})})
-    return pretrained.find(config, convert)
+    return pretrained.find(config, pretraining_heads=pretraining_heads)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def test_listing_needs_no_framework_and_quick_leaves_out_the_big_cases():
     """Nor does importing what shares the jobs out, judges, or converts."""
     code = (
         "import sys, align.cases.context, align.cases.job_sharing, align.judge.comparator\n"
-        "import align.weights\nfrom align.cli import main\n"
+        "import sot_paddle.convert\nfrom align.cli import main\n"
         "status = main(['--list', '--quick'])\n"
         "names = ('paddle', 'paddlenlp', 'torch', 'transformers')\n"
         "loaded = [name for name in names if name in sys.modules]\n"

@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from align.weights.optimizer.optimizer_state import Group, OptimizerState, Schedule
-from align.weights.optimizer.optimizer_torch import schedule_dict, to_torch
 from sot_paddle.checkpoint import read_tensors, write_tensors
+from sot_paddle.convert.optimizer.optimizer_state import Group, OptimizerState, Schedule
+from sot_paddle.convert.optimizer.optimizer_torch import schedule_dict, to_torch
 from sot_paddle.registry import create_model
 from sot_paddle.train import checkpointing
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.image_model import ImageModelConfig, flat_options
 from sot_paddle.train.model_folder import write_weights
 from sot_paddle.weights import save_weights
-from tests.align.weights import tiny_checkpoints as tiny
+from tests.sot_paddle.convert import tiny_checkpoints as tiny
 from tests.sot_paddle.train import tiny_images, tiny_run
 
 NESTED = 100_000

@@ -14,7 +14,7 @@ import torch
 from align import cli
 from align.record.files import storage
 from sot_paddle.checkpoint import write_tensors
-from tests.align.weights import tiny_checkpoints as tiny
+from tests.sot_paddle.convert import tiny_checkpoints as tiny
 from tests.sot_paddle.train import tiny_images, tiny_run
 from tests.tools import bad_files as bad
 from tests.tools import tool_runs
@@ -217,7 +217,7 @@ def test_a_full_disk_at_the_manifest_leaves_no_weights(
     def full(_: object) -> bytes:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("align.weights.engine.manifest.Manifest.to_json", full)
+    monkeypatch.setattr("sot_paddle.convert.engine.manifest.Manifest.to_json", full)
     folder = bad.Place(good, tmp_path).take("hf")
     assert "No space" in convert(refused, folder)
 

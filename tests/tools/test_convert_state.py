@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sot_paddle.checkpoint import read_tensors, write_tensors
-from tests.align.weights import tiny_checkpoints as tiny
+from tests.sot_paddle.convert import tiny_checkpoints as tiny
 from tests.tools import tool_runs
 
 LAYOUT = ("--layout", "deit_official")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sot_paddle.checkpoint import read_tensors, write_tensors
-from tests.align.weights import tiny_checkpoints as tiny
+from tests.sot_paddle.convert import tiny_checkpoints as tiny
 from tests.tools import tool_runs
 
 TINY = ("--layout", "bert_hf", "--model", "bert_base")

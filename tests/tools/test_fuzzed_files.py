@@ -23,14 +23,14 @@ from align.cases.subword_files import train_vocabulary
 from align.match.name_table import read_table
 from align.record.files import storage
 from align.record.files.dump_meta import read_meta
-from align.weights import convert_file
-from align.weights.formats.source import open_source
-from align.weights.formats.torch_files import read_torch
-from align.weights.optimizer.optimizer_file import read_state, write_state
-from align.weights.optimizer.optimizer_torch import from_torch, group_names, load_plain
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.command_line import parse
 from sot_paddle.config import EncoderConfig, build_record, load_yaml
+from sot_paddle.convert import convert_file
+from sot_paddle.convert.formats.source import open_source
+from sot_paddle.convert.formats.torch_files import read_torch
+from sot_paddle.convert.optimizer.optimizer_file import read_state, write_state
+from sot_paddle.convert.optimizer.optimizer_torch import from_torch, group_names, load_plain
 from sot_paddle.data import cache
 from sot_paddle.data.byte_pairs import ByteBpeTokenizer
 from sot_paddle.data.glue import read_split

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from align.weights import convert_file
 from sot_paddle.checkpoint import Tensors, TensorSpec, write_tensors
+from sot_paddle.convert import convert_file
 from tools.benchmarks.memory_peak import peak_mib
 
 _LAYOUT, _MODEL, _HEADS = "bert_hf", "bert_base", 16

@@ -21,6 +21,7 @@ _SETTINGS = """\
 branch = true
 parallel = true
 source = {sources}
+omit = */sot_paddle/convert/*
 data_file = {folder}/executed
 patch = _exit
 disable_warnings = no-data-collected, module-not-imported, module-not-measured

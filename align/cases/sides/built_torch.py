@@ -20,8 +20,8 @@ import sot_torch_ref
 from align.cases.covered.pause import unmeasured
 from align.cases.sides.built_records import GCP, MGCRP, SHARED, SVPN, Built, Named, facts_of
 from align.frameworks.on_torch import default_dtype, stamp
-from align.weights import build_plan
-from align.weights.engine.conversion_plan import ConversionPlan
+from sot_paddle.convert import build_plan
+from sot_paddle.convert.engine.conversion_plan import ConversionPlan
 from sot_torch_ref.backbones import conv_bert, swin, token_embed, vit
 from sot_torch_ref.heads import pooling, power_norm
 from sot_torch_ref.train.optimizer import is_decayed, is_decayed_vision

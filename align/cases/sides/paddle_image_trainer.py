@@ -24,7 +24,6 @@ from align.cases.sides.paddle_side import settings_kept
 from align.cases.sides.torch_images import text_numbers
 from align.frameworks import on_paddle
 from align.record.arrays import Arrays, TrainingRun
-from align.weights.formats.checkpoint_reading import read_for_model
 from sot_paddle import distributed
 from sot_paddle.data.image_dataset import ImageTrainSet
 from sot_paddle.registry import create_model
@@ -93,7 +92,7 @@ def _run(folder: Path, options: Mapping[str, Any]) -> ImageTrainerRun:
         mock.patch.object(ExactTrainer, "training_step", _noted(found)),
         mock.patch.object(ImageTrainSet, "__getitem__", _noted_keys(found)),
     ):
-        content = image_command.run_config(config, read_for_model)
+        content = image_command.run_config(config)
     last = Path(config.output_dir) / "last"
     model, kept = image_model.load_trained(last, ema=False)
     found.run.state = _weights(model)
@@ -152,7 +151,7 @@ def _evaluated(folder: Path, dtype: str, batch_size: int) -> Arrays:
         workers=0,
         batch_size=batch_size,
     )
-    content, predictions = image_evaluation.evaluate(config, read_for_model)
+    content, predictions = image_evaluation.evaluate(config)
     names = [row["name"] for row in content["classes"]]
     rows = list(csv.DictReader(io.StringIO(predictions())))
     return {

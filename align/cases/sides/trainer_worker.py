@@ -100,10 +100,6 @@ class StepRecorder:
             signal.raise_signal(signal.SIGTERM)  # as the user or the system would
 
 
-def _no_conversion(place: Path, model: str) -> dict:
-    raise ValueError(f"{place}: expected a converted folder for {model}")
-
-
 def record_run(destination: Path, interrupt_after: int, flags: Sequence[str]) -> int:
     """Train; the first process writes the record and, beside it, the first step's arrays.
 
@@ -113,9 +109,7 @@ def record_run(destination: Path, interrupt_after: int, flags: Sequence[str]) ->
     recorder = StepRecorder(interrupt_after)
     with recorder.installed():
         # as run_command, which would leave a process of several before the record is written
-        status = exit_status(
-            "train_glue", lambda: run_config(parse(COMMAND, flags), _no_conversion)
-        )
+        status = exit_status("train_glue", lambda: run_config(parse(COMMAND, flags)))
     if interrupt_after:
         status = {TERMINATED: 0, 0: 1}.get(status, status)
     if status == 0 and distributed.rank() == 0:

@@ -18,8 +18,8 @@ from align.cases.both_sides import BothSides, Setting, stamps
 from align.cases.sides import torch_side
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
-from align.weights import build_plan
 from sot_paddle import published
+from sot_paddle.convert import build_plan
 from sot_torch_ref.features import Features
 from sot_torch_ref.heads import HeadConfig, build_head
 

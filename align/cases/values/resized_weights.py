@@ -28,9 +28,9 @@ from align.frameworks import on_paddle, on_torch
 from align.frameworks.swapping import attributes
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
-from align.weights import build_plan, convert_file
 from sot_paddle import resampling
 from sot_paddle.checkpoint import write_tensors
+from sot_paddle.convert import build_plan, convert_file
 from sot_torch_ref.resampling import resize_bias_table, resize_position_embedding
 
 _SOURCE = "source.safetensors"

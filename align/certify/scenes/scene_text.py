@@ -18,8 +18,8 @@ import sot_torch_ref
 from align.certify.ports import port_masked_language
 from align.certify.scene import Scene
 from align.commands.spec import read_spec
-from align.weights.tables.hf_encoder import renamed_layers
 from sot_paddle import registry
+from sot_paddle.convert.tables.hf_encoder import renamed_layers
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "distilbert_pair.py"
 BERT_MAP = {

@@ -33,7 +33,7 @@ BRIEF = {
     "recipe": dataclasses.replace(CASE.recipe, by_epoch=SCHEDULE),
 }
 
-RAW = "_trained(dataclasses.replace(config, no_ema=True), place, convert)"
+RAW = "_trained(dataclasses.replace(config, no_ema=True), place)"
 CHANGES = [
     # what is fed
     (EpochOrder, "_generator", "self.epoch, stream", "0, stream", "data", "epochs and images"),
@@ -76,8 +76,7 @@ CHANGES = [
     (image_scores, "score_classes", "logits.argmax", "logits.argmin")
     + ("metric", "tool/top1 of classes"),
     (image_evaluation, "_predictions", "].argmax()", "].argmin()", "metric", "tool/predictions"),
-    (image_evaluation, "find_subject", "_trained(config, place, convert)", RAW)
-    + ("metric", "tool/"),
+    (image_evaluation, "find_subject", "_trained(config, place)", RAW) + ("metric", "tool/"),
 ]
 
 

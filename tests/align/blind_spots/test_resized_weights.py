@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from align.cases.tables.cases_models import OF_TWO_SIZES
-from align.weights.engine import adapting
 from sot_paddle import resampling
 from sot_paddle.backbones import vit
+from sot_paddle.convert.engine import adapting
 
 BIAS = "stages.0.blocks.0.attn.relative_position_bias_table"
 BUILT = "pos_embed (as built)"

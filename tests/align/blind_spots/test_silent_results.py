@@ -7,10 +7,10 @@ import paddle
 import pytest
 from paddle.nn import functional as nn_functional
 
-from align.weights import build_plan
-from align.weights.engine import build
 from sot_paddle import create_model, functional, load_weights, save_weights, weights
 from sot_paddle.backbones import inputs, paddlenlp_encoder, text
+from sot_paddle.convert import build_plan
+from sot_paddle.convert.engine import build
 from sot_paddle.heads import pooling, power_norm
 
 EXCHANGED = [

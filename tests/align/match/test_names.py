@@ -13,7 +13,7 @@ from paddle import nn
 
 import align
 from align.match.draft import likeness
-from align.weights import ConversionPlan, PlanEntry
+from sot_paddle.convert import ConversionPlan, PlanEntry
 
 X = np.random.default_rng(3).normal(size=(2, 5, 6))
 

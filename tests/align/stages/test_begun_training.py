@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import align
-from align.weights.optimizer import optimizer_paddle, optimizer_torch_live
-from align.weights.optimizer.optimizer_state import convert
+from sot_paddle.convert.optimizer import optimizer_paddle, optimizer_torch_live
+from sot_paddle.convert.optimizer.optimizer_state import convert
 
 RNG = np.random.default_rng(0)
 INPUTS, LABELS = RNG.normal(size=(7, 6)), RNG.integers(0, 6, 7)

@@ -7,10 +7,11 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from sot_paddle.train import image_command
+from sot_paddle.train import image_command, image_model
 from sot_paddle.train.text_command import run_command
 from tests.sot_paddle.train import state_files, tiny_images, tiny_run
 from tests.sot_paddle.train.run_output import Started
@@ -54,7 +55,7 @@ def tiny(tiny_folders, tiny_files, capfd):
 
     def start(out: Path, *more: str) -> tuple[int, str]:
         capfd.readouterr()
-        status = run_command(command(out, *more), tiny_files.no_conversion)
+        status = run_command(command(out, *more))
         return status, capfd.readouterr().err
 
     return Tiny(data, model, command, start)
@@ -65,7 +66,7 @@ def finished(tiny_folders, tmp_path_factory) -> Path:
     """The folder of a finished run of `tiny_run.STEPS`; not to be changed."""
     out = tmp_path_factory.mktemp("finished") / "out"
     flags = tiny_run.command(*tiny_folders, out, *tiny_run.STEPS)
-    assert run_command(flags, tiny_run.no_conversion) == 0
+    assert run_command(flags) == 0
     return out
 
 
@@ -102,7 +103,7 @@ def command(capfd):
         def start(out: Path, *more: str) -> tuple[int, str]:
             capfd.readouterr()
             flags = ["--output_dir", str(out), "--no_cuda", *shared, *more]
-            status = run(flags, tiny_run.no_conversion)
+            status = run(flags)
             return status, "".join(capfd.readouterr())
 
         return Command(program, start)
@@ -139,11 +140,12 @@ def image_folder(tmp_path_factory, image_files) -> Path:
 @pytest.fixture
 def images(image_folder, image_files, capfd):
     def start(
-        out: Path, *more: str, data: Path = image_folder, convert=image_files.no_conversion
+        out: Path, *more: str, data: Path = image_folder, convert=image_model.read_for_model
     ) -> tuple[int, str]:
         capfd.readouterr()
         flags = image_files.command(data, out, *more)
-        status = image_command.run_command(flags, convert)
+        with mock.patch.object(image_model, "read_for_model", convert):
+            status = image_command.run_command(flags)
         return status, capfd.readouterr().err
 
     return TinyImages(image_folder, image_files, start)

@@ -17,5 +17,5 @@ from sot_paddle.train.image_command import run_config  # noqa: E402
 from sot_paddle.train.image_flags import TRAINING  # noqa: E402
 
 for flags in json.loads(sys.argv[1]):
-    run_config(parse(TRAINING, flags), None)
+    run_config(parse(TRAINING, flags))
 distributed.leave(0)

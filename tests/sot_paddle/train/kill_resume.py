@@ -28,7 +28,7 @@ def prepare(root: Path) -> killing.Scenario:
     model = tiny_run.write_model(root / "model")
 
     def train(out: Path) -> int:
-        return run_command(tiny_run.command(data, model, out, *OPTIONS), tiny_run.no_conversion)
+        return run_command(tiny_run.command(data, model, out, *OPTIONS))
 
     return killing.Scenario(train, COMPARED)
 

@@ -32,7 +32,7 @@ def prepare(root: Path) -> killing.Scenario:
 
     def train(out: Path) -> int:
         flags = tiny_images.command(data, out, *tiny_images.DENSE, *OPTIONS)
-        return run_command(flags, tiny_images.no_conversion)
+        return run_command(flags)
 
     return killing.Scenario(train, COMPARED)
 

@@ -9,7 +9,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import killing  # noqa: E402
 import tiny_pretraining  # noqa: E402
-import tiny_run  # noqa: E402
 
 from sot_paddle.train.pretraining_command import run_command  # noqa: E402
 
@@ -35,7 +34,7 @@ def prepare(root: Path) -> killing.Scenario:
 
     def train(out: Path) -> int:
         given = [word for flag, place in files.items() for word in (flag, str(place))]
-        return run_command([*OPTIONS, *given, "--output_dir", str(out)], tiny_run.no_conversion)
+        return run_command([*OPTIONS, *given, "--output_dir", str(out)])
 
     return killing.Scenario(train, COMPARED)
 

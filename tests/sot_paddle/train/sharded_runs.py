@@ -34,7 +34,7 @@ def options(root: Path, out: str, stage: str) -> PretrainConfig:
 
 def train(root: Path, out: str, stage: str) -> None:
     """One run, or the rest of one."""
-    pretraining_command.run_config(options(root, out, stage), lambda *_: {})
+    pretraining_command.run_config(options(root, out, stage))
 
 
 def main(root: Path) -> None:

@@ -14,7 +14,6 @@ from sot_paddle.train.adapter_command import COMMAND, run_command, schedule_step
 from sot_paddle.train.feeding import Pace
 from tests.sot_paddle.train import state_files
 from tests.sot_paddle.train.run_output import arrays_of, metrics, same_arrays
-from tests.sot_paddle.train.tiny_run import no_conversion
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +34,7 @@ def stored(tmp_path_factory, tiny_folders, encoder, squad) -> Path:
     rte = ("--task_name", "RTE", "--data_dir", str(tiny_folders[0]))
     files = ("--train_file", str(squad[0]), "--predict_file", str(squad[1]))
     for flags in (rte, ("--task_name", "SQuAD", *files)):
-        extraction.run_command([*flags, *shared], no_conversion)
+        extraction.run_command([*flags, *shared])
     return folder
 
 

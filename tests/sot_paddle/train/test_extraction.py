@@ -18,7 +18,6 @@ from sot_paddle.train import extraction, folder_lock
 from sot_paddle.train.extraction import COMMAND, run_command
 from sot_paddle.train.frozen_model import load_frozen
 from tests.sot_paddle.train import state_files
-from tests.sot_paddle.train.tiny_run import no_conversion
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ def store(tiny_folders, encoder, tmp_path, capfd):
         files = ("--model_name_or_path", str(encoder), "--output_dir", str(tmp_path / "states"))
         capfd.readouterr()
         words = [*task, *files, "--max_seq_length", "20", *more]
-        status = exit_status("extract_hidden_states", lambda: run_command(words, no_conversion))
+        status = exit_status("extract_hidden_states", lambda: run_command(words))
         out, err = capfd.readouterr()
         return status, out + err
 
@@ -43,7 +42,7 @@ def test_what_is_stored_are_the_encoder_s_states(store, tiny_folders, encoder, t
     assert "RTE train: 22 rows x 3 states x 20 tokens x 12 in float16: 1.1 MB more, " in said
     options = ["--task_name", "RTE", "--model_name_or_path", str(encoder), "--output_dir", "x"]
     options += ["--max_seq_length", "20"]
-    frozen = load_frozen(parse(COMMAND, options), no_conversion)
+    frozen = load_frozen(parse(COMMAND, options))
     assert not frozen.model.training
     assert all(parameter.stop_gradient for parameter in frozen.model.parameters())
     for split, rows in (("train", 22), ("dev", 7)):
@@ -96,7 +95,7 @@ def test_squad_is_stored_with_both_ends(store, encoder, tmp_path) -> None:
     reader = StateReader(tmp_path / "states", stored_split("squad", "dev"))
     options = ["--task_name", "squad", "--model_name_or_path", str(encoder), "--output_dir", "x"]
     options += ["--max_seq_length", "20"]
-    frozen = load_frozen(parse(COMMAND, options), no_conversion)
+    frozen = load_frozen(parse(COMMAND, options))
     questions, features, live = squad_states(frozen, file, "dev", stride=5)
     assert len(questions) == 6
     assert len(reader) == len(features) > 12

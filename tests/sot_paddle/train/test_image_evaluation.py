@@ -7,17 +7,18 @@ import functools
 import json
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import paddle
 import pytest
 from PIL import Image
 
-from align.weights.formats.checkpoint_reading import read_for_model
+from sot_paddle.convert.formats.checkpoint_reading import read_for_model
 from sot_paddle.data.imagenet_a import INDICES, SYNSETS
 from sot_paddle.failures import StorageFailure, exit_status
 from sot_paddle.registry import create_model
-from sot_paddle.train import image_command, image_evaluation
+from sot_paddle.train import image_command, image_evaluation, image_model
 from sot_paddle.train.image_model import ImageModelConfig, flat_options
 from sot_paddle.train.model_folder import write_weights
 from sot_paddle.weights import save_weights
@@ -34,12 +35,13 @@ class Evaluation:
     def __init__(self, capfd) -> None:
         self.capfd = capfd
 
-    def run(self, *flags, convert=None) -> tuple[int, str, str]:
+    def run(self, *flags, convert=read_for_model) -> tuple[int, str, str]:
         """(exit status, stdout, stderr)."""
         self.capfd.readouterr()
         flags = [*map(str, flags), "--workers", "0", "--cpu"]
-        run = functools.partial(image_evaluation.run_command, flags, convert)
-        status = exit_status("eval_image", run)
+        run = functools.partial(image_evaluation.run_command, flags)
+        with mock.patch.object(image_model, "read_for_model", convert):
+            status = exit_status("eval_image", run)
         seen = self.capfd.readouterr()
         return status, seen.out, seen.err
 
@@ -66,7 +68,7 @@ def trained(image_folder, image_files, tmp_path_factory) -> Path:
     """The folder of a finished run; not to be changed."""
     out = tmp_path_factory.mktemp("trained") / "out"
     flags = image_files.command(image_folder, out, "--max-steps", "6")
-    assert image_command.run_command(flags, image_files.no_conversion) == 0
+    assert image_command.run_command(flags) == 0
     return out
 
 
@@ -218,8 +220,8 @@ def test_options_and_names_that_contradict_the_weights_are_refused(
         ("pooling=gap", "gives no value to head."),
         ("depth=1", "has what the model lacks: blocks.1"),
     ):
-        assert said in evaluation.refused(*flags, "--set", option, convert=read_for_model)
-    _, err = evaluation.done(*flags, "--set", "num_heads=3", convert=read_for_model)
+        assert said in evaluation.refused(*flags, "--set", option)
+    _, err = evaluation.done(*flags, "--set", "num_heads=3")
     assert "ema.safetensors (the moving average)" in err
     place = trained / "best" / "ema.safetensors"
     said = "is the moving average: name model.safetensors for the raw weights"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import paddle
@@ -12,6 +13,7 @@ import pytest
 
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.registry import create_model
+from sot_paddle.train import image_model
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.image_model import (
     EMA,
@@ -154,6 +156,11 @@ class Reader:
         return replace(self, arrays=arrays, averaged=averaged)
 
 
+def _load(model, place, reader, **options):
+    with mock.patch.object(image_model, "read_for_model", reader):
+        return load_foreign(model, place, **options)
+
+
 def _arrays(model, value):
     return {k: np.full(t.shape, value, "float32") for k, t in model.state_dict().items()}
 
@@ -162,15 +169,15 @@ def test_foreign_weights_prefer_the_average_and_leave_the_rest_fresh(tmp_path):
     model = create_model("sot_tiny", 3, **VIT)
     ones, twos = _arrays(model, 1), _arrays(model, 2)
     before = model.head.word_fc.weight.numpy().copy()
-    fitted = load_foreign(model, tmp_path, Reader(ones, twos, fresh=("head.word_fc.weight",)))
+    fitted = _load(model, tmp_path, Reader(ones, twos, fresh=("head.word_fc.weight",)))
     assert fitted.notes == ("resized: nothing",)
     assert fitted_set(fitted) == "the moving average"
     assert float(model.norm.weight.mean()) == 2.0
     np.testing.assert_array_equal(model.head.word_fc.weight.numpy(), before)
-    fitted = load_foreign(model, tmp_path, Reader(ones, twos), ema=False)
+    fitted = _load(model, tmp_path, Reader(ones, twos), ema=False)
     assert fitted_set(fitted) == "the raw weights"
     assert float(model.norm.weight.mean()) == 1.0
-    fitted = load_foreign(model, tmp_path, Reader(twos))
+    fitted = _load(model, tmp_path, Reader(twos))
     assert fitted_set(fitted) == "the only weights there are"
     assert float(model.norm.weight.mean()) == 2.0
 
@@ -183,7 +190,7 @@ def test_what_is_wrong_with_a_file_is_not_tried_again_without_its_average(tmp_pa
         raise ValueError("damaged")
 
     with pytest.raises(ValueError, match="damaged"):
-        load_foreign(create_model("sot_tiny", 3, **VIT), tmp_path, damaged)
+        _load(create_model("sot_tiny", 3, **VIT), tmp_path, damaged)
     assert asked == [None]
 
 
@@ -211,10 +218,10 @@ def test_options_that_no_shape_shows_are_compared(tmp_path, made, wanted, said):
     arrays = {n: a if a.shape == state[n].shape else state[n] for n, a in arrays.items()}
     reader = Reader(arrays, metadata=metadata)
     if not said:
-        load_foreign(model, tmp_path / "w.safetensors", reader)
+        _load(model, tmp_path / "w.safetensors", reader)
         return
     with pytest.raises(ValueError, match=said):
-        load_foreign(model, tmp_path / "w.safetensors", reader)
+        _load(model, tmp_path / "w.safetensors", reader)
     for name, tensor in model.state_dict().items():
         np.testing.assert_array_equal(tensor.numpy(), state[name])
 
@@ -226,7 +233,7 @@ def test_options_of_what_starts_afresh_are_free(tmp_path):
     head, tokens = (
         tuple(name for name in ones if name.startswith(part)) for part in ("head.", "embed.")
     )
-    load_foreign(model, tmp_path, Reader(ones, fresh=(*head, *tokens), metadata=metadata))
+    _load(model, tmp_path, Reader(ones, fresh=(*head, *tokens), metadata=metadata))
     for fresh, said in ((head, "token_type='linear'"), (tokens, "alpha=0.25")):
         with pytest.raises(ValueError, match=said):
-            load_foreign(model, tmp_path, Reader(ones, fresh=fresh, metadata=metadata))
+            _load(model, tmp_path, Reader(ones, fresh=fresh, metadata=metadata))

@@ -112,7 +112,7 @@ def test_an_evaluation_without_a_trained_head_removes_nothing(tiny, done):
     before = content_of(done)
     from sot_paddle.train.text_command import run_command
 
-    assert run_command(flags, None) == 2
+    assert run_command(flags) == 2
     assert content_of(done) == before
 
 
@@ -153,7 +153,7 @@ def test_predictions_do_not_replace_a_users_file(tiny, done, tmp_path):
     flags[flags.index("bert_base_mgcrp")] = str(done / "best")
     from sot_paddle.train.text_command import run_command
 
-    assert run_command(flags, None) == 2
+    assert run_command(flags) == 2
     assert (other / "metrics.json").read_text(encoding="utf-8") == "mine"
 
 

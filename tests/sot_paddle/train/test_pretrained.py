@@ -7,7 +7,6 @@ import pytest
 import torch
 import transformers
 
-from align.weights.formats.checkpoint_reading import read_as_paddle
 from sot_paddle import create_model, save_weights
 from sot_paddle.checkpoint import write_tensors
 from sot_paddle.tasks.glue_options import TrainConfig
@@ -29,8 +28,17 @@ def _config(path, **more):
     return TrainConfig(model_name_or_path=str(path), **(fields | more))
 
 
-def _refuse(place, model):
-    raise AssertionError("nothing to convert")
+@pytest.fixture
+def one_tensor(monkeypatch):
+    """Every checkpoint of PyTorch holds one tensor."""
+    read = lambda place, model, **_: {"bert.x": np.zeros(3)}  # noqa: E731
+    monkeypatch.setattr(pretrained, "read_as_paddle", read)
+
+
+@pytest.fixture
+def nothing_to_convert(monkeypatch):
+    """A checkpoint of PyTorch is not asked for."""
+    monkeypatch.delattr(pretrained, "read_as_paddle")
 
 
 def _hugging_face(folder, tiny_files):
@@ -40,24 +48,25 @@ def _hugging_face(folder, tiny_files):
     return folder
 
 
-def test_a_hugging_face_folder_is_converted_and_not_written_to(tmp_path, tiny_files):
+def test_a_hugging_face_folder_is_converted_and_not_written_to(tmp_path, tiny_files, monkeypatch):
     folder = _hugging_face(tmp_path / "hf", tiny_files)
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     asked = []
 
-    def convert(place, model):
-        asked.append((place, model))
+    def convert(place, model, *, pretraining_heads):
+        asked.append((place, model, pretraining_heads))
         return {"bert.x": np.zeros(3)}
 
-    found = pretrained.find(_config(folder), convert)
-    assert asked == [(folder, "bert_base_mgcrp")]
+    monkeypatch.setattr(pretrained, "read_as_paddle", convert)
+    found = pretrained.find(_config(folder))
+    assert asked == [(folder, "bert_base_mgcrp", False)]
     assert found.config["hidden_size"] == 12
     assert "vocab.txt" in found.vocabulary
     assert list(found.arrays) == ["bert.x"]
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
 
-def test_what_a_config_does_not_state_is_said(tmp_path, tiny_files, caplog):
+def test_what_a_config_does_not_state_is_said(tmp_path, tiny_files, one_tensor, caplog):
     folder = _hugging_face(tmp_path / "hf", tiny_files)
     config = json.loads((folder / "config.json").read_text())
     stated = {"num_attention_heads": 3, "hidden_act": "gelu", "layer_norm_eps": 1e-12}
@@ -66,20 +75,22 @@ def test_what_a_config_does_not_state_is_said(tmp_path, tiny_files, caplog):
         (folder / "config.json").write_text(json.dumps(kept))
         caplog.clear()
         with caplog.at_level(logging.WARNING, logger="sot_paddle.train.pretrained"):
-            pretrained.find(_config(folder), lambda place, model: {"bert.x": np.zeros(3)})
+            pretrained.find(_config(folder))
         expected = f"does not state {', '.join(left_out)}: those of bert_base are taken"
         assert [expected in line for line in caplog.messages] == [True] * bool(left_out)
 
 
 @pytest.mark.parametrize("suffix", ["safetensors", "pdparams"])
 @pytest.mark.parametrize("as_folder", [True, False])
-def test_a_converted_checkpoint_is_read_directly(tmp_path, tiny_files, suffix, as_folder):
+def test_a_converted_checkpoint_is_read_directly(
+    tmp_path, tiny_files, suffix, as_folder, nothing_to_convert
+):
     folder = tiny_files.write_model(tmp_path / "own")
     model = create_model("bert_base_mgcrp", q_dim=5, k_dim=3, **SIZES)
     save_weights(model, folder / f"model.{suffix}")
     place = folder if as_folder else folder / f"model.{suffix}"
     config = _config(place)
-    found = pretrained.find(config, _refuse)
+    found = pretrained.find(config)
     built = pretrained.build(config, found, 2)
     loaded, fresh = pretrained.load(built, found)
     assert (loaded, fresh) == (len(model.state_dict()), [])
@@ -94,7 +105,7 @@ def test_a_head_that_does_not_fit_stays_fresh(tmp_path, tiny_files):
         folder / "model.safetensors",
     )
     config = _config(folder)
-    found = pretrained.find(config, _refuse)
+    found = pretrained.find(config)
     _, fresh = pretrained.load(pretrained.build(config, found, 2), found)
     assert fresh == ["head.word_fc.weight", "head.word_fc.bias"] + [
         "head.cls_fc.weight",
@@ -107,12 +118,14 @@ def test_an_encoder_that_does_not_fit_is_refused(tmp_path, tiny_files):
     model = create_model("bert_base_mgcrp", q_dim=5, k_dim=3, **(SIZES | {"hidden_size": 15}))
     save_weights(model, folder / "model.safetensors")
     config = _config(folder, config_name=str(folder))
-    found = pretrained.find(config, _refuse)
+    found = pretrained.find(config)
     with pytest.raises(ValueError, match=r"has shape \(17, 15\), expected \(17, 12\)"):
         pretrained.load(pretrained.build(config, found, 2), found)
 
 
-def test_names_are_looked_for_in_the_cache_and_in_the_hub_cache(tmp_path, tiny_files, monkeypatch):
+def test_names_are_looked_for_in_the_cache_and_in_the_hub_cache(
+    tmp_path, tiny_files, one_tensor, monkeypatch
+):
     _hugging_face(tmp_path / "cache" / "bert-base-cased", tiny_files)
     (tmp_path / "hub").mkdir()
     snapshot = tmp_path / "hub" / "models--org--bert" / "snapshots" / "abc"
@@ -121,39 +134,39 @@ def test_names_are_looked_for_in_the_cache_and_in_the_hub_cache(tmp_path, tiny_f
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.chdir(tmp_path)
     config = _config("bert-base-cased", cache_dir=str(tmp_path / "cache"))
-    assert "cache" in pretrained.find(config, lambda place, model: {}).origin
-    found = pretrained.find(_config("org/bert"), lambda place, model: {})
+    assert "cache" in pretrained.find(config).origin
+    found = pretrained.find(_config("org/bert"))
     assert found.origin == str(snapshot)
     with pytest.raises(ValueError, match="model 'bert-base-cased' is not on this machine"):
-        pretrained.find(_config("bert-base-cased"), _refuse)
+        pretrained.find(_config("bert-base-cased"))
 
 
 def test_random_weights_need_a_vocabulary():
     with pytest.raises(ValueError, match="--tokenizer_name"):
-        pretrained.find(_config("bert_base_mgcrp"), _refuse)
+        pretrained.find(_config("bert_base_mgcrp"))
 
 
 @pytest.mark.parametrize("name", ["deit_base", "roberta_base_mgcrp"])
 def test_random_weights_are_those_of_the_model_type(name):
     with pytest.raises(ValueError, match=r"weights of --model_type bert give one of bert_base, "):
-        pretrained.find(_config(name, tokenizer_name="anywhere"), _refuse)
+        pretrained.find(_config(name, tokenizer_name="anywhere"))
 
 
-def test_unusable_folders_are_refused(tmp_path, tiny_files):
+def test_unusable_folders_are_refused(tmp_path, tiny_files, one_tensor):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="holds neither config.json nor"):
-        pretrained.find(_config(tmp_path / "empty"), _refuse)
+        pretrained.find(_config(tmp_path / "empty"))
     other = tiny_files.write_model(tmp_path / "gpt", model_type="gpt2")
     with pytest.raises(ValueError, match="'gpt2' checkpoint, expected bert"):
-        pretrained.find(_config(other), _refuse)
+        pretrained.find(_config(other))
     (other / "config.json").write_text("{", encoding="utf-8")
     with pytest.raises(ValueError, match="config.json: not JSON"):
-        pretrained.find(_config(other), _refuse)
+        pretrained.find(_config(other))
     bare = tmp_path / "bare"
     bare.mkdir()
     (bare / "config.json").write_text(json.dumps(SIZES), encoding="utf-8")
     with pytest.raises(ValueError, match=r"has no vocab.txt"):
-        pretrained.find(_config(bare), lambda place, model: {})
+        pretrained.find(_config(bare))
 
 
 @pytest.mark.parametrize(
@@ -206,7 +219,7 @@ def test_paddlenlp_2_keeps_the_sizes_in_model_config_json(tmp_path, file, prefix
         (folder / "model_state.pdparams").unlink()
         write_tensors(folder / file, named, {"format": "np"})
     config = _config(folder, head="plain")
-    found = pretrained.find(config, read_as_paddle)
+    found = pretrained.find(config)
     built = pretrained.build(config, found, 2)
     assert built.encoder_config.layer_norm_eps == 1e-5
     loaded, fresh = pretrained.load(built, found)
@@ -227,7 +240,7 @@ def test_the_authors_of_bert_name_it_bert_config_json(tmp_path):
     }
     folder = _folder_of_an_original(tmp_path / "tf", "bert_config.json", STATED, arrays)
     options = _config(folder, head="plain")
-    found = pretrained.find(options, read_as_paddle)
+    found = pretrained.find(options)
     built = pretrained.build(options, found, 2)
     assert pretrained.load(built, found)[1] == ["head.cls_fc.weight", "head.cls_fc.bias"]
     query = built.state_dict()["bert.encoder.layers.0.self_attn.q_proj.weight"]
@@ -235,4 +248,4 @@ def test_the_authors_of_bert_name_it_bert_config_json(tmp_path):
     assert (query.numpy() == theirs.T).all()
     assert built.encoder_config.num_attention_heads == 3
     other = _config(folder, config_name=str(folder / "bert_config.json"))
-    assert pretrained.find(other, read_as_paddle).config == STATED
+    assert pretrained.find(other).config == STATED

@@ -36,7 +36,7 @@ def options(data: Path, form: str, out: Path, **more) -> PretrainConfig:
 
 
 def run(config: PretrainConfig) -> dict:
-    return pretraining_command.run_config(config, lambda *_: {})
+    return pretraining_command.run_config(config)
 
 
 @pytest.mark.parametrize("form", ["instances", "pairs"])
@@ -90,8 +90,7 @@ def test_the_folder_is_a_checkpoint_for_further_training_and_for_fine_tuning(
             **{"task_name": "own", "data_dir": str(table), "model_name_or_path": str(last)},
             **{"do_train": True, "head": "plain", "learning_rate": 0.0, "max_steps": 1},
             **{"max_seq_length": 16, "output_dir": str(tmp_path / "tuned")},
-        ),
-        lambda *_: {},
+        )
     )
     assert tuned["train"]["steps"] == 1
     found, _ = read_tensors(tmp_path / "tuned" / "last" / "model.safetensors")
@@ -116,7 +115,7 @@ def test_a_row_that_cannot_be_read_ends_the_command_with_one_line(
     names = ("config_name", "tokenizer_name", "data_dir", "output_dir", "max_steps", "block_size")
     flags = ["--model_name_or_path", "bert_base", "--do_train"]
     flags += [word for name in names for word in (f"--{name}", str(given[name]))]
-    assert pretraining_command.run_command(flags, lambda *_: {}) == 2
+    assert pretraining_command.run_command(flags) == 2
     assert capsys.readouterr().err.endswith("rows.bin: was cut off while it was read\n")
 
 

@@ -38,7 +38,7 @@ def test_a_run_leaves_metrics_predictions_logs_best_and_last(tiny, tmp_path):
 def test_nothing_is_predicted_unless_asked_for(tiny, tiny_files, tmp_path):
     out = tmp_path / "out"
     flags = [flag for flag in tiny.command(out, "--max_steps", "1") if flag != "--do_predict"]
-    assert text_command.run_command(flags, tiny_files.no_conversion) == 0
+    assert text_command.run_command(flags) == 0
     assert metrics(out)["predictions"] == {}
     assert not (out / "RTE.tsv").exists()
 
@@ -47,7 +47,7 @@ def test_nothing_is_evaluated_unless_asked_for_which_is_said(tiny, tiny_files, t
     out = tmp_path / "out"
     more = ("--max_steps", "1", "--evaluate_during_training", "--eval_all_checkpoints")
     flags = [flag for flag in tiny.command(out, *more) if flag != "--do_eval"]
-    assert text_command.run_command(flags, tiny_files.no_conversion) == 0
+    assert text_command.run_command(flags) == 0
     assert metrics(out)["evaluations"] == {}
     said = capfd.readouterr().err
     for name in more[2:]:
@@ -109,7 +109,7 @@ def _evaluation(tiny, trained: Path, out: Path, *more: str) -> list[str]:
 def test_evaluation_and_prediction_of_a_trained_folder(tiny, finished, tmp_path, tiny_files):
     other = tmp_path / "other"
     flags = _evaluation(tiny, finished, other, "--do_predict")
-    assert text_command.run_command(flags, tiny_files.no_conversion) == 0
+    assert text_command.run_command(flags) == 0
     assert metrics(other)["last"]["acc"] == metrics(finished)["best"]["acc"]
     assert (other / "RTE.tsv").read_bytes() == (finished / "RTE.tsv").read_bytes()
 
@@ -117,12 +117,12 @@ def test_evaluation_and_prediction_of_a_trained_folder(tiny, finished, tmp_path,
 def test_a_trained_folder_alone_predicts_with_its_best_weights(tiny, tmp_path, tiny_files, capfd):
     out = tmp_path / "out"
     flags = tiny.command(out, "--max_steps", "4", "--save_steps", "1", "--eval_steps", "1")
-    assert text_command.run_command(flags, tiny_files.no_conversion) == 0
+    assert text_command.run_command(flags) == 0
     assert metrics(out)["best"]["step"] != "4"
     best = (out / "RTE.tsv").read_bytes()
     capfd.readouterr()
     flags = [flag for flag in flags if flag not in ("--do_train", "--do_eval")]
-    assert text_command.run_command(flags, tiny_files.no_conversion) == 0
+    assert text_command.run_command(flags) == 0
     assert f"weights: {out / 'best'}" in capfd.readouterr().err
     assert (out / "RTE.tsv").read_bytes() == best
 
@@ -140,7 +140,7 @@ def test_weights_of_other_classes_are_not_evaluated(tiny, done, tmp_path, tiny_f
         (of_the_folder, done / "checkpoint-2"),
         (_evaluation(tiny, done, tmp_path / "other", *own), done / "best"),
     ):
-        assert text_command.run_command(flags, tiny_files.no_conversion) == 2
+        assert text_command.run_command(flags) == 2
         said = capfd.readouterr().err.strip().splitlines()[-1]
         assert f"{origin} was trained on the classes entailment, not_entailment, the data" in said
         assert "has contradiction, entailment" in said
@@ -150,7 +150,7 @@ def test_a_trained_head_is_not_read_with_other_options(tiny, finished, tmp_path,
     other = ("--mask_padding", "--fusion", "aggre_all")
     flags = _evaluation(tiny, finished, tmp_path / "other", *other)
     capfd.readouterr()
-    assert text_command.run_command(flags, tiny_files.no_conversion) == 2
+    assert text_command.run_command(flags) == 2
     line = only_line(capfd.readouterr().err)
     assert "trained with fusion None (now aggre_all), mask_padding False (now True)" in line
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 import transformers
 
-from align.weights import convert_file
-from align.weights.formats.checkpoint_reading import read_as_paddle
-from align.weights.formats.source import open_source
 from sot_paddle.checkpoint import read_tensors
+from sot_paddle.convert import convert_file
+from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
+from sot_paddle.convert.formats.source import open_source
 from sot_paddle.deploy.exporting import export
 from sot_paddle.deploy.input_rows import InputOptions, read_rows
 from sot_paddle.deploy.predictor import open_predictor
@@ -44,7 +44,7 @@ def run(tiny_folders, tmp_path, capfd):
         flags += ["--output_dir", str(out), "--cache_dir", str(tmp_path / "cache")]
         flags += ["--max_seq_length", "20", "--per_gpu_train_batch_size", "4", *more]
         capfd.readouterr()
-        status = run_command(flags, read_as_paddle)
+        status = run_command(flags)
         said = capfd.readouterr().err
         assert status == 0, said
         return said
@@ -156,6 +156,6 @@ def test_another_architecture_than_asked_for_is_refused(original, tiny_folders, 
         return  # its checkpoints say that they are BERT's
     flags = ["--task_name", "RTE", "--data_dir", str(tiny_folders[0]), "--do_train"]
     flags += ["--model_name_or_path", str(folder), "--output_dir", str(tmp_path / "out")]
-    assert run_command(flags, read_as_paddle) == 2
+    assert run_command(flags) == 2
     said = capfd.readouterr().err.strip()
     assert said.endswith(f"expected bert: give --model_type {kind.architecture}")

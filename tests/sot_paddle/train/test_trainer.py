@@ -113,7 +113,7 @@ def test_a_checkpoint_of_another_run_is_refused_before_anything_changes(tiny, do
     flags = ("--resume", str(done / "last"), "--learning_rate", "1e-4")
     assert "learning_rate" in tiny.refused(tmp_path / "new", *flags)
     alone = [flag for flag in tiny.command(tmp_path / "new") if flag != "--do_train"]
-    assert run_command(alone, tiny_run.no_conversion) == 2  # nothing is there to evaluate
+    assert run_command(alone) == 2  # nothing is there to evaluate
     assert not (tmp_path / "new").exists()
     tiny.done(tmp_path / "old", *tiny_run.STEPS)
     before = metrics(tmp_path / "old")

@@ -40,8 +40,3 @@ def command(data: Path, out: Path, *more: str) -> list[str]:
 
 DENSE = ("--set", "token_type=densenet", "--set", "dense_norm=bn")
 """Flags after :func:`command`'s for tokens with batch normalisation."""
-
-
-def no_conversion(place: Path, model: str, shapes: dict, *, ema: bool | None = None):
-    """Stands where a converter is needed; tiny runs start from random weights."""
-    raise AssertionError(f"nothing to convert, asked for {place} as {model}")

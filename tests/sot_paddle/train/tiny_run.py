@@ -61,8 +61,3 @@ def command(data: Path, model: Path, out: Path, *more: str) -> list[str]:
         "--do_predict",
         *("--q_dim", "5", "--k_dim", "3", "--learning_rate", "1e-2", "--no_cuda", *more),
     ]
-
-
-def no_conversion(place: Path, model: str) -> dict:
-    """Stands where a converter is needed; tiny runs start from random weights."""
-    raise AssertionError(f"nothing to convert, asked for {place} as {model}")

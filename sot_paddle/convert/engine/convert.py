@@ -1,0 +1,379 @@
+"""Convert a checkpoint file or directory, tensor by tensor, with a manifest of what was done."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from sot_paddle.atomic import atomic_directory, atomic_file, atomic_files
+from sot_paddle.checkpoint import (
+    FORMAT,
+    FORMAT_VERSION,
+    Tensors,
+    TensorSpec,
+    require_numbers,
+    write_tensors,
+)
+from sot_paddle.convert.engine.adapting import Change, adapt, shapes_for
+from sot_paddle.convert.engine.build import build_plan
+from sot_paddle.convert.engine.conversion_plan import ConversionPlan, PlanEntry
+from sot_paddle.convert.engine.description import describe
+from sot_paddle.convert.engine.destination import MANIFEST, check_destination, manifest_beside
+from sot_paddle.convert.engine.known_models import TEXT_FAMILIES, registry_name
+from sot_paddle.convert.engine.layout import Layout
+from sot_paddle.convert.engine.manifest import Manifest
+from sot_paddle.convert.engine.registry import find_table
+from sot_paddle.convert.engine.transforms import in_rows
+from sot_paddle.convert.formats.hf_config import as_json, check_config
+from sot_paddle.convert.formats.source import (
+    Source,
+    open_source,
+    read_vocabulary,
+)
+from sot_paddle.convert.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
+from sot_paddle.convert.formats.torch_files import write_torch
+from sot_paddle.reading import named_in_refusals
+from sot_paddle.train import folder_lock
+
+DTYPES: Mapping[str, np.dtype] = {
+    "float64": np.dtype("<f8"),
+    "float32": np.dtype("<f4"),
+    "float16": np.dtype("<f2"),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+}
+"""Name -> floating dtype that a conversion can change to; integers always stay."""
+
+_AHEAD = 2
+"""Tensors that are made while one is written."""
+
+Progress = Callable[[int, int, str], None]
+"""Called with (bytes done, bytes in all, name of the tensor just written)."""
+
+
+def convert_file(
+    src: str | os.PathLike[str] | Source,
+    dst: str | os.PathLike[str],
+    layout: str,
+    model: str,
+    reverse: bool = False,
+    dtype: str | None = None,
+    progress: Progress | None = None,
+    *,
+    overwrite: bool = False,
+    vocab: str | os.PathLike[str] | None = None,
+    num_attention_heads: int | None = None,
+    encoder_only: bool = False,
+    key: str = "",
+    ema: bool = False,
+    img_size: int | None = None,
+    window_size: int | None = None,
+    num_classes: int | None = None,
+    recorded: tuple[str, str] | None = None,
+) -> Manifest:
+    """Convert a checkpoint; DST appears complete, with its manifest, or not at all.
+
+    Args:
+        src: file or Hugging Face directory; when reverse, a converted file or directory. Or one of
+            them opened.
+        dst: file (the suffix says which format) or directory (no suffix, or a trailing slash).
+        layout: key of `LAYOUTS`.
+        model: registry name.
+        reverse: from Paddle to PyTorch.
+        dtype: key of `DTYPES` for floating tensors, None to keep every dtype.
+        progress: called after each tensor.
+        overwrite: replace an existing destination.
+        vocab: folder with the tokenizer's files, when the source has none.
+        num_attention_heads: when the source does not say.
+        encoder_only: reverse only: leave out a head or token embedding that the layout cannot
+            hold.
+        key: of the entry that holds the weights, where a file has several.
+        ema: take the averaged weights of a training's torch file.
+        img_size: forward only: side of the images that the positions are made for.
+        window_size: forward only: side of Swin's windows that the bias tables are made for.
+        num_classes: forward only: classifiers of another number are left out.
+        recorded: source and destination in the manifest, where `dst` is work in progress.
+
+    Returns:
+        The manifest, which is also written as ``<dst>.manifest.json`` or into the directory.
+
+    Raises:
+        ValueError: anything that is wrong with the request or the source, by name.
+        OSError: reading or writing failed; the destination is as it was.
+    """
+    slash, dst = str(dst).endswith(os.sep), Path(os.path.abspath(dst))
+    model = registry_name(model)
+    table = find_table(layout, model)
+    if dtype is not None and dtype not in DTYPES:
+        raise ValueError(f"unknown dtype {dtype!r}; expected one of {', '.join(DTYPES)}")
+    sizes = {"img_size": img_size, "window_size": window_size, "num_classes": num_classes}
+    _check_options(sizes, reverse=reverse, ema=ema)
+    source = src if isinstance(src, Source) else open_source(Path(src), key=key, ema=ema)
+    _check_direction(source, table, reverse=reverse)
+    directory = slash or dst.is_dir() or not dst.suffix
+
+    def check() -> None:
+        check_destination(dst, source.path, directory, reverse=reverse, overwrite=overwrite)
+
+    check()
+    if vocab is not None:
+        source.vocabulary = read_vocabulary(Path(vocab))
+        if not source.vocabulary:
+            raise ValueError(f"{vocab}: no tokenizer files such as vocab.txt")
+    ends = recorded or (str(source.path), str(dst))
+    job = _Job(source, table, dtype, progress or (lambda *_: None), ends)
+    with named_in_refusals(source.path):
+        job.plan = _plan(source, layout, model, reverse, directory, encoder_only)
+        job.adapt(sizes)
+    job.describe(num_attention_heads, directory=directory)
+    with contextlib.nullcontext() if recorded else folder_lock.hold_beside(dst):
+        check()  # another conversion may have written it meanwhile
+        return job.write_directory(dst) if directory else job.write_file(dst)
+
+
+def _check_options(sizes: Mapping[str, int | None], *, reverse: bool, ema: bool) -> None:
+    given = [f"--{name.replace('_', '-')}" for name, value in sizes.items() if value is not None]
+    given += ["--ema"] if ema else []
+    if reverse and given:
+        raise ValueError(f"{given[0]} is for the way to Paddle; drop it or --reverse")
+
+
+def _check_direction(source: Source, table: Layout, *, reverse: bool) -> None:
+    converted = source.metadata.get("format") == FORMAT
+    if converted and not reverse:
+        raise ValueError(f"{source.path}: is a converted file already; add --reverse to go back")
+    if not reverse and source.path.suffix == ".pdparams":
+        raise ValueError(f"{source.path}: is a Paddle file; add --reverse to go back")
+    if reverse and source.path.suffix in TORCH_SUFFIXES:
+        raise ValueError(f"{source.path}: is a PyTorch file; drop --reverse")
+    if not reverse and table.family in TEXT_FAMILIES:
+        check_config(source.config, table)
+
+
+def _plan(
+    source: Source, layout: str, model: str, reverse: bool, directory: bool, encoder_only: bool
+) -> ConversionPlan:
+    same_layout = reverse and source.metadata.get("layout") == layout
+    prefix = source.metadata.get("source_prefix") if same_layout else None
+    if directory:
+        prefix = prefix or None  # transformers does not load a classifier without the prefix
+    return build_plan(
+        layout,
+        model,
+        source.tensors.shapes,
+        reverse=reverse,
+        config=None if reverse else source.config,
+        prefix=prefix,
+        encoder_only=encoder_only,
+    )
+
+
+class _Job:
+    """One conversion between its opened source and its destination."""
+
+    plan: ConversionPlan
+
+    def __init__(
+        self,
+        source: Source,
+        table: Layout,
+        dtype: str | None,
+        progress: Progress,
+        ends: tuple[str, str],
+    ) -> None:
+        self.source, self.table, self.progress, self.ends = source, table, progress, ends
+        self.dtype = DTYPES[dtype] if dtype else None
+        self.notes = list(source.notes)
+        self.changes: Mapping[str, Change] = {}
+        self.records: dict[str, dict[str, Any]] = {}
+
+    def adapt(self, sizes: Mapping[str, int | None]) -> None:
+        """Plan what other sizes make of the tensors; nothing is written."""
+        if all(value is None for value in sizes.values()):
+            return
+        plan, source = self.plan, self.source.tensors
+        wanted = shapes_for(plan, **sizes)
+        made = adapt(plan.destination_shapes, wanted, lambda name: plan.convert(name, source))
+        self.changes = made.changes
+        self.notes += made.notes() or ["no tensor depends on the sizes asked for"]
+        left = {e.source: made.dropped[e.destination] for e in plan.entries
+                if e.destination in made.dropped}  # fmt: skip
+        self.plan = dataclasses.replace(
+            plan,
+            entries=tuple(e for e in plan.entries if e.destination not in made.dropped),
+            ignored={**plan.ignored, **left},
+            absent=(*plan.absent, *made.fresh),
+        )
+
+    def describe(self, heads: int | None, *, directory: bool) -> None:
+        """Collect what stands beside the tensors; nothing is written."""
+        self.beside = describe(self.plan, self.table, self.source, heads, directory=directory)
+        self.notes += self.beside.notes
+
+    def write_file(self, dst: Path) -> Manifest:
+        """Write the weights and the manifest beside them; neither stays without the other."""
+        beside = manifest_beside(dst)
+        with atomic_files(dst, beside) as folder:
+            self._write_weights(folder / dst.name)
+            manifest = self._manifest()
+            (folder / beside.name).write_bytes(manifest.to_json())
+        return manifest
+
+    def write_directory(self, dst: Path) -> Manifest:
+        """Write weights, config.json, vocabulary and manifest as one folder."""
+        with atomic_directory(dst) as folder:
+            self._write_weights(folder / "model.safetensors")
+            manifest = self._manifest()
+            config = self.beside.config_file(self.plan, self._dtype())
+            files = {"config.json": as_json(config)} if config else {}
+            files[MANIFEST] = manifest.to_json()
+            for name, content in {**files, **self.source.vocabulary}.items():
+                with atomic_file(folder / name) as handle:
+                    handle.write(content)
+        return manifest
+
+    def _dtype(self) -> str:
+        """That of the embeddings, as it was written."""
+        first = (e.destination for e in self.plan.entries if e.kind in ("embedding", "conv"))
+        return self.records[next(first, self.plan.entries[0].destination)]["dtype"]
+
+    def _write_weights(self, path: Path) -> None:
+        with ThreadPoolExecutor(_AHEAD + 1) as beside:
+            tensors = self._tensors(beside)
+            if path.suffix not in TORCH_SUFFIXES:
+                write_tensors(path, tensors, self._metadata())
+                return
+            keys = self.table.written_under
+            if keys:
+                self.notes.append(f"the state dict is written under {' and '.join(keys)}")
+            with atomic_file(path) as handle:
+                write_torch(path, handle, tensors, keys)
+
+    def _tensors(self, beside: ThreadPoolExecutor) -> Tensors:
+        """The destination's tensors, each converted, checked and recorded when it is drawn.
+
+        While one is written, its checksum is computed and the next ones are made; no more than
+        these are held.
+        """
+        specs = {}
+        for name, entries in self.plan.grouped.items():
+            kept = self.source.tensors.specs[entries[0].source].dtype
+            cast = self.dtype is not None and kept in DTYPES.values()
+            change = self.changes.get(name)
+            shape = change.shape if change else entries[0].destination_shape
+            specs[name] = TensorSpec(shape, self.dtype if cast else kept)
+        specs.update({name: TensorSpec((), np.dtype("<i8")) for name in self.plan.counters})
+        total = sum(spec.nbytes for spec in specs.values())
+        order = sorted(specs, key=lambda name: -specs[name].dtype.itemsize)  # as it is written
+        places = {name: place for place, name in enumerate(order)}
+        ahead: dict[str, Future] = {}
+        done, digest = 0, Future()
+        digest.set_result("")
+
+        def make(name: str) -> np.ndarray:
+            return _cast(name, self._converted(name), specs[name].dtype)
+
+        def load(name: str) -> np.ndarray:
+            nonlocal done, digest
+            array = ahead.pop(name).result() if name in ahead else make(name)
+            for following in order[places[name] + 1 :][:_AHEAD]:
+                if following not in ahead:
+                    ahead[following] = beside.submit(make, following)
+            digest.result()  # of the tensor before this one, which is free now
+            digest = beside.submit(_sha256, array)
+            self.records[name] = {**self._record(name, array), "sha256": digest}
+            done += specs[name].nbytes
+            self.progress(done, total, name)
+            return array
+
+        return Tensors(specs, load)
+
+    def _converted(self, name: str) -> np.ndarray:
+        if name in self.plan.counters:
+            return np.zeros((), np.int64)
+        array = self.plan.convert(name, self.source.tensors)
+        named = " + ".join(entry.source for entry in self.plan.grouped[name])
+        require_numbers(named, array, self.source.path)
+        return self.changes[name].make(array) if name in self.changes else array
+
+    def _record(self, name: str, array: np.ndarray) -> dict[str, Any]:
+        entries = self.plan.grouped.get(name, ())
+        joined = [entry.source for entry in entries]
+        single = entries[0] if entries else None
+        return {
+            "source": joined[0] if len(joined) == 1 else joined or None,
+            "destination": name,
+            "transform": self._transform(name, single),
+            "part": single.part if len(entries) == 1 else None,
+            "shape": list(array.shape),
+            "source_shape": list(single.source_shape) if single else None,
+            "dtype": str(array.dtype),
+            "source_dtype": str(self.source.tensors.specs[joined[0]].dtype) if joined else None,
+        }
+
+    def _transform(self, name: str, entry: PlanEntry | None) -> str:
+        done = entry.transform if entry else "zero"
+        return f"{done}+{self.changes[name].method}" if name in self.changes else done
+
+    def _metadata(self) -> dict[str, str]:
+        beside = self.beside.metadata(self.source, reverse=self.plan.reverse)
+        if self.plan.reverse:
+            return {"format": "pt", **beside}
+        return {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "layout": self.plan.layout,
+            "model": self.plan.model,
+            "head": self.plan.head,
+            "source_prefix": self.plan.prefix,
+            "absent": json.dumps(self.plan.absent),
+            "ignored": json.dumps(self.plan.ignored),
+            **({"embed": self.plan.embed} if self.plan.embed else {}),
+            **beside,
+        }
+
+    def _manifest(self) -> Manifest:
+        order = [*self.plan.grouped, *self.plan.counters]
+        plan = self.plan
+        return Manifest(
+            layout=plan.layout,
+            model=plan.model,
+            head=plan.head,
+            reverse=plan.reverse,
+            source=self.ends[0],
+            destination=self.ends[1],
+            num_hidden_layers=plan.depth,
+            num_attention_heads=self.beside.heads,
+            sizes=dict(plan.sizes),
+            tensors=tuple(
+                {**self.records[name], "sha256": self.records[name]["sha256"].result()}
+                for name in order
+            ),
+            ignored=dict(plan.ignored),
+            absent=plan.absent,
+            notes=tuple(self.notes),
+            depths=plan.depths,
+            embed=plan.embed,
+        )
+
+
+def _sha256(array: np.ndarray) -> str:
+    return hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest()
+
+
+def _cast(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Make an array contiguous and of a dtype; refuse finite numbers that overflow."""
+    with np.errstate(over="ignore"):
+        made = in_rows(array, dtype)
+    if made.dtype != array.dtype and not np.array_equal(np.isfinite(made), np.isfinite(array)):
+        raise ValueError(f"tensor {name!r} holds numbers too large for {dtype}; keep its dtype")
+    return made

@@ -1,0 +1,129 @@
+"""What a conversion says about the model beside its tensors: options, attention heads, notes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sot_paddle.checkpoint import pack_files
+from sot_paddle.convert.engine.conversion_plan import ConversionPlan
+from sot_paddle.convert.engine.known_models import TEXT_FAMILIES, known_traits
+from sot_paddle.convert.engine.layout import Layout
+from sot_paddle.convert.engine.registry import find_table
+from sot_paddle.convert.formats.hf_config import (
+    FAMILIES,
+    attention_heads,
+    complete_config,
+    conventional_heads,
+    loadable_config,
+)
+from sot_paddle.convert.formats.source import Source
+
+
+@dataclass(frozen=True)
+class Description:
+    """What stands beside the tensors.
+
+    Args:
+        heads: attention heads, None when unknown or not asked for.
+        config: content of config.json, {} for none.
+        notes: what the user should know.
+    """
+
+    heads: int | None
+    config: Mapping[str, Any]
+    notes: list[str] = field(default_factory=list)
+
+    def metadata(self, source: Source, *, reverse: bool) -> dict[str, str]:
+        """What of it goes into the file's own table."""
+        if reverse:
+            return {"config": json.dumps(self.config)} if self.config else {}
+        table = {"config": json.dumps(self.config)}
+        if self.heads:
+            table["num_attention_heads"] = str(self.heads)
+        if source.vocabulary:
+            table["vocabulary"] = pack_files(source.vocabulary)
+        return table
+
+    def config_file(self, plan: ConversionPlan, dtype: str) -> Mapping[str, Any]:
+        """Content of a directory's config.json, {} for none."""
+        if not plan.reverse or not self.config:
+            return self.config
+        table = find_table(plan.layout, plan.model)
+        return loadable_config(self.config, plan, table, dtype)
+
+
+def describe(
+    plan: ConversionPlan, table: Layout, source: Source, heads: int | None, *, directory: bool
+) -> Description:
+    """Describe a planned conversion.
+
+    Args:
+        plan: the conversion.
+        table: its tables.
+        source: what is read.
+        heads: attention heads as the user stated them.
+        directory: whether a directory is written.
+
+    Raises:
+        ValueError: a number of heads that cannot be, or that nobody knows and a directory needs.
+    """
+    if table.family in TEXT_FAMILIES:
+        return _describe_text(plan, table, source, heads, directory=directory)
+    for what, given in (("--num-attention-heads", heads), ("--vocab", source.vocabulary)):
+        if given:
+            raise ValueError(f"{what} is for text models, and {plan.model!r} is none")
+    return Description(None, {} if plan.reverse else image_options(plan))
+
+
+def _describe_text(
+    plan: ConversionPlan, table: Layout, source: Source, asked: int | None, *, directory: bool
+) -> Description:
+    hidden, notes = plan.sizes["C"], []
+    heads = attention_heads(asked, source.metadata, source.config, hidden, table.family)
+    if heads is None and plan.reverse and directory:
+        heads = conventional_heads(hidden)
+        notes.append(
+            f"the number of attention heads is unknown: {heads} assumed (64 channels"
+            " each); state it with --num-attention-heads"
+        )
+    elif heads is None and not plan.reverse:
+        notes.append(
+            "the number of attention heads is unknown (no config.json); state it with"
+            " --num-attention-heads, or when converting back to a directory"
+        )
+    config = complete_config(plan, table, source.config, heads)
+    untold = [name for name in FAMILIES[table.family].untold if name not in config]
+    if untold and not plan.reverse:
+        notes.append(
+            f"SRC does not state {' and '.join(untold)}: DST does not either, and the model that it"
+            " is loaded into uses its own"
+        )
+    if not source.vocabulary and directory:
+        notes.append(
+            "no vocabulary found (vocab.txt, tokenizer.json): DST has none; add it with --vocab DIR"
+        )
+    return Description(heads, config, notes)
+
+
+def image_options(plan: ConversionPlan) -> dict[str, Any]:
+    """The options of the model that the tensors tell exactly, as ``create_model`` names them."""
+    sizes, written = plan.sizes, {entry.destination for entry in plan.entries}
+    width = sizes["C0" if "C0" in sizes else "C"]
+    options: dict[str, Any] = {"model": plan.model, "embed_dim": width}
+    if known_traits(plan.model).family == "swin":
+        stages = range(len(plan.depths))
+        options["depths"] = list(plan.depths)
+        options["num_heads"] = [sizes[f"H{stage}"] for stage in stages]
+    else:
+        options["depth"] = plan.depth
+    options["qkv_bias"] = any(name.endswith(".attn.qkv.bias") for name in written)
+    if "X" in sizes:
+        options["in_chans"] = sizes["X"]
+    if "embed.blocks.0.layers.0.norm1.weight" in written:
+        options["dense_norm"] = "bn"
+    if "K" in sizes:
+        options["num_classes"] = sizes["K"]
+    return options

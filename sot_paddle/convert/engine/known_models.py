@@ -1,0 +1,101 @@
+"""Registry names: what the conversion must know of each model, and how heads are recognised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ModelTraits:
+    """What a registry name says before any tensor is seen.
+
+    Args:
+        family: backbone, as in `sot_paddle.convert.engine.layout.Layout`.
+        default: the head when nothing in the file tells.
+        accepted: heads that its overrides can give it.
+        embed: its token embedding by default, "" when the family has no choice of them.
+    """
+
+    family: str
+    default: str
+    accepted: tuple[str, ...]
+    embed: str = ""
+
+
+HEAD_SIGNATURES: Mapping[str, tuple[str, ...]] = {
+    "pooler": ("head.dense.weight", "head.dense.bias"),
+    "mgcrp_qk": ("head.pooling.q_proj.weight", "head.pooling.k_proj.weight"),
+    "mgcrp": ("head.pooling.wr.weight",),
+    "gcp_text": ("head.pooling.proj.weight",),
+    "gcp": ("head.pooling.dr.weight", "head.pooling.dr.bias"),
+    "fc": ("head.proj.weight", "head.proj.bias"),
+}
+"""Head name -> Paddle names, any of which proves that a file holds this head.
+
+``pooler`` stands for RoBERTa's ``two_layer`` as well, which has the same tensors.
+"""
+
+WORD_SCORES = ("head.word_fc.weight", "head.word_fc.bias")
+"""Paddle names that every head with word tokens has; alone they mean average pooling (gap)."""
+
+CLASS_SCORES = ("head.cls_fc.weight", "head.cls_fc.bias")
+"""Paddle names that alone mean a classifier of the class token (none), of a language model that of
+the class tokens of its layers (layers)."""
+
+TEXT_FAMILIES = ("bert", "roberta", "gpt", "conv_bert")
+"""Families of language models."""
+
+_WORDS = ("mgcrp", "mgcrp_qk", "gap", "gcp", "gcp_text")
+
+
+def _text(family: str, own: str, *names: str) -> dict[str, ModelTraits]:
+    """A language model with its own classifier, and with the second-order head."""
+    plain = ModelTraits(family, own, (own, "pooler", "gap", "gcp", "fc", "layers"))
+    second_order = ModelTraits(family, "mgcrp_qk", (*_WORDS, "fc"))
+    return {n + end: traits for n in names for end, traits in
+            (("", plain), ("_mgcrp", second_order))}  # fmt: skip
+
+
+_ALL = (*_WORDS, "pooler", "fc", "none")
+_SOT = ModelTraits("vit", "mgcrp", _ALL, "densenet")
+_DEIT = ModelTraits("vit", "none", _ALL, "patch")
+_SWIN = ModelTraits("swin", "gap", _WORDS, "patch")
+_SWIN_SOT = ModelTraits("swin", "mgcrp", _WORDS, "densenet")
+
+MODELS: Mapping[str, ModelTraits] = {
+    **_text("bert", "pooler", "bert_base", "bert_large", "spanbert_base", "spanbert_large"),
+    **_text("roberta", "pooler", "roberta_base", "roberta_large"),
+    **_text("gpt", "score", "openai_gpt"),
+    **_text("conv_bert", "pooler", "conv_bert_base"),
+    "sot_tiny": _SOT,
+    "sot_small": _SOT,
+    "sot_base": _SOT,
+    "deit_tiny": _DEIT,
+    "deit_small": _DEIT,
+    "deit_base": _DEIT,
+    "deit_tiny_sot": _SOT,
+    "deit_small_sot": _SOT,
+    "deit_base_sot": _SOT,
+    "swin_tiny": _SWIN,
+    "swin_base": _SWIN,
+    "swin_tiny_sot": _SWIN_SOT,
+    "swin_base_sot": _SWIN_SOT,
+}
+"""Registry name -> traits. Depth and sizes come from the tensors, so base and large agree here."""
+
+
+def known_traits(model: str) -> ModelTraits:
+    """Look a registry name up.
+
+    Raises:
+        ValueError: unknown name.
+    """
+    if model not in MODELS:
+        raise ValueError(f"unknown model {model!r}; expected one of {', '.join(MODELS)}")
+    return MODELS[model]
+
+
+def registry_name(model: str) -> str:
+    """The registry name that a name means; the original's capitals (``SoT_Tiny``) are accepted."""
+    return model.lower() if model.lower() in MODELS else model

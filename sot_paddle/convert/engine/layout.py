@@ -1,0 +1,110 @@
+"""The vocabulary of the conversion tables: rows, heads, layouts. Pure data.
+
+Templates are full tensor names in which ``{}`` is an index: of the layer, or of the stage and then
+of the layer in it. Shapes are PyTorch's, in symbols: ``"C"`` must be the same number wherever it
+stands, ``"q*k"`` is a product and ``"1"`` is one. In a symbol ``{}`` is the stage, ``{prev}`` the
+stage before and ``{last}`` the last one, so that ``"C{}"`` is another number in every stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kind of tensor on both sides.
+
+    Args:
+        source: PyTorch template, written when converting back.
+        destination: Paddle template.
+        kind: key of `sot_paddle.convert.engine.transforms.KINDS`.
+        shape: PyTorch axes as symbols.
+        aliases: other PyTorch templates that are read as well (old spellings).
+        optional: exists only under some options, so its absence is not reported.
+        part: (index, count) when `destination` is one of `count` equal pieces of `source` along
+            its first axis (fused projections).
+        together: name of the option that makes an optional tensor; all tensors of that name
+            exist, or none.
+        start: the first index that Paddle's template has.
+        shift: Paddle's first index minus PyTorch's.
+        beside: (Paddle template of another row, whether it is there): the row is for files that
+            have, or have not, that tensor; for one tensor with two names on the PyTorch side.
+    """
+
+    source: str
+    destination: str
+    kind: str
+    shape: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
+    optional: bool = False
+    part: tuple[int, int] | None = None
+    together: str = ""
+    start: int = 0
+    shift: int = 0
+    beside: tuple[str, bool] | None = None
+
+
+@dataclass(frozen=True)
+class HeadTable:
+    """The tensors of one task head.
+
+    Args:
+        rows: its tensors.
+        config: config.json key -> symbol, for sizes of this head.
+    """
+
+    rows: tuple[Row, ...]
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A named source layout: everything the engine must know about it.
+
+    Args:
+        description: one line for ``--help``.
+        encoder: rows that must all be present.
+        heads: head name -> its rows.
+        ignored: PyTorch template (a trailing ``*`` matches the rest) -> reason to leave it out.
+        foreign: class of transformers (config.json's ``architectures``) whose head is not one of
+            `heads` although its names may be theirs -> template -> reason to leave it out.
+        companions: template -> (the tensor without which it is another head's, the reason to leave
+            it out then).
+        headless: as `ignored`, for a model whose head this layout does not know; empty when such a
+            model is refused.
+        counters: PyTorch template of an int64 scalar that Paddle does not have -> Paddle tensor
+            beside which it is written, as 0, when converting back.
+        optional_prefix: may be missing from all source names.
+        config: config.json key -> symbol, for sizes of the encoder.
+        depth_key: config.json key of the number of layers.
+        family: the backbone that `encoder` describes, as in `known_models.MODELS`.
+        written_as: key of `hf_config.FAMILIES` that config.json on the PyTorch side follows; the
+            family's own when empty.
+        models: beginnings of the registry names that the layout is for; all of the family when
+            empty.
+        embeds: token embedding -> its rows; empty when `encoder` has the embeddings.
+        embedless: as `headless`, for a model whose token embedding this layout does not know.
+        averaged: keys under which a torch file with averaged (EMA) weights holds them.
+        written_under: keys under which a torch file is written; none for a plain state dict.
+    """
+
+    description: str
+    encoder: tuple[Row, ...]
+    heads: Mapping[str, HeadTable]
+    ignored: Mapping[str, str] = field(default_factory=dict)
+    foreign: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    companions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    headless: Mapping[str, str] = field(default_factory=dict)
+    counters: Mapping[str, str] = field(default_factory=dict)
+    optional_prefix: str = ""
+    config: Mapping[str, str] = field(default_factory=dict)
+    depth_key: str = "num_hidden_layers"
+    family: str = "bert"
+    written_as: str = ""
+    models: tuple[str, ...] = ()
+    embeds: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
+    embedless: Mapping[str, str] = field(default_factory=dict)
+    averaged: tuple[str, ...] = ()
+    written_under: tuple[str, ...] = ()

@@ -1,0 +1,178 @@
+"""Read any known checkpoint as this project's tensors, without writing anything."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from sot_paddle.checkpoint import FORMAT
+from sot_paddle.config import some
+from sot_paddle.convert.engine.adapting import adapt
+from sot_paddle.convert.engine.build import build_plan
+from sot_paddle.convert.engine.conversion_plan import ConversionPlan, by_reason
+from sot_paddle.convert.engine.known_models import registry_name
+from sot_paddle.convert.engine.layout import Layout
+from sot_paddle.convert.engine.registry import find_table, layouts_of, recognise
+from sot_paddle.convert.formats.source import Source, open_source
+from sot_paddle.convert.tables.pretraining_head import ROWS as PRETRAINING_ROWS
+from sot_paddle.reading import named_in_refusals
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A checkpoint fitted to a model.
+
+    Args:
+        arrays: Paddle name -> array of the model's shape and the checkpoint's dtype.
+        fresh: names of the model's tensors that keep their initialisation.
+        notes: what was read, resampled or left out; to be shown to the user.
+        metadata: what a file in Paddle's names states about the model it is of, else {}. Whoever
+            fills a model compares it with the model's options: shapes do not show them all.
+        averaged: whether these are the averaged weights of a training's file; None where the file
+            holds one set of weights.
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    fresh: tuple[str, ...]
+    notes: tuple[str, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    averaged: bool | None = None
+
+
+def read_as_paddle(
+    place: Path, model: str, *, pretraining_heads: bool = False
+) -> Mapping[str, np.ndarray]:
+    """Convert a checkpoint of a text model in memory.
+
+    Args:
+        place: a Hugging Face or converted directory, or a file of any layout in ``LAYOUTS``.
+        model: registry name of the model to fill.
+        pretraining_heads: those of a PyTorch checkpoint as well, which a classifier leaves out;
+            of a head that the checkpoint does not have nothing is there.
+
+    Returns:
+        Tensors under Paddle's names and in its layout; read lazily when nothing is converted.
+
+    Raises:
+        ValueError: not a checkpoint, or one that does not fit the model.
+    """
+    source = open_source(place)
+    for note in source.notes:
+        _LOG.warning("%s", note)
+    usual = layouts_of(model)[0]
+    layout, side = recognise(source.tensors.shapes, first=usual)
+    if side == "paddle":
+        return source.tensors
+    heads = _pretraining_heads(source.tensors) if pretraining_heads else {}
+    layout = layout or usual
+    plan = build_plan(layout, model, source.tensors.shapes, config=source.config)
+    left_out = _heads_of_other_tasks(plan, find_table(layout, model))
+    if left_out:
+        _LOG.warning("%s: left out: %s", place, "; ".join(by_reason(left_out)))
+    return {**plan.apply(source.tensors), **heads}
+
+
+def _pretraining_heads(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Paddle name -> tensor of the heads of BERT's pre-training."""
+    heads = {}
+    for name in PRETRAINING_ROWS:
+        if name in tensors:
+            destination, is_transposed = PRETRAINING_ROWS[name]
+            array = np.asarray(tensors[name])
+            heads[destination] = np.ascontiguousarray(array.T) if is_transposed else array
+    return heads
+
+
+def _heads_of_other_tasks(plan: ConversionPlan, table: Layout) -> dict[str, str]:
+    """Source tensor -> reason, for the head of a task that the models do not have."""
+    reasons = {reason for rows in table.foreign.values() for reason in rows.values()}
+    reasons |= {reason for _, reason in table.companions.values()}
+    return {name: reason for name, reason in plan.ignored.items() if reason in reasons}
+
+
+def read_for_model(
+    place: str | Path,
+    model: str,
+    shapes: Mapping[str, Sequence[int]],
+    *,
+    layout: str = "",
+    ema: bool | None = None,
+) -> Fitted:
+    """Read a checkpoint of an image model, converted or of any layout, and fit it to a model.
+
+    Positions and relative position biases are resampled to the model's sizes; a head or a token
+    embedding of another kind, and classifiers of another number of classes, stay fresh.
+
+    Args:
+        place: a file, or a directory with weights.
+        model: registry name of the model to fill.
+        shapes: the model's own tensors: Paddle name -> shape.
+        layout: key of ``LAYOUTS``; found from the tensors when empty.
+        ema: of a training's torch file, take the averaged weights (True), the others (False), or
+            the averaged ones where there are any (None).
+
+    Returns:
+        The tensors, what stays fresh, and notes.
+
+    Raises:
+        ValueError: not a checkpoint, of no known layout, or one whose backbone does not fit.
+    """
+    place, model = Path(place), registry_name(model)
+    source = open_source(place, ema=ema)
+    with named_in_refusals(source.path):
+        plan = _plan(source, layout, model)
+        return _fit(source, plan, {name: tuple(shape) for name, shape in shapes.items()})
+
+
+def _plan(source: Source, layout: str, model: str) -> ConversionPlan | None:
+    """The conversion to Paddle's names; None for a file that has them."""
+    shapes = source.tensors.shapes
+    found, side = recognise(shapes, first=layout)
+    own = source.metadata.get("format") == FORMAT or source.path.suffix == ".pdparams"
+    if own or side == "paddle":
+        if layout:
+            raise ValueError(f"is in Paddle's names already; leave the layout {layout!r} out")
+        return None
+    if not layout and not found:
+        raise ValueError(
+            "its tensors have the names of no known layout (first:"
+            f" {next(iter(shapes))!r}); name the layout to see what does not fit:"
+            f" {', '.join(layouts_of(model))}"
+        )
+    return build_plan(layout or found, model, shapes)
+
+
+def _fit(
+    source: Source, plan: ConversionPlan | None, wanted: Mapping[str, tuple[int, ...]]
+) -> Fitted:
+    notes = list(source.notes)
+    if plan is None:
+        shapes = source.tensors.shapes
+    else:
+        shapes = plan.destination_shapes
+        notes.append(f"layout {plan.layout}: {len(shapes)} tensors converted")
+        notes += [f"ignored: {text}" for text in by_reason(plan.ignored)]
+
+    def read(name: str) -> np.ndarray:
+        return source.tensors[name] if plan is None else plan.convert(name, source.tensors)
+
+    made = adapt(shapes, wanted, read)
+    arrays = {}
+    for name in wanted:
+        if name not in made.fresh:
+            change = made.changes.get(name)
+            arrays[name] = change.make(read(name)) if change else read(name)
+    said = (*notes, *made.notes(), *_fresh_note(made.fresh))
+    stated = source.metadata if plan is None else {}
+    return Fitted(arrays, made.fresh, said, stated, source.averaged)
+
+
+def _fresh_note(fresh: tuple[str, ...]) -> list[str]:
+    count = f"{len(fresh)} tensors" if len(fresh) > 1 else "1 tensor"
+    return [f"left at initialisation: {some(fresh)} ({count})"] if fresh else []

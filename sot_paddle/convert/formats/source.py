@@ -1,0 +1,210 @@
+"""What is converted: a file or a directory, opened lazily, with its config and vocabulary."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sot_paddle import reading
+from sot_paddle.checkpoint import (
+    SUFFIXES,
+    Tensors,
+    TensorSpec,
+    checked,
+    metadata_json,
+    read_entry,
+    refuse_tensorflow,
+    unpack_files,
+)
+from sot_paddle.convert.engine.registry import find_wrapping
+from sot_paddle.convert.formats.torch_files import FIRST_BYTES, read_torch
+from sot_paddle.convert.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
+
+WEIGHT_FILES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+"""Names of weights in a Hugging Face directory, the preferred first."""
+
+VOCABULARY_FILES = (
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+)
+
+
+@dataclass
+class Source:
+    """An opened source.
+
+    Args:
+        path: the weights file (of several shards: the index).
+        tensors: its tensors, read when used.
+        metadata: its metadata table.
+        config: content of config.json, {} when there is none.
+        vocabulary: tokenizer file name -> content.
+        notes: what the user should know.
+        averaged: whether the tensors are the averaged ones of a training's file, None where it
+            holds one set.
+        keeps_order: whether the names are in the model's order, which safetensors does not keep.
+    """
+
+    path: Path
+    tensors: Tensors
+    metadata: dict[str, str]
+    config: dict[str, Any] = field(default_factory=dict)
+    vocabulary: dict[str, bytes] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    averaged: bool | None = None
+    keeps_order: bool = False
+
+
+def open_source(path: Path, *, key: str = "", ema: bool | None = False) -> Source:
+    """Open a weights file, or the weights, config and vocabulary of a directory.
+
+    A file that bears one of the standard names of a directory is taken as that directory's.
+
+    Args:
+        path: a file of safetensors, PyTorch or Paddle, or a directory.
+        key: of the entry to take from a nested file, see `choose_weights`.
+        ema: whether averaged weights are taken, see `choose_weights`.
+
+    Returns:
+        The opened source. Without files beside it, config and vocabulary come from its metadata.
+        What wraps all names, such as ``module.``, is taken off, and a tensor that is stored once
+        for several names is there under each of them.
+
+    Raises:
+        ValueError: nothing there, no weights in it, or damaged.
+    """
+    refuse_tensorflow(path)
+    if not path.exists():
+        raise ValueError(f"{path}: no such file or directory")
+    folder = path if path.is_dir() else None
+    if folder:
+        path = _weights_in(folder)
+    elif path.name in WEIGHT_FILES:
+        folder = path.parent
+    source = _unwrapped(_with_twins(_open_file(path, key, ema)))
+    if not source.tensors:
+        raise ValueError(f"{path}: holds no tensor")
+    if folder:
+        source.config = read_json(folder / "config.json") or {}
+        source.vocabulary = read_vocabulary(folder)
+    if not source.config and "config" in source.metadata:
+        with reading.named_in_refusals(path):
+            source.config = metadata_json(source.metadata, "config")
+    if not source.vocabulary and "vocabulary" in source.metadata:
+        with reading.named_in_refusals(path):
+            source.vocabulary = unpack_files(source.metadata["vocabulary"])
+    return source
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object; None when the file does not exist.
+
+    Raises:
+        ValueError: not a JSON object.
+    """
+    return reading.read_json(path) if os.path.lexists(path) else None
+
+
+def read_vocabulary(folder: Path) -> dict[str, bytes]:
+    """The tokenizer's files of a directory, name -> content; {} when there are none."""
+    files = (folder / name for name in VOCABULARY_FILES)
+    return {f.name: reading.read_bytes(f, reading.LARGEST_JSON) for f in files if f.exists()}
+
+
+def _weights_in(folder: Path) -> Path:
+    for name in WEIGHT_FILES:
+        if os.path.lexists(folder / name):
+            return folder / name
+    raise ValueError(f"{folder}: no weights; expected one of {', '.join(WEIGHT_FILES)}")
+
+
+def _open_file(path: Path, key: str, ema: bool | None) -> Source:
+    if path.name.endswith(".index.json"):
+        return _open_shards(path, key, ema)
+    with reading.open_weights(path) as handle:
+        start = handle.read(20)
+    suffix, metadata = path.suffix, {}
+    if suffix not in SUFFIXES and start[8:9] == b"{":
+        suffix = ".safetensors"
+    if suffix in SUFFIXES:
+        choice, metadata = read_entry(path, suffix, key=key, ema=ema)
+        tensors = choice.tensors
+    elif start.startswith(FIRST_BYTES) or suffix in TORCH_SUFFIXES:
+        choice = read_torch(path, key=key, ema=ema)
+        tensors = checked(choice.tensors, path)
+    else:
+        raise ValueError(
+            f"{path}: expected a directory or a file that ends in"
+            f" {', '.join((*SUFFIXES, *TORCH_SUFFIXES))}, got {path.suffix!r}"
+        )
+    source = Source(path, tensors, metadata, averaged=choice.averaged)
+    source.notes = [f"{path.name}: {note}" for note in choice.notes]
+    source.keeps_order = suffix != ".safetensors"
+    return source
+
+
+def _with_twins(source: Source) -> Source:
+    """Add the names whose tensor is stored under another one, as safetensors' metadata say."""
+    held = source.tensors
+    twins = {n: kept for n, kept in source.metadata.items() if n not in held and kept in held}
+    if twins:
+        source.tensors = _renamed(held, {**{name: name for name in held}, **twins})
+        source.notes += [
+            f"{source.path.name}: {name!r} is stored once, as {kept!r}: both are that tensor"
+            for name, kept in twins.items()
+        ]
+    return source
+
+
+def _unwrapped(source: Source) -> Source:
+    """Take off what wrapping a model put before all its names."""
+    prefix = find_wrapping(source.tensors)
+    if prefix:
+        names = {name.removeprefix(prefix): name for name in source.tensors}
+        source.tensors = _renamed(source.tensors, names)
+        source.notes.append(f"{source.path.name}: every name begins with {prefix!r}: stripped")
+    return source
+
+
+def _renamed(tensors: Tensors, names: Mapping[str, str]) -> Tensors:
+    specs = {name: tensors.specs[old] for name, old in names.items()}
+    return Tensors(specs, lambda name: tensors[names[name]])
+
+
+def _open_shards(index: Path, key: str, ema: bool | None) -> Source:
+    """Open the shards that an index lists; index and shards must agree on every tensor."""
+    placed = (read_json(index) or {}).get("weight_map")
+    if not isinstance(placed, dict) or not all(isinstance(f, str) for f in placed.values()):
+        raise ValueError(f"{index}: no 'weight_map' of tensor names to files")
+    specs: dict[str, TensorSpec] = {}
+    loaders: dict[str, Callable[[str], Any]] = {}
+    metadata: dict[str, str] = {}
+    ordered = False
+    for file in sorted(set(placed.values())):
+        if Path(file).name != file or not (index.parent / file).is_file():
+            raise ValueError(f"{index}: the shard {file!r} is not beside it")
+        if file.endswith(".index.json"):
+            raise ValueError(f"{index}: the shard {file!r} is an index, expected weights")
+        shard = _open_file(index.parent / file, key, ema)
+        listed = {name for name, place in placed.items() if place == file}
+        odd = sorted(listed.symmetric_difference(shard.tensors))
+        if odd:
+            where = "missing from" if odd[0] in listed else "not in the index but in"
+            raise ValueError(f"{index}: tensor {odd[0]!r} is {where} {file}")
+        specs.update(shard.tensors.specs)
+        loaders.update(dict.fromkeys(shard.tensors, shard.tensors.__getitem__))
+        metadata, ordered = {**metadata, **shard.metadata}, shard.keeps_order
+    tensors = Tensors(specs, lambda name: loaders[name](name))
+    return Source(index, tensors, metadata, keeps_order=ordered)

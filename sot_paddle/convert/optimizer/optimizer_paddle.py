@@ -1,0 +1,282 @@
+"""The state of a Paddle optimizer and scheduler at work: taken, and put into fresh ones.
+
+PADDLE: an optimizer names its tensors after automatic parameter names, which depend on how many
+layers the process built before, with a number behind that depends on how many optimizers it built.
+Here everything goes by the structured names of the model.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle import nn
+
+from sot_paddle.convert.optimizer.optimizer_accumulators import (
+    counts_of,
+    stored_arrays,
+    stored_counters,
+    without_powers,
+)
+from sot_paddle.convert.optimizer.optimizer_differences import identical, require_same
+from sot_paddle.convert.optimizer.optimizer_file import read_state, split_arrays, write_state
+from sot_paddle.convert.optimizer.optimizer_state import (
+    MOMENTS,
+    Group,
+    OptimizerState,
+    Schedule,
+    options_of,
+)
+from sot_paddle.train import exact_state
+from sot_paddle.train.optimizer import HFAdamW
+
+_HALF = (paddle.float16, paddle.bfloat16)
+_ATTRIBUTES = {"amsgrad": "_amsgrad", "correct_bias": "correct_bias", "nesterov": "_use_nesterov"}
+"""Options of the whole optimizer -> its attributes."""
+
+
+def take(
+    optimizer: paddle.optimizer.Optimizer, model: nn.Layer, *, updates: int | None = None
+) -> OptimizerState:
+    """The state of a live optimizer, and of the scheduler that it was built with.
+
+    Args:
+        optimizer: AdamW, Adam, Momentum, SGD, or this project's HFAdamW.
+        model: the layer that it trains.
+        updates: updates done, for a run so long that Paddle's powers of beta no longer tell
+            (beta2 = 0.999: about 87 000 in float32); the scheduler's count when None.
+
+    Returns:
+        The state in Paddle's names.
+
+    Raises:
+        ValueError: an optimizer without a counterpart, or one that trains a parameter that the
+            model does not have.
+    """
+    kind = kind_of(optimizer)
+    arrays = {
+        _without_prefix(optimizer, key): array
+        for key, array in exact_state.optimizer_arrays(optimizer, model).items()
+    }
+    moments, masters = split_arrays(arrays)
+    moments, powers = without_powers(moments)
+    schedule = _schedule(optimizer)
+    if updates is None and schedule is not None:
+        updates = schedule.position
+    counters = exact_state.optimizer_counters(optimizer, model)
+    groups = _groups(optimizer, model, kind)
+    steps = counts_of(powers, groups, counters, updates)
+    return OptimizerState("paddle", kind, groups, moments, steps, schedule, masters)
+
+
+def put(
+    state: OptimizerState,
+    optimizer: paddle.optimizer.Optimizer,
+    model: nn.Layer,
+    *,
+    position: int | None = None,
+) -> None:
+    """Let a fresh optimizer and its scheduler continue a state; read back and compared.
+
+    Args:
+        state: in Paddle's names.
+        optimizer: built as for the start of the run, no step taken; its scheduler is stepped to
+            the state's place.
+        model: the layer that it trains, with the state's weights.
+        position: calls of the scheduler's ``step()`` so far, where the two sides call it at
+            different times (one by epoch, one by update); the state's when None.
+
+    Raises:
+        ValueError: weights or options differ, or the schedule gives another rate at this place.
+    """
+    if state.side != "paddle":
+        raise ValueError("this state is in PyTorch's names: convert it first")
+    if any(optimizer._accumulators.values()):
+        raise ValueError("the Paddle optimizer is not fresh: it has taken a step")
+    shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
+    state.check(shapes, untouched=True)
+    _wind(state, optimizer, position)
+    require_same(state, take(optimizer, model, updates=0), "the Paddle optimizer")
+    arrays = stored_arrays(state)
+    _check_dtypes(arrays, optimizer, model)
+    prefixed = {_with_prefix(optimizer, key): array for key, array in arrays.items()}
+    exact_state.restore_optimizer(optimizer, model, prefixed, stored_counters(state))
+    own = take(optimizer, model, updates=state.updates)
+    if not state.masters:
+        own = OptimizerState(own.side, own.kind, own.groups, own.moments, own.steps)
+    apart = identical(own, state)
+    if apart:
+        raise ValueError(f"the Paddle optimizer does not hold what was loaded: {apart[0]}")
+
+
+def save(
+    path: str | os.PathLike[str], optimizer: paddle.optimizer.Optimizer, model: nn.Layer
+) -> None:
+    """Write a live optimizer's state to a ``.safetensors`` file, whole or not at all."""
+    write_state(path, take(optimizer, model))
+
+
+def load(
+    path: str | os.PathLike[str],
+    optimizer: paddle.optimizer.Optimizer,
+    model: nn.Layer,
+    *,
+    position: int | None = None,
+) -> None:
+    """`put` the state of a file, or of a folder that ``tools/convert_state.py`` wrote.
+
+    Raises:
+        ValueError: see `read_state` and `put`.
+    """
+    put(read_state(path), optimizer, model, position=position)
+
+
+def kind_of(optimizer: paddle.optimizer.Optimizer) -> str:
+    """Key of `MOMENTS` for a Paddle optimizer.
+
+    Raises:
+        ValueError: it has no counterpart in PyTorch that this conversion knows.
+    """
+    if getattr(optimizer, "_rescale_grad", 1.0) != 1.0:
+        raise ValueError("Paddle's rescale_grad has no counterpart in PyTorch")
+    kinds = {
+        HFAdamW: "hf_adamw",
+        paddle.optimizer.AdamW: "adamw",
+        paddle.optimizer.Adam: "adam",
+        paddle.optimizer.Momentum: "momentum",
+        paddle.optimizer.SGD: "sgd",
+    }
+    for cls, kind in kinds.items():
+        if isinstance(optimizer, cls):
+            return "sgd" if kind == "momentum" and not optimizer._momentum else kind
+    raise ValueError(
+        f"Paddle's {type(optimizer).__name__} has no counterpart here; known are AdamW, Adam, "
+        "Momentum, SGD and this project's HFAdamW"
+    )
+
+
+def _with_prefix(optimizer: Any, key: str) -> str:
+    """PADDLE: an optimizer with a name puts it before its accumulators'."""
+    name, _, kind = key.rpartition("/")
+    plain = not optimizer._name or kind == "master_weight"
+    return key if plain else f"{name}/{optimizer._name}_{kind}"
+
+
+def _without_prefix(optimizer: Any, key: str) -> str:
+    name, _, kind = key.rpartition("/")
+    return f"{name}/{kind.removeprefix(f'{optimizer._name}_')}" if optimizer._name else key
+
+
+def _schedule(optimizer: Any) -> Schedule | None:
+    schedule = optimizer._learning_rate
+    if not isinstance(schedule, paddle.optimizer.lr.LRScheduler):
+        return None
+    plain = {k: v for k, v in schedule.state_dict().items() if isinstance(v, (int, float, str))}
+    plain.pop("last_epoch", None)
+    return Schedule(int(schedule.last_epoch), type(schedule).__name__, plain)
+
+
+def _wind(state: OptimizerState, optimizer: Any, position: int | None) -> None:
+    """Step a fresh scheduler to the place where the state stands."""
+    schedule = optimizer._learning_rate
+    fixed = not isinstance(schedule, paddle.optimizer.lr.LRScheduler)
+    if position is None:
+        if (state.schedule is None) is not fixed:
+            has = "a schedule and the Paddle optimizer none" if fixed else "no schedule"
+            raise ValueError(f"the state has {has}: build the optimizer as the run had it")
+        position = state.schedule.position if state.schedule else 0
+    if fixed:
+        return
+    if isinstance(schedule, paddle.optimizer.lr.ReduceOnPlateau):
+        raise ValueError("ReduceOnPlateau depends on the metrics so far: its place cannot be found")
+    if schedule.last_epoch != 0:
+        raise ValueError(f"the Paddle scheduler is not fresh: at step {schedule.last_epoch}")
+    for _ in range(position):
+        schedule.step()
+
+
+def _groups(optimizer: Any, model: nn.Layer, kind: str) -> tuple[Group, ...]:
+    """Weights with equal options together, in the optimizer's order."""
+    names = exact_state.structured_names(model)
+    schedule = optimizer._learning_rate
+    fixed = not isinstance(schedule, paddle.optimizer.lr.LRScheduler)
+    rate, initial = (schedule, None) if fixed else (schedule(), schedule.base_lr)
+    found: dict[tuple, tuple[dict[str, Any], float, list[str]]] = {}
+    for parameter, group in _parameters(optimizer):
+        if parameter.name not in names:
+            raise ValueError(
+                f"the Paddle optimizer trains {parameter.name}, which the layer does not have"
+            )
+        if parameter.stop_gradient:
+            continue
+        options = _options(optimizer, kind, group, parameter)
+        factor = _factor(optimizer, parameter)
+        key = (*options.items(), factor)
+        found.setdefault(key, (options, factor, []))[2].append(names[parameter.name])
+    return tuple(
+        Group(tuple(listed), rate * factor, None if initial is None else initial * factor, options)
+        for options, factor, listed in found.values()
+    )
+
+
+def _parameters(optimizer: Any) -> list[tuple[paddle.Tensor, Mapping[str, Any]]]:
+    """Every parameter with the options of its group ({} without groups)."""
+    held = optimizer._param_groups
+    if held and isinstance(held[0], dict):
+        return [(parameter, group) for group in held for parameter in group["params"]]
+    return [(parameter, {}) for parameter in held]
+
+
+def _factor(optimizer: Any, parameter: paddle.Tensor) -> float:
+    factor = float((parameter.optimize_attr or {}).get("learning_rate", 1.0))
+    ratio = getattr(optimizer, "_lr_ratio", None)
+    return factor if ratio is None else factor * float(ratio(parameter))
+
+
+def _options(
+    optimizer: Any, kind: str, group: Mapping[str, Any], parameter: paddle.Tensor
+) -> dict[str, float | bool]:
+    # the optimizer's own attributes change with every group that it updates
+    usual, mark = (optimizer._default_dict, "") if group else (vars(optimizer), "_")
+    skips = getattr(optimizer, "_apply_decay_param_fun", None)
+
+    def read(name: str) -> float | bool:
+        if name in _ATTRIBUTES:
+            return getattr(optimizer, _ATTRIBUTES[name], False)
+        if name == "weight_decay" and kind not in ("adamw", "hf_adamw"):
+            return _l2(optimizer, group, parameter)
+        if name == "weight_decay" and skips is not None and not skips(parameter.name):
+            return 0.0
+        key = "epsilon" if name == "eps" else name
+        return group.get(key, usual[f"{mark}{key}"])
+
+    return options_of(kind, read)
+
+
+def _l2(optimizer: Any, group: Mapping[str, Any], parameter: paddle.Tensor) -> float:
+    """Coefficient of the L2 term: the parameter's own comes before the optimizer's."""
+    for regularizer in (getattr(parameter, "regularizer", None), optimizer.regularization):
+        if isinstance(regularizer, paddle.regularizer.L2Decay):
+            return float(regularizer._coeff)
+        if regularizer is not None:
+            raise ValueError(f"{type(regularizer).__name__} has no counterpart in PyTorch")
+    own = getattr(optimizer, "_regularization_coeff", 0.0)  # Momentum has a place of its own
+    return float(group.get("regularization_coeff", own))
+
+
+def _check_dtypes(arrays: Mapping[str, np.ndarray], optimizer: Any, model: nn.Layer) -> None:
+    """PADDLE: a tensor takes an array of another dtype by its bytes or not at all."""
+    for name, parameter in model.named_parameters():
+        double = parameter.dtype == paddle.float64
+        wanted = np.dtype("float64" if double else "float32")
+        if parameter.dtype in _HALF and not getattr(optimizer, "_multi_precision", False):
+            continue
+        for key in (f"{name}/{kind}" for kind in (*MOMENTS["adamw"], "velocity")):
+            if key in arrays and arrays[key].dtype != wanted:
+                raise ValueError(
+                    f"{key} is {arrays[key].dtype}, the Paddle optimizer holds {wanted}: convert "
+                    f"the state first, state.astype('{wanted}')"
+                )

@@ -1,0 +1,158 @@
+"""Table: this project's PyTorch reference: transformers' encoder names, the head's own names.
+
+Symbols of the heads: K classes, L width of the class tokens of layers, R that of the word
+representation, D that of the class token, q and k of the single-head MGCrP, W = 2 * heads * wr_dim,
+w = wr_dim, c reduced width of GCP, d width of the text release's covariance.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from sot_paddle.convert.engine.layout import HeadTable, Layout, Row
+from sot_paddle.convert.tables import conv_bert_original, gpt_hf
+from sot_paddle.convert.tables.hf_encoder import CONFIG, PREFIX, ROBERTA, encoder, ignored, linear
+from sot_paddle.convert.tables.vision_rows import COUNTED, batch_norm
+
+COUNTERS = {
+    f"head.pooling.{name}.num_batches_tracked": f"head.pooling.{name}.running_mean"
+    for name in ("q_norm", "k_norm", "proj_norm")
+}
+"""Counter of each batch normalisation of a head -> Paddle tensor beside which it is written."""
+
+
+def _same(name: str, kind: str, *shape: str, optional: bool = False) -> Row:
+    """A tensor with one name on both sides."""
+    return Row(name, name, kind, shape, optional=optional)
+
+
+def _linear(name: str, fan_out: str, fan_in: str) -> tuple[Row, Row]:
+    return linear(name, name, fan_out, fan_in)
+
+
+def _branch(name: str, width: str, channels: str) -> tuple[Row, ...]:
+    """Projection and BatchNorm of one branch of the single-head MGCrP."""
+    return (
+        _same(f"head.pooling.{name}_proj.weight", "conv1x1_to_linear", width, channels, "1", "1"),
+        *batch_norm(f"head.pooling.{name}_norm", f"head.pooling.{name}_norm", width),
+    )
+
+
+def heads(width: str, *, class_token: bool) -> dict[str, HeadTable]:
+    """The rows of every head.
+
+    Args:
+        width: symbol of the channels of the tokens.
+        class_token: False for a backbone without one: no classifier of it, and no head of it.
+
+    Returns:
+        Head name -> rows.
+    """
+    of_class = _linear("head.cls_fc", "K", width) if class_token else ()
+    scores = (*_linear("head.word_fc", "K", "R"), *of_class)
+    tables = {
+        "mgcrp_qk": (
+            *_branch("q", "q", width),
+            *_branch("k", "k", width),
+            _same("head.pooling.norm.weight", "vector", "q"),
+            *scores,
+        ),
+        "mgcrp": (
+            _same("head.pooling.wr.weight", "linear", "W", width),
+            _same("head.pooling.wr.bias", "bias", "W", optional=True),
+            _same("head.pooling.norm.weight", "vector", "w"),
+            _same("head.pooling.norm.bias", "norm", "w", optional=True),
+            _same("head.pooling.norm.factor", "scalar", optional=True),
+            *scores,
+        ),
+        "gcp": (*_linear("head.pooling.dr", "c", width), *scores),
+        "gcp_text": (
+            _same("head.pooling.proj.weight", "conv1x1_to_linear", "d", width, "1", "1"),
+            *batch_norm("head.pooling.proj_norm", "head.pooling.proj_norm", "d"),
+            _same("head.pooling.norm.weight", "vector", "d", optional=True),
+            *scores,
+        ),
+        "gap": scores,
+    }
+    if class_token:
+        tables["pooler"] = (*_linear("head.dense", width, width), *of_class)
+        tables["fc"] = (*_linear("head.proj", "D", width), *_linear("head.cls_fc", "K", "D"))
+        tables["none"] = of_class
+        tables["layers"] = _linear("head.cls_fc", "K", "L")
+    return {name: HeadTable(rows=rows) for name, rows in tables.items()}
+
+
+def named_in_release(name: str, names: Mapping[str, str]) -> str:
+    """A tensor's name in a release whose names begin otherwise: our beginning -> theirs."""
+    ours = next(start for start in names if name.startswith(start))
+    return names[ours] + name.removeprefix(ours)
+
+
+def released(rows: Iterable[Row], names: Mapping[str, str]) -> tuple[Row, ...]:
+    """Rows of `heads` under the names of a release (`named_in_release`)."""
+    return tuple(
+        dataclasses.replace(row, source=named_in_release(row.source, names)) for row in rows
+    )
+
+
+_HEADS = {name: rows for name, rows in heads("C", class_token=True).items() if name != "none"}
+
+
+def _text(family: str, prefix: str) -> Layout:
+    return Layout(
+        description="this project's PyTorch reference, sot_torch_ref",
+        family=family,
+        encoder=encoder(prefix),
+        heads=_HEADS,
+        ignored={**ignored(prefix), **dict.fromkeys(COUNTERS, COUNTED)},
+        counters=COUNTERS,
+        config=CONFIG,
+    )
+
+
+BERT, ROBERTA_MODEL = _text("bert", PREFIX), _text("roberta", ROBERTA)
+
+_SCORE = (
+    _same("head.cls_fc.weight", "linear", "K", "C"),
+    _same("head.cls_fc.bias", "bias", "K", optional=True),
+)
+GPT = Layout(
+    description=BERT.description,
+    family="gpt",
+    encoder=gpt_hf.encoder("gpt."),
+    heads={**_HEADS, "score": HeadTable(rows=_SCORE)},
+    ignored={**gpt_hf.ignored("gpt."), **dict.fromkeys(COUNTERS, COUNTED)},
+    counters=COUNTERS,
+    config=gpt_hf.CONFIG,
+    depth_key=gpt_hf.DEPTH,
+)
+
+_NORMS = {
+    ".layer_norm.": ".LayerNorm.",
+    ".norm1.": ".attention_LayerNorm.",
+    ".norm2.": ".output_LayerNorm.",
+}
+
+
+def _named_as_here(row: Row) -> Row:
+    """A row of the original's table: its tensor has the name of our side, but for the norms."""
+    name = row.destination
+    for ours, theirs in _NORMS.items():
+        name = name.replace(ours, theirs)
+    row = dataclasses.replace(row, source=name, aliases=())
+    if row.kind == "head_factor":  # one number for each head here, too
+        return dataclasses.replace(row, kind="vector", shape=("heads",))
+    return row
+
+
+CONV_BERT = Layout(
+    description=BERT.description,
+    family="conv_bert",
+    encoder=tuple(_named_as_here(row) for row in conv_bert_original.LAYOUT.encoder),
+    heads=_HEADS,
+    ignored=dict.fromkeys(COUNTERS, COUNTED),
+    counters=COUNTERS,
+    config=conv_bert_original.LAYOUT.config,
+)
+"""Which tensors stand together, and their sizes, are as in the original's table."""

@@ -1,0 +1,165 @@
+"""Rows that the tables of the vision models share.
+
+Symbols: X channels of the image, E channels after the stem, C channels of the tokens, P positions
+with the class token, I hidden width of the MLP, p side of a patch. In Swin C, I, H (heads) and T
+(length of a bias table) have the stage's number; K, R, W, w, c, D belong to the heads.
+Source: specs.md A.7, A.8; timm's and microsoft's Swin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sot_paddle.convert.engine.layout import Row
+from sot_paddle.convert.tables.hf_encoder import linear
+
+COUNTED = "batches seen so far; Paddle's BatchNorm has a fixed momentum and does not count"
+_BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
+_GROWTH, _BOTTLENECK, _DENSE_LAYERS = 16, 32, 6
+_DENSE_INPUTS = {0: 64, 2: 128, 4: 128}  # dense block -> channels it begins with
+_TRANSITIONS = {1: 160, 3: 224, 5: 224}  # transition -> channels it reduces to 128
+
+
+def layer_norm(source: str, destination: str, width: str, **options: object) -> tuple[Row, Row]:
+    """Scale and shift of a LayerNorm."""
+    return tuple(
+        Row(f"{source}.{part}", f"{destination}.{part}", "norm", (width,), **options)
+        for part in ("weight", "bias")
+    )
+
+
+def batch_norm(source: str, destination: str, width: object, together: str = "") -> tuple[Row, ...]:
+    """Scale, shift and running statistics of a BatchNorm."""
+    return tuple(
+        Row(
+            f"{source}.{part}",
+            f"{destination}.{part}",
+            "norm",
+            (str(width),),
+            optional=bool(together),
+            together=together,
+        )
+        for part in _BATCH_NORM
+    )
+
+
+def conv(
+    source: str, destination: str, shape: Sequence[object], *, bias: bool = True, together: str = ""
+) -> tuple[Row, ...]:
+    """Weight (out, in, height, width), and bias, of a convolution."""
+    axes = tuple(map(str, shape))
+    options = {"optional": bool(together), "together": together}
+    weight = Row(f"{source}.weight", f"{destination}.weight", "conv", axes, **options)
+    if not bias:
+        return (weight,)
+    return (weight, Row(f"{source}.bias", f"{destination}.bias", "bias", axes[:1], **options))
+
+
+def attention_block(source: str, destination: str, stage: str = "") -> tuple[Row, ...]:
+    """A pre-norm transformer block; `stage` ends the symbols of its sizes."""
+    width, hidden = f"C{stage}", f"I{stage}"
+    bias = Row(
+        f"{source}.attn.qkv.bias",
+        f"{destination}.attn.qkv.bias",
+        "bias",
+        (f"3*{width}",),
+        optional=True,
+        together="qkv_bias",
+    )
+    return (
+        *layer_norm(f"{source}.norm1", f"{destination}.norm1", width),
+        linear(f"{source}.attn.qkv", f"{destination}.attn.qkv", f"3*{width}", width)[0],
+        bias,
+        *linear(f"{source}.attn.proj", f"{destination}.attn.proj", width, width),
+        *layer_norm(f"{source}.norm2", f"{destination}.norm2", width),
+        *linear(f"{source}.mlp.fc1", f"{destination}.mlp.fc1", hidden, width),
+        *linear(f"{source}.mlp.fc2", f"{destination}.mlp.fc2", width, hidden),
+    )
+
+
+VIT = (
+    Row("cls_token", "cls_token", "vector", ("1", "1", "C")),
+    Row("pos_embed", "pos_embed", "table", ("1", "P", "C")),
+    *attention_block("blocks.{}", "blocks.{}"),
+    *layer_norm("norm", "norm", "C"),
+)
+"""The backbone of SoT and DeiT: every release has these names."""
+
+
+def swin(stages: str, shift: int) -> tuple[Row, ...]:
+    """The backbone of Swin.
+
+    All sides join the four tokens of a patch in one order (even row and even column, then odd row,
+    then odd column, then both odd), so the reduction has its channels in one order everywhere.
+
+    Args:
+        stages: template of a stage's name on the PyTorch side.
+        shift: 1 where the downsampling ends a stage, 0 where it begins the next one.
+    """
+    block = f"{stages}.blocks.{{}}"
+    merge = f"{stages}.downsample"
+    moved = {"start": 1, "shift": shift}
+    table = "attn.relative_position_bias_table"
+    return (
+        *attention_block(block, "stages.{}.blocks.{}", "{}"),
+        Row(f"{block}.{table}", f"stages.{{}}.blocks.{{}}.{table}", "table", ("T{}", "H{}")),
+        *layer_norm(f"{merge}.norm", "stages.{}.downsample.norm", "4*C{prev}", **moved),
+        Row(
+            f"{merge}.reduction.weight",
+            "stages.{}.downsample.reduction.weight",
+            "linear",
+            ("C{}", "4*C{prev}"),
+            **moved,
+        ),
+        *layer_norm("norm", "norm", "C{last}"),
+    )
+
+
+def patches(source: str, width: str, *, norm: bool) -> tuple[Row, ...]:
+    """Patch embedding: a convolution as wide as its stride, with a LayerNorm in Swin."""
+    option = {"optional": True, "together": "patch_norm"}
+    return (
+        *conv(f"{source}.proj", "embed.proj", (width, "X", "p", "p")),
+        *(layer_norm(f"{source}.norm", "embed.norm", width, **option) if norm else ()),
+    )
+
+
+def densenet(
+    width: str,
+    stem: str = "embed.stem.conv",
+    layer: str = "embed.blocks.{block}.layers.{j}",
+    transition: str = "embed.blocks.{block}",
+    proj: str = "embed.proj",
+) -> tuple[Row, ...]:
+    """Dense token embedding, with BatchNorm in its layers or without.
+
+    Args:
+        width: symbol of the channels of the tokens.
+        stem: PyTorch name of the stem's convolution.
+        layer: that of a dense layer; ``{j}`` counts from 0, ``{number}`` from 1.
+        transition: that of a transition.
+        proj: that of the last convolution.
+    """
+    rows = [*conv(stem, "embed.stem.conv", (64, "X", 3, 3))]
+    for block, channels in _DENSE_INPUTS.items():
+        for j in range(_DENSE_LAYERS):
+            source = layer.format(block=block, j=j, number=j + 1)
+            ours, fan_in = f"embed.blocks.{block}.layers.{j}", channels + _GROWTH * j
+            shapes = ((_BOTTLENECK, fan_in, 1, 1), (_GROWTH, _BOTTLENECK, 3, 3))
+            for k, shape in enumerate(shapes, 1):
+                normed = batch_norm(f"{source}.norm{k}", f"{ours}.norm{k}", shape[1], "dense_norm")
+                rows += [*normed, *conv(f"{source}.conv{k}", f"{ours}.conv{k}", shape, bias=False)]
+    for block, channels in _TRANSITIONS.items():
+        source, ours = transition.format(block=block), f"embed.blocks.{block}"
+        rows += batch_norm(f"{source}.norm", f"{ours}.norm", channels)
+        rows += conv(f"{source}.conv", f"{ours}.conv", (128, channels, 1, 1), bias=False)
+    return (*rows, *conv(proj, "embed.proj", (width, 128, 1, 1)))
+
+
+def counters(rows: Sequence[Row]) -> Mapping[str, str]:
+    """The batch counters of all BatchNorms of a table -> the Paddle tensor each stands beside."""
+    return {
+        row.source.replace(".running_mean", ".num_batches_tracked"): row.destination
+        for row in rows
+        if row.source.endswith(".running_mean")
+    }

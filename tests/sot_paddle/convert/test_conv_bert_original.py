@@ -1,0 +1,390 @@
+"""Files of "Convolutions and self-attention": every kernel's tensors, bit-equal there and back."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+
+import sot_paddle
+import sot_torch_ref
+from sot_paddle.checkpoint import read_tensors
+from sot_paddle.convert import build_plan, convert_file
+from sot_paddle.convert.engine import build
+from sot_paddle.convert.engine.layout import Row
+from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
+from sot_paddle.convert.optimizer.optimizer_commands import convert_state
+from sot_paddle.convert.optimizer.optimizer_names import registration_order
+from sot_paddle.convert.optimizer.optimizer_request import StateRequest
+from sot_paddle.convert.tables.conv_bert_original import LAYOUT
+from sot_paddle.tasks.glue_options import TrainConfig
+from sot_paddle.train import pretrained
+from tests.sot_paddle.convert.tiny_checkpoints import fill, linear, norm
+
+NAME = "conv_bert_original"
+E, C, INNER, V, P, K = 5, 12, 20, 23, 9, 3  # four heads of three channels
+SIZES = {
+    **{"hidden_size": C, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": V},
+    **{"intermediate_size": INNER, "max_position_embeddings": P, "embedding_size": E},
+    **{"pad_token_id": 0},
+}
+PLACES = {"relative_positions_mat": (1, 1, P, P)}
+POOLER = linear("bert.pooler.dense", C, C)
+SCORES = {**POOLER, **linear("classifier", K, C)}
+
+
+def conv(name: str, out: int, group: int, width: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (out, group, width), f"{name}.bias": (out,)}
+
+
+QK = {**linear("query", C, C), **linear("key", C, C)}
+VALUE = linear("value", C, C)
+CASES = {
+    "dot_product": ({}, {**QK, **VALUE}),
+    "every_term": (
+        {"attention_kernel": "qk_convfixed_convq_convk 2"},
+        {
+            **{"convfixed_param": (1, 4, 1, 5), "convq_param": (3, 5), "convk_param": (3, 5)},
+            **{**PLACES, **QK, **VALUE},
+        },
+    ),
+    "convfixed": (
+        {"attention_kernel": "convfixed 1"},
+        {"convfixed_param": (1, 4, 1, 3), **PLACES, **VALUE},
+    ),
+    "convolution_scaled": (
+        {"attention_kernel": "convolution_scaled 3"},
+        {"convolution_scalar": (1, 4, 1, 1), **conv("convolution", C, 1, 7), **QK, **VALUE},
+    ),
+    "convbert": (
+        {"attention_kernel": "convbert"},
+        {
+            **conv("convbert_key_depthwise", C, 1, 9),
+            **{**linear("convbert_key_pointwise", 6, C), **linear("lightweight_kernel", 18, 6)},
+            **{**linear("query", 6, C), **linear("key", 6, C), **VALUE},
+        },
+    ),
+    "groups": (
+        {"qk": "convolution 1 2", "value_forward": "convolution 2 3"},
+        {
+            **{**conv("query_conv", C, 6, 3), **conv("key_conv", C, 6, 3)},
+            **conv("value_conv", C, 4, 5),
+        },
+    ),
+    "mixed": (
+        {"qk": "convolution_mixed 1 1", "value_forward": "convolution_depth_mixed 2 1"},
+        {
+            **{**linear("query_linear", 6, C), **linear("key_linear", 6, C)},
+            **{**conv("query_conv", 6, C, 3), **conv("key_conv", 6, C, 3)},
+            **{**linear("value_linear", 6, C), **linear("value_pointwise", 6, C)},
+            **conv("value_conv", C, 1, 5),
+        },
+    ),
+    "depth": (
+        {"qk": "convolution_depth_no_act 1 1"},
+        {
+            **{**linear("query_pointwise", C, C), **linear("key_pointwise", C, C)},
+            **{**conv("query_conv", C, 1, 3), **conv("key_conv", C, 1, 3), **VALUE},
+        },
+    ),
+    "remove_qk": (
+        {"attention_kernel": "qk_convq_convk 1", "remove_qk": True},
+        {"convq_param": (3, 3), "convk_param": (3, 3), **PLACES, **VALUE},
+    ),
+    "no_positions": (
+        {"remove_position_embeddings": True, "embedding_size": C},
+        {**QK, **VALUE},
+    ),
+}
+"""Options, and what the original's self-attention then registers, in order (its public code)."""
+
+
+def original(case: str, prefix: str = "bert.") -> dict[str, tuple[int, ...]]:
+    options, attention = CASES[case]
+    size = options.get("embedding_size", E)
+    shapes = {
+        "embeddings.position_ids": (1, P),
+        "embeddings.word_embeddings.weight": (V, size),
+        "embeddings.position_embeddings.weight": (P, size),
+        "embeddings.token_type_embeddings.weight": (2, size),
+        **norm("embeddings.LayerNorm", size),
+        **(linear("embeddings_project", C, size) if size != C else {}),
+    }
+    if options.get("remove_position_embeddings"):
+        del shapes["embeddings.position_embeddings.weight"]
+    for i in range(2):
+        layer = f"encoder.layer.{i}."
+        shapes |= {f"{layer}attention.self.{name}": shape for name, shape in attention.items()}
+        shapes |= linear(f"{layer}attention.output.dense", C, C)
+        shapes |= norm(f"{layer}attention.output.LayerNorm", C)
+        shapes |= linear(f"{layer}intermediate.dense", INNER, C)
+        shapes |= linear(f"{layer}output.dense", C, INNER) | norm(f"{layer}output.LayerNorm", C)
+    return {prefix + name: shape for name, shape in shapes.items()}
+
+
+SPELT = {
+    **{
+        "embeddings.LayerNorm": "embeddings.layer_norm",
+        "embeddings_project": "embeddings.projection",
+    },
+    **{"attention.output.dense": "self_attn.out", "attention.output.LayerNorm": "norm1"},
+    **{"intermediate.dense": "linear1", "output.dense": "linear2", "output.LayerNorm": "norm2"},
+    **{"pooler.dense": "head.dense", "classifier": "head.cls_fc"},
+    **{f"{name}_param": name for name in ("convfixed", "convq", "convk")},
+    **{"convolution": "convolution", "convolution_scalar": "factor"},
+    **{"convbert_key_depthwise": "span.conv", "convbert_key_pointwise": "span.pointwise"},
+    "lightweight_kernel": "span.kernel",
+    **{f"{name}": f"{name}.linear" for name in ("query", "key", "value")},
+    **{
+        f"{name}_{part}": f"{name}.{part}"
+        for name in ("query", "key", "value")
+        for part in ("linear", "conv", "pointwise")
+    },
+}
+
+
+def ours_of(name: str) -> str:
+    """The name here, from the module's name alone."""
+    name = name.removeprefix("bert.")
+    stem, dot, part = name.rpartition(".")
+    if part not in ("weight", "bias"):
+        stem, dot, part = name, "", ""
+    layer = re.fullmatch(r"encoder\.layer\.(\d)\.(attention\.self\.)?(.*)", stem)
+    if layer:
+        inner = "self_attn." if layer[2] else ""
+        return f"conv_bert.layers.{layer[1]}.{inner}{SPELT[layer[3]]}{dot}{part}"
+    made = SPELT.get(stem, stem)
+    return f"{made if made.startswith('head.') else f'conv_bert.{made}'}{dot}{part}"
+
+
+def moved(name: str, array: np.ndarray) -> np.ndarray:
+    """What becomes of a tensor: weights of linear layers alone are transposed."""
+    if name.endswith("convolution_scalar"):
+        return array.reshape(-1)
+    plain = array.ndim != 2 or "_embeddings." in name or name.endswith("_param")
+    return array if plain else array.T
+
+
+def constant(name: str) -> bool:
+    return name.endswith(("position_ids", "relative_positions_mat"))
+
+
+def shapes_of(arrays) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(array.shape) for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_kernel_there_and_back_bit_for_bit(case, random_arrays) -> None:
+    shapes = {**original(case), **SCORES}
+    arrays = random_arrays(shapes)
+    plan = build_plan(NAME, "conv_bert_base", shapes)
+    assert set(plan.ignored) == {name for name in shapes if constant(name)}
+    assert plan.absent == ()
+    ours = plan.apply(arrays)
+    model = sot_paddle.create_model("conv_bert_base", K, **{**SIZES, **CASES[case][0]})
+    assert shapes_of(ours) == shapes_of(model.state_dict())
+    for name in set(shapes) - set(plan.ignored):
+        expected = moved(name, arrays[name])
+        np.testing.assert_array_equal(ours[ours_of(name)], expected, err_msg=name)
+    back = build_plan(NAME, "conv_bert_base", shapes_of(ours), reverse=True).apply(ours)
+    assert set(back) == set(shapes) - set(plan.ignored)
+    for name in back:
+        assert back[name].dtype == arrays[name].dtype
+        np.testing.assert_array_equal(back[name], arrays[name], err_msg=name)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.long
+def test_the_reference_has_no_layer_without_its_tensors(case) -> None:
+    theirs = sot_torch_ref.create_model("conv_bert_base", K, **{**SIZES, **CASES[case][0]})
+    shapes = shapes_of(theirs.state_dict())
+    assert build_plan("sot_torch_ref", "conv_bert_base", shapes).absent == ()
+    for lost in (name for name in shapes if name.startswith("conv_bert.layers.1.")):
+        rest = {name: shape for name, shape in shapes.items() if name != lost}
+        with pytest.raises(ValueError, match=f"missing: .*{re.escape(lost)}"):
+            build_plan("sot_torch_ref", "conv_bert_base", rest)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"destination": ".self_attn.out.weight"}, {"kind": "vector"}),  # square: no shape tells
+        ({"source": "attention.self.convq_param"}, {"destination": "convk"}),
+    ],
+)
+def test_a_wrong_row_is_noticed(old, new, random_arrays) -> None:
+    ((field, end),) = old.items()
+    swapped = {"convq": "convk", "convk": "convq"}
+
+    def wrong(row: Row) -> Row:
+        last = row.destination.rpartition(".")[2]
+        if "destination" in new and last in swapped:
+            return replace(row, destination=row.destination.replace(last, swapped[last]))
+        return replace(row, **new) if getattr(row, field).endswith(end) else row
+
+    table = replace(LAYOUT, encoder=tuple(wrong(row) for row in LAYOUT.encoder))
+    shapes = original("every_term")
+    arrays = random_arrays(shapes)
+    with mock.patch.object(build, "find_table", return_value=table):
+        made = build_plan(NAME, "conv_bert_base", shapes).apply(arrays)
+    theirs = [name for name in shapes if not constant(name)]
+    differing = [n for n in theirs if not np.array_equal(made[ours_of(n)], moved(n, arrays[n]))]
+    assert len(differing) == 2 * (2 if "destination" in new else 1)  # of both layers
+
+
+@pytest.mark.parametrize(
+    ("case", "change", "message"),
+    [
+        ("every_term", {"-": "convq_param"}, "missing: .*layer.1.attention.self.convq_param"),
+        ("dot_product", {"-": "value.weight"}, "missing: .*layer.1.attention.self.value.weight"),
+        ("dot_product", {"-": "key.bias"}, "missing: .*layer.1.attention.self.key.bias"),
+        ("mixed", {"-": "value_conv.bias"}, "missing: .*layer.1.attention.self.value_conv.bias"),
+        ("groups", {"query.weight": (C, C)}, "unmapped: .*layer.1.attention.self.query.weight"),
+        ("groups", {"key_linear.weight": (6, C)}, "missing: .*key_linear.weight"),
+        ("convbert", {"lightconvq": (3, 3)}, "unmapped: .*self.lightconvq"),
+        ("every_term", {"convk_param": (3, 7)}, r"wrong shape: .*layer.1.*convk_param \(expected"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(case, change, message) -> None:
+    shapes = original(case)
+    for name, shape in change.items():
+        if name == "-":
+            del shapes[f"bert.encoder.layer.1.attention.self.{shape}"]
+        else:
+            shapes[f"bert.encoder.layer.1.attention.self.{name}"] = shape
+    with pytest.raises(ValueError, match=message):
+        build_plan(NAME, "conv_bert_base", shapes)
+
+
+def test_other_layouts_and_models_name_each_other() -> None:
+    shapes = original("every_term")
+    with pytest.raises(ValueError, match="is for conv_bert_base, .*not for 'bert_base'"):
+        build_plan(NAME, "bert_base", shapes)
+    with pytest.raises(ValueError, match="these are names of --layout conv_bert_original"):
+        build_plan("sot_torch_ref", "conv_bert_base", shapes)
+    made = build_plan(NAME, "conv_bert_base", shapes).destination_shapes
+    with pytest.raises(ValueError, match="these are Paddle names: add --reverse"):
+        build_plan(NAME, "conv_bert_base", made)
+
+
+@pytest.fixture
+def folder(tmp_path, random_arrays):
+    """A pre-training's folder as the original writes it, with the head of masked words."""
+    shapes = {
+        **original("every_term"),
+        **linear("cls.predictions.transform.dense", E, C),
+        **norm("cls.predictions.transform.LayerNorm", E),
+        **{"cls.predictions.bias": (V,), "cls.predictions.decoder.weight": (V, E)},
+        "cls.predictions.decoder.bias": (V,),
+    }
+    arrays = random_arrays(shapes)
+    for name in filter(constant, arrays):
+        arrays[name] = np.arange(np.prod(shapes[name]), dtype=np.int64).reshape(shapes[name])
+    place = tmp_path / "theirs"
+    place.mkdir()
+    torch.save({n: torch.from_numpy(a) for n, a in arrays.items()}, place / "pytorch_model.bin")
+    config = {**SIZES, **CASES["every_term"][0], "model_type": "bert", "hidden_act": "gelu"}
+    config |= {"layer_norm_eps": 1e-12, "architectures": ["BertForMaskedLM"]}
+    (place / "config.json").write_text(json.dumps(config), "utf-8")
+    (place / "spiece.model").write_bytes(b"pieces")
+    return place, arrays
+
+
+def test_a_folder_there_and_back(folder, tmp_path) -> None:
+    place, arrays = folder
+    convert_file(place, tmp_path / "ours", NAME, "conv_bert_base")
+    config = json.loads((tmp_path / "ours" / "config.json").read_text("utf-8"))
+    assert config["model_type"] == "conv_bert"
+    assert config["attention_kernel"] == "qk_convfixed_convq_convk 2"
+    convert_file(tmp_path / "ours", tmp_path / "back", NAME, "conv_bert_base", reverse=True)
+    config = json.loads((tmp_path / "back" / "config.json").read_text("utf-8"))
+    assert (config["model_type"], config["architectures"]) == ("bert", ["BertModel"])
+    assert config["attention_kernel"] == "qk_convfixed_convq_convk 2"
+    returned, _ = read_tensors(tmp_path / "back" / "model.safetensors")
+    left_out = {name for name in arrays if constant(name) or name.startswith("cls.")}
+    assert set(returned) == set(arrays) - left_out
+    for name in returned:
+        assert returned[name].tobytes() == arrays[name].tobytes(), name
+
+
+def test_a_folder_is_a_checkpoint_for_training(folder) -> None:
+    place, arrays = folder
+    options = {"task_name": "CoLA", "data_dir": "data", "output_dir": "out", "head": "plain"}
+    options |= {"model_name_or_path": str(place), "model_type": "conv-bert"}
+    options |= {"max_seq_length": P}
+    found = pretrained.find(TrainConfig(**options))
+    model = pretrained.build(TrainConfig(**options), found, K)
+    loaded, fresh = pretrained.load(model, found)
+    assert (loaded, sorted(fresh)) == (
+        len(model.state_dict()) - 4,
+        [f"head.{layer}.{part}" for layer in ("cls_fc", "dense") for part in ("bias", "weight")],
+    )
+    ours = dict(model.state_dict())
+    np.testing.assert_array_equal(
+        ours["conv_bert.layers.0.self_attn.convq"].numpy(),
+        arrays["bert.encoder.layer.0.attention.self.convq_param"],
+    )
+    head = read_as_paddle(place, "conv_bert_base", pretraining_heads=True)
+    dense = arrays["cls.predictions.transform.dense.weight"].T
+    np.testing.assert_array_equal(head["head.words.dense.weight"], dense)
+    with pytest.raises(ValueError, match="is a 'bert' checkpoint, expected roberta"):
+        pretrained.find(TrainConfig(**{**options, "model_type": "roberta"}))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_parameters_are_registered_in_this_order(case) -> None:
+    shapes = {**original(case), **SCORES}
+    expected = [name for name in shapes if not constant(name)]
+    plan = build_plan(NAME, "conv_bert_base", dict(sorted(shapes.items())))
+    assert registration_order(plan) == expected
+
+
+def test_a_whole_training_there_and_back(tmp_path) -> None:
+    """The relative places stand in the original's optimizer as a parameter without a gradient."""
+    shapes = {**original("every_term"), **SCORES}
+    arrays = fill(shapes)
+    del arrays["bert.embeddings.position_ids"]
+    parameters = {
+        name: torch.nn.Parameter(
+            torch.zeros(array.shape, dtype=torch.int64) if constant(name) else torch.tensor(array),
+            requires_grad=not constant(name),
+        )
+        for name, array in arrays.items()
+    }
+    spared = ("bias", "LayerNorm.weight")
+    groups: list[list] = [[], []]
+    for name, parameter in parameters.items():
+        groups[any(part in name for part in spared)].append(parameter)
+    decays = ({"weight_decay": 0.01}, {"weight_decay": 0.0})
+    optimizer = torch.optim.AdamW(
+        [{"params": group, **decay} for group, decay in zip(groups, decays, strict=True)], lr=0.01
+    )
+    for parameter in parameters.values():
+        if parameter.requires_grad:
+            parameter.grad = torch.randn_like(parameter)
+    optimizer.step()
+    theirs = tmp_path / "theirs.pth"
+    weights = {name: parameter.detach() for name, parameter in parameters.items()}
+    torch.save({"state_dict": weights, "optimizer": optimizer.state_dict(), "step": 1}, theirs)
+    ends = (("torch", theirs), ("paddle", tmp_path / "ours"))
+    convert_state(StateRequest(*ends, layout=NAME, model="conv_bert_base"))
+    back = tmp_path / "back.pth"
+    ends = (("paddle", tmp_path / "ours"), ("torch", back))
+    convert_state(StateRequest(*ends, layout=NAME, like=theirs))
+    returned = torch.load(back, weights_only=True)
+    held, state = returned["optimizer"], optimizer.state_dict()
+    assert [g["params"] for g in held["param_groups"]] == [
+        g["params"] for g in state["param_groups"]
+    ]
+    assert held["state"].keys() == state["state"].keys()
+    assert (
+        sum(name.endswith("_mat") for g in held["param_groups"] for name in g["param_names"]) == 2
+    )
+    for index, entry in state["state"].items():
+        assert all(torch.equal(held["state"][index][key], entry[key]) for key in entry)
+    assert all(torch.equal(returned["state_dict"][n], weights[n]) for n in returned["state_dict"])

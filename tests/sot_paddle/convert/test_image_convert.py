@@ -1,0 +1,282 @@
+"""Files of image models there and back: containers, averages, sizes, classes, notes."""
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sot_paddle.checkpoint import read_tensors, write_tensors
+from sot_paddle.convert import convert_file
+from sot_paddle.resampling import resample_bias_table, resample_position_embedding, sinusoid_table
+from tests.sot_paddle.convert.converted import assert_same_file
+
+CONSTANTS = ("relative_position_index", "attn_mask")
+
+
+def draw(image_shapes, random_arrays, layout: str, dtype: str = "float32", **options):
+    """Random arrays of a layout, counters and constants as a fresh model has them."""
+    arrays = random_arrays(image_shapes(layout, **options), dtype)
+    for name in arrays:
+        if name.endswith("num_batches_tracked"):
+            arrays[name] = np.zeros((), np.int64)
+        elif name.endswith("relative_position_index"):
+            arrays[name] = arrays[name].astype(np.int64)
+    return arrays
+
+
+@pytest.fixture
+def drawn(image_shapes, random_arrays):
+    return lambda layout, *args, **options: draw(
+        image_shapes, random_arrays, layout, *args, **options
+    )
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pdparams", ""])
+@pytest.mark.parametrize(
+    ("layout", "model"),
+    [
+        ("sot_official", "SoT_Tiny"),
+        ("deit_timm", "deit_tiny"),
+        ("deit_official", "deit_tiny"),
+        ("swin_timm", "swin_tiny"),
+        ("swin_microsoft", "swin_tiny"),
+    ],
+)
+def test_there_and_back_is_bit_equal(tmp_path, drawn, layout, model, suffix):
+    arrays = drawn(layout)
+    write_tensors(tmp_path / "a.safetensors", arrays)
+    there, back = tmp_path / f"there{suffix}", tmp_path / "back.safetensors"
+    convert_file(tmp_path / "a.safetensors", there, layout, model)
+    convert_file(there, back, layout, model, reverse=True)
+    assert_same_file(back, {n: a for n, a in arrays.items() if not n.endswith(CONSTANTS)})
+
+
+@pytest.mark.parametrize(
+    ("layout", "model", "keys"),
+    [
+        ("sot_official", "sot_tiny", ["state_dict", "state_dict_ema"]),
+        ("deit_official", "deit_tiny", ["model"]),
+        ("swin_microsoft", "swin_tiny", ["model"]),
+        ("deit_timm", "deit_tiny", []),
+        ("swin_timm", "swin_tiny", []),
+    ],
+)
+def test_torch_files_come_back_where_the_original_looks(tmp_path, drawn, layout, model, keys):
+    torch = pytest.importorskip("torch")
+    arrays = {n: a for n, a in drawn(layout).items() if not n.endswith(CONSTANTS)}
+    write_tensors(tmp_path / "a.safetensors", arrays)
+    convert_file(tmp_path / "a.safetensors", tmp_path / "b.safetensors", layout, model)
+    made = convert_file(tmp_path / "b.safetensors", tmp_path / "c.pth", layout, model, reverse=True)
+    content = torch.load(tmp_path / "c.pth", weights_only=True)
+    assert not keys or list(content) == keys
+    assert any("written under" in note for note in made.notes) == bool(keys)
+    for state in [content[key] for key in keys] or [content]:
+        assert set(state) == set(arrays)
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(state[name].numpy(), array)
+    size = (tmp_path / "c.pth").stat().st_size
+    assert size < 1.5 * (tmp_path / "a.safetensors").stat().st_size  # stored once
+    convert_file(tmp_path / "c.pth", tmp_path / "d.safetensors", layout, model)
+    assert (tmp_path / "d.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+
+
+@pytest.fixture
+def training_file(tmp_path, drawn):
+    """A checkpoint as the original's training writes it, DataParallel and averages included."""
+    torch = pytest.importorskip("torch")
+    arrays = drawn("sot_official")
+    averaged = {n: a + 1 if a.ndim else a for n, a in arrays.items()}
+    content = {
+        "epoch": 3,
+        "arch": "SoT_Tiny",
+        "state_dict": {f"module.{n}": torch.tensor(a) for n, a in arrays.items()},
+        "optimizer": {"state": {0: {"step": 7}}, "param_groups": []},
+        "version": 2,
+        "args": argparse.Namespace(model="SoT_Tiny", lr=1e-3),
+        "state_dict_ema": {n: torch.tensor(a) for n, a in averaged.items()},
+        "metric": 80.3,
+    }
+    torch.save(content, tmp_path / "model_best.pth.tar")
+    return tmp_path / "model_best.pth.tar", arrays, averaged
+
+
+@pytest.mark.parametrize("ema", [False, True])
+def test_averaged_weights_are_taken_when_asked_for(tmp_path, training_file, ema):
+    path, arrays, averaged = training_file
+    dst = tmp_path / "there.safetensors"
+    made = convert_file(path, dst, "sot_official", "sot_tiny", ema=ema)
+    tensors, _ = read_tensors(dst)
+    expected = averaged if ema else arrays
+    np.testing.assert_array_equal(tensors["cls_token"], expected["cls_token"])
+    key = "state_dict_ema" if ema else "state_dict"
+    said = "\n".join(made.notes)
+    assert f"the state dict under the key {key!r} is used" in said
+    passed = "under 'state_dict_ema' are passed over (--ema, or leaving --no-ema out, takes them)"
+    assert (passed in said) != ema
+    assert ("every name begins with 'module.': stripped" in said) != ema
+
+
+@pytest.mark.parametrize("wrapping", ["module._orig_mod.", "_orig_mod.module."])
+def test_a_model_wrapped_twice_is_unwrapped_in_either_order(tmp_path, drawn, wrapping):
+    torch = pytest.importorskip("torch")
+    arrays = drawn("deit_official")
+    state = {f"{wrapping}{name}": torch.tensor(array) for name, array in arrays.items()}
+    torch.save({"model": state}, tmp_path / "a.pth")
+    made = convert_file(
+        tmp_path / "a.pth", tmp_path / "b.safetensors", "deit_official", "deit_tiny"
+    )
+    tensors, _ = read_tensors(tmp_path / "b.safetensors")
+    np.testing.assert_array_equal(tensors["cls_token"], arrays["cls_token"])
+    assert sum(f"every name begins with {wrapping!r}: stripped" in note for note in made.notes) == 1
+
+
+def test_averages_that_are_not_there_are_refused(tmp_path, drawn):
+    torch = pytest.importorskip("torch")
+    state = {n: torch.tensor(a) for n, a in drawn("deit_official").items()}
+    torch.save({"model": state}, tmp_path / "a.pth")
+    torch.save({"model_ema": state}, tmp_path / "b.pth")
+    write_tensors(tmp_path / "c.safetensors", drawn("deit_official"))
+    args = (tmp_path / "x.safetensors", "deit_official", "deit_tiny")
+    with pytest.raises(ValueError, match=r"no averaged weights, .*; it holds model \(32 tensors"):
+        convert_file(tmp_path / "a.pth", *args, ema=True)
+    with pytest.raises(
+        ValueError, match="averaged weights only .model_ema.*--ema, or leaving --no-ema out"
+    ):
+        convert_file(tmp_path / "b.pth", *args)
+    with pytest.raises(ValueError, match="one set of weights; drop --ema"):
+        convert_file(tmp_path / "c.safetensors", *args, ema=True)
+    with pytest.raises(ValueError, match="--ema is for the way to Paddle"):
+        convert_file(tmp_path / "c.safetensors", *args, ema=True, reverse=True)
+    assert not args[0].exists()
+
+
+def test_learned_positions_are_resampled_and_said(tmp_path, drawn):
+    arrays = drawn("deit_timm")
+    write_tensors(tmp_path / "a.safetensors", arrays)
+    dst = tmp_path / "b.safetensors"
+    made = convert_file(tmp_path / "a.safetensors", dst, "deit_timm", "deit_tiny", img_size=20)
+    tensors, _ = read_tensors(dst)
+    expected = resample_position_embedding(arrays["pos_embed"], 25)  # 20 / 4 patches along a side
+    np.testing.assert_array_equal(tensors["pos_embed"], expected)
+    text = "resized: pos_embed (learned positions of 9 tokens to 25, bicubic with antialiasing"
+    assert text in made.summary()
+    record = next(r for r in made.tensors if r["destination"] == "pos_embed")
+    assert (record["transform"], record["source_shape"]) == ("copy+bicubic", [1, 10, 12])
+    assert record["shape"] == [1, 26, 12]
+    assert json.loads(Path(f"{dst}.manifest.json").read_text())["notes"] == list(made.notes)
+
+
+def test_the_sinusoid_is_computed_for_the_real_count(tmp_path, drawn):
+    arrays = drawn("sot_official")
+    arrays["pos_embed"] = sinusoid_table(10, 12).astype(np.float32)
+    write_tensors(tmp_path / "a.safetensors", arrays)
+    dst = tmp_path / "b.safetensors"
+    made = convert_file(tmp_path / "a.safetensors", dst, "sot_official", "sot_tiny", img_size=32)
+    tensors, _ = read_tensors(dst)  # 32 pixels: stem 16, pooled 8, 4; the third stride is 1
+    np.testing.assert_array_equal(tensors["pos_embed"], sinusoid_table(17, 12).astype(np.float32))
+    assert "the fixed table of 10 positions is computed for 17" in made.summary()
+    assert tensors["pos_embed"].dtype == np.float32
+    with pytest.raises(ValueError, match="img_size 30 gives no whole number of tokens"):
+        convert_file(
+            tmp_path / "a.safetensors", tmp_path / "c.pdparams", "sot_official", "sot_tiny",
+            img_size=30,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sizes", "windows"),
+    [
+        ({"window_size": 4}, {0: 4, 1: 4}),
+        ({"window_size": 4, "img_size": 24}, {0: 4, 1: 3}),  # 6 x 6 tokens, then 3 x 3
+        ({"img_size": 16}, {0: 3, 1: 2}),
+        ({"img_size": 48}, {0: 3, 1: 3}),
+    ],
+)
+def test_windows_are_resampled_and_shrink_to_the_grid(tmp_path, drawn, sizes, windows):
+    arrays = drawn("swin_timm")
+    write_tensors(tmp_path / "a.safetensors", arrays)
+    dst = tmp_path / "b.safetensors"
+    made = convert_file(tmp_path / "a.safetensors", dst, "swin_timm", "swin_tiny", **sizes)
+    tensors, _ = read_tensors(dst)
+    table = "blocks.0.attn.relative_position_bias_table"
+    for stage, window in windows.items():
+        expected = resample_bias_table(arrays[f"layers.{stage}.{table}"], window)
+        np.testing.assert_array_equal(tensors[f"stages.{stage}.{table}"], expected)
+    changed = set(windows.values()) != {3}
+    assert ("bicubic without antialiasing" in made.summary()) == changed
+    assert ("no tensor depends on the sizes asked for" in made.summary()) != changed
+
+
+def test_classifiers_of_another_number_are_left_out_and_said(tmp_path, drawn):
+    arrays = drawn("sot_official")
+    write_tensors(tmp_path / "a.safetensors", arrays)
+    args = ("sot_official", "sot_tiny")
+    dst = tmp_path / "b.safetensors"
+    made = convert_file(tmp_path / "a.safetensors", dst, *args, num_classes=7)
+    scores = [f"head.{fc}.{part}" for fc in ("word_fc", "cls_fc") for part in ("weight", "bias")]
+    assert set(made.absent) == set(scores)
+    tensors, metadata = read_tensors(dst)
+    assert not set(tensors) & set(scores)
+    assert "head.pooling.wr.weight" in tensors
+    assert set(json.loads(metadata["absent"])) == set(scores)
+    summary = made.summary()
+    assert "a classifier of 5 classes, and 7 are wanted" in summary
+    assert "not in SRC, left at initialisation: head.word_fc.weight, head.word_fc" in summary
+    assert "classifier.visual_fc.weight" in made.ignored
+    same = convert_file(
+        tmp_path / "a.safetensors", tmp_path / "c.safetensors", *args, num_classes=5
+    )
+    assert same.absent == ()
+
+
+@pytest.mark.parametrize(
+    ("layout", "model", "sizes", "message"),
+    [
+        ("deit_timm", "deit_tiny", {"img_size": 0}, "--img-size must be at least 1, got 0"),
+        ("deit_timm", "deit_tiny", {"img_size": 21}, "multiple of patch_size 4, got 21"),
+        ("deit_timm", "deit_tiny", {"window_size": 7}, "'deit_tiny' has no windows"),
+        ("deit_timm", "deit_tiny", {"num_attention_heads": 3}, "heads is for text models"),
+        ("deit_timm", "deit_tiny", {"reverse": True, "img_size": 32}, "--img-size is for the way"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(tmp_path, drawn, layout, model, sizes, message):
+    write_tensors(tmp_path / "a.safetensors", drawn(layout))
+    dst = tmp_path / "b.safetensors"
+    with pytest.raises(ValueError, match=message):
+        convert_file(tmp_path / "a.safetensors", dst, layout, model, **sizes)
+    assert not dst.exists()
+
+
+def test_sizes_of_images_are_not_for_text(tmp_path, hf_shapes, random_arrays):
+    write_tensors(tmp_path / "a.safetensors", random_arrays(hf_shapes()))
+    args = (tmp_path / "a.safetensors", tmp_path / "b.safetensors", "bert_hf", "bert_base")
+    with pytest.raises(ValueError, match="--img-size is for image models, and 'bert_base' is none"):
+        convert_file(*args, img_size=224)
+    made = convert_file(*args, num_classes=2)
+    assert made.absent == ("head.cls_fc.weight", "head.cls_fc.bias")
+
+
+def test_summary_and_metadata_say_what_was_done(tmp_path, drawn):
+    write_tensors(tmp_path / "a.safetensors", drawn("swin_microsoft"))
+    dst = tmp_path / "there"
+    made = convert_file(tmp_path / "a.safetensors", dst, "swin_microsoft", "swin_tiny_sot")
+    lines = made.summary().splitlines()
+    assert lines[0].endswith("1+2 blocks, width 12, embedding densenet, head mgcrp")
+    assert any("relative_position_index" in line and "window size" in line for line in lines)
+    assert any("patch_embed.proj.weight" in line and "replaces" in line for line in lines)
+    assert any("left at initialisation: embed.* (55 tensors)" in line for line in lines)
+    config = json.loads((dst / "config.json").read_text())
+    assert config == {
+        "model": "swin_tiny_sot",
+        "embed_dim": 12,
+        "depths": [1, 2],
+        "num_heads": [2, 3],
+        "qkv_bias": True,
+    }
+    _, metadata = read_tensors(dst / "model.safetensors")
+    assert (metadata["layout"], metadata["embed"]) == ("swin_microsoft", "densenet")
+    assert json.loads(metadata["config"]) == config
+    manifest = json.loads((dst / "manifest.json").read_text())
+    assert (manifest["depths"], manifest["num_attention_heads"]) == ([1, 2], None)

@@ -1,0 +1,386 @@
+"""The record of an optimizer's state: strict, converted as the weights are, kept bit by bit."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from sot_paddle.checkpoint import read_tensors, write_tensors
+from sot_paddle.convert import build_plan
+from sot_paddle.convert.optimizer.optimizer_accumulators import (
+    LONGEST,
+    count_of,
+    power_after,
+    stored_arrays,
+    stored_counters,
+    updates_of,
+)
+from sot_paddle.convert.optimizer.optimizer_differences import (
+    OptimizerMismatchError,
+    differences,
+    identical,
+    require_same,
+)
+from sot_paddle.convert.optimizer.optimizer_file import FILE, read_state, write_state
+from sot_paddle.convert.optimizer.optimizer_names import (
+    find_names,
+    frozen_names,
+    ordered_groups,
+    read_names,
+    trained_names,
+)
+from sot_paddle.convert.optimizer.optimizer_state import (
+    Group,
+    OptimizerState,
+    PlanWay,
+    Schedule,
+    convert,
+)
+
+ADAM = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.25, "amsgrad": False}
+
+
+def buffers(name: str) -> bool:
+    return "running" in name or "num_batches" in name
+
+
+def make_state(arrays, *, side="torch", kind="adamw", steps=7) -> OptimizerState:
+    """Moments for every weight of a mapping; weights without "bias" decay."""
+    names = [name for name in arrays if not buffers(name)]
+    decayed = tuple(name for name in names if "bias" not in name)
+    rest = tuple(name for name in names if "bias" in name)
+    plain = {**ADAM, "weight_decay": 0.0}
+    return OptimizerState(
+        side,
+        kind,
+        (Group(decayed, 0.125, 0.5, ADAM), Group(rest, 0.125, 0.5, plain)),
+        {
+            "moment1": {name: arrays[name] for name in names},
+            "moment2": {name: np.abs(arrays[name]) + 1 for name in names},
+        },
+        dict.fromkeys(names, steps),
+        Schedule(steps, "LambdaLR"),
+    )
+
+
+@pytest.fixture
+def bert(hf_shapes, random_arrays):
+    """(plan there, arrays) of a tiny plain BERT."""
+    shapes = hf_shapes()
+    return build_plan("bert_hf", "bert_base", shapes), random_arrays(shapes)
+
+
+def test_moments_take_the_way_of_their_weights_and_come_back(bert):
+    plan, arrays = bert
+    state = make_state(arrays)
+    state.check({name: a.shape for name, a in arrays.items()})
+    moved = convert(state, PlanWay(plan))
+    assert moved.side == "paddle"
+    name = "bert.encoder.layer.0.attention.self.query.weight"  # square: no shape would tell
+    own = "bert.encoder.layers.0.self_attn.q_proj.weight"
+    np.testing.assert_array_equal(moved.moments["moment1"][own], arrays[name].T)
+    assert not np.array_equal(moved.moments["moment1"][own], arrays[name])
+    assert moved.steps[own] == 7
+    assert own in moved.groups[0].names
+    assert moved.groups[0].options == ADAM
+    shapes = plan.destination_shapes
+    moved.check(shapes)
+    back = build_plan("bert_hf", "bert_base", shapes, reverse=True)
+    returned = convert(moved, PlanWay(back))
+    assert identical(returned, state) == []
+    assert [set(g.names) for g in returned.groups] == [set(g.names) for g in state.groups]
+    moved.moments["moment1"][own][0, 0] += 1
+    assert identical(convert(moved, PlanWay(back)), state) == [f"{name}/moment1"]
+
+
+def test_every_layout_with_fused_or_squeezed_weights_comes_back(official_shapes, random_arrays):
+    arrays = random_arrays(official_shapes)
+    plan = build_plan("sot_nlp_official", "bert_base_mgcrp", official_shapes)
+    moved = convert(make_state(arrays), PlanWay(plan))
+    q = "bert.pooler.representation.conv_dr_block.0.0.weight"
+    expected = arrays[q][:, :, 0, 0].T
+    np.testing.assert_array_equal(moved.moments["moment1"]["head.pooling.q_proj.weight"], expected)
+    shapes = plan.destination_shapes
+    back = build_plan("sot_nlp_official", "bert_base_mgcrp", shapes, reverse=True)
+    assert identical(convert(moved, PlanWay(back)), make_state(arrays)) == []
+
+
+class Fused:
+    """q and k of Paddle are the halves of one PyTorch tensor."""
+
+    def __init__(self, side: str) -> None:
+        self.side = side
+
+    def targets(self):
+        names = {"qk.weight": ["q.weight", "k.weight"]}
+        return names if self.side == "paddle" else {n: ["qk.weight"] for n in names["qk.weight"]}
+
+    def arrays(self, arrays):
+        if self.side == "paddle":
+            halves = np.split(arrays["qk.weight"], 2) if arrays else []
+            return dict(zip(("q.weight", "k.weight"), halves, strict=bool(arrays)))
+        if set(arrays) != {"q.weight", "k.weight"}:
+            return {}
+        return {"qk.weight": np.concatenate([arrays["q.weight"], arrays["k.weight"]])}
+
+
+def test_a_fused_weight_is_cut_and_joined_only_from_equal_pieces():
+    whole = make_state({"qk.weight": np.arange(12.0).reshape(6, 2)})
+    moved = convert(whole, Fused("paddle"))
+    assert moved.steps == {"q.weight": 7, "k.weight": 7}
+    np.testing.assert_array_equal(moved.moments["moment1"]["k.weight"], [[6, 7], [8, 9], [10, 11]])
+    assert identical(convert(moved, Fused("torch")), whole) == []
+    uneven = dataclasses.replace(moved, steps={"q.weight": 7, "k.weight": 6})
+    with pytest.raises(ValueError, match="qk.weight is joined from .* of different counts"):
+        convert(uneven, Fused("torch"))
+    first, rest = moved.groups
+    split = (
+        dataclasses.replace(first, names=("q.weight",)),
+        dataclasses.replace(rest, names=("k.weight",)),
+    )
+    with pytest.raises(ValueError, match="of different groups"):
+        convert(dataclasses.replace(moved, groups=split), Fused("torch"))
+    lone = {kind: {"q.weight": held["q.weight"]} for kind, held in moved.moments.items()}
+    with pytest.raises(ValueError, match="a piece is missing of: qk.weight"):
+        convert(dataclasses.replace(moved, moments=lone), Fused("torch"))
+
+
+def broken(state, what):
+    """A state with one mistake."""
+    name = state.names[0]
+    moments = {kind: dict(held) for kind, held in state.moments.items()}
+    if what == "missing":
+        del moments["moment2"][name]
+    elif what == "foreign":
+        moments["moment1"]["nobody"] = np.zeros(3)
+    elif what == "shape":
+        moments["moment1"][name] = moments["moment1"][name][:1]
+    elif what == "kind":
+        moments["velocity"] = moments["moment1"]
+    steps = dict(state.steps)
+    if what == "uncounted":
+        del steps[name]
+    elif what == "fraction":
+        steps[name] = 7.5
+    groups = state.groups
+    if what == "twice":
+        groups = (*groups, Group((name,), 0.1, None, ADAM))
+    elif what == "not a weight":
+        groups = (*groups, Group(("ghost",), 0.1, None, ADAM))
+    return dataclasses.replace(state, moments=moments, steps=steps, groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("missing", "moment2 is missing: bert.embeddings.word_embeddings.weight"),
+        ("foreign", "moment1 without an optimized weight: nobody"),
+        ("shape", "has shape .* the weight"),
+        ("kind", "moments that adamw does not have: velocity"),
+        ("uncounted", "no count of updates"),
+        ("fraction", "not a whole number"),
+        ("twice", "optimized in two groups"),
+        ("not a weight", "optimized, but not among the weights: ghost"),
+    ],
+)
+def test_what_does_not_fit_one_to_one_is_refused(bert, what, message):
+    _, arrays = bert
+    shapes = {name: a.shape for name, a in arrays.items()}
+    state = make_state(arrays)
+    state.check(shapes)
+    with pytest.raises(ValueError, match=message):
+        broken(state, what).check(shapes)
+
+
+def test_a_weight_that_no_gradient_reached_is_said_to_be_one(bert):
+    _, arrays = bert
+    shapes = {name: a.shape for name, a in arrays.items()}
+    state = make_state(arrays)
+    name = state.names[0]
+    moments = {k: {n: a for n, a in h.items() if n != name} for k, h in state.moments.items()}
+    steps = {n: c for n, c in state.steps.items() if n != name}
+    lacking = dataclasses.replace(state, moments=moments, steps=steps)
+    assert lacking.untouched == [name]
+    with pytest.raises(ValueError, match="moment1 is missing"):
+        lacking.check(shapes)
+    lacking.check(shapes, untouched=True)
+    half = dataclasses.replace(lacking, moments={**moments, "moment1": state.moments["moment1"]})
+    with pytest.raises(ValueError, match="moment2 is missing"):
+        half.check(shapes, untouched=True)
+
+
+def test_what_the_conversion_leaves_out_cannot_be_continued(hf_shapes, random_arrays):
+    shapes = hf_shapes()
+    plan = build_plan("bert_hf", "bert_base_mgcrp", shapes)  # pooler and classifier are ignored
+    with pytest.raises(ValueError, match="without a destination: .*pooler"):
+        convert(make_state(random_arrays(shapes)), PlanWay(plan))
+
+
+def test_other_options_are_named():
+    state = make_state({"a.weight": np.ones(2), "b.bias": np.ones(2)})
+    other = dataclasses.replace(state.groups[0], options={**ADAM, "weight_decay": 0.3})
+    built = dataclasses.replace(state, groups=(other, state.groups[1]))
+    (found,) = differences(state, built)
+    assert (found.option, found.names, found.built) == ("weight_decay", ("a.weight",), 0.3)
+    with pytest.raises(OptimizerMismatchError, match=r"weight_decay 0.3, expected 0.25 \(a.weight"):
+        require_same(state, built, "this one")
+    require_same(state, state, "this one")
+    late = dataclasses.replace(
+        state, groups=tuple(dataclasses.replace(g, rate=0.1) for g in state.groups)
+    )
+    assert [d.option for d in differences(state, late)] == ["learning rate"]
+    assert differences(state, dataclasses.replace(state, kind="adam"))[0].built == "adam"
+    fewer = dataclasses.replace(state, groups=state.groups[:1])
+    assert differences(state, fewer)[0].names == ("b.bias",)
+
+
+def test_a_file_keeps_every_bit_and_is_checked(bert, tmp_path):
+    _, arrays = bert
+    state = make_state(arrays)
+    state = dataclasses.replace(
+        state,
+        groups=(dataclasses.replace(state.groups[0], rate=0.1 + 0.2), state.groups[1]),
+        masters={state.names[0]: arrays[state.names[0]]},
+    )
+    write_state(tmp_path / FILE, state)
+    again = read_state(tmp_path)
+    assert identical(again, state) == []
+    assert (again.groups, again.schedule, again.kind) == (state.groups, state.schedule, "adamw")
+    assert set(again.masters) == {state.names[0]}
+    tensors, metadata = read_tensors(tmp_path / FILE)
+    write_tensors(tmp_path / "other.safetensors", tensors, {**metadata, "format": "x"})
+    with pytest.raises(ValueError, match="not a file of"):
+        read_state(tmp_path / "other.safetensors")
+    cut = json.dumps({"side": "torch"})
+    write_tensors(tmp_path / "cut.safetensors", tensors, {**metadata, "state": cut})
+    with pytest.raises(ValueError, match="description is damaged"):
+        read_state(tmp_path / "cut.safetensors")
+    with pytest.raises(ValueError, match="no such file"):
+        read_state(tmp_path / "absent.safetensors")
+    odd = dataclasses.replace(state.groups[0], extra={"hook": object()})
+    with pytest.raises(ValueError, match="neither number, text nor list"):
+        write_state(tmp_path / "x.safetensors", dataclasses.replace(state, groups=(odd,)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("beta", [0.9, 0.95, 0.999, 0.5])
+def test_powers_tell_the_updates_exactly(dtype, beta):
+    held = np.asarray(beta, dtype)
+    for count in range(600):
+        np.testing.assert_array_equal(power_after(beta, count, dtype), [held], strict=False)
+        told = updates_of(float(held), beta, dtype)
+        assert told in (count, None)
+        assert (told is None) == bool(held < np.finfo(dtype).tiny)
+        held = held * np.asarray(beta, dtype)
+
+
+def test_a_long_run_is_counted_and_a_wrong_power_is_refused():
+    assert updates_of(float(power_after(0.999, 80_000, "float32")[0]), 0.999, "float32") == 80_000
+    one_off = float(power_after(0.999, 80_001, "float32")[0])
+    assert updates_of(one_off, 0.999, "float32") == 80_001
+    assert updates_of(float(power_after(0.9, 5000, "float32")[0]), 0.9, "float32") is None
+    with pytest.raises(ValueError, match="is no power of 0.95"):
+        updates_of(0.9, 0.95, "float64")
+    with pytest.raises(ValueError, match=f"0 ... {LONGEST}"):
+        power_after(0.9, -1, "float64")
+
+
+def test_the_powers_and_the_counter_must_agree():
+    powers = [power_after(beta, 7, "float64") for beta in (0.9, 0.999)]
+    assert count_of("w", powers, (0.9, 0.999), None, None) == 7
+    assert count_of("w", powers, (0.9, 0.999), 8, None) == 7
+    with pytest.raises(ValueError, match=r"count \[7, 8\] updates"):
+        count_of("w", [powers[0], power_after(0.999, 8, "float64")], (0.9, 0.999), None, None)
+    with pytest.raises(ValueError, match=r"count \[7, 8\] updates"):
+        count_of("w", powers, (0.9, 0.999), 9, None)
+    gone = [np.zeros(1, "float32")] * 2
+    assert count_of("w", gone, (0.9, 0.999), None, 10**6) == 10**6
+    with pytest.raises(ValueError, match="tell no count"):
+        count_of("w", gone, (0.9, 0.999), None, None)
+
+
+def test_what_paddle_stores():
+    state = make_state({"a.weight": np.ones((2, 3)), "b.bias": np.ones(2)}, side="paddle")
+    arrays = stored_arrays(state)
+    np.testing.assert_array_equal(arrays["a.weight/beta1_pow_acc"], power_after(0.9, 7, "float64"))
+    assert sorted(arrays)[:2] == ["a.weight/beta1_pow_acc", "a.weight/beta2_pow_acc"]
+    assert stored_counters(state) == {}
+    uncorrected = tuple(
+        dataclasses.replace(g, options={**g.options, "correct_bias": False}) for g in state.groups
+    )
+    hf = dataclasses.replace(state, kind="hf_adamw")
+    assert stored_counters(hf) == {"a.weight": 8, "b.bias": 8}
+    plain = dataclasses.replace(hf, groups=uncorrected)
+    assert stored_counters(plain) == {}
+    np.testing.assert_array_equal(stored_arrays(plain)["b.bias/beta2_pow_acc"], [0.0])
+    with pytest.raises(ValueError, match="float16: Paddle's optimizers hold float32 or float64"):
+        stored_arrays(state.astype("float16"))
+
+
+def numbered(groups, shapes, wd=(0.1, 0.0)):
+    """A state dict of PyTorch without names."""
+    order = [name for group in groups for name in group]
+    held, at = [], 0
+    for group, decay in zip(groups, wd, strict=False):
+        held.append({"params": list(range(at, at + len(group))), "weight_decay": decay})
+        at += len(group)
+    return {
+        "param_groups": held,
+        "state": {i: {"step": 1, "exp_avg": np.zeros(shapes[n])} for i, n in enumerate(order)},
+    }
+
+
+def test_names_are_found_when_one_rule_fits_and_refused_otherwise(hf_shapes, tmp_path):
+    shapes = hf_shapes()
+    plan = build_plan("bert_hf", "bert_base", dict(sorted(shapes.items())))
+    order = trained_names(plan, None)
+    assert order[:5] == list(shapes)[:5]
+    assert trained_names(plan, list(shapes)) == list(shapes)
+    groups = ordered_groups(dict.fromkeys(shapes, 0.0) | {n: 1.0 for n in shapes if "b" in n}, [])
+    assert groups == []
+    decays = {n: 0.0 if "bias" in n or "LayerNorm" in n else 0.1 for n in shapes}
+    groups = ordered_groups(decays, order)
+    found, rule = find_names(numbered(groups, shapes), order, shapes)
+    assert found == groups
+    assert "transformers" in rule
+    timm, _ = find_names(numbered(groups[::-1], shapes, (0.0, 0.1)), order, shapes)
+    assert timm == groups[::-1]
+    one, rule = find_names(numbered([order], shapes, (0.1,)), order, shapes)
+    assert (one, rule) == ([order], "one group")
+    swapped = [[groups[0][1], groups[0][0], *groups[0][2:]], groups[1]]
+    with pytest.raises(ValueError, match="no known rule fits .*--names"):
+        find_names(numbered(swapped, shapes), order, shapes)
+    with pytest.raises(ValueError, match=r"no known rule fits \(40 parameters in 2 groups"):
+        find_names(numbered([groups[0][1:], groups[1]], shapes), order, shapes)
+    named = numbered(swapped, shapes)
+    for group, names in zip(named["param_groups"], swapped, strict=True):
+        group["param_names"] = names
+    assert find_names(named, [], shapes) == (swapped, "named by the optimizer")
+    path = tmp_path / "names.json"
+    path.write_text(json.dumps(swapped), encoding="utf-8")
+    assert read_names(path) == swapped
+    path.write_text('["a"]', encoding="utf-8")
+    with pytest.raises(ValueError, match="expected a list of parameter groups"):
+        read_names(path)
+
+
+def test_weights_that_the_model_has_no_place_for_are_said(hf_shapes):
+    plan = build_plan("bert_hf", "bert_base_mgcrp", hf_shapes())
+    with pytest.raises(ValueError, match="bert_base_mgcrp has no place for bert.pooler"):
+        trained_names(plan, None)
+
+
+def test_position_tables_are_trained_or_not(image_shapes):
+    shapes = image_shapes("deit_timm")
+    plan = build_plan("deit_timm", "deit_tiny", shapes)
+    order = trained_names(plan, None)
+    frozen = frozen_names(plan)
+    assert frozen == {"pos_embed"}
+    decays = {n: 0.1 if len(s) > 1 and "bias" not in n else 0.0 for n, s in shapes.items()}
+    fixed = {n: d for n, d in decays.items() if n != "pos_embed"}
+    for trained, said in ((decays, "(timm)"), (fixed, "(timm), positions fixed")):
+        groups = ordered_groups(trained, order, decayed_first=False)
+        found, rule = find_names(numbered(groups, shapes, (0.0, 0.1)), order, shapes, frozen)
+        assert found == groups
+        assert rule.endswith(said)
