@@ -29,8 +29,7 @@ STEPS = (
     "distributed",
     "coverage",
 )
-LOW_PRECISION = ("bfloat16", "float16")
-DTYPES = ("float64", "float32", *LOW_PRECISION, None)
+DTYPES = ("float64", "float32", None)
 
 KINDS = ("scaled", "relative", "absolute", "exact", "oracle", "band")
 JUDGED_BY_ORACLE = ("oracle", "band")
