@@ -68,7 +68,6 @@ WITH_FRAMEWORKS = {
     "align/cases/": "the sides of our own cases",
     "align/certify/": "ports and scenes",
     "align/explain/calls/": "a layer is run again with other calls",
-    "align/commands/distributed_worker.py": "one process of a data-parallel run",
     "align/weights/optimizer/optimizer_paddle.py": "the state of an optimizer at work",
     "align/weights/optimizer/optimizer_torch.py": "the state dict of an optimizer",
     "align/weights/formats/torch_files.py": "PyTorch's own files",

@@ -26,7 +26,6 @@ STEPS = (
     "backward",
     "optimizer",
     "training",
-    "distributed",
     "coverage",
 )
 DTYPES = ("float64", "float32", None)
