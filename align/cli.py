@@ -120,13 +120,6 @@ def _add_spec_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --spec: also feed each layer the reference's inputs, to list every wrong one",
     )
-    parser.add_argument(
-        "--processes",
-        type=int,
-        default=0,
-        metavar="N",
-        help="with --spec: also train in N processes and compare with one",
-    )
     add_timeout(parser)
 
 
@@ -168,7 +161,7 @@ def _only(options: argparse.Namespace, mode: str, others: Sequence[str]) -> None
 
 _CASES = ("case", "group", "step", "quick", "coverage", "checkpoint", "sentences", "glue_dir")
 _CHOICES = ("case", "group", "step", "checkpoint", "sentences", "glue_dir")
-_SPEC = ("inject", "processes", "timeout")
+_SPEC = ("inject", "timeout")
 _CERTIFY = ("faults", "seeds")
 _MUTANTS = ("mutants", "seed")
 
@@ -200,7 +193,7 @@ def _run_spec(options: argparse.Namespace) -> int:
     files = Files(options.out, options.json, options.junit)
     certificate = _certificate(options.certificate)
     path = Path(options.spec)
-    return run_spec(path, dtype, options.inject, files, options.processes, certificate)
+    return run_spec(path, dtype, options.inject, files, certificate)
 
 
 def _certificate(path: str | None) -> dict[str, Any] | None:

@@ -72,8 +72,6 @@ WITH_FRAMEWORKS = {
     "align/cases/": "the sides of our own cases",
     "align/certify/": "ports and scenes",
     "align/explain/calls/": "a layer is run again with other calls",
-    "align/stages/low_precision.py": "where the device computes in low precision",
-    "align/commands/distributed_worker.py": "one process of a data-parallel run",
 }
 """Where align/ may import paddle, paddlenlp, torch, transformers or timm, and for what."""
 FRAMEWORKS = {"paddle", "paddlenlp", "torch", "transformers", "timm"}

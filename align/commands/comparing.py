@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,13 +23,12 @@ from align.frameworks.watched_calls import DIGITS, WatchedCall, watched_in
 from align.judge.judging import OUTPUTS
 from align.pair.any_pair import AnyPair, Setup
 from align.pair.pair import differs, no_scatter
-from align.record.arrays import is_low
 from align.record.recording import BadLoss
 from align.record.request import Request, documented, request_of
 from align.record.results import Comparison, Divergence, StepResult
 from align.record.run_report import Report
 from align.report.report import check_writable
-from align.stages import low_precision, stages
+from align.stages import stages
 from align.stages.batch_data import data
 from align.stages.dropout_exchange import exchanged
 from align.stages.isolated_gradients import isolated_backward
@@ -60,8 +58,7 @@ def compare(
     """Compare two models: same weights, same inputs, every layer forward and backward.
 
     Neither model is changed. The PyTorch side's weights are the source. Each dtype runs by itself:
-    float64 finds wrong formulas; in float32, and in bfloat16 or float16 under autocast, the float64
-    run of the reference judges both sides.
+    float64 finds wrong formulas; in float32 the float64 run of the reference judges both sides.
 
     Args:
         out: folder for report.html and report.json (and the draft of a table).
@@ -87,8 +84,6 @@ def compared(request: Request, out: str | Path | None = None) -> Outcome:
         request: what to compare.
         out: folder for report.html and report.json (and the draft of a table).
     """
-    if any(map(is_low, request.dtypes)):
-        low_precision.check(request.dtypes)
     kind = LiveSteps
     if request.torch_module is None:
         kind, request = StepsWithoutModels, with_identities(request)
@@ -98,10 +93,7 @@ def compared(request: Request, out: str | Path | None = None) -> Outcome:
     outcome = _begun(setup)
     kind(outcome).once(AnyPair(setup, request.dtypes[0]))
     for dtype in request.dtypes:
-        if is_low(dtype):
-            kind(outcome).low_precision(AnyPair(setup, dtype))
-        else:
-            outcome = _put_right(kind, outcome, setup, dtype)
+        outcome = _put_right(kind, outcome, setup, dtype)
         setup.ports.leave(dtype)  # the reference stays: in float64 it judges float32
     outcome.report.environment = environment_stamp()
     outcome.report.about = setup.about()
@@ -231,11 +223,6 @@ class LiveSteps(Steps):
                     no_scatter(on_paddle, pair.ours, again)
         return failed
 
-    def low_precision(self, pair: AnyPair) -> None:
-        """What is compared in bfloat16 and float16."""
-        for stage in (low_precision.forward, low_precision.backward):
-            self.outcome.found(functools.partial(stage, pair))
-
     def data(self, pair: AnyPair) -> None:
         """What the loaders yield."""
         if pair.plan.data is not None:
@@ -322,9 +309,6 @@ class StepsWithoutModels(LiveSteps):
     def precision(self, pair: AnyPair) -> None:
         """The losses."""
         self.loss(pair)
-
-    def low_precision(self, pair: AnyPair) -> None:
-        """Nothing: losses are computed in float32 then, and compared there."""
 
 
 _ALONE = ("data", "metric", "loss", "schedule")

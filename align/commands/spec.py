@@ -115,7 +115,7 @@ def _refuse_misspelled(path: Path) -> None:
     tree = ast.parse(read_bytes(path))
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
-    known = {form for name in (*FIELDS, "parallel") for form in (name, name.upper())}
+    known = {form for name in FIELDS for form in (name, name.upper())}
     for name in _defined(tree):
         own = name.startswith("_") or name in read or name in known
         meant = "" if own else nearest(name)
@@ -158,7 +158,6 @@ def run_spec(
     dtype: Sequence[str],
     inject: bool,
     files: Files,
-    processes: int = 0,
     certificate: Mapping[str, Any] | None = None,
 ) -> int:
     """Compare the pair of a spec, print the report, write the files; returns the exit status.
@@ -168,7 +167,6 @@ def run_spec(
         dtype: precisions asked for on the command line, empty for those of the spec.
         inject: feed each layer the reference's inputs as well.
         files: what to write.
-        processes: train in so many processes as well and compare with one, 0 for not.
         certificate: summary that the report shows.
 
     Raises:
@@ -180,13 +178,7 @@ def run_spec(
     try:
         from align.commands.comparing import compared
 
-        if processes:
-            from align.stages import distributed  # refuses before the work
-
-            distributed.plan_for(request, processes)
         result = compared(request)
-        if processes:
-            result.found(lambda: distributed.distributed(path, request, processes))
     except USER_ERRORS as error:
         if isinstance(error, ValueError) and _place(path, error) == "":
             raise

@@ -18,8 +18,6 @@ from align.frameworks.factories import unpack
 from align.record.arrays import (
     Arrays,
     Entry,
-    held_dtype,
-    is_low,
     once,
     qualified_types,
 )
@@ -44,13 +42,11 @@ _ALSO = {"_avg_squared_grad": "mean_square"}  # Adadelta's
 
 @contextlib.contextmanager
 def default_dtype(dtype: str) -> Iterator[None]:
-    """Build and run in ``dtype``, a low one as mixed precision; then restore the default."""
+    """Build and run in ``dtype``, then restore the default."""
     previous = paddle.get_default_dtype()
-    paddle.set_default_dtype(held_dtype(dtype))
+    paddle.set_default_dtype(dtype)
     try:
-        low = is_low(dtype)
-        with paddle.amp.auto_cast(level="O1", dtype=dtype) if low else contextlib.nullcontext():
-            yield
+        yield
     finally:
         paddle.set_default_dtype(previous)
 
@@ -58,11 +54,6 @@ def default_dtype(dtype: str) -> Iterator[None]:
 def identity() -> paddle.nn.Layer:
     """A layer that hands on what it gets."""
     return paddle.nn.Identity()
-
-
-def has_gpu() -> bool:
-    """Whether this framework computes on a CUDA device."""
-    return paddle.get_device().startswith("gpu")
 
 
 def is_tensor(value: Any) -> bool:
@@ -199,7 +190,6 @@ def load(model: paddle.nn.Layer, arrays: Mapping[str, np.ndarray]) -> None:
 
 def prepare(plan: Request, dtype: str, train: bool) -> paddle.nn.Layer:
     """A model of the user's layer in one precision, apart from the user's own object."""
-    dtype = held_dtype(dtype)
     with default_dtype(dtype):
         if isinstance(plan.paddle_layer, paddle.nn.Layer):
             model = copy.deepcopy(plan.paddle_layer)
@@ -265,10 +255,9 @@ def clear(model: paddle.nn.Layer) -> None:
 
 
 def backward(loss: paddle.Tensor) -> None:
-    """Run the backward pass of a scalar, outside of mixed precision."""
+    """Run the backward pass of a scalar."""
     if not loss.stop_gradient:
-        with paddle.amp.auto_cast(enable=False):
-            loss.backward()
+        loss.backward()
 
 
 def stamp(value: paddle.Tensor) -> dict[str, Any]:

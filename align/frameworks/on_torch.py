@@ -17,8 +17,6 @@ from align.frameworks.factories import unpack
 from align.record.arrays import (
     Arrays,
     Entry,
-    held_dtype,
-    is_low,
     leaves,
     once,
     qualified_types,
@@ -45,15 +43,11 @@ MOMENTS = {
 
 @contextlib.contextmanager
 def default_dtype(dtype: str) -> Iterator[None]:
-    """Build and run in ``dtype``, a low one as mixed precision on the GPU; then restore."""
+    """Build and run in ``dtype``, then restore the default."""
     previous = torch.get_default_dtype()
-    torch.set_default_dtype(getattr(torch, held_dtype(dtype)))
+    torch.set_default_dtype(getattr(torch, dtype))
     try:
-        with contextlib.ExitStack() as stack:
-            if is_low(dtype):
-                stack.enter_context(torch.device("cuda"))
-                stack.enter_context(torch.autocast("cuda", getattr(torch, dtype)))
-            yield
+        yield
     finally:
         torch.set_default_dtype(previous)
 
@@ -61,11 +55,6 @@ def default_dtype(dtype: str) -> Iterator[None]:
 def identity() -> torch.nn.Module:
     """A module that hands on what it gets."""
     return torch.nn.Identity()
-
-
-def has_gpu() -> bool:
-    """Whether this framework computes on a CUDA device."""
-    return torch.cuda.is_available()
 
 
 def is_tensor(value: Any) -> bool:
@@ -200,7 +189,6 @@ def load(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
 
 def prepare(plan: Request, dtype: str, train: bool) -> torch.nn.Module:
     """A model of the user's module in one precision, apart from the user's own object."""
-    low, dtype = is_low(dtype), held_dtype(dtype)
     with default_dtype(dtype):
         if isinstance(plan.torch_module, torch.nn.Module):
             model = copy.deepcopy(plan.torch_module)
@@ -214,7 +202,6 @@ def prepare(plan: Request, dtype: str, train: bool) -> torch.nn.Module:
                 "callable without arguments that builds one"
             )
         model = model.to(getattr(torch, dtype))
-    model = model.cuda() if low else model
     for module in model.modules():
         if plan.dropout == "off" and isinstance(module, torch.nn.RNNBase):
             module.dropout = 0.0  # it drops inside its kernel
@@ -245,10 +232,9 @@ def clear(model: torch.nn.Module) -> None:
 
 
 def backward(loss: torch.Tensor) -> None:
-    """Run the backward pass of a scalar, outside of mixed precision."""
+    """Run the backward pass of a scalar."""
     if loss.requires_grad:
-        with torch.autocast(loss.device.type, enabled=False):
-            loss.backward()
+        loss.backward()
 
 
 def stamp(value: torch.Tensor) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from align.judge.comparator import within
 from align.judge.distance import CEILING
 from align.judge.noise_band import FLOOR, ILL_CONDITIONED, Find, NoiseBand
 from align.judge.spread import FALSE_ALARM, KERNELS
-from align.record.arrays import UNIT
 from align.record.results import Comparison, Tolerance
 from sot_paddle.config import some
 
@@ -65,25 +64,6 @@ TOLERANCES: Mapping[tuple[str, str | None], Tolerance] = {
         "whose rounding makes 2**-24 / (1 - beta2) of the bias correction, half of it in an update",
         bias=_UPDATE,
     ),
-    **{
-        (step, dtype): Tolerance(
-            "oracle",
-            units * unit,
-            f"mixed precision rounds to {dtype} at every listed operator: Paddle may be {factor:g} "
-            f"x as far from the float64 run as PyTorch's own {dtype} run is; the floor is {units} "
-            "units of the format (chains of a few roundings stay below one); a fault of 4 % in a "
-            "layer is above both" + more,
-            norm="l2",
-            factor=factor,
-            floor=units * unit,
-        )
-        for dtype, unit in UNIT.items()
-        for step, factor, units, more in (
-            ("forward", 3.0, 2, ""),
-            ("statistics", 3.0, 2, ""),
-            ("backward", 4.0, 4, "; a gradient passes twice as many roundings"),
-        )
-    },
     ("metric", None): Tolerance("absolute", 1e-12, "ratios of counts, sums of some hundred terms"),
     ("learning_rate", None): Tolerance(
         "relative", 1e-12, "one multiplication: whole schedules agree to the last bits"

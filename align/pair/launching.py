@@ -2,77 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
+import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-
-from align.record import batch_slices
-from align.record.batch_slices import Shares
-from align.verdict_process import end_descendants
-from sot_paddle.checkpoint import write_tensors
 
 TIMEOUT_S = 900
-WORKER = Path(__file__).parents[1] / "commands" / "distributed_worker.py"
-FAILED = "align: error: "
-"""Begins the line of a process's log that says what the user did wrong."""
-PEER = f"{WORKER.stem}: "
-"""Begins the line in which a process says how another one ended (`sot_paddle.peers`)."""
-LOST = ("gloo/transport", "reset by peer", "NCCL", "TCPStore")
-"""In what a process says when another one died first."""
-LONGEST = 300  # characters of a log that a message shows
-
-
-def launch(request: Mapping[str, Any], weights: Mapping[str, np.ndarray], processes: int) -> Shares:
-    """Train in so many processes.
-
-    Args:
-        request: "spec", "dtype", "steps", "seed", "fed" (from `shares.told`) for the worker.
-        weights: of the Paddle layer, by name.
-        processes: how many; on a GPU build each needs a GPU of its own.
-
-    Returns:
-        Shares.
-
-    Raises:
-        ValueError: a process died or took too long.
-    """
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        text = json.dumps({**request, "spec": str(Path(request["spec"]).resolve())})
-        (folder / "request.json").write_text(text, encoding="utf-8")
-        write_tensors(folder / "weights.safetensors", weights)
-        run([*launcher(processes, folder), str(WORKER), str(folder)], folder, processes)
-        if not (folder / batch_slices.RECORD).is_file():
-            raise ValueError(f"distributed: no process left a record; {_last_words(folder)}")
-        return batch_slices.read(folder)
+_GRACE_S = 20
+_LONGEST = 300  # characters of a log that a message shows
 
 
 def launcher(processes: int, folder: Path) -> list[str]:
-    """The command that starts a script in so many processes: gloo on the CPU, nccl on GPUs.
-
-    Raises:
-        ValueError: fewer GPUs than processes.
-    """
-    import paddle
-
+    """Return the command that starts a script in so many processes on the CPU."""
     command = [sys.executable, "-m", "paddle.distributed.launch", "--log_dir", str(folder / "log")]
-    command += ["--nproc_per_node", str(processes)]
-    if not paddle.device.get_device().startswith("gpu"):
-        return [*command, "--backend", "gloo"]
-    found = paddle.device.cuda.device_count()
-    if found < processes:
-        raise ValueError(
-            f"distributed: {processes} processes need as many GPUs, this machine has {found}; "
-            "CUDA_VISIBLE_DEVICES= (empty) runs them on the CPU"
-        )
-    return [*command, "--devices", ",".join(str(i) for i in range(processes))]
+    return [*command, "--nproc_per_node", str(processes), "--backend", "gloo"]
 
 
 def run(
@@ -93,56 +38,38 @@ def run(
     environment |= settings or {}
     with open(folder / "launch.log", "wb") as log:
         started = subprocess.Popen(  # noqa: S603 (our own worker)
-            command,
-            cwd=folder,
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT
         )
         try:
             status = started.wait(TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
             raise ValueError(
-                f"distributed: {processes} processes did not end within {TIMEOUT_S} s; "
-                f"{_last_words(folder)}"
+                f"{processes} processes did not end within {TIMEOUT_S} s: {_last_line(folder)}"
             ) from error
         finally:
-            if started.poll() is None:
-                end_descendants(started.pid)  # PADDLE: each has a session of its own
-                started.kill()
-                started.wait()
+            _end(started)
     if status:
         raise ValueError(
-            f"distributed: the run in {processes} processes ended with status {status}; "
-            f"{_last_words(folder)}"
+            f"the run in {processes} processes ended with status {status}: {_last_line(folder)}"
         )
 
 
-def _last_words(folder: Path) -> str:
-    """The line in which a process says what is wrong, else the end of the last log that has one."""
-    told: dict[str, str] = {}
-    ends: dict[str, str] = {}
-    seen: list[str] = []
-    for path in sorted((folder / "log").glob("workerlog.*")):
-        lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        number = path.suffix.removeprefix(".")
-        ends[number] = lines[-1].strip()[:LONGEST] if lines else "nothing"
-        for line in lines:
-            if line.startswith(FAILED):
-                told[number] = line.removeprefix(FAILED)[:LONGEST]
-            if line.startswith(PEER):  # of another process, whose own words say more
-                seen.append(line.removeprefix(PEER).partition(";")[0])
-    causes = {n: text for n, text in told.items() if not any(word in text for word in LOST)}
-    if causes:
-        number, text = next(iter(causes.items()))
-        return f"process {number}: {text}"
-    killed = [text for text in seen if " was killed by " in text]
-    if killed:
-        return killed[0]
-    silent = [number for number in ends if number not in told] or list(ends)
-    if silent:
-        number = silent[-1]
-        return f"process {number} ended without a word; the end of its log: {ends[number]}"
-    lines = (folder / "launch.log").read_text(encoding="utf-8", errors="replace").strip()
-    return f"the launcher's last line: {lines.splitlines()[-1][:LONGEST] if lines else 'nothing'}"
+def _end(launched: subprocess.Popen) -> None:
+    """End the launcher and its processes.
+
+    PADDLE: each has a session of its own, and the launcher ends them after Ctrl-C alone.
+    """
+    launched.send_signal(signal.SIGINT)
+    try:
+        launched.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        launched.kill()
+        launched.wait()
+
+
+def _last_line(folder: Path) -> str:
+    """Return the last line of the last process that printed anything, else of the launcher."""
+    logs = [folder / "launch.log", *sorted((folder / "log").glob("workerlog.*"))]
+    texts = [path.read_text(encoding="utf-8", errors="replace").strip() for path in logs]
+    lines = [text.splitlines()[-1] for text in texts if text]
+    return lines[-1].strip()[:_LONGEST] if lines else "nothing was printed"

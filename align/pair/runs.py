@@ -156,8 +156,6 @@ def descend(
     *,
     moves: Any = None,
     masks: Masks | None = None,
-    caller: Any = None,
-    between: Callable[[int], None] = lambda _: None,
 ) -> Iterator[tuple[float, float, Mapping[str, Any]]]:
     """Make training steps; yields each's (mean) loss, the rate it applied and the loss's stamp.
 
@@ -170,8 +168,6 @@ def descend(
         optimizer: and its scheduler, as `make_optimizer` returns them.
         moves: `MovedRoundings` of the reference; None for none.
         masks: dropout masks that both sides share, None for dropout off.
-        caller: what is called, by default the model.
-        between: called with the step between the backward pass and the update.
     """
     share = plan.accumulate
     for step in range(plan.steps):
@@ -181,11 +177,10 @@ def descend(
                 batch = plan.batch(number)
                 fed = moved(batch.cast(dtype, rounded), moves)
                 with dropout_mode(side, model, True, masks, number):
-                    output, _ = run_model(side, model if caller is None else caller, fed)
+                    output, _ = run_model(side, model, fed)
                     loss = loss_of(side, batch, output, dtype, rounded)
                     side.backward(loss / share if share > 1 else loss)
                 total += float(side.numpy(loss))
-            between(step)
             made = total / share, side.rate(optimizer[0]), side.stamp(loss)
             del output, loss
             advance(side, *optimizer, model)

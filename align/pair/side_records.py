@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from align.judge.rate_curves import Curve
-from align.record.arrays import BothScores, BothWeights, cast, held_dtype, leaves
+from align.record.arrays import BothScores, BothWeights, cast, leaves
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
 from align.record.stored_arrays import Lazy
@@ -99,7 +99,7 @@ def scores(
         ValueError: the function returns something else.
     """
     given = side.tensor(output)
-    with side.default_dtype(held_dtype(dtype)):
+    with side.default_dtype(dtype):
         made = function(given, side.tensor(labels))
     if not isinstance(made, Mapping):
         return {METRIC: _number(side, made, METRIC)}, side.stamp(given)

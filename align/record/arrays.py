@@ -1,10 +1,4 @@
-"""What both sides hand over: NumPy arrays, nested as a model returns them, named as it holds them.
-
-In a low precision both sides run under automatic mixed precision, as one trains with it: weights,
-inputs and losses stay float32, the framework casts the operators on its list (torch.autocast, and
-paddle.amp.auto_cast at level O1). The backward pass runs outside of it, as both manuals say. Arrays
-that leave a run are float32, which holds every value of the low formats.
-"""
+"""What both sides hand over: NumPy arrays, nested and named as a model returns and holds them."""
 
 from __future__ import annotations
 
@@ -16,8 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
-from align.record.results import LOW_PRECISION
 
 Arrays = dict[str, np.ndarray]
 
@@ -234,20 +226,6 @@ def _is_place(path: str) -> bool:
     return not path.strip(".0123456789")
 
 
-UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
-"""Largest relative error of rounding a number to the format."""
-
-
-def is_low(dtype: str) -> bool:
-    """Whether a run of this precision is one of mixed precision."""
-    return dtype in LOW_PRECISION
-
-
-def held_dtype(dtype: str) -> str:
-    """The dtype in which weights and inputs are held in a run of precision ``dtype``."""
-    return "float32" if is_low(dtype) else dtype
-
-
 def is_array(value: Any) -> bool:
     """NumPy arrays, and NumPy's own scalars."""
     return isinstance(value, (np.ndarray, np.generic))
@@ -264,11 +242,7 @@ def unvaried(inputs: Any) -> list[str]:
 
 
 def cast(value: Any, dtype: str, rounded: str) -> Any:
-    """Floating arrays of a structure rounded and cast; whole numbers and flags as they are.
-
-    A low precision casts while the model runs: its inputs and weights are float32.
-    """
-    dtype, rounded = held_dtype(dtype), held_dtype(rounded)
+    """Floating arrays of a structure rounded and cast; whole numbers and flags as they are."""
 
     def one(_: str, array: Any) -> np.ndarray:
         array = np.asarray(array)

@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from align.record.arrays import cast, is_array, leaves, pick, unvaried
-from align.record.results import LOW_PRECISION
 
 LOSSES = ("cross_entropy", "mse")
 DTYPES = ("float64", "float32")
@@ -59,8 +58,7 @@ class Request:
             `sot_paddle.convert.ConversionPlan` of a layout, in either direction.
         steps: training steps to compare.
         accumulate: batches for each step: the mean of their losses gives its gradient.
-        dtype: one or more of "float64", "float32", and on a GPU "bfloat16", "float16" (forward and
-            backward).
+        dtype: "float64", "float32", or both.
         seed: of everything that is drawn.
         train: compare in training mode, with dropout off.
         shake: move fresh zeros and ones of biases and norms off their values on both sides.
@@ -182,10 +180,9 @@ class Request:
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
             if field.type == "int" and not whole:
                 raise ValueError(f"{field.name} {value!r}: expected a whole number >= 0")
-        known = (*DTYPES, *LOW_PRECISION)
         several = isinstance(self.dtype, (str, tuple, list))
-        if not several or not self.dtypes or not all(one in known for one in self.dtypes):
-            raise ValueError(f"dtype {self.dtype!r}: expected some of {', '.join(known)}")
+        if not several or not self.dtypes or not all(one in DTYPES for one in self.dtypes):
+            raise ValueError(f"dtype {self.dtype!r}: expected some of {', '.join(DTYPES)}")
 
     def _check_loss(self) -> None:
         if isinstance(self.labels, (str, Mapping)) or _is_ragged(self.labels):

@@ -26,11 +26,9 @@ STEPS = (
     "backward",
     "optimizer",
     "training",
-    "distributed",
     "coverage",
 )
-LOW_PRECISION = ("bfloat16", "float16")
-DTYPES = ("float64", "float32", *LOW_PRECISION, None)
+DTYPES = ("float64", "float32", None)
 
 KINDS = ("scaled", "relative", "absolute", "exact", "oracle", "band")
 JUDGED_BY_ORACLE = ("oracle", "band")

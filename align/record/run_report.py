@@ -39,7 +39,6 @@ REPAIR_ORDER = (
     "backward",
     "optimizer",
     "training",
-    "distributed",
 )
 """Steps in the order in which one fault makes the next: the first finding is the one to fix."""
 

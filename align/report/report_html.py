@@ -47,7 +47,7 @@ SAID = {
     "pass": "Every comparison is within its tolerance, and every planted fault was caught.",
     "fail": "Something is out of tolerance, a planted fault went unseen, or a proof is missing.",
 }
-_BITS = {"float64": "64 ", "float32": "32 ", "bfloat16": "bf16 ", "float16": "16 "}
+_BITS = {"float64": "64 ", "float32": "32 "}
 _STYLE = """
 .about dl { font-size:13px; margin:16px 0 0; }
 .on-paper { display:none; }

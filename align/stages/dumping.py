@@ -24,7 +24,6 @@ from align.record.files import dump_meta, dump_reading, record_files, storage
 from align.record.files.dump_reading import Dump
 from align.record.recording import Recording
 from align.record.request import Request, request_of
-from align.record.results import LOW_PRECISION
 
 _OTHERS = ("data", "converted")
 _NOT_HERE = "{} is not part of a dump: run align --spec where both frameworks are installed"
@@ -42,14 +41,11 @@ def request(
         options: `deep`, `names_only`, `other` and `folder` of `DumpRequest`.
 
     Raises:
-        ValueError: an argument that means nothing, or a precision that a dump cannot hold.
+        ValueError: an argument that means nothing.
     """
     if side not in dump_meta.SIDES:
         raise ValueError(f"side {side!r}: expected one of {', '.join(dump_meta.SIDES)}")
     plan = given if isinstance(given, Request) else request_of(**given)
-    low = [name for name in plan.dtypes if name in LOW_PRECISION]
-    if low:
-        raise ValueError(f"dtype {low[0]}: a dump holds float64 and float32; use align --spec")
     other = options.get("other")
     if other is not None and other.meta.side == side:
         raise ValueError(

@@ -45,7 +45,7 @@ def test_an_unknown_argument_is_named_with_the_one_that_is_meant(options, messag
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dtype": "float8"}, "expected some of float64, float32"),
+        ({"dtype": "float16"}, "expected some of float64, float32"),
         ({"dtype": 64}, "dtype 64: expected some of float64, float32"),
         ({"train": "no"}, "train 'no': expected True or False"),
         ({"name": 3}, "name 3: expected text"),
