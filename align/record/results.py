@@ -27,7 +27,6 @@ STEPS = (
     "optimizer",
     "training",
     "distributed",
-    "coverage",
 )
 LOW_PRECISION = ("bfloat16", "float16")
 DTYPES = ("float64", "float32", *LOW_PRECISION, None)
