@@ -37,7 +37,6 @@ examples:
   python -m align --step data --sentences my_sentences.txt
   python -m align --spec my_pair.py --inject   your own pair, see docs/align_your_own.md
   python -m align --certify --out certificate  plant every known fault: would the suite see it?
-  python -m align --mutants 200 --seed 1       make 200 unknown ones: would the suite see them?
 
 two more commands, each with its own --help:
   python -m align dump     run one side alone, where the other framework is not installed
@@ -94,12 +93,6 @@ def _parser() -> argparse.ArgumentParser:
         "0 runs everything in this process",
     )
     parser.add_argument(
-        "--coverage",
-        action="store_true",
-        help="with --quick: measure which lines of sot_paddle the cases run; one that computes, "
-        "that no case runs and align/cases/covered/not_aligned.toml does not name is a failure",
-    )
-    parser.add_argument(
         "--certificate",
         metavar="FILE",
         help="show the summary of this certificate (from --certify --json) on the report's page",
@@ -138,18 +131,6 @@ def _add_certify_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds", type=int, metavar="N", help="with --certify: clean seeds (default 30)"
     )
-    parser.add_argument(
-        "--mutants",
-        type=int,
-        metavar="N",
-        help="make N faults automatically, by edits of the source of sot_paddle in a copy of it, "
-        "and one for each ten of them in the certificate's ports; each runs the quick cases that "
-        "run its line until one fails; survivors are listed, exit status 1 when more than 2 in "
-        "100 survive; with --certify: before the catalogue, both have to be enough",
-    )
-    parser.add_argument(
-        "--seed", type=int, metavar="S", help="with --mutants: which edits are drawn (default 0)"
-    )
 
 
 def _only(options: argparse.Namespace, mode: str, others: Sequence[str]) -> None:
@@ -159,21 +140,14 @@ def _only(options: argparse.Namespace, mode: str, others: Sequence[str]) -> None
         raise ValueError(f"{given[0]} means nothing with {mode}")
 
 
-_CASES = ("case", "group", "step", "quick", "coverage", "checkpoint", "sentences", "glue_dir")
-_CHOICES = ("case", "group", "step", "checkpoint", "sentences", "glue_dir")
+_CASES = ("case", "group", "step", "quick", "checkpoint", "sentences", "glue_dir")
 _SPEC = ("inject", "timeout")
 _CERTIFY = ("faults", "seeds")
-_MUTANTS = ("mutants", "seed")
 
 
 def _run_certify(options: argparse.Namespace) -> int:
-    """``--certify`` and ``--mutants``: the sensitivity certificate."""
-    mode = "--certify" if options.certify else "--mutants"
-    _only(options, mode, (*_CASES, "spec", *_SPEC, "certificate", "junit"))
-    if not options.certify:
-        _only(options, mode, (*_CERTIFY, "list"))
-    if options.seed is not None and options.mutants is None:
-        raise ValueError("--seed belongs to --mutants")
+    """``--certify``: the sensitivity certificate."""
+    _only(options, "--certify", (*_CASES, "spec", *_SPEC, "certificate", "junit"))
     _check_writable(options)
     from align.certify import command
     from align.certify.certificate import SEEDS
@@ -185,7 +159,7 @@ def _run_certify(options: argparse.Namespace) -> int:
 
 def _run_spec(options: argparse.Namespace) -> int:
     """``--spec``: the user's own pair."""
-    _only(options, "--spec", (*_CASES, "list", "jobs", *_CERTIFY, *_MUTANTS))
+    _only(options, "--spec", (*_CASES, "list", "jobs", *_CERTIFY))
     _check_writable(options)
     from align.commands.spec import Files, run_spec
 
@@ -277,31 +251,12 @@ def _run_jobs(todo: list[Job], context: Context, count: int | None) -> Report:
     return runner.run(todo, context, _show)
 
 
-def _run_measured(todo: list[Job], context: Context, count: int | None) -> Report:
-    """In worker processes under coverage.py; the verdict on what they ran is a result too."""
-    from align.cases.covered.coverage_result import coverage_result
-    from align.cases.covered.measure import measured, read
-
-    with measured() as folder:
-        report = _run_jobs(todo, context, count)
-        report.results.append(coverage_result(read(folder)))
-    _show(report.results[-1])
-    return report
-
-
-def _check_coverage(options: argparse.Namespace) -> None:
-    """Only what every machine runs alike can be judged line by line."""
-    if not options.quick or options.dtype != "both" or options.jobs == 0:
-        raise ValueError("--coverage needs --quick, both dtypes and worker processes")
-    _only(options, "--coverage", _CHOICES)
-
-
 def _run(options: argparse.Namespace) -> int:
-    if options.certify or options.mutants is not None:
+    if options.certify:
         return _run_certify(options)
     if options.spec:
         return _run_spec(options)
-    for mode, names in (("--spec", _SPEC), ("--certify", _CERTIFY), ("--mutants", _MUTANTS)):
+    for mode, names in (("--spec", _SPEC), ("--certify", _CERTIFY)):
         for name in names:
             if getattr(options, name):
                 raise ValueError(f"--{name} belongs to {mode}")
@@ -309,8 +264,6 @@ def _run(options: argparse.Namespace) -> int:
     if options.list:
         _list(cases)
         return 0
-    if options.coverage:
-        _check_coverage(options)
     _check_writable(options)
     sentences = _sentences(options.sentences)
     dtypes = DTYPES if options.dtype == "both" else (options.dtype,)
@@ -327,7 +280,7 @@ def _run(options: argparse.Namespace) -> int:
     glue_dir = Path(options.glue_dir) if options.glue_dir else None
     context = Context(checkpoint=checkpoint, sentences=sentences, glue_dir=glue_dir)
     certificate = _certificate(options.certificate)
-    report = (_run_measured if options.coverage else _run_jobs)(todo, context, options.jobs)
+    report = _run_jobs(todo, context, options.jobs)
     report.certificate, report.about = certificate, run_report.origin()
     print(writer.console(report))
     if options.out:

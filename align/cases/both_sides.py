@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from align.cases.context import Context
-from align.cases.covered.pause import unmeasured
 from align.cases.kinds.case_kinds import Case, ModelCase
 from align.cases.model_pair import ModelPair
 from align.judge.bounds import TOLERANCES
@@ -171,6 +170,5 @@ def _control(name: str, fault: Any, sides: BothSides, compare: Callable) -> Cont
     planted = fault if isinstance(fault, ValueFault) else ValueFault(fault)
     ours = sides.ours if planted.ours is None else planted.ours
     reference = sides.reference if planted.reference is None else planted.reference
-    with unmeasured():  # what runs with a fault is not compared
-        made = [side() if callable(side) else side for side in (ours, reference)]
-        return judged_control(name, compare(*made), planted.place or sides.place)
+    made = [side() if callable(side) else side for side in (ours, reference)]
+    return judged_control(name, compare(*made), planted.place or sides.place)

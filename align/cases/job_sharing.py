@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from align.cases.covered.pause import unmeasured
 from align.cases.jobs import Job, batches
 from align.processes import Failure, TaskBatch, outcomes, tuning
 from align.record.results import StepResult
@@ -91,11 +90,10 @@ def _framework_runner():
     if "align.cases.runner" not in sys.modules:
         ignore_import_warnings()
         gc.disable()
-        with unmeasured():
-            import paddlenlp.transformers  # noqa: F401
+        import paddlenlp.transformers  # noqa: F401
 
-            import sot_torch_ref  # noqa: F401
         import sot_paddle.registry  # noqa: F401
+        import sot_torch_ref  # noqa: F401
         from align.cases import runner  # noqa: F401
 
         _tidy()

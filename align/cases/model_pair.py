@@ -14,7 +14,6 @@ import numpy as np
 import paddle
 import torch
 
-from align.cases.covered.pause import unmeasured
 from align.cases.kinds.case_kinds import Batch, ModelCase, TimmCase
 from align.cases.planted_controls import MODEL_FAULTS, planted, recipe_faults
 from align.cases.sides import paddle_side, torch_side
@@ -304,7 +303,7 @@ class ModelPair(AnyPair):
     def faulty_optimizers(self, step: str) -> Mapping[str, Callable[[Any], Any]]:
         """Paddle's optimizer under the case's recipe with a fault, by its name."""
         return {
-            name: unmeasured()(paddle_side.factory(recipe))
+            name: paddle_side.factory(recipe)
             for name, recipe in recipe_faults(step, self.case.recipe).items()
         }
 

@@ -19,7 +19,6 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from align.cases.covered.pause import unmeasured
 from align.cases.kinds.case_kinds import Recipe
 from align.faults.layer_changes import Undo, put, replaced, transposed, tripled_gradient
 from sot_paddle.backbones.layers import Attention
@@ -72,8 +71,7 @@ def planted(fault: ModelFault, model: nn.Layer) -> Iterator[str | None]:
     name, held = found
     undo = fault.change(held)
     try:
-        with unmeasured():  # what runs with a fault is not compared
-            yield name + fault.part
+        yield name + fault.part
     finally:
         undo()
 

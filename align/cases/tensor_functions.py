@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -11,7 +10,6 @@ import numpy as np
 import paddle
 import torch
 
-from align.cases.covered.pause import unmeasured
 from align.frameworks import on_paddle
 from align.record.arrays import Arrays
 
@@ -67,7 +65,6 @@ def called(side: ModuleType, model: Any, batch: Mapping[str, np.ndarray], dtype:
     ours = side is on_paddle
     inputs = {name: side.tensor(array) for name, array in batch.items() if name != "labels"}
     with (
-        contextlib.nullcontext() if ours else unmeasured(),
         side.default_dtype(dtype),
         paddle.no_grad() if ours else torch.no_grad(),
     ):

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from align.certify.mutation_result import Mutants
 from align.faults.fault_rows import ANYWHERE, Fault
 from sot_paddle.reading import read_json
 
@@ -120,7 +119,6 @@ class Certificate:
         rows: one for each planted fault.
         clean: every scene on every seed.
         catalogue: how many faults there are in all.
-        mutants: what became of automatic faults, None when none were made.
         seconds: wall time.
         jobs: worker processes.
     """
@@ -128,7 +126,6 @@ class Certificate:
     rows: Sequence[FaultRow]
     clean: Sequence[CleanRun]
     catalogue: int
-    mutants: Mutants | None = None
     seconds: float = 0.0
     jobs: int = 1
 
@@ -206,7 +203,7 @@ class Certificate:
         return 1 if self.problems else 0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: SUMMARY, both parts, what has no place, the mutants and every row."""
+        """Plain data: SUMMARY, both parts, what has no place and every row."""
         return {
             **asdict(self.counts),
             "clean_seeds": self.clean_seeds,
@@ -214,16 +211,10 @@ class Certificate:
             "clean_runs": len(self.clean),
             "verdict": self.verdict,
             "held_out": asdict(Counts.of(self.parts["held-out"])),
-            "mutants": self._mutants(),
             "development": asdict(Counts.of(self.parts["development"])),
             "without_a_place": [row.fault for row in self.rows if row.place == ANYWHERE],
             "rows": [asdict(row) for row in self.rows],
         }
-
-    def _mutants(self) -> dict[str, Any] | None:
-        if self.mutants is None:
-            return None
-        return {"counts": self.mutants.counts(), "survivors": self.mutants.survivors}
 
 
 SUMMARY = ("faults", "detected", "located", "explained", "clean_seeds", "false_alarms")

@@ -14,7 +14,6 @@ from align.certify.certificate import (
     Counts,
     FaultRow,
 )
-from align.certify.mutation_result import Mutants
 from align.certify.sections import Section
 from align.faults.fault_rows import ANYWHERE, AREAS
 
@@ -89,11 +88,9 @@ def figures(certificate: Certificate) -> Section:
 
 
 def sections(certificate: Certificate) -> Iterator[Section]:
-    """Everything but the figures: held-out faults, mutants, development faults, exceptions."""
+    """Everything but the figures: held-out faults, development faults, exceptions."""
     held, development = certificate.parts.values()
     yield from _faults("Held-out faults", held)
-    if certificate.mutants is not None:
-        yield from certificate.mutants.sections()
     yield from _faults("Development faults", development)
     anywhere = [[row.fault, row.step] for row in certificate.rows if row.place == ANYWHERE]
     if anywhere:
@@ -110,14 +107,11 @@ def _faults(title: str, rows: Sequence[FaultRow]) -> Iterator[Section]:
         yield Section(title, columns, cells)
 
 
-def console(found: Certificate | Mutants) -> str:
+def console(certificate: Certificate) -> str:
     """The sections for the terminal, what is missing, and the headline."""
-    if isinstance(found, Mutants):
-        parts, last = [*found.sections()], found.headline()
-    else:
-        parts, last = [*sections(found), figures(found)], headline(found)
-    missing = [f"missing: {problem}" for problem in found.problems]
-    return "\n".join([*(one.plain() for one in parts), *missing, last])
+    parts = [*sections(certificate), figures(certificate)]
+    missing = [f"missing: {problem}" for problem in certificate.problems]
+    return "\n".join([*(one.plain() for one in parts), *missing, headline(certificate)])
 
 
 def markdown(certificate: Certificate) -> str:

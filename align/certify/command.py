@@ -1,15 +1,13 @@
-"""``python -m align --certify`` and ``--mutants``: run them, print the tables, write the files."""
+"""``python -m align --certify``: run the catalogue, print the tables, write the files."""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from align.certify import certificate_table, mutate
+from align.certify import certificate_table
 from align.certify.certificate import CleanRun, FaultRow
 from sot_paddle.atomic import write_atomically
 from sot_paddle.runtime import environment_stamp
@@ -20,9 +18,7 @@ def main(options: argparse.Namespace) -> int:
     """Run the command.
 
     Args:
-        options: ``certify``, ``mutants`` and ``seed``, ``faults`` (patterns or None), ``seeds``,
-            ``jobs``, ``list``, ``json``, ``out``. The JSON of mutants goes to ``json`` when that of
-            the certificate does not.
+        options: ``faults`` (patterns or None), ``seeds``, ``jobs``, ``list``, ``json``, ``out``.
 
     Returns:
         0 when every threshold is met by what was run, a part of the catalogue too; 1 below one.
@@ -32,20 +28,9 @@ def main(options: argparse.Namespace) -> int:
     """
     if options.list:
         return _list(options.faults)
-    mutants, status = None, 0
-    if options.mutants is not None:
-        mutants = mutate.certify_mutants(
-            options.mutants, options.seed or 0, options.jobs, _show_mutant
-        )
-        print(certificate_table.console(mutants))
-        _write(mutants, "mutants", None if options.certify else options.json, options.out)
-        status = 0 if mutants.passed else 1
-    if not options.certify:
-        return status
     from align.certify.running import certify  # loads both frameworks: for this command alone
 
     found = certify(options.seeds, options.jobs, options.faults, _show)
-    found = dataclasses.replace(found, mutants=mutants)
     print(certificate_table.console(found))
     _write(found, "certificate", options.json, options.out)
     if options.out:
@@ -56,7 +41,7 @@ def main(options: argparse.Namespace) -> int:
         write_atomically(folder / "certificate.md", text.encode())
         html = page(found, environment_stamp()).encode()
         print("page:", write_atomically(folder / "certificate.html", html))
-    return max(status, found.exit_code)
+    return found.exit_code
 
 
 def _list(patterns: list[str] | None) -> int:
@@ -73,10 +58,6 @@ def _write(found: Any, name: str, to_json: str | None, out: str | None) -> None:
     folder = [Path(out) / f"{name}.json"] if out else []
     for path in (*([to_json] if to_json else ()), *folder):
         print("JSON:", write_atomically(path, dumps(found.to_json()).encode()))
-
-
-def _show_mutant(done: int, total: int, task: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-    _say(done, total, f"{answer['end']} {task['what']}", answer["seconds"])
 
 
 def _show(done: int, total: int, task: Any, result: FaultRow | CleanRun) -> None:

@@ -1,4 +1,4 @@
-"""Tasks of a certifying run done by worker processes: faults, clean runs, mutants, recordings."""
+"""Tasks of a certifying run done by worker processes: faults and clean runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ def results(
     progress: Progress | None = None,
     environments: Sequence[Mapping[str, str]] | None = None,
     limit: float = math.inf,
-    partial: bool = False,
 ) -> list[Any]:
     """The result of every task, in their order.
 
@@ -33,14 +32,12 @@ def results(
         progress: see there.
         environments: of the worker of each task.
         limit: seconds for one task.
-        partial: an interrupt leaves what was done by then, and None for the other tasks.
     """
     given = environments or [{}] * len(tasks)
     batches = [TaskBatch((i,), environment) for i, environment in enumerate(given)]
     found: list[Any] = [None] * len(tasks)
-    interrupts = (KeyboardInterrupt,) if partial else ()
     running = outcomes(tasks, work, batches, jobs, limit, quiet=True)
-    with contextlib.suppress(*interrupts), contextlib.closing(running) as finished:
+    with contextlib.closing(running) as finished:
         for done, (i, outcome) in enumerate(finished, start=1):
             failed = isinstance(outcome, Failure)
             found[i] = without(tasks[i], f"the worker {outcome.why}") if failed else outcome

@@ -26,7 +26,6 @@ STEPS = (
     "backward",
     "optimizer",
     "training",
-    "coverage",
 )
 DTYPES = ("float64", "float32", None)
 

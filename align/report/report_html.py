@@ -98,11 +98,9 @@ def page(report: Report) -> str:
     first = {id(result): i for i, result in enumerate(report.results)}
     counts = [(f"{good} / {count}", what) for good, count, what in tally(report)]
     seconds = sum(result.seconds for result in report.results)
-    shares = "".join(f"<p>{escape(r.note)}</p>" for r in report.results if r.step == "coverage")
     sections = (
         _banner(report),
         facts([*counts, (f"{seconds:.0f} s", "measured time")]),
-        shares,
         f'<div class="about">{listed(rows(about))}</div>',
         _findings(report),
         f"<h2>What was compared</h2>{_matrix(report, first)}",

@@ -47,7 +47,6 @@ def console(report: Report) -> str:
     for line, result in zip(shown, report.results, strict=True):
         lines.append(line)
         lines += [f"      {text}" for text in explain(result)]
-        lines += [f"      {result.note}"] if result.step == "coverage" else []
     if not report.results:
         lines.append(NOTHING)
     repairs = [_indented(f"{i:3d}. ", one) for i, one in enumerate(report.repairs, 1)]

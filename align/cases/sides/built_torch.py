@@ -17,7 +17,6 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import sot_torch_ref
-from align.cases.covered.pause import unmeasured
 from align.cases.sides.built_records import GCP, MGCRP, SHARED, SVPN, Built, Named, facts_of
 from align.frameworks.on_torch import default_dtype, stamp
 from sot_paddle.convert import build_plan
@@ -109,7 +108,6 @@ _FILLS: Mapping[str, Callable[..., Start]] = {
 }
 
 
-@unmeasured()
 def describe(name: str, options: Mapping[str, Any], precision: str = "float32") -> Built:
     """Build a model of the reference and say what it is, in Paddle's names."""
     recorder = DrawRecorder()

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 import sot_torch_ref
-from align.cases.covered.pause import unmeasured
 from align.cases.kinds.case_kinds import WORDS_DIM, ModelCase, Recipe, TimmCase
 from align.frameworks.factories import AVERAGE, unpack
 from align.frameworks.on_torch import default_dtype, numpy, stamp
@@ -79,7 +78,6 @@ class TorchOnStates(torch.nn.Module):
         return output, {f"{prefixes.get(n, 'head.')}{n}": tap for n, tap in taps.items()}
 
 
-@unmeasured()
 def build(case: ModelCase, dtype: str) -> torch.nn.Module:
     """Build the reference model of a case."""
     with default_dtype(dtype):
@@ -96,7 +94,6 @@ def build(case: ModelCase, dtype: str) -> torch.nn.Module:
     return model.train(case.train)
 
 
-@unmeasured()
 def build_seeded(case: ModelCase) -> torch.nn.Module:
     """The float64 reference with the random weights of the case's seed."""
     torch.manual_seed(case.batch.seed)
@@ -238,12 +235,12 @@ def train(
     """
     losses: list[float] = []
     rates: list[float] = []
-    with default_dtype(dtype), unmeasured():
+    with default_dtype(dtype):
         optimizer, schedule = unpack(factory(recipe)(model), model)
     average = getattr(optimizer, AVERAGE, None)
     ends = range(recipe.accumulate, len(batches) + 1, recipe.accumulate) if ends is None else ends
     for index, batch in enumerate(batches, 1):
-        with default_dtype(dtype), unmeasured():
+        with default_dtype(dtype):
             loss = _loss(_logits(model, batch), batch["labels"])
             (loss / recipe.accumulate).backward()
             losses.append(loss.item())
@@ -261,7 +258,6 @@ def train(
             yield run
 
 
-@unmeasured()
 def weighted_gradients(
     model: torch.nn.Module,
     batches: Sequence[Mapping[str, np.ndarray]],

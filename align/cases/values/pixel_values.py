@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from align.cases.both_sides import BothSides, Setting
-from align.cases.covered.pause import unmeasured
 from align.cases.sides.picture_folder import SIZES, SMALL, draw_pictures
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
@@ -52,9 +51,8 @@ def evaluation_transform(setting: Setting, *, size: int = 32, crop_pct: float = 
         "another crop": lambda: transformed(crop_pct=0.9 if crop_pct != 0.9 else 0.8),
         "a border one pixel lower": {**ours, last: np.roll(ours[last], 1, axis=0)},
     }
-    with unmeasured():
-        transform = reference_transforms.eval_transform(size, crop_pct)
-        reference = _by_picture(transform, pictures)
+    transform = reference_transforms.eval_transform(size, crop_pct)
+    reference = _by_picture(transform, pictures)
     crop = reference_transforms.centre_crop
     reference |= _by_picture(lambda one: np.array(crop(one, _BORDERED)), small, "border of ")
     return arrays_of_images(ours, reference, faults, "timm")
@@ -84,7 +82,6 @@ def operations(setting: Setting) -> BothSides:
     return arrays_of_images(ours, reference, faults, "timm")
 
 
-@unmeasured()
 def _operated_by_timm(pairs: list[tuple[Any, float]], increasing: bool) -> Arrays:
     """The sign of an operation is negative for every second pair of picture and magnitude."""
     found: Arrays = {}

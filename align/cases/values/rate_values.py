@@ -12,7 +12,6 @@ import paddle
 import torch
 
 from align.cases.both_sides import BothSides, Setting, stamps
-from align.cases.covered.pause import unmeasured
 from align.cases.kinds.case_kinds import EpochSchedule, Recipe
 from align.cases.sides import paddle_side, torch_side
 from align.frameworks import on_paddle, on_torch
@@ -46,8 +45,7 @@ def compared(recipe: Recipe, faults: Any) -> BothSides:
     """Both sides' rates; ``faults`` makes those of a wrong schedule from ours."""
     ours, our_stamp = rates_of_ours(recipe)
     reference, stamp = rates_of_reference(recipe)
-    with unmeasured():
-        wrong = {name: _named(rates) for name, rates in faults(ours).items()}
+    wrong = {name: _named(rates) for name, rates in faults(ours).items()}
     return BothSides(
         _named(ours),
         _named(reference),

@@ -19,7 +19,6 @@ from torch.nn import functional as F
 
 import sot_paddle
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
-from align.cases.covered.pause import unmeasured
 from align.cases.kinds.case_kinds import ModelCase
 from align.cases.sides import paddle_side, torch_side
 from align.cases.sides.drawn_models import draw_state, make_batch
@@ -64,7 +63,7 @@ def resized(setting: Setting, *, source: Mapping[str, Any], sizes: Mapping[str, 
     faults = {"rows shifted by one": ValueFault(ours | {name: shifted}, place=name)}
     if _BUILT not in expected:  # a fixed table is computed, not interpolated
         swapped = {"_SHARP": resampling._SMOOTH, "_SMOOTH": resampling._SHARP}
-        with attributes(resampling, **swapped), unmeasured():
+        with attributes(resampling, **swapped):
             faulty, _ = _converted(case, dtype, place, "swapped", sizes)
         faults["the other cubic parameter"] = ValueFault(faulty, place="sot_paddle.resampling")
     return BothSides(

@@ -11,7 +11,6 @@ import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from align.cases.both_sides import BothSides, Setting
-from align.cases.covered.pause import unmeasured
 from align.cases.subword_files import (
     AWKWARD,
     as_tokenizer_json,
@@ -63,12 +62,11 @@ def sentences(
 
     ours = encoded(tokenizer, first, second)
     ids, mask = ours["input_ids"], ours["attention_mask"]
-    with unmeasured():
-        other_case = context.tokenizer(do_lower_case=not lower_case)
-        changed = {
-            "the other letter case": encoded(other_case, first, second),
-            "rows in another order": encoded(tokenizer, first[::-1], second and second[::-1]),
-        }
+    other_case = context.tokenizer(do_lower_case=not lower_case)
+    changed = {
+        "the other letter case": encoded(other_case, first, second),
+        "rows in another order": encoded(tokenizer, first[::-1], second and second[::-1]),
+    }
     faults = {
         **changed,
         "one id shifted": ours | {"input_ids": ids + (np.arange(ids.size) == 1).reshape(ids.shape)},

@@ -16,7 +16,6 @@ import paddle
 import torch
 
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
-from align.cases.covered.pause import unmeasured
 from align.cases.kinds.case_kinds import Recipe
 from align.cases.sides import paddle_side, torch_side
 from align.frameworks import on_paddle, on_torch, stepping_paddle, stepping_torch
@@ -76,8 +75,7 @@ def updates(
 
     def of_reference(edit: Edit, dtype: str = dtype) -> tuple[Arrays, Mapping[str, Any]]:
         (changed, given), bag = edit, torch_bag(_in(dtype, start))
-        with unmeasured():
-            found, stamp = _updated(on_torch, bag, changed, given, dtype, halved=halved)
+        found, stamp = _updated(on_torch, bag, changed, given, dtype, halved=halved)
         return _in_our_names(found), stamp
 
     ours, our_stamp = of_ours((recipe, gradients), reloaded=reloaded)

@@ -1,14 +1,11 @@
 """The one way from both sides' values to a result, and the values that the small cases compute."""
 
-import sys
-
 import numpy as np
 import pytest
 
 from align.cases import both_sides
 from align.cases.both_sides import BothSides, Setting, ValueFault
 from align.cases.context import Context
-from align.cases.covered.pause import STARTED_BY
 from align.cases.kinds.case_kinds import ValueCase
 from align.cases.runner import run_job
 from align.cases.values import fed_values, loss_values, rate_values
@@ -79,23 +76,6 @@ def test_a_fault_is_arrays_or_makes_them_or_is_the_references_or_elsewhere():
     assert caught(result) == {name: name != "both alike" for name in faults}
     places = {control.name: control.detail.partition(":")[0] for control in result.controls}
     assert (places["made"], places["elsewhere"]) == ("here", "there")
-
-
-def test_what_a_fault_runs_does_not_count_as_compared(monkeypatch):
-    """coverage.py's tracer rests while a fault is made: no comparison holds what ran then."""
-    monkeypatch.setenv(STARTED_BY, "settings.ini")
-    tracers, before = [], sys.gettrace()
-
-    def made():
-        tracers.append(sys.gettrace())
-        return TWICE
-
-    sys.settrace(lambda *_: None)
-    try:
-        assert caught(judged(faults={"made": made})) == {"made": True}
-    finally:
-        sys.settrace(before)
-    assert tracers == [None]
 
 
 def test_another_way_to_judge_is_asked_no_further_than_its_first_failure():

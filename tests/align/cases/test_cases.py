@@ -9,15 +9,14 @@ from align.record.results import STEPS
 from sot_paddle.vision_config import TOKEN_TYPES
 from sot_torch_ref import list_models
 
-OF_ANY_PAIR = {"weights"}  # stages of align.compare; here tests and trainers do it
-OF_THE_RUN = {"coverage"}  # judged once, of all cases together
+OF_ANY_PAIR = {"weights"}  # a stage of align.compare; here tests and trainers do it
 MODELS = [case for case in CASES if isinstance(case, ModelCase)]
 POOLINGS = {"mgcrp", "mgcrp_qk", "gap", "gcp"}
 FUSIONS = {"sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens"}
 
 
 @pytest.mark.parametrize("quick", [True, False])
-@pytest.mark.parametrize("step", [s for s in STEPS if s not in OF_ANY_PAIR | OF_THE_RUN])
+@pytest.mark.parametrize("step", [s for s in STEPS if s not in OF_ANY_PAIR])
 def test_every_step_has_cases_in_the_precisions_that_matter(step, quick):
     found = {d for c in CASES if step in c.steps and c.quick >= quick for d in c.dtypes}
     without = ("built", "data", "metric", "learning_rate")

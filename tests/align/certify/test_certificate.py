@@ -17,13 +17,12 @@ from align.certify.certificate import (
     FaultRow,
     read_summary,
 )
-from align.certify.mutation_result import MutantOutcome, Mutants
 from align.certify.page import page
 
 
 def certificate(
     missed=0, misplaced=0, unexplained=0, held_out_unexplained=0, alarms=0, faults=200, seeds=30,
-    settings=2, said="a | b <c>", mutants=None,
+    settings=2, said="a | b <c>",
 ):  # fmt: skip
     """Half of the faults are held out: the even ones; what is not found is so among the odd."""
     rows = [
@@ -48,7 +47,7 @@ def certificate(
         for seed in range(seeds)
         for scene in ("one", "two")
     ]
-    return Certificate(rows, clean, 200, mutants, 12.0, 2)
+    return Certificate(rows, clean, 200, 12.0, 2)
 
 
 def test_everything_found_is_a_certificate() -> None:
@@ -131,10 +130,9 @@ def test_the_json_has_the_keys_of_the_contract(tmp_path) -> None:
     found = certificate(missed=2, held_out_unexplained=3).to_json()
     assert list(found) == [
         *SUMMARY,
-        *("clean_runs", "verdict", "held_out", "mutants", "development", "without_a_place", "rows"),
+        *("clean_runs", "verdict", "held_out", "development", "without_a_place", "rows"),
     ]
     assert found["held_out"] == {"faults": 100, "detected": 98, "located": 100, "explained": 97}
-    assert found["mutants"] is None
     read = json.loads(json.dumps(found))
     assert (read["detected"], read["rows"][0]["fault"]) == (196, "fault_0")
     assert {"fault", "area", "scene", "step", "place", "detected"} <= set(read["rows"][0])
@@ -143,18 +141,9 @@ def test_the_json_has_the_keys_of_the_contract(tmp_path) -> None:
     assert read_summary(path)["explained"] == 97.5
 
 
-MUTANTS = Mutants(
-    3,
-    [
-        MutantOutcome("sot_paddle/a.py", 7, "constant", "functional.py:7: eps -> 0", end)
-        for end in ("survived", "crashed")
-    ],
-)
-
-
-def test_held_out_faults_come_first_then_mutants_then_development_faults() -> None:
-    found = certificate(mutants=MUTANTS)
-    titles = ["Held-out faults", "Automatic mutants", "Mutants that were not", "Development faults"]
+def test_held_out_faults_come_first_then_development_faults() -> None:
+    found = certificate()
+    titles = ["Held-out faults", "Development faults"]
     for text in (
         certificate_table.console(found),
         certificate_table.markdown(found),
@@ -163,11 +152,6 @@ def test_held_out_faults_come_first_then_mutants_then_development_faults() -> No
         places = [text.index(title) for title in titles]
         assert places == sorted(places)
         assert text.index("held-out faults") < text.index("development faults")
-        assert "functional.py:7: eps -" in text
-    assert found.to_json()["mutants"] == {
-        "counts": {"mutants": 2, "detected": 0, "survived": 1, "crashed": 1, "timeout": 0},
-        "survivors": ["functional.py:7: eps -> 0 [constant]"],
-    }
 
 
 def test_the_console_says_what_is_missing_and_what_has_no_place() -> None:
@@ -203,8 +187,6 @@ def test_the_page_stands_alone_and_escapes() -> None:
 
 def test_the_command_lists_and_writes(tmp_path, monkeypatch, capsys) -> None:
     options = argparse.Namespace(
-        certify=True,
-        mutants=None,
         list=True,
         faults=["gelu_tanh"],
         seeds=1,

@@ -102,18 +102,6 @@ def test_a_task_without_a_result_is_an_error_and_settings_are_environments(monke
     assert shown == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_an_interrupt_leaves_what_was_done_where_that_is_asked_for(monkeypatch) -> None:
-    def outcomes(tasks, work, batches, jobs, limit, quiet):
-        yield 1, "done"
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(task_results, "outcomes", outcomes)
-    asked = ["a", "b", "c"], None, 1, None
-    assert task_results.results(*asked, partial=True) == [None, "done", None]
-    with pytest.raises(KeyboardInterrupt):
-        task_results.results(*asked)
-
-
 def test_impossible_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="expected at least 1, got 0 and 2"):
         running.certify(seeds=0)

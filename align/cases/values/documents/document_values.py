@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from align.cases.both_sides import BothSides, Setting, stamps
-from align.cases.covered.pause import unmeasured
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
 from sot_paddle.data.subword import kept_tokens
@@ -124,9 +123,8 @@ def batches(
     (short,) = _cut(found, trunc_medium, "longest").load([brief])
     by_option = _joined(read_from(texts, trunc_medium=trunc_medium)[1].load(order))
     ours = fed()
-    with unmeasured():
-        other = fed(_cut(found, -2 if trunc_medium != -2 else -1))
-        reverse = fed(chosen=[batch[::-1] for batch in order])
+    other = fed(_cut(found, -2 if trunc_medium != -2 else -1))
+    reverse = fed(chosen=[batch[::-1] for batch in order])
     by_reference = setting.context.reference_tokenizer(do_lower_case=lower_case)
     reference = _reference(by_reference, rows, max_length, trunc_medium)
     shortest = [rows[i] for i in brief]

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from align.cases.both_sides import BothSides, Setting, stamps
-from align.cases.covered.pause import unmeasured
 from align.cases.sides.glue_fixtures import write_fixture
 from align.cases.values.fed_values import loaded
 from align.frameworks import on_paddle, on_torch
@@ -119,7 +118,6 @@ def _reference_examples(folder: Path, task: str, split: str) -> list[tuple[str, 
     return [(example.text_a, example.text_b, value(example.label)) for example in examples]
 
 
-@unmeasured()
 def _reference_batches(
     setting: Setting,
     examples: list[tuple[str, str | None, float]],

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from align.cases.both_sides import BothSides, Setting, stamps
-from align.cases.covered.pause import unmeasured
 from align.cases.model_pair import ModelPair
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
@@ -87,17 +86,16 @@ def pretraining(
     other_words = labels.copy()
     other_words[:, :places] = np.roll(labels[:, :places], 1, axis=1)
     moved = np.minimum(batch["positions"] + 1, _LENGTH - 1)
-    with unmeasured():
-        faults = {
-            "words of the place before": of_ours(batch | {"labels": other_words})[0],
-            "states of the place after": of_ours(batch | {"positions": moved})[0],
-        }
-        if setting.step == "backward":
-            unused = labels.copy()
-            unused[:, places : 2 * places] = 1
-            faults["places that are not used count"] = of_ours(batch | {"labels": unused})[0]
-        if setting.step == "training":
-            faults["norm of the head decays"] = of_ours(batch, spared=False)[0]
+    faults = {
+        "words of the place before": of_ours(batch | {"labels": other_words})[0],
+        "states of the place after": of_ours(batch | {"positions": moved})[0],
+    }
+    if setting.step == "backward":
+        unused = labels.copy()
+        unused[:, places : 2 * places] = 1
+        faults["places that are not used count"] = of_ours(batch | {"labels": unused})[0]
+    if setting.step == "training":
+        faults["norm of the head decays"] = of_ours(batch, spared=False)[0]
     changed = {name: found for name, found in faults.items() if _differs(found, ours)}
     largest = max(float(np.abs(array).max()) for array in reference.values())
     return BothSides(

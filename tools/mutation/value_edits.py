@@ -1,4 +1,4 @@
-"""Edits of values: numbers, signs, switches, operands and operators. See `mutation_edits`."""
+"""Edits of values: numbers, signs, switches, operands and operators; `edits` has the others."""
 
 from __future__ import annotations
 
@@ -53,6 +53,12 @@ class FileNames:
 
 Edits = Iterator[ast.AST]
 Edit = Callable[[ast.AST, FileNames], Edits]
+
+
+def called(node: ast.AST) -> str:
+    """The last name of what is called, "" for no call."""
+    function = getattr(node, "func", None)
+    return getattr(function, "attr", getattr(function, "id", ""))
 
 
 def number(node: ast.AST) -> int | float | None:

@@ -2,7 +2,7 @@
 
 Every function takes a node and yields what could stand in its place. None of them knows what the
 code computes, and none looks at whether a case would notice. Here those of calls, lists and
-statements, and the table of all; `value_edits` has those of values.
+statements, and the table of all; `tools/mutation/value_edits.py` has those of values.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from align.certify.refusals import called
-from align.certify.value_edits import (
+from tools.mutation.value_edits import (
     OTHER_OPERATOR,
     Edit,
     Edits,
     FileNames,
     branches,
+    called,
     comparison,
     constant,
     flag,

@@ -1,1 +1,0 @@
-"""What of the product the suite runs: measured by coverage.py, judged against a list of reasons."""
