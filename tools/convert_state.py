@@ -9,25 +9,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sot_paddle.convert import LAYOUTS
-from sot_paddle.convert.optimizer.optimizer_commands import convert_state
-from sot_paddle.convert.optimizer.optimizer_request import StateRequest
-from sot_paddle.convert.optimizer.optimizer_state import MOMENTS
+from sot_paddle.convert.state.command import StateRequest, convert_state
+from sot_paddle.convert.state.record import KINDS
 from sot_paddle.guard import CommandParser, command
 
 EXAMPLES = """\
-a checkpoint of transformers' Trainer for any Paddle loop, and back again:
-  convert_state.py --from torch HF/checkpoint-500 --to paddle OUT --layout bert_hf --model bert_base
-  convert_state.py --from paddle OUT --to torch BACK --layout bert_hf
-a run that PyTorch began, continued by tools/train_glue.py: start the same run there, stop it
-after a step (Ctrl-C), and convert into the likeness of its checkpoint:
-  convert_state.py --from torch checkpoint-500 --to paddle RUN/checkpoint-500 --like RUN \\
-      --layout sot_nlp_official
-a checkpoint of tools/train_image.py as the torch file of a training with timm:
-  convert_state.py --from paddle RUN/checkpoint-900 --to torch last.pth.tar --like before.pth.tar \\
-      --layout sot_official
+the checkpoint of a PyTorch training for any Paddle loop, and back again:
+  convert_state.py --from torch begun.pth --to paddle OUT --layout bert_hf --model bert_base
+  convert_state.py --from paddle OUT --to torch BACK.pth --layout bert_hf --names names.json
 
-PyTorch's side is a folder (weights, optimizer.pt, scheduler.pt, trainer_state.json) or one torch
-file with everything. When it fails, nothing is written. See docs/weights.md.
+PyTorch's side is one torch file with weights, optimizer and scheduler. When it fails, nothing is
+written. See docs/weights.md.
 """
 
 
@@ -43,9 +35,13 @@ def build_parser() -> CommandParser:
     add("--to", dest="target", nargs=2, metavar=pair, required=True, help="the other side")
     add("--layout", required=True, metavar="L", help=f"PyTorch's names: {', '.join(LAYOUTS)}")
     add("--model", default="", metavar="M", help="registry name, when neither side says it")
-    add("--like", type=Path, metavar="PATH", help="a checkpoint of the run that is to continue")
-    add("--names", type=Path, metavar="FILE", help="JSON: names of PyTorch's parameter groups")
-    add("--optimizer", default="", choices=tuple(MOMENTS), help="when PyTorch's state is silent")
+    add(
+        "--names",
+        type=Path,
+        metavar="FILE",
+        help="JSON: names of PyTorch's parameter groups, which the way back needs",
+    )
+    add("--optimizer", default="", choices=KINDS, help="when PyTorch's state is silent")
     add("--key", default="", metavar="KEY", help="entry of PyTorch's file that holds the weights")
     add("--step", type=int, metavar="N", help="updates of the run, when nothing tells")
     add("--unused", action="store_true", help="weights without moments had no gradient yet")

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from sot_paddle.checkpoint import read_tensors, write_tensors
-from sot_paddle.convert.optimizer.optimizer_state import Group, OptimizerState, Schedule
-from sot_paddle.convert.optimizer.optimizer_torch import schedule_dict, to_torch
+from sot_paddle.convert.state.record import Group, OptimizerState
+from sot_paddle.convert.state.torch_optimizer import schedule_dict, to_torch
 from sot_paddle.registry import create_model
 from sot_paddle.train import checkpointing
 from sot_paddle.train.ema import ModelEma
@@ -74,9 +74,8 @@ def hf_folder(folder: Path) -> Path:
     return folder
 
 
-def torch_training(folder: Path) -> Path:
-    """The checkpoint of transformers' Trainer."""
-    hf_folder(folder)
+def torch_training(path: Path) -> Path:
+    """One torch file with everything of a training."""
     names = list(shapes())
     decays = {n: 0.0 if "bias" in n or "LayerNorm" in n else 0.01 for n in names}
     options = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False}
@@ -89,11 +88,11 @@ def torch_training(folder: Path) -> Path:
         kind: {n: draw.random(shape, np.float32) for n, shape in shapes().items()}
         for kind in ("moment1", "moment2")
     }
-    state = OptimizerState("torch", "adamw", groups, moments, dict.fromkeys(names, 5), Schedule(5))
-    torch.save(to_torch(state), folder / "optimizer.pt")
-    torch.save(schedule_dict(state), folder / "scheduler.pt")
-    (folder / "trainer_state.json").write_text(json.dumps({"global_step": 5, "epoch": 1.0}))
-    return folder
+    state = OptimizerState("torch", "adamw", groups, moments, dict.fromkeys(names, 5), 5)
+    weights = {name: torch.from_numpy(array) for name, array in tiny.fill(shapes()).items()}
+    content = {"state_dict": weights, "optimizer": to_torch(state), "step": 5}
+    torch.save({**content, "lr_scheduler": schedule_dict(state)}, path)
+    return path
 
 
 def image_run(root: Path) -> Path:

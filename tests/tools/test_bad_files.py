@@ -27,7 +27,7 @@ TOOLS = ("convert_weights", "convert_state", "train_glue", "eval_image", "predic
 def good(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("good")
     bad.hf_folder(root / "hf")
-    bad.torch_training(root / "training")
+    bad.torch_training(root / "training.pth")
     bad.image_run(root / "run")
     bad.text_file(root / "text.safetensors")
     torch.save({n: torch.from_numpy(a) for n, a in tiny.fill(tiny.deit()).items()}, root / "d.pth")
@@ -87,12 +87,10 @@ def deit(refused, source: Path) -> str:
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize("where", ["weights", "optimizer"])
 def test_a_malicious_torch_file_names_its_culprit(refused, good, tmp_path, legacy, where) -> None:
-    place = bad.Place(good, tmp_path)
     content = {"w": torch.ones(2), "x": bad.Malicious(tmp_path / "owned")}
-    folder = place.take("training")
-    path = tmp_path / "bad.pth" if where == "weights" else folder / "optimizer.pt"
+    path = tmp_path / "bad.pth"
     torch.save(content, path, _use_new_zipfile_serialization=not legacy)
-    line = deit(refused, path) if where == "weights" else to_paddle(refused, folder)
+    line = deit(refused, path) if where == "weights" else to_paddle(refused, path)
     assert "posix.system" in line or "os.system" in line or "nt.system" in line
     assert "weights_only" not in line
     assert "torch.load" not in line
@@ -225,9 +223,9 @@ def test_a_full_disk_at_the_manifest_leaves_no_weights(
 # the state of a training
 
 
-def to_paddle(refused, folder: Path, *more: object) -> str:
-    target = folder.parent / "state"
-    flags = (*TEXT, "--from", "torch", folder, "--to", "paddle", target)
+def to_paddle(refused, path: Path, *more: object) -> str:
+    target = path.parent / "state"
+    flags = (*TEXT, "--from", "torch", path, "--to", "paddle", target)
     line = refused("convert_state", *flags, *more)
     assert not target.exists()
     return line
@@ -256,21 +254,18 @@ def to_paddle(refused, folder: Path, *more: object) -> str:
     ],
 )
 def test_an_optimizer_that_cannot_be(refused, good, tmp_path, change, message) -> None:
-    folder = bad.Place(good, tmp_path).take("training")
-    held = torch.load(folder / "optimizer.pt", weights_only=True)
-    change(held)
-    torch.save(held, folder / "optimizer.pt")
-    assert message in to_paddle(refused, folder)
+    path = bad.Place(good, tmp_path).take("training.pth")
+    content = torch.load(path, weights_only=True)
+    change(content["optimizer"])
+    torch.save(content, path)
+    assert message in to_paddle(refused, path)
 
 
 @pytest.mark.parametrize("content", bad.DAMAGED_JSON.values(), ids=bad.DAMAGED_JSON)
-@pytest.mark.parametrize("what", ["trainer_state.json", "names"])
-def test_damaged_json_of_a_training(refused, good, tmp_path, content, what) -> None:
-    folder = bad.Place(good, tmp_path).take("training")
-    path = folder / what if what != "names" else tmp_path / "names.json"
-    bad.put(path, content)
-    line = to_paddle(refused, folder, *(("--names", path) if what == "names" else ()))
-    assert path.name in line
+def test_damaged_names_of_a_training(refused, good, tmp_path, content) -> None:
+    path = bad.Place(good, tmp_path).take("training.pth")
+    bad.put(tmp_path / "names.json", content)
+    assert "names.json" in to_paddle(refused, path, "--names", tmp_path / "names.json")
 
 
 # configurations and data of a training

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -24,17 +25,20 @@ def begun(tmp_path) -> Path:
     weights = {name: p.detach() for name, p in parameters.items()}
     path = tmp_path / "begun.pth"
     torch.save({"model": weights, "optimizer": optimizer.state_dict(), "step": 3}, path)
+    (tmp_path / "names.json").write_text(json.dumps([list(parameters)]), encoding="utf-8")
     return path
 
 
 def test_there_and_back_by_the_command_line_without_paddle(begun, tmp_path):
-    ours, back = tmp_path / "ours", tmp_path / "back.pth"
+    ours, back, names = tmp_path / "ours", tmp_path / "back.pth", tmp_path / "names.json"
     for flags in (
         ("--from", "torch", begun, "--to", "paddle", ours, "--model", "deit_tiny"),
-        ("--from", "paddle", ours, "--to", "torch", back, "--like", begun),
+        ("--from", "paddle", ours, "--to", "torch", back),
     ):
         done = tool_runs.run(
-            "convert_state", *LAYOUT, *flags, without=("paddle",), python=("-W", "error")
+            *("convert_state", *LAYOUT, *flags, "--names", names),
+            without=("paddle",),
+            python=("-W", "error"),
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith(f"wrote {flags[5]}: adamw, 32 weights, 64 moments, after 3")
@@ -51,9 +55,9 @@ def test_a_refusal_is_one_line_and_writes_nothing(begun, tmp_path, capsys):
     held = torch.load(begun, weights_only=True)
     del held["optimizer"]["state"][5]["exp_avg"]
     torch.save(held, begun)
-    target = tmp_path / "ours"
+    target, named = tmp_path / "ours", ("--names", tmp_path / "names.json")
     ends = ("--from", "torch", begun, "--to")
-    line = tool_runs.refused_here(capsys, "convert_state", *ends, "paddle", target, *TINY)
+    line = tool_runs.refused_here(capsys, "convert_state", *ends, "paddle", target, *TINY, *named)
     assert line.startswith("convert_state: error: ")
     assert "moment1 is missing: blocks.0.norm1.bias" in line
     assert not target.exists()
@@ -70,6 +74,7 @@ def test_without_torch_the_refusal_says_so(begun, tmp_path):
 def test_a_converted_folder_without_its_state_is_refused(begun, tmp_path, capsys):
     ours, bare = tmp_path / "ours", tmp_path / "bare"
     flags = ["--from", "torch", str(begun), "--to", "paddle", str(ours), *TINY]
+    flags += ["--names", str(tmp_path / "names.json")]
     assert tool_runs.load("convert_state").main(flags) == 0
     arrays, metadata = read_tensors(ours / "model.safetensors")
     bare.mkdir()
@@ -96,5 +101,5 @@ def test_help_shows_examples_and_the_exit_status(capsys):
     with pytest.raises(SystemExit, match="0"):
         tool_runs.load("convert_state").main(["--help"])
     shown = capsys.readouterr().out
-    assert "--like RUN" in shown
+    assert "--names names.json" in shown
     assert "exit status: 0 done; 2 refused" in shown

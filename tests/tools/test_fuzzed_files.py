@@ -29,8 +29,8 @@ from sot_paddle.config import EncoderConfig, build_record, load_yaml
 from sot_paddle.convert import convert_file
 from sot_paddle.convert.formats.source import open_source
 from sot_paddle.convert.formats.torch_files import read_torch
-from sot_paddle.convert.optimizer.optimizer_file import read_state, write_state
-from sot_paddle.convert.optimizer.optimizer_torch import from_torch, group_names, load_plain
+from sot_paddle.convert.state.state_file import read_state, write_state
+from sot_paddle.convert.state.torch_optimizer import from_torch, group_names, load_plain
 from sot_paddle.data import cache
 from sot_paddle.data.byte_pairs import ByteBpeTokenizer
 from sot_paddle.data.glue import read_split
@@ -199,11 +199,9 @@ def optimizer(folder: Path) -> Any:
 
 
 def write_optimizer(folder: Path) -> None:
-    bad.torch_training(folder / "t")
-    (folder / "t" / "optimizer.pt").rename(folder / "optimizer.pt")
-    for path in (folder / "t").iterdir():
-        path.unlink()
-    (folder / "t").rmdir()
+    training = load_plain(bad.torch_training(folder / "training.pth"))
+    torch.save(training["optimizer"], folder / "optimizer.pt")
+    (folder / "training.pth").unlink()
 
 
 def write_own_state(folder: Path) -> None:

@@ -9,24 +9,16 @@ import pytest
 import torch
 
 import align
-from sot_paddle.convert.optimizer import optimizer_paddle, optimizer_torch_live
-from sot_paddle.convert.optimizer.optimizer_state import convert
+from sot_paddle.convert.state import paddle_optimizer
+from sot_paddle.convert.state.record import convert
+from tests.sot_paddle.convert import both_runs
 
 RNG = np.random.default_rng(0)
 INPUTS, LABELS = RNG.normal(size=(7, 6)), RNG.integers(0, 6, 7)
 DECAY = 2.0**-7
 
 
-class Way:
-    """A square layer's, to Paddle."""
-
-    side = "paddle"
-
-    def arrays(self, arrays):
-        return {name: array.T.copy() for name, array in arrays.items()}
-
-    def targets(self):
-        return {"weight": ["weight"], "bias": ["bias"]}
+PLAN = both_runs.linear_plan({"weight": (6, 6), "bias": (6,)}, reverse=False)
 
 
 def factor(step: int) -> float:
@@ -55,19 +47,19 @@ def begun():
         torch.nn.functional.cross_entropy(scores, torch.tensor(LABELS)).backward()
         optimizer.step()
         schedule.step()
-    state = optimizer_torch_live.take(optimizer, model, schedule)
-    return model, state, convert(state, Way())
+    state = both_runs.taken(optimizer, model, schedule)
+    return model, state, convert(state, PLAN)
 
 
 def continued(model, state, own):
     def put_theirs(built):
         optimizer, schedule = theirs(built)
-        optimizer_torch_live.put(state, optimizer, built, schedule)
+        both_runs.put(state, optimizer, built, schedule)
         return optimizer, schedule
 
     def put_ours(layer):
         optimizer, schedule = ours(layer)
-        optimizer_paddle.put(own, optimizer, layer)
+        paddle_optimizer.put(own, optimizer, layer)
         return optimizer, schedule
 
     options = {"loss": "cross_entropy", "labels": LABELS, "steps": 6, "dtype": "float64"}

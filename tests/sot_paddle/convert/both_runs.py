@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +12,52 @@ import numpy as np
 import paddle
 import torch
 
-from sot_paddle.convert.optimizer import optimizer_paddle, optimizer_torch_live
-from sot_paddle.convert.optimizer.optimizer_state import OptimizerState
+from sot_paddle.convert import ConversionPlan, PlanEntry
+from sot_paddle.convert.state import paddle_optimizer
+from sot_paddle.convert.state.record import OptimizerState, different_arrays, require_same
+from sot_paddle.convert.state.torch_optimizer import from_torch, to_torch
 
 Arrays = dict[str, np.ndarray]
+
+
+def plan_of(entries: Iterable[PlanEntry], *, reverse: bool) -> ConversionPlan:
+    """A plan of these tensors, of no layout."""
+    options = {"depth": 1, "prefix": "", "ignored": {}, "absent": (), "counters": (), "sizes": {}}
+    return ConversionPlan("", "", "", reverse, entries=tuple(entries), **options)
+
+
+def linear_plan(shapes: Mapping[str, tuple[int, ...]], *, reverse: bool) -> ConversionPlan:
+    """A plan of linear layers with the same names on both sides; `shapes` are PyTorch's."""
+    entries = []
+    for name, shape in shapes.items():
+        kind = ("linear", "transpose") if len(shape) == 2 else ("bias", "copy")
+        both = (shape[::-1], shape) if reverse else (shape, shape[::-1])
+        entries.append(PlanEntry(name, name, kind[1], *both, kind[0]))
+    return plan_of(entries, reverse=reverse)
+
+
+def names_of(optimizer, model) -> list[list[str]]:
+    """Names of an optimizer's parameters in its order, group by group."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return [[names[id(p)] for p in group["params"]] for group in optimizer.param_groups]
+
+
+def taken(optimizer, model, schedule) -> OptimizerState:
+    """The state of a live PyTorch optimizer and its scheduler, copied."""
+    state_dict = copy.deepcopy(optimizer.state_dict())
+    return from_torch(state_dict, names_of(optimizer, model), schedule=schedule.state_dict())
+
+
+def put(state: OptimizerState, optimizer, model, schedule) -> None:
+    """Let a fresh PyTorch optimizer and scheduler continue a state; read back and compared."""
+    assert schedule.last_epoch == 0
+    with warnings.catch_warnings():  # no update was made here: that is meant
+        warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step")
+        for _ in range(state.position):
+            schedule.step()
+    require_same(state, taken(optimizer, model, schedule), "the PyTorch optimizer")
+    optimizer.load_state_dict(to_torch(state, names_of(optimizer, model)))
+    assert different_arrays(taken(optimizer, model, schedule), state) == []
 
 
 @dataclass
@@ -41,10 +85,10 @@ class TorchRun(Run):
         return self
 
     def take(self) -> OptimizerState:
-        return optimizer_torch_live.take(self.optimizer, self.model, self.schedule)
+        return taken(self.optimizer, self.model, self.schedule)
 
     def put(self, state: OptimizerState) -> None:
-        optimizer_torch_live.put(state, self.optimizer, self.model, self.schedule)
+        put(state, self.optimizer, self.model, self.schedule)
 
     def steps(self, batches: Iterable[Mapping[str, np.ndarray]]) -> list[float]:
         """The loss of every step."""
@@ -75,10 +119,10 @@ class PaddleRun(Run):
         return self
 
     def take(self) -> OptimizerState:
-        return optimizer_paddle.take(self.optimizer, self.model)
+        return paddle_optimizer.take(self.optimizer, self.model)
 
     def put(self, state: OptimizerState, **options) -> None:
-        optimizer_paddle.put(state, self.optimizer, self.model, **options)
+        paddle_optimizer.put(state, self.optimizer, self.model, **options)
 
     def steps(self, batches: Iterable[Mapping[str, np.ndarray]]) -> list[float]:
         """The loss of every step."""

@@ -18,9 +18,7 @@ from sot_paddle.convert import build_plan, convert_file
 from sot_paddle.convert.engine import build
 from sot_paddle.convert.engine.layout import Row
 from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
-from sot_paddle.convert.optimizer.optimizer_commands import convert_state
-from sot_paddle.convert.optimizer.optimizer_names import registration_order
-from sot_paddle.convert.optimizer.optimizer_request import StateRequest
+from sot_paddle.convert.state.command import StateRequest, convert_state
 from sot_paddle.convert.tables.conv_bert_original import LAYOUT
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import pretrained
@@ -336,14 +334,6 @@ def test_a_folder_is_a_checkpoint_for_training(folder) -> None:
         pretrained.find(TrainConfig(**{**options, "model_type": "roberta"}))
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_parameters_are_registered_in_this_order(case) -> None:
-    shapes = {**original(case), **SCORES}
-    expected = [name for name in shapes if not constant(name)]
-    plan = build_plan(NAME, "conv_bert_base", dict(sorted(shapes.items())))
-    assert registration_order(plan) == expected
-
-
 def test_a_whole_training_there_and_back(tmp_path) -> None:
     """The relative places stand in the original's optimizer as a parameter without a gradient."""
     shapes = {**original("every_term"), **SCORES}
@@ -358,12 +348,18 @@ def test_a_whole_training_there_and_back(tmp_path) -> None:
     }
     spared = ("bias", "LayerNorm.weight")
     groups: list[list] = [[], []]
-    for name, parameter in parameters.items():
-        groups[any(part in name for part in spared)].append(parameter)
+    for name in parameters:
+        groups[any(part in name for part in spared)].append(name)
     decays = ({"weight_decay": 0.01}, {"weight_decay": 0.0})
     optimizer = torch.optim.AdamW(
-        [{"params": group, **decay} for group, decay in zip(groups, decays, strict=True)], lr=0.01
+        [
+            {"params": [parameters[name] for name in group], **decay}
+            for group, decay in zip(groups, decays, strict=True)
+        ],
+        lr=0.01,
     )
+    names = tmp_path / "names.json"
+    names.write_text(json.dumps(groups), "utf-8")
     for parameter in parameters.values():
         if parameter.requires_grad:
             parameter.grad = torch.randn_like(parameter)
@@ -372,10 +368,10 @@ def test_a_whole_training_there_and_back(tmp_path) -> None:
     weights = {name: parameter.detach() for name, parameter in parameters.items()}
     torch.save({"state_dict": weights, "optimizer": optimizer.state_dict(), "step": 1}, theirs)
     ends = (("torch", theirs), ("paddle", tmp_path / "ours"))
-    convert_state(StateRequest(*ends, layout=NAME, model="conv_bert_base"))
+    convert_state(StateRequest(*ends, layout=NAME, model="conv_bert_base", names=names))
     back = tmp_path / "back.pth"
     ends = (("paddle", tmp_path / "ours"), ("torch", back))
-    convert_state(StateRequest(*ends, layout=NAME, like=theirs))
+    convert_state(StateRequest(*ends, layout=NAME, names=names))
     returned = torch.load(back, weights_only=True)
     held, state = returned["optimizer"], optimizer.state_dict()
     assert [g["params"] for g in held["param_groups"]] == [

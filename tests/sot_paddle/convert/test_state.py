@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from sot_paddle.checkpoint import read_tensors, write_tensors
-from sot_paddle.convert import build_plan
-from sot_paddle.convert.optimizer.optimizer_accumulators import (
+from sot_paddle.convert import ConversionPlan, PlanEntry, build_plan
+from sot_paddle.convert.state.command import read_names
+from sot_paddle.convert.state.powers import (
     LONGEST,
     count_of,
     power_after,
@@ -16,27 +17,15 @@ from sot_paddle.convert.optimizer.optimizer_accumulators import (
     stored_counters,
     updates_of,
 )
-from sot_paddle.convert.optimizer.optimizer_differences import (
-    OptimizerMismatchError,
-    differences,
-    identical,
-    require_same,
-)
-from sot_paddle.convert.optimizer.optimizer_file import FILE, read_state, write_state
-from sot_paddle.convert.optimizer.optimizer_names import (
-    find_names,
-    frozen_names,
-    ordered_groups,
-    read_names,
-    trained_names,
-)
-from sot_paddle.convert.optimizer.optimizer_state import (
+from sot_paddle.convert.state.record import (
     Group,
     OptimizerState,
-    PlanWay,
-    Schedule,
     convert,
+    different_arrays,
+    require_same,
 )
+from sot_paddle.convert.state.state_file import FILE, read_state, write_state
+from tests.sot_paddle.convert.both_runs import plan_of
 
 ADAM = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.25, "amsgrad": False}
 
@@ -60,7 +49,7 @@ def make_state(arrays, *, side="torch", kind="adamw", steps=7) -> OptimizerState
             "moment2": {name: np.abs(arrays[name]) + 1 for name in names},
         },
         dict.fromkeys(names, steps),
-        Schedule(steps, "LambdaLR"),
+        steps,
     )
 
 
@@ -75,7 +64,7 @@ def test_moments_take_the_way_of_their_weights_and_come_back(bert):
     plan, arrays = bert
     state = make_state(arrays)
     state.check({name: a.shape for name, a in arrays.items()})
-    moved = convert(state, PlanWay(plan))
+    moved = convert(state, plan)
     assert moved.side == "paddle"
     name = "bert.encoder.layer.0.attention.self.query.weight"  # square: no shape would tell
     own = "bert.encoder.layers.0.self_attn.q_proj.weight"
@@ -87,63 +76,55 @@ def test_moments_take_the_way_of_their_weights_and_come_back(bert):
     shapes = plan.destination_shapes
     moved.check(shapes)
     back = build_plan("bert_hf", "bert_base", shapes, reverse=True)
-    returned = convert(moved, PlanWay(back))
-    assert identical(returned, state) == []
+    returned = convert(moved, back)
+    assert different_arrays(returned, state) == []
     assert [set(g.names) for g in returned.groups] == [set(g.names) for g in state.groups]
     moved.moments["moment1"][own][0, 0] += 1
-    assert identical(convert(moved, PlanWay(back)), state) == [f"{name}/moment1"]
+    assert different_arrays(convert(moved, back), state) == [f"{name}/moment1"]
 
 
 def test_every_layout_with_fused_or_squeezed_weights_comes_back(official_shapes, random_arrays):
     arrays = random_arrays(official_shapes)
     plan = build_plan("sot_nlp_official", "bert_base_mgcrp", official_shapes)
-    moved = convert(make_state(arrays), PlanWay(plan))
+    moved = convert(make_state(arrays), plan)
     q = "bert.pooler.representation.conv_dr_block.0.0.weight"
     expected = arrays[q][:, :, 0, 0].T
     np.testing.assert_array_equal(moved.moments["moment1"]["head.pooling.q_proj.weight"], expected)
     shapes = plan.destination_shapes
     back = build_plan("sot_nlp_official", "bert_base_mgcrp", shapes, reverse=True)
-    assert identical(convert(moved, PlanWay(back)), make_state(arrays)) == []
+    assert different_arrays(convert(moved, back), make_state(arrays)) == []
 
 
-class Fused:
-    """q and k of Paddle are the halves of one PyTorch tensor."""
-
-    def __init__(self, side: str) -> None:
-        self.side = side
-
-    def targets(self):
-        names = {"qk.weight": ["q.weight", "k.weight"]}
-        return names if self.side == "paddle" else {n: ["qk.weight"] for n in names["qk.weight"]}
-
-    def arrays(self, arrays):
-        if self.side == "paddle":
-            halves = np.split(arrays["qk.weight"], 2) if arrays else []
-            return dict(zip(("q.weight", "k.weight"), halves, strict=bool(arrays)))
-        if set(arrays) != {"q.weight", "k.weight"}:
-            return {}
-        return {"qk.weight": np.concatenate([arrays["q.weight"], arrays["k.weight"]])}
+def fused(*, reverse: bool) -> ConversionPlan:
+    """A plan in which q and k of Paddle are the halves of one PyTorch tensor."""
+    entries = []
+    for index, name in enumerate(("q.weight", "k.weight")):
+        ends, shapes = ("qk.weight", name), ((6, 2), (3, 2))
+        way = (*ends[::-1], "copy", *shapes[::-1]) if reverse else (*ends, "copy", *shapes)
+        entries.append(PlanEntry(*way, "vector", (index, 2)))
+    return plan_of(entries, reverse=reverse)
 
 
 def test_a_fused_weight_is_cut_and_joined_only_from_equal_pieces():
     whole = make_state({"qk.weight": np.arange(12.0).reshape(6, 2)})
-    moved = convert(whole, Fused("paddle"))
+    moved = convert(whole, fused(reverse=False))
+    back = fused(reverse=True)
     assert moved.steps == {"q.weight": 7, "k.weight": 7}
     np.testing.assert_array_equal(moved.moments["moment1"]["k.weight"], [[6, 7], [8, 9], [10, 11]])
-    assert identical(convert(moved, Fused("torch")), whole) == []
+    assert different_arrays(convert(moved, back), whole) == []
     uneven = dataclasses.replace(moved, steps={"q.weight": 7, "k.weight": 6})
     with pytest.raises(ValueError, match="qk.weight is joined from .* of different counts"):
-        convert(uneven, Fused("torch"))
+        convert(uneven, back)
     first, rest = moved.groups
     split = (
         dataclasses.replace(first, names=("q.weight",)),
         dataclasses.replace(rest, names=("k.weight",)),
     )
     with pytest.raises(ValueError, match="of different groups"):
-        convert(dataclasses.replace(moved, groups=split), Fused("torch"))
+        convert(dataclasses.replace(moved, groups=split), back)
     lone = {kind: {"q.weight": held["q.weight"]} for kind, held in moved.moments.items()}
-    with pytest.raises(ValueError, match="a piece is missing of: qk.weight"):
-        convert(dataclasses.replace(moved, moments=lone), Fused("torch"))
+    with pytest.raises(ValueError, match="qk.weight needs k.weight as well"):
+        convert(dataclasses.replace(moved, moments=lone), back)
 
 
 def broken(state, what):
@@ -214,25 +195,26 @@ def test_what_the_conversion_leaves_out_cannot_be_continued(hf_shapes, random_ar
     shapes = hf_shapes()
     plan = build_plan("bert_hf", "bert_base_mgcrp", shapes)  # pooler and classifier are ignored
     with pytest.raises(ValueError, match="without a destination: .*pooler"):
-        convert(make_state(random_arrays(shapes)), PlanWay(plan))
+        convert(make_state(random_arrays(shapes)), plan)
 
 
 def test_other_options_are_named():
     state = make_state({"a.weight": np.ones(2), "b.bias": np.ones(2)})
     other = dataclasses.replace(state.groups[0], options={**ADAM, "weight_decay": 0.3})
     built = dataclasses.replace(state, groups=(other, state.groups[1]))
-    (found,) = differences(state, built)
-    assert (found.option, found.names, found.built) == ("weight_decay", ("a.weight",), 0.3)
-    with pytest.raises(OptimizerMismatchError, match=r"weight_decay 0.3, expected 0.25 \(a.weight"):
+    with pytest.raises(ValueError, match=r"this one .*weight_decay 0.3, expected 0.25 \(a.weight"):
         require_same(state, built, "this one")
     require_same(state, state, "this one")
     late = dataclasses.replace(
         state, groups=tuple(dataclasses.replace(g, rate=0.1) for g in state.groups)
     )
-    assert [d.option for d in differences(state, late)] == ["learning rate"]
-    assert differences(state, dataclasses.replace(state, kind="adam"))[0].built == "adam"
+    with pytest.raises(ValueError, match=r"learning rate 0.1, .* \(a.weight and 1 more\)$"):
+        require_same(state, late, "this one")
+    with pytest.raises(ValueError, match="optimizer hf_adamw, expected adamw"):
+        require_same(state, dataclasses.replace(state, kind="hf_adamw"), "this one")
     fewer = dataclasses.replace(state, groups=state.groups[:1])
-    assert differences(state, fewer)[0].names == ("b.bias",)
+    with pytest.raises(ValueError, match=r"optimized False, expected True \(b.bias\)$"):
+        require_same(state, fewer, "this one")
 
 
 def test_a_file_keeps_every_bit_and_is_checked(bert, tmp_path):
@@ -245,8 +227,8 @@ def test_a_file_keeps_every_bit_and_is_checked(bert, tmp_path):
     )
     write_state(tmp_path / FILE, state)
     again = read_state(tmp_path)
-    assert identical(again, state) == []
-    assert (again.groups, again.schedule, again.kind) == (state.groups, state.schedule, "adamw")
+    assert different_arrays(again, state) == []
+    assert (again.groups, again.position, again.kind) == (state.groups, state.position, "adamw")
     assert set(again.masters) == {state.names[0]}
     tensors, metadata = read_tensors(tmp_path / FILE)
     write_tensors(tmp_path / "other.safetensors", tensors, {**metadata, "format": "x"})
@@ -318,69 +300,11 @@ def test_what_paddle_stores():
         stored_arrays(state.astype("float16"))
 
 
-def numbered(groups, shapes, wd=(0.1, 0.0)):
-    """A state dict of PyTorch without names."""
-    order = [name for group in groups for name in group]
-    held, at = [], 0
-    for group, decay in zip(groups, wd, strict=False):
-        held.append({"params": list(range(at, at + len(group))), "weight_decay": decay})
-        at += len(group)
-    return {
-        "param_groups": held,
-        "state": {i: {"step": 1, "exp_avg": np.zeros(shapes[n])} for i, n in enumerate(order)},
-    }
-
-
-def test_names_are_found_when_one_rule_fits_and_refused_otherwise(hf_shapes, tmp_path):
-    shapes = hf_shapes()
-    plan = build_plan("bert_hf", "bert_base", dict(sorted(shapes.items())))
-    order = trained_names(plan, None)
-    assert order[:5] == list(shapes)[:5]
-    assert trained_names(plan, list(shapes)) == list(shapes)
-    groups = ordered_groups(dict.fromkeys(shapes, 0.0) | {n: 1.0 for n in shapes if "b" in n}, [])
-    assert groups == []
-    decays = {n: 0.0 if "bias" in n or "LayerNorm" in n else 0.1 for n in shapes}
-    groups = ordered_groups(decays, order)
-    found, rule = find_names(numbered(groups, shapes), order, shapes)
-    assert found == groups
-    assert "transformers" in rule
-    timm, _ = find_names(numbered(groups[::-1], shapes, (0.0, 0.1)), order, shapes)
-    assert timm == groups[::-1]
-    one, rule = find_names(numbered([order], shapes, (0.1,)), order, shapes)
-    assert (one, rule) == ([order], "one group")
-    swapped = [[groups[0][1], groups[0][0], *groups[0][2:]], groups[1]]
-    with pytest.raises(ValueError, match="no known rule fits .*--names"):
-        find_names(numbered(swapped, shapes), order, shapes)
-    with pytest.raises(ValueError, match=r"no known rule fits \(40 parameters in 2 groups"):
-        find_names(numbered([groups[0][1:], groups[1]], shapes), order, shapes)
-    named = numbered(swapped, shapes)
-    for group, names in zip(named["param_groups"], swapped, strict=True):
-        group["param_names"] = names
-    assert find_names(named, [], shapes) == (swapped, "named by the optimizer")
+def test_names_of_groups_are_read_from_a_file(tmp_path):
     path = tmp_path / "names.json"
-    path.write_text(json.dumps(swapped), encoding="utf-8")
-    assert read_names(path) == swapped
-    path.write_text('["a"]', encoding="utf-8")
-    with pytest.raises(ValueError, match="expected a list of parameter groups"):
-        read_names(path)
-
-
-def test_weights_that_the_model_has_no_place_for_are_said(hf_shapes):
-    plan = build_plan("bert_hf", "bert_base_mgcrp", hf_shapes())
-    with pytest.raises(ValueError, match="bert_base_mgcrp has no place for bert.pooler"):
-        trained_names(plan, None)
-
-
-def test_position_tables_are_trained_or_not(image_shapes):
-    shapes = image_shapes("deit_timm")
-    plan = build_plan("deit_timm", "deit_tiny", shapes)
-    order = trained_names(plan, None)
-    frozen = frozen_names(plan)
-    assert frozen == {"pos_embed"}
-    decays = {n: 0.1 if len(s) > 1 and "bias" not in n else 0.0 for n, s in shapes.items()}
-    fixed = {n: d for n, d in decays.items() if n != "pos_embed"}
-    for trained, said in ((decays, "(timm)"), (fixed, "(timm), positions fixed")):
-        groups = ordered_groups(trained, order, decayed_first=False)
-        found, rule = find_names(numbered(groups, shapes, (0.0, 0.1)), order, shapes, frozen)
-        assert found == groups
-        assert rule.endswith(said)
+    path.write_text('[["b", "a"], []]', encoding="utf-8")
+    assert read_names(path) == [["b", "a"], []]
+    for content in ('["a"]', "{}", "[[1]]"):
+        path.write_text(content, encoding="utf-8")
+        with pytest.raises(ValueError, match="expected a list of parameter groups"):
+            read_names(path)

@@ -7,12 +7,11 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from sot_paddle.checkpoint import metadata_json, read_tensors, write_tensors
-from sot_paddle.convert.optimizer.optimizer_state import Group, OptimizerState, Schedule
+from sot_paddle.convert.state.record import Group, OptimizerState
 
 FILE = "optimizer_state.safetensors"
 """Its name in a folder, beside the weights."""
@@ -38,7 +37,7 @@ def write_state(path: str | os.PathLike[str], state: OptimizerState) -> None:
         "kind": state.kind,
         "groups": [dataclasses.asdict(group) for group in state.groups],
         "steps": dict(state.steps),
-        "schedule": dataclasses.asdict(state.schedule) if state.schedule else None,
+        "schedule": None if state.position is None else {"position": state.position},
     }
     try:
         text = json.dumps(header, allow_nan=False)
@@ -65,15 +64,11 @@ def read_state(path: str | os.PathLike[str]) -> OptimizerState:
     moments, masters = split_arrays(tensors)
     try:
         header = metadata_json(metadata, "state")
-        place = header["schedule"]
+        groups = [Group(**{**group, "names": tuple(group["names"])}) for group in header["groups"]]
+        position = header["schedule"]["position"] if header["schedule"] else None
         return OptimizerState(
-            side=header["side"],
-            kind=header["kind"],
-            groups=tuple(_group(values) for values in header["groups"]),
-            moments=moments,
-            steps=header["steps"],
-            schedule=Schedule(**place) if place else None,
-            masters=masters,
+            *(header["side"], header["kind"], tuple(groups), moments),
+            *(header["steps"], position, masters),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: its description is damaged ({error!r})") from error
@@ -82,7 +77,7 @@ def read_state(path: str | os.PathLike[str]) -> OptimizerState:
 def split_arrays(
     arrays: Mapping[str, np.ndarray],
 ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, np.ndarray]]:
-    """``"weight/moment"`` -> array as (moments by kind and weight, masters by weight)."""
+    """Split ``"weight/moment"`` -> array into moments by kind and weight, and masters by weight."""
     moments: dict[str, dict[str, np.ndarray]] = {}
     masters: dict[str, np.ndarray] = {}
     for key, array in arrays.items():
@@ -92,7 +87,3 @@ def split_arrays(
         else:
             moments.setdefault(kind, {})[name] = array
     return moments, masters
-
-
-def _group(values: Mapping[str, Any]) -> Group:
-    return Group(**{**values, "names": tuple(values["names"])})

@@ -7,6 +7,7 @@ Here everything goes by the structured names of the model.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -15,36 +16,32 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from sot_paddle.convert.optimizer.optimizer_accumulators import (
-    counts_of,
-    stored_arrays,
-    stored_counters,
-    without_powers,
-)
-from sot_paddle.convert.optimizer.optimizer_differences import identical, require_same
-from sot_paddle.convert.optimizer.optimizer_file import read_state, split_arrays, write_state
-from sot_paddle.convert.optimizer.optimizer_state import (
+from sot_paddle.convert.state.powers import counts_of, stored_arrays, stored_counters
+from sot_paddle.convert.state.record import (
+    MAXIMUM,
     MOMENTS,
     Group,
     OptimizerState,
-    Schedule,
+    different_arrays,
     options_of,
+    require_same,
 )
+from sot_paddle.convert.state.state_file import read_state, split_arrays, write_state
 from sot_paddle.train import exact_state
 from sot_paddle.train.optimizer import HFAdamW
 
 _HALF = (paddle.float16, paddle.bfloat16)
-_ATTRIBUTES = {"amsgrad": "_amsgrad", "correct_bias": "correct_bias", "nesterov": "_use_nesterov"}
+_ATTRIBUTES = {"amsgrad": "_amsgrad", "correct_bias": "correct_bias"}
 """Options of the whole optimizer -> its attributes."""
 
 
 def take(
     optimizer: paddle.optimizer.Optimizer, model: nn.Layer, *, updates: int | None = None
 ) -> OptimizerState:
-    """The state of a live optimizer, and of the scheduler that it was built with.
+    """Return the state of a live optimizer, and of the scheduler that it was built with.
 
     Args:
-        optimizer: AdamW, Adam, Momentum, SGD, or this project's HFAdamW.
+        optimizer: AdamW, or this project's HFAdamW.
         model: the layer that it trains.
         updates: updates done, for a run so long that Paddle's powers of beta no longer tell
             (beta2 = 0.999: about 87 000 in float32); the scheduler's count when None.
@@ -57,19 +54,16 @@ def take(
             model does not have.
     """
     kind = kind_of(optimizer)
-    arrays = {
-        _without_prefix(optimizer, key): array
-        for key, array in exact_state.optimizer_arrays(optimizer, model).items()
-    }
-    moments, masters = split_arrays(arrays)
-    moments, powers = without_powers(moments)
-    schedule = _schedule(optimizer)
-    if updates is None and schedule is not None:
-        updates = schedule.position
+    arrays = exact_state.optimizer_arrays(optimizer, model)
+    moments, masters = split_arrays({_without_prefix(optimizer, k): a for k, a in arrays.items()})
+    schedule = optimizer._learning_rate
+    has_schedule = isinstance(schedule, paddle.optimizer.lr.LRScheduler)
+    position = int(schedule.last_epoch) if has_schedule else None
+    updates = position if updates is None else updates
     counters = exact_state.optimizer_counters(optimizer, model)
     groups = _groups(optimizer, model, kind)
-    steps = counts_of(powers, groups, counters, updates)
-    return OptimizerState("paddle", kind, groups, moments, steps, schedule, masters)
+    steps = counts_of(moments, groups, counters, updates)
+    return OptimizerState("paddle", kind, groups, moments, steps, position, masters)
 
 
 def put(
@@ -104,10 +98,11 @@ def put(
     _check_dtypes(arrays, optimizer, model)
     prefixed = {_with_prefix(optimizer, key): array for key, array in arrays.items()}
     exact_state.restore_optimizer(optimizer, model, prefixed, stored_counters(state))
-    own = take(optimizer, model, updates=state.updates)
+    after = max(state.steps.values(), default=None)
+    result = take(optimizer, model, updates=after)
     if not state.masters:
-        own = OptimizerState(own.side, own.kind, own.groups, own.moments, own.steps)
-    apart = identical(own, state)
+        result = dataclasses.replace(result, masters={})
+    apart = different_arrays(result, state)
     if apart:
         raise ValueError(f"the Paddle optimizer does not hold what was loaded: {apart[0]}")
 
@@ -135,26 +130,20 @@ def load(
 
 
 def kind_of(optimizer: paddle.optimizer.Optimizer) -> str:
-    """Key of `MOMENTS` for a Paddle optimizer.
+    """Return which of `KINDS` a Paddle optimizer is.
 
     Raises:
         ValueError: it has no counterpart in PyTorch that this conversion knows.
     """
     if getattr(optimizer, "_rescale_grad", 1.0) != 1.0:
         raise ValueError("Paddle's rescale_grad has no counterpart in PyTorch")
-    kinds = {
-        HFAdamW: "hf_adamw",
-        paddle.optimizer.AdamW: "adamw",
-        paddle.optimizer.Adam: "adam",
-        paddle.optimizer.Momentum: "momentum",
-        paddle.optimizer.SGD: "sgd",
-    }
-    for cls, kind in kinds.items():
-        if isinstance(optimizer, cls):
-            return "sgd" if kind == "momentum" and not optimizer._momentum else kind
+    if isinstance(optimizer, HFAdamW):
+        return "hf_adamw"
+    if isinstance(optimizer, paddle.optimizer.AdamW):
+        return "adamw"
     raise ValueError(
-        f"Paddle's {type(optimizer).__name__} has no counterpart here; known are AdamW, Adam, "
-        "Momentum, SGD and this project's HFAdamW"
+        f"Paddle's {type(optimizer).__name__} has no counterpart here; known are AdamW (with "
+        "weight_decay=0.0 for an Adam) and this project's HFAdamW"
     )
 
 
@@ -170,24 +159,15 @@ def _without_prefix(optimizer: Any, key: str) -> str:
     return f"{name}/{kind.removeprefix(f'{optimizer._name}_')}" if optimizer._name else key
 
 
-def _schedule(optimizer: Any) -> Schedule | None:
-    schedule = optimizer._learning_rate
-    if not isinstance(schedule, paddle.optimizer.lr.LRScheduler):
-        return None
-    plain = {k: v for k, v in schedule.state_dict().items() if isinstance(v, (int, float, str))}
-    plain.pop("last_epoch", None)
-    return Schedule(int(schedule.last_epoch), type(schedule).__name__, plain)
-
-
 def _wind(state: OptimizerState, optimizer: Any, position: int | None) -> None:
     """Step a fresh scheduler to the place where the state stands."""
     schedule = optimizer._learning_rate
     fixed = not isinstance(schedule, paddle.optimizer.lr.LRScheduler)
     if position is None:
-        if (state.schedule is None) is not fixed:
+        if (state.position is None) is not fixed:
             has = "a schedule and the Paddle optimizer none" if fixed else "no schedule"
             raise ValueError(f"the state has {has}: build the optimizer as the run had it")
-        position = state.schedule.position if state.schedule else 0
+        position = state.position or 0
     if fixed:
         return
     if isinstance(schedule, paddle.optimizer.lr.ReduceOnPlateau):
@@ -199,7 +179,7 @@ def _wind(state: OptimizerState, optimizer: Any, position: int | None) -> None:
 
 
 def _groups(optimizer: Any, model: nn.Layer, kind: str) -> tuple[Group, ...]:
-    """Weights with equal options together, in the optimizer's order."""
+    """Collect weights with equal options, in the optimizer's order."""
     names = exact_state.structured_names(model)
     schedule = optimizer._learning_rate
     fixed = not isinstance(schedule, paddle.optimizer.lr.LRScheduler)
@@ -241,30 +221,18 @@ def _options(
 ) -> dict[str, float | bool]:
     # the optimizer's own attributes change with every group that it updates
     usual, mark = (optimizer._default_dict, "") if group else (vars(optimizer), "_")
-    skips = getattr(optimizer, "_apply_decay_param_fun", None)
+    chooses = getattr(optimizer, "_apply_decay_param_fun", None)
+    decays = chooses is None or chooses(parameter.name)
 
     def read(name: str) -> float | bool:
         if name in _ATTRIBUTES:
             return getattr(optimizer, _ATTRIBUTES[name], False)
-        if name == "weight_decay" and kind not in ("adamw", "hf_adamw"):
-            return _l2(optimizer, group, parameter)
-        if name == "weight_decay" and skips is not None and not skips(parameter.name):
+        if name == "weight_decay" and not decays:
             return 0.0
         key = "epsilon" if name == "eps" else name
         return group.get(key, usual[f"{mark}{key}"])
 
     return options_of(kind, read)
-
-
-def _l2(optimizer: Any, group: Mapping[str, Any], parameter: paddle.Tensor) -> float:
-    """Coefficient of the L2 term: the parameter's own comes before the optimizer's."""
-    for regularizer in (getattr(parameter, "regularizer", None), optimizer.regularization):
-        if isinstance(regularizer, paddle.regularizer.L2Decay):
-            return float(regularizer._coeff)
-        if regularizer is not None:
-            raise ValueError(f"{type(regularizer).__name__} has no counterpart in PyTorch")
-    own = getattr(optimizer, "_regularization_coeff", 0.0)  # Momentum has a place of its own
-    return float(group.get("regularization_coeff", own))
 
 
 def _check_dtypes(arrays: Mapping[str, np.ndarray], optimizer: Any, model: nn.Layer) -> None:
@@ -274,7 +242,7 @@ def _check_dtypes(arrays: Mapping[str, np.ndarray], optimizer: Any, model: nn.La
         wanted = np.dtype("float64" if double else "float32")
         if parameter.dtype in _HALF and not getattr(optimizer, "_multi_precision", False):
             continue
-        for key in (f"{name}/{kind}" for kind in (*MOMENTS["adamw"], "velocity")):
+        for key in (f"{name}/{kind}" for kind in (*MOMENTS, MAXIMUM)):
             if key in arrays and arrays[key].dtype != wanted:
                 raise ValueError(
                     f"{key} is {arrays[key].dtype}, the Paddle optimizer holds {wanted}: convert "

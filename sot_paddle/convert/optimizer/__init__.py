@@ -1,1 +1,0 @@
-"""The state of an optimizer, from one framework to the other."""

@@ -1,0 +1,277 @@
+"""The command that moves a whole training: weights, optimizer's state and place in the schedule.
+
+PyTorch's side is one torch file with the weights, ``optimizer`` and ``lr_scheduler`` or
+``scheduler``; Paddle's a folder with the weights and `FILE`, for any loop of Paddle.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sot_paddle.atomic import atomic_directory, atomic_file
+from sot_paddle.checkpoint import as_tensors
+from sot_paddle.convert.engine.build import build_plan
+from sot_paddle.convert.engine.convert import convert_file
+from sot_paddle.convert.engine.destination import OURS, check_free
+from sot_paddle.convert.engine.known_models import registry_name
+from sot_paddle.convert.engine.registry import find_table
+from sot_paddle.convert.formats.source import open_source
+from sot_paddle.convert.formats.torch_files import SUFFIXES, from_numpy, save, torch_or_refuse
+from sot_paddle.convert.state.record import OptimizerState, convert
+from sot_paddle.convert.state.state_file import FILE, read_state, write_state
+from sot_paddle.convert.state.torch_optimizer import (
+    Names,
+    from_torch,
+    group_names,
+    load_plain,
+    schedule_dict,
+    to_torch,
+)
+from sot_paddle.reading import named_in_refusals, read_json
+from sot_paddle.train import folder_lock
+
+WEIGHTS = "model.safetensors"
+
+CONSTANTS = ("relative_positions_mat",)
+"""Ends of the names of parameters that hold no weight and get no gradient: they stand in the groups
+of PyTorch's optimizer, without moments, and have no counterpart."""
+
+_OPTIMIZERS = ("optimizer", "optimizer_state_dict")
+_SCHEDULERS = ("lr_scheduler", "scheduler", "lr_scheduler_state_dict", "scheduler_state_dict")
+_HOW = (
+    'write them where the training is: json.dump([[names[p] for p in g["params"]] for g in '
+    'optimizer.param_groups], open("names.json", "w")) with names = {p: n for n, p in '
+    "model.named_parameters()}, and give --names names.json"
+)
+
+
+@dataclass(frozen=True)
+class StateRequest:
+    """What to convert, and how.
+
+    Attributes:
+        source: (side, path); a side is "torch" or "paddle".
+        target: (the other side, path).
+        layout: key of ``LAYOUTS``: PyTorch's names.
+        model: registry name; what the source says when "".
+        names: JSON file with the names of PyTorch's parameter groups.
+        optimizer: kind of PyTorch's optimizer, where its state does not tell.
+        key: of the entry with PyTorch's weights, where its file has several.
+        step: updates of the run, where nothing tells.
+        unused: weights that no gradient has reached yet are no mistake.
+        overwrite: replace an existing target.
+    """
+
+    source: tuple[str, Path]
+    target: tuple[str, Path]
+    layout: str
+    model: str = ""
+    names: Path | None = None
+    optimizer: str = ""
+    key: str = ""
+    step: int | None = None
+    unused: bool = False
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        sides = (self.source[0], self.target[0])
+        if sorted(sides) != ["paddle", "torch"]:
+            raise ValueError(f"--from {sides[0]} --to {sides[1]}: expected torch and paddle")
+
+    def check_target(self) -> None:
+        """Refuse a target that may not be written.
+
+        Raises:
+            ValueError: an unknown suffix, no folder for it, it exists, or it is the source.
+        """
+        side, target = self.target
+        if side == "torch" and target.suffix not in SUFFIXES:
+            raise ValueError(f"{target}: expected a file that ends in {', '.join(SUFFIXES)}")
+        if side == "paddle" and target.suffix:
+            raise ValueError(f"{target}: expected a folder (a name without a suffix)")
+        is_folder = side == "paddle"
+        places = ((self.source[1],), {*OURS, FILE})
+        check_free(target, *places, directory=is_folder, overwrite=self.overwrite)
+
+
+def convert_state(request: StateRequest) -> str:
+    """Convert a checkpoint of a training; the target appears whole or not at all.
+
+    Args:
+        request: what and how.
+
+    Returns:
+        What was done, for a console.
+
+    Raises:
+        ValueError: anything wrong with the request or the source, by name.
+        OSError: reading or writing failed; the target is as it was.
+    """
+    place, target = request.source[1], request.target[1]
+    if not place.exists():
+        raise ValueError(f"{place}: no such file or folder")
+    request.check_target()
+    notes: list[str] = []
+    with folder_lock.hold_beside(target):
+        request.check_target()  # another command may have written it meanwhile
+        move = _to_paddle if request.source[0] == "torch" else _to_torch
+        state, step = move(request, notes)
+    rates = ", ".join(f"{rate:.6g}" for rate in dict.fromkeys(g.rate for g in state.groups))
+    count = sum(len(arrays) for arrays in state.moments.values())
+    lines = [
+        f"wrote {target}: {state.kind}, {len(state.names)} weights, {count} moments, after {step} "
+        f"updates, learning rate {rates}",
+        *(f"note: {note}" for note in notes),
+    ]
+    return "\n".join(lines)
+
+
+def read_names(path: Path) -> list[list[str]]:
+    """Read a JSON list of groups, each a list of names.
+
+    Raises:
+        ValueError: not that.
+    """
+    groups = read_json(path, object)
+    good = isinstance(groups, list) and all(isinstance(group, list) for group in groups)
+    if not good or not all(isinstance(name, str) for group in groups for name in group):
+        raise ValueError(f"{path}: expected a list of parameter groups, each a list of names")
+    return groups
+
+
+def _to_paddle(request: StateRequest, notes: list[str]) -> tuple[OptimizerState, int]:
+    place, target = request.source[1], request.target[1]
+    if place.suffix not in SUFFIXES or not place.is_file():
+        raise ValueError(f"{place}: expected a file that ends in {', '.join(SUFFIXES)}")
+    model = _model(request, {})
+    table = find_table(request.layout, model)
+    content = load_plain(place)
+    optimizer = _first(content, _OPTIMIZERS) if isinstance(content, Mapping) else None
+    if not isinstance(optimizer, Mapping):
+        raise ValueError(f"{place}: no optimizer under {' or '.join(_OPTIMIZERS)}")
+    schedule = _first(content, _SCHEDULERS)
+    source = open_source(place, key=request.key)
+    with named_in_refusals(place):
+        plan = build_plan(request.layout, model, source.tensors.shapes, config=source.config)
+        names = group_names(optimizer) if request.names is None else read_names(request.names)
+        if names is None:
+            raise ValueError(f"the optimizer numbers its parameters: {_HOW}")
+        schedule = schedule if isinstance(schedule, Mapping) else None
+        state = from_torch(optimizer, names, schedule=schedule, kind=request.optimizer)
+        if state.position is None:
+            notes.append("no state of a scheduler: the learning rate counts as fixed")
+        moved = convert(_without_constants(state), plan)
+        moved.check(plan.destination_shapes, untouched=request.unused)
+        step = _agreed_step(request, content, moved, notes)
+    if source.averaged is False and table.averaged:
+        notes.append("the averaged weights are passed over")
+    with atomic_directory(target) as folder:
+        source = dataclasses.replace(source, notes=[])
+        ends = (str(place), str(target))
+        manifest = convert_file(source, folder, request.layout, model, recorded=ends)
+        write_state(folder / FILE, moved)
+    notes += manifest.notes
+    return moved, step
+
+
+def _to_torch(request: StateRequest, notes: list[str]) -> tuple[OptimizerState, int]:
+    place, target = request.source[1], request.target[1]
+    state = _read_paddle(place)
+    if request.names is None:
+        raise ValueError(f"PyTorch's optimizer numbers its parameters: {_HOW}")
+    names = read_names(request.names)
+    source = open_source(place / WEIGHTS)
+    model = _model(request, source.metadata)
+    is_same_layout = source.metadata.get("layout") == request.layout
+    prefix = source.metadata.get("source_prefix") if is_same_layout else None
+    shapes = source.tensors.shapes
+    table = find_table(request.layout, model)
+    with named_in_refusals(source.path):
+        plan = build_plan(request.layout, model, shapes, reverse=True, prefix=prefix)
+        state.check(shapes, untouched=request.unused)
+        moved = dataclasses.replace(convert(state, plan), masters={})
+        moved = _with_constants(moved, names)
+        step = _agreed_step(request, {}, moved, notes)
+    tensors = as_tensors({**source.tensors, **state.masters})  # instead of half precision
+    torch = torch_or_refuse("the PyTorch side of a training's state needs torch: install it")
+    weights = {n: from_numpy(n, array, torch) for n, array in plan.apply(tensors).items()}
+    content: dict[str, Any] = dict.fromkeys(table.written_under or ("state_dict",), weights)
+    content["optimizer"] = to_torch(moved, names)
+    if moved.position is not None:
+        content["lr_scheduler"] = schedule_dict(moved, names)
+    content["step"] = step
+    with atomic_file(target) as handle:
+        save(torch, content, handle)
+    return moved, step
+
+
+def _read_paddle(place: Path) -> OptimizerState:
+    """Read the state of a folder that holds weights and state, each safely stored."""
+    foreign = [place] if place.is_file() else sorted(place.glob("*.pdopt"))
+    if foreign and not (place / FILE).is_file():
+        raise ValueError(
+            f"{foreign[0]}: Paddle's own file is a pickle and knows no names of weights; where the "
+            f"training is, call sot_paddle.convert.state.paddle_optimizer.save('DIR/{FILE}', "
+            f"optimizer, model) and save the weights as DIR/{WEIGHTS}"
+        )
+    state = read_state(place)
+    if not (place / WEIGHTS).is_file():
+        raise ValueError(f"{place}: no {WEIGHTS} beside {FILE}")
+    return state
+
+
+def _without_constants(state: OptimizerState) -> OptimizerState:
+    groups = (
+        dataclasses.replace(g, names=tuple(n for n in g.names if not n.endswith(CONSTANTS)))
+        for g in state.groups
+    )
+    return dataclasses.replace(state, groups=tuple(groups))
+
+
+def _with_constants(state: OptimizerState, names: Names) -> OptimizerState:
+    """Add PyTorch's parameters that hold no weight to the groups of those that they stand with."""
+    groups = list(state.groups)
+    for listed in names:
+        constants = tuple(name for name in listed if name.endswith(CONSTANTS))
+        for number, group in enumerate(groups):
+            if constants and set(group.names) & set(listed):
+                groups[number] = dataclasses.replace(group, names=(*group.names, *constants))
+                break
+    return dataclasses.replace(state, groups=tuple(groups))
+
+
+def _model(request: StateRequest, metadata: Mapping[str, str]) -> str:
+    model = request.model or metadata.get("model", "")
+    if not model:
+        raise ValueError("--model: the source does not say which model it is of; name it")
+    return registry_name(model)
+
+
+def _first(content: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    return next((content[key] for key in keys if content.get(key) is not None), None)
+
+
+def _agreed_step(
+    request: StateRequest, content: Mapping[str, Any], state: OptimizerState, notes: list[str]
+) -> int:
+    """Return the updates of the run: as asked for, as the file says, as the optimizer counts."""
+    stated = _first(content, ("global_step", "step"))
+    if stated is not None and (isinstance(stated, bool) or not isinstance(stated, int)):
+        raise ValueError(f"the checkpoint's step is {json.dumps(stated, default=str)}, no count")
+    counted = max(state.steps.values(), default=state.position)
+    choices = (request.step, stated, counted)
+    step = next((count for count in choices if count is not None), None)
+    if step is None:
+        raise ValueError("nothing tells how many updates the run has made: give --step N")
+    if step < 1:
+        raise ValueError(f"the run has made {step} updates: expected 1 or more (--step N)")
+    if counted is not None and counted != step:
+        notes.append(
+            f"the run counts {step} updates, the optimizer {counted}: some may have been skipped"
+        )
+    return step

@@ -1,0 +1,31 @@
+"""The conversion of weights stands below training, and needs no framework and no suite."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.test_architecture import CONVERSION, imported, in_folders, tree
+
+
+def test_weights_are_converted_without_models_and_without_a_framework() -> None:
+    """Training reads checkpoints with it; only the state of a training stands above training."""
+    above = {"heads", "backbones", "registry", "tasks", "train", "search", "deploy"}
+    allowed = {"sot_paddle.backbones.token_geometry", "sot_paddle.train.folder_lock"}
+    paddle_side = "sot_paddle/convert/state/paddle_optimizer.py"
+    wrong = [name for name in CONVERSION if name != paddle_side and "paddle" in imported(name)]
+    for name in CONVERSION:
+        if name.startswith("sot_paddle/convert/state/"):
+            continue
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "sot_paddle":
+                targets = {f"{node.module}.{alias.name}" for alias in node.names}
+                if node.module not in allowed and {*node.module.split(".")[1:2]} & above:
+                    wrong += [f"{name}: {target}" for target in targets - allowed]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("tool", [n for n in in_folders("tools") if n.startswith("tools/train_")])
+def test_training_needs_nothing_of_the_suite(tool: str) -> None:
+    assert "align" not in imported(tool)

@@ -1,0 +1,346 @@
+"""The command that moves a whole training, on tiny checkpoints without a training behind them."""
+
+import dataclasses
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sot_paddle.checkpoint import read_tensors, write_tensors
+from sot_paddle.convert.state import command
+from sot_paddle.convert.state.command import StateRequest, convert_state
+from sot_paddle.convert.state.record import Group, OptimizerState, different_arrays
+from sot_paddle.convert.state.state_file import FILE, read_state, write_state
+from sot_paddle.convert.state.torch_optimizer import from_torch, schedule_dict, to_torch
+
+LAYOUT, MODEL = "bert_hf", "bert_base"
+OPTIONS = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01, "amsgrad": False}
+
+
+def random_state(shapes, rng) -> OptimizerState:
+    """A state in PyTorch's names, grouped as transformers groups."""
+    spared = [n for n in shapes if "bias" in n or "LayerNorm" in n]
+    parts = (tuple(n for n in shapes if n not in spared), 0.01), (tuple(spared), 0.0)
+    groups = tuple(
+        Group(names, 2e-5, 5e-5, {**OPTIONS, "weight_decay": decay}) for names, decay in parts
+    )
+    moments = {
+        kind: {n: rng.random(shape, np.float32) for n, shape in shapes.items()}
+        for kind in ("moment1", "moment2")
+    }
+    return OptimizerState("torch", "adamw", groups, moments, dict.fromkeys(shapes, 500), 500)
+
+
+@dataclasses.dataclass
+class Begun:
+    """The file of a PyTorch training, the names of its groups, and what it holds."""
+
+    path: Path
+    names: Path
+    state: OptimizerState
+    arrays: dict
+
+    def change(self, change) -> None:
+        """Change what the file says of the optimizer."""
+        content = torch.load(self.path, weights_only=True)
+        change(content["optimizer"])
+        torch.save(content, self.path)
+
+
+def unnamed(state_dict):
+    """As an optimizer without parameter names writes it."""
+    for group in state_dict["param_groups"]:
+        del group["param_names"]
+    return state_dict
+
+
+def tensors(arrays):
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+@pytest.fixture
+def begun(tmp_path, hf_shapes, random_arrays) -> Begun:
+    shapes = hf_shapes()
+    arrays, state = random_arrays(shapes), random_state(shapes, np.random.default_rng(3))
+    path, names = tmp_path / "run.pth", tmp_path / "names.json"
+    content = {
+        "state_dict": tensors(arrays),
+        "optimizer": to_torch(state),
+        "lr_scheduler": schedule_dict(state),
+        "step": 500,
+    }
+    torch.save(content, path)
+    names.write_text(json.dumps([group.names for group in state.groups]), encoding="utf-8")
+    return Begun(path, names, state, arrays)
+
+
+def request(source, target, way="torch", **options) -> StateRequest:
+    other = {"torch": "paddle", "paddle": "torch"}[way]
+    options = {"layout": LAYOUT, "model": MODEL, **options}
+    return StateRequest((way, source), (other, target), **options)
+
+
+def test_a_file_there_and_back(begun, tmp_path):
+    there, back = tmp_path / "ours", tmp_path / "back.pth"
+    text = convert_state(request(begun.path, there))
+    assert "adamw, 41 weights, 82 moments, after 500 updates, learning rate 2e-05" in text
+    names = {path.name for path in there.iterdir()}
+    assert names == {"model.safetensors", FILE, "config.json", "manifest.json"}
+    manifest = json.loads((there / "manifest.json").read_text(encoding="utf-8"))
+    assert (manifest["source"], manifest["destination"]) == (str(begun.path), str(there))
+    ours = read_state(there)
+    square = "bert.encoder.layer.0.attention.self.query.weight"
+    own = "bert.encoder.layers.0.self_attn.q_proj.weight"
+    expected = begun.state.moments["moment1"][square]
+    np.testing.assert_array_equal(ours.moments["moment1"][own], expected.T)
+    convert_state(request(there, back, "paddle", model="", names=begun.names))
+    first, again = (torch.load(path, weights_only=True) for path in (begun.path, back))
+    assert first.keys() == again.keys()
+    assert (again["step"], again["lr_scheduler"]) == (500, first["lr_scheduler"])
+    assert again["optimizer"]["param_groups"] == first["optimizer"]["param_groups"]
+    for name, array in begun.arrays.items():
+        np.testing.assert_array_equal(again["state_dict"][name].numpy(), array)
+    for index, entry in first["optimizer"]["state"].items():
+        for key, value in entry.items():
+            assert torch.equal(again["optimizer"]["state"][index][key], value)
+            assert again["optimizer"]["state"][index][key].dtype == value.dtype
+
+
+@pytest.mark.parametrize(
+    ("weights", "optimizer", "schedule"),
+    [
+        ("model_state_dict", "optimizer_state_dict", "scheduler_state_dict"),
+        ("model", "optimizer", "lr_scheduler"),
+        ("state_dict", "optimizer", None),
+    ],
+)
+def test_the_keys_of_a_file_and_names_beside_it(begun, tmp_path, weights, optimizer, schedule):
+    content = {weights: tensors(begun.arrays), optimizer: unnamed(to_torch(begun.state))}
+    if schedule:
+        content[schedule] = schedule_dict(begun.state)
+    torch.save({**content, "epoch": 3}, tmp_path / "other.pth")
+    with pytest.raises(ValueError, match=r"numbers its parameters: write them .*--names"):
+        convert_state(request(tmp_path / "other.pth", tmp_path / "ours"))
+    assert not (tmp_path / "ours").exists()
+    text = convert_state(request(tmp_path / "other.pth", tmp_path / "ours", names=begun.names))
+    assert ("no state of a scheduler" in text) == (schedule is None)
+    assert read_state(tmp_path / "ours").position == (500 if schedule else None)
+    back = tmp_path / "back.pth"
+    with pytest.raises(ValueError, match=r"numbers its parameters: write them .*--names"):
+        convert_state(request(tmp_path / "ours", back, "paddle"))
+    convert_state(request(tmp_path / "ours", back, "paddle", names=begun.names))
+    written = torch.load(back, weights_only=True)
+    assert ("lr_scheduler" in written) == (schedule is not None)
+    assert different_arrays(from_torch(written["optimizer"]), begun.state) == []
+
+
+def test_the_weights_of_a_file_with_several_are_named(begun, tmp_path):
+    weights = {f"module.{n}": tensor for n, tensor in tensors(begun.arrays).items()}
+    spoilt = {n: tensor + 1 for n, tensor in weights.items()}
+    content = {"student": weights, "teacher": spoilt, "optimizer": to_torch(begun.state)}
+    torch.save({**content, "step": 500}, tmp_path / "run.ckpt")
+    with pytest.raises(
+        ValueError, match=r"student \(41 tensors\), teacher \(41 tensors\); .* --key"
+    ):
+        convert_state(request(tmp_path / "run.ckpt", tmp_path / "ours"))
+    convert_state(request(tmp_path / "run.ckpt", tmp_path / "ours", key="student"))
+    back = request(tmp_path / "ours", tmp_path / "back.pth", "paddle", names=begun.names)
+    convert_state(back)
+    written = torch.load(tmp_path / "back.pth", weights_only=True)
+    for name, array in begun.arrays.items():
+        np.testing.assert_array_equal(written["state_dict"][name].numpy(), array)
+
+
+def test_another_order_of_the_groups(begun, tmp_path):
+    convert_state(request(begun.path, tmp_path / "ours"))
+    decayed, rest = (list(group.names) for group in begun.state.groups)
+    begun.names.write_text(json.dumps([rest, decayed[::-1]]), encoding="utf-8")
+    back = tmp_path / "back.pth"
+    convert_state(request(tmp_path / "ours", back, "paddle", names=begun.names))
+    optimizer = torch.load(back, weights_only=True)["optimizer"]
+    assert optimizer["param_groups"][1]["param_names"] == decayed[::-1]
+    assert different_arrays(from_torch(optimizer), begun.state) == []
+    begun.names.write_text(json.dumps([rest[1:], decayed]), encoding="utf-8")
+    with pytest.raises(ValueError, match=f"first difference {rest[0]}"):
+        convert_state(request(tmp_path / "ours", tmp_path / "no.pth", "paddle", names=begun.names))
+
+
+def test_float32_masters_become_the_weights(begun, tmp_path):
+    ours = tmp_path / "ours"
+    convert_state(request(begun.path, ours))
+    arrays, metadata = read_tensors(ours / "model.safetensors")
+    arrays, half = dict(arrays), {n: a.astype(np.float16) for n, a in arrays.items()}
+    (ours / "manifest.json").unlink()
+    write_tensors(ours / "model.safetensors", half, metadata)
+    write_state(ours / FILE, dataclasses.replace(read_state(ours), masters=arrays))
+    convert_state(request(ours, tmp_path / "back.pth", "paddle", names=begun.names))
+    weights = torch.load(tmp_path / "back.pth", weights_only=True)["state_dict"]
+    assert all(np.array_equal(weights[n].numpy(), begun.arrays[n]) for n in begun.arrays)
+
+
+def without_step(optimizer):
+    del optimizer["state"][3]["step"]
+
+
+def without_moment(optimizer):
+    del optimizer["state"][3]["exp_avg_sq"]
+
+
+def without_state(optimizer):
+    del optimizer["state"][3]
+
+
+def of_another_shape(optimizer):
+    optimizer["state"][3]["exp_avg"] = torch.zeros(2, 2)
+
+
+def with_a_short_group(optimizer):
+    optimizer["param_groups"][0]["params"].pop()
+
+
+def of_another_kind(optimizer):
+    for group in optimizer["param_groups"]:
+        del group["betas"]
+        group["alpha"] = 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (without_step, "no count of updates"),
+        (without_moment, "moment2 is missing"),
+        (without_state, "moment1 is missing"),
+        (of_another_shape, r"query.weight: expected shape \(12, 12\), got \(2, 2\)"),
+        (with_a_short_group, "names for groups of"),
+        (of_another_kind, "an optimizer without a counterpart here .*alpha"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused_and_nothing_is_written(
+    begun, tmp_path, change, message
+):
+    begun.change(change)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(ValueError, match=message):
+        convert_state(request(begun.path, tmp_path / "ours"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_file_of_something_else_is_refused(begun, tmp_path):
+    begun.path.write_bytes(pickle.dumps(without_step, protocol=2))
+    with pytest.raises(ValueError, match="refused: it asks for .*without_step; expected plain"):
+        convert_state(request(begun.path, tmp_path / "ours"))
+    torch.save({"state_dict": tensors(begun.arrays)}, begun.path)
+    with pytest.raises(ValueError, match="no optimizer under optimizer or optimizer_state_dict"):
+        convert_state(request(begun.path, tmp_path / "ours"))
+
+
+def test_a_weight_without_gradient_so_far_is_allowed_when_said(begun, tmp_path):
+    begun.change(without_state)
+    convert_state(request(begun.path, tmp_path / "ours", unused=True))
+    assert len(read_state(tmp_path / "ours").untouched) == 1
+    options = {"unused": True, "names": begun.names}
+    convert_state(request(tmp_path / "ours", tmp_path / "back.pth", "paddle", **options))
+    written = torch.load(tmp_path / "back.pth", weights_only=True)
+    assert 3 not in written["optimizer"]["state"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"target": ("torch", "ours")}, "--from torch --to torch: expected torch and paddle"),
+        ({"layout": "bert"}, "unknown layout 'bert'"),
+        ({"model": ""}, "--model: the source does not say"),
+        ({"model": "bert_base_mgcrp"}, "without a destination: .*pooler"),
+        ({"source": ("torch", "nowhere")}, "no such file or folder"),
+        ({"source": ("torch", ".")}, "expected a file that ends in .bin, .pth"),
+        ({"target": ("paddle", "absent/ours")}, "does not exist; make it first"),
+        ({"target": ("paddle", "ours.pdopt")}, "expected a folder"),
+        ({"step": -1}, "the run has made -1 updates: expected 1 or more"),
+        ({"names": "nowhere.json"}, "cannot read .*nowhere.json"),
+    ],
+)
+def test_requests_that_cannot_be_met(begun, tmp_path, change, message):
+    options = {"source": ("torch", str(begun.path)), "target": ("paddle", "ours")}
+    options = {"layout": LAYOUT, "model": MODEL, **options, **change}
+    for key in ("source", "target"):
+        options[key] = (options[key][0], tmp_path / options[key][1])
+    if "names" in options:
+        options["names"] = tmp_path / options["names"]
+    with pytest.raises(ValueError, match=message):
+        convert_state(StateRequest(**options))
+    assert not (tmp_path / "ours").exists()
+
+
+def test_an_existing_target_is_replaced_only_when_asked(begun, tmp_path):
+    there = tmp_path / "ours"
+    convert_state(request(begun.path, there))
+    with pytest.raises(ValueError, match="exists; --overwrite"):
+        convert_state(request(begun.path, there))
+    convert_state(request(begun.path, there, overwrite=True))
+    (there / "notes.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(ValueError, match="holds files of its own"):
+        convert_state(request(begun.path, there, overwrite=True))
+    back = request(there, tmp_path / "back.pth", "paddle", names=begun.names)
+    convert_state(back)
+    with pytest.raises(ValueError, match="exists; --overwrite"):
+        convert_state(back)
+    convert_state(dataclasses.replace(back, overwrite=True))
+    with pytest.raises(ValueError, match="expected a file that ends in"):
+        convert_state(dataclasses.replace(back, target=("torch", tmp_path / "folder")))
+
+
+@pytest.mark.parametrize("way", ["torch", "paddle"])
+def test_a_full_disk_leaves_nothing(begun, tmp_path, monkeypatch, way):
+    convert_state(request(begun.path, tmp_path / "ours"))
+    source, target = (begun.path, "new") if way == "torch" else (tmp_path / "ours", "new.pth")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(command, "write_state" if way == "torch" else "save", full)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(OSError, match="No space left"):
+        convert_state(request(source, tmp_path / target, way, names=begun.names))
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_averaged_weights_of_an_image_training_are_passed_over(
+    tmp_path, image_shapes, random_arrays
+):
+    shapes = image_shapes("sot_official")
+    arrays = random_arrays(shapes)
+    trained = {n: s for n, s in shapes.items() if "running" not in n and "batches" not in n}
+    state = random_state(trained, np.random.default_rng(0))
+    averages = {n: tensor + 1 for n, tensor in tensors(arrays).items()}
+    content = {
+        "state_dict": tensors(arrays),
+        "state_dict_ema": averages,
+        "optimizer": to_torch(state),
+        "epoch": 1,
+    }
+    torch.save(content, tmp_path / "last.pth.tar")
+    options = {"layout": "sot_official", "model": "sot_tiny"}
+    text = convert_state(request(tmp_path / "last.pth.tar", tmp_path / "ours", **options))
+    assert "the averaged weights are passed over" in text
+    names = tmp_path / "names.json"
+    names.write_text(json.dumps([group.names for group in state.groups]), encoding="utf-8")
+    options["names"] = names
+    convert_state(request(tmp_path / "ours", tmp_path / "back.pth", "paddle", **options))
+    written = torch.load(tmp_path / "back.pth", weights_only=True)
+    assert different_arrays(from_torch(written["optimizer"]), state) == []
+    for name in trained:
+        np.testing.assert_array_equal(written["state_dict"][name].numpy(), arrays[name])
+
+
+def test_paddles_own_pickles_are_refused_with_a_way_out(tmp_path):
+    path = tmp_path / "model.pdopt"
+    path.write_bytes(b"pickle")
+    for place in (path, tmp_path):
+        with pytest.raises(ValueError, match="paddle_optimizer.save"):
+            convert_state(request(place, tmp_path / "back.pth", "paddle"))
+    path.unlink()
+    with pytest.raises(ValueError, match="expected the state of an optimizer"):
+        convert_state(request(tmp_path, tmp_path / "back.pth", "paddle"))
