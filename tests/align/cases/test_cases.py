@@ -9,7 +9,8 @@ from align.record.results import STEPS
 from sot_paddle.vision_config import TOKEN_TYPES
 from sot_torch_ref import list_models
 
-OF_ANY_PAIR = {"weights"}  # a stage of align.compare; here tests and trainers do it
+OF_ANY_PAIR = {"weights", "loss", "metric"}
+"""Stages of align.compare; here trainers and tests/parity do it."""
 MODELS = [case for case in CASES if isinstance(case, ModelCase)]
 POOLINGS = {"mgcrp", "mgcrp_qk", "gap", "gcp"}
 FUSIONS = {"sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens"}
