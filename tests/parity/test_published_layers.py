@@ -15,8 +15,8 @@ import pytest
 import torch
 
 import sot_torch_ref
-from align.weights import build_plan
 from sot_paddle import published
+from sot_paddle.convert import build_plan
 from sot_torch_ref.features import Features
 from sot_torch_ref.heads import HeadConfig, build_head
 from tests.parity.sides import assert_same, paddle_precision, torch_precision

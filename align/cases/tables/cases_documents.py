@@ -128,20 +128,13 @@ _RATES = (
     ),
 )
 
-_UPDATES = value_cases(
-    "update_values:updates",
-    {"update_bert_adam": {"recipe": _RECIPE, "steps": 50}},
-    steps=("optimizer",),
-    dtypes=("float64",),
-)
-
-DOCUMENTS: tuple[Case, ...] = (*_DATA, *_MODELS, *_RATES, *_UPDATES)
+DOCUMENTS: tuple[Case, ...] = (*_DATA, *_MODELS, *_RATES)
 
 BERT4DOC: Mapping[str, tuple[str, ...]] = {
     "1 forward": ("bert4doc_model",),
     "2 data of the development split": ("bert4doc_dev_data",),
     "4 learning rate": ("lr_linear_drop", "layer_rates_*"),
     "4b data of the training split": ("bert4doc_train_data", "bert4doc_truncation"),
-    "5 backward": ("bert4doc_model", "bert4doc_training*", "update_bert_adam"),
+    "5 backward": ("bert4doc_model", "bert4doc_training*"),
 }
 """The six published checks of the Paddle port -> the cases that stand for each."""

@@ -1,11 +1,10 @@
-"""Rates, updates, and training runs of text by the real trainer, interrupted or in processes."""
+"""Rates, and training runs of text by the real trainer, interrupted or in processes."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from align.cases.kinds.case_kinds import (
-    DTYPES,
     EpochSchedule,
     Recipe,
     TrainerCase,
@@ -59,53 +58,6 @@ _BY_EPOCH = value_cases(
         )
     },
     steps=("learning_rate",),
-)
-
-_CLIPPED = Recipe(clip_norm=5.0)
-_OTHER_BETAS = {"betas": (0.8, 0.95), "epsilon": 1e-6, "clip_norm": None}
-_ADAMW = {
-    "optimizer": "adamw",
-    "weight_decay": 2.0**-7,  # Paddle stores AdamW's coefficient in float32
-    "clip_norm": None,
-}
-_LARGE = {"learning_rate": 0.5, "weight_decay": 0.5, "betas": (0.5, 0.875), "clip_norm": None}
-_UPDATES = value_cases(
-    "update_values:updates",
-    {
-        "update_below_the_clip": {"recipe": _CLIPPED, "norm": 0.5},
-        # torch's factor c / (norm + 1e-6) is below 1 from c - 1e-6 on
-        "update_just_below_the_clip": {"recipe": _CLIPPED, "norm": 1.0 - 1e-7},
-        "update_at_the_clip": {"recipe": _CLIPPED, "norm": 1.0},
-        "update_without_bias_correction": {
-            "recipe": Recipe(correct_bias=False, clip_norm=None),
-        },
-        "update_other_betas": {"recipe": Recipe(**_OTHER_BETAS)},
-        "update_reloaded": {"recipe": Recipe(**_OTHER_BETAS), "reloaded": True},
-        # epsilon and betas are those that each side's class has when none are given
-        "update_default_options": {"recipe": Recipe(betas=None, epsilon=None, clip_norm=None)},
-        "update_vision_decay": {"recipe": Recipe(decay="vision", **_ADAMW)},
-        "update_adamw_other_betas": {"recipe": Recipe(**{**_ADAMW, **_OTHER_BETAS})},
-        "update_gradients_that_end": {"recipe": Recipe(**_ADAMW), "ending": True},
-    },
-    steps=("optimizer",),
-    dtypes=("float64",),
-)
-_ORDER = value_cases(
-    "update_values:updates",
-    {
-        # a rate and a decay with which the order of decay and step is more than rounding
-        "update_large_decay": {"recipe": Recipe(**_LARGE)},
-        "update_adamw_large_decay": {"recipe": Recipe(**{**_ADAMW, **_LARGE})},
-        "update_half_rates": {"recipe": Recipe(**_LARGE), "halved": True},
-    },
-    steps=("optimizer",),
-    dtypes=DTYPES,
-)
-_SHARED = value_cases(
-    "update_values:shared_norm",
-    {"update_norm_of_several_processes": {}},
-    steps=("optimizer",),
-    dtypes=("float64",),
 )
 
 _OPTIONS = {
@@ -179,4 +131,4 @@ _TRAINER = (
     ),
 )
 
-TEXT_RUNS = (*_BY_STEP, *_BY_EPOCH, *_UPDATES, *_ORDER, *_SHARED, *_TRAINER)
+TEXT_RUNS = (*_BY_STEP, *_BY_EPOCH, *_TRAINER)
