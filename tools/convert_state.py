@@ -43,7 +43,6 @@ def build_parser() -> CommandParser:
     )
     add("--optimizer", default="", choices=KINDS, help="when PyTorch's state is silent")
     add("--key", default="", metavar="KEY", help="entry of PyTorch's file that holds the weights")
-    add("--step", type=int, metavar="N", help="updates of the run, when nothing tells")
     add("--unused", action="store_true", help="weights without moments had no gradient yet")
     add("--overwrite", action="store_true", help="replace an existing PATH of --to")
     return parser

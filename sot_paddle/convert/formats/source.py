@@ -54,7 +54,6 @@ class Source:
         notes: what the user should know.
         averaged: whether the tensors are the averaged ones of a training's file, None where it
             holds one set.
-        keeps_order: whether the names are in the model's order, which safetensors does not keep.
     """
 
     path: Path
@@ -64,7 +63,6 @@ class Source:
     vocabulary: dict[str, bytes] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     averaged: bool | None = None
-    keeps_order: bool = False
 
 
 def open_source(path: Path, *, key: str = "", ema: bool | None = False) -> Source:
@@ -151,7 +149,6 @@ def _open_file(path: Path, key: str, ema: bool | None) -> Source:
         )
     source = Source(path, tensors, metadata, averaged=choice.averaged)
     source.notes = [f"{path.name}: {note}" for note in choice.notes]
-    source.keeps_order = suffix != ".safetensors"
     return source
 
 
@@ -191,7 +188,6 @@ def _open_shards(index: Path, key: str, ema: bool | None) -> Source:
     specs: dict[str, TensorSpec] = {}
     loaders: dict[str, Callable[[str], Any]] = {}
     metadata: dict[str, str] = {}
-    ordered = False
     for file in sorted(set(placed.values())):
         if Path(file).name != file or not (index.parent / file).is_file():
             raise ValueError(f"{index}: the shard {file!r} is not beside it")
@@ -205,6 +201,6 @@ def _open_shards(index: Path, key: str, ema: bool | None) -> Source:
             raise ValueError(f"{index}: tensor {odd[0]!r} is {where} {file}")
         specs.update(shard.tensors.specs)
         loaders.update(dict.fromkeys(shard.tensors, shard.tensors.__getitem__))
-        metadata, ordered = {**metadata, **shard.metadata}, shard.keeps_order
+        metadata = {**metadata, **shard.metadata}
     tensors = Tensors(specs, lambda name: loaders[name](name))
-    return Source(index, tensors, metadata, keeps_order=ordered)
+    return Source(index, tensors, metadata)

@@ -7,7 +7,6 @@ PyTorch's side is one torch file with the weights, ``optimizer`` and ``lr_schedu
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,6 @@ from sot_paddle.convert.formats.torch_files import SUFFIXES, from_numpy, save, t
 from sot_paddle.convert.state.record import OptimizerState, convert
 from sot_paddle.convert.state.state_file import FILE, read_state, write_state
 from sot_paddle.convert.state.torch_optimizer import (
-    Names,
     from_torch,
     group_names,
     load_plain,
@@ -36,10 +34,6 @@ from sot_paddle.reading import named_in_refusals, read_json
 from sot_paddle.train import folder_lock
 
 WEIGHTS = "model.safetensors"
-
-CONSTANTS = ("relative_positions_mat",)
-"""Ends of the names of parameters that hold no weight and get no gradient: they stand in the groups
-of PyTorch's optimizer, without moments, and have no counterpart."""
 
 _OPTIMIZERS = ("optimizer", "optimizer_state_dict")
 _SCHEDULERS = ("lr_scheduler", "scheduler", "lr_scheduler_state_dict", "scheduler_state_dict")
@@ -62,7 +56,6 @@ class StateRequest:
         names: JSON file with the names of PyTorch's parameter groups.
         optimizer: kind of PyTorch's optimizer, where its state does not tell.
         key: of the entry with PyTorch's weights, where its file has several.
-        step: updates of the run, where nothing tells.
         unused: weights that no gradient has reached yet are no mistake.
         overwrite: replace an existing target.
     """
@@ -74,7 +67,6 @@ class StateRequest:
     names: Path | None = None
     optimizer: str = ""
     key: str = ""
-    step: int | None = None
     unused: bool = False
     overwrite: bool = False
 
@@ -120,7 +112,8 @@ def convert_state(request: StateRequest) -> str:
     with folder_lock.hold_beside(target):
         request.check_target()  # another command may have written it meanwhile
         move = _to_paddle if request.source[0] == "torch" else _to_torch
-        state, step = move(request, notes)
+        state = move(request, notes)
+    step = max(state.steps.values(), default=0)
     rates = ", ".join(f"{rate:.6g}" for rate in dict.fromkeys(g.rate for g in state.groups))
     count = sum(len(arrays) for arrays in state.moments.values())
     lines = [
@@ -144,7 +137,7 @@ def read_names(path: Path) -> list[list[str]]:
     return groups
 
 
-def _to_paddle(request: StateRequest, notes: list[str]) -> tuple[OptimizerState, int]:
+def _to_paddle(request: StateRequest, notes: list[str]) -> OptimizerState:
     place, target = request.source[1], request.target[1]
     if place.suffix not in SUFFIXES or not place.is_file():
         raise ValueError(f"{place}: expected a file that ends in {', '.join(SUFFIXES)}")
@@ -165,9 +158,8 @@ def _to_paddle(request: StateRequest, notes: list[str]) -> tuple[OptimizerState,
         state = from_torch(optimizer, names, schedule=schedule, kind=request.optimizer)
         if state.position is None:
             notes.append("no state of a scheduler: the learning rate counts as fixed")
-        moved = convert(_without_constants(state), plan)
+        moved = convert(state, plan)
         moved.check(plan.destination_shapes, untouched=request.unused)
-        step = _agreed_step(request, content, moved, notes)
     if source.averaged is False and table.averaged:
         notes.append("the averaged weights are passed over")
     with atomic_directory(target) as folder:
@@ -176,12 +168,12 @@ def _to_paddle(request: StateRequest, notes: list[str]) -> tuple[OptimizerState,
         manifest = convert_file(source, folder, request.layout, model, recorded=ends)
         write_state(folder / FILE, moved)
     notes += manifest.notes
-    return moved, step
+    return moved
 
 
-def _to_torch(request: StateRequest, notes: list[str]) -> tuple[OptimizerState, int]:
+def _to_torch(request: StateRequest, notes: list[str]) -> OptimizerState:
     place, target = request.source[1], request.target[1]
-    state = _read_paddle(place)
+    state = read_state(place)
     if request.names is None:
         raise ValueError(f"PyTorch's optimizer numbers its parameters: {_HOW}")
     names = read_names(request.names)
@@ -195,8 +187,6 @@ def _to_torch(request: StateRequest, notes: list[str]) -> tuple[OptimizerState, 
         plan = build_plan(request.layout, model, shapes, reverse=True, prefix=prefix)
         state.check(shapes, untouched=request.unused)
         moved = dataclasses.replace(convert(state, plan), masters={})
-        moved = _with_constants(moved, names)
-        step = _agreed_step(request, {}, moved, notes)
     tensors = as_tensors({**source.tensors, **state.masters})  # instead of half precision
     torch = torch_or_refuse("the PyTorch side of a training's state needs torch: install it")
     weights = {n: from_numpy(n, array, torch) for n, array in plan.apply(tensors).items()}
@@ -204,45 +194,10 @@ def _to_torch(request: StateRequest, notes: list[str]) -> tuple[OptimizerState, 
     content["optimizer"] = to_torch(moved, names)
     if moved.position is not None:
         content["lr_scheduler"] = schedule_dict(moved, names)
-    content["step"] = step
+    content["step"] = max(moved.steps.values(), default=0)
     with atomic_file(target) as handle:
         save(torch, content, handle)
-    return moved, step
-
-
-def _read_paddle(place: Path) -> OptimizerState:
-    """Read the state of a folder that holds weights and state, each safely stored."""
-    foreign = [place] if place.is_file() else sorted(place.glob("*.pdopt"))
-    if foreign and not (place / FILE).is_file():
-        raise ValueError(
-            f"{foreign[0]}: Paddle's own file is a pickle and knows no names of weights; where the "
-            f"training is, call sot_paddle.convert.state.paddle_optimizer.save('DIR/{FILE}', "
-            f"optimizer, model) and save the weights as DIR/{WEIGHTS}"
-        )
-    state = read_state(place)
-    if not (place / WEIGHTS).is_file():
-        raise ValueError(f"{place}: no {WEIGHTS} beside {FILE}")
-    return state
-
-
-def _without_constants(state: OptimizerState) -> OptimizerState:
-    groups = (
-        dataclasses.replace(g, names=tuple(n for n in g.names if not n.endswith(CONSTANTS)))
-        for g in state.groups
-    )
-    return dataclasses.replace(state, groups=tuple(groups))
-
-
-def _with_constants(state: OptimizerState, names: Names) -> OptimizerState:
-    """Add PyTorch's parameters that hold no weight to the groups of those that they stand with."""
-    groups = list(state.groups)
-    for listed in names:
-        constants = tuple(name for name in listed if name.endswith(CONSTANTS))
-        for number, group in enumerate(groups):
-            if constants and set(group.names) & set(listed):
-                groups[number] = dataclasses.replace(group, names=(*group.names, *constants))
-                break
-    return dataclasses.replace(state, groups=tuple(groups))
+    return moved
 
 
 def _model(request: StateRequest, metadata: Mapping[str, str]) -> str:
@@ -254,24 +209,3 @@ def _model(request: StateRequest, metadata: Mapping[str, str]) -> str:
 
 def _first(content: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
     return next((content[key] for key in keys if content.get(key) is not None), None)
-
-
-def _agreed_step(
-    request: StateRequest, content: Mapping[str, Any], state: OptimizerState, notes: list[str]
-) -> int:
-    """Return the updates of the run: as asked for, as the file says, as the optimizer counts."""
-    stated = _first(content, ("global_step", "step"))
-    if stated is not None and (isinstance(stated, bool) or not isinstance(stated, int)):
-        raise ValueError(f"the checkpoint's step is {json.dumps(stated, default=str)}, no count")
-    counted = max(state.steps.values(), default=state.position)
-    choices = (request.step, stated, counted)
-    step = next((count for count in choices if count is not None), None)
-    if step is None:
-        raise ValueError("nothing tells how many updates the run has made: give --step N")
-    if step < 1:
-        raise ValueError(f"the run has made {step} updates: expected 1 or more (--step N)")
-    if counted is not None and counted != step:
-        notes.append(
-            f"the run counts {step} updates, the optimizer {counted}: some may have been skipped"
-        )
-    return step

@@ -184,7 +184,7 @@ def _groups(optimizer: Any, model: nn.Layer, kind: str) -> tuple[Group, ...]:
     schedule = optimizer._learning_rate
     fixed = not isinstance(schedule, paddle.optimizer.lr.LRScheduler)
     rate, initial = (schedule, None) if fixed else (schedule(), schedule.base_lr)
-    found: dict[tuple, tuple[dict[str, Any], float, list[str]]] = {}
+    members: dict[tuple, tuple[dict[str, Any], float, list[str]]] = {}
     for parameter, group in _parameters(optimizer):
         if parameter.name not in names:
             raise ValueError(
@@ -195,19 +195,22 @@ def _groups(optimizer: Any, model: nn.Layer, kind: str) -> tuple[Group, ...]:
         options = _options(optimizer, kind, group, parameter)
         factor = _factor(optimizer, parameter)
         key = (*options.items(), factor)
-        found.setdefault(key, (options, factor, []))[2].append(names[parameter.name])
+        members.setdefault(key, (options, factor, []))[2].append(names[parameter.name])
     return tuple(
         Group(tuple(listed), rate * factor, None if initial is None else initial * factor, options)
-        for options, factor, listed in found.values()
+        for options, factor, listed in members.values()
     )
 
 
 def _parameters(optimizer: Any) -> list[tuple[paddle.Tensor, Mapping[str, Any]]]:
-    """Every parameter with the options of its group ({} without groups)."""
-    held = optimizer._param_groups
-    if held and isinstance(held[0], dict):
-        return [(parameter, group) for group in held for parameter in group["params"]]
-    return [(parameter, {}) for parameter in held]
+    """Return every parameter with the options of its group ({} without groups)."""
+    entries = optimizer._param_groups
+    if not entries or not isinstance(entries[0], dict):
+        return [(parameter, {}) for parameter in entries]
+    pairs = []
+    for group in entries:
+        pairs += [(parameter, group) for parameter in group["params"]]
+    return pairs
 
 
 def _factor(optimizer: Any, parameter: paddle.Tensor) -> float:

@@ -72,52 +72,22 @@ def counts_of(
         otherwise: what to take when neither tells.
 
     Raises:
-        ValueError: a weight has only one of the two powers, or see `count_of`.
+        ValueError: powers and counter of a weight contradict one another, or nothing tells.
     """
-    first, second = (moments.pop(power, {}) for power in POWERS)
-    lone = sorted(set(first) ^ set(second))
-    if lone:
-        raise ValueError(f"{lone[0]} has only one of {' and '.join(POWERS)}")
+    powers = [moments.pop(power, {}) for power in POWERS]
     betas = {n: (g.options["beta1"], g.options["beta2"]) for g in groups for n in g.names}
-    return {
-        name: count_of(
-            name, (first[name], second[name]), betas[name], counters.get(name), otherwise
-        )
-        for name in first
-        if name in betas
-    }
-
-
-def count_of(
-    name: str,
-    powers: Sequence[np.ndarray],
-    betas: tuple[float, float],
-    counter: int | None,
-    otherwise: int | None,
-) -> int:
-    """Return the updates done of one weight, from its powers of beta.
-
-    Args:
-        name: of the weight, for the message.
-        powers: beta1 ** (t + 1) and beta2 ** (t + 1), of shape (1,).
-        betas: beta1 and beta2.
-        counter: what HFAdamW keeps besides, None without.
-        otherwise: what to take when neither tells.
-
-    Raises:
-        ValueError: they contradict one another, or nothing tells.
-    """
-    counts = set() if counter is None else {counter - 1}
-    for power, beta in zip(powers, betas, strict=True):
-        count = updates_of(float(power.item()), beta, str(power.dtype))
-        counts |= set() if count is None else {count}
-    if len(counts) > 1:
-        raise ValueError(f"{name}: its powers of beta count {sorted(counts)} updates")
-    if counts:
-        return counts.pop()
-    if otherwise is None:
-        raise ValueError(f"{name}: its powers of beta tell no count of updates: give it")
-    return otherwise
+    steps = {}
+    for name in (name for name in powers[0] if name in betas):
+        counts = {counters[name] - 1} if name in counters else set()
+        for table, beta in zip(powers, betas[name], strict=True):
+            count = updates_of(float(table[name].item()), beta, str(table[name].dtype))
+            counts |= set() if count is None else {count}
+        if len(counts) > 1:
+            raise ValueError(f"{name}: its powers of beta count {sorted(counts)} updates")
+        if not counts and otherwise is None:
+            raise ValueError(f"{name}: its powers of beta tell no count of updates: give it")
+        steps[name] = counts.pop() if counts else otherwise
+    return steps
 
 
 def power_after(beta: float, updates: int, dtype: str) -> np.ndarray:

@@ -57,7 +57,11 @@ def read_state(path: str | os.PathLike[str]) -> OptimizerState:
     path = Path(path)
     path = path / FILE if path.is_dir() else path
     if not path.is_file():
-        raise ValueError(f"{path}: no such file; expected the state of an optimizer")
+        raise ValueError(
+            f"{path}: no such file; expected the state of an optimizer, which "
+            "sot_paddle.convert.state.paddle_optimizer.save writes where the training is (Paddle's "
+            "own .pdopt is a pickle and knows no names of weights)"
+        )
     tensors, metadata = read_tensors(path)
     if metadata.get("format") != FORMAT or metadata.get("format_version") != VERSION:
         raise ValueError(f"{path}: not a file of {FORMAT!r}, version {VERSION}")

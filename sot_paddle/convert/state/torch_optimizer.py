@@ -27,6 +27,10 @@ from sot_paddle.convert.state.record import (
 Names = Sequence[Sequence[str]]
 """Weight names of every parameter group, in the optimizer's order."""
 
+CONSTANTS = ("relative_positions_mat",)
+"""Ends of the names of parameters that hold no weight and get no gradient: they stand in the groups
+of PyTorch's optimizer, without moments, and have no counterpart."""
+
 _KEYS = {"exp_avg": "moment1", "exp_avg_sq": "moment2", "max_exp_avg_sq": MAXIMUM}
 _SPELT = {kind: key for key, kind in _KEYS.items()}
 _WRAPPERS = ("module.", "_orig_mod.", "module.")  # of either before the other
@@ -57,7 +61,7 @@ def from_torch(
         kind: one of `KINDS`, where the groups do not tell (an Adam of before PyTorch 2.6).
 
     Returns:
-        The state in PyTorch's names.
+        The state in PyTorch's names, without `CONSTANTS`.
 
     Raises:
         ValueError: an optimizer without a counterpart, names that do not fit the groups, or a
@@ -236,7 +240,7 @@ def _read_group(kind: str, group: Mapping[str, Any], names: Sequence[str]) -> Gr
         raise ValueError(f"a parameter group's betas are {betas!r}, expected two numbers")
     spelt = {"amsgrad": False, **group, "beta1": betas[0], "beta2": betas[1]}
     return Group(
-        tuple(names),
+        tuple(name for name in names if not name.endswith(CONSTANTS)),
         _number(group, "lr"),
         None if group.get("initial_lr") is None else _number(group, "initial_lr"),
         options_of(kind, lambda key: spelt.get(key) if key in FLAGS else _number(spelt, key)),
@@ -260,24 +264,21 @@ def _position(schedule: Mapping[str, Any]) -> int:
 
 
 def _ordered_groups(state: OptimizerState, names: Names | None) -> Sequence[Group]:
-    """Return the state's weights in another order of groups and of weights within a group."""
+    """Return the state's weights in another order, and the constants that it lists."""
     if names is None:
         return state.groups
     group_of = {name: group for group in state.groups for name in group.names}
-    listed = [name for group in names for name in group]
+    listed = [name for group in names for name in group if not name.endswith(CONSTANTS)]
     if sorted(listed) != sorted(group_of):
         odd = sorted(set(listed) ^ set(group_of)) or ["a name given twice"]
         raise ValueError(f"the order names {len(listed)} parameters, the state has "
                          f"{len(group_of)}: first difference {odd[0]}")  # fmt: skip
     groups = []
     for members in names:
-        first = group_of[members[0]] if members else state.groups[0]
-        for group in (group_of[name] for name in members):
-            if (group.options, group.rate) != (first.options, first.rate):
-                raise ValueError(
-                    "a parameter group of the order mixes weights of different options"
-                )
-        groups.append(dataclasses.replace(first, names=tuple(members)))
+        parts = [group_of[name] for name in members if name in group_of] or [state.groups[0]]
+        if any((part.options, part.rate) != (parts[0].options, parts[0].rate) for part in parts):
+            raise ValueError("a parameter group of the order mixes weights of different options")
+        groups.append(dataclasses.replace(parts[0], names=tuple(members)))
     return groups
 
 

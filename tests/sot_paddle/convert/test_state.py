@@ -11,7 +11,7 @@ from sot_paddle.convert import ConversionPlan, PlanEntry, build_plan
 from sot_paddle.convert.state.command import read_names
 from sot_paddle.convert.state.powers import (
     LONGEST,
-    count_of,
+    counts_of,
     power_after,
     stored_arrays,
     stored_counters,
@@ -269,17 +269,25 @@ def test_a_long_run_is_counted_and_a_wrong_power_is_refused():
 
 
 def test_the_powers_and_the_counter_must_agree():
+    groups = (Group(("w",), 0.1, None, ADAM),)
+
+    def count(first, second, counters=(), otherwise=None):
+        moments = {"beta1_pow_acc": {"w": first}, "beta2_pow_acc": {"w": second}, "moment1": {}}
+        steps = counts_of(moments, groups, dict(counters), otherwise)
+        assert list(moments) == ["moment1"]
+        return steps["w"]
+
     powers = [power_after(beta, 7, "float64") for beta in (0.9, 0.999)]
-    assert count_of("w", powers, (0.9, 0.999), None, None) == 7
-    assert count_of("w", powers, (0.9, 0.999), 8, None) == 7
+    assert count(*powers) == 7
+    assert count(*powers, {"w": 8}) == 7
     with pytest.raises(ValueError, match=r"count \[7, 8\] updates"):
-        count_of("w", [powers[0], power_after(0.999, 8, "float64")], (0.9, 0.999), None, None)
+        count(powers[0], power_after(0.999, 8, "float64"))
     with pytest.raises(ValueError, match=r"count \[7, 8\] updates"):
-        count_of("w", powers, (0.9, 0.999), 9, None)
+        count(*powers, {"w": 9})
     gone = [np.zeros(1, "float32")] * 2
-    assert count_of("w", gone, (0.9, 0.999), None, 10**6) == 10**6
+    assert count(*gone, otherwise=10**6) == 10**6
     with pytest.raises(ValueError, match="tell no count"):
-        count_of("w", gone, (0.9, 0.999), None, None)
+        count(*gone)
 
 
 def test_what_paddle_stores():

@@ -258,7 +258,6 @@ def test_a_weight_without_gradient_so_far_is_allowed_when_said(begun, tmp_path):
         ({"source": ("torch", ".")}, "expected a file that ends in .bin, .pth"),
         ({"target": ("paddle", "absent/ours")}, "does not exist; make it first"),
         ({"target": ("paddle", "ours.pdopt")}, "expected a folder"),
-        ({"step": -1}, "the run has made -1 updates: expected 1 or more"),
         ({"names": "nowhere.json"}, "cannot read .*nowhere.json"),
     ],
 )
@@ -338,9 +337,7 @@ def test_averaged_weights_of_an_image_training_are_passed_over(
 def test_paddles_own_pickles_are_refused_with_a_way_out(tmp_path):
     path = tmp_path / "model.pdopt"
     path.write_bytes(b"pickle")
-    for place in (path, tmp_path):
-        with pytest.raises(ValueError, match="paddle_optimizer.save"):
-            convert_state(request(place, tmp_path / "back.pth", "paddle"))
-    path.unlink()
-    with pytest.raises(ValueError, match="expected the state of an optimizer"):
+    with pytest.raises(ValueError, match=r"expected the state of an optimizer, .*\.save writes"):
         convert_state(request(tmp_path, tmp_path / "back.pth", "paddle"))
+    with pytest.raises(ValueError, match=r"model.pdopt: expected a name that ends in .safetensors"):
+        convert_state(request(path, tmp_path / "back.pth", "paddle"))
