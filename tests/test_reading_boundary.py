@@ -19,7 +19,7 @@ OWN_FILES = {
     "align/cases/": "what the cases wrote, tables of the project",
     "align/certify/": "what the certificate wrote, source text of the project",
     "align/faults/": "tables of the project",
-    "align/verdict_process.py": "what the system says of processes",
+    "align/verdict_process.py": "the verdict that a process of ours wrote",
     "align/pair/launching.py": "logs of processes of ours",
     "align/processes.py": "logs of processes of ours",
     "align/record/files/storage.py": "the temporary file that it is writing",

@@ -352,36 +352,6 @@ def test_a_spec_that_hangs_ends_in_time(place, tmp_path):
     assert line.endswith("no verdict within 0.03 minutes; --timeout MINUTES allows more")
 
 
-LEFT = """
-import subprocess, sys
-for apart in (False, True):
-    code = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)  # {mark}"
-    nowhere = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
-    subprocess.Popen([sys.executable, "-c", code], start_new_session=apart, **nowhere)
-time.sleep({seconds})
-{end}
-"""
-
-
-@pytest.mark.parametrize("end", ["", "os._exit(0)"])
-def test_nothing_that_a_spec_started_is_left_without_a_verdict(end, tmp_path):
-    path, mark = tmp_path / "pair.py", f"left by {tmp_path}"
-    lines = LEFT.format(mark=mark, end=end, seconds=1 if end else 600)
-    path.write_text(SPEC.format(inputs="pass", end=lines), "utf-8")
-    done = _align("--spec", path, "--timeout", 0.05)
-    assert done.returncode == 2
-    assert "no verdict" in tool_runs.only_line(done.stderr)
-    running = [_bytes(one) for one in Path("/proc").glob("[0-9]*/cmdline")]
-    assert not [one for one in running if mark.encode() in one]
-
-
-def _bytes(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError:
-        return b""
-
-
 @pytest.mark.parametrize("given", ["0", "-1", "nan", "inf", "1e999", "soon", ""])
 def test_a_limit_is_minutes(given, capsys):
     with pytest.raises(SystemExit) as end:

@@ -202,14 +202,18 @@ def test_ctrl_c_is_the_commands_to_answer():
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_nothing_runs_on_when_the_command_is_ended(number):
-    process = _started("import time; time.sleep(60)")
-    os.kill(process.pid, number)
+@pytest.mark.parametrize("answer", ["SIG_DFL", "SIG_IGN"])
+def test_nothing_runs_on_when_the_command_is_terminated(answer):
+    process = _started(
+        f"import signal, time; signal.signal(15, signal.{answer})\n"
+        "    print('waits', flush=True); time.sleep(60)"
+    )
+    assert process.stdout.readline() == "waits\n"
+    process.terminate()
     began = time.monotonic()
-    process.communicate(timeout=20)  # ends when the other process has closed its streams
-    assert time.monotonic() - began < 10
-    assert process.returncode == (143 if number == signal.SIGTERM else -number)
+    process.communicate(timeout=30)  # ends when the other process has closed its streams
+    assert time.monotonic() - began < 20
+    assert process.returncode == 143
 
 
 def test_a_process_that_the_users_code_leaves_behind_is_not_waited_for():
