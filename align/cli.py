@@ -81,11 +81,6 @@ def _parser() -> argparse.ArgumentParser:
         help="text file, one sentence a line, instead of the embedded sentences",
     )
     parser.add_argument(
-        "--glue-dir",
-        metavar="DIR",
-        help="folder with GLUE task folders (CoLA, RTE, ...) for the data_glue cases",
-    )
-    parser.add_argument(
         "--jobs",
         type=int,
         metavar="N",
@@ -140,7 +135,7 @@ def _only(options: argparse.Namespace, mode: str, others: Sequence[str]) -> None
         raise ValueError(f"{given[0]} means nothing with {mode}")
 
 
-_CASES = ("case", "group", "step", "quick", "checkpoint", "sentences", "glue_dir")
+_CASES = ("case", "group", "step", "quick", "checkpoint", "sentences")
 _SPEC = ("inject", "timeout")
 _CERTIFY = ("faults", "seeds")
 
@@ -277,8 +272,7 @@ def _run(options: argparse.Namespace) -> int:
     if not todo:
         raise ValueError("these cases have none of these steps; see python -m align --list")
     checkpoint = Path(options.checkpoint) if options.checkpoint else None
-    glue_dir = Path(options.glue_dir) if options.glue_dir else None
-    context = Context(checkpoint=checkpoint, sentences=sentences, glue_dir=glue_dir)
+    context = Context(checkpoint=checkpoint, sentences=sentences)
     certificate = _certificate(options.certificate)
     report = _run_jobs(todo, context, options.jobs)
     report.certificate, report.about = certificate, run_report.origin()

@@ -24,7 +24,6 @@ from sot_paddle.runtime import ignore_import_warnings
 from sot_paddle.train.brief import fine_tune, train_on_digits
 
 SHOWN = (
-    "data_single",
     "checkpoint_sentences",
     "checkpoint_mgcrp",
     "bert_mgcrp",

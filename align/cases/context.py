@@ -27,7 +27,6 @@ class Context:
     Attributes:
         checkpoint: directory of a real BERT checkpoint, None for the installed one.
         sentences: the user's sentences for the data step, empty for the embedded ones.
-        glue_dir: the user's GLUE folder with one folder for each task, None for embedded rows.
         trainer_runs: what the trainer's processes left, by (case, dtype).
         image_runs: both sides of the image trainer's last case, by (case, dtype).
         classic: check -> (torch arrays, paddle arrays) of the five classic reprod_log checks.
@@ -35,7 +34,6 @@ class Context:
 
     checkpoint: Path | None = None
     sentences: Sequence[str] = ()
-    glue_dir: Path | None = None
     classic: Classic = field(default_factory=dict)
     image_runs: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
     trainer_runs: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
@@ -49,7 +47,6 @@ class Context:
         return {
             "checkpoint": self.checkpoint,
             "sentences": list(self.sentences),
-            "glue_dir": self.glue_dir,
         }
 
     @property

@@ -14,7 +14,6 @@ from align.cases.kinds.case_kinds import (
 )
 
 _TIMM = ("pixel_values", "drawn_images")
-_TOKENIZERS = ("token_values", "glue.glue_values", "glue.diagnostic_values")
 """Values that load a library which takes longer than their cases; one batch."""
 
 Job = tuple[Case, str, str | None]
@@ -49,8 +48,6 @@ def _shared(case: Case, dtype: str | None) -> tuple[str, ...]:
         return ("timm",)
     if isinstance(case, TimmCase) and case.quick:
         return ("timm",)
-    if values in _TOKENIZERS:
-        return _TOKENIZERS
     return (case.name, str(dtype)) if isinstance(case, ModelCase) else (values,)
 
 
@@ -66,7 +63,7 @@ def _rank(job: Job) -> int:
         return 4  # a program of its own
     if not case.quick:
         return 5
-    if _module(case) in _TOKENIZERS or step in ("training", "built"):
+    if step in ("training", "built"):
         return 3
     if isinstance(case, ModelCase) and case.subject == "images":
         return 2

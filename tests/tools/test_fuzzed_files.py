@@ -19,7 +19,6 @@ import pytest
 import torch
 from PIL import Image
 
-from align.cases.subword_files import train_vocabulary
 from align.match.name_table import read_table
 from align.record.files import storage
 from align.record.files.dump_meta import read_meta
@@ -50,6 +49,7 @@ from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.train.image_flags import TRAINING
 from sot_paddle.train.image_model import find_model_folder, read_model_config, weights_file
 from sot_paddle.train.model_folder import WEIGHTS
+from tests.parity.vocabularies import train_vocabulary
 from tests.sot_paddle.train import tiny_run
 from tests.sot_paddle.train.tiny_pretraining import write_texts
 from tests.tools import bad_files as bad

@@ -6,11 +6,9 @@ from align.cases.kinds.case_kinds import (
     EpochSchedule,
     ImageBatch,
     ImageTrainerCase,
-    ModelCase,
     Recipe,
     value_cases,
 )
-from align.cases.tables.model_options import encoder
 
 _PIXELS = (
     *value_cases(
@@ -107,36 +105,4 @@ _TRAINER = ImageTrainerCase(
     eval_metric="loss",  # smaller is better, and the average's falls from epoch to epoch
 )
 
-_ENCODER = {
-    **encoder(20, 1, 28, 100, 16),
-    "q_dim": 7,
-    "k_dim": 5,
-    "mask_padding": True,
-    "head_dropout": 0.5,
-    "hidden_dropout_prob": 0.5,
-    "attention_probs_dropout_prob": 0.5,
-}
-_EVALUATIONS = tuple(
-    ModelCase(
-        f"evaluation_{task}",
-        options=_ENCODER,
-        steps=("metric",),
-        num_classes=classes,
-        dtypes=("float64",),
-        values="evaluation_values:text",
-        given={"task": task},
-    )
-    for task, classes in (("mrpc", 2), ("mnli", 3), ("sts-b", 1))
-)
-_EVALUATIONS += (
-    ModelCase(
-        "evaluation_spans",
-        options={**_ENCODER, "pooling": "spans"},
-        steps=("metric",),
-        num_classes=2,
-        dtypes=("float64",),
-        values="evaluation_values:spans",
-    ),
-)
-
-IMAGE_DATA = (*_PIXELS, *_DRAWN, *_BOXES, _TRAINER, *_EVALUATIONS)
+IMAGE_DATA = (*_PIXELS, *_DRAWN, *_BOXES, _TRAINER)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sot_paddle.backbones import bert
-from sot_paddle.data import vocabulary
 from sot_paddle.heads import fusion
 
 BERT, WORDS = "plain_call_bert_sum_fc", "plain_call_bert_aggre_all"
@@ -29,14 +28,3 @@ def test_what_is_recorded_is_not_what_is_handed_on(run_case, failed, monkeypatch
     monkeypatch.setattr(fusion, "record", record)
     assert failed(run_case(WORDS, "forward", "float64"))[0] == "logits"
     assert run_case("head_mgcrp_aggre_all", "forward", "float64").passed
-
-
-def test_a_vocabulary_file_read_from_its_second_line(run_case, failed, monkeypatch) -> None:
-    original = vocabulary.read_text
-
-    def read_text(path, *limits):
-        return original(path, *limits).partition("\n")[2] + "[PAD]\n"
-
-    monkeypatch.setattr(vocabulary, "read_text", read_text)
-    assert failed(run_case("data_vocabulary_file", "data"))[0] == "input_ids"
-    assert run_case("data_pairs", "data").passed

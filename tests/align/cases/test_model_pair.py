@@ -297,10 +297,10 @@ def test_arrays_taken_from_one_context_are_added_to_another():
 
 
 def test_a_context_can_be_made_again_elsewhere(vocabulary):
-    context = Context(checkpoint=vocabulary, sentences=["alpha"], glue_dir=vocabulary)
+    context = Context(checkpoint=vocabulary, sentences=["alpha"])
     again = Context(**pickle.loads(pickle.dumps(context.choices)))  # as a pipe carries it
-    assert (again.checkpoint, again.texts, again.glue_dir) == (vocabulary, ["alpha"], vocabulary)
-    assert set(context.choices) == {"checkpoint", "sentences", "glue_dir"}
+    assert (again.checkpoint, again.texts) == (vocabulary, ["alpha"])
+    assert set(context.choices) == {"checkpoint", "sentences"}
 
 
 def test_a_context_reads_a_vocabulary_once_for_equal_options(vocabulary):

@@ -8,11 +8,11 @@ import pytest
 from transformers import OpenAIGPTTokenizerFast, RobertaTokenizerFast, logging
 
 import sot_torch_ref  # noqa: F401  (makes transformers importable beside a CPU build of torch)
-from align.cases.subword_files import AWKWARD, reference_tokenizer, train_vocabulary
 from sot_paddle.data.byte_pairs import ByteBpeTokenizer, WordBpeTokenizer
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.real_sentences import REAL_SENTENCES
 from sot_paddle.data.tokenizer_families import FAMILIES
+from tests.parity.vocabularies import AWKWARD, reference_tokenizer, train_vocabulary
 
 FAST = {"byte_bpe": RobertaTokenizerFast, "word_bpe": OpenAIGPTTokenizerFast}
 PAIRS = (

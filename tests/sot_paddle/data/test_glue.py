@@ -1,6 +1,6 @@
 """Layouts that differ from the plain one, and every refusal, on small files.
 
-Rows of all nine tasks: cases data_glue_*.
+Rows of all nine tasks: tests/parity/test_glue.py.
 """
 
 from __future__ import annotations

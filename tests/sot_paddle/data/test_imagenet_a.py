@@ -1,4 +1,4 @@
-"""ImageNet-A: the table against timm's, folders checked by name; columns: metric_imagenet_a."""
+"""ImageNet-A: the table against timm's, folders checked by name; columns: tests/parity."""
 
 from __future__ import annotations
 

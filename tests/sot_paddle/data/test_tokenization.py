@@ -1,6 +1,6 @@
 """Token ids: options on a small vocabulary, then transformers' two tokenizers on awkward text.
 
-Truncation and settings of a folder: cases data_truncation, bert4doc_truncation, data_vocabulary_*.
+Truncation and settings of a folder: tests/parity/test_tokens.py, test_documents.py.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import torch
 import transformers
 
 import sot_torch_ref  # noqa: F401  (makes transformers importable beside a CPU build of torch)
-from align.cases.subword_files import train_vocabulary
+from tests.parity.vocabularies import train_vocabulary
 from tests.sot_paddle.train import tiny_run
 
 _SIZES = {

@@ -1,4 +1,4 @@
-"""Rates of the layers: none left over, a rate of zero, options. Values: cases layer_rates_*."""
+"""Rates of the layers: none left over, a rate of zero, options. Values: tests/parity."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from align.cases.subword_files import train_vocabulary
 from sot_paddle.data.real_sentences import REAL_SENTENCES
+from tests.parity.vocabularies import train_vocabulary
 
 
 @pytest.mark.parametrize("family", ["byte_bpe", "word_bpe", "sentencepiece"])

@@ -1,4 +1,4 @@
-"""A small vocabulary of subwords on disk, and transformers' slow tokenizer that reads it.
+"""Small vocabularies of subwords on disk, and transformers' slow tokenizers that read files.
 
 No vocabulary of a released checkpoint lies on the machine, so one is trained on the same sentences,
 by the library's own trainer, which is given the same words in the same order every time.
@@ -6,6 +6,7 @@ by the library's own trainer, which is given the same words in the same order ev
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -138,3 +139,13 @@ def as_tokenizer_json(folder: Path) -> Path:
     (whole / alone).write_bytes((folder / alone).read_bytes())
     (whole / "tokenizer.json").write_text(json.dumps({"model": model}), encoding="utf-8")
     return whole
+
+
+@functools.cache
+def bert_tokenizer(folder: Path, **options: Any) -> Any:
+    """Return transformers' slow tokenizer of word pieces on the ``vocab.txt`` of a folder."""
+    import sot_torch_ref  # noqa: F401  isort: skip (transformers beside a CPU torch)
+    from transformers import BertTokenizer, logging
+
+    logging.set_verbosity_error()  # it says for every pair that no overflow is returned
+    return BertTokenizer(str(folder / "vocab.txt"), **options)

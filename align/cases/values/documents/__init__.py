@@ -1,1 +1,0 @@
-"""What is compared of the classification of whole texts."""

@@ -1,1 +1,0 @@
-"""Values of GLUE's files beside the tasks themselves."""
