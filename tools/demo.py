@@ -34,7 +34,6 @@ SHOWN = (
     "loss_classification",
     "sot_densenet",
     "timm_deit",
-    "data_mixup",
     "lr_epochs_tiny_small",
 )
 TRAINING_STEPS = 120

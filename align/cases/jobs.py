@@ -13,7 +13,6 @@ from align.cases.kinds.case_kinds import (
     ValueCase,
 )
 
-_TIMM = ("pixel_values", "drawn_images")
 _TOKENIZERS = ("token_values", "glue.glue_values", "glue.diagnostic_values")
 """Values that load a library which takes longer than their cases; one batch."""
 
@@ -45,7 +44,7 @@ def batches(todo: Sequence[Job]) -> list[Batch]:
 def _shared(case: Case, dtype: str | None) -> tuple[str, ...]:
     """What a job shares with the others of its batch."""
     values = _module(case)
-    if values in _TIMM or isinstance(case, ImageTrainerCase):
+    if isinstance(case, ImageTrainerCase):
         return ("timm",)
     if isinstance(case, TimmCase) and case.quick:
         return ("timm",)

@@ -1,4 +1,4 @@
-"""Build a small text model on both sides with the same weights, none of which is 0 or 1."""
+"""Build a small model on both sides with the same weights, none of which is 0 or 1."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def encoder_options(
 BERT = {**encoder_options(20, 1, 28, 30, 16), **HEAD}
 
 
-def paired_text_models(
+def models_of_equal_weights(
     name: str, options: dict[str, Any], dtype: str, *, classes: int = 3, seed: int = 7
 ) -> tuple[paddle.nn.Layer, torch.nn.Module]:
     """Build a registry name on both sides in training mode; the weights are the seed's.
@@ -86,10 +86,17 @@ def _moved_off_constants(model: torch.nn.Module, seed: int) -> dict[str, np.ndar
     for key, value in state.items():
         if value.dtype != np.float64:
             continue
-        if value.ndim <= 1:
+        if key.endswith("running_var"):
+            state[key] = rng.uniform(0.5, 1.5, value.shape)
+        elif value.ndim <= 1:
             state[key] = np.asarray(value + 0.1 * rng.normal(size=value.shape))
         elif key.startswith("head."):
             state[key] = value * 3.0  # scores of order one instead of nearly constant ones
+        elif key.endswith("attn.qkv.weight"):
+            # of std .02 a small model would attend to all tokens alike: rows of length one
+            state[key] = value / np.linalg.norm(value, axis=1, keepdims=True)
+        elif key.startswith("embed.") and value.ndim == 4 and value.any():
+            state[key] = value * 2.0  # torch's default would let the tokens become all alike
         else:
             is_zero = ~value.any(axis=tuple(range(1, value.ndim)))
             state[key] = value.copy()

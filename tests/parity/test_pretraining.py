@@ -30,7 +30,13 @@ from sot_torch_ref.backbones.pretraining import (
 )
 from sot_torch_ref.train.instances import make_instances
 from sot_torch_ref.train.optimizer import HFAdamW as ReferenceAdamW
-from tests.parity.models import BERT, HEAD, encoder_options, paired_text_models, to_paddle_names
+from tests.parity.models import (
+    BERT,
+    HEAD,
+    encoder_options,
+    models_of_equal_weights,
+    to_paddle_names,
+)
 from tests.parity.sides import assert_same, paddle_precision, torch_precision
 
 pytestmark = pytest.mark.slow
@@ -224,7 +230,7 @@ RATE, EPSILON, DECAY = 1e-2, 1e-6, 2.0**-7
 
 def paired_models(name: str, judged: bool, dtype: str) -> tuple[PretrainingModel, Pretraining]:
     """Build both models of equal weights; their encoders are those of a pair of classifiers."""
-    classifier, torch_classifier = paired_text_models(name, MODELS[name], dtype)
+    classifier, torch_classifier = models_of_equal_weights(name, MODELS[name], dtype)
     config = PretrainingHeadConfig(next_sentence=judged)
     with paddle_precision(dtype):
         paddle_model = PretrainingModel(

@@ -12,7 +12,7 @@ import torch
 from sot_paddle.data.stored.file_layout import stored_split
 from sot_paddle.data.stored.live_states import LiveStates, hidden_states
 from sot_paddle.data.stored.state_files import StateReader, StateSizes, StateWriter
-from tests.parity.models import BERT, paired_text_models
+from tests.parity.models import BERT, models_of_equal_weights
 from tests.parity.sides import assert_same, paddle_precision
 
 LENGTHS = np.array([11, 6, 9, 4])
@@ -35,7 +35,7 @@ def test_states_of_a_live_encoder_are_those_of_transformers() -> None:
         "hidden_dropout_prob": 0.5,
         "attention_probs_dropout_prob": 0.5,
     }
-    paddle_model, torch_model = paired_text_models("bert_base", options, "float64")
+    paddle_model, torch_model = models_of_equal_weights("bert_base", options, "float64")
     batch = padded_batch()
     with torch.no_grad():
         tensors = {name: torch.from_numpy(value) for name, value in batch.items()}
