@@ -30,7 +30,6 @@ SHOWN = (
     "lr_linear_warmup",
     "sot_densenet",
     "timm_deit",
-    "data_mixup",
     "lr_epochs_tiny_small",
 )
 TRAINING_STEPS = 120

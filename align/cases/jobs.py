@@ -13,9 +13,6 @@ from align.cases.kinds.case_kinds import (
     ValueCase,
 )
 
-_TIMM = ("pixel_values", "drawn_images")
-"""Values that load a library which takes longer than their cases; one batch."""
-
 Job = tuple[Case, str, str | None]
 """(case, step, dtype)."""
 
@@ -43,12 +40,11 @@ def batches(todo: Sequence[Job]) -> list[Batch]:
 
 def _shared(case: Case, dtype: str | None) -> tuple[str, ...]:
     """What a job shares with the others of its batch."""
-    values = _module(case)
-    if values in _TIMM or isinstance(case, ImageTrainerCase):
+    if isinstance(case, ImageTrainerCase):
         return ("timm",)
     if isinstance(case, TimmCase) and case.quick:
         return ("timm",)
-    return (case.name, str(dtype)) if isinstance(case, ModelCase) else (values,)
+    return (case.name, str(dtype)) if isinstance(case, ModelCase) else (_module(case),)
 
 
 def _module(case: Case) -> str:

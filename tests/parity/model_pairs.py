@@ -9,8 +9,8 @@ import paddle
 import torch
 
 import sot_torch_ref
-from sot_paddle.convert import build_plan
 from sot_paddle import create_model
+from sot_paddle.convert import build_plan
 from tests.parity.sides import paddle_precision, torch_precision
 
 

@@ -15,7 +15,7 @@ import paddle
 import torch
 import transformers
 
-from align.cases import handed_options, shared_defaults, stored_layout
+from align.cases import handed_options, shared_defaults
 from align.cases.sides import built_paddle, built_torch, command_defaults, config_files
 from align.cases.sides.built_records import Named
 from align.cases.sides.command_defaults import defaults, fields
@@ -255,7 +255,6 @@ TABLES: Mapping[str, Table] = {
     "pre-training": (_our_pretraining, _reference_pretraining),
     "counterparts": _both(shared_defaults.of_counterparts, 0, 1),
     "RandAugment texts": (shared_defaults.our_policies, shared_defaults.timm_policies),
-    "stored states": (stored_layout.arrived, stored_layout.given),
     "image options": (handed_options.image_arrived, handed_options.image_given),
     "run options": (handed_options.run_arrived, handed_options.run_given),
     "text flags": (command_defaults.text_flags, _text_reference),

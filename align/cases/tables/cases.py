@@ -16,7 +16,6 @@ from align.cases.tables.cases_conv_models import CONV_MODELS
 from align.cases.tables.cases_documents import BERT4DOC, DOCUMENTS
 from align.cases.tables.cases_image_data import IMAGE_DATA
 from align.cases.tables.cases_models import MODELS, OTHER_KINDS
-from align.cases.tables.cases_pretraining import PRETRAINING
 from align.cases.tables.cases_states import STATES
 from align.cases.tables.cases_text_models import TEXT_MODELS
 from align.cases.tables.cases_text_runs import TEXT_RUNS
@@ -207,7 +206,6 @@ CASES: tuple[Case, ...] = (
     *MODELS,
     *OTHER_KINDS,
     *STATES,
-    *PRETRAINING,
     *IMAGE_DATA,
 )
 

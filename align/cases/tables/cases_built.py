@@ -344,7 +344,6 @@ _DEFAULTS = (
     _default("tables_run_options", "run options"),
     _default("tables_randaugment", "RandAugment texts"),
     _default("tables_glue_tasks", "glue tasks"),
-    _default("tables_stored_states", "stored states"),
     _default("tables_token_grids", "token grids"),
     _default("tables_models", "models"),
     _default("tables_adapter", "adapter"),

@@ -1,4 +1,4 @@
-"""Image data, the image trainer and evaluation: cases as data; no logic."""
+"""The image trainer and evaluation: cases as data; no logic."""
 
 from __future__ import annotations
 
@@ -7,64 +7,7 @@ from align.cases.kinds.case_kinds import (
     ImageBatch,
     ImageTrainerCase,
     Recipe,
-    value_cases,
 )
-
-_PIXELS = (
-    *value_cases(
-        "pixel_values:evaluation_transform",
-        {
-            "data_eval_transform": {},
-            "data_eval_transform_224": {"size": 224},
-            "data_eval_transform_whole": {"size": 48, "crop_pct": 1.0},
-        },
-    ),
-    *value_cases("pixel_values:operations", {"data_randaugment": {}}),
-)
-
-_WHOLE = {"mixup": 0.0, "cutmix": 0.0}
-_DRAWN = value_cases(
-    "drawn_images:drawn_images",
-    {
-        "data_train_images": {},
-        # of a picture of one pixel, crops of which one side rounds to no pixel
-        "data_mixup": {
-            "cutmix": 0.0,
-            "aa": None,
-            "reprob": 0.0,
-            "mixup_off_epoch": 3,
-            "scale": (0.2, 0.4),
-        },
-        "data_cutmix": {"mixup": 0.0, "no_aug": True, "train_interpolation": "bicubic"},
-        "data_erasing": {
-            **_WHOLE,
-            "aa": "rand-m5-n3-mstd4",  # magnitudes beyond both ends
-            "mean": (0.3, 0.6, 1.02),  # the last is no colour: the fill stops at 255
-            "reprob": 1.0,
-            "remode": "rand",
-            "recount": 3,
-        },
-        "data_crop_attempts_fail": {
-            **_WHOLE,
-            "scale": (0.9, 1.0),
-            "ratio": (0.9, 1.1),
-            "train_interpolation": "bilinear",
-            "reprob": 0.8,
-            "remode": "const",
-            "epochs": 2,
-        },
-        # no crop of the whole area fits unless it has the picture's own shape: the central is left
-        "data_crop_whole_area": {
-            **_WHOLE,
-            "scale": (1.0, 1.0),
-            "aa": None,
-            "color_jitter": 0.0,
-            "reprob": 0.0,
-        },
-    },
-)
-
-_BOXES = value_cases("drawn_images:wide_boxes", {"data_wide_boxes": {}})
 
 _TRAINED = {
     "img_size": 16,
@@ -105,4 +48,4 @@ _TRAINER = ImageTrainerCase(
     eval_metric="loss",  # smaller is better, and the average's falls from epoch to epoch
 )
 
-IMAGE_DATA = (*_PIXELS, *_DRAWN, *_BOXES, _TRAINER)
+IMAGE_DATA = (_TRAINER,)

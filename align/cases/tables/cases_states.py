@@ -1,4 +1,4 @@
-"""The part of the table with models on hidden states and question answering; no logic."""
+"""The part of the table with models on hidden states and of spans; no logic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from align.cases.kinds.case_kinds import (
     Case,
     ModelCase,
     Recipe,
-    value_cases,
 )
 from align.cases.tables.model_options import BERT
 
@@ -61,51 +60,5 @@ _SPANS = (
         dtypes=("float64",),  # its float32 is that of every model of the language models
     ),
 )
-_LIVE = (
-    ModelCase(
-        "live_states",
-        "bert_base",
-        {
-            **BERT,
-            "num_hidden_layers": 2,
-            "hidden_dropout_prob": 0.5,
-            "attention_probs_dropout_prob": 0.5,
-        },
-        steps=("forward",),
-        dtypes=("float64",),
-        values="states.state_values:live",
-    ),
-)
-_STORED = value_cases(
-    "states.state_values:stored",
-    {
-        "stored_states": {"task": "rte", "dtype": "float32"},
-        "stored_states_half": {"task": "SQuAD", "dtype": "float16"},
-        "stored_states_dev": {"task": "mnli", "split": "dev_matched", "dtype": "float32"},
-    },
-)
 
-_SQUAD = (
-    *value_cases(
-        "states.squad_values:features",
-        {
-            "squad_features": {"max_length": 48, "stride": 16},
-            "squad_features_one_window": {"max_length": 160, "stride": 32},
-            "squad_features_published": {"max_length": 48, "stride": 16, "published_labels": True},
-        },
-    ),
-    *value_cases(
-        "states.squad_values:decoding",
-        {
-            "squad_answers": {"null_score": "published"},
-            "squad_answers_smallest_null": {"null_score": "smallest", "n_best": 12},
-        },
-    ),
-    *value_cases(
-        "states.squad_values:scores",
-        {"metric_squad": {"null_limit": 1.0}, "metric_squad_limit": {"null_limit": 0.6}},
-        steps=("metric",),
-    ),
-)
-
-STATES: tuple[Case, ...] = (*_ADAPTERS, *_SPANS, *_LIVE, *_STORED, *_SQUAD)
+STATES: tuple[Case, ...] = (*_ADAPTERS, *_SPANS)

@@ -1,4 +1,4 @@
-"""Questions without an answer of the model; the official scores: cases metric_squad*."""
+"""Questions without an answer of the model; the official scores: tests/parity."""
 
 from __future__ import annotations
 

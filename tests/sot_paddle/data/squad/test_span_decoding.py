@@ -1,4 +1,4 @@
-"""How many answers are kept, and a window without one; the rest: cases squad_answers*.
+"""How many answers are kept, and a window without one; the rest: tests/parity.
 
 One token a word, questions of two tokens.
 """

@@ -1,4 +1,4 @@
-"""Rows of a language model, refusals; windows, labels, contexts: cases squad_features*.
+"""Rows of a language model, refusals; windows, labels, contexts: tests/parity.
 
 A vocabulary of letters: one token a word.
 """

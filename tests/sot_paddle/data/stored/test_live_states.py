@@ -1,6 +1,6 @@
 """Hidden states of a tiny model, and extraction into files. L 3, T 6, F 12.
 
-Their values, in either mode: case live_states.
+Their values, in either mode: tests/parity.
 """
 
 from __future__ import annotations

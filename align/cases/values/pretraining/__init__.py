@@ -1,1 +1,0 @@
-"""Pre-training: its data, its models and its losses."""

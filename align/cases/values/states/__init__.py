@@ -1,1 +1,0 @@
-"""Hidden states and SQuAD."""
