@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from align.cases.sides.built_records import Named
 from sot_paddle.data.stored.file_layout import stored_split
+
+Named = dict[str, dict[str, Any]]
 
 _TASKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "cola": ("cola", ("0", "1")),
