@@ -30,8 +30,6 @@ SHOWN = (
     "checkpoint_mgcrp",
     "bert_mgcrp",
     "lr_linear_warmup",
-    "metric_cola",
-    "loss_classification",
     "sot_densenet",
     "timm_deit",
     "data_mixup",

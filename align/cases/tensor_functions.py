@@ -1,11 +1,11 @@
-"""A function of tensors, or a model, run on one side: arrays in, and who computed what came out."""
+"""A model of one side run without gradients: arrays in, what it makes of them out."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import paddle
@@ -13,46 +13,6 @@ import torch
 
 from align.cases.covered.pause import unmeasured
 from align.frameworks import on_paddle
-from align.record.arrays import Arrays
-
-
-class Computed(NamedTuple):
-    """A value, the gradients of the inputs, and who computed them."""
-
-    value: np.ndarray
-    gradients: list[np.ndarray]
-    stamp: Mapping[str, Any]
-
-    def named(self, value: str, gradient: str) -> Arrays:
-        """Value and gradients by name; the gradients are numbered."""
-        numbered = {f"{gradient}.{i}": array for i, array in enumerate(self.gradients)}
-        return {value: self.value, **numbered}
-
-
-def computed(
-    side: ModuleType,
-    function: Callable[..., Any],
-    inputs: Sequence[np.ndarray],
-    weights: Callable[[tuple[int, ...]], np.ndarray] | None = None,
-) -> Computed:
-    """Run a function and its backward pass.
-
-    Args:
-        side: `align.frameworks.on_paddle` or `on_torch`.
-        function: of that framework's tensors, one for each input.
-        inputs: arrays of one floating dtype.
-        weights: shape -> random weights w; the gradient is that of ``sum(w * value)``. None for a
-            value that is a scalar.
-    """
-    leaves = [side.leaf(array) for array in inputs]
-    value = function(*leaves)
-    total = value
-    if weights is not None:
-        own = weights(tuple(value.shape)).astype(inputs[0].dtype)
-        total = (value * side.tensor(own)).sum()
-    total.backward()
-    gradients = [side.numpy(leaf.grad) for leaf in leaves if leaf.grad is not None]
-    return Computed(side.numpy(value), gradients, side.stamp(value))
 
 
 def called(side: ModuleType, model: Any, batch: Mapping[str, np.ndarray], dtype: str) -> Any:

@@ -13,9 +13,8 @@ from align.cases import job_sharing, runner
 from align.cases.kinds.case_kinds import ModelCase, Recipe
 from align.cases.sides import checkpoint
 from align.cases.tables.cases import CASES
-from align.cases.values import loss_values, rate_values
-from align.record.results import STEPS
-from tests.align.small_values import data_case, loss_case, metric_case, rates_case
+from align.record.results import STEPS, ControlResult
+from sot_paddle.backbones import text
 from tests.align.tiny_bert import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,14 +26,12 @@ TINY = (
         dtypes=("float64",),
         recipe=Recipe(steps=6, warmup_steps=2, total_steps=8),
     ),
-    loss_case("tiny_loss"),
-    metric_case("tiny_metric"),
-    rates_case(name="tiny_rates"),
-    data_case(name="tiny_data"),
+    ModelCase("tiny_forward", options=OPTIONS, steps=("forward",)),
+    ModelCase("tiny_checkpoint", options=OPTIONS, weights="checkpoint", quick=False),
     ModelCase("big_bert", options=OPTIONS, quick=False),
 )
 SENTENCES = "Hello, café!\n\nTWO Words here\na third, rather longer sentence of words\n"
-CHECKS = ("forward_align", "metric_align", "loss_align", "backward_align", "train_align")
+CHECKS = ("forward_align", "backward_align", "train_align")
 FOUND = {"about", "findings", "guilty", "notes", "certificate"}
 
 
@@ -107,10 +104,10 @@ def test_listing_needs_no_framework_and_quick_leaves_out_the_big_cases():
 
 
 def test_listing_takes_patterns(capsys):
-    assert cli.main(["--list", "--case", "lr_*", "--case", "metric_rte"]) == 0
+    assert cli.main(["--list", "--case", "head_*", "--case", "bert_plain"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert len(names) > 3
-    assert all(name.startswith("lr_") or name == "metric_rte" for name in names)
+    assert all(name.startswith("head_") or name == "bert_plain" for name in names)
 
 
 def test_a_run_that_passes_exits_with_0(finished):
@@ -139,10 +136,9 @@ def test_the_json_has_the_promised_form(finished):
             sides = {side: stamp["framework"] for side, stamp in result["stamps"].items()}
             assert sides == {"ours": "paddle", "reference": "torch"}
     assert [r["step"] for r in report["results"]] == [
-        *("forward", "backward", "optimizer", "training", "loss", "loss"),
-        *("metric", "learning_rate", "data"),
+        *("forward", "backward", "optimizer", "training", "forward", "forward"),
     ]
-    assert {r["dtype"] for r in report["results"] if r["step"] == "loss"} == {"float64", "float32"}
+    assert {r["dtype"] for r in report["results"]} == {"float64", "float32"}
 
 
 def test_the_folder_holds_the_page_the_json_and_the_classic_files(finished):
@@ -175,52 +171,47 @@ def test_a_classic_file_holds_the_arrays_of_its_side(finished, check):
     assert log.splitlines()[-1].endswith("diff check passed")
 
 
-def test_the_users_sentences_are_what_the_data_step_compares(finished):
-    report = json.loads((finished[1] / "out.json").read_text(encoding="utf-8"))
-    (note,) = [r["note"] for r in report["results"] if r["step"] == "data"]
-    assert note.startswith("4 rows")
-
-
 def test_the_console_shows_one_line_for_each_result(tiny_table, capsys):
-    assert cli.main(["--jobs", "0", "--case", "tiny_loss", "--case", "tiny_rates"]) == 0
+    assert cli.main(["--jobs", "0", "--case", "tiny_forward"]) == 0
     out, progress = capsys.readouterr()
-    assert out.startswith("alignment: PASS  3/3 results")
-    assert [line.split()[:2] for line in out.splitlines()[3:]] == [
-        ["PASS", "tiny_loss"],
-        ["PASS", "tiny_loss"],
-        ["PASS", "tiny_rates"],
-    ]
-    assert len(progress.splitlines()) == 3
+    assert out.startswith("alignment: PASS  2/2 results")
+    assert [line.split()[:2] for line in out.splitlines()[3:]] == [["PASS", "tiny_forward"]] * 2
+    assert len(progress.splitlines()) == 2
 
 
 def test_a_dtype_may_be_chosen(tiny_table, capsys):
-    assert cli.main(["--jobs", "0", "--case", "tiny_loss", "--dtype", "float32"]) == 0
+    assert cli.main(["--jobs", "0", "--case", "tiny_forward", "--dtype", "float32"]) == 0
     assert capsys.readouterr().out.startswith("alignment: PASS  1/1 results")
 
 
 def test_a_comparison_that_fails_exits_with_1_and_the_report_is_written(
     tiny_table, monkeypatch, capsys, tmp_path
 ):
-    right = loss_values.classification_loss
-    monkeypatch.setattr(
-        loss_values, "classification_loss", lambda logits, labels: 2 * right(logits, labels)
-    )
-    flags = ["--jobs", "0", "--case", "tiny_loss", "--dtype", "float64"]
+    monkeypatch.setitem(text.ACTIVATION_FUNCTIONS, "gelu", text.ACTIVATION_FUNCTIONS["relu"])
+    flags = ["--jobs", "0", "--case", "tiny_forward", "--dtype", "float64"]
     flags += ["--json", str(tmp_path / "new" / "a.json")]
     assert cli.main(flags) == 1
     out = capsys.readouterr().out
     assert out.startswith("alignment: FAIL  0/1 results")
-    assert "first divergence: loss: differs by" in out
+    assert "first divergence: layers.0: differs by" in out
     report = json.loads((tmp_path / "new" / "a.json").read_text(encoding="utf-8"))
     assert report["verdict"] == "fail"
     (result,) = report["results"]
-    assert (result["passed"], result["first_divergence"]) == (False, "loss")
+    assert (result["passed"], result["first_divergence"]) == (False, "layers.0")
     assert result["worst"] > result["tolerance"]
 
 
 def test_a_control_that_is_not_caught_exits_with_1(tiny_table, monkeypatch, capsys):
-    monkeypatch.setattr(rate_values, "step_faults", lambda recipe, ours: {"no fault": ours})
-    assert cli.main(["--jobs", "0", "--case", "tiny_rates"]) == 1
+    forward = runner.run_forward
+
+    def run_forward(*arguments):
+        result = forward(*arguments)
+        result.controls.append(ControlResult("no fault", False, "nothing failed"))
+        return result
+
+    monkeypatch.setitem(runner.RUNNERS, "forward", run_forward)
+    flags = ["--jobs", "0", "--case", "tiny_forward", "--dtype", "float64"]
+    assert cli.main(flags) == 1
     assert "control not caught: no fault" in capsys.readouterr().out
 
 
@@ -230,7 +221,7 @@ def test_an_unknown_case_is_refused(capsys):
 
 
 def test_cases_without_the_step_are_refused(capsys):
-    line = refused(capsys, "--case", "lr_*", "--step", "forward")
+    line = refused(capsys, "--case", "head_*", "--step", "training")
     assert "none of these steps" in line
 
 
@@ -243,13 +234,13 @@ def test_the_number_of_workers_is_the_users_or_the_processors(tiny_table, monkey
 
     monkeypatch.setattr(job_sharing, "run", run)
     for flags in ([], ["--jobs", "1"], ["--jobs", "7"]):
-        assert cli.main([*flags, "--case", "tiny_rates"]) == 0
+        assert cli.main([*flags, "--case", "tiny_forward"]) == 0
     assert asked == [processes.default_workers(), 1, 7]
     assert 1 <= processes.default_workers() <= 2
 
 
 def test_a_number_of_workers_below_zero_is_refused(tiny_table, capsys):
-    line = refused(capsys, "--jobs", "-1", "--case", "tiny_rates")
+    line = refused(capsys, "--jobs", "-1", "--case", "tiny_forward")
     assert "--jobs -1: expected a number of processes, 0 for this one alone" in line
 
 
@@ -263,14 +254,13 @@ def test_an_unknown_step_or_dtype_is_refused(flag, value, capsys):
 
 def test_a_missing_checkpoint_is_refused(tiny_table, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, checkpoint.PACKAGE, None)  # the package is blocked
-    line = refused(capsys, "--case", "tiny_data")
+    line = refused(capsys, "--case", "tiny_checkpoint")
     assert "the real checkpoint is not installed; run `make setup`" in line
 
 
-@pytest.mark.parametrize("case", ["data_single", "checkpoint_plain"])
-def test_a_checkpoint_that_is_not_there_is_refused(case, capsys, tmp_path):
+def test_a_checkpoint_that_is_not_there_is_refused(capsys, tmp_path):
     nowhere = tmp_path / "nowhere"
-    flags = ("--case", case, "--dtype", "float64", "--checkpoint", nowhere)
+    flags = ("--case", "checkpoint_plain", "--dtype", "float64", "--checkpoint", nowhere)
     assert str(nowhere) in refused(capsys, *flags)
 
 
@@ -290,7 +280,7 @@ def test_unreadable_sentences_are_refused(content, message, capsys, tmp_path):
         path.mkdir()
     elif content is not None:
         path.write_bytes(content)
-    line = refused(capsys, "--case", "data_single", "--sentences", path)
+    line = refused(capsys, "--case", "checkpoint_sentences", "--sentences", path)
     assert message in line
     assert str(path) in line
 
@@ -306,7 +296,7 @@ def test_an_impossible_destination_is_refused_before_the_work(
     target = in_the_way / below if below else in_the_way
     if flag == "--json":
         target = target / "a.json" if not below else target / "b.json"
-    assert f"cannot write to {target}" in refused(capsys, "--case", "tiny_rates", flag, target)
+    assert f"cannot write to {target}" in refused(capsys, "--case", "tiny_forward", flag, target)
     assert in_the_way.read_text(encoding="utf-8") == "mine"
 
 
@@ -314,7 +304,7 @@ def test_a_folder_in_place_of_the_json_file_is_refused_before_the_work(
     tiny_table, monkeypatch, capsys, tmp_path
 ):
     monkeypatch.setattr(runner, "run", lambda *rest: pytest.fail("it began to work"))
-    line = refused(capsys, "--case", "tiny_rates", "--json", tmp_path)
+    line = refused(capsys, "--case", "tiny_forward", "--json", tmp_path)
     assert f"cannot write to {tmp_path}" in line
 
 

@@ -133,7 +133,6 @@ DOCUMENTS: tuple[Case, ...] = (*_DATA, *_MODELS, *_RATES)
 BERT4DOC: Mapping[str, tuple[str, ...]] = {
     "1 forward": ("bert4doc_model",),
     "2 data of the development split": ("bert4doc_dev_data",),
-    "3 metric and loss": ("metric_sst-2", "loss_classification"),
     "4 learning rate": ("lr_linear_drop", "layer_rates_*"),
     "4b data of the training split": ("bert4doc_train_data", "bert4doc_truncation"),
     "5 backward": ("bert4doc_model", "bert4doc_training*"),

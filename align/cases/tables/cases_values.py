@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from align.cases.kinds.case_kinds import DTYPES, value_cases
+from align.cases.kinds.case_kinds import value_cases
 
 _FLOAT64 = ("float64",)
 
@@ -94,191 +94,6 @@ _FEEDING = value_cases(
 _POSITIONS = value_cases(
     "fed_values:positions", {"data_positions_of_steps": {"batches": 8, "accumulation": 3}}
 )
-_METRICS = value_cases(
-    "score_values:glue",
-    {
-        f"metric_{task}": {"task": task}
-        for task in (
-            *("cola", "sst-2", "mrpc", "sts-b", "qqp"),
-            *("mnli", "mnli-mm", "qnli", "rte", "wnli"),
-        )
-    },
-    steps=("metric",),
-)
-
-_NAN = float("nan")
-_CHOICES = value_cases(
-    "score_values:best_choice",
-    {
-        "best_largest": {"values": (0.2, 0.7, 0.7, _NAN, 0.5, 0.9, 0.9)},
-        "best_smallest": {"values": (2.0, 1.5, 1.5, _NAN, 1.7, 1.2), "maximise": False},
-        "best_after_nan": {"values": (_NAN, 0.3, _NAN, 0.3, 0.1, 0.4)},
-    },
-    steps=("metric",),
-)
-
-_IMAGENET_A = value_cases(
-    "score_values:imagenet_a_columns", {"metric_imagenet_a": {}}, steps=("metric",)
-)
-_CLASS_TABLE = value_cases(
-    "score_values:class_table", {"metric_class_table": {}}, steps=("metric",)
-)
-
-_LOSSES = (
-    *value_cases(
-        "loss_values:task",
-        {
-            "loss_classification": {},
-            "loss_regression": {"num_classes": 1},
-            "loss_ignore_index": {"ignored": 3},
-            "loss_sum_loss": {"pair": True},
-            "loss_soft_targets": {"soft": True},
-            "loss_soft_targets_sum_loss": {"soft": True, "pair": True},
-        },
-        steps=("loss",),
-        dtypes=DTYPES,
-    ),
-    *value_cases(
-        "loss_values:smoothed",
-        {
-            "loss_smoothed_labels": {},
-            "loss_labels": {"smoothing": 0.0},
-            "loss_smoothed_labels_sum_loss": {"smoothing": 0.3, "pair": True},
-        },
-        steps=("loss",),
-        dtypes=DTYPES,
-    ),
-)
-
-ZERO_MATRICES = value_cases(
-    "zero_matrix_values:zero_matrices",
-    {
-        **{
-            f"zero_matrix_{norm}_{rule}": {"norm": norm, "on_zero": rule}
-            for norm in ("svpn", "mpn")
-            for rule in ("nan", "zero")
-        },
-        "zero_matrix_epn": {"norm": "epn"},
-    },
-    steps=("backward",),
-    dtypes=_FLOAT64,
-)
-
-_UNCENTRED = {
-    "name": "cross_covariance",
-    "shape": (4, 7, 5),
-    "options": {"centering": "none"},
-    "inputs": 2,
-}
-_COVARIANCE = {"name": "cov_forward", "shape": (3, 5, 4, 2)}
-_FUNCTIONS = {
-    "function_uncentred": {
-        **_UNCENTRED,
-        "mistaken_for": ("cross_covariance", {"centering": "scalar"}),
-    },
-    "function_uncentred_masked": {
-        **_UNCENTRED,
-        "mistaken_for": ("cross_covariance", {"centering": "channel"}),
-        "valid": (7, 5, 1, 0),
-    },
-    "function_svpn_exact": {
-        "name": "sv_power_norm_exact",
-        "shape": (3, 6, 4),
-        "mistaken_for": ("sv_power_norm_exact", {"alpha": 0.5}),
-        "options": {"alpha": 0.4},
-    },
-    "function_svpn_wide": {  # fewer samples than rows, and fewer rows than columns
-        "name": "sv_power_norm",
-        "shape": (2, 3, 6),
-        "mistaken_for": ("sv_power_norm", {"num_iter": 3, "num_sv": 2}),
-        "options": {"num_iter": 3, "num_sv": None},
-        "start": True,
-    },
-    "function_sqrt_of_one_step": {
-        "name": "matrix_sqrt",
-        "shape": (3, 7, 4),
-        "mistaken_for": ("matrix_sqrt", {"num_iter": 2}),
-        "options": {"num_iter": 1},
-        "symmetric": True,
-    },
-    "function_sqrt_of_four_steps": {  # an even number: a sign that changes in each step shows
-        "name": "matrix_sqrt",
-        "shape": (3, 7, 4),
-        "mistaken_for": ("matrix_sqrt", {"num_iter": 3}),
-        "options": {"num_iter": 4},
-        "symmetric": True,
-    },
-    "function_sqrt_exact": {
-        "name": "matrix_sqrt_exact",
-        "shape": (3, 7, 4),
-        "mistaken_for": ("matrix_sqrt", {"num_iter": 3}),
-        "symmetric": True,
-    },
-    "function_cov_forward": {
-        **_COVARIANCE,
-        "mistaken_for": ("cov_forward", {"scale": "tokens"}),
-    },
-    "function_cov_forward_tokens": {
-        **_COVARIANCE,
-        "mistaken_for": ("cov_forward", {"scale": "published"}),
-        "options": {"scale": "tokens"},
-    },
-    "function_triu_forward": {
-        "name": "triu_forward",
-        "shape": (3, 5, 5),
-        "mistaken_for": ("triu_vectorize", {}),
-    },
-    "function_triu_vectorize": {
-        "name": "triu_vectorize",
-        "shape": (3, 5, 5),
-        "mistaken_for": ("triu_forward", {}),
-    },
-}
-_FUNCTION_CASES = (
-    *value_cases(
-        "function_values:function", _FUNCTIONS, steps=("forward", "backward"), dtypes=_FLOAT64
-    ),
-    *value_cases(
-        "function_values:function",
-        {
-            # without a gradient, which is infinite where an eigenvalue is cut at zero
-            "function_sqrt_cut": {
-                "name": "matrix_sqrt_exact",
-                "shape": (3, 7, 4),
-                "mistaken_for": ("matrix_sqrt", {"num_iter": 3}),
-                "symmetric": True,
-                "less": 3.0,
-            }
-        },
-        steps=("forward",),
-        dtypes=_FLOAT64,
-    ),
-)
-
-_BATCH_NORMS = value_cases(
-    "batch_norm_values:batch_norm",
-    {
-        "batch_norm_images": {"shape": (4, 3, 5, 6)},
-        "batch_norm_images_plain": {"shape": (4, 3, 5, 6), "native": False},
-        "batch_norm_images_eval": {"shape": (4, 3, 5, 6), "train": False},
-        "batch_norm_images_eval_plain": {"shape": (4, 3, 5, 6), "train": False, "native": False},
-        "batch_norm_no_token": {"shape": (3, 4, 5), "valid": (0, 0, 0)},
-        "batch_norm_one_token": {"shape": (3, 4, 5), "valid": (0, 1, 0)},
-        "batch_norm_two_tokens": {"shape": (3, 4, 5), "valid": (1, 1, 0)},
-    },
-    steps=("forward", "backward"),
-    dtypes=DTYPES,
-)
-_SHARED_BATCH_NORMS = value_cases(
-    "batch_norm_values:batch_norm",
-    {
-        "batch_norm_shared_images": {"shape": (6, 3, 5, 4), "processes": 2},
-        "batch_norm_shared_tokens": {"shape": (6, 5, 4), "processes": 2},
-    },
-    steps=("forward",),
-    dtypes=DTYPES,
-)
-
 _RESAMPLING = value_cases(
     "resized_weights:bicubic",
     {"function_bicubic": {"sizes": ((1, 3), (2, 7), (5, 4), (7, 3), (13, 4), (14, 10), (6, 11))}},
@@ -287,8 +102,6 @@ _RESAMPLING = value_cases(
 )
 
 VALUES = (
-    *_BATCH_NORMS,
-    *_SHARED_BATCH_NORMS,
     *_RESAMPLING,
     *_SENTENCES,
     *_TRUNCATION,
@@ -300,11 +113,4 @@ VALUES = (
     *PADDING,
     *_FEEDING,
     *_POSITIONS,
-    *_METRICS,
-    *_CHOICES,
-    *_IMAGENET_A,
-    *_CLASS_TABLE,
-    *_LOSSES,
-    *_FUNCTION_CASES,
-    *ZERO_MATRICES,
 )

@@ -1,4 +1,4 @@
-"""The one way from both sides' values to a result, and the values that the small cases compute."""
+"""The one way from both sides' values to a result."""
 
 import sys
 
@@ -10,17 +10,13 @@ from align.cases.both_sides import BothSides, Setting, ValueFault
 from align.cases.context import Context
 from align.cases.covered.pause import STARTED_BY
 from align.cases.kinds.case_kinds import ValueCase
-from align.cases.runner import run_job
-from align.cases.values import fed_values, loss_values, rate_values
-from align.frameworks import on_paddle, on_torch
+from align.cases.values import fed_values, rate_values
 from align.record.results import Tolerance
 from align.record.run_report import Report
-from tests.align.small_values import data_case, loss_case, rates_case
 
 STAMPS = {"ours": {"framework": "paddle"}, "reference": {"framework": "torch"}}
 ONE = {"a": np.array([1.0, 2.0])}
 TWICE = {"a": 2 * ONE["a"]}
-MIXED = ("Hello, café!", "TWO Words here", "a third, rather longer sentence of words")
 
 
 def judged(step="loss", dtype="float64", context=None, **sides):
@@ -145,62 +141,6 @@ def test_a_folder_is_there_until_the_values_are_judged(monkeypatch):
     case = ValueCase("case", "rate_values:scratch", {"text": "abc"}, steps=("loss",))
     assert both_sides.run(case, "loss", "float64", Context()).passed
     assert not made[0].exists()
-
-
-# What the cases compute
-
-
-@pytest.fixture
-def vocabulary(tmp_path):
-    letters = [chr(c) for c in (*range(97, 123), *range(65, 91))]
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, ",", "!", "hello", "two"]
-    words += [f"##{letter}" for letter in letters]
-    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
-    return tmp_path
-
-
-def proven(case, dtype, context=None):
-    result = run_job((case, case.steps[0], dtype), context or Context())
-    assert result.passed, (result.problems, result.failures)
-    assert result.controls
-    assert all(control.caught and control.detail for control in result.controls)
-    return result
-
-
-@pytest.mark.parametrize("pairs", [False, True])
-def test_encoded_sentences(vocabulary, pairs):
-    context = Context(checkpoint=vocabulary, sentences=MIXED)
-    assert list(caught(proven(data_case(pairs=pairs), None, context))) == [
-        "the other letter case",
-        "rows in another order",
-        "one id shifted",
-        "padding not masked",
-        "types inverted",
-    ]
-
-
-@pytest.mark.parametrize("sentence", ["hello", "a b c d e f g h i j k", "??"])
-def test_one_sentence_of_the_user_is_enough(vocabulary, sentence):
-    """In another order or letter case it reads the same: that is no fault to be caught."""
-    proven(data_case(9), None, Context(checkpoint=vocabulary, sentences=[sentence]))
-
-
-@pytest.mark.parametrize("blind", ["paddle", "torch"])
-@pytest.mark.parametrize("step", ["loss", "learning_rate"])
-def test_the_same_framework_on_both_sides_fails(step, blind, monkeypatch):
-    """The numbers agree to the last bit, and it proves nothing."""
-    if step == "loss":
-        case, dtype, right = loss_case(), "float64", loss_values.loss_of
-        side = {"paddle": on_paddle, "torch": on_torch}[blind]
-        monkeypatch.setattr(loss_values, "loss_of", lambda _, *rest: right(side, *rest))
-    else:
-        case, dtype = rates_case(), None
-        names = {"paddle": "rates_of_ours", "torch": "rates_of_reference"}
-        for name in names.values():
-            monkeypatch.setattr(rate_values, name, getattr(rate_values, names[blind]))
-    result = run_job((case, step, dtype), Context())
-    assert result.failures == []
-    assert result.problems == [f"both sides were computed by {blind}: nothing is proved"]
 
 
 def test_the_weighted_mean_of_shares_is_the_mean_of_the_rows():

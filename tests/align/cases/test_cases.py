@@ -9,7 +9,8 @@ from align.record.results import STEPS
 from sot_paddle.vision_config import TOKEN_TYPES
 from sot_torch_ref import list_models
 
-OF_ANY_PAIR = {"weights", "distributed"}  # stages of align.compare; here tests and trainers do it
+OF_ANY_PAIR = {"weights", "distributed", "loss", "metric"}
+"""Stages of align.compare; here trainers and tests/parity do it."""
 OF_THE_RUN = {"coverage"}  # judged once, of all cases together
 BY_PYTEST = {"built"}  # tests/parity
 MODELS = [case for case in CASES if isinstance(case, ModelCase)]

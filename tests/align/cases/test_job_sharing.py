@@ -9,11 +9,10 @@ import pytest
 from align.cases import job_sharing
 from align.cases.context import Context
 from align.cases.jobs import jobs
-from align.cases.kinds.case_kinds import DTYPES
+from align.cases.kinds.case_kinds import DTYPES, ModelCase
 from align.record.results import STEPS, StepResult
-from tests.align.small_values import data_case, loss_case, metric_case, rates_case
 
-CASES = [metric_case(), loss_case(), rates_case()]
+CASES = [ModelCase(name, steps=("forward",)) for name in ("first", "second", "third")]
 ALL_JOBS = list(jobs(CASES, STEPS, DTYPES))
 
 
@@ -56,8 +55,11 @@ def test_results_keep_their_order(monkeypatch):
 @pytest.mark.parametrize(
     ("act", "message"),
     [
-        (leaving, "at metric, step metric, ended with status 3; --jobs 0 runs it in this process"),
-        (killed, "at metric, step metric, was killed by signal 9; when memory was short"),
+        (
+            leaving,
+            "float64, ended with status 3; --jobs 0 runs it in this process",
+        ),
+        (killed, "at first, step forward, float64, was killed by signal 9; when memory was short"),
         (refusing, "^no such thing$"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
@@ -69,6 +71,6 @@ def test_a_worker_that_fails_gives_one_clear_line(monkeypatch, act, message):
 
 
 def test_what_a_job_refuses_is_said_as_it_was(tmp_path):
-    job = (data_case(), "data", None)
+    job = (ModelCase("a", weights="checkpoint"), "forward", "float64")
     with pytest.raises(ValueError, match="nowhere"):
         list(job_sharing._do([job], {"checkpoint": tmp_path / "nowhere"}))

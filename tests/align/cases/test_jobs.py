@@ -4,7 +4,6 @@ from align.cases.jobs import batches, jobs
 from align.cases.kinds.case_kinds import DTYPES, ModelCase, TimmCase, TrainerCase, ValueCase
 from align.cases.tables.cases import CASES
 from align.record.results import STEPS
-from tests.align.small_values import data_case, loss_case, metric_case, rates_case
 
 
 def shared(cases):
@@ -14,24 +13,25 @@ def shared(cases):
 
 
 def test_jobs_follow_the_cases_and_keep_the_steps_of_a_dtype_together():
-    cases = [ModelCase("a", steps=("forward", "training")), metric_case("b"), loss_case("c")]
+    cases = [ModelCase("a", steps=("forward", "training"))]
+    cases += [ValueCase("b", "any:"), ValueCase("c", "any:", steps=("loss",), dtypes=DTYPES)]
     found = [(case.name, step, dtype) for case, step, dtype in jobs(cases, STEPS, DTYPES)]
     assert found == [
         ("a", "forward", "float64"),
         ("a", "training", "float64"),
         ("a", "forward", "float32"),
         ("a", "training", "float32"),
-        ("b", "metric", None),
+        ("b", "data", None),
         ("c", "loss", "float64"),
         ("c", "loss", "float32"),
     ]
 
 
 def test_jobs_keep_to_the_chosen_steps_and_dtypes():
-    cases = [ModelCase("a"), metric_case("b")]
-    found = list(jobs(cases, ["backward", "metric"], ["float32"]))
-    assert [job[1:] for job in found] == [("backward", "float32"), ("metric", None)]
-    assert list(jobs(cases, ["data"], DTYPES)) == []
+    cases = [ModelCase("a"), ValueCase("b", "any:")]
+    found = list(jobs(cases, ["backward", "data"], ["float32"]))
+    assert [job[1:] for job in found] == [("backward", "float32"), ("data", None)]
+    assert list(jobs(cases, ["training"], DTYPES)) == []
 
 
 def test_every_job_is_in_exactly_one_batch():
@@ -48,25 +48,15 @@ def test_the_steps_of_a_pair_stay_together_and_its_precisions_do_not():
 
 
 def test_cases_that_share_a_library_make_one_batch():
-    cases = [
-        data_case(name="a"),
-        metric_case("b"),
-        ValueCase("c", "pixel_values:operations"),
-        loss_case("d"),
-    ]
-    cases += [
-        ValueCase("e", "glue.glue_values:glue", {"task": "rte"}),
-        metric_case("f", "rte"),
-        TimmCase("g", dtypes=("float64",)),
-    ]
-    cases += [rates_case(name="h"), loss_case("i", dtypes=("float32",))]
+    cases = [ValueCase("a", "any:"), ValueCase("b", "pixel_values:operations")]
+    cases += [ValueCase("c", "any:"), TimmCase("d", dtypes=("float64",))]
     found = {tuple(dict.fromkeys(batch)) for batch in shared(cases)}
-    assert found == {("a", "e"), ("b", "f"), ("c", "g"), ("d", "i"), ("h",)}
+    assert found == {("a", "c"), ("b", "d")}
 
 
 def test_long_batches_come_first_and_equal_ones_keep_their_order():
     cases = [
-        loss_case(),
+        ValueCase("loss", "any:", steps=("loss",), dtypes=DTYPES),
         ModelCase("text", dtypes=("float64",)),
         ModelCase("other text", dtypes=("float64",)),
         ModelCase("images", subject="images", dtypes=("float64",)),

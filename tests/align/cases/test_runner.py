@@ -13,11 +13,9 @@ import pytest
 from align.cases import job_sharing, runner
 from align.cases.context import Context
 from align.cases.jobs import jobs
-from align.cases.kinds.case_kinds import DTYPES, ModelCase, Recipe
+from align.cases.kinds.case_kinds import ModelCase, Recipe
 from align.cases.tables.cases import CASES
 from align.frameworks import on_paddle
-from align.record.results import STEPS
-from tests.align.small_values import loss_case, metric_case
 from tests.align.tiny_bert import OPTIONS
 
 pytestmark = pytest.mark.slow
@@ -50,7 +48,8 @@ def test_every_case_names_values_that_take_its_options():
 
 def test_a_run_times_its_results_and_reports_each_as_it_comes():
     seen = []
-    todo = [(loss_case("a"), "loss", "float64"), (metric_case("b"), "metric", None)]
+    cases = [ModelCase(name, options=OPTIONS) for name in ("a", "b")]
+    todo = [(case, "forward", "float64") for case in cases]
     report = runner.run(todo, Context(), seen.append)
     assert seen == report.results
     assert [result.case for result in seen] == ["a", "b"]
@@ -61,8 +60,8 @@ def test_a_run_times_its_results_and_reports_each_as_it_comes():
 
 
 def test_worker_processes_find_what_this_process_finds():
-    """Every number and every control, and what the report says of the machine."""
-    todo = list(jobs([metric_case(), loss_case()], STEPS, DTYPES))
+    """Every comparison and every control, and what the report says of the machine."""
+    todo = list(jobs([QK], ("forward", "backward"), ("float64",)))
     runs = []
     for run in (lambda *rest: job_sharing.run(*rest, lambda result: None, 2), runner.run):
         context = Context()
@@ -71,11 +70,11 @@ def test_worker_processes_find_what_this_process_finds():
         assert report.environment["paddle_device"]
         assert report.environment["torch_threads"] >= 1
         assert all(r.seconds > 0 for r in report.results)
-        values = [[(c.name, c.worst) for c in r.comparisons] for r in report.results]
-        controls = [[(c.name, c.detail) for c in r.controls] for r in report.results]
+        values = [[(c.name, c.passed) for c in r.comparisons] for r in report.results]
+        controls = [[(c.name, c.caught) for c in r.controls] for r in report.results]
         runs.append((values, controls, {k: list(v[0]) for k, v in context.classic.items()}))
     assert runs[0] == runs[1]
-    assert set(runs[0][2]) == {"loss_align", "metric_align"}
+    assert set(runs[0][2]) == {"forward_align", "backward_align"}
 
 
 def test_an_empty_run_proves_nothing():

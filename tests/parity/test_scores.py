@@ -1,0 +1,182 @@
+"""Compare metrics: GLUE's, ImageNet-A's columns, the table of classes, the best evaluation, shares.
+
+No framework is compared but where the reference computes with PyTorch: ours are NumPy,
+scikit-learn and scipy, GLUE's of the reference are formulas in NumPy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from paddlenlp.trainer import TrainingArguments
+from paddlenlp.utils.log import logger
+
+from sot_paddle.data import imagenet_a
+from sot_paddle.deploy.predictor import record
+from sot_paddle.deploy.recipe import Recipe, TextRecipe
+from sot_paddle.tasks import image_scores, metrics
+from sot_paddle.train.feeding import MicroBatches, Pace
+from sot_paddle.train.setup import Run
+from sot_paddle.train.trainer import ExactTrainer
+from sot_torch_ref.train import metrics as torch_metrics
+from sot_torch_ref.train.image_scores import best_evaluation
+from sot_torch_ref.train.image_scores import image_scores as torch_image_scores
+from sot_torch_ref.train.imagenet_a import imagenet_a_scores
+from tests.parity.sides import assert_same
+
+RATIOS = 1e-12  # absolute: ratios of counts, sums of some hundred terms
+TASKS = ("cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "mnli-mm", "qnli", "rte", "wnli")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_glue_metrics(task: str) -> None:
+    """NaN means that a metric is undefined, which both sides have to say."""
+    for kind, (predictions, labels) in glue_predictions(task).items():
+        paddle_scores = metrics.glue_metrics(task, predictions, labels)
+        torch_scores = torch_metrics.glue_metrics(task, predictions, labels)
+        assert paddle_scores == pytest.approx(torch_scores, rel=0, abs=RATIOS, nan_ok=True), kind
+
+
+def glue_predictions(task: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return predictions and labels: random, perfect, inverted, (nearly) constant, a single row."""
+    rng = np.random.default_rng(5)
+    if task == "sts-b":
+        labels = np.round(rng.uniform(0, 5, 301), 1)
+        predictions = labels + rng.normal(size=301)
+        return {
+            "random": (predictions, labels),
+            "perfect": (labels, labels),
+            "many ties": (np.round(predictions), labels),
+            "inverted": (-labels, labels),
+            "constant": (np.full(301, 2.5), labels),
+            "nearly constant": (np.float32(2.5 + 1e-6 * predictions), np.float32(labels)),
+            "one row": (predictions[:1], labels[:1]),
+            "two rows": (predictions[1:3], labels[1:3]),
+        }
+    classes = 3 if task.startswith("mnli") else 2
+    labels = rng.integers(0, classes, 301)
+    predictions = np.where(rng.random(301) < 0.7, labels, rng.integers(0, classes, 301))
+    return {
+        "random": (predictions, labels),
+        "perfect": (labels, labels),
+        "inverted": ((labels + 1) % classes, labels),
+        "all class 0": (np.zeros_like(labels), labels),
+        "all class 1": (np.ones_like(labels), labels),
+        "one label only": (predictions, np.ones_like(labels)),
+        "constant and right": (np.zeros_like(labels), np.zeros_like(labels)),
+        "one row": (predictions[:1], labels[:1]),
+    }
+
+
+def test_scores_on_the_columns_of_imagenet_a() -> None:
+    """Scores of a model of 1000 classes on the 200 of ImageNet-A."""
+    logits = np.random.default_rng(31).normal(size=(40, imagenet_a.IMAGENET_CLASSES))
+    torch_columns = imagenet_a_scores(torch.from_numpy(logits))
+    ranked, rows = torch_columns.argsort(dim=1, descending=True).numpy(), np.arange(40)
+    labels = ranked[rows, rows % 8]  # every place from the first to the eighth
+    paddle_columns = imagenet_a.gather_scores(logits)
+    paddle_values = {"columns": paddle_columns, **image_scores.score(paddle_columns, labels)}
+    torch_scores = torch_image_scores(torch_columns, torch.from_numpy(labels))
+    assert_same(paddle_values, {"columns": torch_columns.numpy(), **torch_scores}, bound=RATIOS)
+
+
+def test_table_of_classes() -> None:
+    """Of classes that one is taken for equally often the first is named; one has no image."""
+    rng, classes = np.random.default_rng(17), 7
+    logits, labels = rng.normal(size=(60, classes)), rng.integers(1, classes, 60)
+    logits[labels == 2, 2] += 9.0  # a class that is never mistaken
+    names = [f"class {index}" for index in range(classes)]
+    rows = image_scores.score_classes(logits, labels, names)
+    assert [row.name for row in rows] == names[1:]
+    predicted = torch.from_numpy(logits).argmax(dim=1).numpy()
+    for label, row in enumerate(rows, start=1):
+        answers = predicted[labels == label]
+        mistakes = np.bincount(answers[answers != label], minlength=classes)
+        assert row.images == len(answers)
+        assert row.top1 == pytest.approx(100 * (answers == label).mean(), rel=0, abs=RATIOS)
+        assert row.mistakes == mistakes.max()
+        assert row.mistaken_for == (names[mistakes.argmax()] if mistakes.any() else "")
+
+
+@pytest.mark.parametrize(("classes", "size"), [(4, 2.0), (3, 400.0)])
+def test_predicted_shares(classes: int, size: float) -> None:
+    """Large logits overflow in a softmax that does not subtract the largest."""
+    logits = (size * np.random.default_rng(6).normal(size=(5, classes))).astype(np.float32)
+    labels = tuple(f"class {index}" for index in range(classes))
+    recipe = Recipe("", labels, (), TextRecipe("wordpiece", 8, "longest", True))
+    expected = torch.softmax(torch.from_numpy(logits).double(), dim=1).numpy()
+    for row, shares in zip(logits, expected, strict=True):
+        prediction = record(recipe, row, logits_too=True)
+        assert prediction["label"] == labels[shares.argmax()]
+        assert prediction["logits"] == row.astype(np.float64).tolist()
+        # six decimals are written, of a softmax in float32
+        written = list(prediction["probabilities"].values())
+        assert written == pytest.approx(shares.tolist(), rel=0, abs=1e-6)
+        assert written == [round(share, 6) for share in written]
+        assert list(prediction["probabilities"]) == list(labels)
+        assert "logits" not in record(recipe, row, logits_too=False)
+
+
+EVALUATIONS = [
+    ((0.2, 0.7, 0.7, math.nan, 0.5, 0.9, 0.9), True),
+    ((2.0, 1.5, 1.5, math.nan, 1.7, 1.2), False),
+    ((math.nan, 0.3, math.nan, 0.3, 0.1, 0.4), True),
+]
+PATIENCE = 2
+
+
+@pytest.mark.parametrize(("scores", "maximise"), EVALUATIONS)
+def test_best_evaluation(scores: Sequence[float], maximise: bool, tmp_path: Path) -> None:
+    """By the trainer's record and by the folder of the best model, after each evaluation."""
+    expected = []
+    for end in range(1, len(scores) + 1):
+        best = best_evaluation(scores[:end], maximise=maximise)
+        in_vain = end - 1 - best
+        expected.append((best, best, in_vain, in_vain >= PATIENCE))
+    assert choices_of_the_trainer(scores, maximise, tmp_path) == expected
+
+
+class ScriptedTrainer(ExactTrainer):
+    """The product's trainer with evaluations that give what they are told."""
+
+    def scores(self, step: str) -> dict[str, float]:
+        return {"score": next(self.scripted)}
+
+
+def choices_of_the_trainer(
+    scores: Sequence[float], maximise: bool, folder: Path
+) -> list[tuple[int, int, int, bool]]:
+    """Evaluate once for each score; return best step, saved step, evaluations in vain, stop."""
+    logger.set_level("ERROR")  # as the trainer's commands do
+    choices = []
+    with contextlib.redirect_stdout(io.StringIO()):
+        options = SimpleNamespace(early_stopping_patience=PATIENCE)
+        arguments = TrainingArguments(
+            output_dir=str(folder), device="cpu", disable_tqdm=True, report_to=[]
+        )
+        task = SimpleNamespace(train=[0], dev={}, metric="score", maximise=maximise)
+        setup = SimpleNamespace(options=options, task=task)
+        run = Run(setup, 0, folder, stop=None, model=paddle.nn.Linear(1, 1))
+        run.fill = lambda folder: None
+        batches = MicroBatches(lambda epoch: [[0]])
+        trainer = ScriptedTrainer(run, arguments, batches=batches, pace=Pace(1, 1))
+        trainer.scripted = iter(scores)
+        for step in range(len(scores)):
+            trainer.state.global_step = step
+            trainer.evaluate()
+            saved = json.loads((folder / "best" / "best.json").read_text(encoding="utf-8"))
+            progress = trainer.progress
+            choices.append(
+                (progress.best_step, saved["step"], progress.since_best, trainer.out_of_patience)
+            )
+    return choices
