@@ -19,7 +19,9 @@ FUSIONS = {"sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tok
 
 
 @pytest.mark.parametrize("quick", [True, False])
-@pytest.mark.parametrize("step", [s for s in STEPS if s not in OF_ANY_PAIR | OF_THE_RUN | BY_PYTEST])
+@pytest.mark.parametrize(
+    "step", [s for s in STEPS if s not in OF_ANY_PAIR | OF_THE_RUN | BY_PYTEST]
+)
 def test_every_step_has_cases_in_the_precisions_that_matter(step, quick):
     found = {d for c in CASES if step in c.steps and c.quick >= quick for d in c.dtypes}
     without = ("data", "metric", "learning_rate")
