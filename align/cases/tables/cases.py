@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from align.cases.kinds.case_kinds import Batch, Case, ModelCase, Recipe, TrainerCase
-from align.cases.tables.cases_built import BUILT
 from align.cases.tables.cases_calls import CALLS
 from align.cases.tables.cases_conv_models import CONV_MODELS
 from align.cases.tables.cases_documents import BERT4DOC, DOCUMENTS
@@ -187,7 +186,6 @@ _NO_CLASS_TOKEN = tuple(
 )
 
 CASES: tuple[Case, ...] = (
-    *BUILT,
     *VALUES,
     *_TEXT,
     *_TRAINING,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.cases.kinds.case_kinds import ImageBatch, ModelCase, ValueCase, value_cases
+from align.cases.kinds.case_kinds import ImageBatch, ModelCase
 from align.cases.tables.model_options import BERT, SOT, SWIN
 
 _FLOAT64 = ("float64",)
@@ -107,51 +107,4 @@ _EXPORTS = (
     _exported("swin_padded", "swin_tiny", _PADDED, dtypes=_FLOAT32, **_of_images(20)),
 )
 
-_DROPS = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2}
-_BOTH_PASSES = {"attention": 2, "gelu_of_sum": 2, "sv_power_norm": 2}
-"""Calls of the native operators: one pass with and one without dropout and gradients."""
-_OF_TEXT = {"pair_covariance": 2, "token_norm": 2, "token_shift": 2, "layer_norm_of_sum": 4}
-_OF_IMAGES = {**_BOTH_PASSES, "layer_norm": 6, "head_covariance": 2, "dropout": 4}
-_OF_TOKENS = {"stem": 2, "dense_block": 6, "transition": 6}
-_NATIVE = value_cases(
-    "model_values:accelerated",
-    {
-        "accelerated_text": {
-            "model": "bert_base",
-            "options": {**BERT, **_DROPS, "pooling": "mgcrp_qk", "mask_padding": True},
-            "native": {**_BOTH_PASSES, **_OF_TEXT, "add_bias": 14, "layer_norm": 2, "dropout": 1},
-            "replaced": ("gelu", "layer_norm", "linear", "softmax", "dropout"),
-        },
-        "accelerated_images": {
-            "model": "deit_tiny_sot",
-            "options": {**SOT, "img_size": 32, "drop_rate": 0.1, "attn_drop_rate": 0.2},
-            "native": {**_OF_IMAGES, "add_bias": 10},
-        },
-        "accelerated_tokens": {
-            "model": "sot_tiny",
-            "options": {**SOT, "img_size": 32, "token_type": "densenet", "drop_rate": 0.1},
-            "native": {**_OF_IMAGES, **_OF_TOKENS, "add_bias": 8},
-            "replaced": ("conv2d", "relu", "max_pool2d", "batch_norm", "avg_pool2d"),
-        },
-        "accelerated_windows": {
-            "model": "swin_tiny",
-            "options": {**SWIN, "img_size": 24, "window_size": 3, "attn_drop_rate": 0.2},
-            "native": {
-                **{"add_bias": 20, "attention": 3, "dropout": 3, "layer_norm": 18},
-                "gelu_of_sum": 6,
-            },
-        },
-    },
-    steps=("training",),
-    dtypes=("float32",),
-)
-
-_CHOICES = tuple(
-    ValueCase(name, values, {}, steps=("forward",), dtypes=("float32",))
-    for name, values in (
-        ("accelerated_choices", "native.native_choices:asked"),
-        ("accelerated_layers", "native.native_calls:counted"),
-    )
-)
-
-CALLS = (*_PLAIN_CALLS, *_EXPORTS, *_NATIVE, *_CHOICES)
+CALLS = (*_PLAIN_CALLS, *_EXPORTS)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -28,7 +29,7 @@ import torch
 
 from align.cases.both_sides import BothSides, Setting, stamps
 from align.cases.model_pair import ModelPair
-from align.cases.sides import built_torch, paddle_side
+from align.cases.sides import paddle_side
 from align.cases.tensor_functions import called
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
@@ -36,6 +37,20 @@ from align.record.recording import ROOT
 from align.record.results import Tolerance
 from sot_paddle.backbones.layers import DropPath
 from sot_torch_ref.backbones.layers import DropPath as ReferenceDropPath
+
+_ENCODER_MODULES: tuple[tuple[str, str], ...] = (
+    (r"(.*)\.layer\.(\d+)\.attention\.self(\.dropout)?", r"\1.layers.\2.self_attn"),
+    (r"(.*)\.layer\.(\d+)\.attention\.output\.dropout", r"\1.layers.\2.dropout1"),
+    (r"(.*)\.layer\.(\d+)\.intermediate", r"\1.layers.\2.dropout"),
+    (r"(.*)\.layer\.(\d+)\.output\.dropout", r"\1.layers.\2.dropout2"),
+    (r"(.*)\.layer\.(\d+)", r"\1.layers.\2"),
+    (r"gpt\.h\.(\d+)\.attn", r"gpt.layers.\1.attn"),
+    (r"gpt\.h\.(\d+)\.attn\.attn_dropout", r"gpt.layers.\1.attn.attn_drop"),
+    (r"gpt\.h\.(\d+)\.attn\.resid_dropout", r"gpt.layers.\1.attn.proj_drop"),
+    (r"gpt\.h\.(\d+)\.mlp", r"gpt.layers.\1.mlp"),
+    (r"gpt\.h\.(\d+)\.mlp\.dropout", r"gpt.layers.\1.mlp.drop"),
+)
+"""Modules of transformers' encoder that have no tensor of their own, in paddlenlp's names."""
 
 _SIGMAS, _SEED = 6.0, 23
 _EVALUATION = "(draws in evaluation)"
@@ -85,7 +100,7 @@ def _renamed(draws: Draws) -> dict[str, DroppedDraw]:
     found = {}
     for name, draw in draws.found.items():
         layer, space, count = name.partition(" ")
-        found[built_torch.renamed(layer) + space + count] = draw
+        found[renamed(layer) + space + count] = draw
     return found
 
 
@@ -145,6 +160,14 @@ def _faults(ours: Arrays) -> dict[str, Arrays]:
 
 
 _FUNCTIONAL = {on_paddle.NAME: paddle.nn.functional, on_torch.NAME: torch.nn.functional}
+
+
+def renamed(name: str) -> str:
+    """A module of transformers' encoder in paddlenlp's names; other names as they are."""
+    for pattern, replacement in _ENCODER_MODULES:
+        if re.fullmatch(pattern, name):
+            return re.sub(pattern, replacement, name)
+    return name
 
 
 @dataclass(frozen=True)

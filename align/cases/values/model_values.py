@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,11 @@ import torch
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
 from align.cases.planted_controls import MODEL_FAULTS, planted
 from align.cases.tensor_functions import called
-from align.cases.values.native.native_choices import counted_calls, left_out, replaced
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays, cast
 from align.record.results import Tolerance
 from sot_paddle.deploy.graph import JSON, PARAMETERS, Runner, load_graph, save_graph
 from sot_paddle.deploy.onnx_file import ONNX, load_onnx, translate
-from sot_paddle.ops import build
-from sot_paddle.registry import create_model
 
 _INPUTS = ("input_ids", "images")
 """What a plain call gives, whichever of them the batch has."""
@@ -35,23 +31,6 @@ _KEPT = Tolerance(
     "a batch moves a running value by 1 to 10 % of itself: rounding of the batch's moments, below "
     "1e-5, shows as less than 1e-6; a value that is never updated is 1e-3 and more off",
 )
-_SEED, _SPREAD, _MASK = 23, 10.0, np.arange(9) < np.array([[9], [5], [7]])  # (B, S)
-_OPERATORS = ("add_bias", "attention", "dense_block", "dropout", "gelu", "gelu_of_sum")
-_OPERATORS += ("head_covariance", "layer_norm", "layer_norm_of_sum", "pair_covariance", "stem")
-_OPERATORS += ("sv_power_norm", "token_norm", "token_shift", "transition")
-_INSTEAD_OF: Mapping[str, tuple[str, ...]] = {
-    "gelu": ("gelu", "gelu_of_sum"),
-    "layer_norm": ("layer_norm", "layer_norm_of_sum"),
-    "linear": ("add_bias", "gelu_of_sum"),
-    "softmax": ("attention",),
-    "dropout": ("attention", "dropout", "layer_norm_of_sum"),
-    "conv2d": ("dense_block", "stem", "transition"),
-    "relu": ("dense_block",),
-    "max_pool2d": ("stem",),
-    "batch_norm": ("transition",),
-    "avg_pool2d": ("transition",),
-}
-"""Function of paddle.nn.functional -> the operators that compute it."""
 _ROUNDED = Tolerance(
     "scaled", 2e-5, "float32: an operator rounds below 1e-6 of its largest value, some in a row"
 )
@@ -204,106 +183,3 @@ def _export(
         for item in (*graph.input, *graph.output)
     ]
     return load_onnx(folder), named
-
-
-def accelerated(
-    setting: Setting,
-    *,
-    model: str,
-    options: Mapping[str, Any],
-    native: Mapping[str, int],
-    replaced: Sequence[str] = (),
-) -> BothSides:
-    """What is fast against what is plain: the product's model with and without native operators.
-
-    Dropout is on: both draw their masks from the generator of ``paddle.seed`` and leave it in the
-    same state. Where no operator could be built, both sides are the plain one. A token embedding of
-    convolutions has ReLUs and maxima that rounding may flip, which moves its own gradients: they
-    are left to the operators' tests, which compare whole numbers.
-
-    Args:
-        setting: of the case, float32.
-        model: registry name.
-        options: of the model.
-        native: how often each native operator has to run, where they could be built.
-        replaced: functions of Paddle, each put in place of itself once: their operators rest.
-    """
-
-    def computed(seed: int = _SEED, *, plain: bool = False) -> Arrays:
-        with left_out() if plain else contextlib.nullcontext():
-            return _training_pass(model, options, seed)
-
-    fast = computed()
-    halved = fast["gradients"].copy()
-    halved[np.argmax(np.abs(halved))] *= 0.5
-    wanted = native if build.state() == "used" else {}
-    plain = computed(plain=True)
-    for name in replaced:
-        fast[f"calls without {name}"] = _calls_without(name, model, options)
-        plain[f"calls without {name}"] = np.zeros_like(fast[f"calls without {name}"])
-    return BothSides(
-        fast,
-        plain | {"native calls": _counts(wanted)},
-        {
-            "other masks": lambda: (
-                fast | computed(_SEED + 1) | {"drawn after": fast["drawn after"]}
-            ),
-            "no dropout": fast | {"logits": fast["evaluation"]},
-            "a gradient halved": fast | {"gradients": halved},
-            "one operator less": fast | {"native calls": fast["native calls"] - 1},
-        },
-        "a training pass",
-        rule=_ROUNDED,
-        framework_free=True,
-        note=f"native operators: {build.state()}",
-    )
-
-
-def _counts(calls: Mapping[str, int]) -> np.ndarray:
-    return np.array([calls.get(name, 0) for name in _OPERATORS], dtype="float32")
-
-
-def _calls_without(function: str, model: str, options: Mapping[str, Any]) -> np.ndarray:
-    """How often operators run in spite of another function in the place of what they compute."""
-    with replaced(paddle.nn.functional, function):
-        found = _training_pass(model, options, _SEED)["native calls"]
-    return np.stack([found[_OPERATORS.index(name)] for name in _INSTEAD_OF[function]])
-
-
-def _training_pass(name: str, options: Mapping[str, Any], seed: int) -> Arrays:
-    """Logits and gradients, logits in evaluation, and what the generator gives afterwards."""
-    with counted_calls() as calls:
-        found = _computed_pass(name, options, seed)
-    return found | {"native calls": _counts(calls)}
-
-
-def _computed_pass(name: str, options: Mapping[str, Any], seed: int) -> Arrays:
-    paddle.seed(_SEED)
-    model, rng = create_model(name, 3, **options), np.random.default_rng(_SEED)
-    if side := options.get("img_size"):
-        inputs = [rng.normal(size=(3, 3, side, side)).astype("float32")]
-    else:
-        ids = rng.integers(1, options["vocab_size"], _MASK.shape)
-        inputs = [ids, np.zeros_like(ids), _MASK.astype("int64")]
-    tensors = [paddle.to_tensor(array) for array in inputs]
-    for weight in model.parameters():
-        if weight.ndim == 2:  # as they are drawn, all tokens get about the same attention
-            weight.set_value(_SPREAD * weight)
-    paddle.seed(seed)
-    logits = model(*tensors)
-    (logits * logits).sum().backward()
-    choosing = "embed." if "token_type" in options else ()
-    slopes = [
-        weight.grad.numpy().ravel()
-        for name, weight in model.named_parameters()
-        if weight.grad is not None and not name.startswith(choosing)
-    ]
-    model.eval()
-    with paddle.no_grad():
-        after = model(*tensors)
-    return {
-        "logits": logits.numpy(),
-        "gradients": np.concatenate(slopes),  # one scale: some are zero but for rounding
-        "evaluation": after.numpy(),
-        "drawn after": paddle.rand([8]).numpy(),
-    }

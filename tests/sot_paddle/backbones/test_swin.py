@@ -1,4 +1,4 @@
-"""Swin: counts, dtypes, refusals; presets: cases built_*."""
+"""Swin: counts, dtypes, refusals; presets: tests/parity/test_built.py."""
 
 from __future__ import annotations
 

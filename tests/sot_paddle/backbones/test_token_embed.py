@@ -1,4 +1,4 @@
-"""Token embeddings: counts and refusals; stages: cases sot_*, geometry: tables_token_grids."""
+"""Token embeddings: counts and refusals; stages: cases sot_*, geometry: parity/test_defaults."""
 
 from __future__ import annotations
 

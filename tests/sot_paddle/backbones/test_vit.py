@@ -1,4 +1,4 @@
-"""SoT and DeiT: counts, positions, every head, refusals; presets: cases built_*."""
+"""SoT and DeiT: counts, positions, every head, refusals; presets: tests/parity/test_built.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRAINABLE = {
     "deit_tiny_sot": 7_052_062,
     "deit_small_sot": 25_620_776,
 }
-"""Of SoT in the cases built_sot_*, of deit_small in tests/tools/test_model_table.py."""
+"""Of SoT in tests/parity/test_built.py, of deit_small in tests/tools/test_model_table.py."""
 HEADS = [("none", None), ("fc", None), ("pooler", None)]
 HEADS += [(pooling, None) for pooling in POOLINGS if pooling not in ("none", "fc", "pooler")]
 HEADS += [("mgcrp", fusion) for fusion in FUSIONS if fusion != "sum_fc"]

@@ -1,4 +1,4 @@
-"""Look-ups in the task table; its content: case tables_glue_tasks."""
+"""Look-ups in the task table; its content: tests/parity/test_defaults.py."""
 
 from __future__ import annotations
 

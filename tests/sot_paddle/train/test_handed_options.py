@@ -1,13 +1,12 @@
-"""Whether every option of a command reaches what it is for: image data, a run's length and rates.
+"""Every option of a command reaches what it is for: image data, a run's length and rates.
 
-Each option is given a value that is not its default. The parts of the data that the image trainer
+Each option has a value that is not its default. The parts of the data that the image trainer
 builds have to hold it, under the names of the vision release's flags; so does what the training
-commands make of their options.
+commands make of their options. No framework is compared.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,15 +14,24 @@ from typing import Any
 
 import paddle
 
-from align.cases.sides.built_records import Named
-from align.cases.sides.command_defaults import OF_DATA
-from align.cases.sides.picture_folder import SMALL, write_pictures
 from sot_paddle.backbones.bert import BERT
 from sot_paddle.backbones.gpt import GPT
 from sot_paddle.backbones.roberta import ROBERTA
 from sot_paddle.config import EncoderConfig
+from sot_paddle.data.image_batches import EvalCollate
+from sot_paddle.tasks.glue import GlueTask
+from sot_paddle.tasks.glue_options import TrainConfig
+from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
+from sot_paddle.tasks.images import load_images
+from sot_paddle.train import image_command, text_command
+from sot_paddle.train.feeding import Pace
+from sot_paddle.train.image_evaluation import _transform
+from sot_paddle.train.run import _arguments
+from tests.parity.built_records import Named, assert_facts
+from tests.parity.command_defaults import OF_DATA
+from tests.sot_paddle.train.tiny_images import write_images
 
-GIVEN: Mapping[str, Any] = {
+CHANGED: Mapping[str, Any] = {
     "img_size": 26,
     "scale": (0.3, 0.8),
     "ratio": (0.8, 1.1),
@@ -65,25 +73,28 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 """Part -> the flags that it takes."""
 
 
-def image_given() -> Named:
+def test_image_options_reach_the_data(tmp_path: Path) -> None:
+    assert_facts(image_parts(tmp_path / "images"), expected_image_parts())
+
+
+def test_options_of_a_command_reach_its_run() -> None:
+    assert_facts(built_runs(), expected_runs())
+
+
+def expected_image_parts() -> Named:
     """What each part has to hold."""
     found = {
-        f"{part}: {flag}": {"value": GIVEN[flag]} for part, fs in _PARTS.items() for flag in fs
+        f"{part}: {flag}": {"value": CHANGED[flag]} for part, fs in _PARTS.items() for flag in fs
     }
     return found | {"evaluation batch": {"images": "float32", "labels": "int64"}}
 
 
-def image_arrived() -> Named:
+def image_parts(scratch: Path) -> Named:
     """What the parts hold that the trainer builds from its options."""
-    from align.cases.sides.paddle_images import train_config
-    from sot_paddle.data.image_batches import EvalCollate
-    from sot_paddle.tasks.image_options import ImageEvalConfig
-    from sot_paddle.tasks.images import load_images
-    from sot_paddle.train.image_evaluation import _transform
 
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = write_pictures(Path(scratch), train=SMALL, val=SMALL, classes=3)
-        task = load_images(train_config(folder, GIVEN))
+    folder = write_images(scratch, train=2, val=1)
+    fixed = {"model": "sot_tiny", "workers": 0, "on_corrupt": "skip", "cpu": True}
+    task = load_images(ImageTrainConfig(data_dir=str(folder), **fixed, **CHANGED))
     train = task.train
     parts = {
         "training transform": train.images.transform.config,
@@ -91,7 +102,7 @@ def image_arrived() -> Named:
         "erasing": train.collate.erasing,
         "evaluation transform": task.dev["val"].images.transform,
         "evaluation alone": _transform(
-            ImageEvalConfig(data_dir="d", weights="w", **{f: GIVEN[f] for f in _EVALUATED}), None
+            ImageEvalConfig(data_dir="d", weights="w", **{f: CHANGED[f] for f in _EVALUATED}), None
         ),
         "batches": train.collate,
         "training set": train.images,
@@ -100,9 +111,8 @@ def image_arrived() -> Named:
     for part, flags in _PARTS.items():
         names = {flag: name for name, flag in OF_DATA.get(part, (None, {}))[1].items()}
         for flag in flags:
-            held = getattr(parts[part], names.get(flag, flag))
-            found[f"{part}: {flag}"] = {"value": held}
-    batch = EvalCollate(GIVEN["img_size"])([])
+            found[f"{part}: {flag}"] = {"value": getattr(parts[part], names.get(flag, flag))}
+    batch = EvalCollate(CHANGED["img_size"])([])
     return found | {"evaluation batch": {name: str(part.dtype) for name, part in batch.items()}}
 
 
@@ -153,7 +163,7 @@ _PRESETS = {
 """Name of a checkpoint and its layers (0: not said) -> the smallest preset that is as deep."""
 
 
-def run_given() -> Named:
+def expected_runs() -> Named:
     """What a run of each command has to hold."""
     text, image = _TEXT, _IMAGE
     shared = {"weight decay": 0.07, "epsilon": 2e-5, "largest norm": 0.9, "parameters": 1}
@@ -201,13 +211,8 @@ def run_given() -> Named:
     }
 
 
-def run_arrived() -> Named:
+def built_runs() -> Named:
     """What the two commands make of the options."""
-    from sot_paddle.tasks.glue import GlueTask
-    from sot_paddle.tasks.glue_options import TrainConfig
-    from sot_paddle.tasks.image_options import ImageTrainConfig
-    from sot_paddle.train import image_command, text_command
-    from sot_paddle.train.feeding import Pace
 
     names = {"task_name": "RTE", "data_dir": "d", "model_name_or_path": "m", "output_dir": "o"}
     text = {**names, "do_train": True, "do_eval": True, **_TEXT}
@@ -262,8 +267,6 @@ def run_arrived() -> Named:
 
 def _of_run(plan: Any, options: Any, model: paddle.nn.Layer) -> dict[str, Any]:
     """What paddlenlp's trainer is told of a run."""
-    from sot_paddle.train.feeding import Pace
-    from sot_paddle.train.run import _arguments
 
     setup = SimpleNamespace(plan=plan, options=options)
     run = SimpleNamespace(setup=setup, root=Path("o"), seed=9, model=model)

@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import paddle
@@ -20,9 +21,6 @@ from paddle.base.framework import EagerParamBase
 from paddle.nn import initializer
 
 import sot_paddle
-from align.cases.sides.built_records import GCP, MGCRP, SHARED, SVPN, Built, Named, facts_of
-from align.frameworks.on_paddle import default_dtype, stamp
-from align.frameworks.swapping import set_to
 from sot_paddle.backbones import token_stages
 from sot_paddle.backbones.conv_bert import ConvAttention, ConvBertLayer, TokenProjection
 from sot_paddle.backbones.gpt import GptMlp
@@ -30,6 +28,9 @@ from sot_paddle.backbones.layers import Attention
 from sot_paddle.backbones.swin_blocks import WindowAttention
 from sot_paddle.heads import pooling, power_norm
 from sot_paddle.train.optimizer import decayed_names, decayed_names_by_shape
+
+from .built_records import GCP, MGCRP, SHARED, SVPN, Built, Named, facts_of
+from .sides import paddle_precision
 
 Start = tuple[Any, ...]
 
@@ -61,13 +62,16 @@ def noted_draws() -> Iterator[dict[str, Start]]:
     def draw(mean: float = 0.0, std: float = 1.0, shape: Any = None, name: Any = None) -> _Drawn:
         return _Drawn(("normal", mean, std))
 
-    with set_to([(paddle.tensor, "normal", draw), (EagerParamBase, "set_value", note)]):
+    with (
+        mock.patch.object(paddle.tensor, "normal", draw),
+        mock.patch.object(EagerParamBase, "set_value", note),
+    ):
         yield drawn
 
 
 def describe(name: str, options: Mapping[str, Any], precision: str = "float32") -> Built:
     """Build a model of the product and say what it is."""
-    with default_dtype(precision), paddle.LazyGuard(), noted_draws() as drawn:
+    with paddle_precision(precision), paddle.LazyGuard(), noted_draws() as drawn:
         model = sot_paddle.create_model(name, **options)
     buffers = {name: b.numpy() for name, b in model.state_dict().items() if not _is_parameter(b)}
     return Built(
@@ -75,7 +79,6 @@ def describe(name: str, options: Mapping[str, Any], precision: str = "float32") 
         _modules(model),
         _options(model),
         {**buffers, **_tables(model)},
-        stamp(next(iter(model.parameters()))),
     )
 
 

@@ -1,8 +1,8 @@
 """What a layer computes where its native operator has to rest, and how often that runs.
 
 The layers of a model get what native operators take. Here they get what these leave to the
-framework too (see `native_choices`): what comes out is compared with the same layer without any
-native operator, and the calls are counted.
+framework too (see `test_native_choices`): what comes out is compared with the same layer without
+any native operator, and the calls are counted.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ from unittest import mock
 
 import numpy as np
 import paddle
+import pytest
 from paddle import nn
 from paddle.nn import functional as F
 
-from align.cases.both_sides import BothSides, Setting, ValueFault
-from align.cases.values.native.native_choices import (
+from sot_paddle.backbones.layers import Attention, Mlp
+from sot_paddle.backbones.token_embed import _Stem
+from sot_paddle.backbones.token_stages import DenseBlock, Transition
+from sot_paddle.heads.pooling import MultiHeadCrossCovariance, TokenBatchNorm
+from sot_paddle.ops import embedding, gelu, layers, second_order
+from tests.sot_paddle.ops.native_operators import (
     counted_calls,
     learned,
     left_out,
@@ -28,18 +33,11 @@ from align.cases.values.native.native_choices import (
     replaced,
     watched,
 )
-from align.record.arrays import Arrays
-from align.record.results import Tolerance
-from sot_paddle.backbones.layers import Attention, Mlp
-from sot_paddle.backbones.token_embed import _Stem
-from sot_paddle.backbones.token_stages import DenseBlock, Transition
-from sot_paddle.heads.pooling import MultiHeadCrossCovariance, TokenBatchNorm
-from sot_paddle.ops import build, embedding, gelu, layers, second_order
 
 Calls = Iterator[tuple[str, str, int, Callable[[], Any]]]
 """What is called, the operator that is counted, how often it runs, the call."""
 _SEED = 11
-_ROUNDED = Tolerance("scaled", 2e-5, "float32: an operator rounds below 1e-6 of its largest value")
+ROUNDED = 2e-5  # float32: an operator rounds below 1e-6 of its largest value
 
 
 def of_simple_layers() -> Calls:
@@ -200,32 +198,6 @@ def of_matrices() -> Calls:
         yield f"norm by {triplets}, {steps} steps", "sv_power_norm", wanted, call
 
 
-def counted(setting: Setting) -> BothSides:
-    """The values and calls of every layer, against those without native operators."""
-    is_native = not build.why_not()
-    found: Arrays = {}
-    plain: Arrays = {}
-    for part in (of_simple_layers, of_attention, of_models, of_matrices):
-        paddle.seed(_SEED)
-        for what, operator, wanted, call in part():
-            found[what], calls = _values(call)
-            plain[what], _ = _values(call, plain=True)
-            found[f"{what}: calls"] = np.array(float(calls[operator]))
-            plain[f"{what}: calls"] = np.array(float(wanted if is_native else 0))
-    one = "linear: calls"
-    return BothSides(
-        found,
-        plain,
-        {
-            "a call more": ValueFault(found | {one: found[one] + 1.0}, place=one),
-            "half a value": ValueFault(found | {"linear": found["linear"] * 0.5}, place="linear"),
-        },
-        rule=_ROUNDED,
-        framework_free=True,
-        note=f"native operators: {build.state()}",
-    )
-
-
 @contextlib.contextmanager
 def _left_out() -> Iterator[None]:
     """No native operators, and Paddle's own layers."""
@@ -247,3 +219,17 @@ def _values(call: Callable[[], Any], *, plain: bool = False) -> tuple[np.ndarray
     first = made[0] if isinstance(made, tuple) else made
     value = first.astype("float32").numpy()
     return (value + 1.0 if value.size else np.array(value.shape, "float32") + 1.0), calls
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("part", [of_simple_layers, of_attention, of_models, of_matrices])
+def test_values_and_calls_of_a_layer(part: Callable[[], Calls]) -> None:
+    paddle.seed(_SEED)
+    for what, operator, wanted, call in part():
+        value, calls = _values(call)
+        plain, _ = _values(call, plain=True)
+        assert calls[operator] == wanted, what
+        assert value.shape == plain.shape, what
+        np.testing.assert_allclose(
+            value, plain, rtol=0, atol=ROUNDED * np.abs(plain).max(), err_msg=what
+        )

@@ -7,13 +7,14 @@ from typing import Any
 import paddle
 
 import sot_paddle
-from align.cases.sides import built_torch
-from align.cases.sides.built_records import Named
 from sot_paddle.command_line import parse
 from sot_paddle.train import image_command, image_flags, text_command
 from sot_paddle.train.feeding import Pace
 from sot_torch_ref.train import defaults as published
 from sot_torch_ref.train.optimizer import HFAdamW
+
+from . import built_torch
+from .built_records import Named
 
 _TEXT = (
     "bert_base_mgcrp",

@@ -12,7 +12,8 @@ from typing import Any
 
 import sot_paddle
 import sot_torch_ref
-from align.cases.sides.built_records import Named
+
+from .built_records import Named
 
 _OUTSIDE = ("explain", "tasks", "train", "data", "ops")
 """Parts of the product that the reference has under other names or not at all."""

@@ -1,11 +1,26 @@
-"""What the suite compares before any weight is loaded: every model as built, and every default."""
+"""Models before any weight is loaded: ours as built against the reference's.
+
+Names, shapes and dtypes, what is trained and decayed, initial distributions as each side declares
+them, constants of every module, tables and masks by value, and the counts that are published.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from align.cases.kinds.case_kinds import ValueCase, value_cases
-from align.cases.sides.built_records import ABSENT, StatedDifference
+import numpy as np
+import paddle
+import pytest
+from scipy import stats
+
+import sot_paddle
+
+from . import built_paddle, built_torch
+from .built_records import StatedDifference, assert_facts
+from .sides import paddle_precision
 
 _PADDING_ROW = (
     "transformers 4.55 starts the padding row of an embedding at zero; paddlenlp draws it "
@@ -23,11 +38,25 @@ _PADDED = {
 """First word of a name -> the encoder's attribute, and its embeddings with a padding row."""
 
 
-def _built(
-    name: str, model: str, options: dict[str, Any], *, quick: bool = True, **more: Any
-) -> ValueCase:
-    given = {"name": model, "options": options, "published": _COUNTS.get(name), **more}
-    return ValueCase(f"built_{name}", "built_values:model", given, steps=("built",), quick=quick)
+@dataclass(frozen=True)
+class BuiltModel:
+    """A model as built.
+
+    Attributes:
+        name: of the row.
+        model: in the registry of both sides.
+        options: overrides on both sides; empty for the published sizes.
+        differences: deliberate ones.
+        precision: default dtype while it is built.
+        quick: False leaves it to ``make test-long``.
+    """
+
+    name: str
+    model: str
+    options: Mapping[str, Any]
+    differences: tuple[StatedDifference, ...] = ()
+    precision: str = "float32"
+    quick: bool = True
 
 
 def _text(
@@ -38,7 +67,7 @@ def _text(
     precision: str = "float32",
     quick: bool = True,
     **options: Any,
-) -> ValueCase:
+) -> BuiltModel:
     width = options.get("hidden_size", width)
     drawn = ("normal", 0.0, options.get("initializer_range", 0.02))
     prefix, padded = _PADDED[model.partition("_")[0]]
@@ -52,11 +81,13 @@ def _text(
         )
         for table in padded
     )
-    return _built(name or model, model, options, differences=rows, precision=precision, quick=quick)
+    return BuiltModel(name or model, model, options, rows, precision, quick)
 
 
-def _vision(model: str, name: str = "", *, precision: str = "float32", **options: Any) -> ValueCase:
-    return _built(name or model, model, options, precision=precision)
+def _vision(
+    model: str, name: str = "", *, precision: str = "float32", **options: Any
+) -> BuiltModel:
+    return BuiltModel(name or model, model, options, precision=precision)
 
 
 _COUNTS = {
@@ -237,118 +268,63 @@ _FLOAT64 = (
     _text("bert_base_mgcrp", "text_float64", **_LITTLE, **_WIDE),
 )
 
-_DRAWS = value_cases(
-    "drawn_weights:drawn_weights",
-    {
-        "built_draws_text": {"name": "bert_base_mgcrp", "options": _LITTLE},
-        "built_draws_tokens": {"name": "sot_tiny", "options": {"depth": 1}},
-        "built_draws_windows": {
-            "name": "swin_tiny",
-            "options": {"depths": (1, 1, 1), "num_heads": (3, 6, 12)},
-        },
-    },
-    steps=("built",),
+
+MODELS = (*_MODELS, *_PRESETS, *_EMBEDDINGS, *_VARIANTS, *_HEADS, *_FLOAT64)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(row, id=row.name, marks=() if row.quick else pytest.mark.long) for row in MODELS],
 )
-
-_ALWAYS_GIVEN = "every model states it; alone it is never used"
-_SCRIPT = (
-    "the vision release's script of SoT-Tiny and Small, not main.py, which no script runs bare"
-)
-_FOLDER = "read off the class folders of the data"
-_REQUIRED = "must be given, so that no run trains another model than meant"
-_OWN_TEXT = (
-    *("do_predict", "seeds", "resume", "eval_steps", "save_total_limit", "keep_states"),
-    *("cpu_precision", "accept_other_operators"),
-)
-_OWN_IMAGE = (
-    *("model_options", "cache", "cpu", "save_epochs", "save_total_limit", "keep_states"),
-    *("overwrite_output_dir", "early_stopping_patience", "eval_all_checkpoints"),
-    *("model_ema_warmup", "cpu_precision", "exif_orientation", "accept_other_operators"),
-)
-"""Options about files, speed and several runs, which the originals do not have."""
+def test_a_model_as_built(row: BuiltModel) -> None:
+    ours = built_paddle.describe(row.model, row.options, row.precision)
+    reference = built_torch.describe(row.model, row.options, row.precision)
+    assert_facts(ours.options, reference.options)
+    assert_facts(ours.modules, reference.modules)
+    assert_facts(ours.tensors, reference.tensors, row.differences)
+    assert sorted(ours.values) == sorted(reference.values)
+    for name, expected in reference.values.items():
+        assert ours.values[name].dtype == expected.dtype, name
+        np.testing.assert_array_equal(ours.values[name], expected, err_msg=name)
+    counts = ours.counts()
+    published = _COUNTS.get(row.name, {})
+    assert {kind: counts[kind] for kind in published} == published
 
 
-def _differs(name: str, ours: Any, reference: Any, why: str) -> StatedDifference:
-    return StatedDifference(name, "default", ours, reference, why)
+def test_every_model_of_the_registry_has_a_row() -> None:
+    assert {row.name for row in MODELS} >= set(sot_paddle.list_models())
 
 
-def _default(
-    name: str,
-    table: str,
-    differences: tuple[StatedDifference, ...] = (),
-    own: tuple[str, ...] = (),
-    *,
-    quick: bool = True,
-) -> ValueCase:
-    given = {"name": table, "differences": differences, "own": own}
-    return ValueCase(name, "default_values:table", given, steps=("built",), quick=quick)
+FALSE_ALARMS = 1e-9  # of one tensor
+MOST = 1 << 14  # values of a tensor that are judged, evenly spread: the bound is then .026
+DRAWS = {
+    "text": ("bert_base_mgcrp", _LITTLE),
+    "tokens": ("sot_tiny", {"depth": 1}),
+    "windows": ("swin_tiny", {"depths": (1, 1, 1), "num_heads": (3, 6, 12)}),
+}
 
 
-_VIT_GIVEN = {"embed_dim": 240, "depth": 12, "num_heads": 4, "mlp_ratio": 2.5}
-_UNSTATED = (
-    StatedDifference(
-        "openai_gpt: written", "pad_token_id", 0, ABSENT, "transformers' GPT has no padding id"
-    ),
-    StatedDifference(
-        "openai_gpt: read", "type_vocab_size", ABSENT, 1, "transformers' GPT has no token types"
-    ),
-    StatedDifference(
-        "openai_gpt: read", "pad_token_id", ABSENT, 0, "transformers' GPT has no padding id"
-    ),
-)
-_DEFAULTS = (
-    _default("defaults_hf_adamw", "hf_adamw"),
-    _default("defaults_adamw", "adamw"),
-    _default("defaults_trainers", "trainers", quick=False),
-    _default("defaults_epochs", "schedule by epoch"),
-    _default("defaults_moving_average", "moving average"),
-    _default("defaults_functions", "functions"),
-    _default("defaults_shared_names", "shared names"),
-    _default("defaults_counterparts", "counterparts"),
-    _default(
-        "defaults_head",
-        "head options",
-        (_differs("pooling", "mgcrp", "mgcrp_qk", _ALWAYS_GIVEN),),
-    ),
-    _default("defaults_encoder", "encoder options"),
-    _default("config_files", "config files", _UNSTATED),
-    _default("defaults_conv_encoder", "conv encoder options"),
-    _default(
-        "defaults_vit",
-        "vit options",
-        tuple(_differs(*given, ABSENT, _ALWAYS_GIVEN) for given in _VIT_GIVEN.items()),
-    ),
-    _default("defaults_swin", "swin options", (_differs("embed_dim", 96, ABSENT, _ALWAYS_GIVEN),)),
-    _default("defaults_text_flags", "text flags", own=_OWN_TEXT),
-    _default("defaults_document_flags", "document flags"),
-    _default(
-        "defaults_image_flags",
-        "image flags",
-        (
-            _differs("lr", 1e-3, 5e-4, _SCRIPT),
-            _differs("weight_decay", 0.03, 0.05, _SCRIPT),
-            _differs("batch_size", 128, 64, _SCRIPT),
-            _differs("cooldown_epochs", 0, 10, "--epochs 2 trains two; the configurations give 10"),
-            _differs("model", "", "SoT_Tiny", _REQUIRED),
-            _differs("num_classes", None, 1000, _FOLDER),
-            _differs("resume", "auto", "", "a command that is typed again continues its run"),
-            _differs("workers", 4, 8, "enters no result; a run has two to four cores here"),
-        ),
-        own=_OWN_IMAGE,
-    ),
-    _default("defaults_image_data", "image data"),
-    _default("defaults_published_layers", "published layers"),
-    _default("defaults_image_recipes", "image recipes"),
-    _default("defaults_text_recipes", "text recipes"),
-    _default("tables_image_options", "image options"),
-    _default("tables_run_options", "run options"),
-    _default("tables_randaugment", "RandAugment texts"),
-    _default("tables_glue_tasks", "glue tasks"),
-    _default("tables_token_grids", "token grids"),
-    _default("tables_models", "models"),
-    _default("tables_adapter", "adapter"),
-    _default("tables_pretraining", "pre-training"),
-    _default("tables_head_settings", "head settings"),
-)
+@pytest.mark.parametrize("kind", DRAWS)
+def test_drawn_weights_follow_the_declared_distributions(kind: str) -> None:
+    """Constants are equal; drawn values keep the bound of Dvoretzky, Kiefer and Wolfowitz.
 
-BUILT = (*_MODELS, *_PRESETS, *_EMBEDDINGS, *_VARIANTS, *_HEADS, *_FLOAT64, *_DRAWS, *_DEFAULTS)
+    P(sup |F_n - F| > e) <= 2 exp(-2 n e^2) whatever the family; e is the one for FALSE_ALARMS.
+    """
+    name, options = DRAWS[kind]
+    with paddle_precision("float32"):
+        paddle.seed(7)
+        model = sot_paddle.create_model(name, **options)
+    facts = built_torch.describe(name, options).tensors
+    starts = {tensor: one["start"] for tensor, one in facts.items() if one["parameter"]}
+    parameters = dict(model.named_parameters())
+    assert sorted(parameters) == sorted(starts)
+    for tensor, (family, *numbers) in starts.items():
+        values = parameters[tensor].numpy().reshape(-1).astype("float64")
+        values = values[:: -(-values.size // MOST)]
+        if family == "constant":
+            np.testing.assert_array_equal(values, np.float32(numbers[0]), err_msg=tensor)
+            continue
+        low, high = numbers[:2]  # of a normal distribution mean and deviation
+        law = stats.norm(low, high) if family == "normal" else stats.uniform(low, high - low)
+        distance = stats.ks_1samp(values, law.cdf, method="asymp").statistic
+        assert distance <= math.sqrt(math.log(2 / FALSE_ALARMS) / (2 * values.size)), tensor

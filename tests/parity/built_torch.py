@@ -17,13 +17,14 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import sot_torch_ref
-from align.cases.sides.built_records import GCP, MGCRP, SHARED, SVPN, Built, Named, facts_of
-from align.frameworks.on_torch import default_dtype, stamp
 from sot_paddle.convert import build_plan
 from sot_paddle.convert.engine.conversion_plan import ConversionPlan
 from sot_torch_ref.backbones import conv_bert, swin, token_embed, vit
 from sot_torch_ref.heads import pooling, power_norm
 from sot_torch_ref.train.optimizer import is_decayed, is_decayed_vision
+
+from .built_records import GCP, MGCRP, SHARED, SVPN, Built, Named, facts_of
+from .sides import torch_precision
 
 Start = tuple[Any, ...]
 
@@ -111,7 +112,7 @@ _FILLS: Mapping[str, Callable[..., Start]] = {
 def describe(name: str, options: Mapping[str, Any], precision: str = "float32") -> Built:
     """Build a model of the reference and say what it is, in Paddle's names."""
     recorder = DrawRecorder()
-    with default_dtype(precision), recorder:
+    with torch_precision(precision), recorder:
         model = sot_torch_ref.create_model(name, **options)
     state = model.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
@@ -127,7 +128,6 @@ def describe(name: str, options: Mapping[str, Any], precision: str = "float32") 
         _modules(model, plan),
         _options(model, name),
         values,
-        stamp(next(model.parameters()).detach()),
     )
 
 

@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from align.cases.sides.built_records import Named
 from sot_paddle import command_line
 from sot_paddle.config import CONFIGS, load_yaml
 from sot_paddle.data import image_augment, image_erasing, image_mixing, image_transforms
@@ -16,6 +15,8 @@ from sot_paddle.tasks import glue_options as arguments
 from sot_paddle.tasks import image_options as image_arguments
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_torch_ref.train import defaults as published
+
+from .built_records import Named
 
 _FLAGS = {"output_dir": "output", "eval_batch_multiplier": "validation_batch_size_multiplier"}
 """Our options that have another name in the original."""

@@ -7,25 +7,17 @@ function that was replaced. The answers are stated here, by what the operators' 
 
 from __future__ import annotations
 
-import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
 from unittest import mock
 
-import numpy as np
 import paddle
+import pytest
 from paddle import _C_ops, nn
 from paddle.nn import functional as F
 
-from align.cases.both_sides import BothSides, Setting, ValueFault
-from align.frameworks.swapping import attributes
-from align.record.arrays import Arrays
-from align.record.results import Tolerance
 from sot_paddle.ops import (
     adamw,
     attention,
-    build,
     dense_block,
     dispatch,
     dropout,
@@ -38,58 +30,10 @@ from sot_paddle.ops import (
     token_norm,
     transition,
 )
+from tests.sot_paddle.ops.native_operators import learned, rand, replaced, seeded_program, watched
 
 Answers = Iterator[tuple[str, object, object]]
 """What is asked, the answer, and what it has to be."""
-_EXACT = Tolerance("scaled", 1e-6, "yes or no")
-
-
-def rand(*shape: int, dtype: str = "float32") -> paddle.Tensor:
-    """A tensor of random numbers, without a gradient."""
-    return paddle.rand(shape, dtype)
-
-
-def watched(layer: nn.Layer) -> nn.Layer:
-    """The layer, with somebody who looks at what comes out."""
-    layer.register_forward_post_hook(lambda *given: None)
-    return layer
-
-
-def learned(tensor: paddle.Tensor) -> paddle.Tensor:
-    """The tensor, with a gradient."""
-    tensor.stop_gradient = False
-    return tensor
-
-
-@contextlib.contextmanager
-def replaced(module: object, name: str) -> Iterator[None]:
-    """Another function, which computes the same, in the place of one of Paddle's."""
-    theirs = getattr(module, name)
-    with mock.patch.object(module, name, lambda *given, **named: theirs(*given, **named)):
-        yield
-
-
-def left_out() -> contextlib.AbstractContextManager[Any]:
-    """No native operators."""
-    return mock.patch.object(build, "why_not", return_value="left out")
-
-
-@contextlib.contextmanager
-def counted_calls() -> Iterator[Counter[str]]:
-    """How often each native operator runs within the block, by its name."""
-    run, calls = _C_ops._run_custom_op, Counter()
-
-    def noted(operator: str, *arguments: Any) -> Any:
-        calls[operator.removeprefix("sot_")] += 1
-        return run(operator, *arguments)
-
-    with mock.patch.object(_C_ops, "_run_custom_op", noted):
-        yield calls
-
-
-def seeded_program() -> contextlib.AbstractContextManager[None]:
-    """A program whose seed decides which masks are drawn."""
-    return attributes(paddle.static.default_main_program(), random_seed=5)
 
 
 def of_dispatch() -> Answers:
@@ -287,26 +231,12 @@ def of_second_order() -> Answers:
         yield f"gradients of {what} and their moments", alone, [False, True, True]
 
 
-_PARTS = (of_dispatch, of_updates, of_dropout, of_attention, of_feed_forward, of_joined_layers)
-_PARTS = (*_PARTS, of_images, of_second_order)
+PARTS = (of_dispatch, of_updates, of_dropout, of_attention, of_feed_forward, of_joined_layers)
+PARTS = (*PARTS, of_images, of_second_order)
 
 
-def asked(setting: Setting) -> BothSides:
-    """The answers, against those that the documentation of the operators states."""
-    native = not build.why_not()
-    found: Arrays = {}
-    stated: Arrays = {}
-    for part in _PARTS if native else ():
-        for what, answer, wanted in part():
-            assert what not in found, what
-            found[what], stated[what] = np.array(answer, "float32"), np.array(wanted, "float32")
-    found["asked"] = stated["asked"] = np.array(1.0, "float32")
-    one = next(iter(found))
-    return BothSides(
-        found,
-        stated,
-        {"the other answer": ValueFault(found | {one: 1.0 - found[one]}, place=one)},
-        rule=_EXACT,
-        framework_free=True,
-        note=f"native operators: {build.state()}",
-    )
+@pytest.mark.native
+@pytest.mark.parametrize("part", PARTS)
+def test_what_runs_natively(part: Callable[[], Answers]) -> None:
+    wrong = [what for what, answer, wanted in part() if answer != wanted]
+    assert wrong == []

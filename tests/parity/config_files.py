@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import sot_torch_ref
-from align.cases.sides.built_records import Named
 from sot_paddle import registry
 from sot_paddle.backbones.pretraining import PretrainingModel
 from sot_paddle.config import EncoderConfig
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
+
+from .built_records import Named
 
 _OPTIONS = {
     "vocab_size": 23,
