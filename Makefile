@@ -35,16 +35,16 @@ demo: setup ## Convert a real BERT checkpoint, prove the port, train text and im
 
 # bytecode is kept as for a user, whatever is set here: a stale one must not be taken for its source;
 # one process more than processors, up to four: some tests wait for others
-test: setup ## Run the tests, then a quick alignment with its negative controls and coverage
+test: setup ## Run the tests, then a quick alignment with its negative controls
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses=$(WORKERS) \
 		--dist=loadfile --no-loadscope-reorder
-	$(PY) -m align --quick --coverage
+	$(PY) -m align --quick
 
 test-long: setup ## The tests that take too long for every change: planted changes, mutants, kills
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PY) -m pytest -m long --numprocesses=$(WORKERS) \
 		--dist=loadfile --no-loadscope-reorder
 
-align: setup ## Run every alignment case and write the report to align_report/
+align: setup ## Compare every model of the port and write the report to align_report/
 	$(PY) -m align --out align_report
 
 bench: setup ## Compare the speed of Paddle and PyTorch in one run and print the ratios
