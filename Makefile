@@ -56,7 +56,7 @@ test-long: setup ## The tests that take too long for every change: planted chang
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PY) -m pytest -m long --numprocesses=$(WORKERS) \
 		--dist=loadfile --no-loadscope-reorder
 
-align: setup ## Run every alignment case and write the report to align_report/
+align: setup ## Compare every model of the port and write the report to align_report/
 	$(PY) -m align --out align_report
 
 bench: setup ## Compare the speed of Paddle and PyTorch in one run and print the ratios

@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from align.cases.kinds.case_kinds import DTYPES, Case
-from align.cases.tables.cases import CASES, GROUPS
-from align.record.results import STEPS, StepResult
-from align.record.run_report import Report
+from align.port import port_run
+from align.port.row import DTYPES, PortRow
+from align.record.results import StepResult
 from align.verdict_process import add_timeout
 from sot_paddle.guard import CommandParser, command
 from sot_paddle.reading import read_text
 from sot_paddle.runtime import ignore_import_warnings
 
-if TYPE_CHECKING:
-    from align.cases.context import Context
-    from align.cases.jobs import Job
-
 _DESCRIPTION = """\
-Compare the Paddle port with the independent PyTorch reference, step by step, and check in the same
-run that every step would have noticed a fault (negative controls).
+Compare every model of the Paddle port with the independent PyTorch reference, step by step as any
+pair, and check in the same run that every step would have noticed a fault (negative controls).
 
 exit status: 0 everything agrees and every control was caught; 1 a comparison failed or a control
 was not caught; 2 could not run (one line says why); 130 interrupted; 143 terminated."""
 
 _EXAMPLES = """\
 examples:
-  python -m align --quick                      small cases only, a minute or two on two idle cores
+  python -m align --quick                      small models only, a minute or two on two idle cores
   python -m align --out align_report           everything, with the HTML report and the log files
-  python -m align --case 'bert_mgcrp*' --step backward --dtype float64
-  python -m align --step data --sentences my_sentences.txt
+  python -m align --case 'bert_mgcrp*' --dtype float64
+  python -m align --case checkpoint_sentences --sentences my_sentences.txt
   python -m align --spec my_pair.py --inject   your own pair, see docs/align_your_own.md
   python -m align --certify --out certificate  plant every known fault: would the suite see it?
 
@@ -54,14 +48,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--case", action="append", metavar="C", help="name or pattern of cases; may be repeated"
     )
-    parser.add_argument(
-        "--group",
-        choices=tuple(GROUPS),
-        help="the cases that stand for the checks which a published port lists (docs/text.md)",
-    )
-    parser.add_argument("--step", action="append", choices=STEPS, help="may be repeated")
     parser.add_argument("--dtype", choices=(*DTYPES, "both"), default="both")
-    parser.add_argument("--quick", action="store_true", help="leave out the big cases")
+    parser.add_argument("--quick", action="store_true", help="small models only")
     parser.add_argument("--list", action="store_true", help="list the cases and stop")
     parser.add_argument(
         "--out", metavar="DIR", help="write report.html, report.json and reprod_log files there"
@@ -135,7 +123,7 @@ def _only(options: argparse.Namespace, mode: str, others: Sequence[str]) -> None
         raise ValueError(f"{given[0]} means nothing with {mode}")
 
 
-_CASES = ("case", "group", "step", "quick", "checkpoint", "sentences")
+_CASES = ("case", "quick", "checkpoint", "sentences")
 _SPEC = ("inject", "timeout")
 _CERTIFY = ("faults", "seeds")
 
@@ -174,30 +162,6 @@ def _certificate(path: str | None) -> dict[str, Any] | None:
     return read_summary(path)
 
 
-def _patterns(options: argparse.Namespace) -> list[str]:
-    """The patterns of ``--case``, and those of the group."""
-    group = GROUPS[options.group].values() if options.group else ()
-    return [*(options.case or ()), *(pattern for patterns in group for pattern in patterns)]
-
-
-def select(patterns: Sequence[str] | None, quick: bool) -> list[Case]:
-    """Cases by name or pattern.
-
-    Raises:
-        ValueError: a pattern that no case matches, or only big ones that ``quick`` leaves out.
-    """
-    chosen = [case for case in CASES if case.quick or not quick]
-    if not patterns:
-        return chosen
-    for pattern in patterns:
-        if not any(fnmatch.fnmatch(case.name, pattern) for case in CASES):
-            raise ValueError(f"no case matches {pattern!r}; see python -m align --list")
-    found = [case for case in chosen if any(fnmatch.fnmatch(case.name, p) for p in patterns)]
-    if not found:
-        raise ValueError(f"--quick leaves out every case that matches {', '.join(patterns)}")
-    return found
-
-
 def _sentences(path: str | None) -> list[str]:
     if path is None:
         return []
@@ -217,10 +181,10 @@ def _show(result: StepResult) -> None:
     )
 
 
-def _list(cases: Sequence[Case]) -> None:
-    for case in cases:
-        dtypes = ", ".join(dtype for dtype in case.dtypes if dtype)
-        print(f"{case.name:38s} {', '.join(case.steps):42s} {dtypes}")
+def _list(rows: Sequence[PortRow]) -> None:
+    for row in rows:
+        ends = "forward" if row.forward_only else "backward"
+        print(f"{row.name:42s} {'training' if row.recipe else ends:9s} {', '.join(row.dtypes)}")
 
 
 def _check_writable(options: argparse.Namespace) -> None:
@@ -228,22 +192,6 @@ def _check_writable(options: argparse.Namespace) -> None:
     from align.report.report import check_writable
 
     check_writable([options.out], [options.json, options.junit])
-
-
-def _run_jobs(todo: list[Job], context: Context, count: int | None) -> Report:
-    """In worker processes, or for ``--jobs 0`` in this one."""
-    from align import processes
-    from align.cases import job_sharing
-
-    if count is None:
-        count = processes.default_workers()
-    if count < 0:
-        raise ValueError(f"--jobs {count}: expected a number of processes, 0 for this one alone")
-    if count:
-        return job_sharing.run(todo, context, _show, count)
-    from align.cases import runner
-
-    return runner.run(todo, context, _show)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -255,30 +203,24 @@ def _run(options: argparse.Namespace) -> int:
         for name in names:
             if getattr(options, name):
                 raise ValueError(f"--{name} belongs to {mode}")
-    cases = select(_patterns(options), options.quick)
+    rows = port_run.select(port_run.ROWS, options.case or (), options.quick)
     if options.list:
-        _list(cases)
+        _list(rows)
         return 0
     _check_writable(options)
-    sentences = _sentences(options.sentences)
     dtypes = DTYPES if options.dtype == "both" else (options.dtype,)
-    from align.cases.context import Context
-    from align.cases.jobs import jobs
+    checkpoint = Path(options.checkpoint) if options.checkpoint else None
+    asked = port_run.PortRun(rows, dtypes, checkpoint, _sentences(options.sentences))
     from align.record import run_report
     from align.report import report as writer
     from align.report import reprod
 
-    todo = list(jobs(cases, options.step or STEPS, dtypes))
-    if not todo:
-        raise ValueError("these cases have none of these steps; see python -m align --list")
-    checkpoint = Path(options.checkpoint) if options.checkpoint else None
-    context = Context(checkpoint=checkpoint, sentences=sentences)
     certificate = _certificate(options.certificate)
-    report = _run_jobs(todo, context, options.jobs)
+    report, checks = port_run.run(asked, options.jobs, _show)
     report.certificate, report.about = certificate, run_report.origin()
     print(writer.console(report))
     if options.out:
-        reprod.write_reprod(Path(options.out) / "reprod_log", context.classic)
+        reprod.write_reprod(Path(options.out) / "reprod_log", checks)
     writer.write_asked(report, options.out, options.json, options.junit)
     return report.exit_code
 

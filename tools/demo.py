@@ -10,28 +10,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from align.cases import runner
-from align.cases.context import Context
-from align.cases.kinds.case_kinds import DTYPES
-from align.cases.round_trip import load_there_and_back
-from align.cases.sides.checkpoint import find_checkpoint
-from align.cases.tables.cases import CASES
-from align.record.results import STEPS
+from align.port.installed_checkpoint import find_checkpoint
+from align.port.port_run import ROWS, PortRun, run
+from align.port.round_trip import load_there_and_back
+from align.port.row import DTYPES
 from align.report import report as writer
 from align.report import reprod
 from sot_paddle.guard import CommandParser, command
 from sot_paddle.runtime import ignore_import_warnings
 from sot_paddle.train.brief import fine_tune, train_on_digits
 
-SHOWN = (
-    "checkpoint_sentences",
-    "checkpoint_mgcrp",
-    "bert_mgcrp",
-    "lr_linear_warmup",
-    "sot_densenet",
-    "timm_deit",
-    "lr_epochs_tiny_small",
-)
+SHOWN = ("checkpoint_sentences", "checkpoint_mgcrp", "bert_mgcrp", "sot_densenet", "timm_deit")
 TRAINING_STEPS = 120
 EPOCHS = 3
 DIGITS = Path(__file__).resolve().parents[1] / "configs" / "digits" / "sot_digits.yaml"
@@ -47,19 +36,20 @@ def main(arguments: list[str]) -> int:
     checkpoint = find_checkpoint()
     bit_equal, summary = load_there_and_back(checkpoint, folder)
     print(summary, flush=True)
-    cases = [case for case in CASES if case.name in SHOWN]
-    context = Context()
-    report = runner.run(runner.jobs(cases, STEPS, DTYPES), context)
+    rows = [row for row in ROWS if row.name in SHOWN]
+    report, checks = run(PortRun(rows, DTYPES), 0)
     print(writer.console(report), flush=True)
     print("\nbrief fine-tuning on the embedded corpus: dev Matthews correlation, one seed")
     print("(scores of runs this short differ from processor to processor)")
     for head in ("plain", "mgcrp"):
-        run = fine_tune(checkpoint, folder / "runs", head, steps=TRAINING_STEPS)
-        print(f"  {run}", flush=True)
+        training = fine_tune(
+            checkpoint, folder / "runs", head, read_as_paddle, steps=TRAINING_STEPS
+        )
+        print(f"  {training}", flush=True)
     print("\nbrief training of a small SoT on the digits of scikit-learn, from random weights")
     print(f"  {train_on_digits(DIGITS, folder / 'runs' / 'digits', epochs=EPOCHS)}", flush=True)
     writer.write_json(report, folder / "report.json")
-    reprod.write_reprod(folder / "reprod_log", context.classic)
+    reprod.write_reprod(folder / "reprod_log", checks)
     print(f"\nHTML report: {writer.write_html(report, folder / 'report.html')}")
     return report.exit_code if bit_equal else 1
 

@@ -8,27 +8,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from align import cli, processes
-from align.cases import job_sharing, runner
-from align.cases.kinds.case_kinds import ModelCase, Recipe
-from align.cases.sides import checkpoint
-from align.cases.tables.cases import CASES
-from align.record.results import STEPS, ControlResult
-from sot_paddle.backbones import text
+from align import cli
+from align.port import port_run
+from align.port.installed_checkpoint import PACKAGE
+from align.port.row import Batch, PortRow, Recipe
+from align.record.results import STEPS
+from sot_paddle.heads.fusion import PoolerHead
 from tests.align.tiny_bert import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
+PLAIN = {**OPTIONS, "pooling": "pooler"}
 TINY = (
-    ModelCase(
-        "tiny_bert",
-        options=OPTIONS,
-        steps=("forward", "backward", "optimizer", "training"),
+    PortRow("tiny", options=OPTIONS, dtypes=("float64",), recipe=Recipe(steps=6, warmup_steps=2)),
+    PortRow("tiny_plain", "bert_base", PLAIN, train=False),
+    PortRow(
+        "tiny_sentences",
+        options={**OPTIONS, "vocab_size": 100},
+        batch=Batch(length=8, sentences=True),
+        train=False,
+        forward_only=True,
         dtypes=("float64",),
-        recipe=Recipe(steps=6, warmup_steps=2, total_steps=8),
     ),
-    ModelCase("tiny_forward", options=OPTIONS, steps=("forward",)),
-    ModelCase("tiny_checkpoint", options=OPTIONS, weights="checkpoint", quick=False),
-    ModelCase("big_bert", options=OPTIONS, quick=False),
+    PortRow("big", options=OPTIONS, quick=False),
 )
 SENTENCES = "Hello, café!\n\nTWO Words here\na third, rather longer sentence of words\n"
 CHECKS = ("forward_align", "backward_align", "train_align")
@@ -48,7 +49,7 @@ def vocabulary(tmp_path_factory):
 
 @pytest.fixture
 def tiny_table(monkeypatch):
-    monkeypatch.setattr(cli, "CASES", TINY)
+    monkeypatch.setattr(port_run, "ROWS", TINY)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def finished(tmp_path_factory, vocabulary):
     """One run of all steps on tiny cases, with every output: (status, folder)."""
     folder = tmp_path_factory.mktemp("run")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli, "CASES", TINY)
+        patch.setattr(port_run, "ROWS", TINY)
         flags = [
             "--jobs",
             "0",
@@ -83,9 +84,9 @@ def refused(capsys, *flags):
 
 
 def test_listing_needs_no_framework_and_quick_leaves_out_the_big_cases():
-    """Nor does importing what shares the jobs out, judges, or converts."""
+    """Nor does importing what judges or converts."""
     code = (
-        "import sys, align.cases.context, align.cases.job_sharing, align.judge.comparator\n"
+        "import sys, align.judge.comparator\n"
         "import sot_paddle.convert\nfrom align.cli import main\n"
         "status = main(['--list', '--quick'])\n"
         "names = ('paddle', 'paddlenlp', 'torch', 'transformers')\n"
@@ -98,16 +99,16 @@ def test_listing_needs_no_framework_and_quick_leaves_out_the_big_cases():
     *rows, loaded = done.stdout.splitlines()
     assert loaded == "loaded [] 0"
     assert done.stderr == ""
-    assert [row.split()[0] for row in rows] == [case.name for case in CASES if case.quick]
-    assert any(not case.quick for case in CASES)
+    assert [row.split()[0] for row in rows] == [row.name for row in port_run.ROWS if row.quick]
+    assert any(not row.quick for row in port_run.ROWS)
     assert any("float64, float32" in row for row in rows)
 
 
 def test_listing_takes_patterns(capsys):
-    assert cli.main(["--list", "--case", "head_*", "--case", "bert_plain"]) == 0
+    assert cli.main(["--list", "--case", "head_*", "--case", "timm_deit"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert len(names) > 3
-    assert all(name.startswith("head_") or name == "bert_plain" for name in names)
+    assert all(name.startswith("head_") or name == "timm_deit" for name in names)
 
 
 def test_a_run_that_passes_exits_with_0(finished):
@@ -135,10 +136,16 @@ def test_the_json_has_the_promised_form(finished):
         if not result["framework_free"]:
             sides = {side: stamp["framework"] for side, stamp in result["stamps"].items()}
             assert sides == {"ours": "paddle", "reference": "torch"}
-    assert [r["step"] for r in report["results"]] == [
-        *("forward", "backward", "optimizer", "training", "forward", "forward"),
+    assert [(r["case"], r["step"], r["dtype"]) for r in report["results"]] == [
+        ("tiny", "learning_rate", None),
+        *(("tiny", s, "float64") for s in ("forward", "loss", "backward", "optimizer", "training")),
+        *(
+            ("tiny_plain", s, d)
+            for d in ("float64", "float32")
+            for s in ("forward", "loss", "backward")
+        ),
+        ("tiny_sentences", "forward", "float64"),
     ]
-    assert {r["dtype"] for r in report["results"]} == {"float64", "float32"}
 
 
 def test_the_folder_holds_the_page_the_json_and_the_classic_files(finished):
@@ -146,7 +153,7 @@ def test_the_folder_holds_the_page_the_json_and_the_classic_files(finished):
     assert {path.name for path in out.iterdir()} == {"report.html", "report.json", "reprod_log"}
     assert (out / "report.json").read_bytes() == (finished[1] / "out.json").read_bytes()
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert "tiny_bert" in page
+    assert "tiny_plain" in page
     assert "<svg" in page
     assert "src=" not in page
     assert "<link" not in page
@@ -171,48 +178,46 @@ def test_a_classic_file_holds_the_arrays_of_its_side(finished, check):
     assert log.splitlines()[-1].endswith("diff check passed")
 
 
+def test_the_users_sentences_are_what_the_row_of_sentences_compares(finished):
+    (logits,) = [
+        array
+        for name, array in np.load(
+            finished[1] / "out" / "reprod_log" / "forward_align_torch.npy", allow_pickle=True
+        )
+        .item()
+        .items()
+        if name.startswith("tiny_sentences/")
+    ]
+    assert len(logits) == len(SENTENCES.splitlines())
+
+
 def test_the_console_shows_one_line_for_each_result(tiny_table, capsys):
-    assert cli.main(["--jobs", "0", "--case", "tiny_forward"]) == 0
+    assert cli.main(["--jobs", "0", "--case", "tiny_plain", "--dtype", "float32"]) == 0
     out, progress = capsys.readouterr()
-    assert out.startswith("alignment: PASS  2/2 results")
-    assert [line.split()[:2] for line in out.splitlines()[3:]] == [["PASS", "tiny_forward"]] * 2
-    assert len(progress.splitlines()) == 2
-
-
-def test_a_dtype_may_be_chosen(tiny_table, capsys):
-    assert cli.main(["--jobs", "0", "--case", "tiny_forward", "--dtype", "float32"]) == 0
-    assert capsys.readouterr().out.startswith("alignment: PASS  1/1 results")
+    assert out.startswith("alignment: PASS  3/3 results")
+    assert [line.split()[:3] for line in out.splitlines()[3:]] == [
+        ["PASS", "tiny_plain", step] for step in ("forward", "loss", "backward")
+    ]
+    assert len(progress.splitlines()) == 3
 
 
 def test_a_comparison_that_fails_exits_with_1_and_the_report_is_written(
     tiny_table, monkeypatch, capsys, tmp_path
 ):
-    monkeypatch.setitem(text.ACTIVATION_FUNCTIONS, "gelu", text.ACTIVATION_FUNCTIONS["relu"])
-    flags = ["--jobs", "0", "--case", "tiny_forward", "--dtype", "float64"]
+    right = PoolerHead.forward
+    monkeypatch.setattr(PoolerHead, "forward", lambda *given: 1.001 * right(*given))
+    flags = ["--jobs", "0", "--case", "tiny_plain", "--dtype", "float64"]
     flags += ["--json", str(tmp_path / "new" / "a.json")]
     assert cli.main(flags) == 1
     out = capsys.readouterr().out
-    assert out.startswith("alignment: FAIL  0/1 results")
-    assert "first divergence: layers.0: differs by" in out
+    assert out.startswith("alignment: FAIL  1/4 results")
+    assert "1. tiny_plain: " in out
     report = json.loads((tmp_path / "new" / "a.json").read_text(encoding="utf-8"))
     assert report["verdict"] == "fail"
-    (result,) = report["results"]
-    assert (result["passed"], result["first_divergence"]) == (False, "layers.0")
+    assert report["findings"][0]["step"] == "forward"
+    result = report["results"][0]
+    assert (result["passed"], result["first_divergence"]) == (False, "(model)[logits]")
     assert result["worst"] > result["tolerance"]
-
-
-def test_a_control_that_is_not_caught_exits_with_1(tiny_table, monkeypatch, capsys):
-    forward = runner.run_forward
-
-    def run_forward(*arguments):
-        result = forward(*arguments)
-        result.controls.append(ControlResult("no fault", False, "nothing failed"))
-        return result
-
-    monkeypatch.setitem(runner.RUNNERS, "forward", run_forward)
-    flags = ["--jobs", "0", "--case", "tiny_forward", "--dtype", "float64"]
-    assert cli.main(flags) == 1
-    assert "control not caught: no fault" in capsys.readouterr().out
 
 
 def test_an_unknown_case_is_refused(capsys):
@@ -220,32 +225,18 @@ def test_an_unknown_case_is_refused(capsys):
     assert "no case matches 'nothing_like*'; see python -m align --list" in line
 
 
-def test_cases_without_the_step_are_refused(capsys):
-    line = refused(capsys, "--case", "head_*", "--step", "training")
-    assert "none of these steps" in line
-
-
-def test_the_number_of_workers_is_the_users_or_the_processors(tiny_table, monkeypatch):
-    asked = []
-
-    def run(todo, context, progress, count):
-        asked.append(count)
-        return runner.run(todo, context, progress)
-
-    monkeypatch.setattr(job_sharing, "run", run)
-    for flags in ([], ["--jobs", "1"], ["--jobs", "7"]):
-        assert cli.main([*flags, "--case", "tiny_forward"]) == 0
-    assert asked == [processes.default_workers(), 1, 7]
-    assert 1 <= processes.default_workers() <= 2
+def test_precisions_that_no_case_has_are_refused(capsys):
+    line = refused(capsys, "--case", "bert_one_token", "--dtype", "float32")
+    assert "none of these cases runs in float32" in line
 
 
 def test_a_number_of_workers_below_zero_is_refused(tiny_table, capsys):
-    line = refused(capsys, "--jobs", "-1", "--case", "tiny_forward")
+    line = refused(capsys, "--jobs", "-1", "--case", "tiny")
     assert "--jobs -1: expected a number of processes, 0 for this one alone" in line
 
 
-@pytest.mark.parametrize(("flag", "value"), [("--step", "walk"), ("--dtype", "float16")])
-def test_an_unknown_step_or_dtype_is_refused(flag, value, capsys):
+@pytest.mark.parametrize(("flag", "value"), [("--dtype", "float16")])
+def test_an_unknown_dtype_is_refused(flag, value, capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main([flag, value])
     assert stop.value.code == 2
@@ -253,12 +244,13 @@ def test_an_unknown_step_or_dtype_is_refused(flag, value, capsys):
 
 
 def test_a_missing_checkpoint_is_refused(tiny_table, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, checkpoint.PACKAGE, None)  # the package is blocked
-    line = refused(capsys, "--case", "tiny_checkpoint")
+    monkeypatch.setitem(sys.modules, PACKAGE, None)  # the package is blocked
+    line = refused(capsys, "--case", "tiny_sentences")
     assert "the real checkpoint is not installed; run `make setup`" in line
 
 
-def test_a_checkpoint_that_is_not_there_is_refused(capsys, tmp_path):
+@pytest.mark.parametrize("case", ["checkpoint_sentences", "checkpoint_plain"])
+def test_a_checkpoint_that_is_not_there_is_refused(case, capsys, tmp_path):
     nowhere = tmp_path / "nowhere"
     flags = ("--case", "checkpoint_plain", "--dtype", "float64", "--checkpoint", nowhere)
     assert str(nowhere) in refused(capsys, *flags)
@@ -290,26 +282,26 @@ def test_unreadable_sentences_are_refused(content, message, capsys, tmp_path):
 def test_an_impossible_destination_is_refused_before_the_work(
     tiny_table, flag, below, monkeypatch, capsys, tmp_path
 ):
-    monkeypatch.setattr(runner, "run", lambda *rest: pytest.fail("it began to work"))
+    monkeypatch.setattr(port_run, "run", lambda *rest: pytest.fail("it began to work"))
     in_the_way = tmp_path / "file"
     in_the_way.write_text("mine", encoding="utf-8")
     target = in_the_way / below if below else in_the_way
     if flag == "--json":
         target = target / "a.json" if not below else target / "b.json"
-    assert f"cannot write to {target}" in refused(capsys, "--case", "tiny_forward", flag, target)
+    assert f"cannot write to {target}" in refused(capsys, "--case", "tiny", flag, target)
     assert in_the_way.read_text(encoding="utf-8") == "mine"
 
 
 def test_a_folder_in_place_of_the_json_file_is_refused_before_the_work(
     tiny_table, monkeypatch, capsys, tmp_path
 ):
-    monkeypatch.setattr(runner, "run", lambda *rest: pytest.fail("it began to work"))
-    line = refused(capsys, "--case", "tiny_forward", "--json", tmp_path)
+    monkeypatch.setattr(port_run, "run", lambda *rest: pytest.fail("it began to work"))
+    line = refused(capsys, "--case", "tiny", "--json", tmp_path)
     assert f"cannot write to {tmp_path}" in line
 
 
 def test_a_case_that_quick_leaves_out_is_said_to_be_left_out(tiny_table, capsys):
-    line = refused(capsys, "--quick", "--case", "big_*")
+    line = refused(capsys, "--quick", "--case", "big*")
     assert "--quick leaves out" in line
 
 

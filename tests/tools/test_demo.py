@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from align.cases.sides import checkpoint
-from align.cases.tables.cases import CASES
-from sot_paddle.backbones import text
+from align.port import installed_checkpoint as checkpoint
+from align.port.port_run import ROWS
+from align.port.port_steps import PortPair
 from tests.tools import tool_runs
 
 
@@ -18,8 +18,8 @@ def tool():
 
 @pytest.fixture
 def brief(tool, monkeypatch, tmp_path):
-    """The demo with one short case, without its conversion and fine-tuning."""
-    monkeypatch.setattr(tool, "SHOWN", ("bert_plain_eval",))
+    """The demo with one short row, without its conversion and fine-tuning."""
+    monkeypatch.setattr(tool, "SHOWN", ("words_only_gap",))
     monkeypatch.setattr(tool, "find_checkpoint", lambda: tmp_path)
     monkeypatch.setattr(tool, "load_there_and_back", lambda source, out: (True, "converted"))
     monkeypatch.setattr(tool, "fine_tune", lambda source, out, head, *rest, **named: f"run {head}")
@@ -29,20 +29,19 @@ def brief(tool, monkeypatch, tmp_path):
 
 
 def test_what_it_shows_exists_and_covers_the_proof(tool):
-    shown = [case for case in CASES if case.name in tool.SHOWN]
+    shown = {row.name: row for row in ROWS if row.name in tool.SHOWN}
     assert len(shown) == len(tool.SHOWN)
-    steps = {step for case in shown for step in case.steps}
-    assert steps >= {"data", "forward", "learning_rate", "backward", "training"}
-    named = {case.name: case for case in shown}
-    assert named["checkpoint_sentences"].batch.sentences
-    assert named["checkpoint_mgcrp"].weights == "checkpoint"
+    assert any(row.recipe for row in shown.values())
+    assert {row.subject for row in shown.values()} == {"text", "images"}
+    assert shown["checkpoint_sentences"].batch.sentences
+    assert shown["checkpoint_mgcrp"].checkpoint
 
 
 def test_one_table_and_the_files(brief, capsys, tmp_path):
     assert brief.main() == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "converted"
-    assert lines[1].startswith("alignment: PASS  4/4 results")
+    assert lines[1].startswith("alignment: PASS  6/6 results")
     runs = [line.strip() for line in lines if "run " in line]
     assert runs == ["run plain", "run mgcrp", "run sot_digits.yaml"]
     assert lines[-1] == f"HTML report: {tmp_path / 'report' / 'report.html'}"
@@ -59,7 +58,7 @@ def test_weights_that_do_not_come_back_bit_equal_exit_with_1(brief, monkeypatch,
 
 
 def test_a_failed_comparison_exits_with_1(brief, monkeypatch, capsys):
-    monkeypatch.setitem(text.ACTIVATION_FUNCTIONS, "gelu", text.ACTIVATION_FUNCTIONS["relu"])
+    monkeypatch.setattr(PortPair, "planted", lambda self, step: iter([("none", "", self.ours)]))
     assert brief.main() == 1
     assert "alignment: FAIL" in capsys.readouterr().out
 

@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from align.cases.jobs import jobs
-from align.cases.kinds.case_kinds import ModelCase, ValueCase
-from align.cases.tables.cases import CASES
 from align.judge.noise_band import ILL_CONDITIONED
 from align.judge.spread import FALSE_ALARM
+from align.port.port_run import ROWS as PORT_ROWS
+from align.port.row import PortRow
 from align.processes import Failure, TaskBatch, Work, outcomes
 from align.record.results import StepResult
 from sot_paddle.atomic import write_atomically
@@ -37,7 +36,6 @@ VARIABLES: Mapping[str, Sequence[str]] = {
 }
 """What a row sets; "" leaves a variable as it is. MKL_DEBUG_CPU_TYPE matters to an old MKL only."""
 
-STEPS = ("forward", "backward", "loss", "optimizer", "training")
 DRAWS = 9
 """Draws of weights at most: those that the reference finds ill-conditioned are drawn again."""
 _SEEDS_APART, _REDRAWN = 1000, 100
@@ -79,16 +77,14 @@ def _processor(fact: str) -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(fact)), "")
 
 
-def float32_cases() -> list[ModelCase | ValueCase]:
-    """The cases of the quick suite that have float32 results."""
-    return [case for case in CASES if case.quick and "float32" in case.dtypes]
+def float32_models() -> list[PortRow]:
+    """Return the quick models of the port that are compared in float32."""
+    return [row for row in PORT_ROWS if row.quick and "float32" in row.dtypes]
 
 
-def _reseeded(case: ModelCase | ValueCase, seed: int) -> ModelCase | ValueCase:
-    if isinstance(case, ValueCase):
-        return case
-    batch = dataclasses.replace(case.batch, seed=case.batch.seed + _SEEDS_APART * seed)
-    return dataclasses.replace(case, batch=batch)
+def _reseeded(model: PortRow, seed: int) -> PortRow:
+    batch = dataclasses.replace(model.batch, seed=model.batch.seed + _SEEDS_APART * seed)
+    return dataclasses.replace(model, batch=batch)
 
 
 def run_row(index: int) -> dict[str, Any]:
@@ -98,8 +94,8 @@ def run_row(index: int) -> dict[str, Any]:
     began = time.perf_counter()
     found: dict[str, Any] = {"results": 0, "tensors": 0, "controls": 0, "redrawn": []}
     failures, nearest = [], ("", 0.0)
-    for case in float32_cases():
-        for result in _results(case, index + 1, found["redrawn"]):
+    for model in float32_models():
+        for result in _results(model, index + 1, found["redrawn"]):
             name = f"{result.case} {result.step}"
             found["results"] += 1
             found["tensors"] += len(result.comparisons)
@@ -122,23 +118,22 @@ def run_row(index: int) -> dict[str, Any]:
     }
 
 
-def _results(case: ModelCase | ValueCase, seed: int, redrawn: list[str]) -> list[StepResult]:
-    """The float32 results of a case with the weights of a seed.
+def _results(model: PortRow, seed: int, redrawn: list[str]) -> list[StepResult]:
+    """The float32 results of a model with the weights of a seed.
 
     Weights that amplify rounding beyond what can be judged are drawn again. That is seen on the
     reference alone.
     """
-    from align.cases.context import Context
-    from align.cases.runner import run_job
+    from align.port.port_models import Choices
+    from align.port.port_steps import run_row as compare_row
 
     for attempt in range(DRAWS):
-        context = Context()
-        todo = jobs([_reseeded(case, seed + attempt * _REDRAWN)], STEPS, ["float32"])
-        results = [run_job(job, context) for job in todo]
+        drawn = _reseeded(model, seed + attempt * _REDRAWN)
+        results = compare_row(drawn, ["float32"], Choices()).results
         reasons = [c.reason for result in results for c in result.comparisons]
         if not any(ILL_CONDITIONED in reason for reason in reasons):
             break
-        redrawn.append(case.name)
+        redrawn.append(model.name)
     return results
 
 

@@ -65,7 +65,7 @@ def steps_of(workload: Workload, framework: str, form: str = "") -> Steps:
 def _torch_parts(workload: Workload) -> tuple:
     import torch
 
-    from align.cases.sides.torch_side import TorchWordsOnly
+    from align.port.port_models import TorchWordsOnly
     from sot_torch_ref import create_model
     from sot_torch_ref.train.losses import task_loss
 
@@ -87,7 +87,7 @@ def _torch_parts(workload: Workload) -> tuple:
 def _paddle_parts(workload: Workload) -> tuple:
     import paddle
 
-    from align.cases.sides.paddle_side import PaddleWordsOnly
+    from align.port.port_models import PaddleWordsOnly
     from sot_paddle import create_model
     from sot_paddle.tasks.losses import classification_loss
     from sot_paddle.train.optimizer import AdamW

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from align.cases.tables.cases import CASES
+from align.port import port_steps
+from align.port.port_run import ROWS
 from tools import stress_align
 from tools.benchmarks import imitated_processors as stress
 
@@ -47,11 +48,11 @@ def test_the_settings_repeat_with_weights_of_their_own():
     assert len(seeds) == stress.ROWS * stress.DRAWS
 
 
-def test_every_quick_case_with_a_float32_result_takes_part():
-    names = {case.name for case in stress.float32_cases()}
+def test_every_quick_model_with_a_float32_result_takes_part():
+    names = {row.name for row in stress.float32_models()}
     assert {"bert_mgcrp", "head_mgcrp_all_values", "timm_deit"} <= names
-    assert not names & {"bert_base_full", "data_train_images"}
-    assert names <= {case.name for case in CASES}
+    assert not names & {"bert_base_full", "head_mgcrp_triu"}
+    assert names <= {row.name for row in ROWS}
 
 
 def test_rows_run_under_their_settings_and_are_not_run_again(tmp_path):
@@ -75,20 +76,25 @@ def test_a_row_without_a_result_is_an_error(tmp_path):
 
 
 def test_weights_that_amplify_rounding_are_drawn_again(monkeypatch):
-    case = next(case for case in stress.float32_cases() if case.name == "bert_mgcrp")
+    model = next(row for row in stress.float32_models() if row.name == "bert_mgcrp")
     seeds = []
 
     class Result:
         def __init__(self, reason):
             self.comparisons = [type("C", (), {"reason": reason})]
 
-    def run_job(job, context):
-        seeds.append(job[0].batch.seed)
-        return Result(stress.ILL_CONDITIONED if len(set(seeds)) < 3 else "")
+    class Outcome:
+        def __init__(self, reason):
+            self.results = [Result(reason)]
 
-    monkeypatch.setattr("align.cases.runner.run_job", run_job)
+    def run_row(row, dtypes, choices):
+        assert dtypes == ["float32"]
+        seeds.append(row.batch.seed)
+        return Outcome(stress.ILL_CONDITIONED if len(seeds) < 3 else "")
+
+    monkeypatch.setattr(port_steps, "run_row", run_row)
     redrawn = []
-    assert stress._results(case, 1, redrawn)
+    assert stress._results(model, 1, redrawn)
     assert redrawn == ["bert_mgcrp"] * 2
     assert len(set(seeds)) == 3
 

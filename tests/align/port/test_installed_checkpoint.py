@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from align.cases.sides import checkpoint
-from align.cases.sides.checkpoint import CheckpointMissingError, encoder_arrays, find_checkpoint
+from align.port import installed_checkpoint as checkpoint
+from align.port.installed_checkpoint import CheckpointMissingError, encoder_arrays, find_checkpoint
 from sot_paddle.checkpoint import write_tensors
 
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from align.cases import round_trip as conversion
-from align.cases.round_trip import round_trip
+from align.port import round_trip as conversion
+from align.port.round_trip import round_trip
 from sot_paddle.checkpoint import read_tensors, write_tensors
 
 WIDE, INNER = 8, 12

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import sot_paddle
-from align.cases.sides.checkpoint import OPTIONS
+from align.port.installed_checkpoint import OPTIONS
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.convert import convert_file
 

@@ -1,0 +1,147 @@
+"""The batches and the weights of a row, drawn from its seed; NumPy in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from align.port.installed_checkpoint import encoder_arrays, find_checkpoint
+from align.port.row import WORDS_DIM, Batch, ImageBatch, PortRow
+from align.record.arrays import Arrays
+from sot_paddle.data.batching import EpochOrder
+from sot_paddle.data.corpus import FOLDER
+from sot_paddle.data.glue import read_split
+from sot_paddle.data.token_features import pad_rows
+from sot_paddle.data.tokenization import WordPieceTokenizer
+
+_CORPUS_BATCH_SIZE = 8
+_FIRST_TRAINING_SEED = 100
+
+
+def draw_batch(
+    row: PortRow,
+    seed: int | None = None,
+    *,
+    sentences: Sequence[str] = (),
+    checkpoint: Path | None = None,
+) -> Arrays:
+    """Draw the inputs by name and ``labels``.
+
+    Args:
+        row: says what its model takes.
+        seed: None for that of the row's batch.
+        sentences: for the row of real sentences.
+        checkpoint: folder with their vocabulary, None for the installed one.
+    """
+    spec = row.batch
+    rng = np.random.default_rng(spec.seed if seed is None else seed)
+    if isinstance(spec, ImageBatch):
+        return _images(spec, row.num_classes, rng)
+    samples = len(sentences) if spec.sentences else len(spec.lengths)
+    labels = rng.integers(0, max(2, row.num_classes), samples)
+    if row.options.get("pooling") == "spans":
+        labels = rng.integers(0, spec.length, (samples, 2))
+    if row.num_classes == 1:
+        labels = np.round(rng.uniform(0, 5, samples), 2)
+    if row.subject == "states":
+        return _states(row, labels, rng)
+    if row.subject == "words":
+        return {"tokens": rng.normal(size=(samples, spec.length, WORDS_DIM)), "labels": labels}
+    if spec.sentences:
+        tokenizer = WordPieceTokenizer(checkpoint or find_checkpoint(), max_length=spec.length)
+        return {**tokenizer.encode_batch(sentences), "labels": labels}
+    return {**_token_ids(row, spec, rng), "labels": labels}
+
+
+def _token_ids(row: PortRow, spec: Batch, rng: np.random.Generator) -> Arrays:
+    """Draw padded ids, types (the second half of each sample is the second text) and mask."""
+    mask = (np.arange(spec.length)[None] < np.asarray(spec.lengths)[:, None]).astype("int64")
+    if spec.hole is not None:
+        mask[:, spec.hole] = 0
+    vocabulary = row.options.get("vocab_size", 30522)
+    pad = row.options.get("pad_token_id", 0)
+    ids = np.where(mask, rng.integers(0 if pad else 1, vocabulary, mask.shape), pad)
+    halves = np.asarray(spec.lengths)[:, None] // 2
+    types = (np.arange(spec.length)[None] >= halves).astype("int64") * mask
+    if row.options.get("type_vocab_size") == 1:
+        types = np.zeros_like(types)
+    return {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
+
+
+def _states(row: PortRow, labels: np.ndarray, rng: np.random.Generator) -> Arrays:
+    """Draw normal hidden states (B, L, T, F), and labels or the two ends of a span."""
+    layers, tokens, features = (
+        row.options[key] for key in ("num_layers", "seq_length", "hidden_size")
+    )
+    states = rng.normal(size=(len(labels), layers, tokens, features))
+    if row.model.endswith("spans"):
+        labels = rng.integers(0, tokens, (len(labels), 2))
+    return {"states": states, "labels": labels}
+
+
+def _images(spec: ImageBatch, num_classes: int, rng: np.random.Generator) -> Arrays:
+    """Draw normal pixels, and soft targets as mixup leaves them: two classes and a floor."""
+    images = rng.normal(size=(spec.samples, 3, spec.size, spec.size))
+    hot = np.eye(num_classes)[rng.integers(0, num_classes, spec.samples)]
+    share = rng.uniform(0.2, 0.8, (spec.samples, 1))
+    labels = 0.9 * (share * hot + (1 - share) * hot[::-1]) + 0.1 / num_classes
+    return {"images": images, "labels": labels}
+
+
+def training_batches(row: PortRow, checkpoint: Path | None = None) -> list[Arrays]:
+    """Return one batch for each forward pass: drawn, or of the embedded corpus in its order."""
+    count = row.recipe.steps * row.recipe.accumulate
+    if not (isinstance(row.batch, Batch) and row.batch.corpus):
+        return [draw_batch(row, seed=_FIRST_TRAINING_SEED + index) for index in range(count)]
+    length = row.batch.length
+    sentences = read_split(FOLDER, "cola", "train")
+    tokenizer = WordPieceTokenizer(checkpoint or find_checkpoint(), max_length=length)
+    features = tokenizer.tokenize([sentence.text_a for sentence in sentences]).with_targets(
+        list(range(len(sentences))), [sentence.label for sentence in sentences], np.int64
+    )
+    order = EpochOrder(len(features), _CORPUS_BATCH_SIZE, seed=row.batch.seed)
+    chosen = order.batches()[:count]
+    return [pad_rows(features, indices, max_length=length) for indices in chosen]
+
+
+def draw_state(
+    row: PortRow, built: Mapping[str, np.ndarray], checkpoint: Path | None = None
+) -> Arrays:
+    """Draw the reference's weights in float64: random, or the real encoder with a random head.
+
+    One-dimensional parameters are moved off their initial 0 and 1, so that a forgotten bias or
+    norm weight shows; running variances stay positive.
+
+    Args:
+        row: what to draw for.
+        built: the state of the reference as built from the row's seed.
+        checkpoint: folder of the real encoder, None for the installed one.
+    """
+    rng = np.random.default_rng(row.batch.seed)
+    state = {name: _off_initial(name, value, rng) for name, value in built.items()}
+    if row.checkpoint:
+        state.update(encoder_arrays(checkpoint, state))
+    return state
+
+
+def _off_initial(name: str, value: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    if name.endswith("running_var"):
+        return rng.uniform(0.5, 1.5, value.shape)
+    if value.dtype != np.float64:
+        return value
+    if value.ndim <= 1:
+        return np.asarray(value + 0.1 * rng.normal(size=value.shape))
+    if name.startswith("head."):
+        return value * 3.0  # scores of order one instead of nearly constant ones
+    if name.endswith("attn.qkv.weight"):
+        # of std .02 a small model would attend to all tokens alike: rows of length one
+        return value / np.linalg.norm(value, axis=1, keepdims=True)
+    if name.startswith("embed.") and value.ndim == 4 and value.any():
+        return value * 2.0  # torch's default would let the tokens become all alike
+    # a padding row, or a convolution that begins at zero, would hide what feeds it
+    zero = ~value.any(axis=tuple(range(1, value.ndim)))
+    moved = value.copy()
+    moved[zero] = 0.1 * rng.normal(size=value[zero].shape)
+    return moved

@@ -1,0 +1,186 @@
+"""Run rows in worker processes or in this one; one report of them all. No framework at import.
+
+A worker is a fresh Python process with one thread for each library, so that what it computes does
+not depend on how many workers there are.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import fnmatch
+import gc
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest import mock
+
+from align.port.head_rows import HEAD_ROWS
+from align.port.image_rows import IMAGE_ROWS
+from align.port.row import PortRow
+from align.port.text_rows import TEXT_ROWS
+from align.record.results import StepResult
+from align.record.run_report import Report
+from sot_paddle.runtime import ignore_import_warnings, tune_cpu
+
+if TYPE_CHECKING:
+    from align.port.port_steps import Checks, RowOutcome
+
+ROWS: tuple[PortRow, ...] = (*TEXT_ROWS, *HEAD_ROWS, *IMAGE_ROWS)
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(2**22)}
+"""For glibc: an array of 4 MB or more goes back to the system when it is freed."""
+_MOST_WORKERS = 2  # by default: a worker holds about 1 GB, with a full-size row up to 6
+
+
+@dataclass(frozen=True)
+class PortRun:
+    """What is to be run.
+
+    Attributes:
+        rows: which pairs.
+        dtypes: in these precisions, where a row has them.
+        checkpoint: folder of a BERT checkpoint, None for the installed one.
+        sentences: in the place of the embedded ones, empty for those.
+    """
+
+    rows: Sequence[PortRow]
+    dtypes: Sequence[str]
+    checkpoint: Path | None = None
+    sentences: Sequence[str] = field(default=())
+
+    def dtypes_of(self, row: PortRow) -> list[str]:
+        """Return the precisions in which a row is run."""
+        return [dtype for dtype in row.dtypes if dtype in self.dtypes]
+
+
+def select(rows: Sequence[PortRow], patterns: Sequence[str], quick: bool) -> list[PortRow]:
+    """Return the rows that one of some patterns matches, all without any.
+
+    Raises:
+        ValueError: a pattern that no row matches, or only big ones that ``quick`` leaves out.
+    """
+    for pattern in patterns:
+        if not any(fnmatch.fnmatch(row.name, pattern) for row in rows):
+            raise ValueError(f"no case matches {pattern!r}; see python -m align --list")
+    matching = [
+        row
+        for row in rows
+        if not patterns or any(fnmatch.fnmatch(row.name, pattern) for pattern in patterns)
+    ]
+    selected = [row for row in matching if row.quick or not quick]
+    if not selected:
+        raise ValueError(f"--quick leaves out every case that matches {', '.join(patterns)}")
+    return selected
+
+
+def run(
+    asked: PortRun,
+    workers: int | None = None,
+    progress: Callable[[StepResult], None] = lambda result: None,
+) -> tuple[Report, Checks]:
+    """Compare every row.
+
+    Args:
+        asked: which ones, in which precisions.
+        workers: processes, 0 for this one alone, None for one for each processor, at most two.
+        progress: called with each result as it comes, in no fixed order.
+
+    Returns:
+        The report in the order of the rows, and the arrays for the reprod_log files.
+
+    Raises:
+        ValueError: a row is refused, there is nothing to run, or a worker ended early.
+    """
+    rows = [row for row in asked.rows if asked.dtypes_of(row)]
+    if not rows:
+        raise ValueError(f"none of these cases runs in {', '.join(asked.dtypes)}")
+    if workers is None:
+        workers = min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
+    if workers < 0:
+        raise ValueError(f"--jobs {workers}: expected a number of processes, 0 for this one alone")
+    outcomes: dict[str, RowOutcome] = {}
+    for row, outcome in _shared_out(asked, rows, workers) if workers else _here(asked, rows):
+        outcomes[row.name] = outcome
+        for result in outcome.results:
+            progress(result)
+    return _report([outcomes[row.name] for row in rows], {"tuning": tune_cpu(), "workers": workers})
+
+
+def _report(outcomes: Sequence[RowOutcome], how: dict[str, object]) -> tuple[Report, Checks]:
+    report, checks = Report({**outcomes[-1].environment, **how}), {}
+    for outcome in outcomes:
+        report.results.extend(outcome.results)
+        report.findings.extend(outcome.findings)
+        for check, sides in outcome.checks.items():
+            for arrays, more in zip(checks.setdefault(check, ({}, {})), sides, strict=True):
+                arrays.update(more)
+    return report, checks
+
+
+def _here(asked: PortRun, rows: Sequence[PortRow]) -> Iterator[tuple[PortRow, RowOutcome]]:
+    for row in rows:
+        yield row, _run(asked, row)
+
+
+def _run(asked: PortRun, row: PortRow) -> RowOutcome:
+    from align.port.port_models import REAL_SENTENCES, Choices
+    from align.port.port_steps import run_row
+
+    choices = Choices(asked.checkpoint, asked.sentences or REAL_SENTENCES)
+    return run_row(row, asked.dtypes_of(row), choices)
+
+
+def _shared_out(
+    asked: PortRun, rows: Sequence[PortRow], workers: int
+) -> Iterator[tuple[PortRow, RowOutcome]]:
+    """Have rows run by worker processes, what takes long first; yield them as they are done."""
+    tasks = sorted(rows, key=lambda row: (row.quick, row.recipe is None, row.subject != "images"))
+    count = min(workers, len(tasks))
+    context = multiprocessing.get_context("spawn")
+    with _environment_of_workers(), contextlib.ExitStack() as stack:
+        pool = concurrent.futures.ProcessPoolExecutor(count, context, _begin_worker)
+        stack.callback(_end, pool)
+        futures = {pool.submit(_run, asked, row): row for row in tasks}
+        for future in concurrent.futures.as_completed(futures):
+            row = futures[future]
+            try:
+                yield row, future.result()
+            except BrokenProcessPool as error:
+                raise ValueError(
+                    f"a worker process was ended from outside, at {row.name} or beside it; when "
+                    "memory was short, try --jobs 1"
+                ) from error
+
+
+def _end(pool: concurrent.futures.ProcessPoolExecutor) -> None:
+    """However a run ends, no process outlives it."""
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in multiprocessing.active_children():
+        process.terminate()
+        process.join()
+
+
+def _environment_of_workers() -> contextlib.AbstractContextManager[object]:
+    """One thread for each library and little memory; what the user has set stays as it is."""
+    wanted = {name: value for name, value in _MALLOC.items() if name not in os.environ}
+    if not tune_cpu().get(_THREADS[0], "").endswith("(set before)"):
+        wanted |= dict.fromkeys(_THREADS, "1")
+    return mock.patch.dict(os.environ, wanted)
+
+
+def _begin_worker() -> None:
+    """Import both frameworks, and never again look for garbage in what that made."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is answered by the process that began us
+    ignore_import_warnings()
+    gc.disable()
+    from align.port import port_steps  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+    gc.enable()

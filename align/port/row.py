@@ -1,0 +1,183 @@
+"""PortRow: one model of this project as a pair, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+DTYPES = ("float64", "float32")
+WORDS_DIM = 13
+"""Channels of the tokens that a ``words`` row feeds to its head."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of token ids, random or of real sentences.
+
+    Attributes:
+        lengths: valid tokens of each sample, the class token included.
+        length: padded length S.
+        seed: of the generator of the batch and of the weights.
+        sentences: take the user's (or the embedded) sentences, padded to ``length``; ``lengths``
+            is then not used.
+        corpus: training batches of the embedded acceptability corpus, through the tokenizer.
+        hole: a place whose token is masked in every sample, with tokens before and behind it.
+    """
+
+    lengths: tuple[int, ...] = (11, 6, 9, 4)
+    length: int = 11
+    seed: int = 7
+    sentences: bool = False
+    corpus: bool = False
+    hole: int | None = None
+
+
+@dataclass(frozen=True)
+class ImageBatch:
+    """A batch of random images of three channels, normal in every pixel, with soft targets (B, K).
+
+    Attributes:
+        samples: images.
+        size: height and width in pixels.
+        seed: of the generator of the batch and of the weights.
+    """
+
+    samples: int = 4
+    size: int = 32
+    seed: int = 7
+
+
+@dataclass(frozen=True)
+class EpochSchedule:
+    """The vision release's cosine by epoch; see ``sot_paddle.train.schedule.EpochRates``.
+
+    Attributes:
+        epochs: length of the cosine, warm-up included.
+        warmup_epochs: linear rise.
+        cooldown_epochs: at the minimum.
+        min_lr: the minimum.
+        warmup_lr: of epoch 0.
+        steps: optimizer steps of an epoch.
+    """
+
+    epochs: int
+    warmup_epochs: int
+    cooldown_epochs: int
+    steps: int
+    min_lr: float = 1e-5
+    warmup_lr: float = 1e-6
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Optimizer, schedule and number of steps of a training run.
+
+    Attributes:
+        optimizer: ``hf_adamw`` (class 2 of the specification), ``adamw`` or ``bert_adam`` (class
+            3), which clips each gradient by its own norm.
+        schedule: a name of ``sot_paddle.train.schedule.SCHEDULES``.
+        steps: optimizer steps; every step has its own batch.
+        learning_rate: at the end of the warm-up.
+        warmup_steps: steps of warm-up, possibly a fraction.
+        total_steps: length of the schedule.
+        weight_decay: coefficient.
+        epsilon: of the optimizer.
+        correct_bias: False leaves the bias correction out (``hf_adamw`` only).
+        clip_norm: norm of all gradients, of ``bert_adam`` of each; None for no clipping.
+        accumulate: batches for each optimizer step.
+        decay: which parameters decay, ``text`` (B.2) or ``vision`` (A.9).
+        by_epoch: the vision release's schedule, instead of ``schedule`` and its two lengths.
+        ema_decay: decay of a moving average of the whole state, None for none.
+    """
+
+    optimizer: str = "hf_adamw"
+    schedule: str = "linear"
+    steps: int = 20
+    learning_rate: float = 2e-3
+    warmup_steps: float = 4
+    total_steps: int = 24
+    weight_decay: float = 0.01
+    epsilon: float = 1e-8
+    correct_bias: bool = True
+    clip_norm: float | None = 1.0
+    accumulate: int = 1
+    decay: str = "text"
+    by_epoch: EpochSchedule | None = None
+    ema_decay: float | None = None
+
+
+@dataclass(frozen=True)
+class TimmModel:
+    """timm's own model in the place of the reference, with weights converted from its names.
+
+    Attributes:
+        name: in timm.
+        options: of timm's factory, the counterpart of the row's.
+        layout: conversion layout of the weights.
+        hooks: our tap -> timm's module whose output it is.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    layout: str
+    hooks: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class PortRow:
+    """A pair of models with the same weights on the same batch.
+
+    Attributes:
+        name: unique.
+        model: registry name on both sides; of ``states`` a name of `align.port.port_models`.
+        options: overrides on both sides; of a model on hidden states its dimensions.
+        subject: ``text`` (token ids), ``images``, ``words`` (a head alone, without a class token),
+            or ``states`` (a model on hidden states).
+        num_classes: K, 1 for regression.
+        train: training mode (batch statistics) or eval mode.
+        batch: inputs.
+        checkpoint: the encoder has the weights of the installed checkpoint, else random ones.
+        recipe: of the steps learning rate, optimizer and training, None without them.
+        forward_only: nothing behind the forward pass is compared.
+        dtypes: precisions to run.
+        quick: whether ``--quick`` runs it.
+        timm: the reference is timm's.
+    """
+
+    name: str
+    model: str = "bert_base_mgcrp"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    subject: str = "text"
+    num_classes: int = 3
+    train: bool = True
+    batch: Batch | ImageBatch = Batch()
+    checkpoint: bool = False
+    recipe: Recipe | None = None
+    forward_only: bool = False
+    dtypes: tuple[str, ...] = DTYPES
+    quick: bool = True
+    timm: TimmModel | None = None
+
+
+NO_DROPOUT = {
+    "head_dropout": 0.0,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+HEAD = {"q_dim": 7, "k_dim": 5, "head_num_heads": 3, "wr_dim": 4, "qkv_dim": 6}
+"""Sizes of every text head."""
+IMAGE_HEAD = {"head_num_heads": 3, "wr_dim": 4, "head_dropout": 0.0}
+
+
+def encoder(width: int, layers: int, inner: int, vocabulary: int, positions: int) -> dict[str, Any]:
+    """Return the options of a BERT of these sizes, with four attention heads, without dropout."""
+    return {
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 4,
+        "intermediate_size": inner,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": positions,
+        **NO_DROPOUT,
+    }

@@ -1,0 +1,378 @@
+"""TEXT_ROWS: BERT, RoBERTa, SpanBERT, GPT and BERT with convolutions; no logic.
+
+Dimensions are tiny and all different, so that a swapped axis cannot pass by accident.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from align.port.row import HEAD, NO_DROPOUT, Batch, PortRow, Recipe, encoder
+
+_FLOAT64 = ("float64",)
+_MASKED = {"mask_padding": True}
+_SMALL = {**encoder(48, 3, 96, 100, 64), "q_dim": 12, "k_dim": 8}
+_TINY = {**encoder(12, 1, 20, 30, 18), **HEAD}
+_DEEP = {**_SMALL, "num_hidden_layers": 12, "hidden_size": 64, "intermediate_size": 144}
+_LARGE = {**_SMALL, "hidden_size": 20, "num_hidden_layers": 1, "intermediate_size": 28}
+_FULL = {"vocab_size": 500, **NO_DROPOUT}
+_BERT = {**encoder(20, 1, 28, 30, 16), **HEAD}
+_TWO_LAYERS = encoder(20, 2, 28, 50, 16)
+# a decay that float32 holds exactly: Paddle stores the coefficient in float32
+_ADAMW = Recipe(optimizer="adamw", schedule="cosine", weight_decay=2.0**-7)
+PUBLISHED_ADAPTERS = Recipe(
+    weight_decay=0.01, epsilon=1e-6, correct_bias=False, clip_norm=None, warmup_steps=2.3
+)
+"""C.4: no bias correction, no clipping, a warm-up that is a fraction of a step."""
+
+_BERTS = (
+    PortRow("bert_plain", "bert_base", _SMALL, recipe=Recipe()),
+    PortRow("bert_plain_eval", "bert_base", _SMALL, train=False),
+    PortRow("bert_plain_regression", "bert_base", _SMALL, num_classes=1),
+    PortRow("bert_mgcrp", options=_SMALL, recipe=Recipe()),
+    PortRow("bert_mgcrp_eval", options=_SMALL, train=False),
+    PortRow("bert_mgcrp_mask_padding", options={**_SMALL, **_MASKED}, recipe=Recipe()),
+    PortRow("bert_mgcrp_mask_padding_eval", options={**_SMALL, **_MASKED}, train=False),
+    PortRow("bert_mgcrp_adamw", options=_SMALL, recipe=_ADAMW),
+    PortRow("bert_frozen_encoder", options={**_SMALL, "freeze_encoder": True}, recipe=Recipe()),
+    PortRow("bert_large_plain", "bert_large", _LARGE, num_classes=4),
+    PortRow("bert_large_mgcrp", "bert_large_mgcrp", _LARGE, num_classes=4),
+    PortRow("bert_plain_12_layers", "bert_base", _DEEP, quick=False),
+    PortRow("bert_mgcrp_12_layers", options=_DEEP, quick=False),
+    PortRow("bert_base_full", "bert_base", _FULL, quick=False),
+    PortRow("bert_base_mgcrp_full", options=_FULL, quick=False),
+)
+
+_REAL_VOCABULARY = {**_SMALL, "vocab_size": 30522, "num_hidden_layers": 2}
+_LONG = Recipe(steps=50, total_steps=60, warmup_steps=6, learning_rate=5e-4)
+_TRAINING = tuple(
+    PortRow(
+        f"training_corpus_{name}",
+        model,
+        {**_REAL_VOCABULARY, **options},
+        num_classes=2,
+        batch=Batch(length=24, corpus=True),
+        recipe=recipe,
+        # float32 runs of 50 steps part by chance (a ReLU that flips): 1e-5 to 5e-4 on both sides
+        dtypes=_FLOAT64,
+        quick=False,
+    )
+    for name, model, options, recipe in (
+        ("plain", "bert_base", {}, _LONG),
+        ("mgcrp", "bert_base_mgcrp", {}, _LONG),
+        ("mgcrp_mask_padding", "bert_base_mgcrp", _MASKED, _LONG),
+        ("mgcrp_accumulated", "bert_base_mgcrp", {}, dataclasses.replace(_LONG, accumulate=2)),
+    )
+)
+
+# float32: with two samples PyTorch's own distance is small by chance now and then, with eight not
+_EIGHT = Batch((16, 9, 12, 7, 14, 5, 11, 16), 16)
+_CHECKPOINT = tuple(
+    PortRow(
+        name, model, NO_DROPOUT, checkpoint=True, quick=False, **more
+    )  # its sizes are the file's
+    for name, model, more in (
+        ("checkpoint_plain", "bert_base", {"train": False, "batch": _EIGHT}),
+        ("checkpoint_mgcrp", "bert_base_mgcrp", {"batch": _EIGHT}),
+        (
+            "checkpoint_sentences",
+            "bert_base_mgcrp",
+            {"train": False, "batch": Batch(length=64, sentences=True), "forward_only": True},
+        ),
+    )
+)
+
+_UNSEEN_OPTIONS = (
+    # a file with one of these options loads into a model without it and computes something else
+    *(
+        PortRow(
+            f"bert_act_{name}", "bert_base", {**_TWO_LAYERS, "hidden_act": name}, dtypes=_FLOAT64
+        )
+        for name in ("gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
+    ),
+    # a power of two: Paddle's kernel takes its epsilon as float32 (1e-5 shows as 1.4e-10)
+    PortRow(
+        "bert_layer_norm_eps",
+        "bert_base",
+        {**_TWO_LAYERS, "layer_norm_eps": 2.0**-16},
+        dtypes=_FLOAT64,
+    ),
+    PortRow(
+        "bert_one_token",
+        "bert_base",
+        {**_TWO_LAYERS, "pooling": "pooler"},
+        batch=Batch(lengths=(1, 1, 1), length=1),
+        dtypes=_FLOAT64,
+    ),
+    PortRow("bert_pad_id", options={**_BERT, "pad_token_id": 5}, dtypes=_FLOAT64),
+)
+
+_SPANS = (
+    PortRow(
+        "bert_spans",
+        "bert_base",
+        {**_BERT, "num_hidden_layers": 2, "pooling": "spans"},
+        num_classes=2,
+    ),
+    PortRow(
+        "bert_spans_training",
+        "bert_base",
+        {**_BERT, "pooling": "spans"},
+        num_classes=2,
+        recipe=PUBLISHED_ADAPTERS,
+        dtypes=_FLOAT64,  # its float32 is that of every model of the language models
+    ),
+)
+
+_DOCUMENTS = {**encoder(12, 3, 20, 30, 18), "pooling": "layers"}
+_BERT_ADAM = Recipe(
+    optimizer="bert_adam", schedule="linear_drop", epsilon=1e-6, warmup_steps=2.4, clip_norm=0.05
+)
+_FIFTY_STEPS = dataclasses.replace(
+    _BERT_ADAM, steps=50, total_steps=60, warmup_steps=6.0, learning_rate=2e-4
+)
+_BERT4DOCS = (
+    PortRow("bert4doc_model", "bert_base", {**_DOCUMENTS, "layers": (2,)}, num_classes=2),
+    *(
+        PortRow(
+            name,
+            "bert_base",
+            {**_DOCUMENTS, "num_hidden_layers": 1},
+            num_classes=2,
+            recipe=recipe,
+            dtypes=(dtype,),
+            quick=dtype == "float64",
+        )
+        for name, dtype, recipe in (
+            ("bert4doc_training", "float64", _BERT_ADAM),
+            ("bert4doc_training_float32", "float32", _FIFTY_STEPS),
+        )
+    ),
+    *(
+        PortRow(
+            f"layers_{pooling}",
+            "bert_base",
+            {**_DOCUMENTS, "layers": layers, "layer_pooling": pooling},
+            batch=Batch(lengths=(9, 1, 5), length=9),
+        )
+        for pooling, layers in (("concat", (2, 0)), ("max", ()), ("mean", (0, 2)))
+    ),
+)
+
+
+def _long_rows(family: str, model: str, small: dict[str, Any], **plain: Any) -> tuple[PortRow, ...]:
+    """Return both heads in training and in evaluation; ``plain``: options of a plain one."""
+    mgcrp = f"{model}_mgcrp"
+    return (
+        PortRow(f"{family}_plain", model, {**small, **plain}, recipe=Recipe(), quick=False),
+        PortRow(f"{family}_plain_eval", model, small, train=False, quick=False),
+        PortRow(f"{family}_mgcrp", mgcrp, small, recipe=Recipe(), quick=False),
+        PortRow(
+            f"{family}_mgcrp_mask_padding_eval",
+            mgcrp,
+            {**small, **_MASKED},
+            train=False,
+            quick=False,
+        ),
+    )
+
+
+_ROBERTA: dict[str, Any] = {"type_vocab_size": 1, "pad_token_id": 1}
+_ROBERTA_TINY = {**_TINY, **_ROBERTA}
+_TWO_LAYER_HEAD = {"pooling": "two_layer"}
+_ROBERTAS = (
+    PortRow("roberta_mgcrp_tiny", "roberta_base_mgcrp", _ROBERTA_TINY, dtypes=_FLOAT64),
+    PortRow(
+        "roberta_plain_tiny",
+        "roberta_base",
+        {**_ROBERTA_TINY, **_TWO_LAYER_HEAD},
+        dtypes=_FLOAT64,
+    ),
+    *_long_rows("roberta", "roberta_base", {**_SMALL, **_ROBERTA}, **_TWO_LAYER_HEAD),
+    PortRow(
+        "roberta_frozen_encoder",
+        "roberta_base_mgcrp",
+        {**_ROBERTA_TINY, "freeze_encoder": True},
+        recipe=Recipe(),
+        quick=False,
+    ),
+    PortRow("roberta_large", "roberta_large", _ROBERTA_TINY, quick=False),
+    PortRow("roberta_large_mgcrp", "roberta_large_mgcrp", _ROBERTA_TINY, quick=False),
+    PortRow("roberta_mgcrp_12_layers", "roberta_base_mgcrp", {**_DEEP, **_ROBERTA}, quick=False),
+)
+
+_SPANBERTS = (
+    PortRow(
+        "spanbert_tiny_eval",
+        "spanbert_base",
+        _TINY,
+        train=False,
+        forward_only=True,
+        dtypes=_FLOAT64,
+    ),
+    PortRow("spanbert_plain", "spanbert_base", _SMALL, recipe=Recipe(), quick=False),
+    PortRow("spanbert_mgcrp", "spanbert_base_mgcrp", _SMALL, recipe=Recipe(), quick=False),
+    PortRow("spanbert_large", "spanbert_large", _TINY, quick=False),
+    PortRow("spanbert_large_mgcrp", "spanbert_large_mgcrp", _TINY, quick=False),
+)
+
+_GPT: dict[str, Any] = {"type_vocab_size": 1}
+_GPT_TINY = {**_TINY, **_GPT, "intermediate_size": 48}
+_GPTS = (
+    PortRow("gpt_mgcrp_tiny", "openai_gpt_mgcrp", _GPT_TINY, dtypes=_FLOAT64),
+    PortRow(  # a sample of one token, and one that is padding from the first on
+        "gpt_plain_few_words",
+        "openai_gpt",
+        {**_GPT_TINY, "pooling": "score"},
+        forward_only=True,
+        batch=Batch(lengths=(7, 2, 1, 0), length=8),
+        dtypes=_FLOAT64,
+    ),
+    PortRow(
+        "gpt_masked_token",
+        "openai_gpt_mgcrp",
+        {**_GPT_TINY, **_MASKED},
+        forward_only=True,
+        batch=Batch(lengths=(8, 5, 4, 6), length=8, hole=2),
+        dtypes=_FLOAT64,
+    ),
+    *_long_rows("gpt", "openai_gpt", {**_SMALL, **_GPT, "intermediate_size": 192}),
+    PortRow(
+        "gpt_frozen_encoder",
+        "openai_gpt_mgcrp",
+        {**_GPT_TINY, "freeze_encoder": True},
+        dtypes=_FLOAT64,
+    ),
+    *(
+        PortRow(
+            f"gpt_act_{name}",
+            "openai_gpt",
+            {**_GPT_TINY, "hidden_act": name},
+            dtypes=_FLOAT64,
+            quick=False,
+        )
+        for name in ("relu", "silu")
+    ),
+    PortRow(
+        "gpt_mgcrp_12_layers",
+        "openai_gpt_mgcrp",
+        {**_DEEP, **_GPT, "intermediate_size": 256},
+        quick=False,
+    ),
+)
+
+_CONV_TINY: dict[str, Any] = {
+    **_TINY,
+    "embedding_size": 9,
+    "pad_token_id": 28,
+    "initializer_range": 0.2,
+}
+_CONV_SMALL: dict[str, Any] = {
+    **encoder(48, 2, 96, 100, 64),
+    "q_dim": 12,
+    "k_dim": 8,
+    "embedding_size": 20,
+    "pad_token_id": 98,
+}
+_KERNELS = (
+    *("convfixed 2", "convq 2", "convk 2", "convfixed_convq 1", "convfixed_convk 3"),
+    *("convq_convk 2", "convfixed_convq_convk 2", "qk_convfixed_convq_convk 2"),
+    *("dot_product", "qk_convfixed 2", "qk_convq 2", "qk_convk 12", "qk_convfixed_convq 1"),
+    *("qk_convfixed_convk 2", "qk_convq_convk 3", "convolution 2", "convolution_scaled 1"),
+    *("convq_convolution_scaled 2", "convfixed_convk_convolution 2", "convbert"),
+)
+"""The first five raise in the public code."""
+_DEPTH_MIXED = {
+    "qk": "convolution_depth_mixed_no_act 1 1",
+    "value_forward": "convolution_depth_mixed 2 1",
+}
+_PROJECTIONS: dict[str, dict[str, Any]] = {
+    "plain": {"qk": "convolution 1 2", "value_forward": "convolution 2 3"},
+    "depth": {"qk": "convolution_depth 2 1", "value_forward": "convolution_depth_no_act 1 1"},
+    "mixed": {"qk": "convolution_mixed 1 1", "value_forward": "convolution_mixed 2 2"},
+    "depth_mixed": _DEPTH_MIXED,
+    "value_with_convbert": {"attention_kernel": "convbert", "value_forward": "convolution 1 1"},
+    "remove_qk": {"remove_qk": True, "attention_kernel": "qk_convq_convk 2"},
+    "no_positions": {"remove_position_embeddings": True, "attention_kernel": "dot_convfixed 2"},
+    "wide_heads": {"attention_head_size": 6, "attention_kernel": "qk_convq 2"},
+    "same_embedding": {"embedding_size": 12, "attention_kernel": "convk 2"},
+    "two_wide_depth": {"attention_head_size": 6, "value_forward": "convolution_depth 1 1"},
+}
+_CONV_OPTIONS = {
+    **{kernel.replace(" ", "_"): {"attention_kernel": kernel} for kernel in _KERNELS},
+    **{f"with_{name}": options for name, options in _PROJECTIONS.items()},
+}
+_QUICK = (
+    *("qk_convfixed_convq_convk_2", "convolution_2", "convq_convolution_scaled_2", "convbert"),
+    *("with_two_wide_depth", "with_depth", "with_depth_mixed", "with_mixed"),
+    *("with_no_positions", "with_remove_qk", "with_wide_heads"),
+)
+
+# samples are shorter than the table of positions, padded in the middle of the kernels' reach
+_CONV_BERTS = (
+    *(
+        PortRow(
+            f"conv_bert_{name}",
+            "conv_bert_base",
+            {**_CONV_TINY, **options},
+            recipe=Recipe(clip_norm=0.1),  # gradients of so small a model are never longer than 1
+            quick=False,
+        )
+        for name, options in _CONV_OPTIONS.items()
+    ),
+    *(
+        PortRow(
+            f"conv_bert_{name}_untrained",
+            "conv_bert_base",
+            {**_CONV_TINY, **_CONV_OPTIONS[name]},
+            dtypes=_FLOAT64,
+        )
+        for name in _QUICK
+    ),
+    *(
+        PortRow(
+            f"conv_bert_{name}",
+            model,
+            {**_CONV_SMALL, **options},
+            train=recipe is not None,
+            recipe=recipe,
+            quick=False,
+        )
+        for name, model, options, recipe in (
+            (
+                "plain",
+                "conv_bert_base",
+                {"attention_kernel": "qk_convfixed_convq_convk 4"},
+                Recipe(),
+            ),
+            ("plain_eval", "conv_bert_base", {"attention_kernel": "convbert"}, None),
+            (
+                "mgcrp",
+                "conv_bert_base_mgcrp",
+                {"attention_kernel": "convq_convolution_scaled 3"},
+                Recipe(),
+            ),
+            ("mgcrp_projections", "conv_bert_base_mgcrp", {**_DEPTH_MIXED, **_MASKED}, Recipe()),
+        )
+    ),
+    PortRow(
+        "conv_bert_frozen_encoder",
+        "conv_bert_base_mgcrp",
+        {**_CONV_TINY, "attention_kernel": "convbert", "freeze_encoder": True},
+        dtypes=_FLOAT64,
+    ),
+)
+
+TEXT_ROWS: tuple[PortRow, ...] = (
+    *_BERTS,
+    *_TRAINING,
+    *_CHECKPOINT,
+    *_UNSEEN_OPTIONS,
+    *_SPANS,
+    *_BERT4DOCS,
+    *_ROBERTAS,
+    *_SPANBERTS,
+    *_GPTS,
+    *_CONV_BERTS,
+)

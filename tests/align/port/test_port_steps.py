@@ -1,0 +1,99 @@
+"""A row through the steps: all of them pass and catch their faults, a wrong model is named."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from align.pair.any_pair import Setup
+from align.port.port_models import Choices, request_of
+from align.port.port_run import PortRun, run
+from align.port.port_steps import PortPair, run_row
+from align.port.row import PortRow, Recipe
+from sot_paddle.heads.power_norm import SvPN
+from tests.align.tiny_bert import OPTIONS
+
+# small steps: Paddle's float32 powers of beta2 make its first updates 3e-6 to 7e-6 off
+BRIEF = Recipe(
+    steps=6, warmup_steps=2, total_steps=8, learning_rate=2e-4, weight_decay=0.1, ema_decay=0.9
+)
+MGCRP = {**OPTIONS, "pooling": "mgcrp", "head_num_heads": 3, "wr_dim": 4}
+WORDS = {"pooling": "gap", "head_dropout": 0.0}
+QK = PortRow("qk", options=OPTIONS, recipe=BRIEF)
+STEPS = ["forward", "loss", "backward", "optimizer", "training"]
+
+
+@pytest.fixture(scope="module")
+def finished():
+    return run_row(QK, ("float64", "float32"), Choices())
+
+
+def test_a_row_takes_every_step_in_every_precision_and_passes(finished):
+    assert [(result.step, result.dtype) for result in finished.results] == [
+        ("learning_rate", None),
+        *((step, "float64") for step in STEPS),
+        *((step, "float32") for step in STEPS),
+    ]
+    assert [result.problems + result.failures for result in finished.results] == [[]] * 11
+    assert all(result.controls for result in finished.results)
+    names = {one.name for result in finished.results for one in result.comparisons}
+    assert {"average/head.word_fc.weight", "(model)[layers.0]", "losses"} <= names
+    assert finished.findings == []
+
+
+def test_the_arrays_of_both_sides_are_kept_for_the_reprod_log_files(finished):
+    checks = ("forward_align", "metric_align", "loss_align", "backward_align", "train_align")
+    assert set(finished.checks) == set(checks)
+    for torch_arrays, paddle_arrays in finished.checks.values():
+        assert list(torch_arrays) == list(paddle_arrays)
+        for name, values in torch_arrays.items():
+            np.testing.assert_allclose(paddle_arrays[name], values, rtol=1e-4, atol=1e-6)
+
+
+def test_a_row_may_end_behind_the_forward_pass():
+    outcome = run_row(PortRow("short", options=OPTIONS, forward_only=True), ("float64",), Choices())
+    assert [result.step for result in outcome.results] == ["forward"]
+    assert set(outcome.checks) == {"forward_align"}
+
+
+def test_a_wrong_part_of_a_head_fails_and_is_named_with_its_row(monkeypatch):
+    right = SvPN.forward
+    monkeypatch.setattr(SvPN, "forward", lambda self, x, *rest: right(self, x, *rest) * 1.001)
+    outcome = run_row(PortRow("wrong", options=MGCRP), ("float64",), Choices())
+    forward = outcome.results[0]
+    assert forward.first_failure.name == "(model)[head.power_norm]"
+    assert outcome.findings[0].step == "forward"
+    assert outcome.findings[0].place.startswith("wrong: ")
+
+
+def test_running_statistics_are_judged_as_exactly_as_taps():
+    setup = Setup(request_of(PortRow("qk", options=OPTIONS), ("float64",), Choices()))
+    pair, name = PortPair(setup, "float64", QK), "head.pooling.k_norm.running_var"
+    state = {key: pair.ours.state[key] * (1 + 1e-8 * (key == name)) for key in pair.ours.state}
+    moved = dataclasses.replace(pair.ours, state=state)
+    assert [one.name for one in pair.taps(moved) if not one.passed] == [name]
+
+
+def test_a_fault_that_is_not_caught_fails_the_result(monkeypatch):
+    monkeypatch.setattr(
+        PortPair, "planted", lambda self, step: iter([("none", "nowhere", self.ours)])
+    )
+    outcome = run_row(PortRow("qk", options=OPTIONS), ("float64",), Choices())
+    problems = {result.step: result.problems for result in outcome.results}
+    assert problems["forward"] == ["control not caught: none (nothing failed (nowhere))"]
+    assert problems["loss"] == []
+
+
+def test_a_worker_process_computes_the_same_as_this_one():
+    rows = [PortRow("qk", options=OPTIONS), PortRow("words", subject="words", options=WORDS)]
+    reports = [run(PortRun(rows, ["float64"]), workers)[0] for workers in (0, 1)]
+    worst = [[(r.case, r.step, r.worst_comparison.worst) for r in one.results] for one in reports]
+    assert worst[0] == worst[1]
+    assert [one.exit_code for one in reports] == [0, 0]
+
+
+def test_precisions_that_no_row_has_are_refused():
+    with pytest.raises(ValueError, match="none of these cases runs in float32"):
+        run(PortRun([PortRow("exact", dtypes=("float64",))], ["float32"]), 0)
+    with pytest.raises(ValueError, match="--jobs -1: expected a number of processes"):
+        run(PortRun([QK], ["float64"]), -1)
