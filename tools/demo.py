@@ -14,11 +14,11 @@ from align.cases import runner
 from align.cases.context import Context
 from align.cases.kinds.case_kinds import DTYPES
 from align.cases.round_trip import load_there_and_back
-from align.cases.sides.checkpoint import find_checkpoint
 from align.cases.tables.cases import CASES
 from align.record.results import STEPS
 from align.report import report as writer
 from align.report import reprod
+from sot_paddle.convert import find_checkpoint
 from sot_paddle.guard import CommandParser, command
 from sot_paddle.runtime import ignore_import_warnings
 from sot_paddle.train.brief import fine_tune, train_on_digits

@@ -11,10 +11,10 @@ import pytest
 from align import cli, processes
 from align.cases import job_sharing, runner
 from align.cases.kinds.case_kinds import ModelCase, Recipe
-from align.cases.sides import checkpoint
 from align.cases.tables.cases import CASES
 from align.cases.values import loss_values, rate_values
 from align.record.results import STEPS
+from sot_paddle.convert import installed
 from tests.align.small_values import data_case, loss_case, metric_case, rates_case
 from tests.align.tiny_bert import OPTIONS
 
@@ -262,7 +262,7 @@ def test_an_unknown_step_or_dtype_is_refused(flag, value, capsys):
 
 
 def test_a_missing_checkpoint_is_refused(tiny_table, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, checkpoint.PACKAGE, None)  # the package is blocked
+    monkeypatch.setitem(sys.modules, installed.PACKAGE, None)  # the package is blocked
     line = refused(capsys, "--case", "tiny_data")
     assert "the real checkpoint is not installed; run `make setup`" in line
 
