@@ -10,12 +10,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from align.port.installed_checkpoint import find_checkpoint
 from align.port.port_run import ROWS, PortRun, run
 from align.port.round_trip import load_there_and_back
 from align.port.row import DTYPES
 from align.report import report as writer
 from align.report import reprod
+from sot_paddle.convert import find_checkpoint
 from sot_paddle.guard import CommandParser, command
 from sot_paddle.runtime import ignore_import_warnings
 from sot_paddle.train.brief import fine_tune, train_on_digits
@@ -42,9 +42,7 @@ def main(arguments: list[str]) -> int:
     print("\nbrief fine-tuning on the embedded corpus: dev Matthews correlation, one seed")
     print("(scores of runs this short differ from processor to processor)")
     for head in ("plain", "mgcrp"):
-        training = fine_tune(
-            checkpoint, folder / "runs", head, read_as_paddle, steps=TRAINING_STEPS
-        )
+        training = fine_tune(checkpoint, folder / "runs", head, steps=TRAINING_STEPS)
         print(f"  {training}", flush=True)
     print("\nbrief training of a small SoT on the digits of scikit-learn, from random weights")
     print(f"  {train_on_digits(DIGITS, folder / 'runs' / 'digits', epochs=EPOCHS)}", flush=True)

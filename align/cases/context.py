@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.cases.kinds.case_kinds import ModelCase
-from align.cases.sides.checkpoint import encoder_sizes, find_checkpoint
+from align.cases.sides.checkpoint import encoder_sizes
 from align.record.arrays import Arrays
+from sot_paddle.convert import find_checkpoint
 from sot_paddle.data.real_sentences import REAL_SENTENCES
 from sot_paddle.data.tokenization import WordPieceTokenizer
 

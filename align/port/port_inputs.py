@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from align.port.installed_checkpoint import encoder_arrays, find_checkpoint
+from align.port.installed_checkpoint import encoder_arrays
 from align.port.row import WORDS_DIM, Batch, ImageBatch, PortRow
 from align.record.arrays import Arrays
+from sot_paddle.convert import find_checkpoint
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.corpus import FOLDER
 from sot_paddle.data.glue import read_split

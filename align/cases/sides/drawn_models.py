@@ -11,8 +11,9 @@ import torch
 
 from align.cases.kinds.case_kinds import WORDS_DIM, Batch, ImageBatch, ModelCase
 from align.cases.sides import torch_side
-from align.cases.sides.checkpoint import encoder_arrays, find_checkpoint
+from align.cases.sides.checkpoint import encoder_arrays
 from align.record.arrays import Arrays
+from sot_paddle.convert import find_checkpoint
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.corpus import FOLDER
 from sot_paddle.data.glue import read_split
