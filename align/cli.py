@@ -7,7 +7,7 @@ import fnmatch
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from align.cases.kinds.case_kinds import DTYPES, Case
 from align.cases.tables.cases import CASES, GROUPS
@@ -36,7 +36,6 @@ examples:
   python -m align --case 'bert_mgcrp*' --step backward --dtype float64
   python -m align --step data --sentences my_sentences.txt
   python -m align --spec my_pair.py --inject   your own pair, see docs/align_your_own.md
-  python -m align --certify --out certificate  plant every known fault: would the suite see it?
 
 two more commands, each with its own --help:
   python -m align dump     run one side alone, where the other framework is not installed
@@ -92,13 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         help="worker processes, one thread each (default: one for each processor, at most 2); "
         "0 runs everything in this process",
     )
-    parser.add_argument(
-        "--certificate",
-        metavar="FILE",
-        help="show the summary of this certificate (from --certify --json) on the report's page",
-    )
     _add_spec_options(parser)
-    _add_certify_options(parser)
     return parser
 
 
@@ -123,23 +116,6 @@ def _add_spec_options(parser: argparse.ArgumentParser) -> None:
     add_timeout(parser)
 
 
-def _add_certify_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--certify",
-        action="store_true",
-        help="plant every fault of the catalogue in a passing pair and run clean pairs: what is "
-        "detected, located, explained, and how many false alarms; exit status 1 when what was run "
-        "misses a threshold (docs/certificate.md), a part of the catalogue too; 0 otherwise: only "
-        "the whole catalogue on 30 seeds is a certificate, of a part it says that it is none",
-    )
-    parser.add_argument(
-        "--faults", action="append", metavar="F", help="with --certify: name or pattern of faults"
-    )
-    parser.add_argument(
-        "--seeds", type=int, metavar="N", help="with --certify: clean seeds (default 30)"
-    )
-
-
 def _only(options: argparse.Namespace, mode: str, others: Sequence[str]) -> None:
     """Refuse options that mean nothing in a mode of the command."""
     given = [f"--{name.replace('_', '-')}" for name in others if getattr(options, name)]
@@ -149,41 +125,18 @@ def _only(options: argparse.Namespace, mode: str, others: Sequence[str]) -> None
 
 _CASES = ("case", "group", "step", "quick", "checkpoint", "sentences", "glue_dir")
 _SPEC = ("inject", "processes", "timeout")
-_CERTIFY = ("faults", "seeds")
-
-
-def _run_certify(options: argparse.Namespace) -> int:
-    """``--certify``: the sensitivity certificate."""
-    _only(options, "--certify", (*_CASES, "spec", *_SPEC, "certificate", "junit"))
-    _check_writable(options)
-    from align.certify import command
-    from align.certify.certificate import SEEDS
-
-    options.seeds = SEEDS if options.seeds is None else options.seeds
-    options.jobs = 2 if options.jobs is None else options.jobs
-    return command.main(options)
 
 
 def _run_spec(options: argparse.Namespace) -> int:
     """``--spec``: the user's own pair."""
-    _only(options, "--spec", (*_CASES, "list", "jobs", *_CERTIFY))
+    _only(options, "--spec", (*_CASES, "list", "jobs"))
     _check_writable(options)
     from align.commands.spec import Files, run_spec
 
     dtype = () if options.dtype == "both" else (options.dtype,)
     files = Files(options.out, options.json, options.junit)
-    certificate = _certificate(options.certificate)
     path = Path(options.spec)
-    return run_spec(path, dtype, options.inject, files, options.processes, certificate)
-
-
-def _certificate(path: str | None) -> dict[str, Any] | None:
-    """The summary of a certificate, without its rows."""
-    if path is None:
-        return None
-    from align.certify.certificate import read_summary
-
-    return read_summary(path)
+    return run_spec(path, dtype, options.inject, files, options.processes)
 
 
 def _patterns(options: argparse.Namespace) -> list[str]:
@@ -259,14 +212,11 @@ def _run_jobs(todo: list[Job], context: Context, count: int | None) -> Report:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.certify:
-        return _run_certify(options)
     if options.spec:
         return _run_spec(options)
-    for mode, names in (("--spec", _SPEC), ("--certify", _CERTIFY)):
-        for name in names:
-            if getattr(options, name):
-                raise ValueError(f"--{name} belongs to {mode}")
+    for name in _SPEC:
+        if getattr(options, name):
+            raise ValueError(f"--{name} belongs to --spec")
     cases = select(_patterns(options), options.quick)
     if options.list:
         _list(cases)
@@ -286,9 +236,8 @@ def _run(options: argparse.Namespace) -> int:
     checkpoint = Path(options.checkpoint) if options.checkpoint else None
     glue_dir = Path(options.glue_dir) if options.glue_dir else None
     context = Context(checkpoint=checkpoint, sentences=sentences, glue_dir=glue_dir)
-    certificate = _certificate(options.certificate)
     report = _run_jobs(todo, context, options.jobs)
-    report.certificate, report.about = certificate, run_report.origin()
+    report.about = run_report.origin()
     print(writer.console(report))
     if options.out:
         reprod.write_reprod(Path(options.out) / "reprod_log", context.classic)

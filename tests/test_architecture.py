@@ -44,7 +44,6 @@ BENCHMARKS = (
 WITHOUT_FRAMEWORKS = ("align", "align.weights", "align.judge.comparator", "align.record.results")
 
 FLOORS = {
-    "faults": 1,
     "record": 1,
     "weights": 1,
     "match": 2,
@@ -56,7 +55,6 @@ FLOORS = {
     "report": 7,
     "commands": 8,
     "cases": 9,
-    "certify": 10,
 }
 """Rooms of align/: a file imports from its own room and from lower floors."""
 ABOVE_ALL = {"__init__", "__main__", "cli", "processes", "verdict_process"}
@@ -64,11 +62,9 @@ ABOVE_ALL = {"__init__", "__main__", "cli", "processes", "verdict_process"}
 PROCESSES = ("align/processes.py", "align/verdict_process.py")  # every room may import them
 BROAD = "sot_paddle/failures.py"  # the outermost guard of every command
 WITH_FRAMEWORKS = {
-    "align/faults/layer_changes.py": "a built layer changed",
     "align/frameworks/": "both frameworks from outside",
     "align/pair/": "both sides built and run",
     "align/cases/": "the sides of our own cases",
-    "align/certify/": "ports and scenes",
     "align/explain/calls/": "a layer is run again with other calls",
     "align/stages/low_precision.py": "where the device computes in low precision",
     "align/commands/distributed_worker.py": "one process of a data-parallel run",

@@ -11,7 +11,7 @@ import dataclasses
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -159,7 +159,6 @@ def run_spec(
     inject: bool,
     files: Files,
     processes: int = 0,
-    certificate: Mapping[str, Any] | None = None,
 ) -> int:
     """Compare the pair of a spec, print the report, write the files; returns the exit status.
 
@@ -169,7 +168,6 @@ def run_spec(
         inject: feed each layer the reference's inputs as well.
         files: what to write.
         processes: train in so many processes as well and compare with one, 0 for not.
-        certificate: summary that the report shows.
 
     Raises:
         ValueError: a spec that cannot be run, in one line.
@@ -191,7 +189,6 @@ def run_spec(
         if isinstance(error, ValueError) and _place(path, error) == "":
             raise
         raise ValueError(_told(path, error)) from error
-    result.report.certificate = None if certificate is None else dict(certificate)
     print(result)
     write_asked(result.report, files.out, files.json, files.junit)
     return result.exit_code
