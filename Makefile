@@ -9,10 +9,10 @@ IMPORTED := sot_paddle.train.run,h5py,matplotlib.pyplot sot_torch_ref,timm,trans
 LOCKS := $(PINS) requirements-checkpoint.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test coverage test-long align bench gpu-check lint clean
+.PHONY: help setup demo test coverage certificate test-long align bench gpu-check lint clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## Create .venv with the pinned packages and the real checkpoint (quick when nothing changed)
 
@@ -51,6 +51,10 @@ coverage: setup ## The share of sot_paddle that the parity tests and the quick a
 	$(PY) -m align --quick
 	@$(PY) -m coverage combine --quiet
 	$(PY) -m coverage report --skip-covered --fail-under=$(COVERED)
+
+JOBS ?= 2
+certificate: setup ## Plant every fault of the catalogue and run 900 clean pairs: what is seen (JOBS=2)
+	$(PY) -m tests.certificate.run --jobs $(JOBS) $(ARGUMENTS)
 
 test-long: setup ## The tests that take too long for every change: planted changes, kills
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PY) -m pytest -m long --numprocesses=$(WORKERS) \

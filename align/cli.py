@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from align.port import port_run
 from align.port.row import DTYPES, PortRow
@@ -30,7 +29,6 @@ examples:
   python -m align --case 'bert_mgcrp*' --dtype float64
   python -m align --case checkpoint_sentences --sentences my_sentences.txt
   python -m align --spec my_pair.py --inject   your own pair, see docs/align_your_own.md
-  python -m align --certify --out certificate  plant every known fault: would the suite see it?
 
 two more commands, each with its own --help:
   python -m align dump     run one side alone, where the other framework is not installed
@@ -75,13 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         help="worker processes, one thread each (default: one for each processor, at most 2); "
         "0 runs everything in this process",
     )
-    parser.add_argument(
-        "--certificate",
-        metavar="FILE",
-        help="show the summary of this certificate (from --certify --json) on the report's page",
-    )
     _add_spec_options(parser)
-    _add_certify_options(parser)
     return parser
 
 
@@ -99,23 +91,6 @@ def _add_spec_options(parser: argparse.ArgumentParser) -> None:
     add_timeout(parser)
 
 
-def _add_certify_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--certify",
-        action="store_true",
-        help="plant every fault of the catalogue in a passing pair and run clean pairs: what is "
-        "detected, located, explained, and how many false alarms; exit status 1 when what was run "
-        "misses a threshold (docs/certificate.md), a part of the catalogue too; 0 otherwise: only "
-        "the whole catalogue on 30 seeds is a certificate, of a part it says that it is none",
-    )
-    parser.add_argument(
-        "--faults", action="append", metavar="F", help="with --certify: name or pattern of faults"
-    )
-    parser.add_argument(
-        "--seeds", type=int, metavar="N", help="with --certify: clean seeds (default 30)"
-    )
-
-
 def _only(options: argparse.Namespace, mode: str, others: Sequence[str]) -> None:
     """Refuse options that mean nothing in a mode of the command."""
     given = [f"--{name.replace('_', '-')}" for name in others if getattr(options, name)]
@@ -125,41 +100,18 @@ def _only(options: argparse.Namespace, mode: str, others: Sequence[str]) -> None
 
 _CASES = ("case", "quick", "checkpoint", "sentences")
 _SPEC = ("inject", "timeout")
-_CERTIFY = ("faults", "seeds")
-
-
-def _run_certify(options: argparse.Namespace) -> int:
-    """``--certify``: the sensitivity certificate."""
-    _only(options, "--certify", (*_CASES, "spec", *_SPEC, "certificate", "junit"))
-    _check_writable(options)
-    from align.certify import command
-    from align.certify.certificate import SEEDS
-
-    options.seeds = SEEDS if options.seeds is None else options.seeds
-    options.jobs = 2 if options.jobs is None else options.jobs
-    return command.main(options)
 
 
 def _run_spec(options: argparse.Namespace) -> int:
     """``--spec``: the user's own pair."""
-    _only(options, "--spec", (*_CASES, "list", "jobs", *_CERTIFY))
+    _only(options, "--spec", (*_CASES, "list", "jobs"))
     _check_writable(options)
     from align.commands.spec import Files, run_spec
 
     dtype = () if options.dtype == "both" else (options.dtype,)
     files = Files(options.out, options.json, options.junit)
-    certificate = _certificate(options.certificate)
     path = Path(options.spec)
-    return run_spec(path, dtype, options.inject, files, certificate)
-
-
-def _certificate(path: str | None) -> dict[str, Any] | None:
-    """The summary of a certificate, without its rows."""
-    if path is None:
-        return None
-    from align.certify.certificate import read_summary
-
-    return read_summary(path)
+    return run_spec(path, dtype, options.inject, files)
 
 
 def _sentences(path: str | None) -> list[str]:
@@ -195,14 +147,11 @@ def _check_writable(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.certify:
-        return _run_certify(options)
     if options.spec:
         return _run_spec(options)
-    for mode, names in (("--spec", _SPEC), ("--certify", _CERTIFY)):
-        for name in names:
-            if getattr(options, name):
-                raise ValueError(f"--{name} belongs to {mode}")
+    for name in _SPEC:
+        if getattr(options, name):
+            raise ValueError(f"--{name} belongs to --spec")
     rows = port_run.select(port_run.ROWS, options.case or (), options.quick)
     if options.list:
         _list(rows)
@@ -215,9 +164,8 @@ def _run(options: argparse.Namespace) -> int:
     from align.report import report as writer
     from align.report import reprod
 
-    certificate = _certificate(options.certificate)
     report, checks = port_run.run(asked, options.jobs, _show)
-    report.certificate, report.about = certificate, run_report.origin()
+    report.about = run_report.origin()
     print(writer.console(report))
     if options.out:
         reprod.write_reprod(Path(options.out) / "reprod_log", checks)

@@ -49,7 +49,6 @@ WITHOUT_FRAMEWORKS = (
 )
 
 FLOORS = {
-    "faults": 1,
     "record": 1,
     "match": 2,
     "frameworks": 2,
@@ -61,7 +60,6 @@ FLOORS = {
     "commands": 8,
     "port": 9,
     "cases": 9,
-    "certify": 10,
 }
 """Rooms of align/: a file imports from its own room and from lower floors."""
 ABOVE_ALL = {"__init__", "__main__", "cli", "processes", "verdict_process"}
@@ -69,12 +67,10 @@ ABOVE_ALL = {"__init__", "__main__", "cli", "processes", "verdict_process"}
 PROCESSES = ("align/processes.py", "align/verdict_process.py")  # every room may import them
 BROAD = "sot_paddle/failures.py"  # the outermost guard of every command
 WITH_FRAMEWORKS = {
-    "align/faults/layer_changes.py": "a built layer changed",
     "align/frameworks/": "both frameworks from outside",
     "align/pair/": "both sides built and run",
     "align/cases/": "the sides of our own cases",
     "align/port/": "both sides of our own models",
-    "align/certify/": "ports and scenes",
     "align/explain/calls/": "a layer is run again with other calls",
 }
 """Where align/ may import paddle, paddlenlp, torch, transformers or timm, and for what."""

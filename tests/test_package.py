@@ -30,7 +30,6 @@ print(json.dumps({
     "configs": len(list(CONFIGS.rglob("*.yaml"))),
     "digits": load_yaml("configs/digits/sot_digits.yaml")["data_dir"],
     "native": sorted(path.name for path in Path(sot_paddle.__file__).parent.glob("ops/*.[ch]*")),
-    "tables": len(list(Path(align.__file__).parent.rglob("*.toml"))),
 }))
 """
 
@@ -77,7 +76,6 @@ def test_the_installed_package_holds_its_data(site, tmp_path):
     assert found["digits"] == "digits"
     native = (ROOT / "sot_paddle" / "ops").glob("*.[ch]*")
     assert found["native"] == sorted(path.name for path in native)
-    assert found["tables"] == len(list((ROOT / "align").rglob("*.toml")))
 
 
 def test_every_console_command_starts_outside_of_the_checkout(site, tmp_path):

@@ -1,7 +1,6 @@
 """Negative controls: faults that each step plants in the Paddle side and must catch, every run.
 
-They have the names of the certificate's catalogue (`align/faults`), and its changes of layers where
-it makes the fault by one; it makes others in the source of another model. A fault changes the built
+A fault changes the built
 Paddle model and is undone afterwards. A control is caught when the step's own comparison then
 fails.
 
@@ -18,9 +17,9 @@ from typing import Any
 import numpy as np
 import paddle
 from paddle import nn
+from paddle.nn import functional as F
 
 from align.cases.kinds.case_kinds import Recipe
-from align.faults.layer_changes import Undo, put, replaced, transposed, tripled_gradient
 from sot_paddle.backbones.layers import Attention
 from sot_paddle.backbones.swin_blocks import SwinBlock
 from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS
@@ -35,9 +34,58 @@ from sot_paddle.heads.pooling import (
 )
 from sot_paddle.heads.power_norm import MatrixSqrt, RowLayerNorm, SvPN
 
+Undo = Callable[[], None]
 Find = Callable[[nn.Layer], tuple[str, Any] | None]
 """A model -> what is changed, with its name; None where the model has no such layer."""
 _DEFAULT_ACTIVATION = ACTIVATION_FUNCTIONS["gelu"]
+
+
+def put(*owners: Any, **values: Any) -> Undo:
+    """Other values of attributes that exist already."""
+    before = [(owner, name, getattr(owner, name)) for owner in owners for name in values]
+    for owner, name, _ in before:
+        setattr(owner, name, values[name])
+
+    def undo() -> None:
+        for owner, name, value in before:
+            setattr(owner, name, value)
+
+    return undo
+
+
+def replaced(layer: nn.Layer, **methods: Callable[..., Any]) -> Undo:
+    """Other methods for one layer, under the name of its class."""
+    kind = type(layer)
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    layer.__class__ = type(kind.__name__, (kind,), {**methods, **names})
+
+    def undo() -> None:
+        layer.__class__ = kind
+
+    return undo
+
+
+def transposed(layer: nn.Layer) -> Undo:
+    """A linear layer that multiplies by the transposed weight."""
+    return replaced(layer, forward=lambda self, x: F.linear(x, self.weight.T, self.bias))
+
+
+class _Triple(paddle.autograd.PyLayer):
+    """Identity with three times the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: paddle.Tensor) -> paddle.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
+        return gradient * 3.0
+
+
+def tripled_gradient(layer: nn.Layer) -> Undo:
+    """A layer that hands on three times its gradient."""
+    own = type(layer).forward
+    return replaced(layer, forward=lambda self, x: _Triple.apply(own(self, x)))
 
 
 @dataclass(frozen=True)

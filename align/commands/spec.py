@@ -11,7 +11,7 @@ import dataclasses
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -158,7 +158,6 @@ def run_spec(
     dtype: Sequence[str],
     inject: bool,
     files: Files,
-    certificate: Mapping[str, Any] | None = None,
 ) -> int:
     """Compare the pair of a spec, print the report, write the files; returns the exit status.
 
@@ -167,7 +166,6 @@ def run_spec(
         dtype: precisions asked for on the command line, empty for those of the spec.
         inject: feed each layer the reference's inputs as well.
         files: what to write.
-        certificate: summary that the report shows.
 
     Raises:
         ValueError: a spec that cannot be run, in one line.
@@ -183,7 +181,6 @@ def run_spec(
         if isinstance(error, ValueError) and _place(path, error) == "":
             raise
         raise ValueError(_told(path, error)) from error
-    result.report.certificate = None if certificate is None else dict(certificate)
     print(result)
     write_asked(result.report, files.out, files.json, files.junit)
     return result.exit_code

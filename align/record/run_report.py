@@ -54,7 +54,6 @@ class Report:
         guilty: layers that are wrong on the reference's own inputs (inject mode).
         notes: what was not compared and why.
         layers: class of every compared Paddle layer by its name, empty for the project's own cases.
-        certificate: summary of a sensitivity certificate that belongs to the run, or None.
         about: the pair, date, command and commits, see `rows`.
     """
 
@@ -64,7 +63,6 @@ class Report:
     guilty: list[Divergence] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     layers: dict[str, str] = field(default_factory=dict)
-    certificate: dict[str, Any] | None = None
     about: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -107,7 +105,6 @@ class Report:
             "findings": [one.to_json() for one in self.findings],
             "guilty": [one.to_json() for one in self.guilty],
             "notes": list(self.notes),
-            "certificate": json_ready(self.certificate),
             "results": [r.to_json() for r in self.results],
         }
 
@@ -219,7 +216,6 @@ def _folder(models: Iterable[Any]) -> Path:
 
 _BUILT = "_align_built_at"
 _INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
-_PORTS = "align.certify"  # the suite's own ports stand for a user's
 
 
 def code_of(layers: Mapping[str, Any], name: str) -> str:
@@ -284,8 +280,7 @@ def _users_line(frame: FrameType | None) -> str:
     """Function, file and line of the innermost frame that is no library's and not the suite's."""
     while frame is not None:
         code, module = frame.f_code, frame.f_globals.get("__name__", "")
-        suite = module.startswith("align.") and not module.startswith(_PORTS)
-        if not suite and not _is_library(code.co_filename):
+        if not module.startswith("align.") and not _is_library(code.co_filename):
             title = code.co_qualname.replace("<module>", "").rpartition("<locals>.")[2]
             return ", ".join(filter(None, [title, f"{shown(code.co_filename)}:{frame.f_lineno}"]))
         frame = frame.f_back

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any
 
 from align.record.results import STEPS, Comparison, Divergence, StepResult, Tolerance
 from align.record.run_report import Report, rows
@@ -37,12 +36,6 @@ HIDDEN = ' class="hidden-on-paper"'
 LOGARITHMIC = ("drift",)  # series over decades
 TITLES = {"backward": "Gradient difference per parameter", "forward": "Difference per tap"}
 COLUMNS = ("worst element", "#ours", "#reference", "#difference", "#allowed", "#used")
-CERTIFIED = (
-    ("detected", "faults", "faults detected"),
-    ("located", "faults", "located: the right layer or step is named"),
-    ("explained", "faults", "explained: the right cause is named"),
-    ("false_alarms", "clean_seeds", "false alarms on clean runs"),
-)
 SAID = {
     "pass": "Every comparison is within its tolerance, and every planted fault was caught.",
     "fail": "Something is out of tolerance, a planted fault went unseen, or a proof is missing.",
@@ -105,7 +98,6 @@ def page(report: Report) -> str:
         _findings(report),
         f"<h2>What was compared</h2>{_matrix(report, first)}",
         f"<h2>Nearest to the limit</h2>{_nearest(report)}",
-        _certificate(report.certificate),
         "<h2>How to read this page</h2>",
         *(f"<p>{escape(text)}</p>" for text in GUIDE),
         f"<h2>Environment</h2>{properties(report.environment)}",
@@ -145,14 +137,6 @@ def _findings(report: Report) -> str:
 
 def _finding(one: Divergence) -> str:
     return f"<li><code>{escape(one.heading)}</code>{listed(one.rows)}</li>"
-
-
-def _certificate(held: Mapping[str, Any] | None) -> str:
-    """What the suite finds when faults are planted on purpose, measured by `--certify`."""
-    if held is None:
-        return ""
-    counts = [[what, f"{held[key]} / {held[of]}"] for key, of, what in CERTIFIED]
-    return f"<h2>Sensitivity certificate</h2>{table(('', '#measured'), counts)}"
 
 
 def _matrix(report: Report, first: Mapping[int, int]) -> str:

@@ -6,14 +6,13 @@ import pytest
 from align.cases import planted_controls
 from align.cases.kinds.case_kinds import Batch, ImageBatch, ModelCase
 from align.cases.model_pair import ModelPair
-from align.cases.planted_controls import MODEL_FAULTS, ModelFault, planted
+from align.cases.planted_controls import MODEL_FAULTS, ModelFault, planted, put
 from align.cases.tables.cases import CASES
-from align.faults.fault_rows import ROWS
-from align.faults.layer_changes import put
 from align.judge.comparator import compare_mappings
 from align.record.results import Tolerance
 from align.stages.stages import judged_control
 from tests.align import tiny_bert
+from tests.certificate.faults import ROWS
 
 OPTIONS = {**tiny_bert.OPTIONS, "head_num_heads": 2, "wr_dim": 4, "qkv_dim": 3}
 IMAGES = {

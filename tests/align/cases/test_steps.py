@@ -8,10 +8,9 @@ import pytest
 from align.cases import model_pair
 from align.cases.context import Context
 from align.cases.kinds.case_kinds import ModelCase, Recipe
-from align.cases.planted_controls import ModelFault
+from align.cases.planted_controls import ModelFault, put
 from align.cases.runner import runner_of
 from align.cases.sides import drawn_models
-from align.faults.layer_changes import put
 from align.record.run_report import Report
 from tests.align.tiny_bert import OPTIONS
 

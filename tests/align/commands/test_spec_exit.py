@@ -151,7 +151,7 @@ def test_every_spelling_of_the_option_is_guarded(capsys):
             _parser().parse_args([text, "x.py"])
         assert end.value.code == 2
         assert "unrecognized arguments" in capsys.readouterr().err
-    for arguments in ([], ["--quick"], ["compare", "a", "b"], ["--certify"]):
+    for arguments in ([], ["--quick"], ["compare", "a", "b"]):
         assert not runs_user_code(arguments)
 
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import align
-from align.certify.scene import Scene
 from align.record.request import FIELDS, Request, nearest
+from tests.certificate.scene import Scene
 
 X, LABELS = np.ones((2, 4)), np.array([0, 2])
 TRAINED = {"loss": "cross_entropy", "labels": LABELS, "optimizer": "sgd", "steps": 2}

@@ -14,7 +14,7 @@ from sot_paddle.strict_json import json_ready
 RULE = Tolerance("scaled", 1e-10, "rounding is far below")
 STAMPS = {"ours": {"framework": "paddle"}, "reference": {"framework": "torch"}}
 CAUGHT = ControlResult("scaled by 3", True, "differs by 2.0", "logits")
-FOUND = {"about", "findings", "guilty", "notes", "certificate"}
+FOUND = {"about", "findings", "guilty", "notes"}
 
 
 def make(ours=(1.0, 2.0), **changes):

@@ -188,9 +188,7 @@ def test_the_page_escapes_every_text(pair):
     )  # fmt: skip
     found = Divergence(EVIL, EVIL, "loss", EVIL, EVIL, EVIL, EVIL)
     about = {"pair": EVIL, "paddle": {"class": EVIL, "code": EVIL, "parameters": 1}}
-    text = page(
-        Report({EVIL: {EVIL: [EVIL]}}, [bad], [found], [], [EVIL], {EVIL: EVIL}, None, about)
-    )
+    text = page(Report({EVIL: {EVIL: [EVIL]}}, [bad], [found], [], [EVIL], {EVIL: EVIL}, about))
     assert "<script" not in text
     assert "&lt;script&gt;" in text
     assert Page(text).stack == []
@@ -258,15 +256,6 @@ def test_every_measured_difference_can_be_drawn():
 def test_a_hundred_results_stay_below_three_megabytes():
     report = Report({}, [result(step="backward", count=200, case=f"case {i}") for i in range(100)])
     assert len(page(report).encode()) < 3_000_000
-
-
-def test_the_certificate_stands_on_the_page():
-    held = {"faults": 61, "detected": 61, "located": 60, "explained": 52}
-    held |= {"clean_seeds": 30, "false_alarms": 0}
-    text = page(Report({}, [result()], certificate=held))
-    assert "Sensitivity certificate" in text
-    assert "60 / 61" in text
-    assert "0 / 30" in text
 
 
 def test_junit_counts_and_explains_failures(pair, tmp_path):
