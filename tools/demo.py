@@ -29,11 +29,9 @@ SHOWN = (
     "checkpoint_sentences",
     "checkpoint_mgcrp",
     "bert_mgcrp",
-    "lr_linear_warmup",
     "sot_densenet",
     "timm_deit",
     "data_mixup",
-    "lr_epochs_tiny_small",
 )
 TRAINING_STEPS = 120
 EPOCHS = 3

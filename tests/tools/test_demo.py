@@ -32,7 +32,7 @@ def test_what_it_shows_exists_and_covers_the_proof(tool):
     shown = [case for case in CASES if case.name in tool.SHOWN]
     assert len(shown) == len(tool.SHOWN)
     steps = {step for case in shown for step in case.steps}
-    assert steps >= {"data", "forward", "learning_rate", "backward", "training"}
+    assert steps >= {"data", "forward", "backward", "training"}
     named = {case.name: case for case in shown}
     assert named["checkpoint_sentences"].batch.sentences
     assert named["checkpoint_mgcrp"].weights == "checkpoint"

@@ -96,18 +96,6 @@ _MODELS = (
 _RATE = {"learning_rate": 3e-5}
 _LAYERS = {"discr": True, **_RATE}
 _RATES = (
-    *value_cases(
-        "rate_values:by_step",
-        {
-            "lr_linear_drop": {
-                "schedule": "linear_drop",
-                "learning_rate": 2e-5,
-                "warmup_steps": 234.3,
-                "total_steps": 2343,
-            },
-        },
-        steps=("learning_rate",),
-    ),
     *(
         ModelCase(
             f"layer_rates_{name}",
@@ -133,7 +121,7 @@ DOCUMENTS: tuple[Case, ...] = (*_DATA, *_MODELS, *_RATES)
 BERT4DOC: Mapping[str, tuple[str, ...]] = {
     "1 forward": ("bert4doc_model",),
     "2 data of the development split": ("bert4doc_dev_data",),
-    "4 learning rate": ("lr_linear_drop", "layer_rates_*"),
+    "4 learning rate": ("layer_rates_*",),
     "4b data of the training split": ("bert4doc_train_data", "bert4doc_truncation"),
     "5 backward": ("bert4doc_model", "bert4doc_training*"),
 }

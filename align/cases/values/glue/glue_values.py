@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import paddle
 import torch
 
 from align.cases.both_sides import BothSides, Setting, stamps
 from align.cases.covered.pause import unmeasured
 from align.cases.sides.glue_fixtures import write_fixture
-from align.cases.values.fed_values import loaded
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
+from sot_paddle.data.batch_loader import BatchLoader
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.cache import tokenize_split
 from sot_paddle.data.corpus import FOLDER
 from sot_paddle.data.glue import available_splits, split_paths
 from sot_paddle.data.glue_tasks import get_task
-from sot_paddle.data.token_features import PadCollator
+from sot_paddle.data.token_features import PadCollator, TokenFeatures
 from sot_paddle.train.feeding import MicroBatches
 
 ROWS = 200
@@ -145,3 +148,11 @@ def _reference_batches(
         return {**encoded, "labels": torch.tensor(labels, dtype=kind)}
 
     return list(torch.utils.data.DataLoader(examples, batch_sampler=batches, collate_fn=collate))
+
+
+def loaded(
+    features: TokenFeatures, batches: MicroBatches, collate: PadCollator
+) -> Iterator[dict[str, paddle.Tensor]]:
+    """One epoch of a process's micro-batches through the loader that the trainer builds."""
+    for batch in BatchLoader(functools.partial(collate, features), batches):
+        yield {name: paddle.assign(value) for name, value in sorted(batch.items())}
