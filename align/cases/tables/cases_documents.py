@@ -10,7 +10,6 @@ from align.cases.kinds.case_kinds import (
     Case,
     ModelCase,
     Recipe,
-    value_cases,
 )
 from align.cases.tables.model_options import encoder
 
@@ -55,26 +54,10 @@ _MODELS = (
     ),
 )
 
-_RATES = (
-    *value_cases(
-        "rate_values:by_step",
-        {
-            "lr_linear_drop": {
-                "schedule": "linear_drop",
-                "learning_rate": 2e-5,
-                "warmup_steps": 234.3,
-                "total_steps": 2343,
-            },
-        },
-        steps=("learning_rate",),
-    ),
-)
-
-DOCUMENTS: tuple[Case, ...] = (*_MODELS, *_RATES)
+DOCUMENTS: tuple[Case, ...] = _MODELS
 
 BERT4DOC: Mapping[str, tuple[str, ...]] = {
     "1 forward": ("bert4doc_model",),
-    "4 learning rate": ("lr_linear_drop",),
     "5 backward": ("bert4doc_model", "bert4doc_training*"),
 }
 """Published checks of the Paddle port -> the cases that stand for each; the others are pytests."""

@@ -1,64 +1,14 @@
-"""Rates, and training runs of text by the real trainer, interrupted or in processes."""
+"""Training runs of text by the real trainer, interrupted or in processes."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from align.cases.kinds.case_kinds import (
-    EpochSchedule,
     Recipe,
     TrainerCase,
-    value_cases,
 )
 from align.cases.tables.model_options import NO_DROPOUT
-
-_BY_STEP = value_cases(
-    "rate_values:by_step",
-    {
-        name: {
-            "schedule": schedule,
-            "learning_rate": rate,
-            "warmup_steps": warmup,
-            "total_steps": total,
-        }
-        for name, schedule, rate, warmup, total in (
-            ("lr_linear_published", "linear", 2e-5, 0, 1342),
-            ("lr_linear_warmup", "linear", 3e-5, 234, 2343),
-            ("lr_linear_all_warmup", "linear", 1e-3, 50, 50),
-            ("lr_cosine_warmup", "cosine", 5e-4, 17, 400),
-            ("lr_constant_warmup", "constant", 1e-3, 31, 100),
-            ("lr_constant", "constant", 1e-3, 0, 60),
-            ("lr_cosine_all_warmup", "cosine", 1e-3, 50, 50),
-            ("lr_cosine", "cosine", 2e-4, 0, 90),
-            ("lr_linear_fraction_of_a_step", "linear", 1e-3, 1.5, 3),
-            ("lr_cosine_fraction_of_a_step", "cosine", 1e-3, 1.5, 3),
-        )
-    },
-    steps=("learning_rate",),
-)
-
-_BY_EPOCH = value_cases(
-    "rate_values:by_epoch",
-    {
-        name: {"learning_rate": rate, "epochs": EpochSchedule(**epochs)}
-        for name, rate, epochs in (
-            ("lr_epochs_tiny_small", 1e-3, {}),
-            ("lr_epochs_base", 5e-4, {}),
-            ("lr_epochs_short", 2e-3, {"epochs": 20, "warmup_epochs": 3, "cooldown_epochs": 2}),
-            (
-                "lr_epochs_constant",
-                1e-3,
-                {"epochs": 12, "warmup_epochs": 3, "cooldown_epochs": 2, "kind": "constant"},
-            ),
-            (
-                "lr_epochs_of_several_steps",
-                2e-3,
-                {"epochs": 9, "warmup_epochs": 2, "cooldown_epochs": 1, "steps": 3},
-            ),
-        )
-    },
-    steps=("learning_rate",),
-)
 
 _OPTIONS = {
     **NO_DROPOUT,
@@ -131,4 +81,4 @@ _TRAINER = (
     ),
 )
 
-TEXT_RUNS = (*_BY_STEP, *_BY_EPOCH, *_TRAINER)
+TEXT_RUNS = _TRAINER

@@ -7,7 +7,6 @@ from align.cases import both_sides
 from align.cases.both_sides import BothSides, Setting, ValueFault
 from align.cases.context import Context
 from align.cases.kinds.case_kinds import ValueCase
-from align.cases.values import fed_values, rate_values
 from align.record.results import Tolerance
 from align.record.run_report import Report
 
@@ -117,14 +116,8 @@ def test_a_folder_is_there_until_the_values_are_judged(monkeypatch):
         read = lambda: {"a": np.array(len((made[0] / "file").read_text(encoding="utf-8")))}  # noqa: E731
         return BothSides({"a": np.array(2)}, {"a": np.array(2)}, {"read late": read}, stamps=STAMPS)
 
-    monkeypatch.setattr(rate_values, "scratch", values, raising=False)
-    case = ValueCase("case", "rate_values:scratch", {"text": "abc"}, steps=("loss",))
+    module = SimpleNamespace(loss=values)
+    monkeypatch.setitem(sys.modules, "align.cases.values.scratch", module)
+    case = ValueCase("case", "scratch", {"text": "abc"}, steps=("loss",))
     assert both_sides.run(case, "loss", "float64", Context()).passed
     assert not made[0].exists()
-
-
-def test_the_weighted_mean_of_shares_is_the_mean_of_the_rows():
-    labels = {"b process 0/labels": np.array([0, 1]), "b process 1/labels": np.array([2])}
-    weights = {"b process 0/weight": np.array(4 / 3), "b process 1/weight": np.array(2 / 3)}
-    (mean,) = fed_values.means(labels | weights, 2).values()
-    assert mean == pytest.approx(np.cos([1.0, 2.0, 3.0]).mean())

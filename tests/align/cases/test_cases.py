@@ -11,7 +11,7 @@ from sot_torch_ref import list_models
 
 OF_ANY_PAIR = {"weights", "loss", "metric"}
 """Stages of align.compare; here trainers and tests/parity do it."""
-BY_PYTEST = {"built"}  # tests/parity
+BY_PYTEST = {"built", "learning_rate"}  # tests/parity
 MODELS = [case for case in CASES if isinstance(case, ModelCase)]
 POOLINGS = {"mgcrp", "mgcrp_qk", "gap", "gcp"}
 FUSIONS = {"sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens"}
