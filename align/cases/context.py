@@ -29,7 +29,6 @@ class Context:
         sentences: the user's sentences for the data step, empty for the embedded ones.
         glue_dir: the user's GLUE folder with one folder for each task, None for embedded rows.
         trainer_runs: what the trainer's processes left, by (case, dtype).
-        image_runs: both sides of the image trainer's last case, by (case, dtype).
         classic: check -> (torch arrays, paddle arrays) of the five classic reprod_log checks.
     """
 
@@ -37,7 +36,6 @@ class Context:
     sentences: Sequence[str] = ()
     glue_dir: Path | None = None
     classic: Classic = field(default_factory=dict)
-    image_runs: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
     trainer_runs: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
     _tokenizers: dict[tuple[Any, ...], Any] = field(default_factory=dict, repr=False)
     _key: tuple[str, str] | None = field(default=None, repr=False)
