@@ -29,14 +29,12 @@ class Context:
         checkpoint: directory of a real BERT checkpoint, None for the installed one.
         sentences: the user's sentences for the data step, empty for the embedded ones.
         trainer_runs: what the trainer's processes left, by (case, dtype).
-        image_runs: both sides of the image trainer's last case, by (case, dtype).
         classic: check -> (torch arrays, paddle arrays) of the five classic reprod_log checks.
     """
 
     checkpoint: Path | None = None
     sentences: Sequence[str] = ()
     classic: Classic = field(default_factory=dict)
-    image_runs: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
     trainer_runs: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
     _tokenizers: dict[tuple[Any, ...], Any] = field(default_factory=dict, repr=False)
     _key: tuple[str, str] | None = field(default=None, repr=False)

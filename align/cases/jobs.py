@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from align.cases.kinds.case_kinds import (
     Case,
-    ImageTrainerCase,
     ModelCase,
     TimmCase,
     TrainerCase,
@@ -40,8 +39,6 @@ def batches(todo: Sequence[Job]) -> list[Batch]:
 
 def _shared(case: Case, dtype: str | None) -> tuple[str, ...]:
     """What a job shares with the others of its batch."""
-    if isinstance(case, ImageTrainerCase):
-        return ("timm",)
     if isinstance(case, TimmCase) and case.quick:
         return ("timm",)
     return (case.name, str(dtype)) if isinstance(case, ModelCase) else (_module(case),)

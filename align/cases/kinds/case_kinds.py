@@ -204,26 +204,6 @@ class TrainerCase(ModelCase):
 
 
 @dataclass(frozen=True)
-class ImageTrainerCase(ModelCase):
-    """The image trainer as users run it, on a folder of pictures, against a plain PyTorch loop.
-
-    Attributes:
-        pictures: training pictures and validation pictures.
-        batch_size: images of a step; both counts of pictures leave a remainder.
-        smoothing: of the integer labels, which are not mixed.
-        eval_metric: what selects the best checkpoint.
-        resume_at: step from which a second run continues, in the midst of an epoch.
-    """
-
-    values: str = "image_trainer_values:"
-    pictures: tuple[int, int] = (22, 10)
-    batch_size: int = 4
-    smoothing: float = 0.1
-    eval_metric: str = "top1"
-    resume_at: int = 5
-
-
-@dataclass(frozen=True)
 class ValueCase:
     """What both sides compute without a model: a loss, a schedule, batches, a function.
 

@@ -13,7 +13,6 @@ from align.cases.kinds.case_kinds import Batch, Case, ModelCase, Recipe, Trainer
 from align.cases.tables.cases_calls import CALLS
 from align.cases.tables.cases_conv_models import CONV_MODELS
 from align.cases.tables.cases_documents import BERT4DOC, DOCUMENTS
-from align.cases.tables.cases_image_data import IMAGE_DATA
 from align.cases.tables.cases_models import MODELS, OTHER_KINDS
 from align.cases.tables.cases_states import STATES
 from align.cases.tables.cases_text_models import TEXT_MODELS
@@ -204,7 +203,6 @@ CASES: tuple[Case, ...] = (
     *MODELS,
     *OTHER_KINDS,
     *STATES,
-    *IMAGE_DATA,
 )
 
 assert len({case.name for case in CASES}) == len(CASES)

@@ -1,5 +1,8 @@
 """The one way from both sides' values to a result."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
