@@ -30,7 +30,7 @@ from align.record.run_report import Report
 from align.report.report import check_writable
 from align.stages import stages
 from align.stages.batch_data import data
-from align.stages.dropout_exchange import exchanged
+from align.stages.dropout_calls import dropout_calls
 from align.stages.isolated_gradients import isolated_backward
 from align.stages.loss_stage import loss
 from align.stages.optimizing import optimizer
@@ -229,9 +229,9 @@ class LiveSteps(Steps):
             self.outcome.found(lambda: data(pair))
 
     def dropout(self, pair: AnyPair) -> None:
-        """Which dropouts are the same."""
-        if pair.plan.dropout == "exchange":
-            self.outcome.found(lambda: exchanged(pair))
+        """Compare the dropout calls."""
+        if pair.plan.dropout == "compare":
+            self.outcome.found(lambda: dropout_calls(pair))
 
     def loss(self, pair: AnyPair) -> None:
         """Both losses on the reference's output."""

@@ -156,8 +156,7 @@ def running_statistic(pair: Any, name: str) -> str:
     source, dtype = weights.torch_names[rows[0].source.name], pair.dtype
 
     def after(side: Any, model: Any, own: str) -> np.ndarray:
-        options = {"masks": pair.setup.masks, "backward": False}
-        with runs.passed(side, model, plan, dtype, dtype, **options) as found:
+        with runs.passed(side, model, plan, dtype, dtype, backward=False) as found:
             return np.array(found.state[own])
 
     expected = after(on_torch, pair.reference_model(dtype, True), source)

@@ -13,7 +13,6 @@ import numpy as np
 import paddle
 from paddle import _C_ops
 
-from align.frameworks import masks_paddle
 from align.frameworks.factories import unpack
 from align.record.arrays import (
     Arrays,
@@ -27,7 +26,6 @@ from align.record.run_report import builders_recorded
 
 FUNCTIONAL = paddle.nn.functional
 is_floating = paddle.is_floating_point
-dropout_exchanged = masks_paddle.dropout_exchanged
 
 NAME, MODEL = "Paddle", "Paddle layer"
 _CELLS = paddle.nn.LSTMCell, paddle.nn.GRUCell, paddle.nn.SimpleRNNCell
@@ -205,9 +203,7 @@ def prepare(plan: Request, dtype: str, train: bool) -> paddle.nn.Layer:
         # PADDLE: Layer.to(dtype=) would cast whole numbers (position ids) as well
         model._to_impl(dtype=dtype, floating_only=True, include_sublayers=True)
     for layer in _recurrent(model):
-        if plan.dropout == "off":
-            layer.dropout = 0.0  # it drops inside its kernel
-        layer.trained_dropout = layer.dropout
+        layer.dropout = 0.0  # it drops inside its kernel
     picks = plan.picks(1)
     if picks is not None:
         model.register_forward_post_hook(lambda _, __, output: picks(output))
@@ -224,12 +220,11 @@ def set_mode(model: paddle.nn.Layer, train: bool) -> None:
     """Training or eval mode of a model from `prepare`.
 
     PADDLE: the kernel of LSTM, GRU and SimpleRNN has no backward pass in eval mode. The mode only
-    decides about its dropout, so the kernel stays in training mode and drops nothing.
+    decides about its dropout, which `prepare` takes: the kernel stays in training mode.
     """
     model.train() if train else model.eval()
     for layer in _recurrent(model):
         layer.training = True
-        layer.dropout = layer.trained_dropout if train else 0.0
 
 
 def cross_entropy(scores: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch.nn.utils import rnn
 
-from align.frameworks import masks_torch
 from align.frameworks.factories import unpack
 from align.record.arrays import (
     Arrays,
@@ -28,7 +27,6 @@ from align.record.request import Request
 FUNCTIONAL = torch.nn.functional
 cross_entropy = FUNCTIONAL.cross_entropy
 is_floating = torch.is_floating_point
-dropout_exchanged = masks_torch.dropout_exchanged
 
 NAME, MODEL = "PyTorch", "PyTorch module"
 MOMENTS = {
@@ -203,7 +201,7 @@ def prepare(plan: Request, dtype: str, train: bool) -> torch.nn.Module:
             )
         model = model.to(getattr(torch, dtype))
     for module in model.modules():
-        if plan.dropout == "off" and isinstance(module, torch.nn.RNNBase):
+        if isinstance(module, torch.nn.RNNBase):
             module.dropout = 0.0  # it drops inside its kernel
     picks = plan.picks(0)
     if picks is not None:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from align.frameworks import on_paddle, on_torch, stepping_paddle, stepping_torch
-from align.frameworks.masks import Masks
 from align.frameworks.moved_roundings import MovedRoundings
 from align.judge.distance import exact_in_float32, peak
 from align.judge.drift import Track
@@ -78,8 +77,6 @@ class Setup:
         self.origin = origin((layer, model))
         store = Store()
         self.state = store.keep(tensors(on_torch, model))
-        exchanged = plan.dropout == "exchange"
-        self.masks = Masks(self.modules.to_paddle, plan.seed) if exchanged else None
         self.moved: list[str] = []
         self.exact = self._exact()
         self.shared: dict[str, Any] = {}
@@ -131,7 +128,7 @@ class AnyPair(Pair):
         super().__init__(Judge(setup.weights, setup.modules, dtype), setup.plan)
         self.setup, self.alone = setup, "float64" not in setup.plan.dtypes
         whole = set(setup.modules.to_paddle) == {ROOT}  # no layer is compared beside the model
-        self._options = {"masks": setup.masks, "only": {ROOT} if whole else None}
+        self._options = {"only": {ROOT} if whole else None}
 
     def reference_model(self, dtype: str, train: bool) -> Any:
         """The reference with its weights; its norms follow what Paddle's kernels hold in float32.
@@ -250,7 +247,7 @@ class AnyPair(Pair):
     def isolate(self) -> Isolation:
         """Inject mode, see `isolation`."""
         isolation = Isolation(on_paddle, self)
-        with runs.dropout_mode(on_paddle, self.model, self.plan.train, self.setup.masks):
+        with runs.dropout_off(on_paddle, self.plan.train):
             return isolation.run(self.plan)
 
     def train_reference(self, dtype: str, watch: Watch | None = None) -> TrainingRun:
@@ -259,7 +256,7 @@ class AnyPair(Pair):
         def run(first: bool) -> TrainingRun:
             given = self.reference_model(dtype, True), self.plan, dtype, self.dtype, None
             own = watch if first else None
-            return runs.train(on_torch, *given, self.setup.masks, own, self.follow)
+            return runs.train(on_torch, *given, own, self.follow)
 
         return repeated(on_torch, run)
 
@@ -291,21 +288,21 @@ class AnyPair(Pair):
         """The reference trained with moved roundings, to be looked at in a ``with`` block."""
         moves = MovedRoundings(asked, self.dtype)
         model, dtype = self._moved_reference(moves, True), self.dtype
-        options = {"masks": self.setup.masks, "watch": watch, "follow": self.follow}
+        options = {"watch": watch, "follow": self.follow}
         return runs.trained(on_torch, model, self.plan, dtype, dtype, moves=moves, **options)
 
     def train_ours(self) -> TrainingRun:
         """Train the Paddle model."""
-        model, masks = self.our_model(True), self.setup.masks
-        return runs.train(on_paddle, model, self.plan, self.dtype, self.dtype, masks=masks)
+        model = self.our_model(True)
+        return runs.train(on_paddle, model, self.plan, self.dtype, self.dtype)
 
     def trained_ours(
         self, watch: Watch | None = None, plan: Request | None = None, **options: Any
     ) -> contextlib.AbstractContextManager[TrainingRun]:
         """The same, to be judged in a ``with`` block and not kept; see `runs.trained`."""
         model, dtype = self.our_model(True), self.dtype
-        options |= {"masks": self.setup.masks, "watch": watch}
-        return runs.trained(on_paddle, model, plan or self.plan, dtype, dtype, **options)
+        plan = plan or self.plan
+        return runs.trained(on_paddle, model, plan, dtype, dtype, watch=watch, **options)
 
     def trainings(self) -> TrainingRuns:
         """The training runs of both sides; Paddle's when it is asked for."""

@@ -155,9 +155,8 @@ class Bench(Isolation):
             put_back(self.model, before)
 
     def _dropout(self) -> AbstractContextManager:
-        """As the pair runs it; the masks of a layer begin anew."""
-        plan, masks = self.pair.plan, self.pair.setup.masks
-        return runs.dropout_mode(on_paddle, self.model, plan.train, masks)
+        """As the pair runs it."""
+        return runs.dropout_off(on_paddle, self.pair.plan.train)
 
     def _call_model(self) -> None:
         dtype = self.judge.dtype
@@ -232,7 +231,7 @@ class GradientBench:
 
         pair = self.pair
         args, kwargs = replace((self.args, self.kwargs), on_paddle.is_tensor, own)
-        mode = runs.dropout_mode(on_paddle, pair.model, pair.plan.train, pair.setup.masks)
+        mode = runs.dropout_off(on_paddle, pair.plan.train)
         try:
             with on_paddle.default_dtype(pair.dtype), mode, change:
                 output = self.layer(*args, **kwargs)

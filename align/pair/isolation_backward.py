@@ -104,7 +104,7 @@ class BackwardIsolation(Isolation):
         """Run; `comparisons` and `wrong` hold the result."""
         pair = self.pair
         self.side.clear(self.model)
-        with runs.dropout_mode(self.side, self.model, pair.plan.train, pair.setup.masks):
+        with runs.dropout_off(self.side, pair.plan.train):
             self.run(pair.plan)
         self._judge_parameters()
         self.side.clear(self.model)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.frameworks.masks import Masks
 from align.judge import drift
 from align.judge.drift import Track
 from align.judge.noise_band import Kinds, kinds_of
@@ -41,11 +40,6 @@ from sot_paddle.runtime import environment_stamp
 if TYPE_CHECKING:
     from align.frameworks.moved_roundings import MovedRoundings
 
-MASKS = (
-    "dropout='exchange' draws its masks by the names of both sides' layers: first `dump --side "
-    "paddle --names --out NAMES`, then `--side torch --against NAMES --out T`, then `--side paddle "
-    "--weights T`"
-)
 Watch = Callable[[Any], None]
 
 
@@ -95,7 +89,6 @@ class OneSide:
         self.asked, self.plan = asked, asked.plan
         self._table = read_table(self.plan.weights)
         self._models = Models(self.side, self.plan)
-        self.masks: Masks | None = None
         self.sample: Callable[[Any, Any], np.ndarray] | None = None
         model = self._models.get(self.plan.dtypes[0], self.plan.train)
         self.entries: list[Entry] = self.side.entries(model)
@@ -108,8 +101,6 @@ class OneSide:
             self.sample = drift.Sample(self.entries).reference
         else:
             self._take_weights(model)
-        if self.plan.dropout == "exchange" and self.masks is None and not asked.names_only:
-            raise ValueError(MASKS)
         self.record.weights = dump_meta.weights_digest(self.state)
 
     def _record(self, model: Any) -> dump_meta.Meta:
@@ -166,10 +157,7 @@ class OneSide:
         other = self.asked.other
         assert other is not None
         dump_meta.same_request(self.record, other.meta, ("this spec", str(other.path)))
-        found = settled(torch, paddle, self._table, self.asked.folder)
-        if self.plan.dropout == "exchange":
-            self.masks = Masks(found.modules.to_paddle, self.plan.seed)
-        return found
+        return settled(torch, paddle, self._table, self.asked.folder)
 
     def model(self, dtype: str, rounded: str, train: bool) -> Any:
         """The model of a precision with the weights rounded to ``rounded``."""
@@ -180,15 +168,13 @@ class OneSide:
     def run(self, dtype: str, rounded: str, *, deep: bool = False) -> Recording:
         """One pass, kept."""
         model = self.model(dtype, rounded, self.plan.train)
-        options = {"deep": deep, "masks": self.masks}
-        return runs.run(self.side, model, self.plan, dtype, rounded, **options)
+        return runs.run(self.side, model, self.plan, dtype, rounded, deep=deep)
 
     @contextlib.contextmanager
     def moved_pass(self, dtype: str, asked: MovedRun) -> Iterator[Kinds]:
         """A pass of the reference with moved roundings, as `noise_band.kinds_of`."""
         moves, model = self._moved(dtype, asked, self.plan.train)
-        options = {"moves": moves, "masks": self.masks}
-        with runs.passed(self.side, model, self.plan, dtype, dtype, **options) as found:
+        with runs.passed(self.side, model, self.plan, dtype, dtype, moves=moves) as found:
             yield kinds_of(found)
 
     def _moved(self, dtype: str, asked: MovedRun, train: bool) -> tuple[MovedRoundings, Any]:
@@ -205,7 +191,7 @@ class OneSide:
 
         def run(first: bool) -> TrainingRun:
             given = self.side, self.model(dtype, rounded, True), self.plan, dtype, rounded
-            return runs.train(*given, masks=self.masks, watch=watch if first else None)
+            return runs.train(*given, watch=watch if first else None)
 
         return repeated(self.side, run) if self.is_torch else run(True)
 
@@ -214,7 +200,7 @@ class OneSide:
         """A training of the reference with moved roundings, as `measured_training`."""
         moves, model = self._moved(dtype, asked, True)
         track = Track(functools.partial(self.sample, self.side))
-        options = {"moves": moves, "masks": self.masks, "watch": track.watch}
+        options = {"moves": moves, "watch": track.watch}
         with runs.trained(self.side, model, self.plan, dtype, dtype, **options) as found:
             yield measured_training(found, track, steady)
 

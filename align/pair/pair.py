@@ -325,8 +325,7 @@ def no_scatter(side: Any, a: Run, b: Run) -> None:
         raise ValueError(
             f"two runs of the {side.NAME} side differ at {where}: it draws by chance (noise, a "
             "dropout of its own) or goes on from its last run, and against that nothing can be "
-            "judged; hand the numbers to both sides as an input, or give "
-            'dropout="exchange" where they are masks'
+            "judged; hand the numbers to both sides as an input"
         )
 
 

@@ -14,55 +14,25 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
+from align.frameworks.dropout_seen import without_dropout
 from align.frameworks.factories import AVERAGE, make_step, next_rate
-from align.frameworks.masks import Masks
 from align.record.arrays import TrainingRun, is_array, replace, rounded_state
 from align.record.recording import Recorder, Recording, loss_of, one_loss, run_model
 from align.record.request import Request
 from align.record.stored_arrays import Lazy, Store, by_kind, settle
 
 
-def without_dropout(functional: Any) -> contextlib.AbstractContextManager[None]:
-    """Every dropout function of a framework hands its input on, in training mode too.
-
-    Args:
-        functional: the framework's module of functions.
-    """
-    functions = {n: getattr(functional, n) for n in dir(functional) if "dropout" in n}
-    plain = [n for n, f in functions.items() if callable(f) and not n.startswith(("_", "fused"))]
-    attend = functional.scaled_dot_product_attention
-
-    def attend_all(query, key, value, attn_mask=None, dropout_p=0.0, *args: Any, **options: Any):
-        return attend(query, key, value, attn_mask, 0.0, *args, **options)
-
-    def hand_on(*given: Any, **named: Any) -> Any:
-        return given[0] if given else named["input" if "input" in named else "x"]
-
-    others: dict[str, Any] = dict.fromkeys(plain, hand_on)
-    return mock.patch.multiple(functional, **others, scaled_dot_product_attention=attend_all)
-
-
-def dropout_mode(
-    side: Any, model: Any, train: bool, masks: Masks | None, step: int = 0
-) -> contextlib.AbstractContextManager[None]:
-    """Dropout off, or with the shared masks; nothing to do in eval mode.
+def dropout_off(side: Any, train: bool) -> contextlib.AbstractContextManager[None]:
+    """Return what switches dropout off in training mode; in eval mode nothing drops.
 
     Args:
         side: `on_torch` or `on_paddle`.
-        model: that is going to run.
-        train: whether it is in training mode.
-        masks: None for dropout off.
-        step: training step, 0 for a single pass.
+        train: whether the model is in training mode.
     """
-    if not train:
-        return contextlib.nullcontext()
-    if masks is None:
-        return without_dropout(side.FUNCTIONAL)
-    return side.dropout_exchanged(side, masks, model, step)
+    return without_dropout(side.FUNCTIONAL) if train else contextlib.nullcontext()
 
 
 def moved(value: Any, moves: Any) -> Any:
@@ -81,7 +51,6 @@ def passed(
     deep: bool = False,
     tripled: str = "",
     moves: Any = None,
-    masks: Masks | None = None,
     backward: bool = True,
     only: Collection[str] | None = None,
 ) -> Iterator[Recording]:
@@ -99,7 +68,6 @@ def passed(
         deep: record the inputs of every call as well.
         tripled: key of a call whose gradient is planted wrong.
         moves: `MovedRoundings` of the reference, whose weights are moved already; None for none.
-        masks: dropout masks that both sides share, None for dropout off.
         backward: False for the forward pass and the loss alone.
         only: the layers to record, None for all.
 
@@ -111,7 +79,7 @@ def passed(
     side.clear(model)
     with contextlib.ExitStack() as stack:
         stack.enter_context(side.default_dtype(dtype))
-        stack.enter_context(dropout_mode(side, model, plan.train, masks))
+        stack.enter_context(dropout_off(side, plan.train))
         held = stack.enter_context(Recorder(side, model, deep=deep, tripled=tripled, only=only))
         stack.enter_context(moves or contextlib.nullcontext())
         pools = stack.enter_context(side.average_pools())
@@ -155,7 +123,6 @@ def descend(
     optimizer: tuple[Any, Any],
     *,
     moves: Any = None,
-    masks: Masks | None = None,
 ) -> Iterator[tuple[float, float, Mapping[str, Any]]]:
     """Make training steps; yields each's (mean) loss, the rate it applied and the loss's stamp.
 
@@ -167,7 +134,6 @@ def descend(
         rounded: precision of the pair.
         optimizer: and its scheduler, as `make_optimizer` returns them.
         moves: `MovedRoundings` of the reference; None for none.
-        masks: dropout masks that both sides share, None for dropout off.
     """
     share = plan.accumulate
     for step in range(plan.steps):
@@ -176,7 +142,7 @@ def descend(
             for number in range(step * share, (step + 1) * share):
                 batch = plan.batch(number)
                 fed = moved(batch.cast(dtype, rounded), moves)
-                with dropout_mode(side, model, True, masks, number):
+                with dropout_off(side, True):
                     output, _ = run_model(side, model, fed)
                     loss = loss_of(side, batch, output, dtype, rounded)
                     side.backward(loss / share if share > 1 else loss)
@@ -203,7 +169,6 @@ def trained(
     dtype: str,
     rounded: str,
     moves: Any = None,
-    masks: Masks | None = None,
     watch: Callable[[Any], None] | None = None,
     follow: Callable[[Any, Any], None] | None = None,
     enough: Callable[[TrainingRun], bool] = lambda _: False,
@@ -217,7 +182,6 @@ def trained(
         dtype: precision of the run.
         rounded: precision of the pair.
         moves: `MovedRoundings` of the reference, whose weights are moved already; None for none.
-        masks: dropout masks that both sides share, None for dropout off.
         watch: called with the model before the first step and after every step.
         follow: called with the optimizer and the model before the first step.
         enough: whether to stop, asked after every step with the losses and rates so far.
@@ -234,7 +198,7 @@ def trained(
         watch = watch or (lambda _: None)
         watch(model)
         given = (side, model, plan, dtype, rounded, (optimizer, scheduler))
-        for loss, rate, result.stamp in descend(*given, moves=moves, masks=masks):
+        for loss, rate, result.stamp in descend(*given, moves=moves):
             result.losses.append(loss)
             result.learning_rates.append(rate)
             watch(model)

@@ -20,7 +20,7 @@ from align.record.arrays import cast, is_array, leaves, pick, unvaried
 
 LOSSES = ("cross_entropy", "mse")
 DTYPES = ("float64", "float32")
-DROPOUT = ("off", "exchange")
+DROPOUT = ("off", "compare")
 EXACT_DECAY = 2.0**-7  # Paddle holds the coefficient in float32: a power of two loses nothing there
 OPTIMIZERS: Mapping[str, Mapping[str, float]] = {
     "sgd": {"lr": 0.01, "momentum": 0.0, "weight_decay": 0.0},
@@ -76,7 +76,8 @@ class Request:
         schedule_steps: how many learning rates are compared, 0 for none; with optimizer factories
             at least the training steps.
         converted: the Paddle layer holds weights that you converted: compare every one of them.
-        dropout: "off", or "exchange": masks drawn once and used by both sides in training mode.
+        dropout: "off", or "compare": the dropout calls of both sides in training mode, by place, p,
+            mode and axes; values are compared without dropout.
 
     Raises:
         ValueError: an argument that means nothing, alone or beside the others.
@@ -151,7 +152,7 @@ class Request:
             again = "they are used again from the first"
             found.append(f"{count} batches for {self.steps} steps: {again}")
         if self.dropout == "off" and (self.train or self.steps):
-            found.append("dropout is off in training mode; dropout='exchange' compares what drops")
+            found.append("dropout is off in training mode; dropout='compare' compares what drops")
         return found
 
     def batch(self, number: int) -> Request:
@@ -247,8 +248,8 @@ class Request:
             raise ValueError("schedule_steps= needs schedule=, or optimizer= with a scheduler")
         if self.dropout not in DROPOUT:
             raise ValueError(f"dropout {self.dropout!r}: expected one of {', '.join(DROPOUT)}")
-        if self.dropout == "exchange" and not (self.train or self.steps):
-            raise ValueError("dropout='exchange' needs train=True or steps= (eval drops nothing)")
+        if self.dropout == "compare" and not (self.train or self.steps):
+            raise ValueError("dropout='compare' needs train=True or steps= (eval drops nothing)")
 
 
 FIELDS = tuple(field.name for field in dataclasses.fields(Request))

@@ -168,7 +168,7 @@ class _LossJudge:
             return self.pair.our_model(train)
 
         model = build()
-        with side.default_dtype(self.dtype), runs.dropout_mode(side, model, train, None):
+        with side.default_dtype(self.dtype), runs.dropout_off(side, train):
             output, _ = run_model(side, model, self.plan.cast(self.dtype, self.dtype))
         build()  # puts back what the run has moved (running statistics)
         return output

@@ -79,9 +79,7 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
 def _note(pair: Pair, judge: TrainingJudge) -> str:
     count = judge.settling.band.runs
     made = f"judged by {count} moved runs of PyTorch" if count else "no moved run was needed"
-    exchanged = "dropout is on, with the same masks on both sides"
-    dropout = exchanged if pair.plan.dropout == "exchange" else "dropout is off on both sides"
-    return "; ".join(filter(None, [made, judge.settling.note, dropout]))
+    return "; ".join(filter(None, [made, judge.settling.note, "dropout is off on both sides"]))
 
 
 class TrainingJudge:

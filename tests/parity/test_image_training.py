@@ -27,7 +27,6 @@ from torchvision.datasets import ImageFolder
 
 import sot_paddle
 from sot_paddle import distributed
-from sot_paddle.convert.formats.checkpoint_reading import read_for_model
 from sot_paddle.data.image_dataset import ImageTrainSet
 from sot_paddle.registry import create_model
 from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
@@ -217,7 +216,7 @@ def paddle_run(folder: Path, **options: Any) -> PaddleRun:
         mock.patch.object(ExactTrainer, "training_step", training_step),
         mock.patch.object(ImageTrainSet, "__getitem__", noted_getitem),
     ):
-        run.content = image_command.run_config(config, read_for_model)
+        run.content = image_command.run_config(config)
     last = Path(config.output_dir) / "last"
     model, kept = image_model.load_trained(last, ema=False)
     run.state, run.average = arrays_of(model), arrays_of(image_model.load_trained(last)[0])
@@ -245,7 +244,7 @@ def evaluated_by_the_tool(folder: Path) -> tuple[dict[str, Any], list[dict[str, 
         workers=0,
         batch_size=BATCH,
     )
-    content, predictions = image_evaluation.evaluate(config, read_for_model)
+    content, predictions = image_evaluation.evaluate(config)
     return content, list(csv.DictReader(io.StringIO(predictions())))
 
 

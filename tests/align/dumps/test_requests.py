@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from align.commands import dump_comparing
@@ -188,26 +187,6 @@ def test_a_stage_that_a_dump_cannot_hold_is_told(make, torch_dump) -> None:
     told = "converted is not part of a dump: run align --spec where both frameworks are installed"
     assert told in asked.meta.notes
     assert told not in torch_dump.meta.notes
-
-
-def test_dropout_is_exchanged_through_names(make) -> None:
-    """The masks are drawn by place: both sides draw the same ones on different machines."""
-    changes = (
-        ("SHAKE = True", 'SHAKE, DTYPE, DROPOUT = True, "float64", "exchange"'),
-        ("TRAIN = False", "TRAIN = True"),
-        ("self.act = nn.Tanh()", "self.act = nn.Dropout(0.4)"),
-    )
-    torch_only = (*changes, ("self.act = nn.Tanh()", "self.act = nn.Dropout(0.4)"))
-    with pytest.raises(ValueError, match="--names --out NAMES"):
-        make("torch", "drop_refused", *torch_only)
-    names = make("paddle", "drop_names", *torch_only, names_only=True)
-    torch = make("torch", "drop_torch", *torch_only, other=names)
-    port = make("paddle", "drop_paddle", *torch_only, other=torch)
-    found = judged(torch, port)
-    assert found.passed, str(found)
-    calls = torch.recording("float64").calls
-    dropped = calls["act"].outputs[0][1]
-    assert 0.2 < np.mean(dropped == 0) < 0.6
 
 
 def test_the_example_of_the_documentation(tmp_path, capsys) -> None:

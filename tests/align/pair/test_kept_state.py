@@ -12,8 +12,10 @@ import torch
 
 import align
 from align.commands import dump_comparing
+from align.explain import locate
 from align.record.files.dump_reading import Dump
 from align.stages import dumping
+from tests.align.small_pairs import pair_in
 
 INPUTS = np.random.default_rng(2).normal(size=(5, 4))
 
@@ -119,3 +121,10 @@ def test_and_one_whose_reference_does_so_too_is_not() -> None:
 
     pair = (lambda: Keeping(4, 3)), (lambda: Going("cache"))
     assert align.compare(*pair, INPUTS, dtype="float64").passed
+
+
+def test_running_statistics_that_are_wrong_after_training_are_explained() -> None:
+    theirs, ours = torch.nn.BatchNorm1d(4), paddle.nn.BatchNorm1D(4, momentum=0.1)
+    held = pair_in(theirs, ours, INPUTS, optimizer="sgd", steps=2)
+    assert "use momentum=0.9" in locate.running_statistic(held, "_mean")
+    assert locate.running_statistic(held, "weight") == ""

@@ -89,7 +89,7 @@ def test_training_without_dropout_is_noted() -> None:
     theirs = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout(0.1))
     ours = paddle.nn.Sequential(paddle.nn.Linear(4, 3), paddle.nn.Dropout(0.5))
     told = "dropout is off in training mode"
-    for options in ({}, {"train": True}, {"train": True, "dropout": "exchange"}):
+    for options in ({}, {"train": True}, {"train": True, "dropout": "compare"}):
         found = align.compare(theirs, ours, INPUTS, dtype="float64", **options)
         assert found.passed == (options.get("dropout") is None)
         assert any(told in note for note in found.notes) == (options == {"train": True})

@@ -2,7 +2,6 @@
 
 import numpy as np
 import paddle
-import pytest
 import torch
 from torch.nn.utils import rnn
 
@@ -59,25 +58,4 @@ def test_lengths_that_are_not_handed_over_are_named() -> None:
     assert found.root.cause == (
         "sequence_length: PyTorch's layer is given packed sequences of the lengths [4, 2, 6]; with "
         "these it agrees"
-    )
-
-
-@pytest.mark.filterwarnings("ignore::paddle.utils.deprecated.VisibleDeprecationWarning")
-def test_masks_of_packed_sequences_cannot_be_exchanged_and_the_cause_says_so() -> None:
-    def dropping(kind):
-        def build():
-            model = kind()
-            model.rnn.dropout = 0.3
-            return model
-
-        return build
-
-    x = np.random.default_rng(0).normal(size=(3, 6, 3))
-    found = align.compare(
-        dropping(Theirs), dropping(Ours), (x, LENGTHS), dtype="float64", train=True,
-        dropout="exchange",
-    )  # fmt: skip
-    assert found.root.cause == (
-        "dropout in rnn: Paddle drops padded sequences (3, 6, 10), PyTorch packed ones (12, 10): "
-        "these masks cannot be exchanged: leave dropout='exchange' out"
     )

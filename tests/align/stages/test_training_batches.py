@@ -56,7 +56,7 @@ def asked(**options):
 
 def trained(**options):
     inputs, options = asked(**options)
-    p = 0.4 if options.get("dropout") == "exchange" else 0.0
+    p = 0.4 if "dropout" in options else 0.0
     result = align.compare(partial(theirs, p), partial(ours, p), inputs, **options)
     return result, {(r.case, r.step, r.dtype): r for r in result.report.results}
 
@@ -65,7 +65,7 @@ def trained(**options):
     "options",
     [
         {"dtype": ("float64", "float32"), "optimizer": {"name": "adamw", "lr": 0.01}},
-        {"train": True, "dropout": "exchange"},
+        {"train": True, "dropout": "compare"},
         {"loss": None, "labels": None, "batches": [(x, None) for x, _ in drawn()]},
     ],
 )

@@ -33,7 +33,7 @@ DROPPED = {
 
 
 def finetune(seed: int) -> Scene:
-    """BERT with dropout on (masks shared), AdamW by groups, clipping, linear schedule."""
+    """BERT, its dropouts compared, AdamW by groups, clipping, linear schedule."""
     rng = np.random.default_rng((seed, 8))
     return Scene(
         *project_pair("bert_base", 3, DROPPED),
@@ -45,7 +45,7 @@ def finetune(seed: int) -> Scene:
         steps=4,
         train=True,
         schedule_steps=TOTAL + 3,
-        dropout="exchange",
+        dropout="compare",
     )
 
 
