@@ -17,6 +17,7 @@ OWN_FILES = {
     "sot_paddle/data/cache.py": "source text of the project",
     "sot_paddle/search/training_process.py": "the log that a process of ours is writing",
     "align/cases/": "what the cases wrote, tables of the project",
+    "align/port/round_trip.py": "what it has just written",
     "align/certify/": "what the certificate wrote, source text of the project",
     "align/faults/": "tables of the project",
     "align/verdict_process.py": "what the system says of processes",

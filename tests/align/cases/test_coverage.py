@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from align import cli
 from align.cases.covered.coverage_result import CONTROLLED, coverage_result
 from align.cases.covered.coverage_verdict import NOT_ALIGNED, NotAligned, verdict_on
 from align.cases.covered.measure import PRODUCT, FileRecord, measured, read
@@ -229,20 +228,3 @@ def test_a_pause_leaves_a_tracer_alone_where_nothing_is_measured(
             assert sys.gettrace() is tracer
     finally:
         sys.settrace(before)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        ["--coverage"],
-        ["--coverage", "--quick", "--case", "lr_linear_warmup"],
-        ["--coverage", "--quick", "--dtype", "float64"],
-        ["--coverage", "--quick", "--jobs", "0"],
-        ["--coverage", "--quick", "--step", "data"],
-    ],
-)
-def test_coverage_is_judged_of_the_whole_quick_suite_only(
-    given: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(given) == 2
-    assert "--coverage" in capsys.readouterr().err
