@@ -17,6 +17,7 @@ OWN_FILES = {
     "sot_paddle/data/cache.py": "source text of the project",
     "sot_paddle/search/training_process.py": "the log that a process of ours is writing",
     "align/cases/": "what the cases wrote, tables of the project",
+    "align/port/round_trip.py": "what it has just written",
     "align/verdict_process.py": "the verdict that a process of ours wrote",
     "align/pair/launching.py": "logs of processes of ours",
     "align/processes.py": "logs of processes of ours",

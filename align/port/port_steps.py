@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -57,21 +58,33 @@ def run_row(row: PortRow, dtypes: Sequence[str], choices: Choices) -> RowOutcome
     Raises:
         ValueError: the checkpoint cannot be read, or does not fit.
     """
-    logging.getLogger("sot_paddle").setLevel(logging.ERROR)  # its remarks are for its users
-    setup = Setup(request_of(row, dtypes, choices))
     outcome, checks = Outcome(Report({})), Checks()
     steps = PortSteps(outcome)
-    for number, dtype in enumerate(dtypes):
-        pair = PortPair(setup, dtype, row)
-        if number == 0:
-            steps.once(pair)
-        steps.precision(pair)
-        _add_checks(checks, pair, outcome.report.results)
-        setup.ports.leave(dtype)
+    with _remarks_unsaid():
+        setup = Setup(request_of(row, dtypes, choices))
+        for number, dtype in enumerate(dtypes):
+            pair = PortPair(setup, dtype, row)
+            if number == 0:
+                steps.once(pair)
+            steps.precision(pair)
+            _add_checks(checks, pair, outcome.report.results)
+            setup.ports.leave(dtype)
     findings = [
         dataclasses.replace(one, place=f"{row.name}: {one.place}") for one in outcome.findings
     ]
     return RowOutcome(outcome.report.results, findings, checks, environment_stamp())
+
+
+@contextlib.contextmanager
+def _remarks_unsaid() -> Iterator[None]:
+    """Leave out the product's remarks, which are for its users."""
+    logger = logging.getLogger("sot_paddle")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 class PortPair(AnyPair):

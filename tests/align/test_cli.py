@@ -1,6 +1,8 @@
 """The command: what it lists, writes, says and returns."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -310,3 +312,29 @@ def test_the_help_states_the_exit_statuses(capsys):
         cli.main(["--help"])
     assert stop.value.code == 0
     assert "exit status: 0" in capsys.readouterr().out
+
+
+def test_a_fault_edited_into_the_source_exits_with_1_and_is_located(tmp_path):
+    """The command on a copy of the packages with one line edited."""
+    for package in ("align", "sot_paddle", "sot_torch_ref"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
+    path = tmp_path / "sot_paddle" / "heads" / "pooling.py"
+    text = path.read_text(encoding="utf-8")
+    assert text.count("w, r = parts.reshape(") == 1
+    path.write_text(text.replace("w, r = parts", "r, w = parts"), encoding="utf-8")
+    given = ("--dtype", "float64", "--case", "head_mgcrp_sum_fc", "--jobs", "0")
+    done = subprocess.run(
+        [sys.executable, "-m", "align", *given],
+        cwd=tmp_path,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr[-2000:]
+    assert done.stdout.startswith("alignment: FAIL")
+    assert "first divergence: (model)[head.covariance]: " in done.stdout
+    assert "1. head_mgcrp_sum_fc: " in done.stdout
+    assert "Traceback" not in done.stderr

@@ -1,6 +1,7 @@
 """A row through the steps: all of them pass and catch their faults, a wrong model is named."""
 
 import dataclasses
+import logging
 
 import numpy as np
 import pytest
@@ -53,6 +54,7 @@ def test_the_arrays_of_both_sides_are_kept_for_the_reprod_log_files(finished):
 def test_a_row_may_end_behind_the_forward_pass():
     outcome = run_row(PortRow("short", options=OPTIONS, forward_only=True), ("float64",), Choices())
     assert [result.step for result in outcome.results] == ["forward"]
+    assert not logging.getLogger("sot_paddle").level  # the remarks of the product are said again
     assert set(outcome.checks) == {"forward_align"}
 
 
