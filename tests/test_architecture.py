@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from align.cases.kinds.case_kinds import ModelCase
-from align.cases.tables.cases import CASES
+from align.port.port_run import ROWS
 from sot_paddle.config import FUSIONS, LAYERS, NORMALIZATIONS, POOLINGS
 from sot_paddle.registry import PUBLISHED_NAMES, list_models
 
@@ -59,7 +58,6 @@ FLOORS = {
     "report": 7,
     "commands": 8,
     "port": 9,
-    "cases": 9,
 }
 """Rooms of align/: a file imports from its own room and from lower floors."""
 ABOVE_ALL = {"__init__", "__main__", "cli", "processes", "verdict_process"}
@@ -69,7 +67,6 @@ BROAD = "sot_paddle/failures.py"  # the outermost guard of every command
 WITH_FRAMEWORKS = {
     "align/frameworks/": "both frameworks from outside",
     "align/pair/": "both sides built and run",
-    "align/cases/": "the sides of our own cases",
     "align/port/": "both sides of our own models",
     "align/explain/calls/": "a layer is run again with other calls",
 }
@@ -199,7 +196,7 @@ def test_where_the_suite_may_import_a_framework() -> None:
 
 
 def test_no_two_files_and_no_two_classes_of_the_suite_share_a_name() -> None:
-    suite = [name for name in in_folders("align") if not name.startswith("align/cases/")]
+    suite = in_folders("align")
     files = Counter(Path(name).name for name in suite)
     classes = Counter(
         node.name for name in suite for node in tree(name).body if isinstance(node, ast.ClassDef)
@@ -363,7 +360,6 @@ def test_the_suite_executes_nothing_that_it_reads() -> None:
         words = {"allow_pickle"} if "allow_pickle" in FILES[name].read_text("utf-8") else set()
         found[name] = (set(calls) & refused) | modules | words
     assert {name: what for name, what in found.items() if what} == {
-        "align/cases/sides/trainer_program.py": {"np.load"},
         READS_TORCH: {"torch.load"},
     }
     text = FILES[READS_TORCH].read_text("utf-8")
@@ -458,34 +454,25 @@ def test_options_have_the_same_names_and_defaults_on_both_sides(blocked: dict, r
     assert ours == reference
 
 
-def covered(key: str) -> set:
-    return {case.options.get(key) for case in CASES if isinstance(case, ModelCase)}
+def covered(option: str) -> set:
+    return {row.options.get(option) for row in ROWS}
 
 
-def test_every_model_has_an_alignment_case(blocked: dict) -> None:
-    models = {case.model for case in CASES if isinstance(case, ModelCase)}
-    assert set(blocked["ours"]["models"]) - models == set()
+def test_every_model_is_compared(blocked: dict) -> None:
+    assert set(blocked["ours"]["models"]) - {row.model for row in ROWS} == set()
 
 
-def test_every_pooling_fusion_and_normalization_has_an_alignment_case() -> None:
-    """``pooler`` is the default of the plain models: their cases do not name it."""
-    poolings = covered("pooling") | {
-        "pooler" for case in CASES if isinstance(case, ModelCase) and case.model == "bert_base"
-    }
+def test_every_pooling_fusion_and_normalization_is_compared() -> None:
+    """``pooler`` is the default of the plain models: their rows do not name it."""
+    poolings = covered("pooling") | {"pooler" for row in ROWS if row.model == "bert_base"}
     assert {*POOLINGS, LAYERS} - poolings == set()
     assert set(FUSIONS) - covered("fusion") == set()
-    aligned = {
-        (case.options.get("pooling"), case.options.get("normalization"))
-        for case in CASES
-        if isinstance(case, ModelCase)
-    }
+    compared = {(row.options.get("pooling"), row.options.get("normalization")) for row in ROWS}
     for pooling, names in NORMALIZATIONS.items():
-        missing = [name for name in names[1:] if (pooling, name) not in aligned]
+        missing = [name for name in names[1:] if (pooling, name) not in compared]
         assert missing == [], pooling
-        assert (pooling, None) in aligned, f"{pooling} with its default normalization"
+        assert (pooling, None) in compared, f"{pooling} with its default normalization"
 
 
-def test_every_case_has_a_name_and_steps_of_its_own() -> None:
-    names = [case.name for case in CASES]
-    assert len(set(names)) == len(names)
-    assert all(case.steps for case in CASES)
+def test_every_row_has_a_name_of_its_own() -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS)

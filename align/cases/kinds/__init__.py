@@ -1,1 +1,0 @@
-"""The kinds of case: plain records, no logic."""

@@ -1,1 +1,0 @@
-"""What a case runs on either side."""

@@ -1,1 +1,0 @@
-"""The cases as data."""
