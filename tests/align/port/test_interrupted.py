@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def _workers_of(parent: int) -> list[int]:
     """Return the processes that Python's spawn started for a command."""
     listed = subprocess.run(
-        ["ps", "-o", "pid=,args=", "--ppid", str(parent)],
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(parent)],
         capture_output=True,
         text=True,
         check=False,
