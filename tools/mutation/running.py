@@ -25,7 +25,8 @@ from tools.mutation.drawing import ROOT, Mutant
 
 QUICK = "quick"
 """The check that is no pytest file: the quick alignment."""
-LOADED = ("paddle", "torch", "paddlenlp.transformers", "timm", "scipy.stats", "sot_torch_ref")
+LOADED = ("sot_torch_ref", "paddle", "paddlenlp.transformers", "timm", "scipy.stats")
+"""The reference first: it declares the operators of torchvision that timm asks for."""
 AFRESH = ("sot_paddle", "align", "tests")
 """Packages that a fork imports again, with the mutant in them."""
 KILLED, CRASHED, TIMEOUT, SURVIVED, GONE = "killed", "crashed", "timeout", "survived", "gone"
@@ -103,7 +104,8 @@ def _run(check: str) -> str:
     if check == QUICK:
         status = importlib.import_module("align.cli").main(["--quick", "--jobs", "0"])
         return {0: SURVIVED, 1: KILLED}.get(status, CRASHED)
-    status = pytest.main(["-x", "-q", "-p", "no:cacheprovider", str(ROOT / check)])
+    loaded = "ignore::pytest.PytestAssertRewriteWarning"  # a plugin is there before pytest starts
+    status = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-W", loaded, str(ROOT / check)])
     return {pytest.ExitCode.OK: SURVIVED, pytest.ExitCode.TESTS_FAILED: KILLED}.get(status, CRASHED)
 
 
