@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -227,14 +227,13 @@ class AnyPair(Pair):
         return runs.run(on_paddle, self.model, self.plan, self.dtype, self.dtype, **options)
 
     def pass_ours(
-        self, *, tripled: str = "", backward: bool = True, changed: str = ""
+        self, *, tripled: str = "", backward: bool = True
     ) -> contextlib.AbstractContextManager[Recording]:
         """The Paddle side now, to be judged in a ``with`` block and not kept; see `runs.passed`.
 
         Args:
             tripled: see there.
             backward: see there.
-            changed: the tensor or layer with a fault, for a pair that knows what comes before it.
         """
         options = {"tripled": tripled, "backward": backward, **self._options}
         return runs.passed(on_paddle, self.model, self.plan, self.dtype, self.dtype, **options)
@@ -337,7 +336,7 @@ class AnyPair(Pair):
             return
         with self.nudged() as name:
             if name is not None:
-                with self.pass_ours(backward=False, changed=name) as found:
+                with self.pass_ours(backward=False) as found:
                     yield "a weight 1 % off", name, found
 
     def _without_parameters(self) -> str:
@@ -377,10 +376,6 @@ class AnyPair(Pair):
             yield name
         finally:
             on_paddle.load(self.model, {name: array})
-
-    def faulty_optimizers(self, step: str) -> Mapping[str, Callable[[Any], Any]]:
-        """Paddle's factories with a fault that "optimizer" or "training" must see, by name."""
-        return {}
 
     def code(self, key: str) -> str:
         """Where to look, by a call's key."""

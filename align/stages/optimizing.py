@@ -52,10 +52,6 @@ def optimizer(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
         judged_control(fault, judge.compare(trace), "the optimizer's own steps")
         for fault, trace in _faults(ours, pair.dtype)
     ]
-    controls += [
-        judged_control(fault, judge.compare(sides.under(factory)), "the optimizer")
-        for fault, factory in pair.faulty_optimizers("optimizer").items()
-    ]
     absent = f"; {sides.feed.absent} has no gradient in step 2" if sides.feed.absent else ""
     note = (
         f"{sides.steps} steps with drawn gradients, one without; the global norm is that of the "

@@ -54,10 +54,6 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     controls = _controls(judge, ours, wrong)
     if pair.live:
         controls += _other_order(pair, judge)
-        controls += [
-            _faulty(judge, fault, "the optimizer", optimizer=(pair.plan.optimizer[0], factory))
-            for fault, factory in pair.faulty_optimizers("training").items()
-        ]
     reference = judge.reference
     rates = {"paddle": ours.learning_rates, "pytorch": reference.learning_rates}
     series = {"loss": {"paddle": ours.losses, "pytorch": reference.losses}, "learning_rate": rates}
