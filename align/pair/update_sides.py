@@ -5,7 +5,6 @@ What each does is read in Paddle's names: weights, rates and moments after every
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -272,12 +271,6 @@ class UpdateSides:
                 trace = side.main[name]
                 trace.gradients, trace.norms = captured[name].gradients, captured[name].norms
         return ours, UpdateJudge(reference, oracle, near, pair.dtype)
-
-    def under(self, factory: Callable[[Any], Any]) -> SideTrace:
-        """Paddle's side with the optimizer of another factory; weights and rates alone."""
-        plan = self._pair.plan
-        faulty = dataclasses.replace(plan, optimizer=(lambda _: None, factory))
-        return self._follow_ours(plan=faulty, bare=True)
 
     def optimizers(self) -> tuple[Any, Any]:
         """A fresh optimizer of PyTorch, and one of Paddle."""
