@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from align.pair import launching
+from tests.parity import launching
 
 
 @pytest.mark.parametrize(
