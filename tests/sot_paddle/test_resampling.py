@@ -1,4 +1,4 @@
-"""Resampled positions against timm's own; other tables: cases resized_*, function_bicubic."""
+"""Resampled positions against timm's own; others: tests/parity/test_resized_weights.py."""
 
 import ml_dtypes
 import numpy as np

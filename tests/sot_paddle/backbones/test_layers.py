@@ -1,4 +1,4 @@
-"""Shared layers: norms in each precision; batch statistics and draws: cases batch_norm_*, drawn_*.
+"""Shared layers: norms in each precision; statistics and draws of models: tests/parity.
 
 Dims, all different: B 3, N 5, C 12, H 6, W 7.
 """

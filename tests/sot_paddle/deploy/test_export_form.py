@@ -1,4 +1,4 @@
-"""The traced form leaves no trace in the model; what it computes: cases exported_*."""
+"""The traced form leaves no trace in the model; its numbers: tests/parity/test_whole_models.py."""
 
 from __future__ import annotations
 
