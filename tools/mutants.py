@@ -24,7 +24,7 @@ from sot_paddle.guard import CommandParser, command
 from sot_paddle.reading import read_json
 from tools.mutation.drawing import Mutant, draw
 
-FROZEN = ROOT / "tests" / "yardstick" / "mutants.json"
+FROZEN = [ROOT / "tests" / "yardstick" / name for name in ("mutants.json", "planted.json")]
 CHECKS = ("tests/parity", "tests/sot_paddle", "quick")
 
 
@@ -35,9 +35,7 @@ def main(arguments: list[str]) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add(
-        "source", choices=("draw", "yardstick"), help="new mutants, or tests/yardstick/mutants.json"
-    )
+    add("source", choices=("draw", "yardstick"), help="new mutants, or those of tests/yardstick")
     add("--seed", type=int, default=0, metavar="S", help="of the draw")
     add("--count", type=int, default=40, metavar="N", help="mutants to draw")
     add("--files", default="*", metavar="GLOB", help="only mutants of these files")
@@ -49,7 +47,7 @@ def main(arguments: list[str]) -> int:
         mutants = draw(options.seed, options.count)
     else:
         fields = [field.name for field in dataclasses.fields(Mutant)]
-        records = read_json(FROZEN, list)
+        records = [record for path in FROZEN for record in read_json(path, list)]
         mutants = [Mutant(**{name: record[name] for name in fields}) for record in records]
     part, parts = map(int, options.part.split("/"))
     mutants = [one for one in mutants if fnmatch.fnmatch(one.file, options.files)]
