@@ -34,7 +34,7 @@ TINY = (
     PortRow("big", options=OPTIONS, quick=False),
 )
 SENTENCES = "Hello, café!\n\nTWO Words here\na third, rather longer sentence of words\n"
-CHECKS = ("forward_align", "backward_align", "train_align")
+CHECKS = ("forward_align", "metric_align", "loss_align", "backward_align", "train_align")
 FOUND = {"about", "findings", "guilty", "notes"}
 
 

@@ -26,7 +26,7 @@ def test_an_interrupt_ends_all_processes_with_one_line() -> None:
     code = (  # a background job ignores Ctrl-C by default
         "import signal, sys\nfrom align import cli\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "sys.exit(cli.main(['--quick', '--jobs', '2']))\n"
+        "sys.exit(cli.main(['--quick', '--case', 'head_*', '--jobs', '2']))\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", code],

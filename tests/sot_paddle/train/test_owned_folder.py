@@ -50,7 +50,7 @@ def _extraction(folder: Path, patch: pytest.MonkeyPatch):
     patch.setattr(extraction, "_store", lambda *_: pytest.fail("wrote into a locked folder"))
     flags = ["--task_name", "RTE", "--data_dir", "d", "--model_name_or_path", "m"]
     config = parse(extraction.COMMAND, [*flags, "--output_dir", str(folder)])
-    yield lambda: extraction.extract_splits(config, None)
+    yield lambda: extraction.extract_splits(config)
 
 
 @contextlib.contextmanager
