@@ -40,9 +40,9 @@ test: setup ## Run the tests, then a quick alignment with its negative controls
 		--dist=loadfile --no-loadscope-reorder
 	$(PY) -m align --quick
 
-# every process that is begun measures itself; COVERED is the share that the comparisons with the
-# reference ran when planted faults and the list of what is not compared still stood beside it
-COVERED := 66
+# every process that is begun measures itself; COVERED is below the 64 % that the parity tests alone ran
+# on 2026-11-27
+COVERED := 63
 coverage: export COVERAGE_PROCESS_START := $(CURDIR)/pyproject.toml
 coverage: export COVERAGE_FILE := $(CURDIR)/.coverage
 coverage: setup ## The share of sot_paddle that the parity tests and the quick alignment run
