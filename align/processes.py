@@ -30,7 +30,6 @@ from sot_paddle.failures import Terminated
 from sot_paddle.guard import terminated_as_interrupted
 from sot_paddle.runtime import tune_cpu
 
-MOST_BY_DEFAULT = 2  # a worker holds about 1 GB, with a full-size case up to 6
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(2**22)}
 """For glibc: an array of 4 MB or more goes back to the system when it is freed."""
@@ -70,15 +69,6 @@ class Failure:
     why: str
     refused: bool = False
     signal: int = 0
-
-
-def default_workers() -> int:
-    """One for each processor that this process may use, at most two.
-
-    More are for the user to ask for, who knows the memory: the full-size cases need most of it.
-    """
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(usable or 1, MOST_BY_DEFAULT))
 
 
 def tuning() -> dict[str, str]:

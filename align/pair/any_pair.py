@@ -290,15 +290,10 @@ class AnyPair(Pair):
         options = {"watch": watch, "follow": self.follow}
         return runs.trained(on_torch, model, self.plan, dtype, dtype, moves=moves, **options)
 
-    def train_ours(self) -> TrainingRun:
-        """Train the Paddle model."""
-        model = self.our_model(True)
-        return runs.train(on_paddle, model, self.plan, self.dtype, self.dtype)
-
     def trained_ours(
         self, watch: Watch | None = None, plan: Request | None = None, **options: Any
     ) -> contextlib.AbstractContextManager[TrainingRun]:
-        """The same, to be judged in a ``with`` block and not kept; see `runs.trained`."""
+        """Train the Paddle model for a ``with`` block that judges it; see `runs.trained`."""
         model, dtype = self.our_model(True), self.dtype
         plan = plan or self.plan
         return runs.trained(on_paddle, model, plan, dtype, dtype, watch=watch, **options)

@@ -17,7 +17,6 @@ from sot_paddle.strict_json import json_ready
 
 STEPS = (
     "weights",
-    "built",
     "data",
     "forward",
     "metric",

@@ -121,11 +121,13 @@ def _settings(torch_call: DropoutCall, paddle_call: DropoutCall) -> np.ndarray:
 
 def _has_other_axes(paddle_call: DropoutCall, torch_call: DropoutCall) -> bool:
     """Whether the masks drop along other axes; heads may be folded, whole masks transposed."""
-    own, other = paddle_call.shape, torch_call.shape
+    paddle_shape, torch_shape = paddle_call.shape, torch_call.shape
     if paddle_call.size != torch_call.size:
         return True
-    is_transposed = sorted(own) == sorted(other) and 1 not in own
-    return len(own) == len(other) and own != other and not is_transposed
+    is_transposed = sorted(paddle_shape) == sorted(torch_shape) and 1 not in paddle_shape
+    return (
+        len(paddle_shape) == len(torch_shape) and paddle_shape != torch_shape and not is_transposed
+    )
 
 
 def _name(call: DropoutCall) -> str:
