@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-MAX_README_LINES = 200
+MAX_README_LINES = 120
 
 
 def _without_code(page: Path) -> str:
