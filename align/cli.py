@@ -123,14 +123,13 @@ def _sentences(path: str | None) -> list[str]:
     return lines
 
 
-def _show(result: StepResult) -> None:
-    mark = "PASS" if result.passed else "FAIL"
-    dtype = result.dtype or "-"
-    print(
-        f"{mark} {result.case:38s} {result.step:13s} {dtype:8s} {result.seconds:6.1f} s",
-        file=sys.stderr,
-        flush=True,
-    )
+def _show(row: str, results: Sequence[StepResult]) -> None:
+    """Print a line for a row that is done: verdict, name, the steps that fail, seconds."""
+    wrong = dict.fromkeys(result.step for result in results if not result.passed)
+    mark = "FAIL" if wrong else "PASS"
+    seconds = sum(result.seconds for result in results)
+    text = f"{mark} {row:38s} {seconds:6.1f} s  {', '.join(wrong)}"
+    print(text.rstrip(), file=sys.stderr, flush=True)
 
 
 def _list(rows: Sequence[PortRow]) -> None:

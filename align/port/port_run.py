@@ -82,14 +82,14 @@ def select(rows: Sequence[PortRow], patterns: Sequence[str], quick: bool) -> lis
 def run(
     asked: PortRun,
     workers: int | None = None,
-    progress: Callable[[StepResult], None] = lambda result: None,
+    progress: Callable[[str, Sequence[StepResult]], None] = lambda row, results: None,
 ) -> tuple[Report, Checks]:
     """Compare every row.
 
     Args:
         asked: which ones, in which precisions.
         workers: processes, 0 for this one alone, None for one for each processor, at most two.
-        progress: called with each result as it comes, in no fixed order.
+        progress: called with each row's name and results as they come, in no fixed order.
 
     Returns:
         The report in the order of the rows, and the arrays for the reprod_log files.
@@ -107,8 +107,7 @@ def run(
     outcomes: dict[str, RowOutcome] = {}
     for row, outcome in _shared_out(asked, rows, workers) if workers else _here(asked, rows):
         outcomes[row.name] = outcome
-        for result in outcome.results:
-            progress(result)
+        progress(row.name, outcome.results)
     return _report([outcomes[row.name] for row in rows], {"tuning": tune_cpu(), "workers": workers})
 
 

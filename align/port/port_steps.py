@@ -16,10 +16,11 @@ from align.commands.steps import Outcome
 from align.judge.bounds import TOLERANCES
 from align.judge.judging import Judge
 from align.pair.any_pair import AnyPair, Setup
-from align.port.port_models import Choices, request_of
+from align.port.port_models import Choices, by_layers, request_of
 from align.port.row import PortRow
 from align.record.arrays import Arrays
 from align.record.recording import ROOT, Recording
+from align.record.request import Request
 from align.record.results import Comparison, Divergence, StepResult, Tolerance
 from align.record.run_report import Report
 from sot_paddle.runtime import environment_stamp
@@ -61,7 +62,8 @@ def run_row(row: PortRow, dtypes: Sequence[str], choices: Choices) -> RowOutcome
     outcome, checks = Outcome(Report({})), Checks()
     steps = PortSteps(outcome)
     with _remarks_unsaid():
-        setup = Setup(request_of(row, dtypes, choices))
+        request = request_of(row, dtypes, choices)
+        setup = Setup(request)
         for number, dtype in enumerate(dtypes):
             pair = PortPair(setup, dtype, row)
             if number == 0:
@@ -69,10 +71,72 @@ def run_row(row: PortRow, dtypes: Sequence[str], choices: Choices) -> RowOutcome
             steps.precision(pair)
             _add_checks(checks, pair, outcome.report.results)
             setup.ports.leave(dtype)
+        findings = outcome.findings
+        if findings:
+            findings = _from_layers(layer_findings(request), findings)
     findings = [
-        dataclasses.replace(one, place=f"{row.name}: {one.place}") for one in outcome.findings
+        dataclasses.replace(finding, place=f"{row.name}: {finding.place}") for finding in findings
     ]
     return RowOutcome(outcome.report.results, findings, checks, environment_stamp())
+
+
+def layer_findings(request: Request) -> list[Divergence]:
+    """Compare the layers of a row whose taps differ, in float64; return wrong ones with causes.
+
+    Taps say that and where along the model two sides part. Causes and lines of code come from the
+    layers, which are paired by their weights; those that return other shapes are left out.
+
+    Args:
+        request: of `request_of`.
+
+    Returns:
+        Nothing where the layers agree, or cannot be paired.
+    """
+    outcome = Outcome(Report({}))
+    with contextlib.suppress(ValueError):  # what the taps say stands
+        setup = Setup(by_layers(request))
+        pair = AnyPair(setup, "float64")
+        unlike = unlike_modules(pair.reference, pair.ours, setup.modules.to_paddle)
+        pair = AnyPair(Setup(by_layers(request, unlike)), "float64")
+        steps = LiveSteps(outcome)
+        if not steps.forward(pair):
+            steps.backward(pair, failed=False)
+    return outcome.findings
+
+
+def unlike_modules(
+    torch_side: Recording, paddle_side: Recording, to_paddle: Mapping[str, str]
+) -> list[str]:
+    """Return the PyTorch modules, but the model, that return other shapes than their partners."""
+    torch_shapes, paddle_shapes = _output_shapes(torch_side), _output_shapes(paddle_side)
+    return [
+        torch_name
+        for torch_name, paddle_name in to_paddle.items()
+        if torch_name != ROOT and torch_shapes.get(torch_name) != paddle_shapes.get(paddle_name)
+    ]
+
+
+def _output_shapes(recording: Recording) -> dict[str, list[tuple[int, ...]]]:
+    """Return module -> the shapes of all that its calls returned."""
+    shapes: dict[str, list[tuple[int, ...]]] = {}
+    for call in recording.calls.values():
+        shapes.setdefault(call.name, []).extend(array.shape for _, array in call.outputs)
+    return shapes
+
+
+_PASSES = ("forward", "backward", "training")
+"""Steps whose differences a wrong layer makes; the others are compared without the model."""
+
+
+def _from_layers(layers: Sequence[Divergence], taps: Sequence[Divergence]) -> Sequence[Divergence]:
+    """Put the findings of the layers first; those of the taps follow from them."""
+    roots = [finding for finding in layers if not finding.follows]
+    if not roots:
+        return taps
+    following = [
+        finding.after(roots[0].step) if finding.step in _PASSES else finding for finding in taps
+    ]
+    return [*layers, *following]
 
 
 @contextlib.contextmanager

@@ -37,10 +37,11 @@ def console(report: Report) -> str:
         report: the run.
 
     Returns:
-        A headline, one aligned line per case, step and dtype, under it what failed and why, then
-        the places to fix, what follows from them and what was not compared; no trailing newline.
+        A headline, the places to fix, one aligned line per case, step and dtype, under it what
+        failed and why, then what follows and what was not compared; no trailing newline.
     """
-    lines = [headline(report), ""]
+    repairs = [_indented(f"{i:3d}. ", one) for i, one in enumerate(report.repairs, 1)]
+    lines = [headline(report), *_titled(TO_FIX, repairs), ""]
     cells = [_row(result) for result in report.results]
     header, *shown = aligned(COLUMNS, cells)
     lines.append(header)
@@ -49,18 +50,20 @@ def console(report: Report) -> str:
         lines += [f"      {text}" for text in explain(result)]
     if not report.results:
         lines.append(NOTHING)
-    repairs = [_indented(f"{i:3d}. ", one) for i, one in enumerate(report.repairs, 1)]
     follow = [_indented("     ", one) for one in report.consequences]
     about = rows(report.about) if "pair" in report.about else []
     for title, blocks in (
-        (TO_FIX, repairs),
         (FOLLOWS, follow),
         (NOTES, [[f"     {note}"] for note in report.notes]),
         ("About", [[f"     {name}: {text}"] for name, text in about]),
     ):
-        if blocks:
-            lines += ["", f"{title}:", *(line for block in blocks for line in block)]
+        lines += _titled(title, blocks)
     return "\n".join(lines)
+
+
+def _titled(title: str, blocks: Sequence[Sequence[str]]) -> list[str]:
+    """Return an empty line, a title and the lines of its blocks; nothing without blocks."""
+    return ["", f"{title}:", *(line for block in blocks for line in block)] if blocks else []
 
 
 def tally(report: Report) -> list[tuple[int, int, str]]:

@@ -2,15 +2,19 @@
 
 import dataclasses
 import logging
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
+from align import cli
 from align.pair.any_pair import Setup
 from align.port.port_models import Choices, request_of
 from align.port.port_run import PortRun, run
 from align.port.port_steps import PortPair, run_row
 from align.port.row import PortRow, Recipe
+from sot_paddle.heads import pooling
 from sot_paddle.heads.power_norm import SvPN
 from tests.align.tiny_bert import OPTIONS
 
@@ -66,6 +70,27 @@ def test_a_wrong_part_of_a_head_fails_and_is_named_with_its_row(monkeypatch):
     assert forward.first_failure.name == "(model)[head.power_norm]"
     assert outcome.findings[0].step == "forward"
     assert outcome.findings[0].place.startswith("wrong: ")
+
+
+def _edited(module, before: str, after: str) -> ModuleType:
+    """Return a module's names after an edit of its source; lines of code are told as its own."""
+    edited = ModuleType(module.__name__)
+    source = Path(module.__file__).read_text("utf-8")
+    assert source.count(before) == 1
+    exec(compile(source.replace(before, after), module.__file__, "exec"), edited.__dict__)
+    return edited
+
+
+def test_another_activation_in_the_head_is_named_with_its_line(monkeypatch, capsys):
+    edited = _edited(pooling, "functional.relu(self.q_norm", "functional.gelu(self.q_norm")
+    wrong_forward = edited.QKCrossCovariance.forward
+    monkeypatch.setattr(pooling.QKCrossCovariance, "forward", wrong_forward)
+    monkeypatch.setattr("align.port.port_run.ROWS", [PortRow("qk", options=OPTIONS)])
+    assert cli.main(["--jobs", "0", "--case", "qk", "--dtype", "float64"]) == 1
+    top = "\n".join(capsys.readouterr().out.splitlines()[:10])
+    assert "1. qk: head.pooling (forward, float64)" in top
+    assert "cause: activation: Paddle computes GELU (erf), PyTorch ReLU" in top
+    assert "sot_paddle/heads/pooling.py:" in top
 
 
 def test_running_statistics_are_judged_as_exactly_as_taps():
