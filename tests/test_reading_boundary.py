@@ -18,7 +18,6 @@ OWN_FILES = {
     "sot_paddle/search/training_process.py": "the log that a process of ours is writing",
     "align/port/round_trip.py": "what it has just written",
     "align/verdict_process.py": "the verdict that a process of ours wrote",
-    "align/processes.py": "logs of processes of ours",
     "tools/mutation/": "source text of the project, the answer of a process of ours",
     "align/record/files/storage.py": "the temporary file that it is writing",
     "tools/benchmarks/": "what the system says of the machine and of its processes",

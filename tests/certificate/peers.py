@@ -35,12 +35,12 @@ from align.commands.spec import USER_ERRORS
 from align.frameworks import on_paddle, on_torch
 from align.pair import runs
 from align.pair.any_pair import AnyPair, Setup
-from align.processes import Failure, TaskBatch, outcomes
 from align.record.arrays import leaves
 from align.record.recording import loss_of, run_model
 from tests.certificate import faults, scenes
 from tests.certificate.planting import plant
 from tests.certificate.scene import Scene
+from tools.benchmarks.workers import Failure, outcomes
 
 _EPILOG = """\
 install PaDiff into a folder of its own:
@@ -298,18 +298,17 @@ def _place(text: str) -> str:
     return found["path"] if (found := _PARAMETER.search(text)) else ""
 
 
-def answers(tasks: Sequence[dict[str, Any]], tool: str, folder: str | None) -> Iterator[Answer]:
-    """What a worker does: ask a tool about each {"scene", "seed"}, with a "fault" or without."""
+def answer(task: dict[str, Any], tool: str, folder: str | None) -> Answer:
+    """What a worker does: ask a tool about a {"scene", "seed"}, with a "fault" or without."""
     os.environ["PADIFF_PATH_LOG"] = "ON"
-    sys.path[:0] = [folder] if folder else []
-    for task in tasks:
-        scene, fault = scenes.build(task["scene"], task["seed"]), task.get("fault")
-        try:
-            scene = plant(faults.find(fault), scene) if fault else scene
-            classic = tool == "reprod_log"
-            yield ask_reprod_log(scene) if classic else ask_padiff(tool, scene, not fault)
-        except USER_ERRORS as error:
-            yield _cannot_run(error)
+    sys.path[:0] = [folder] if folder and folder not in sys.path else []
+    scene, fault = scenes.build(task["scene"], task["seed"]), task.get("fault")
+    try:
+        scene = plant(faults.find(fault), scene) if fault else scene
+        classic = tool == "reprod_log"
+        return ask_reprod_log(scene) if classic else ask_padiff(tool, scene, not fault)
+    except USER_ERRORS as error:
+        return _cannot_run(error)
 
 
 def checks_of(tool: str, step: str) -> tuple[str, ...]:
@@ -336,9 +335,8 @@ def ask(tool: str, rows: Sequence[dict], jobs: int, folder: str | None) -> dict[
         if checks_of(tool, row["step"]):
             tasks[row["fault"]] = {"scene": row["scene"], "seed": 0, "fault": row["fault"]}
     names, found = list(tasks), {}
-    work = functools.partial(answers, tool=tool, folder=folder)
-    batches = [TaskBatch((i,)) for i in range(len(tasks))]
-    running = outcomes(list(tasks.values()), work, batches, jobs, LIMIT, quiet=True)
+    work, single = functools.partial(answer, tool=tool, folder=folder), {"OMP_NUM_THREADS": "1"}
+    running = outcomes(list(tasks.values()), [single] * len(tasks), work, jobs, LIMIT)
     with contextlib.closing(running) as finished:
         for i, outcome in finished:
             died = isinstance(outcome, Failure)
