@@ -179,7 +179,6 @@ def _begun(setup: Setup) -> Outcome:
     """An outcome that says what is compared and what is not."""
     outcome = Outcome(Report({}))
     outcome.leave_out(setup.modules.torch_only, setup.modules.paddle_only)
-    outcome.report.layers = setup.layers
     told = filter(None, [setup.table_note])
     outcome.notes.extend([*setup.plan.notes, *told, *left_out(setup.weights.ignored)])
     if setup.moved:
