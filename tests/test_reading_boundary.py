@@ -16,7 +16,6 @@ OWN_FILES = {
     "sot_paddle/data/image_sources.py": "the same, and memory that this process filled",
     "sot_paddle/data/cache.py": "source text of the project",
     "sot_paddle/search/training_process.py": "the log that a process of ours is writing",
-    "align/port/round_trip.py": "what it has just written",
     "align/verdict_process.py": "the verdict that a process of ours wrote",
     "tools/mutation/": "source text of the project, the answer of a process of ours",
     "align/record/files/storage.py": "the temporary file that it is writing",
