@@ -60,9 +60,9 @@ FLOORS = {
     "port": 9,
 }
 """Rooms of align/: a file imports from its own room and from lower floors."""
-ABOVE_ALL = {"__init__", "__main__", "cli", "processes", "verdict_process"}
+ABOVE_ALL = {"__init__", "__main__", "cli", "verdict_process"}
 """Files directly in align/: the front door may import every room."""
-PROCESSES = ("align/processes.py", "align/verdict_process.py")  # every room may import them
+PROCESSES = ("align/verdict_process.py",)  # every room may import them
 BROAD = "sot_paddle/failures.py"  # the outermost guard of every command
 WITH_FRAMEWORKS = {
     "align/frameworks/": "both frameworks from outside",

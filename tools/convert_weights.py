@@ -13,11 +13,10 @@ from sot_paddle.guard import CommandParser, command
 
 BIG = 128 * 2**20  # bytes from which progress is shown
 EXAMPLES = """\
-there and back again; a released DeiT for 10 classes of larger images; its backbone for our head:
+there and back again; a released DeiT, and its backbone for our head:
   convert_weights.py --layout bert_hf --model bert_base HF_DIR bert.safetensors
   convert_weights.py --layout bert_hf --model bert_base --reverse bert.safetensors NEW_HF_DIR
-  convert_weights.py --layout deit_official --model deit_tiny --img-size 384 --num-classes 10 \\
-      deit_tiny.pth deit.safetensors
+  convert_weights.py --layout deit_official --model deit_tiny deit_tiny.pth deit.safetensors
   convert_weights.py --layout deit_official --model deit_tiny_sot deit_tiny.pth ours.safetensors
 
 A DST without a suffix becomes a directory (--reverse: one that transformers loads); beside a file
@@ -44,9 +43,6 @@ def build_parser() -> CommandParser:
     add("--encoder-only", action="store_true", help="--reverse: drop what L cannot hold")
     add("--key", default="", help="entry of a nested SRC that holds the weights (a.b: b inside a)")
     add("--ema", action="store_true", help="the averaged weights of a training's file")
-    add("--img-size", type=int, metavar="PIXELS", help="resample the positions for this size")
-    add("--window-size", type=int, metavar="TOKENS", help="resample Swin's bias tables")
-    add("--num-classes", type=int, metavar="K", help="leave out classifiers of another number")
     add("src", metavar="SRC", help="*.safetensors, a torch file or a directory with weights")
     add("dst", metavar="DST", help="*.safetensors, *.pdparams (--reverse: a torch file)")
     return parser

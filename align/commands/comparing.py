@@ -42,6 +42,9 @@ LOST = (
     "no fault of the port: in float32 Paddle's {} loses digits that PyTorch's keeps; computed in "
     "float64 and rounded it agrees"
 )
+LOST_IN_FLOAT64 = (
+    "no fault of the port: Paddle's {} loses digits; computed by PyTorch's function it agrees"
+)
 LARGE = 20_000_000
 """Trained numbers above which the optimizer's rule is not compared on its own, in training only."""
 
@@ -118,7 +121,7 @@ def _put_right(kind: type[LiveSteps], outcome: Outcome, setup: Setup, dtype: str
         if len(setup.mends) == len(mends):
             break
     if not _passed(steps.outcome, dtype):
-        steps, mends = _keeping_digits(kind, outcome, setup, dtype) or (steps, mends)
+        steps, mends = _keeping_digits(kind, outcome, steps.outcome, setup, dtype) or (steps, mends)
     setup.mends.clear()
     steps.outcome.notes.extend(f"{dtype} was compared with this put right: {one}" for one in mends)
     return steps.outcome
@@ -129,20 +132,28 @@ def _passed(outcome: Outcome, dtype: str) -> bool:
 
 
 def _keeping_digits(
-    kind: type[LiveSteps], outcome: Outcome, setup: Setup, dtype: str
+    kind: type[LiveSteps], outcome: Outcome, failed: Outcome, setup: Setup, dtype: str
 ) -> tuple[LiveSteps, Sequence[str]] | None:
     """Take the steps again without the functions of Paddle that lose digits in a precision.
 
-    In float32, of a port that float64 has not failed, any function may be one: it is computed in
-    float64 and rounded.
+    Any function may be one. In float32, of a port that float64 has not failed, it is computed in
+    float64 and rounded; in float64, of a port that fails by little, PyTorch computes it.
 
     Returns:
         The steps and what to say of each function; None where the port has none, or fails still.
     """
-    from align.explain.calls import framework_rows as rows
+    from align.explain.calls.by_pytorch import by_pytorch
+    from align.explain.calls.framework_rows import EXCUSED, in_float64
 
     if setup.plan.torch_module is None or not _passed(outcome, "float64"):
         return None
+    retaken, sentence = in_float64, LOST
+    if dtype == "float64":
+        results = [result for result in failed.report.results if result.dtype == dtype]
+        apart = [comparison.worst for result in results for comparison in result.failures]
+        if not all(distance <= EXCUSED.value for distance in apart):  # NaN is far, too
+            return None
+        retaken, sentence = by_pytorch, LOST_IN_FLOAT64
     pair, calls = AnyPair(setup, dtype), []
 
     def passing(answer: Callable[[WatchedCall], Any]) -> LiveSteps | None:
@@ -156,23 +167,18 @@ def _keeping_digits(
     with contextlib.suppress(*ERRORS), watch:  # the first attempt has said what is wrong
         pair.run_ours()
 
-    if dtype == "float64":
-        called = {r: call for r in rows.LOSING_DIGITS for call in calls if rows.is_about(r, call)}
-        steps = passing(rows.exactly(list(called))) if called else None
-        return steps and (steps, [row.sentence(one, None, one.name) for row, one in called.items()])
     names = [*dict.fromkeys(call.name for call in calls if call.name in DIGITS)]
-    if passing(rows.in_float64(names)) is None:
+    if passing(retaken(names)) is None:
         return None
-    fewer = fewest(names, lambda some: passing(rows.in_float64(some)) is not None, FUNCTIONS)
-    steps = passing(rows.in_float64(fewer or names))
-    return steps and (steps, [LOST.format(name) for name in fewer or names])
+    fewer = fewest(names, lambda some: passing(retaken(some)) is not None, FUNCTIONS)
+    steps = passing(retaken(fewer or names))
+    return steps and (steps, [sentence.format(name) for name in fewer or names])
 
 
 def _begun(setup: Setup) -> Outcome:
     """An outcome that says what is compared and what is not."""
     outcome = Outcome(Report({}))
     outcome.leave_out(setup.modules.torch_only, setup.modules.paddle_only)
-    outcome.report.layers = setup.layers
     told = filter(None, [setup.table_note])
     outcome.notes.extend([*setup.plan.notes, *told, *left_out(setup.weights.ignored)])
     if setup.moved:

@@ -52,7 +52,6 @@ def judge(names: Names, dtypes: Sequence[str]) -> Outcome:
     outcome = Outcome(Report(_environment(names.torch, names.paddle)))
     outcome.report.about = _about(names.torch, names.paddle)
     outcome.leave_out(names.modules.torch_only, names.modules.paddle_only)
-    outcome.report.layers = names.layers
     outcome.notes.extend(_notes(names))
     alone = "float64" not in dtypes
     steps, pairs = Steps(outcome), [DumpPair(names, dtype, alone) for dtype in dtypes]

@@ -28,7 +28,7 @@ from align.match.paired_names import ModuleMap
 from align.record.arrays import Leaf, pair_leaves
 from align.record.recording import ROOT, Call, Recording
 from align.record.results import Comparison, Tolerance
-from align.record.stored_arrays import Lazy, ahead, paths_of
+from align.record.stored_arrays import Lazy, paths_of
 
 OUTPUTS = "(outputs of the model)"
 _NEAR = 1e-3  # of the largest value: two outputs that agree so far are one
@@ -331,15 +331,11 @@ def each(
         order: the names to begin with.
     """
 
-    def one(name: str) -> list[Comparison]:
+    for name in dict.fromkeys([*order, *expected, *ours]):
         a, b = ({name: held[name]} if name in held else {} for held in (ours, expected))
         o = None if oracle is None else {name: oracle[name]} if name in oracle else {}
-        empty = [v.size for v in (*a.values(), *b.values())] == [0, 0]
-        return [] if empty else compare_mappings(a, b, rule, oracle=o, zero_scale=zero_scale)
-
-    names = dict.fromkeys([*order, *expected, *ours])
-    for found in ahead(functools.partial(one, name) for name in names):
-        yield from found
+        if [v.size for v in (*a.values(), *b.values())] != [0, 0]:
+            yield from compare_mappings(a, b, rule, oracle=o, zero_scale=zero_scale)
 
 
 def compare_outputs(

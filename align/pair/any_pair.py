@@ -88,7 +88,6 @@ class Setup:
             for name, value in moved.items():
                 self.state.hold(name, store.put(value))
             self.moved = list(moved)
-        self.layers = {n: type(one).__name__ for n, one in on_paddle.modules(layer).items()}
         stock = set(on_paddle.stock_norms(layer))
         self.stock_norms = [a for a, b in self.modules.to_paddle.items() if b in stock]
         self.references.adapt(lambda built: on_torch.follow_paddle(built, self.stock_norms))

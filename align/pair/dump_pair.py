@@ -44,7 +44,6 @@ class Names:
         found = settled(torch.meta, paddle.meta, table, folder)
         self.weights, self.modules, self.note = found.weights, found.modules, found.note
         self.state, self.own_state = torch.weights(), paddle.weights()
-        self.layers = {one.name: one.kind for one in paddle.meta.modules}
         self.own: Mapping[str, Module] = {one.name: one for one in paddle.meta.modules}
         self.theirs: Mapping[str, Module] = {one.name: one for one in torch.meta.modules}
 
@@ -148,8 +147,7 @@ class DumpPair(Pair):
             {n if n == METRIC else f"{METRIC} {n}": values[0] for n, values in side.items()}
             for side in self._numbers("metric")
         )
-        labels, output = self.setup.torch.labels(), scored_output(self.reference)
-        return BothScores(ours, reference, output, labels, self._stamps())
+        return BothScores(ours, reference, scored_output(self.reference), self._stamps())
 
     def logged_rates(self) -> Curve:
         """Both schedules as each side computed them."""

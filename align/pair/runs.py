@@ -22,7 +22,7 @@ from align.frameworks.factories import AVERAGE, make_step, next_rate
 from align.record.arrays import TrainingRun, is_array, replace, rounded_state
 from align.record.recording import Recorder, Recording, loss_of, one_loss, run_model
 from align.record.request import Request
-from align.record.stored_arrays import Lazy, Store, by_kind, settle
+from align.record.stored_arrays import Lazy, Store, by_kind
 
 
 def dropout_off(side: Any, train: bool) -> contextlib.AbstractContextManager[None]:
@@ -100,7 +100,6 @@ def passed(
     try:
         yield found
     finally:
-        settle()
         side.clear(model)
         side.load(model, before)
 
@@ -215,7 +214,6 @@ def trained(
     try:
         yield result
     finally:
-        settle()
         result.state, result.moments = {}, {}
         release(side, model)
 

@@ -80,7 +80,7 @@ def both_scores(pair: Any, theirs: Any, own: Any) -> BothScores:
     ours, stamp = scores(own, pair.plan.metric[1], *given)
     reference, their_stamp = scores(theirs, pair.plan.metric[0], *given)
     stamps = {"ours": stamp, "reference": their_stamp}
-    return BothScores(ours, reference, output, labels, stamps)
+    return BothScores(ours, reference, output, stamps)
 
 
 def scores(

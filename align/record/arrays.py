@@ -66,14 +66,12 @@ class BothScores:
         ours: Paddle's scores by their names in the report.
         reference: PyTorch's.
         output: what both were given.
-        labels: the same.
         stamps: who held the output.
     """
 
     ours: dict[str, float]
     reference: dict[str, float]
     output: np.ndarray
-    labels: np.ndarray
     stamps: Stamps
 
 

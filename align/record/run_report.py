@@ -53,7 +53,6 @@ class Report:
         findings: what differs, where and why; the one to fix first comes first.
         guilty: layers that are wrong on the reference's own inputs (inject mode).
         notes: what was not compared and why.
-        layers: class of every compared Paddle layer by its name, empty for the project's own cases.
         about: the pair, date, command and commits, see `rows`.
     """
 
@@ -62,7 +61,6 @@ class Report:
     findings: list[Divergence] = field(default_factory=list)
     guilty: list[Divergence] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    layers: dict[str, str] = field(default_factory=dict)
     about: dict[str, Any] = field(default_factory=dict)
 
     @property

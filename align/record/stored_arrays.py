@@ -8,16 +8,10 @@ on access: from memory, from a file, or from the live model.
 from __future__ import annotations
 
 import functools
-import os
-import queue
 import tempfile
-import threading
-import time
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -25,13 +19,6 @@ from align.record.arrays import Leaf
 
 MEMORY = 64 * 2**20
 """Bytes that a store keeps in memory; what comes after them goes to the file."""
-
-WORKERS = 2
-QUICK = 2e-3
-"""Seconds within which a task is not worth another thread."""
-Result = TypeVar("Result")
-_begun: set[Future] = set()
-"""What some thread does, or is about to do."""
 
 Reader = Callable[[], np.ndarray]
 
@@ -107,55 +94,10 @@ def paths_of(leaves: Sequence[Leaf]) -> list[str]:
     return leaves.paths() if isinstance(leaves, LazyLeaves) else [path for path, _ in leaves]
 
 
-class _File:
-    """Arrays one after the other in a temporary file without a name."""
-
-    def __init__(self) -> None:
-        self._file: Any = None
-        self._end = 0
-
-    def write(self, array: np.ndarray) -> tuple[int, np.dtype, tuple[int, ...]]:
-        """Append an array; returns what `read` needs.
-
-        Raises:
-            ValueError: there is no room.
-        """
-        if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the store)
-        at = self._end
-        try:
-            self._file.seek(at)
-            self._file.write(_bytes(np.ascontiguousarray(array)))
-            self._file.flush()
-        except OSError as error:
-            raise ValueError(
-                f"no room for {(at + array.nbytes) / 2**30:.1f} GiB of tensors in "
-                f"{tempfile.gettempdir()} ({error.strerror}): point TMPDIR to a larger disk"
-            ) from error
-        self._end += array.nbytes
-        return at, array.dtype, array.shape
-
-    def read(self, at: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-        """An array back, by its position: threads may read at once."""
-        found = np.empty(shape, dtype)
-        rest = memoryview(_bytes(found))
-        while rest:
-            size = os.preadv(self._file.fileno(), [rest], at)
-            assert size, f"{len(rest)} of {found.nbytes} bytes are missing"
-            rest, at = rest[size:], at + size
-        return found
-
-    def close(self) -> None:
-        """Give the room back."""
-        if self._file is not None:
-            self._file.close()
-
-
 class Store:
-    """Keeps arrays: the first MEMORY bytes in memory, further ones in files without a name.
+    """Keeps arrays: the first MEMORY bytes in memory, further ones in a file without a name.
 
-    The files lie in the folder for temporary files (TMPDIR) and are gone with the last reader.
-    There is one for each thread of `ahead`: a file takes one writer at a time.
+    The file lies in the folder for temporary files (TMPDIR) and is gone with the last reader.
 
     Args:
         room: bytes that it keeps in memory, None for MEMORY.
@@ -163,11 +105,8 @@ class Store:
 
     def __init__(self, room: int | None = None) -> None:
         self._room = MEMORY if room is None else room
-        self._lock = threading.Lock()
-        self._free: queue.SimpleQueue[_File] = queue.SimpleQueue()
-        for file in [_File() for _ in range(WORKERS)]:
-            weakref.finalize(self, file.close)
-            self._free.put(file)
+        self._file: Any = None
+        self._end = 0
 
     def put(self, array: np.ndarray) -> Reader:
         """Take an array over, a view as a copy; the caller must not write into it any more.
@@ -178,70 +117,37 @@ class Store:
         Raises:
             ValueError: there is no room for the file.
         """
-        with self._lock:
-            fits = array.nbytes <= self._room
-            self._room -= array.nbytes if fits else 0
-        if fits:
+        if array.nbytes <= self._room:
+            self._room -= array.nbytes
             own = array if array.flags.owndata else array.copy()
             return lambda: own
-        file = self._free.get()
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the store)
+            weakref.finalize(self, self._file.close)
+        start = self._end
         try:
-            place = file.write(array)
-        finally:
-            self._free.put(file)
-        return functools.partial(self._read, file, *place)
+            self._file.seek(start)
+            self._file.write(_bytes(np.ascontiguousarray(array)))
+            self._file.flush()
+        except OSError as error:
+            raise ValueError(
+                f"no room for {(start + array.nbytes) / 2**30:.1f} GiB of tensors in "
+                f"{tempfile.gettempdir()} ({error.strerror}): point TMPDIR to a larger disk"
+            ) from error
+        self._end += array.nbytes
+        return functools.partial(self._read, start, array.dtype, array.shape)
 
     def keep(self, arrays: Mapping[str, np.ndarray]) -> Lazy:
-        """Take over every array of a mapping, some at a time."""
-        tasks = (lambda name=name: self.put(arrays[name]) for name in arrays)
-        return Lazy(dict(zip(arrays, ahead(tasks), strict=True)))
+        """Take over every array of a mapping."""
+        return Lazy({name: self.put(arrays[name]) for name in arrays})
 
-    def _read(self, file: _File, at: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-        return file.read(at, dtype, shape)  # by way of the store, which lives as long
+    def _read(self, start: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        array = np.empty(shape, dtype)
+        self._file.seek(start)
+        self._file.readinto(memoryview(_bytes(array)))
+        return array
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:
     """The memory of a contiguous array, of a dtype that NumPy itself does not know as well."""
     return array.reshape(-1).view(np.uint8)
-
-
-def ahead(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
-    """Results of some functions in their order; after a slow one several wait or run at a time.
-
-    Args:
-        tasks: functions without arguments that do not depend on each other. One that nobody asks
-            for is not begun, but for WORKERS of them.
-    """
-    rest = iter(tasks)
-    for task in rest:
-        began = time.perf_counter()
-        result = task()
-        slow = time.perf_counter() - began > QUICK
-        yield result
-        if slow:
-            yield from _side_by_side(rest)
-
-
-def _side_by_side(tasks: Iterator[Callable[[], Result]]) -> Iterator[Result]:
-    held: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(WORKERS) as pool:
-        try:
-            for task in tasks:
-                held.append(pool.submit(task))
-                _begun.add(held[-1])
-                held[-1].add_done_callback(_begun.discard)
-                if len(held) > WORKERS:
-                    yield held.popleft().result()
-            while held:
-                yield held.popleft().result()
-        finally:
-            for future in held:
-                future.cancel()
-
-
-def settle() -> None:
-    """Wait for what was begun and perhaps never asked for, before the arrays it reads go.
-
-    Whoever stops at the first failed comparison may still hold the iterator of the others.
-    """
-    wait(tuple(_begun))

@@ -12,7 +12,6 @@ from html import escape
 
 from align.record.results import STEPS, Comparison, Divergence, StepResult, Tolerance
 from align.record.run_report import Report, rows
-from align.report import report_plots, report_tree
 from align.report.report_text import (
     FOLLOWS,
     GUIDE,
@@ -30,11 +29,9 @@ from sot_paddle.html_page import banner, chip, document, facts, listed, properti
 
 NEAREST = 12  # rows in the table of worst elements
 PRINTED = 3  # failed results that are shown in full on paper
-KEPT = 6  # worst tensors listed per result
-TREES = 8  # a page of more cases shows the layers of those that fail
+KEPT = 12  # worst tensors listed per result
 HIDDEN = ' class="hidden-on-paper"'
-LOGARITHMIC = ("drift",)  # series over decades
-TITLES = {"backward": "Gradient difference per parameter", "forward": "Difference per tap"}
+STEPS_SHOWN = 12  # of a curve
 COLUMNS = ("worst element", "#ours", "#reference", "#difference", "#allowed", "#used")
 SAID = {
     "pass": "Every comparison is within its tolerance, and every planted fault was caught.",
@@ -54,7 +51,6 @@ details > summary { padding:10px 16px; display:grid; gap:4px 14px; align-items:b
 summary:hover { background:var(--faint); }
 summary .state { color:var(--tone); font-weight:600; }
 summary span { font-size:13px; overflow-wrap:normal; } summary .last { text-align:right; }
-details.plain > summary { grid-template-columns:12px 1fr; }
 .body { padding:4px 16px 18px; border-top:1px solid var(--line); scroll-margin-top:60px; }
 .why { border-left:3px solid var(--tone); background:var(--tone-bg); border-radius:0 4px 4px 0;
   padding:8px 14px; margin:12px 0; } .why p { margin:2px 0; max-width:none; }
@@ -67,7 +63,7 @@ details.plain > summary { grid-template-columns:12px 1fr; }
   .matrix tr { display:block; padding:1px 4px; border-bottom:1px solid var(--line); }
   .matrix th, .matrix td { display:inline; border:0; padding:0 3px 0 0; }
   .matrix td::before { content:attr(data-label) " "; color:var(--soft); }
-  .chip { padding:0; font-size:inherit; } figure { max-width:300px; } }
+  .chip { padding:0; font-size:inherit; } }
 """
 
 
@@ -104,8 +100,7 @@ def page(report: Report) -> str:
         _results(report, first),
     )
     html = f"<h1>{escape(heading)}</h1>{''.join(sections)}"
-    style = _STYLE + report_plots.STYLE + report_tree.STYLE
-    return document(f"Alignment: {report.verdict} · {about.get('pair', 'suite')}", html, style)
+    return document(f"Alignment: {report.verdict} · {about.get('pair', 'suite')}", html, _STYLE)
 
 
 def _banner(report: Report) -> str:
@@ -179,8 +174,7 @@ def _cells(c: Comparison) -> list[str]:
 
 
 def _results(report: Report, first: Mapping[int, int]) -> str:
-    """Every case with its layers and its results; a passing case is left out on paper."""
-    few = len(report.cases) <= TREES
+    """Every case with its results; a passing case is left out on paper."""
     wrong = [i for i, result in enumerate(report.results) if not result.passed]
     printed = wrong[:PRINTED]
     text = f"On paper: the first {PRINTED} of {len(wrong)} results that fail."
@@ -188,25 +182,11 @@ def _results(report: Report, first: Mapping[int, int]) -> str:
     groups = [f"<h2{hidden}>Every result</h2>"]
     groups += [f'<p class="on-paper">{text}</p>'] if len(wrong) > PRINTED else []
     for case, held in report.cases.items():
-        failed = any(not result.passed for result in held)
-        shown = _layers(held, report, failed) if few or failed else ""
-        shown += "".join(_result(first[id(r)], r, first[id(r)] in printed) for r in held)
+        shown = "".join(_result(first[id(r)], r, first[id(r)] in printed) for r in held)
         on_paper = any(first[id(r)] in printed for r in held)
         kind = "" if on_paper else ' class="hidden-on-paper"'
         groups.append(f"<section{kind}><h3>{escape(case)}</h3>{shown}</section>")
     return "".join(groups)
-
-
-def _layers(results: Sequence[StepResult], report: Report, failed: bool) -> str:
-    """The layers of one case, open when something in it failed."""
-    wrong = [one.place.partition("#")[0] for one in report.repairs]
-    shown = report_tree.tree(results, report.layers, wrong)
-    if not shown:
-        return ""
-    return (
-        f'<details class="plain hidden-on-paper"{" open" if failed else ""}><summary>'
-        f'<b>Layers, coloured by difference</b></summary><div class="body">{shown}</div></details>'
-    )
 
 
 def _result(i: int, result: StepResult, printed: bool) -> str:
@@ -243,7 +223,7 @@ def _body(result: StepResult) -> str:
         f'<div class="why">{reasons}</div>' if reasons else "",
         f"<p>{escape(result.note)}</p>" if result.note else "",
         *(f'<p class="soft">Tolerance: {escape(rule)}</p>' for rule in _rules(result)),
-        f'<div class="plots">{"".join(_figures(result))}</div>',
+        *map(_curve, result.series.items()),
         f"<h4>Worst elements</h4>{table(COLUMNS, map(_cells, worst))}" if worst else "",
         f"<div{HIDDEN}><h4>Planted faults</h4>{table(titles, controls)}</div>" if controls else "",
         f'<p class="soft"><br>Computed by {escape(stamps)}</p>' if stamps else "",
@@ -262,17 +242,16 @@ def _rules(result: StepResult) -> Iterable[str]:
         yield f"{strict.describe()}{more}. {strict.why}"
 
 
-def _figures(result: StepResult) -> Iterable[str]:
-    if result.comparisons:
-        title = TITLES.get(result.step, "Difference per quantity")
-        keys = [("", "Paddle"), ("b", "limit")]
-        if any(c.peer is not None for c in result.comparisons):
-            keys.append(("r", "PyTorch float32"))
-            title += " from float64"
-        if result.failures:
-            keys.append(("x", "out of tolerance"))
-        yield report_plots.figure(title, keys, report_plots.differences(result.comparisons))
-    for name, sides in result.series.items():
-        keys = list(zip(("l", "d"), sides, strict=False))
-        title = name.replace("_", " ").capitalize()
-        yield report_plots.figure(title, keys, report_plots.curves(sides, name in LOGARITHMIC))
+def _curve(series: tuple[str, Mapping[str, Sequence[float]]]) -> str:
+    """Some steps of what both sides did, the first and the last among them."""
+    name, sides = series
+    count = max(map(len, sides.values()), default=0)
+    if not count:
+        return ""
+    steps = sorted({round(i * (count - 1) / (STEPS_SHOWN - 1)) for i in range(STEPS_SHOWN)})
+    cells = [
+        [escape(side), *(f"{values[i]:.6g}" if i < len(values) else "–" for i in steps)]
+        for side, values in sides.items()
+    ]
+    titles = ("step", *(f"#{step + 1}" for step in steps))
+    return f"<h4>{escape(name.replace('_', ' ').capitalize())}</h4>{table(titles, cells)}"

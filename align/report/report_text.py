@@ -13,18 +13,16 @@ ALSO = 6  # further failing names listed after the first divergence
 TO_FIX, FOLLOWS, NOTES = "To fix", "Follows from these", "Notes on what was compared"
 NOTHING = "nothing was run, so nothing is proved"
 GUIDE = (
-    "Each row of a plot is one tensor, in the order in which PyTorch computes it; its place is the "
-    "difference divided by the tensor's own size, on a logarithmic axis (left edge: equal). The "
-    "upright tick is the limit. The first row beyond its tick is where the two sides part; what "
-    "follows it is usually a consequence.",
+    "The first divergence of a result, in the order in which PyTorch computes, is where the two "
+    "sides part; what follows it is usually a consequence. The worst elements stand with both "
+    "values and the share of what is allowed that their difference uses.",
     "float64 finds faults: rounding is far below its limit, so what crosses it is a wrong formula. "
     "float32 measures rounding: both frameworks are judged by a float64 run of PyTorch, and Paddle "
     "may be a stated factor farther from it than PyTorch is.",
     "A planted fault is an error put in on purpose in this very run. A check that does not notice "
     "it proves nothing, so it fails the result. NaN, another shape or dtype, a missing tensor and "
     "an empty comparison fail too.",
-    "The tree of layers takes the colour of the worst tensor below each name: follow it down to "
-    "the first layer that is beyond its limit. The drift of a training run is Paddle's distance "
+    "The drift of a training run is Paddle's distance "
     "from PyTorch after each step, beside what is allowed; where a floor was missed, PyTorch ran "
     "again with every rounding moved, and the noise band is how far those runs scatter.",
 )

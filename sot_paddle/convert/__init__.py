@@ -16,7 +16,7 @@ _HOMES = {
     "PlanEntry": "engine.conversion_plan",
     "HeadTable": "engine.layout",
     "Layout": "engine.layout",
-    "Manifest": "engine.manifest",
+    "Manifest": "engine.description",
     "ConversionPlan": "engine.conversion_plan",
     "Row": "engine.layout",
     "build_plan": "engine.build",

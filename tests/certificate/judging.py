@@ -6,7 +6,6 @@ import dataclasses
 import re
 import time
 import traceback
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,16 +92,14 @@ def _alarm(outcome: Any) -> str:
     return "; ".join(parts)[:LONGEST]
 
 
-def work(tasks: Sequence[dict[str, Any]]) -> Iterator[FaultRow | CleanRun]:
-    """The result of each task {"fault", "seed"} or {"scene", "seed", "setting"}."""
+def work(task: dict[str, Any]) -> FaultRow | CleanRun:
+    """The result of a task {"fault", "seed"} or {"scene", "seed", "setting"}."""
     ignore_import_warnings()
     from tests.certificate import faults, scenes
     from tests.certificate.planting import plant
 
-    for task in tasks:
-        if "fault" in task:
-            fault = faults.find(task["fault"])
-            yield run_fault(fault, plant(fault, scenes.build(fault.scene, task["seed"])))
-        else:
-            run = run_clean(scenes.build(task["scene"], task["seed"]))
-            yield dataclasses.replace(run, setting=task["setting"])
+    if "fault" in task:
+        fault = faults.find(task["fault"])
+        return run_fault(fault, plant(fault, scenes.build(fault.scene, task["seed"])))
+    run = run_clean(scenes.build(task["scene"], task["seed"]))
+    return dataclasses.replace(run, setting=task["setting"])

@@ -1,4 +1,4 @@
-"""Changes of one built Paddle layer that make a fault, each of which can be undone."""
+"""Changes of one built Paddle layer that make a fault."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 import paddle
 from paddle import nn
 from paddle.nn import functional as F
-
-Undo = Callable[[], None]
 
 
 def layer_of(model: nn.Layer, name: str) -> Any:
@@ -24,32 +22,22 @@ def layer_of(model: nn.Layer, name: str) -> Any:
     return held[name]
 
 
-def put(*owners: Any, **values: Any) -> Undo:
-    """Other values of attributes that exist already."""
-    before = [(owner, name, getattr(owner, name)) for owner in owners for name in values]
-    for owner, name, _ in before:
-        setattr(owner, name, values[name])
-
-    def undo() -> None:
-        for owner, name, value in before:
+def put(*owners: Any, **values: Any) -> None:
+    """Set other values of attributes that exist already."""
+    for owner in owners:
+        for name, value in values.items():
+            getattr(owner, name)
             setattr(owner, name, value)
 
-    return undo
 
-
-def replaced(layer: nn.Layer, **methods: Callable[..., Any]) -> Undo:
+def replaced(layer: nn.Layer, **methods: Callable[..., Any]) -> None:
     """Other methods for one layer, under the name of its class."""
     kind = type(layer)
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
     layer.__class__ = type(kind.__name__, (kind,), {**methods, **names})
 
-    def undo() -> None:
-        layer.__class__ = kind
 
-    return undo
-
-
-def attribute(layer: Any, name: str, value: Any) -> Undo:
+def attribute(layer: Any, name: str, value: Any) -> None:
     """One attribute set to the wrong value.
 
     Raises:
@@ -60,42 +48,42 @@ def attribute(layer: Any, name: str, value: Any) -> Undo:
         raise ValueError(f"{title} has no attribute {name!r}: nothing would be planted")
     if getattr(layer, name) is value or getattr(layer, name) == value:
         raise ValueError(f"{title}.{name} is {value!r} already: nothing would be planted")
-    return put(layer, **{name: value})
+    put(layer, **{name: value})
 
 
-def batch_statistics(layer: nn.Layer) -> Undo:
+def batch_statistics(layer: nn.Layer) -> None:
     """A batch norm that uses the batch's statistics in eval mode too."""
 
     def forward(self: Any, x: paddle.Tensor) -> paddle.Tensor:
         held = self._mean.clone(), self._variance.clone()
         return F.batch_norm(x, *held, self.weight, self.bias, True, self._momentum, self._epsilon)
 
-    return replaced(layer, forward=forward)
+    replaced(layer, forward=forward)
 
 
-def activation(layers: nn.LayerList, function: str) -> Undo:
+def activation(layers: nn.LayerList, function: str) -> None:
     """Another activation function in the transformer layers of a list."""
-    return put(*layers, activation=getattr(F, function))
+    put(*layers, activation=getattr(F, function))
 
 
-def without_bias(layer: nn.Layer) -> Undo:
+def without_bias(layer: nn.Layer) -> None:
     """A linear layer that does not add its bias."""
-    return replaced(layer, forward=lambda self, x: F.linear(x, self.weight))
+    replaced(layer, forward=lambda self, x: F.linear(x, self.weight))
 
 
-def transposed(layer: nn.Layer) -> Undo:
+def transposed(layer: nn.Layer) -> None:
     """A linear layer that multiplies by the transposed weight."""
-    return replaced(layer, forward=lambda self, x: F.linear(x, self.weight.T, self.bias))
+    replaced(layer, forward=lambda self, x: F.linear(x, self.weight.T, self.bias))
 
 
-def dropout_always(layer: nn.Layer, p: float) -> Undo:
+def dropout_always(layer: nn.Layer, p: float) -> None:
     """A dropout that drops in eval mode too."""
-    return replaced(layer, forward=lambda self, x: F.dropout(x, p, training=True))
+    replaced(layer, forward=lambda self, x: F.dropout(x, p, training=True))
 
 
-def dropout_downscaled(layer: nn.Layer, p: float) -> Undo:
+def dropout_downscaled(layer: nn.Layer, p: float) -> None:
     """A dropout in Paddle's other mode, which scales in eval mode."""
-    return put(layer, p=p, mode="downscale_in_infer")
+    put(layer, p=p, mode="downscale_in_infer")
 
 
 class _Triple(paddle.autograd.PyLayer):
@@ -122,23 +110,23 @@ class _StraightThrough(paddle.autograd.PyLayer):
         return gradient.clone()
 
 
-def tripled_gradient(layer: nn.Layer) -> Undo:
+def tripled_gradient(layer: nn.Layer) -> None:
     """A layer that hands on three times its gradient."""
     own = type(layer).forward
-    return replaced(layer, forward=lambda self, x: _Triple.apply(own(self, x)))
+    replaced(layer, forward=lambda self, x: _Triple.apply(own(self, x)))
 
 
-def straight_through(layer: nn.Layer) -> Undo:
+def straight_through(layer: nn.Layer) -> None:
     """A ReLU whose backward pass lets everything through."""
-    return replaced(layer, forward=lambda self, x: _StraightThrough.apply(x))
+    replaced(layer, forward=lambda self, x: _StraightThrough.apply(x))
 
 
-def frozen(parameter: paddle.Tensor) -> Undo:
+def frozen(parameter: paddle.Tensor) -> None:
     """A parameter that is not trained."""
-    return put(parameter, stop_gradient=True)
+    put(parameter, stop_gradient=True)
 
 
-CHANGES: Mapping[str, Callable[..., Undo]] = {
+CHANGES: Mapping[str, Callable[..., None]] = {
     function.__name__: function
     for function in (
         activation,
@@ -153,4 +141,4 @@ CHANGES: Mapping[str, Callable[..., Undo]] = {
         without_bias,
     )
 }
-"""Name in the catalogue -> what changes a layer (with numbers) and returns how to undo it."""
+"""Name in the catalogue -> what changes a layer (with numbers)."""

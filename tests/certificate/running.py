@@ -13,10 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from align.processes import Failure, TaskBatch, outcomes
 from tests.certificate import faults
 from tests.certificate.certificate import SEEDS, Certificate, CleanRun, FaultRow
 from tests.certificate.judging import work
+from tools.benchmarks.workers import Failure, outcomes
 
 Progress = Callable[[int, int, Any], None]
 """Called after each task with the number done, the number of all and the result."""
@@ -122,12 +122,9 @@ def run_tasks(
         progress: see `certify`.
     """
     first = next(iter(SETTINGS))
-    batches = [
-        TaskBatch((i,), SINGLE | SETTINGS[task.get("setting", first)])
-        for i, task in enumerate(tasks)
-    ]
+    environments = [SINGLE | SETTINGS[task.get("setting", first)] for task in tasks]
     answers: list[Any] = [None] * len(tasks)
-    running = outcomes(tasks, work, batches, jobs, LIMIT, quiet=True)
+    running = outcomes(tasks, environments, work, jobs, LIMIT)
     with contextlib.closing(running) as finished:
         for done, (i, outcome) in enumerate(finished, start=1):
             failed = isinstance(outcome, Failure)

@@ -7,12 +7,12 @@ import dataclasses
 import paddle
 import pytest
 
-from align.processes import Failure
 from tests.certificate import faults, judging, running, scenes
 from tests.certificate.certificate import Certificate, CleanRun, FaultRow
 from tests.certificate.faults import Fault
 from tests.certificate.planting import plant
 from tests.certificate.source_edit import SourceEdit
+from tools.benchmarks.workers import Failure
 
 pytestmark = pytest.mark.slow
 
@@ -83,45 +83,12 @@ def test_a_refusal_of_the_suite_is_a_finding(segmenter, tmp_path, monkeypatch) -
     assert row.reason == "refused to compare"
 
 
-def test_nothing_planted_is_refused(segmenter) -> None:
-    with pytest.raises(ValueError, match="no attribute 'groups'"):
-        plant(groups("groups", 2), segmenter).paddle_layer()
-    with pytest.raises(ValueError, match="is 3 already"):
-        plant(groups("_num_groups", 3), segmenter).paddle_layer()
-
-
-def test_a_task_without_a_result_is_an_error_and_settings_are_environments(monkeypatch) -> None:
-    """The pool itself: tests/align/test_processes.py."""
-    settings = []
-
-    def outcomes(tasks, work, batches, jobs, limit, quiet):
-        for i, task in enumerate(tasks):
-            settings.append(batches[i].environment.get("ATEN_CPU_CAPABILITY"))
-            lost = "fault" in task or task["seed"] == 1
-            yield i, Failure("took more than 3 s") if lost else CleanRun("one", 2, passed=True)
-
-    monkeypatch.setattr(running, "outcomes", outcomes)
-    tasks = [{"fault": "gelu_tanh", "seed": 0}]
-    tasks += [{"scene": "one", "seed": 1, "setting": "as found"}]
-    tasks += [{"scene": "one", "seed": 2, "setting": "AVX2"}]
-    shown = []
-    results = running.run_tasks(tasks, 1, lambda *progress: shown.append(progress[:2]))
-    why = "the worker took more than 3 s"
-    assert results[0] == FaultRow.expected(faults.find("gelu_tanh"), error=why)
-    assert results[1:] == [
-        CleanRun("one", 1, "as found", error=why),
-        CleanRun("one", 2, passed=True),
-    ]
-    assert settings == [None, None, "avx2"]
-    assert shown == [(1, 3), (2, 3), (3, 3)]
-
-
 def test_a_run_that_was_cut_off_goes_on_and_makes_errors_again(tmp_path, monkeypatch) -> None:
     kept = running.KeptResults(tmp_path / "kept.jsonl")
     asked = []
 
-    def outcomes(tasks, work, batches, jobs, limit, quiet):
-        asked.append(len(tasks))
+    def outcomes(tasks, environments, work, jobs, limit):
+        asked.append([one.get("ATEN_CPU_CAPABILITY") for one in environments])
         for i, task in enumerate(tasks):
             if "fault" in task:
                 yield i, FaultRow.expected(faults.find(task["fault"]), detected=True)
@@ -131,16 +98,9 @@ def test_a_run_that_was_cut_off_goes_on_and_makes_errors_again(tmp_path, monkeyp
 
     monkeypatch.setattr(running, "outcomes", outcomes)
     first, second = (running.certify(2, 1, ["gelu_tanh"], kept=kept) for _ in range(2))
-    assert asked == [3, 1]
-    assert (len(first.alarms), second.alarms) == (1, [])
+    assert asked == [[None, None, "avx2"], ["avx2"]]
+    assert ([one.error for one in first.alarms], second.alarms) == (["the worker died"], [])
     assert first.rows == second.rows == [FaultRow.expected(faults.find("gelu_tanh"), detected=True)]
-
-
-def test_impossible_numbers_are_refused() -> None:
-    with pytest.raises(ValueError, match="expected at least 1, got 0 and 2"):
-        running.certify(seeds=0)
-    with pytest.raises(ValueError, match="no fault matches"):
-        running.certify(only=["nothing"])
 
 
 @pytest.mark.parametrize("name", SAMPLE)

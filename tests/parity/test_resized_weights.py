@@ -1,7 +1,7 @@
-"""Compare a file of one model converted for another size, and the resampling that this takes.
+"""Compare a file of one model read into one of another size, and the resampling that this takes.
 
-Ours goes the user's way: a PyTorch file, ``convert_file`` with the new sizes, ``load_weights``. The
-reference resizes the tables with PyTorch's interpolation.
+Ours goes the way of a training: a PyTorch file, ``load_foreign``. The reference resizes the tables
+with PyTorch's interpolation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sot_paddle
 import sot_torch_ref
 from sot_paddle import resampling
 from sot_paddle.checkpoint import write_tensors
-from sot_paddle.convert import convert_file
+from sot_paddle.train.image_model import load_foreign
 from sot_torch_ref.resampling import resize_bias_table, resize_position_embedding
 from tests.parity.model_inputs import image_inputs
 from tests.parity.models import models_of_equal_weights, to_paddle_names
@@ -57,7 +57,7 @@ RESIZED: list[tuple[str, dict[str, Any], dict[str, int], dict[str, int], str]] =
 
 
 @pytest.mark.parametrize(("name", "options", "old_sizes", "new_sizes", "dtype"), RESIZED)
-def test_converted_for_another_size(
+def test_read_into_another_size(
     name: str,
     options: Mapping[str, Any],
     old_sizes: Mapping[str, int],
@@ -70,17 +70,12 @@ def test_converted_for_another_size(
     state = {key: tensor.numpy() for key, tensor in source.state_dict().items()}
     images = image_inputs(1, new_sizes["img_size"])["images"].astype(dtype)
     write_tensors(tmp_path / "source.safetensors", state, {})
-    converted = tmp_path / "converted.safetensors"
-    convert_file(
-        tmp_path / "source.safetensors", converted, "sot_torch_ref", name, **dict(new_sizes)
-    )
-
     with paddle_precision(dtype), paddle.no_grad():
         model = sot_paddle.create_model(name, CLASSES, **options, **new_sizes)
         model.eval()
         built = dict(model.named_buffers()).get("pos_embed")
         built = None if built is None else built.numpy().copy()
-        sot_paddle.load_weights(model, converted)
+        assert not load_foreign(model, tmp_path / "source.safetensors").fresh
         paddle_values = {key: tensor.numpy() for key, tensor in model.state_dict().items()}
         logits = model(paddle.to_tensor(images)).numpy()
     with torch_precision(dtype), torch.no_grad():

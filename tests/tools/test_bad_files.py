@@ -215,7 +215,7 @@ def test_a_full_disk_at_the_manifest_leaves_no_weights(
     def full(_: object) -> bytes:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("sot_paddle.convert.engine.manifest.Manifest.to_json", full)
+    monkeypatch.setattr("sot_paddle.convert.engine.description.Manifest.to_json", full)
     folder = bad.Place(good, tmp_path).take("hf")
     assert "No space" in convert(refused, folder)
 

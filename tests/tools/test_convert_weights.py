@@ -63,14 +63,6 @@ def test_an_image_model_there_and_back_without_any_framework(tmp_path, image_che
     assert set(original) == set(returned)
     assert all(original[name].tobytes() == returned[name].tobytes() for name in original)
 
-    resized = tmp_path / "resized.safetensors"
-    options = ("--img-size", "16", "--num-classes", "7")
-    done = run(*args, *options, image_checkpoint, resized, blocked=blocked)
-    assert done.returncode == 0, done.stderr
-    assert "note: resized: pos_embed (learned positions of 9 tokens to 16, bicubic" in done.stdout
-    assert "left at initialisation: head.cls_fc.weight, head.cls_fc.bias\n" in done.stdout
-    assert read_tensors(resized)[0]["pos_embed"].shape == (1, 17, 12)
-
 
 def test_help_shows_examples(capsys):
     with pytest.raises(SystemExit, match="0"):
@@ -93,7 +85,6 @@ def test_help_shows_examples(capsys):
         (("--layout", "sot_nlp_official", "--model", "bert_base", "SRC", "DST"), "this layout"),
         (("--layout", "deit_timm", "--model", "sot_tiny", "SRC", "DST"), "not for 'sot_tiny'"),
         (("--layout", "sot_official", "--model", "sot_tiny", "SRC", "DST"), "--layout bert_hf"),
-        ((*TINY, "--img-size", "32", "SRC", "DST"), "--img-size is for image models"),
         ((*TINY, "--key", "model", "SRC", "DST"), "holds one set of weights; drop --key"),
         ((*TINY, "--ema", "SRC", "DST"), "holds one set of weights; drop --ema"),
     ],

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,11 @@ from align.judge.noise_band import ILL_CONDITIONED
 from align.judge.spread import FALSE_ALARM
 from align.port.port_run import ROWS as PORT_ROWS
 from align.port.row import PortRow
-from align.processes import Failure, TaskBatch, Work, outcomes
 from align.record.results import StepResult
 from sot_paddle.atomic import write_atomically
 from sot_paddle.reading import read_json
 from sot_paddle.strict_json import dumps
+from tools.benchmarks.workers import Failure, outcomes
 
 VARIABLES: Mapping[str, Sequence[str]] = {
     "ATEN_CPU_CAPABILITY": ("default", "avx2", "avx512"),
@@ -36,6 +36,7 @@ VARIABLES: Mapping[str, Sequence[str]] = {
 }
 """What a row sets; "" leaves a variable as it is. MKL_DEBUG_CPU_TYPE matters to an old MKL only."""
 
+LIMIT = 7200.0  # seconds of a row
 DRAWS = 9
 """Draws of weights at most: those that the reference finds ill-conditioned are drawn again."""
 _SEEDS_APART, _REDRAWN = 1000, 100
@@ -147,7 +148,7 @@ def run(
     chosen: Sequence[int],
     processes: int = 2,
     say: Callable[[str], None] = print,
-    work: Work | None = None,
+    work: Callable[[int], dict[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
     """Run rows in worker processes; those whose file is there already are read.
 
@@ -156,7 +157,7 @@ def run(
         chosen: numbers of rows.
         processes: at a time.
         say: is told of every row as it ends.
-        work: what a worker does with rows, None for `run_row`.
+        work: what a worker does with a row, None for `run_row`.
 
     Returns:
         What the rows found, in their order.
@@ -166,8 +167,9 @@ def run(
     """
     folder.mkdir(parents=True, exist_ok=True)
     waiting = [index for index in chosen if not _file(folder, index).exists()]
-    batches = [TaskBatch([at], _environment(index)) for at, index in enumerate(waiting)]
-    with contextlib.closing(outcomes(waiting, work or _run_rows, batches, processes)) as results:
+    environments = [_environment(index) for index in waiting]
+    found = outcomes(waiting, environments, work or run_row, processes, LIMIT)
+    with contextlib.closing(found) as results:
         for position, found in results:
             if isinstance(found, Failure):
                 raise ValueError(f"row {waiting[position]} has no result: it {found.why}")
@@ -181,10 +183,6 @@ def _environment(index: int) -> dict[str, str]:
     found = {name: value for name, value in settings(index).items() if value}
     threads = dict.fromkeys(_THREADS, found["OMP_NUM_THREADS"])
     return {**_PASSIVE, **threads, **found}
-
-
-def _run_rows(indices: Sequence[int]) -> Iterator[dict[str, Any]]:
-    yield from map(run_row, indices)
 
 
 def _file(folder: Path, index: int) -> Path:

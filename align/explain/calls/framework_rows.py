@@ -75,13 +75,6 @@ def _by_tensors(call: WatchedCall, around: Around) -> list[None]:
     return [None] if tensors and any(isinstance(i, paddle.Tensor) for i in index) else []
 
 
-def _normalized(call: WatchedCall, _: Any) -> paddle.Tensor:
-    """Vectors of length 1 whose gradient has no epsilon added to the norm."""
-    x, given = values.first(call), call.arguments()
-    norms = x.square().sum(given["axis"], keepdim=True)
-    return x / paddle.sqrt(paddle.clip(norms, min=given["epsilon"] ** 2))
-
-
 COARSE = (
     CallRow(
         "interpolate",
@@ -98,16 +91,6 @@ COARSE = (
     ),
 )
 """Functions that hold numbers in float32 in every precision."""
-LOSING_DIGITS = (
-    CallRow(
-        "normalize",
-        "no fault of the port: the gradient of Paddle's normalize adds an epsilon to the norm; "
-        "with x / sqrt(sum(x ** 2)) it agrees",
-        _normalized,
-        lambda call, around: [None] * (call.argument("p") == 2),
-    ),
-)
-"""Functions whose gradient is exact to less than float64's digits."""
 WRONG_GRADIENTS = (
     CallRow(
         "assign",

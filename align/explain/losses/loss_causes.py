@@ -16,7 +16,6 @@ from align.explain.experiment import EXPLAINED, SAME, first_cause, named_factor,
 from align.explain.losses.loss_recipes import (
     HUBER,
     SMOOTHING,
-    TEMPERATURE,
     Items,
     LossRecipe,
     Measured,
@@ -275,8 +274,6 @@ def _differing(items: Items, a: LossRecipe, b: LossRecipe) -> Iterator[str]:
     if a.uniform and b.uniform:
         names = [_divisor(items, one, v) for one, v in ((a, own), (b, theirs))]
         times = f"loss and gradient are {ratio:.6g} times PyTorch's"
-        if names[0] and names[0] == names[1]:  # the temperatures, which are told, say it
-            return
         told = f"reduction: Paddle {names[0]}, PyTorch {names[1]} ({times})"
         yield told if all(names) else f"a factor: {times}{_factor_in_words(ratio, items.scores)}"
     elif not tables or np.abs(np.subtract(*tables)).max() <= 10 * SAME:
@@ -312,11 +309,7 @@ def _divisor(items: Items, one: LossRecipe, value: float) -> str:
     if kept == count:
         named[count] = f"takes the mean of {count} items"
 
-    def told(value: float) -> str:
-        return next((text for number, text in named.items() if abs(value / number - 1) < SAME), "")
-
-    squared = told(value * one.formula.parameter**2) if one.formula.title == TEMPERATURE else ""
-    return told(value) or (squared and f"{squared} times the square of the temperature")
+    return next((text for number, text in named.items() if abs(value / number - 1) < SAME), "")
 
 
 def _factor_in_words(factor: float, output: np.ndarray) -> str:

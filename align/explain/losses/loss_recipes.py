@@ -138,12 +138,11 @@ class Measured:
         if y.ndim == 1:  # a label that names no class is read off the gradient, lowest there
             named = np.where((y >= 0) & (y < z.shape[1]), y, self._gradient.argmin(axis=1))
             t = (named[:, None] == np.arange(z.shape[1])).astype(np.float64)
-        many = SEARCHED if y.ndim == 1 else OF_TEACHERS
         for eps in dict.fromkeys((0.0, smoothing)):
             held = smoothed(t, eps)
             for name, one in OF_CLASSES.items():
                 yield LossFormula(name, summed(one, held), eps, SMOOTHING)
-            for (name, title), one in many.items() if z.size <= LARGE else ():
+            for (name, title), one in SEARCHED.items() if z.size <= LARGE else ():
                 yield self._searched(name, title, summed(one, held))
 
     def _along(self, formula: LossFormula, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -199,7 +198,6 @@ class Measured:
 
 CROSS, BATCH = "cross entropy", "cross entropy with the softmax over the batch (another axis)"
 SMOOTHING, HUBER = "label smoothing", "Huber (smooth L1) loss"
-DISTILLED, TEMPERATURE = "KL divergence to a teacher's softmax", "temperature"
 
 OF_CLASSES: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     CROSS: lambda z, t: -t * log_softmax(z, 1),
@@ -223,21 +221,8 @@ SEARCHED: Mapping[tuple[str, str], Callable[[np.ndarray, np.ndarray, float], np.
     ("cross entropy of scaled scores", "scale of the scores (1 / temperature)"): lambda z, t, p: (
         -t * log_softmax(p * z, 1)
     ),
-    ("cross entropy with a margin at the label", "margin"): lambda z, t, p: (
-        -t * log_softmax(z - p * t, 1)
-    ),
-    ("focal loss", "gamma"): lambda z, t, p: -t * (1 - softmax(z, 1)) ** p * log_softmax(z, 1),
 }
 """The same with a number that is searched for."""
-
-OF_TEACHERS: Mapping[tuple[str, str], Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {
-    (DISTILLED, TEMPERATURE): lambda z, y, p: _divergence(z, y, p, p),
-    (f"{DISTILLED} of temperature 1", TEMPERATURE): lambda z, y, p: _divergence(z, y, p, 1.0),
-    ("cross entropy with a teacher's softmax", TEMPERATURE): lambda z, y, p: (
-        -softmax(y / p, 1) * log_softmax(z / p, 1)
-    ),
-}
-"""The same of labels that are the scores of a teacher."""
 
 OF_VALUES: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "squared error": lambda z, y: (z - y) ** 2,
@@ -247,9 +232,6 @@ OF_VALUES: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
         softplus(sigmoid(z)) - y * sigmoid(z)
     ),
     "binary cross entropy of probabilities": lambda z, y: -y * np.log(z) - (1 - y) * np.log(1 - z),
-    "log-cosh of the error": lambda z, y: z - y + softplus(-2 * (z - y)) - np.log(2),
-    "Poisson likelihood of the logarithm": lambda z, y: np.exp(z) - y * z,
-    "hinge loss": lambda z, y: np.where((2 * y - 1) * z.real < 1, 1 - (2 * y - 1) * z, 0),
     "squared error of all pairs (the shapes of output and labels broadcast)": lambda z, y: (
         len(y) * z**2 - 2 * z * y.sum() + (y**2).sum()
     ),
@@ -266,11 +248,6 @@ def smoothed(targets: np.ndarray, eps: float) -> np.ndarray:
 def summed(one: Callable[..., np.ndarray], targets: np.ndarray) -> Callable[..., np.ndarray]:
     """Terms of items from terms of their classes."""
     return lambda z, *p: one(z, targets, *p).sum(axis=1)
-
-
-def _divergence(z: np.ndarray, y: np.ndarray, own: float, teacher: float) -> np.ndarray:
-    known = y / teacher
-    return softmax(known, 1) * (log_softmax(known, 1) - log_softmax(z / own, 1))
 
 
 def _log(t: np.ndarray) -> np.ndarray:

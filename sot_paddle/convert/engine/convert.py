@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +17,23 @@ from sot_paddle.atomic import atomic_directory, atomic_file, atomic_files
 from sot_paddle.checkpoint import (
     FORMAT,
     FORMAT_VERSION,
+    SUFFIXES,
     Tensors,
     TensorSpec,
     require_numbers,
     write_tensors,
 )
-from sot_paddle.convert.engine.adapting import Change, adapt, shapes_for
 from sot_paddle.convert.engine.build import build_plan
-from sot_paddle.convert.engine.conversion_plan import ConversionPlan, PlanEntry
-from sot_paddle.convert.engine.description import describe
-from sot_paddle.convert.engine.destination import MANIFEST, check_destination, manifest_beside
+from sot_paddle.convert.engine.conversion_plan import ConversionPlan
+from sot_paddle.convert.engine.description import Manifest, describe
 from sot_paddle.convert.engine.known_models import TEXT_FAMILIES, registry_name
 from sot_paddle.convert.engine.layout import Layout
-from sot_paddle.convert.engine.manifest import Manifest
 from sot_paddle.convert.engine.registry import find_table
 from sot_paddle.convert.engine.transforms import in_rows
 from sot_paddle.convert.formats.hf_config import as_json, check_config
 from sot_paddle.convert.formats.source import (
+    VOCABULARY_FILES,
+    WEIGHT_FILES,
     Source,
     open_source,
     read_vocabulary,
@@ -53,8 +51,9 @@ DTYPES: Mapping[str, np.dtype] = {
 }
 """Name -> floating dtype that a conversion can change to; integers always stay."""
 
-_AHEAD = 2
-"""Tensors that are made while one is written."""
+MANIFEST = "manifest.json"
+OURS = (*WEIGHT_FILES, *VOCABULARY_FILES, "config.json", MANIFEST)
+"""Every file that a written directory can hold; only such a directory is ever replaced."""
 
 Progress = Callable[[int, int, str], None]
 """Called with (bytes done, bytes in all, name of the tensor just written)."""
@@ -75,9 +74,6 @@ def convert_file(
     encoder_only: bool = False,
     key: str = "",
     ema: bool = False,
-    img_size: int | None = None,
-    window_size: int | None = None,
-    num_classes: int | None = None,
     recorded: tuple[str, str] | None = None,
 ) -> Manifest:
     """Convert a checkpoint; DST appears complete, with its manifest, or not at all.
@@ -98,9 +94,6 @@ def convert_file(
             hold.
         key: of the entry that holds the weights, where a file has several.
         ema: take the averaged weights of a training's torch file.
-        img_size: forward only: side of the images that the positions are made for.
-        window_size: forward only: side of Swin's windows that the bias tables are made for.
-        num_classes: forward only: classifiers of another number are left out.
         recorded: source and destination in the manifest, where `dst` is work in progress.
 
     Returns:
@@ -115,8 +108,8 @@ def convert_file(
     table = find_table(layout, model)
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"unknown dtype {dtype!r}; expected one of {', '.join(DTYPES)}")
-    sizes = {"img_size": img_size, "window_size": window_size, "num_classes": num_classes}
-    _check_options(sizes, reverse=reverse, ema=ema)
+    if reverse and ema:
+        raise ValueError("--ema is for the way to Paddle; drop it or --reverse")
     source = src if isinstance(src, Source) else open_source(Path(src), key=key, ema=ema)
     _check_direction(source, table, reverse=reverse)
     directory = slash or dst.is_dir() or not dst.suffix
@@ -133,18 +126,10 @@ def convert_file(
     job = _Job(source, table, dtype, progress or (lambda *_: None), ends)
     with named_in_refusals(source.path):
         job.plan = _plan(source, layout, model, reverse, directory, encoder_only)
-        job.adapt(sizes)
     job.describe(num_attention_heads, directory=directory)
     with contextlib.nullcontext() if recorded else folder_lock.hold_beside(dst):
         check()  # another conversion may have written it meanwhile
         return job.write_directory(dst) if directory else job.write_file(dst)
-
-
-def _check_options(sizes: Mapping[str, int | None], *, reverse: bool, ema: bool) -> None:
-    given = [f"--{name.replace('_', '-')}" for name, value in sizes.items() if value is not None]
-    given += ["--ema"] if ema else []
-    if reverse and given:
-        raise ValueError(f"{given[0]} is for the way to Paddle; drop it or --reverse")
 
 
 def _check_direction(source: Source, table: Layout, *, reverse: bool) -> None:
@@ -193,26 +178,7 @@ class _Job:
         self.source, self.table, self.progress, self.ends = source, table, progress, ends
         self.dtype = DTYPES[dtype] if dtype else None
         self.notes = list(source.notes)
-        self.changes: Mapping[str, Change] = {}
         self.records: dict[str, dict[str, Any]] = {}
-
-    def adapt(self, sizes: Mapping[str, int | None]) -> None:
-        """Plan what other sizes make of the tensors; nothing is written."""
-        if all(value is None for value in sizes.values()):
-            return
-        plan, source = self.plan, self.source.tensors
-        wanted = shapes_for(plan, **sizes)
-        made = adapt(plan.destination_shapes, wanted, lambda name: plan.convert(name, source))
-        self.changes = made.changes
-        self.notes += made.notes() or ["no tensor depends on the sizes asked for"]
-        left = {e.source: made.dropped[e.destination] for e in plan.entries
-                if e.destination in made.dropped}  # fmt: skip
-        self.plan = dataclasses.replace(
-            plan,
-            entries=tuple(e for e in plan.entries if e.destination not in made.dropped),
-            ignored={**plan.ignored, **left},
-            absent=(*plan.absent, *made.fresh),
-        )
 
     def describe(self, heads: int | None, *, directory: bool) -> None:
         """Collect what stands beside the tensors; nothing is written."""
@@ -247,50 +213,31 @@ class _Job:
         return self.records[next(first, self.plan.entries[0].destination)]["dtype"]
 
     def _write_weights(self, path: Path) -> None:
-        with ThreadPoolExecutor(_AHEAD + 1) as beside:
-            tensors = self._tensors(beside)
-            if path.suffix not in TORCH_SUFFIXES:
-                write_tensors(path, tensors, self._metadata())
-                return
-            keys = self.table.written_under
-            if keys:
-                self.notes.append(f"the state dict is written under {' and '.join(keys)}")
-            with atomic_file(path) as handle:
-                write_torch(path, handle, tensors, keys)
+        tensors = self._tensors()
+        if path.suffix not in TORCH_SUFFIXES:
+            write_tensors(path, tensors, self._metadata())
+            return
+        keys = self.table.written_under
+        if keys:
+            self.notes.append(f"the state dict is written under {' and '.join(keys)}")
+        with atomic_file(path) as handle:
+            write_torch(path, handle, tensors, keys)
 
-    def _tensors(self, beside: ThreadPoolExecutor) -> Tensors:
-        """The destination's tensors, each converted, checked and recorded when it is drawn.
-
-        While one is written, its checksum is computed and the next ones are made; no more than
-        these are held.
-        """
+    def _tensors(self) -> Tensors:
+        """The destination's tensors, each converted, checked and recorded when it is drawn."""
         specs = {}
         for name, entries in self.plan.grouped.items():
             kept = self.source.tensors.specs[entries[0].source].dtype
             cast = self.dtype is not None and kept in DTYPES.values()
-            change = self.changes.get(name)
-            shape = change.shape if change else entries[0].destination_shape
+            shape = entries[0].destination_shape
             specs[name] = TensorSpec(shape, self.dtype if cast else kept)
         specs.update({name: TensorSpec((), np.dtype("<i8")) for name in self.plan.counters})
-        total = sum(spec.nbytes for spec in specs.values())
-        order = sorted(specs, key=lambda name: -specs[name].dtype.itemsize)  # as it is written
-        places = {name: place for place, name in enumerate(order)}
-        ahead: dict[str, Future] = {}
-        done, digest = 0, Future()
-        digest.set_result("")
-
-        def make(name: str) -> np.ndarray:
-            return _cast(name, self._converted(name), specs[name].dtype)
+        total, done = sum(spec.nbytes for spec in specs.values()), 0
 
         def load(name: str) -> np.ndarray:
-            nonlocal done, digest
-            array = ahead.pop(name).result() if name in ahead else make(name)
-            for following in order[places[name] + 1 :][:_AHEAD]:
-                if following not in ahead:
-                    ahead[following] = beside.submit(make, following)
-            digest.result()  # of the tensor before this one, which is free now
-            digest = beside.submit(_sha256, array)
-            self.records[name] = {**self._record(name, array), "sha256": digest}
+            nonlocal done
+            array = _cast(name, self._converted(name), specs[name].dtype)
+            self.records[name] = self._record(name, array)
             done += specs[name].nbytes
             self.progress(done, total, name)
             return array
@@ -303,7 +250,7 @@ class _Job:
         array = self.plan.convert(name, self.source.tensors)
         named = " + ".join(entry.source for entry in self.plan.grouped[name])
         require_numbers(named, array, self.source.path)
-        return self.changes[name].make(array) if name in self.changes else array
+        return array
 
     def _record(self, name: str, array: np.ndarray) -> dict[str, Any]:
         entries = self.plan.grouped.get(name, ())
@@ -312,17 +259,14 @@ class _Job:
         return {
             "source": joined[0] if len(joined) == 1 else joined or None,
             "destination": name,
-            "transform": self._transform(name, single),
+            "transform": single.transform if single else "zero",
             "part": single.part if len(entries) == 1 else None,
             "shape": list(array.shape),
             "source_shape": list(single.source_shape) if single else None,
             "dtype": str(array.dtype),
             "source_dtype": str(self.source.tensors.specs[joined[0]].dtype) if joined else None,
+            "sha256": hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest(),
         }
-
-    def _transform(self, name: str, entry: PlanEntry | None) -> str:
-        done = entry.transform if entry else "zero"
-        return f"{done}+{self.changes[name].method}" if name in self.changes else done
 
     def _metadata(self) -> dict[str, str]:
         beside = self.beside.metadata(self.source, reverse=self.plan.reverse)
@@ -354,20 +298,13 @@ class _Job:
             num_hidden_layers=plan.depth,
             num_attention_heads=self.beside.heads,
             sizes=dict(plan.sizes),
-            tensors=tuple(
-                {**self.records[name], "sha256": self.records[name]["sha256"].result()}
-                for name in order
-            ),
+            tensors=tuple(self.records[name] for name in order),
             ignored=dict(plan.ignored),
             absent=plan.absent,
             notes=tuple(self.notes),
             depths=plan.depths,
             embed=plan.embed,
         )
-
-
-def _sha256(array: np.ndarray) -> str:
-    return hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest()
 
 
 def _cast(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -377,3 +314,66 @@ def _cast(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if made.dtype != array.dtype and not np.array_equal(np.isfinite(made), np.isfinite(array)):
         raise ValueError(f"tensor {name!r} holds numbers too large for {dtype}; keep its dtype")
     return made
+
+
+def check_destination(
+    dst: Path, src: Path, directory: bool, *, reverse: bool, overwrite: bool
+) -> None:
+    """Refuse a destination that may not be written.
+
+    Args:
+        dst: absolute path asked for.
+        src: what is being read.
+        directory: `dst` is to be a directory.
+        reverse: from Paddle to PyTorch.
+        overwrite: an existing destination may be replaced.
+
+    Raises:
+        ValueError: unknown suffix, missing folder, `dst` is `src`, or it exists.
+    """
+    allowed = (".safetensors", *TORCH_SUFFIXES) if reverse else SUFFIXES
+    if not directory and dst.suffix not in allowed:
+        raise ValueError(
+            f"{dst}: expected a name that ends in {', '.join(allowed)}, or a directory (a name"
+            f" without a suffix), got {dst.suffix!r}"
+        )
+    check_free(dst, (src, src.parent), OURS, directory=directory, overwrite=overwrite)
+    beside = manifest_beside(dst)
+    if not directory and not overwrite and os.path.lexists(beside):
+        raise ValueError(f"{beside}: exists, and {dst} does not; --overwrite replaces it")
+
+
+def manifest_beside(dst: Path) -> Path:
+    """Path of the manifest of a file."""
+    return dst.with_name(f"{dst.name}.{MANIFEST}")
+
+
+def check_free(
+    dst: Path, sources: Iterable[Path], ours: Collection[str], *, directory: bool, overwrite: bool
+) -> None:
+    """Refuse a place where something would be replaced that may not be.
+
+    Args:
+        dst: path asked for.
+        sources: what is being read.
+        ours: names of files that a folder may hold for it to be replaced.
+        directory: `dst` is to be a folder.
+        overwrite: what exists may be replaced; an empty folder always may.
+
+    Raises:
+        ValueError: missing folder, `dst` is a source, of another kind, not ours, or it exists.
+    """
+    if not dst.parent.is_dir():
+        raise ValueError(f"{dst}: the folder {dst.parent} does not exist; make it first")
+    if not dst.exists():
+        return
+    if any(path.exists() and dst.samefile(path) for path in sources):
+        raise ValueError(f"{dst}: is what is being converted; choose another")
+    if dst.is_dir() is not directory:
+        raise ValueError(f"{dst}: is a {'file' if directory else 'folder'}; choose another")
+    content = sorted(path.name for path in dst.iterdir()) if directory else []
+    foreign = [name for name in content if name not in ours]
+    if foreign:
+        raise ValueError(f"{dst}: holds files of its own ({foreign[0]}); choose another")
+    if not overwrite and (content or not directory):
+        raise ValueError(f"{dst}: exists; --overwrite replaces it")

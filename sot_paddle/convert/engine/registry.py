@@ -20,7 +20,6 @@ from sot_paddle.convert.tables import (
     sot_nlp_official,
     sot_official,
     sot_torch_ref,
-    sot_torch_ref_vision,
     spanbert_original,
     swin,
 )
@@ -37,7 +36,7 @@ TABLES: Mapping[str, tuple[Layout, ...]] = {
     "sot_torch_ref": (
         *(sot_torch_ref.BERT, sot_torch_ref.ROBERTA_MODEL, sot_torch_ref.GPT),
         sot_torch_ref.CONV_BERT,
-        *(sot_torch_ref_vision.VIT, sot_torch_ref_vision.SWIN),
+        *(sot_torch_ref.VIT, sot_torch_ref.SWIN),
     ),
     "sot_official": (sot_official.LAYOUT,),
     "deit_timm": (deit.TIMM,),

@@ -18,7 +18,7 @@ from sot_paddle.convert.engine.known_models import registry_name
 from sot_paddle.convert.engine.layout import Layout
 from sot_paddle.convert.engine.registry import find_table, layouts_of, recognise
 from sot_paddle.convert.formats.source import Source, open_source
-from sot_paddle.convert.tables.pretraining_head import ROWS as PRETRAINING_ROWS
+from sot_paddle.convert.tables.bert_hf import PRETRAINING
 from sot_paddle.reading import named_in_refusals
 
 _LOG = logging.getLogger(__name__)
@@ -81,9 +81,8 @@ def read_as_paddle(
 def _pretraining_heads(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Paddle name -> tensor of the heads of BERT's pre-training."""
     heads = {}
-    for name in PRETRAINING_ROWS:
+    for name, (destination, is_transposed) in PRETRAINING.items():
         if name in tensors:
-            destination, is_transposed = PRETRAINING_ROWS[name]
             array = np.asarray(tensors[name])
             heads[destination] = np.ascontiguousarray(array.T) if is_transposed else array
     return heads

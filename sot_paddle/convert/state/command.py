@@ -15,8 +15,7 @@ from typing import Any
 from sot_paddle.atomic import atomic_directory, atomic_file
 from sot_paddle.checkpoint import as_tensors
 from sot_paddle.convert.engine.build import build_plan
-from sot_paddle.convert.engine.convert import convert_file
-from sot_paddle.convert.engine.destination import OURS, check_free
+from sot_paddle.convert.engine.convert import OURS, check_free, convert_file
 from sot_paddle.convert.engine.known_models import registry_name
 from sot_paddle.convert.engine.registry import find_table
 from sot_paddle.convert.formats.source import open_source

@@ -5,6 +5,8 @@ The head of sequence classification is converted; every other one is left out an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sot_paddle.convert.engine.layout import HeadTable, Layout
 from sot_paddle.convert.tables.hf_encoder import CONFIG, ENCODER, IGNORED, PREFIX, linear
 
@@ -44,3 +46,19 @@ LAYOUT = Layout(
     optional_prefix=PREFIX,
     config=CONFIG,
 )
+
+PRETRAINING: Mapping[str, tuple[str, bool]] = {
+    "cls.predictions.transform.dense.weight": ("head.words.dense.weight", True),
+    "cls.predictions.transform.dense.bias": ("head.words.dense.bias", False),
+    "cls.predictions.transform.LayerNorm.weight": ("head.words.norm.weight", False),
+    "cls.predictions.transform.LayerNorm.bias": ("head.words.norm.bias", False),
+    "cls.predictions.transform.LayerNorm.gamma": ("head.words.norm.weight", False),
+    "cls.predictions.transform.LayerNorm.beta": ("head.words.norm.bias", False),
+    "cls.predictions.bias": ("head.words.bias", False),
+    "bert.pooler.dense.weight": ("head.dense.weight", True),
+    "bert.pooler.dense.bias": ("head.dense.bias", False),
+    "cls.seq_relationship.weight": ("head.next_fc.weight", True),
+    "cls.seq_relationship.bias": ("head.next_fc.bias", False),
+}
+"""Tensor of the heads of BERT's pre-training -> tensor here, and whether it is a linear weight
+(transposed). The decoder is tied to the word embeddings on both sides and has no row."""

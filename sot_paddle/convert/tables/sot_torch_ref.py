@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from sot_paddle.convert.engine.layout import HeadTable, Layout, Row
-from sot_paddle.convert.tables import conv_bert_original, gpt_hf
+from sot_paddle.convert.tables import conv_bert_original, gpt_hf, vision_rows
 from sot_paddle.convert.tables.hf_encoder import CONFIG, PREFIX, ROBERTA, encoder, ignored, linear
 from sot_paddle.convert.tables.vision_rows import COUNTED, batch_norm
 
@@ -156,3 +157,27 @@ CONV_BERT = Layout(
     config=conv_bert_original.LAYOUT.config,
 )
 """Which tensors stand together, and their sizes, are as in the original's table."""
+
+
+def _vision(
+    family: str, encoder: tuple[Row, ...], width: str, first: str, *, class_token: bool
+) -> Layout:
+    embeds = vision_rows.own_embeds(first, patch_norm=not class_token)
+    tables = heads(width, class_token=class_token)
+    counted = vision_rows.counters(
+        [*chain(*embeds.values()), *chain(*(t.rows for t in tables.values()))]
+    )
+    return Layout(
+        description=BERT.description,
+        family=family,
+        encoder=encoder,
+        embeds=embeds,
+        heads=tables,
+        ignored=dict.fromkeys(counted, COUNTED),
+        counters=counted,
+        averaged=("state_dict_ema", "model_ema"),
+    )
+
+
+VIT = _vision("vit", vision_rows.VIT, "C", "C", class_token=True)
+SWIN = _vision("swin", vision_rows.swin("stages.{}", 0), "C{last}", "C0", class_token=False)

@@ -230,38 +230,6 @@ def test_images_with_losses_of_the_user_pass_and_the_average_pool_is_explained()
     assert "exclusive: Paddle's layer has True, PyTorch's False" in first.cause
 
 
-class TorchPooled(torch.nn.Module):
-    """A convolution, pooled over 3 x 5 places by a function."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        self.conv, self.kind = torch.nn.Conv2d(3, 4, 1), kind
-
-    def forward(self, x):
-        return getattr(torch.nn.functional, f"adaptive_{self.kind}_pool2d")(self.conv(x), 1)
-
-
-class PaddlePooled(nn.Layer):
-    """The port."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        self.conv, self.kind = nn.Conv2D(3, 4, 1), kind
-
-    def forward(self, x):
-        return getattr(nn.functional, f"adaptive_{self.kind}_pool2d")(self.conv(x), 1)
-
-
-@pytest.mark.parametrize(("kind", "bound"), [("avg", 1e-7), ("max", 1e-10)])
-def test_an_average_pool_is_known_as_a_function_too(kind: str, bound: float) -> None:
-    images = np.random.default_rng(8).normal(size=(2, 3, 3, 5))
-    recipe = {"optimizer": "sgd", "steps": 2, "dtype": "float64"}
-    result = align.compare(TorchPooled(kind), PaddlePooled(kind), images, **recipe)
-    assert result.passed, str(result)
-    backward = next(r for r in result.report.results if r.step == "backward")
-    assert {c.bound for c in backward.comparisons if c.name == "conv.weight"} == {bound}
-
-
 def test_factories_of_optimizer_and_schedule_are_compared_rate_by_rate() -> None:
     def theirs(model):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -271,9 +271,18 @@ class PaddleUnit(paddle.nn.Layer):
             "float32",
             "group_norm",
         ),
+        (
+            torch.nn.GroupNorm(2, 4),
+            paddle.nn.GroupNorm(2, 4),
+            paddle.nn.GroupNorm(2, 4, epsilon=1.5e-5),  # 3e-6 of the scale: near, yet wrong
+            NEARLY_EQUAL + 3000,
+            "float64",
+            "group_norm",
+        ),
         (TorchUnit(), PaddleUnit(), PaddleUnit(1e-2), SHORT, "float64", "normalize"),
+        (TorchUnit(), PaddleUnit(), PaddleUnit(2e-7), SHORT, "float64", "normalize"),
     ],
-    ids=["ELU", "CELU", "group norm", "normalize"],
+    ids=["ELU", "CELU", "group norm", "group norm in float64", "normalize", "its epsilon"],
 )
 def test_a_function_that_rounds_more_is_put_right(theirs, port, wrong, inputs, dtype, named):
     passed = align.compare(theirs, port, inputs, dtype=dtype, shake=False)

@@ -14,8 +14,6 @@ from align.record.run_report import Report
 from align.report.report import console, write_html, write_json, write_junit
 from align.report.report_html import page
 from align.report.report_junit import junit
-from align.report.report_tree import grow, tree
-from sot_paddle.atomic import write_atomically
 from tests.html_tags import Page, assert_stands_alone
 
 RULE = Tolerance("scaled", 1e-10, "rounding is far below")
@@ -99,7 +97,6 @@ def pair():
         findings=[wrong, found, follows],
         guilty=[found, other],
         notes=["left out: <i>"],
-        layers={"encoder": "E"},
         about=about,
     )
 
@@ -170,7 +167,6 @@ def test_json_file_is_the_report(failing, tmp_path):
 def test_the_page_stands_alone_and_opens_what_failed(failing, tmp_path):
     text = write_html(failing, tmp_path / "report.html").read_text()
     shown = assert_stands_alone(text)
-    assert shown.tags.count("svg") == 5
     assert shown.opened == [False, True, False, True]  # grouped by case, failures open
     for said in ("Fail", "rounding is far below", "is 3.000 x the reference", "numpy 1.26"):
         assert said in text
@@ -188,7 +184,7 @@ def test_the_page_escapes_every_text(pair):
     )  # fmt: skip
     found = Divergence(EVIL, EVIL, "loss", EVIL, EVIL, EVIL, EVIL)
     about = {"pair": EVIL, "paddle": {"class": EVIL, "code": EVIL, "parameters": 1}}
-    text = page(Report({EVIL: {EVIL: [EVIL]}}, [bad], [found], [], [EVIL], {EVIL: EVIL}, about))
+    text = page(Report({EVIL: {EVIL: [EVIL]}}, [bad], [found], [], [EVIL], about))
     assert "<script" not in text
     assert "&lt;script&gt;" in text
     assert Page(text).stack == []
@@ -204,53 +200,18 @@ def test_rules_that_differ_in_their_number_are_one_sentence():
     assert "<= 1e-08 x the tensor's largest value; the loosest tensor 1.0e-03. rounding" in text
 
 
-def test_the_tree_keeps_the_worst_of_everything_below(pair):
-    root = grow(pair.results)
-    block = root.children["encoder"].children["0"]
-    assert block.worst["forward"].name == "encoder.0.act"
-    assert block.failed
-    assert not block.children["norm"].failed
-    assert block.children["act"].worst["backward"].passed
-    assert 'class="leaf bad" title' in page(pair)
-    assert '<span class="chip fail">here</span>' in page(pair)
-    odd = result(compared("(tied parameters: a)"), compared("input x"), compared("loss value [1]"))
-    assert tree([odd], {}, []) == ""
-
-
-def test_curves_with_gaps_and_unequal_lengths_are_drawn():
+def test_curves_are_told_at_their_first_and_last_step():
     series = {
         "loss": {"paddle": [1.0, float("nan"), 0.5], "pytorch": [1.0, 0.8]},
-        "constant": {"paddle": [2.0] * 3, "pytorch": [2.0] * 3},
-        "one": {"paddle": [1.0], "pytorch": [1.0]},
-        "nothing": {"paddle": [], "pytorch": []},
-        "long": {"paddle": list(range(5000)), "pytorch": list(range(5000))},
-        "lost": {"paddle": [2.0, float("nan")], "pytorch": [2.0, 3.0]},
-        "lost later": {"paddle": [2.0, 2.5, float("nan")], "pytorch": [2.0, 3.0, 3.5]},
+        "without a step": {"paddle": [], "pytorch": []},
+        "long": {"paddle": list(range(1, 5001)), "noise band": list(range(5000))},
     }
     text = page(Report({}, [result(series=series)]))
-    assert Page(text).tags.count("svg") == 7
-    assert text.count("equal in every step<") == 3
-    assert text.count("equal in every step in which both are finite<") == 1
-    drawings = re.findall(r"<svg.*?</svg>", text)
-    assert not any(re.search(r"[ M]-?(nan|inf)", drawing) for drawing in drawings)
-
-
-def test_drift_is_drawn_on_a_logarithmic_axis_with_its_band():
-    drift = {"paddle": [1e-16, 1e-15, 3e-15], "noise band": [1e-15, 1e-14, 1e-13]}
-    text = page(Report({}, [result(step="training", series={"drift": drift})]))
-    assert "curves on a logarithmic axis" in text
-    assert "1e-13" in text
-    flat = {"paddle": [0.0], "noise band": [0.0]}
-    text = page(Report({}, [result(step="training", series={"drift": flat})]))
-    assert "curves on a logarithmic axis" not in text
-
-
-def test_every_measured_difference_can_be_drawn():
-    values = (0.0, 5e-324, 1e-300, 1e300, np.nan)
-    pairs = [(np.array([v, 1.0]), np.array([0.0, 1.0])) for v in values]
-    held = [compare_arrays(f"t{i}", a, b, RULE) for i, (a, b) in enumerate(pairs)]
-    for comparisons in (held, held * 8, held[:1]):
-        assert Page(page(Report({}, [result(*comparisons)]))).tags.count("svg") == 1
+    shown = Page(text).text
+    for said in ("Loss", "nan", "–", "noise band", "5000", "4999"):
+        assert said in shown
+    assert "Without a step" not in shown
+    assert len(text) < 60_000
 
 
 def test_a_hundred_results_stay_below_three_megabytes():
@@ -273,16 +234,3 @@ def test_junit_counts_and_explains_failures(pair, tmp_path):
 def test_junit_survives_control_characters():
     root = ElementTree.fromstring(junit(Report({}, [result(case="a\x00<&>")])))
     assert root.find("testsuite").get("name") == "a?<&>"
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = write_atomically(tmp_path / "a.txt", b"old")
-
-    def fail(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
-        write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["a.txt"]

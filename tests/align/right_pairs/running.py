@@ -6,12 +6,12 @@ import contextlib
 import itertools
 import sys
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from align.processes import Failure, TaskBatch, outcomes
+from tools.benchmarks.workers import Failure, outcomes
 
 AVX2 = {
     "ATEN_CPU_CAPABILITY": "avx2",
@@ -33,8 +33,6 @@ def _settings() -> dict[str, dict[str, str]]:
 
 
 SETTINGS: Mapping[str, Mapping[str, str]] = _settings()
-_AT_ONCE = 100
-"""Pairs of one worker process: it holds what both frameworks do not give back."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +66,8 @@ def tasks(
 
 def run(wanted: Sequence[Task], processes: int) -> Iterator[dict[str, Any]]:
     """Judge pairs; yields one record each, as it is made, with what failed told on the way."""
-    by_setting: dict[str, list[int]] = defaultdict(list)
-    for position, task in enumerate(wanted):
-        by_setting[task.setting].append(position)
-    batches = [
-        TaskBatch(positions[at : at + _AT_ONCE], SETTINGS[setting])
-        for setting, positions in by_setting.items()
-        for at in range(0, len(positions), _AT_ONCE)
-    ]
-    found = outcomes(wanted, _work, batches, processes, limit=600.0)
+    environments = [SETTINGS[task.setting] for task in wanted]
+    found = outcomes(wanted, environments, _work, processes, limit=600.0)
     with contextlib.closing(found) as results:
         for done, (position, result) in enumerate(results, 1):
             task = wanted[position]
@@ -90,7 +81,7 @@ def run(wanted: Sequence[Task], processes: int) -> Iterator[dict[str, Any]]:
             yield result | {"setting": task.setting, "replay": task.replay()}
 
 
-def _work(batch: Sequence[Task]) -> Iterator[dict[str, Any]]:
+def _work(task: Task) -> dict[str, Any]:
     """What a worker does: its frameworks are imported under its own environment."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -98,8 +89,7 @@ def _work(batch: Sequence[Task]) -> Iterator[dict[str, Any]]:
 
         judges = {"right": judging.judge_right, "wrong": judging.judge_wrong,
                   "power": judging.judge_power}  # fmt: skip
-        for task in batch:
-            yield judges[task.kind](task.seed, task.most).to_json()
+        return judges[task.kind](task.seed, task.most).to_json()
 
 
 def is_failure(record: Mapping[str, Any]) -> bool:

@@ -64,25 +64,6 @@ def test_values_and_layouts_of_named_tensors(official_shapes, random_arrays):
         np.testing.assert_array_equal(made[name], value, err_msg=name)
 
 
-def test_a_table_that_forgets_a_square_transpose_is_seen_by_value(hf_shapes, random_arrays):
-    table = LAYOUTS["bert_hf"]
-    planted = tuple(
-        Row(row.source, row.destination, "table", row.shape)
-        if row.destination.endswith("q_proj.weight")
-        else row
-        for row in table.encoder
-    )
-    wrong = Layout("", planted, table.heads, table.ignored, optional_prefix="bert.")
-    shapes = hf_shapes()
-    arrays = random_arrays(shapes)
-    good = build_plan("bert_hf", "bert_base", shapes).apply(arrays)
-    bad = plan(wrong, shapes).apply(arrays)
-    name = "bert.encoder.layers.0.self_attn.q_proj.weight"
-    assert good[name].shape == bad[name].shape
-    differing = [key for key in good if not np.array_equal(good[key], bad[key])]
-    assert differing == [name, name.replace("layers.0", "layers.1")]
-
-
 def plan(table: Layout, shapes, *, reverse: bool = False):
     with mock.patch.object(build, "find_table", return_value=table):
         return build_plan("planted", "bert_base", shapes, reverse=reverse)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,11 +13,8 @@ import sot_paddle
 import sot_torch_ref
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.convert import build_plan, convert_file
-from sot_paddle.convert.engine import build
-from sot_paddle.convert.engine.layout import Row
 from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
 from sot_paddle.convert.state.command import StateRequest, convert_state
-from sot_paddle.convert.tables.conv_bert_original import LAYOUT
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import pretrained
 from tests.sot_paddle.convert.tiny_checkpoints import fill, linear, norm
@@ -206,33 +201,6 @@ def test_the_reference_has_no_layer_without_its_tensors(case) -> None:
         rest = {name: shape for name, shape in shapes.items() if name != lost}
         with pytest.raises(ValueError, match=f"missing: .*{re.escape(lost)}"):
             build_plan("sot_torch_ref", "conv_bert_base", rest)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ({"destination": ".self_attn.out.weight"}, {"kind": "vector"}),  # square: no shape tells
-        ({"source": "attention.self.convq_param"}, {"destination": "convk"}),
-    ],
-)
-def test_a_wrong_row_is_noticed(old, new, random_arrays) -> None:
-    ((field, end),) = old.items()
-    swapped = {"convq": "convk", "convk": "convq"}
-
-    def wrong(row: Row) -> Row:
-        last = row.destination.rpartition(".")[2]
-        if "destination" in new and last in swapped:
-            return replace(row, destination=row.destination.replace(last, swapped[last]))
-        return replace(row, **new) if getattr(row, field).endswith(end) else row
-
-    table = replace(LAYOUT, encoder=tuple(wrong(row) for row in LAYOUT.encoder))
-    shapes = original("every_term")
-    arrays = random_arrays(shapes)
-    with mock.patch.object(build, "find_table", return_value=table):
-        made = build_plan(NAME, "conv_bert_base", shapes).apply(arrays)
-    theirs = [name for name in shapes if not constant(name)]
-    differing = [n for n in theirs if not np.array_equal(made[ours_of(n)], moved(n, arrays[n]))]
-    assert len(differing) == 2 * (2 if "destination" in new else 1)  # of both layers
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,12 @@
 
 import argparse
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.convert import convert_file
-from sot_paddle.resampling import resample_bias_table, resample_position_embedding, sinusoid_table
 from tests.sot_paddle.convert.converted import assert_same_file
 
 CONSTANTS = ("relative_position_index", "attn_mask")
@@ -150,112 +148,6 @@ def test_averages_that_are_not_there_are_refused(tmp_path, drawn):
     with pytest.raises(ValueError, match="--ema is for the way to Paddle"):
         convert_file(tmp_path / "c.safetensors", *args, ema=True, reverse=True)
     assert not args[0].exists()
-
-
-def test_learned_positions_are_resampled_and_said(tmp_path, drawn):
-    arrays = drawn("deit_timm")
-    write_tensors(tmp_path / "a.safetensors", arrays)
-    dst = tmp_path / "b.safetensors"
-    made = convert_file(tmp_path / "a.safetensors", dst, "deit_timm", "deit_tiny", img_size=20)
-    tensors, _ = read_tensors(dst)
-    expected = resample_position_embedding(arrays["pos_embed"], 25)  # 20 / 4 patches along a side
-    np.testing.assert_array_equal(tensors["pos_embed"], expected)
-    text = "resized: pos_embed (learned positions of 9 tokens to 25, bicubic with antialiasing"
-    assert text in made.summary()
-    record = next(r for r in made.tensors if r["destination"] == "pos_embed")
-    assert (record["transform"], record["source_shape"]) == ("copy+bicubic", [1, 10, 12])
-    assert record["shape"] == [1, 26, 12]
-    assert json.loads(Path(f"{dst}.manifest.json").read_text())["notes"] == list(made.notes)
-
-
-def test_the_sinusoid_is_computed_for_the_real_count(tmp_path, drawn):
-    arrays = drawn("sot_official")
-    arrays["pos_embed"] = sinusoid_table(10, 12).astype(np.float32)
-    write_tensors(tmp_path / "a.safetensors", arrays)
-    dst = tmp_path / "b.safetensors"
-    made = convert_file(tmp_path / "a.safetensors", dst, "sot_official", "sot_tiny", img_size=32)
-    tensors, _ = read_tensors(dst)  # 32 pixels: stem 16, pooled 8, 4; the third stride is 1
-    np.testing.assert_array_equal(tensors["pos_embed"], sinusoid_table(17, 12).astype(np.float32))
-    assert "the fixed table of 10 positions is computed for 17" in made.summary()
-    assert tensors["pos_embed"].dtype == np.float32
-    with pytest.raises(ValueError, match="img_size 30 gives no whole number of tokens"):
-        convert_file(
-            tmp_path / "a.safetensors", tmp_path / "c.pdparams", "sot_official", "sot_tiny",
-            img_size=30,
-        )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("sizes", "windows"),
-    [
-        ({"window_size": 4}, {0: 4, 1: 4}),
-        ({"window_size": 4, "img_size": 24}, {0: 4, 1: 3}),  # 6 x 6 tokens, then 3 x 3
-        ({"img_size": 16}, {0: 3, 1: 2}),
-        ({"img_size": 48}, {0: 3, 1: 3}),
-    ],
-)
-def test_windows_are_resampled_and_shrink_to_the_grid(tmp_path, drawn, sizes, windows):
-    arrays = drawn("swin_timm")
-    write_tensors(tmp_path / "a.safetensors", arrays)
-    dst = tmp_path / "b.safetensors"
-    made = convert_file(tmp_path / "a.safetensors", dst, "swin_timm", "swin_tiny", **sizes)
-    tensors, _ = read_tensors(dst)
-    table = "blocks.0.attn.relative_position_bias_table"
-    for stage, window in windows.items():
-        expected = resample_bias_table(arrays[f"layers.{stage}.{table}"], window)
-        np.testing.assert_array_equal(tensors[f"stages.{stage}.{table}"], expected)
-    changed = set(windows.values()) != {3}
-    assert ("bicubic without antialiasing" in made.summary()) == changed
-    assert ("no tensor depends on the sizes asked for" in made.summary()) != changed
-
-
-def test_classifiers_of_another_number_are_left_out_and_said(tmp_path, drawn):
-    arrays = drawn("sot_official")
-    write_tensors(tmp_path / "a.safetensors", arrays)
-    args = ("sot_official", "sot_tiny")
-    dst = tmp_path / "b.safetensors"
-    made = convert_file(tmp_path / "a.safetensors", dst, *args, num_classes=7)
-    scores = [f"head.{fc}.{part}" for fc in ("word_fc", "cls_fc") for part in ("weight", "bias")]
-    assert set(made.absent) == set(scores)
-    tensors, metadata = read_tensors(dst)
-    assert not set(tensors) & set(scores)
-    assert "head.pooling.wr.weight" in tensors
-    assert set(json.loads(metadata["absent"])) == set(scores)
-    summary = made.summary()
-    assert "a classifier of 5 classes, and 7 are wanted" in summary
-    assert "not in SRC, left at initialisation: head.word_fc.weight, head.word_fc" in summary
-    assert "classifier.visual_fc.weight" in made.ignored
-    same = convert_file(
-        tmp_path / "a.safetensors", tmp_path / "c.safetensors", *args, num_classes=5
-    )
-    assert same.absent == ()
-
-
-@pytest.mark.parametrize(
-    ("layout", "model", "sizes", "message"),
-    [
-        ("deit_timm", "deit_tiny", {"img_size": 0}, "--img-size must be at least 1, got 0"),
-        ("deit_timm", "deit_tiny", {"img_size": 21}, "multiple of patch_size 4, got 21"),
-        ("deit_timm", "deit_tiny", {"window_size": 7}, "'deit_tiny' has no windows"),
-        ("deit_timm", "deit_tiny", {"num_attention_heads": 3}, "heads is for text models"),
-        ("deit_timm", "deit_tiny", {"reverse": True, "img_size": 32}, "--img-size is for the way"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(tmp_path, drawn, layout, model, sizes, message):
-    write_tensors(tmp_path / "a.safetensors", drawn(layout))
-    dst = tmp_path / "b.safetensors"
-    with pytest.raises(ValueError, match=message):
-        convert_file(tmp_path / "a.safetensors", dst, layout, model, **sizes)
-    assert not dst.exists()
-
-
-def test_sizes_of_images_are_not_for_text(tmp_path, hf_shapes, random_arrays):
-    write_tensors(tmp_path / "a.safetensors", random_arrays(hf_shapes()))
-    args = (tmp_path / "a.safetensors", tmp_path / "b.safetensors", "bert_hf", "bert_base")
-    with pytest.raises(ValueError, match="--img-size is for image models, and 'bert_base' is none"):
-        convert_file(*args, img_size=224)
-    made = convert_file(*args, num_classes=2)
-    assert made.absent == ("head.cls_fc.weight", "head.cls_fc.bias")
 
 
 def test_summary_and_metadata_say_what_was_done(tmp_path, drawn):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from sot_paddle.convert import build_plan, convert_file
-from sot_paddle.convert.engine.adapting import shapes_for
 from sot_paddle.convert.formats.checkpoint_reading import read_for_model
 
 
@@ -94,50 +93,3 @@ def test_deit_of_timm_starts_our_model_at_another_size(frameworks, tmp_path):
     assert {n: tuple(a.shape) for n, a in fitted.arrays.items()}.items() <= shapes.items()
     new = timm.layers.resample_abs_pos_embed(theirs.pos_embed.detach(), [8, 8])
     np.testing.assert_allclose(fitted.arrays["pos_embed"], new.numpy(), rtol=0, atol=1e-6)
-
-
-def forward_plan(sot_paddle, model: str, **options):
-    """A plan to Paddle for the shapes of one of our models."""
-    built = sot_paddle.create_model(model, num_classes=5, **options)
-    shapes = {name: tuple(tensor.shape) for name, tensor in built.state_dict().items()}
-    back = build_plan("sot_torch_ref", model, shapes, reverse=True)
-    torch_shapes = back.destination_shapes
-    return build_plan("sot_torch_ref", model, torch_shapes), shapes
-
-
-VIT = {"embed_dim": 12, "depth": 1, "num_heads": 2, "wr_dim": 4}
-SWIN = {"embed_dim": 12, "depths": (1, 1, 1), "num_heads": (1, 2, 3), "window_size": 5, "wr_dim": 4}
-
-
-@pytest.mark.parametrize(
-    ("model", "options", "old", "new"),
-    [
-        ("sot_tiny", VIT, 64, 96),
-        ("sot_tiny", VIT, 224, 160),
-        ("sot_tiny", {**VIT, "token_type": "resnet"}, 32, 96),
-        ("sot_tiny", {**VIT, "token_type": "inception"}, 224, 336),
-        ("sot_tiny", {**VIT, "token_type": "nonlocal"}, 32, 64),
-        ("deit_tiny", VIT, 32, 64),
-        ("deit_tiny_sot", VIT, 32, 224),
-        ("swin_tiny", SWIN, 128, 32),
-        ("swin_tiny", SWIN, 32, 80),
-        ("swin_tiny_sot", SWIN, 128, 64),
-    ],
-)
-def test_the_shapes_of_another_size_are_those_of_the_model_built_for_it(
-    frameworks, model, options, old, new
-):
-    plan, before = forward_plan(frameworks[3], model, img_size=old, **options)
-    _, after = forward_plan(frameworks[3], model, img_size=new, **options)
-    assert shapes_for(plan, img_size=new) == after
-    assert before != after
-    assert shapes_for(plan) == before
-
-
-def test_sizes_that_change_the_token_embedding_itself_are_refused(frameworks):
-    plan, _ = forward_plan(frameworks[3], "sot_tiny", img_size=32, token_type="resnet", **VIT)
-    with pytest.raises(ValueError, match="changes the third stride of the token embedding 'resn"):
-        shapes_for(plan, img_size=224)
-    plan, _ = forward_plan(frameworks[3], "sot_tiny", img_size=28, token_type="linear", **VIT)
-    with pytest.raises(ValueError, match="cannot change the token embedding 'linear'"):
-        shapes_for(plan, img_size=56)

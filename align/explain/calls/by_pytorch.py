@@ -1,0 +1,109 @@
+"""Calls of Paddle's functions computed by PyTorch's function of the same name, in both directions.
+
+What this may change is small: where PyTorch's numbers are farther than NEAR from Paddle's own, or
+an argument has no place in PyTorch's function, the call stays as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+import paddle
+import torch
+from torch.nn import functional as F
+from torch.overrides import get_testing_overrides
+
+from align.explain.calls.layer_words import SYNONYMS
+from align.frameworks.stepping_paddle import ERRORS
+from align.frameworks.watched_calls import WatchedCall
+
+NEAR = 1e-6  # of the largest value of a result or a gradient
+_SYNONYMS = SYNONYMS | {
+    "x": ("input", None),
+    "y": ("other", None),
+    "label": ("target", None),
+    "logit": ("input", None),
+}
+"""Paddle's word of an argument -> PyTorch's, where it is another."""
+
+
+def by_pytorch(names: Collection[str]) -> Callable[[WatchedCall], Any]:
+    """Answer every call of some functions with PyTorch's numbers, others as they are."""
+
+    def answer(call: WatchedCall) -> Any:
+        with contextlib.suppress(*ERRORS):  # PyTorch has no such function, or of other arguments
+            if call.name in names:
+                return _retaken(call)
+        return call.go()
+
+    return answer
+
+
+def _retaken(call: WatchedCall) -> paddle.Tensor:
+    arguments = call.arguments()
+    tensors = {n: v for n, v in arguments.items() if isinstance(v, paddle.Tensor)}
+    floating = {n: v for n, v in tensors.items() if v.is_floating_point()}
+    leaves = {name: tensor.detach() for name, tensor in floating.items()}
+    for leaf in leaves.values():
+        leaf.stop_gradient = False
+    with paddle.enable_grad():
+        paddle_result = call.with_arguments(leaves)
+    copies = {n: torch.tensor(v.numpy(), requires_grad=n in floating) for n, v in tensors.items()}
+    with torch.enable_grad():
+        torch_result = _in_torch(call.name, {**arguments, **copies})
+
+    def back(gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
+        keep, seed = (
+            {"retain_graph": True, "allow_unused": True},
+            torch.from_numpy(gradient.numpy()),
+        )
+        ours = paddle.grad(paddle_result, [*leaves.values()], gradient, **keep)
+        theirs = torch.autograd.grad(torch_result, [copies[n] for n in floating], seed, **keep)
+        return tuple(a if a is None else _nearer(a, b) for a, b in zip(ours, theirs, strict=True))
+
+    made = _nearer(paddle_result, torch_result).numpy()
+    return _Computed.apply(made, back, *floating.values())
+
+
+def _in_torch(name: str, arguments: Mapping[str, Any]) -> torch.Tensor:
+    """Call PyTorch's function with the arguments of Paddle's.
+
+    Raises:
+        Exception: there is none of this name, or an argument that it does not know counts.
+    """
+    function, given = getattr(F, name, None) or getattr(torch, name), {}
+    words = inspect.signature(get_testing_overrides().get(function, function)).parameters
+    for word, value in arguments.items():
+        other, convert = (word, None) if word in words else _SYNONYMS.get(word, (word, None))
+        if other in words or not (value is None or value is False or _is_layout(value)):
+            given[other] = value if convert is None or value is None else convert(value)
+    return function(**given)
+
+
+def _is_layout(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("NC")
+
+
+def _nearer(ours: paddle.Tensor, theirs: torch.Tensor | None) -> paddle.Tensor:
+    """PyTorch's numbers where they are near Paddle's, else Paddle's own."""
+    if theirs is None or list(theirs.shape) != ours.shape or not ours.size:
+        return ours
+    made = paddle.to_tensor(theirs.detach().numpy())
+    return made if (made - ours).abs().max() <= NEAR * ours.abs().max() else ours
+
+
+class _Computed(paddle.autograd.PyLayer):
+    """A result that is known, with its way back."""
+
+    @staticmethod
+    def forward(ctx: Any, result: np.ndarray, back: Callable, *_: paddle.Tensor) -> Any:
+        ctx.back = back
+        return paddle.to_tensor(result)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: paddle.Tensor) -> Any:
+        return ctx.back(gradient)
