@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
-import types
+import functools
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from sot_paddle import reading
 
@@ -22,18 +21,14 @@ ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
 LARGEST_EPSILON = 1e-3
 """What the kernel of Paddle's layer norm takes at most."""
 
-LARGEST_SIZE = 1 << 20
-LARGEST_SIZES: Mapping[str, int] = {
-    "vocab_size": 1 << 24,
-    "num_hidden_layers": 1024,
-    "depth": 1024,
-    "depths": 1024,
-    "img_size": 1 << 13,
-    "in_chans": 1024,
-    **dict.fromkeys(("q_dim", "k_dim", "wr_dim", "head_num_heads", "qkv_dim"), 1 << 13),
-    **dict.fromkeys(("num_iter", "num_sv", "mpn_iter"), 1000),
-}
-"""Size -> what it can be at most, `LARGEST_SIZE` for the others."""
+FINITE = {"allow_inf_nan": False}
+"""What pydantic has to know of a record whose numbers are finite (``__pydantic_config__``)."""
+
+HEADS = ("mgcrp", "plain")
+"""The second-order head, and a language model's own classifier."""
+
+SECOND_ORDER = "mgcrp_qk"
+"""Pooling of the second-order head of the text release (B.1)."""
 
 CLASS_TOKEN_POOLINGS = ("pooler", "two_layer", "score", "fc", "none")
 POOLINGS = ("mgcrp_qk", "mgcrp", "gap", "gcp", "gcp_text", *CLASS_TOKEN_POOLINGS)
@@ -114,6 +109,8 @@ class HeadConfig:
     layers: tuple[int, ...] = ()
     layer_pooling: str = LAYER_POOLINGS[0]
 
+    __pydantic_config__: ClassVar = FINITE
+
     def __post_init__(self) -> None:
         require_one_of("pooling", self.pooling, (*POOLINGS, SPANS, LAYERS))
         require_one_of("layer_pooling", self.layer_pooling, LAYER_POOLINGS)
@@ -137,7 +134,7 @@ class HeadConfig:
         require_one_of("on_zero", self.on_zero, (None, "nan", "zero"))
         names = ("q_dim", "k_dim", "head_num_heads", "wr_dim", "qkv_dim", "num_iter", "mpn_iter")
         names += () if self.num_sv is None else ("num_sv",)
-        require_buildable(require_sizes(self, names), 0)
+        require_sizes(self, names)
         if not 0.0 < self.alpha <= 1.0:
             raise ValueError(f"alpha must be in (0, 1], got {self.alpha}")
         if self.head_dropout is not None:
@@ -168,16 +165,13 @@ class EncoderConfig:
     pad_token_id: int = 0
     freeze_encoder: bool = False
 
+    __pydantic_config__: ClassVar = FINITE
+
     def __post_init__(self) -> None:
-        check_finite(self)
         require_one_of("hidden_act", self.hidden_act, ACTIVATIONS)
         names = ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size")
-        names += ("max_position_embeddings", "type_vocab_size")
-        sizes = require_sizes(self, names)
-        require_positive("num_attention_heads", self.num_attention_heads)
-        rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
-        layer = self.hidden_size * (4 * self.hidden_size + 2 * self.intermediate_size)
-        require_buildable(sizes, rows * self.hidden_size + self.num_hidden_layers * layer)
+        names += ("max_position_embeddings", "type_vocab_size", "num_attention_heads")
+        require_sizes(self, names)
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size must be a multiple of num_attention_heads, got {self.hidden_size} "
@@ -219,37 +213,16 @@ def require_positive(name: str, value: int) -> None:
         raise ValueError(f"{name} must be at least 1, got {value}")
 
 
-def require_sizes(record: Any, names: Iterable[str]) -> dict[str, int]:
-    """The options of these names; one below 1 is refused."""
-    sizes = {name: getattr(record, name) for name in names}
-    for name, value in sizes.items():
-        require_positive(name, value)
-    return sizes
+def require_sizes(record: Any, names: Iterable[str]) -> None:
+    """Refuse a record in which one of these options is below 1."""
+    for name in names:
+        require_positive(name, getattr(record, name))
 
 
 def require_probability(name: str, value: float) -> None:
     """Refuse a number that is no probability below 1."""
     if not 0.0 <= value < 1.0:
         raise ValueError(f"{name} must be in [0, 1), got {value}")
-
-
-LARGEST_NUMBER = 2**32 - 1
-"""Largest number of an option: a seed of NumPy's; every count and size stays far below."""
-
-
-def check_finite(record: Any) -> None:
-    """Refuse an option record in which a number is infinite, NaN or larger than `LARGEST_NUMBER`.
-
-    Raises:
-        ValueError: naming the first such option.
-    """
-    for item in dataclasses.fields(record):
-        value = getattr(record, item.name)
-        for number in value if isinstance(value, tuple) else (value,):
-            if isinstance(number, float) and not math.isfinite(number):
-                raise ValueError(f"{item.name} must be a finite number, got {number}")
-            if isinstance(number, int | float) and abs(number) > LARGEST_NUMBER:
-                raise ValueError(f"{item.name} must be at most {LARGEST_NUMBER}, got {number}")
 
 
 def near_names(name: str, known: Iterable[str]) -> str:
@@ -270,66 +243,56 @@ def some(names: Iterable[str]) -> str:
     return ", ".join(names[:8]) + rest
 
 
-def _matches(value: object, annotation: object) -> bool:
-    """Whether a value has exactly the annotated type (a bool is no int, an int is a float)."""
-    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
-        return any(_matches(value, option) for option in typing.get_args(annotation))
-    if annotation is type(None):
-        return value is None
-    origin = typing.get_origin(annotation)
-    if origin in (tuple, list):
-        inner = typing.get_args(annotation)[0]
-        return isinstance(value, (list, tuple)) and all(_matches(item, inner) for item in value)
-    if annotation is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if annotation is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, annotation)  # type: ignore[arg-type]
+_EXPECTED = {
+    "missing": "be given",
+    "greater_than": "be above {gt}",
+    "greater_than_equal": "be at least {ge}",
+    "less_than": "be below {lt}",
+    "less_than_equal": "be at most {le}",
+    "int_parsing": "be a whole number",
+    "float_parsing": "be a number",
+    "bool_parsing": "be true or false",
+}
+"""pydantic's type of an error -> what the option must, where its own words are longer."""
 
 
-def _spelled(annotation: object) -> str:
-    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+class OptionError(ValueError):
+    """An option that cannot be taken.
+
+    Attributes:
+        option: its name, "" where several do not go together.
+    """
+
+    def __init__(self, message: str, option: str = "") -> None:
+        super().__init__(message)
+        self.option = option
 
 
 def build_record(record: type[Record], values: Mapping[str, Any], *, where: str = "") -> Record:
-    """Build a frozen option record from a mapping, refusing unknown keys and wrong types.
+    """Build a frozen option record from a mapping, by pydantic.
 
     Args:
         record: a dataclass type.
-        values: option name to value; an int is accepted for a float, a list for a tuple, nothing
-            else is converted.
+        values: option name to value; text of a number is a number, a list is a tuple.
         where: prefix of error messages, such as a file name.
 
     Raises:
-        ValueError: a missing or unknown key (the near names are listed), a wrong type (``1e-5``
-            in YAML is a string: write ``1.0e-5``), or a value out of range.
+        OptionError: the first option that is missing, unknown (the near names are listed), of a
+            wrong type, or out of range, in one line.
     """
+    from pydantic import ValidationError
+
     prefix = f"{where}: " if where else ""
-    annotations = typing.get_type_hints(record)
-    fields = {field.name: field for field in dataclasses.fields(record)}  # type: ignore[arg-type]
-    for name, field in fields.items():
-        without_default = field.default is field.default_factory is dataclasses.MISSING
-        if without_default and name not in values:
-            raise ValueError(f"{prefix}{name} is missing")
-    clean = {}
-    for key, value in values.items():
-        if key not in fields:
-            raise ValueError(f"{prefix}unknown option {key!r}; {near_names(str(key), fields)}")
-        if not _matches(value, annotations[key]):
-            hint = ""
-            if isinstance(value, str) and _is_number(value):
-                hint = f" (YAML reads {value} as text: write {_with_point(float(value))})"
-            raise ValueError(
-                f"{prefix}option {key!r} must be {_spelled(annotations[key])}, "
-                f"got {value!r} ({type(value).__name__}){hint}"
-            )
-        as_float = annotations[key] in (float, float | None) and isinstance(value, int)
-        as_tuple = isinstance(value, list)  # records hold no lists
-        clean[key] = float(value) if as_float else tuple(value) if as_tuple else value
+    names = [field.name for field in dataclasses.fields(record)]  # type: ignore[arg-type]
+    for name in values:
+        if name not in names:
+            near = near_names(str(name), names)
+            raise OptionError(f"{prefix}unknown option {name!r}; {near}", str(name))
     try:
-        return record(**clean)
-    except ValueError as error:
-        raise ValueError(f"{prefix}{error}") from error
+        return _validator(record).validate_python(dict(values))
+    except ValidationError as error:
+        name = str(next(iter(error.errors()[0]["loc"]), ""))
+        raise OptionError(f"{prefix}{_refusal(error, name)}", name) from error
 
 
 def require_type(record: type, name: str, value: object, *, where: str) -> None:
@@ -338,9 +301,29 @@ def require_type(record: type, name: str, value: object, *, where: str) -> None:
     Raises:
         ValueError: naming where it stands.
     """
-    annotation = typing.get_type_hints(record)[name]
-    if not _matches(value, annotation):
-        raise ValueError(f"{where} must be {_spelled(annotation)}, got {value!r}")
+    from pydantic import ValidationError
+
+    try:
+        _validator(typing.get_type_hints(record)[name]).validate_python(value)
+    except ValidationError as error:
+        raise ValueError(_refusal(error, where)) from error
+
+
+@functools.cache
+def _validator(kind: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def _refusal(error: Any, name: str) -> str:
+    first = error.errors()[0]
+    if first["type"] == "value_error":  # of our own checks
+        return str(first["ctx"]["error"])
+    expected = _EXPECTED.get(first["type"], first["msg"].removeprefix("Input should "))
+    limits, value = first.get("ctx", {}), first["input"]
+    got = "" if first["type"] == "missing" else f", got {value if limits else repr(value)}"
+    return f"{name} must {expected.format(**limits)}{got}"
 
 
 HEAD_QKV_BIAS = "head_qkv_bias"
@@ -362,53 +345,16 @@ def sort_options(
     own = {field.name for field in dataclasses.fields(record)}  # type: ignore[arg-type]
     of_head = {field.name for field in dataclasses.fields(HeadConfig)}
     flat = {HEAD_QKV_BIAS if name in own else name: name for name in of_head}
-    unknown = sorted(set(options) - own - set(flat))
-    if unknown:
-        raise ValueError(
-            f"unknown option {unknown[0]!r} for {where}; {near_names(unknown[0], own | set(flat))}"
-        )
+    for name in options:
+        if name not in own and name not in flat:
+            near = near_names(name, own | set(flat))
+            raise ValueError(f"unknown option {name!r} for {where}; {near}")
     backbone = {name: value for name, value in options.items() if name in own}
     head = {flat[name]: value for name, value in options.items() if name not in own}
     return (
         build_record(record, backbone, where=where),
         build_record(HeadConfig, head, where=where),
     )
-
-
-def require_buildable(sizes: Mapping[str, int], parameters: int) -> None:
-    """Refuse a model that this machine cannot hold, before memory is asked for.
-
-    Args:
-        sizes: option -> length, depth or width.
-        parameters: of the model, at least.
-
-    Raises:
-        ValueError: naming the option, or what the model would need.
-    """
-    for name, value in sizes.items():
-        if value > LARGEST_SIZES.get(name, LARGEST_SIZE):
-            most = LARGEST_SIZES.get(name, LARGEST_SIZE)
-            raise ValueError(f"{name} must be at most {most:,}, got {value:,}")
-    needed, there = 4 * parameters, reading.machine_memory()
-    if needed > there:
-        largest = max(sizes, key=lambda name: sizes[name])
-        raise ValueError(
-            f"a model with {largest} {sizes[largest]:,} has at least {parameters:,} parameters: "
-            f"{needed / 1e9:,.0f} GB, and this machine has {there / 1e9:,.0f} GB"
-        )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
-
-
-def _with_point(number: float) -> str:
-    """Spell a number so that YAML reads it as one: 1.0e-05, not 1e-05."""
-    mantissa, exponent, power = repr(number).partition("e")
-    return f"{mantissa}{'' if '.' in mantissa or not exponent else '.0'}{exponent}{power}"
 
 
 _INSTALLED = Path(__file__).with_name("configs")
@@ -430,12 +376,9 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     """
     if not Path(path).exists() and Path(path).parts[:1] == (CONFIGS.name,):
         path = CONFIGS.joinpath(*Path(path).parts[1:])
-    if Path(path).suffix == ".json":  # its 2e-05 is a number, which YAML reads as text
-        text = reading.read_bytes(path, reading.LARGEST_YAML)
-        return reading.parse_json(text, reading.shown(path), strict=True, unique=True)
+    if Path(path).suffix == ".json":
+        return reading.read_json(path, strict=True)
     values = reading.read_yaml(path)
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
+    if not isinstance(values or {}, dict):
         raise ValueError(f"{path} must hold a mapping of options, got {type(values).__name__}")
-    return values
+    return values or {}

@@ -18,7 +18,7 @@ from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.token_features import pad_rows
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.tasks.glue import GlueTask, tokenizer_of
-from sot_paddle.tasks.order import ShuffledSplit
+from sot_paddle.tasks.tokens import ShuffledSplit
 
 
 class DocumentSplit(ShuffledSplit):

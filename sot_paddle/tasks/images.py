@@ -39,8 +39,8 @@ from sot_paddle.options import part_of
 from sot_paddle.tasks import image_scores
 from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
 from sot_paddle.tasks.losses import image_loss
-from sot_paddle.tasks.order import ShuffledSplit
 from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions, Task
+from sot_paddle.tasks.tokens import ShuffledSplit
 
 TRANSFORM = fields(EvalTransform)
 """Options of the evaluation transform, by their names in every record that has them."""

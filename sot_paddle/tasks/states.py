@@ -18,9 +18,9 @@ from sot_paddle.data.stored.live_states import StateSource
 from sot_paddle.strict_json import dumps
 from sot_paddle.tasks.glue import GlueTask
 from sot_paddle.tasks.losses import probe_loss
-from sot_paddle.tasks.order import ShuffledSplit
 from sot_paddle.tasks.squad import SquadTask
 from sot_paddle.tasks.task import Outputs, Predictions
+from sot_paddle.tasks.tokens import ShuffledSplit
 
 
 class StateSplit(ShuffledSplit):

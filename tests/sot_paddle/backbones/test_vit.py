@@ -114,7 +114,7 @@ def test_head_bias_has_a_name_of_its_own(tiny_vision) -> None:
     [
         ({"embed_dm": 8}, "unknown option 'embed_dm' for sot_tiny; did you mean embed_dim"),
         ({"embed_dim": 10}, "sot_tiny: the channels must be a multiple of num_heads, got 10 and 3"),
-        ({"depth": "2"}, "sot_tiny: option 'depth' must be int, got '2'"),
+        ({"depth": "two"}, "sot_tiny: depth must be a whole number, got 'two'"),
         ({"position": "sinus"}, "position must be one of sinusoid, learned, got 'sinus'; did you"),
         ({"token_type": "dense"}, "token_type must be one of .* did you mean densenet"),
         ({"drop_path_rate": 1.0}, r"drop_path_rate must be in \[0, 1\), got 1.0"),
