@@ -252,6 +252,8 @@ _EXPECTED = {
     "int_parsing": "be a whole number",
     "float_parsing": "be a number",
     "bool_parsing": "be true or false",
+    "too_short": "have {min_length} values",
+    "too_long": "have {max_length} values",
 }
 """pydantic's type of an error -> what the option must, where its own words are longer."""
 

@@ -39,9 +39,6 @@ class GlueTask:
     Attributes:
         table: columns, labels in the order of the outputs, and metrics.
         batch_size: training examples of each process and forward pass.
-        train: None when the run does not train.
-        dev: development splits by name, the first decides; {} when the run does not evaluate.
-        test: test splits that are there.
         vocab_size: largest token id + 1, 0 where no token is fed.
     """
 

@@ -133,12 +133,7 @@ class MaskedPairs:
 
 
 def collate(rows: Sequence[Arrays], *, judged: bool) -> Arrays:
-    """One batch of rows.
-
-    Args:
-        rows: B of them.
-        judged: hand the targets to the model (evaluation), not to the loss.
-    """
+    """One batch of B rows; ``judged`` hands the targets to the model, else to the loss."""
     places = max(1, *(len(row["positions"]) for row in rows))
     padded = {
         name: np.stack([_padded(row[name], places) for row in rows])
@@ -164,13 +159,7 @@ RowSource = Instances | MaskedPairs
 
 @dataclass(frozen=True)
 class PretrainingSplit:
-    """Rows of one split; see :class:`sot_paddle.tasks.task.Split`.
-
-    Attributes:
-        source: of the rows.
-        batch_size: rows of a forward pass in evaluation.
-        judged: whether it is evaluated on.
-    """
+    """Rows of one split, ``judged`` if it is evaluated on; see :class:`.task.Split`."""
 
     source: RowSource
     batch_size: int
@@ -206,8 +195,6 @@ class PretrainingTask(Task):
     Attributes:
         batch_size: training rows of each process and forward pass.
         losses: options of :func:`~.pretraining_loss.pretraining_loss`.
-        train: None when the run does not train.
-        dev: the split to evaluate on as ``dev``; {} for none.
     """
 
     batch_size: int

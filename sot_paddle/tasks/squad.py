@@ -59,10 +59,6 @@ class SquadTask:
 
     Attributes:
         batch_size: training windows of each process and forward pass.
-        decoding: how answers are chosen.
-        train: None when the run does not train.
-        dev: the development split as ``dev``; {} when the run does not evaluate.
-        test: what is to be answered, by name.
         vocab_size: largest token id + 1, 0 where no token is fed.
     """
 

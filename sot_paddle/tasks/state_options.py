@@ -173,9 +173,6 @@ command continues a run that was interrupted, bit for bit.""",
 examples:
   python tools/train_adapter.py --task_name RTE --states states/rte --do_train --do_eval \\
       --learning_rate 1.21668e-5 --output_dir output/adapter/rte
-  python tools/train_adapter.py --task_name SQuAD --train_file train-v2.0.json \\
-      --predict_file dev-v2.0.json --model_name_or_path CHECKPOINT --do_train --do_eval \\
-      --do_predict --output_dir output/adapter/squad
   python tools/train_adapter.py --model probes --task_name RTE --states states/rte --do_train \\
       --do_eval --learning_rate 1e-3 --num_train_epochs 5 --output_dir output/probes/rte
 """,
@@ -191,8 +188,6 @@ layout. It says first how much disk it needs, and refuses when that is not there
 stopped goes on with the same command.""",
     """\
 examples:
-  python tools/extract_hidden_states.py --task_name RTE --data_dir GLUE/RTE \\
-      --model_name_or_path output/rte/best --output_dir states/rte
   python tools/extract_hidden_states.py --task_name SQuAD --train_file train-v2.0.json \\
       --predict_file dev-v2.0.json --model_name_or_path CHECKPOINT --dtype float16 \\
       --output_dir states/squad

@@ -57,28 +57,16 @@ class ShuffledSplit:
 class TokenSplit(ShuffledSplit):
     """Tokenized examples that are padded when a batch is made; see :class:`~.task.Split`.
 
-    Args:
-        features: the examples.
-        collate: pads them; where it pads to the longest row, batches are bucketed by length.
-        batch_size: examples of a forward pass in evaluation.
+    Where ``collate`` pads to the longest row, batches are bucketed by length.
     """
 
     def __init__(self, features: TokenFeatures, collate: PadCollator, batch_size: int) -> None:
         self.features, self._collate, self.batch_size = features, collate, batch_size
+        self.indices, self.labels = features.indices, features.labels
         self.lengths = features.lengths if collate.pad == "longest" else None
 
     def __len__(self) -> int:
         return len(self.features)
-
-    @property
-    def indices(self) -> np.ndarray:
-        """(M,) number of each example in its file."""
-        return self.features.indices
-
-    @property
-    def labels(self) -> np.ndarray | None:
-        """(M,) labels of the examples."""
-        return self.features.labels
 
     @functools.cached_property
     def fingerprint(self) -> str:

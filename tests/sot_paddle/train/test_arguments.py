@@ -178,6 +178,12 @@ def refusal(command: Command, *flags: str) -> str:
     return ""
 
 
+@pytest.mark.parametrize("given", ["--data_dir d", "--rows all", "--task_name RTE"])
+def test_what_is_of_a_glue_task_means_nothing_for_squad(given: str) -> None:
+    command, required = COMMANDS["squad"]
+    assert re.search("leave it out|must be SQuAD", refusal(command, *f"{required} {given}".split()))
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_number_of_a_command_is_finite_and_in_range(name: str, tmp_path: Path) -> None:
     command, required = COMMANDS[name][0], COMMANDS[name][1].split()

@@ -30,6 +30,8 @@ def test_the_original_s_training_command() -> None:
     assert (config.data_dir, config.model, config.batch_size) == ("DATA", "sot_tiny", 128)
     assert (config.lr, config.weight_decay, config.img_size, config.amp) == (1e-3, 0.03, 224, True)
     assert rates(config) == EpochRates(learning_rate=1e-3, cooldown_epochs=0)
+    assert rates(train("D", "sot_tiny", "--epochs", "2")).total_epochs == 2
+    assert rates(train("D", "sot_tiny", "--cooldown-epochs", "1")).total_epochs == 301
     assert (config.drop_path, config.model_ema_decay) == (0.1, 0.99996)
     assert config.output_dir == str(Path("output") / "train" / "sot_tiny-224")
     assert config.identity() != train(*flags.split(), "--seed", "43").identity()
@@ -38,21 +40,6 @@ def test_the_original_s_training_command() -> None:
         assert config.identity() != train(*flags.split(), *more).identity()
     measuring = ("--crop-pct", "0.9", "--interpolation", "bilinear", "--on-corrupt", "skip")
     assert config.identity() == train(*flags.split(), *measuring).identity()
-
-
-@pytest.mark.parametrize(("asked", "more"), [(train, ""), (evaluate, "--weights W")])
-def test_products_in_bfloat16_are_refused_in_float64(asked, more) -> None:
-    flags = f"DATA --model sot_tiny --dtype float64 --cpu-precision bf16 {more}"
-    with pytest.raises(ValueError, match="cpu_precision bf16 needs dtype float32, got float64"):
-        asked(*flags.split())
-
-
-def test_cool_down_epochs_count_only_when_asked_for() -> None:
-    assert rates(train("DATA", "sot_tiny", "--epochs", "2")).total_epochs == 2
-    assert (
-        rates(train("DATA", "sot_tiny", "--epochs", "2", "--cooldown-epochs", "1")).total_epochs
-        == 3
-    )
 
 
 def test_the_original_s_evaluation_commands() -> None:
@@ -123,13 +110,14 @@ def test_none_is_the_value_of_that_name_of_a_model_and_null_is_no_value() -> Non
         (("sot_tiny", "--hflip", "2"), "hflip must be at most 1"),
         (("sot_tiny", "--opt-betas", "0.9", "1"), r"opt_betas must be in \[0, 1\), got \(0.9, 1.0"),
         (("sot_tiny", "--opt-betas", "-0.1", "0.9"), r"opt_betas must be in \[0, 1\)"),
-        (("sot_tiny", "--scale", "1"), "scale must .*at least 2 items"),
+        (("sot_tiny", "--scale", "1"), "scale must have 2 values, got"),
         (("sot_tiny", "--set", "depth=1", "--model-option", "depth=2"), "depth is given twice"),
         (("sot_tiny", "--model", "sot_base"), "model is given twice"),
         (("sot_tiny", "--set", "img_size=64", "--img-size", "32"), "img_size is given twice"),
         (("sot_tiny", "--set", "drop_path_rate=0.3"), "is given by --drop-path"),
         (("sot_tiny", "--loss_add", "--set", "fusion=concat"), "--loss_add is for fusion sum_loss"),
         (("sot_tiny", "--amp", "--dtype", "float64"), "mixed precision needs dtype float32"),
+        (("sot_tiny", "--cpu-precision", "bf16", "--dtype", "float64"), "bf16 needs dtype float32"),
     ],
 )
 def test_refusals(flags: tuple[str, ...], said: str) -> None:
@@ -187,5 +175,3 @@ def test_an_evaluation_turns_photographs_as_its_weights_were_trained_unless_it_i
     assert evaluate(*flags, "--exif-orientation").exif_orientation is True
     assert evaluate(*flags, "--exif_orientation", "false").exif_orientation is False
     assert evaluate(*flags, "--set", "exif_orientation=false").exif_orientation is False
-    with pytest.raises(ValueError, match="exif_orientation must be true or false, got 'DATA'"):
-        evaluate("--exif-orientation", *flags)
