@@ -5,193 +5,113 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import os
 import typing
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
+
+import pydantic
+from pydantic import ConfigDict, TypeAdapter, ValidationError, ValidationInfo, field_validator
 
 from sot_paddle import reading
 
 Record = TypeVar("Record")
 
-ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
-"""Activations of a text encoder's feed-forward layers, under transformers' names."""
-
-LARGEST_EPSILON = 1e-3
-"""What the kernel of Paddle's layer norm takes at most."""
-
-FINITE = {"allow_inf_nan": False}
-"""What pydantic has to know of a record whose numbers are finite (``__pydantic_config__``)."""
-
-HEADS = ("mgcrp", "plain")
-"""The second-order head, and a language model's own classifier."""
-
-SECOND_ORDER = "mgcrp_qk"
-"""Pooling of the second-order head of the text release (B.1)."""
-
-CLASS_TOKEN_POOLINGS = ("pooler", "two_layer", "score", "fc", "none")
-POOLINGS = ("mgcrp_qk", "mgcrp", "gap", "gcp", "gcp_text", *CLASS_TOKEN_POOLINGS)
-SPANS = "spans"
-"""Head of question answering: it scores every token and pools none."""
-
-LAYERS = "layers"
-"""Head on the class token of chosen layers of a language model."""
-
-LAYER_POOLINGS = ("concat", "max", "mean")
-"""What makes one vector of the class tokens of several layers; the first is the default."""
-
-FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens")
-NORMALIZATIONS: Mapping[str, tuple[str, ...]] = {
-    "mgcrp": ("svpn", "sqrt_d", "sqrt_t", "epn", "ln", "none"),
-    "mgcrp_qk": ("svpn", "epn", "none"),
-    "gcp": ("mpn",),
-    "gcp_text": ("mpn", "svpn"),
-}
-"""Power norms each covariance pooling can use; the first is its default."""
-
-VECTORIZED = ("mgcrp", "gcp_text")
-"""Poolings whose matrices can be flattened as a whole or as their upper triangle (``vec``)."""
+LARGEST_NUMBER = 2**32 - 1
+"""Of an option with a smallest value: a seed of NumPy's; every count and size is far below it."""
 
 
-@dataclass(frozen=True)
-class HeadConfig:
-    """Options of a classification head; see ``docs/heads.md`` for the table.
+def option(
+    default: Any,
+    text: str = "",
+    *,
+    choices: Sequence[Any] = (),
+    low: float | None = None,
+    high: float | None = None,
+    length: int | None = None,
+    flags: Sequence[str] = (),
+    resumable: bool = False,
+    **limits: float,
+) -> Any:
+    """Declare an option as a field of a record.
 
-    Attributes:
-        pooling: how word tokens become one vector (``POOLINGS``), or `SPANS`, or `LAYERS`.
-        fusion: how class token and words are combined (``FUSIONS``); None means ``sum_fc``.
-        normalization: power norm of a covariance pooling; None means that pooling's default.
-        q_dim: rows of the single-head covariance, width of ``gcp_text`` (text release).
-        k_dim: columns of the single-head covariance.
-        head_num_heads: heads of multi-head MGCrP, and of the width formula of GCP.
-        wr_dim: width of each head's W and R.
-        qkv_bias: whether the W/R projection has a bias.
-        qkv_dim: GCP reduces to ``int(sqrt(2 * head_num_heads * qkv_dim**2))`` channels.
-        alpha: svPN exponent.
-        num_iter: svPN power iterations per triplet.
-        num_sv: svPN triplets, None for all.
-        start: svPN start vector, ``"learn"`` (N(0, 1), trained) or ``"one"``.
-        mpn_iter: Newton-Schulz iterations of ``mpn``.
-        vec: which entries of ``mgcrp`` and ``gcp_text`` matrices count: ``"full"`` or ``"triu"``
-            (upper triangle, row-major; what ``mpn`` always takes).
-        centering: ``"scalar"`` (published) or ``"channel"``; ``mgcrp_qk`` is always per channel.
-        covariance_scale: GCP's factor, ``"published"`` (1/d) or ``"tokens"`` (1/N).
-        head_dropout: None means .8 for ``mgcrp_qk``, the encoder's hidden dropout for
-            ``pooler``, ``two_layer`` (``drop_rate`` of images) and ``layers``, and 0 otherwise.
-        mask_padding: statistics over valid tokens only.
-        layers: numbers of the layers of `LAYERS`, from 0 and in their order; () for all.
-        layer_pooling: how they become one vector (``LAYER_POOLINGS``).
-        on_zero: ``"nan"`` (published) or ``"zero"`` for the gradient at a zero covariance; None
-            means ``"zero"`` exactly when ``mask_padding`` is on.
+    Args:
+        default: its value when it is not given.
+        text: what ``--help`` says.
+        choices: the values that it may have beside None, () for any.
+        low: smallest value.
+        high: largest value, `LARGEST_NUMBER` where there is a smallest one.
+        length: number of values of a list.
+        flags: further spellings of its flag.
+        resumable: whether a resumed run may change it, as it does not enter a training step.
+        limits: ``gt`` and ``lt``, bounds that are no values themselves.
     """
-
-    pooling: str = "mgcrp"
-    fusion: str | None = None
-    normalization: str | None = None
-    q_dim: int = 56
-    k_dim: int = 32
-    head_num_heads: int = 6
-    wr_dim: int = 14
-    qkv_bias: bool = False
-    qkv_dim: int = 14
-    alpha: float = 0.5
-    num_iter: int = 1
-    num_sv: int | None = 1
-    start: str = "learn"
-    mpn_iter: int = 3
-    vec: str = "full"
-    centering: str = "scalar"
-    covariance_scale: str = "published"
-    head_dropout: float | None = None
-    mask_padding: bool = False
-    on_zero: str | None = None
-    layers: tuple[int, ...] = ()
-    layer_pooling: str = LAYER_POOLINGS[0]
-
-    __pydantic_config__: ClassVar = FINITE
-
-    def __post_init__(self) -> None:
-        require_one_of("pooling", self.pooling, (*POOLINGS, SPANS, LAYERS))
-        require_one_of("layer_pooling", self.layer_pooling, LAYER_POOLINGS)
-        if self.layers and self.pooling != LAYERS:
-            raise ValueError(f"layers is an option of pooling {LAYERS!r}, got {self.pooling!r}")
-        if any(layer < 0 for layer in self.layers):
-            raise ValueError(f"layers must be numbers from 0, got {self.layers}")
-        require_one_of("fusion", self.fusion, (None, *FUSIONS))
-        allowed = NORMALIZATIONS.get(self.pooling, ())
-        what = f"normalization of pooling {self.pooling!r}"
-        require_one_of(what, self.normalization, (None, *allowed))
-        require_one_of("start", self.start, ("learn", "one"))
-        require_one_of("vec", self.vec, ("full", "triu"))
-        if self.vec == "triu" and self.pooling not in VECTORIZED:
-            raise ValueError(
-                f"vec 'triu' is an option of pooling {' and '.join(VECTORIZED)}, got pooling "
-                f"{self.pooling!r}; leave it at 'full'"
-            )
-        require_one_of("centering", self.centering, ("scalar", "channel"))
-        require_one_of("covariance_scale", self.covariance_scale, ("published", "tokens"))
-        require_one_of("on_zero", self.on_zero, (None, "nan", "zero"))
-        names = ("q_dim", "k_dim", "head_num_heads", "wr_dim", "qkv_dim", "num_iter", "mpn_iter")
-        names += () if self.num_sv is None else ("num_sv",)
-        require_sizes(self, names)
-        if not 0.0 < self.alpha <= 1.0:
-            raise ValueError(f"alpha must be in (0, 1], got {self.alpha}")
-        if self.head_dropout is not None:
-            require_probability("head_dropout", self.head_dropout)
-
-    @property
-    def resolved_on_zero(self) -> str:
-        """The zero-matrix rule after the default is filled in."""
-        return self.on_zero or ("zero" if self.mask_padding else "nan")
+    facts = {"help": text, "choices": choices, "flags": flags, "resumable": resumable}
+    high = LARGEST_NUMBER if high is None and low is not None else high
+    limits |= {"ge": low, "le": high, "min_length": length, "max_length": length}
+    facts |= {name: limit for name, limit in limits.items() if limit is not None}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=dict, metadata=facts)
+    return dataclasses.field(default=default, metadata=facts)
 
 
-@dataclass(frozen=True)
-class EncoderConfig:
-    """Dimensions of a text encoder, under transformers' names (bert-base-uncased by default)."""
+def record(kind: type) -> type:
+    """Make a class a frozen record of options, checked by pydantic.
 
-    vocab_size: int = 30522
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
-    hidden_act: str = "gelu"
-    layer_norm_eps: float = 1e-12
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    initializer_range: float = 0.02
-    pad_token_id: int = 0
-    freeze_encoder: bool = False
+    An inherited option that is given another default keeps its help and its range.
+    """
+    inherited = {
+        name: item
+        for base in reversed(kind.__mro__[1:])
+        for name, item in vars(base).get("__dataclass_fields__", {}).items()
+    }
+    for name, default in list(vars(kind).items()):
+        if name in inherited and not isinstance(default, dataclasses.Field):
+            again = dataclasses.field(default=default, metadata=inherited[name].metadata)
+            setattr(kind, name, again)
+    config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    return pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=config)(kind)
 
-    __pydantic_config__: ClassVar = FINITE
+
+@record
+class Options:
+    """What every record of options does with the values that it is given."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def read_text(cls, value: Any, info: ValidationInfo) -> Any:
+        """The value that a text means: ``none``, numbers with commas between, ``~`` for home."""
+        item = cls.__dataclass_fields__[info.field_name]
+        if isinstance(value, str) and value.startswith("~/"):
+            return os.path.expanduser(value)
+        if "None" in item.type and str(value).lower() in ("none", "null"):
+            return value if value in item.metadata.get("choices", ()) else None
+        if "tuple" in item.type and isinstance(value, str | int | float):
+            return str(value).split(",")
+        return value
+
+    @field_validator("*")
+    @classmethod
+    def check_choice(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse a value that is none of the option's choices."""
+        choices = cls.__dataclass_fields__[info.field_name].metadata.get("choices")
+        if choices and value is not None:
+            require_one_of(info.field_name, value, choices)
+        return value
 
     def __post_init__(self) -> None:
-        require_one_of("hidden_act", self.hidden_act, ACTIVATIONS)
-        names = ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size")
-        names += ("max_position_embeddings", "type_vocab_size", "num_attention_heads")
-        require_sizes(self, names)
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"hidden_size must be a multiple of num_attention_heads, got {self.hidden_size} "
-                f"and {self.num_attention_heads}"
-            )
-        if not 0 <= self.pad_token_id < self.vocab_size:
-            raise ValueError(
-                f"pad_token_id must be in [0, vocab_size), got {self.pad_token_id} "
-                f"of {self.vocab_size}"
-            )
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            require_probability(name, getattr(self, name))
-        for name in ("layer_norm_eps", "initializer_range"):
-            if not getattr(self, name) > 0.0:
-                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
-        if self.layer_norm_eps > LARGEST_EPSILON:
-            raise ValueError(
-                f"layer_norm_eps must be at most {LARGEST_EPSILON}, which Paddle's layer norm "
-                f"takes, got {self.layer_norm_eps}"
-            )
+        """Check what the fields are together, and fill in what follows from others."""
+
+    def require(self, *names: str) -> None:
+        """Refuse a command without these options.
+
+        Raises:
+            ValueError: naming the first that is not given.
+        """
+        for name in names:
+            if not getattr(self, name):
+                raise ValueError(f"{name} is required (--{name}, or in the --config file)")
 
 
 def require_one_of(name: str, value: object, allowed: Iterable[object]) -> None:
@@ -211,18 +131,6 @@ def require_positive(name: str, value: int) -> None:
     """Refuse an integer below 1."""
     if value < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
-
-
-def require_sizes(record: Any, names: Iterable[str]) -> None:
-    """Refuse a record in which one of these options is below 1."""
-    for name in names:
-        require_positive(name, getattr(record, name))
-
-
-def require_probability(name: str, value: float) -> None:
-    """Refuse a number that is no probability below 1."""
-    if not 0.0 <= value < 1.0:
-        raise ValueError(f"{name} must be in [0, 1), got {value}")
 
 
 def near_names(name: str, known: Iterable[str]) -> str:
@@ -282,8 +190,6 @@ def build_record(record: type[Record], values: Mapping[str, Any], *, where: str 
         OptionError: the first option that is missing, unknown (the near names are listed), of a
             wrong type, or out of range, in one line.
     """
-    from pydantic import ValidationError
-
     prefix = f"{where}: " if where else ""
     names = [field.name for field in dataclasses.fields(record)]  # type: ignore[arg-type]
     for name in values:
@@ -303,8 +209,6 @@ def require_type(record: type, name: str, value: object, *, where: str) -> None:
     Raises:
         ValueError: naming where it stands.
     """
-    from pydantic import ValidationError
-
     try:
         _validator(typing.get_type_hints(record)[name]).validate_python(value)
     except ValidationError as error:
@@ -313,8 +217,6 @@ def require_type(record: type, name: str, value: object, *, where: str) -> None:
 
 @functools.cache
 def _validator(kind: Any) -> Any:
-    from pydantic import TypeAdapter
-
     return TypeAdapter(kind)
 
 
@@ -324,8 +226,154 @@ def _refusal(error: Any, name: str) -> str:
         return str(first["ctx"]["error"])
     expected = _EXPECTED.get(first["type"], first["msg"].removeprefix("Input should "))
     limits, value = first.get("ctx", {}), first["input"]
+    whole = {n: int(v) for n, v in limits.items() if isinstance(v, float) and v.is_integer()}
     got = "" if first["type"] == "missing" else f", got {value if limits else repr(value)}"
-    return f"{name} must {expected.format(**limits)}{got}"
+    return f"{name} must {expected.format(**limits | whole)}{got}"
+
+
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
+"""Activations of a text encoder's feed-forward layers, under transformers' names."""
+
+LARGEST_EPSILON = 1e-3
+"""What the kernel of Paddle's layer norm takes at most."""
+
+HEADS = ("mgcrp", "plain")
+"""The second-order head, and a language model's own classifier."""
+
+SECOND_ORDER = "mgcrp_qk"
+"""Pooling of the second-order head of the text release (B.1)."""
+
+CLASS_TOKEN_POOLINGS = ("pooler", "two_layer", "score", "fc", "none")
+POOLINGS = ("mgcrp_qk", "mgcrp", "gap", "gcp", "gcp_text", *CLASS_TOKEN_POOLINGS)
+SPANS = "spans"
+"""Head of question answering: it scores every token and pools none."""
+
+LAYERS = "layers"
+"""Head on the class token of chosen layers of a language model."""
+
+LAYER_POOLINGS = ("concat", "max", "mean")
+"""What makes one vector of the class tokens of several layers; the first is the default."""
+
+CENTERINGS = ("scalar", "channel")
+FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens")
+NORMALIZATIONS: Mapping[str, tuple[str, ...]] = {
+    "mgcrp": ("svpn", "sqrt_d", "sqrt_t", "epn", "ln", "none"),
+    "mgcrp_qk": ("svpn", "epn", "none"),
+    "gcp": ("mpn",),
+    "gcp_text": ("mpn", "svpn"),
+}
+"""Power norms each covariance pooling can use; the first is its default."""
+
+VECTORIZED = ("mgcrp", "gcp_text")
+"""Poolings whose matrices can be flattened as a whole or as their upper triangle (``vec``)."""
+
+
+@record
+class HeadConfig(Options):
+    """Options of a classification head; see ``docs/heads.md`` for the table."""
+
+    pooling: str = option(
+        "mgcrp", "how word tokens become one vector", choices=(*POOLINGS, SPANS, LAYERS)
+    )
+    fusion: str | None = option(None, "of class token and words; None: sum_fc", choices=FUSIONS)
+    normalization: str | None = option(
+        None,
+        "power norm of a covariance; None: the first of the pooling's `NORMALIZATIONS`",
+        choices=sorted({name for names in NORMALIZATIONS.values() for name in names}),
+    )
+    q_dim: int = option(56, "rows of the single-head covariance, width of ``gcp_text``", low=1)
+    k_dim: int = option(32, "columns of the single-head covariance", low=1)
+    head_num_heads: int = option(6, "of multi-head MGCrP, and in the width of GCP", low=1)
+    wr_dim: int = option(14, "width of each head's W and R", low=1)
+    qkv_bias: bool = option(False, "bias of the W/R projection")
+    qkv_dim: int = option(
+        14, "GCP reduces to ``int(sqrt(2 * head_num_heads * qkv_dim**2))`` channels", low=1
+    )
+    alpha: float = option(0.5, "svPN exponent", gt=0, high=1)
+    num_iter: int = option(1, "svPN power iterations per triplet", low=1)
+    num_sv: int | None = option(1, "svPN triplets, None for all", low=1)
+    start: str = option("learn", "svPN start, learn: N(0, 1)", choices=("learn", "one"))
+    mpn_iter: int = option(3, "Newton-Schulz iterations of ``mpn``", low=1)
+    vec: str = option(
+        "full",
+        "entries of ``mgcrp`` and ``gcp_text`` matrices that count: all, or the upper triangle, "
+        "row-major (what ``mpn`` always takes)",
+        choices=("full", "triu"),
+    )
+    centering: str = option(
+        "scalar", "``scalar`` is published; ``mgcrp_qk`` is per channel", choices=CENTERINGS
+    )
+    covariance_scale: str = option(
+        "published", "GCP's factor: 1/d, or 1/N of the tokens", choices=("published", "tokens")
+    )
+    head_dropout: float | None = option(
+        None,
+        "None: .8 for ``mgcrp_qk``, the encoder's hidden dropout for ``pooler``, ``two_layer`` "
+        "(``drop_rate`` of images) and ``layers``, and 0 otherwise",
+        low=0,
+        lt=1,
+    )
+    mask_padding: bool = option(False, "statistics over valid tokens only")
+    on_zero: str | None = option(
+        None,
+        "gradient at a zero covariance, ``nan`` is published; None: ``zero`` exactly when "
+        "``mask_padding`` is on",
+        choices=("nan", "zero"),
+    )
+    layers: tuple[int, ...] = option((), "numbers of the layers of `LAYERS`, from 0; () for all")
+    layer_pooling: str = option(
+        LAYER_POOLINGS[0], "how they become one vector", choices=LAYER_POOLINGS
+    )
+
+    def __post_init__(self) -> None:
+        if self.layers and self.pooling != LAYERS:
+            raise ValueError(f"layers is an option of pooling {LAYERS!r}, got {self.pooling!r}")
+        if any(layer < 0 for layer in self.layers):
+            raise ValueError(f"layers must be numbers from 0, got {self.layers}")
+        what = f"normalization of pooling {self.pooling!r}"
+        require_one_of(what, self.normalization, (None, *NORMALIZATIONS.get(self.pooling, ())))
+        if self.vec == "triu" and self.pooling not in VECTORIZED:
+            raise ValueError(
+                f"vec 'triu' is an option of pooling {' and '.join(VECTORIZED)}, got pooling "
+                f"{self.pooling!r}; leave it at 'full'"
+            )
+
+    @property
+    def resolved_on_zero(self) -> str:
+        """The zero-matrix rule after the default is filled in."""
+        return self.on_zero or ("zero" if self.mask_padding else "nan")
+
+
+@record
+class EncoderConfig(Options):
+    """Dimensions of a text encoder, under transformers' names (bert-base-uncased by default)."""
+
+    vocab_size: int = option(30522, low=1)
+    hidden_size: int = option(768, low=1)
+    num_hidden_layers: int = option(12, low=1)
+    num_attention_heads: int = option(12, low=1)
+    intermediate_size: int = option(3072, low=1)
+    max_position_embeddings: int = option(512, low=1)
+    type_vocab_size: int = option(2, low=1)
+    hidden_act: str = option("gelu", choices=ACTIVATIONS)
+    layer_norm_eps: float = option(1e-12, gt=0, high=LARGEST_EPSILON)
+    hidden_dropout_prob: float = option(0.1, low=0, lt=1)
+    attention_probs_dropout_prob: float = option(0.1, low=0, lt=1)
+    initializer_range: float = option(0.02, gt=0)
+    pad_token_id: int = option(0, low=0)
+    freeze_encoder: bool = option(False)
+
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size must be a multiple of num_attention_heads, got {self.hidden_size} "
+                f"and {self.num_attention_heads}"
+            )
+        if self.pad_token_id >= self.vocab_size:
+            raise ValueError(
+                f"pad_token_id must be in [0, vocab_size), got {self.pad_token_id} "
+                f"of {self.vocab_size}"
+            )
 
 
 HEAD_QKV_BIAS = "head_qkv_bias"

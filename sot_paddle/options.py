@@ -8,111 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
-from collections.abc import Sequence
 from typing import Any
 
-import pydantic
-from pydantic import ConfigDict, ValidationInfo, field_validator
-
-from sot_paddle.config import FINITE, Record, require_one_of
-
-LARGEST_NUMBER = 2**32 - 1
-"""Of an option with a smallest value: a seed of NumPy's; every count and size is far below it."""
-
-
-def option(
-    default: Any,
-    text: str,
-    *,
-    choices: Sequence[Any] = (),
-    low: float | None = None,
-    high: float | None = None,
-    length: int | None = None,
-    flags: Sequence[str] = (),
-    resumable: bool = False,
-) -> Any:
-    """Declare an option as a field of a record.
-
-    Args:
-        default: its value when it is not given.
-        text: what ``--help`` says.
-        choices: the values that it may have beside None, () for any.
-        low: smallest value.
-        high: largest value, `LARGEST_NUMBER` where there is a smallest one.
-        length: number of values of a list.
-        flags: further spellings of its flag.
-        resumable: whether a resumed run may change it, as it does not enter a training step.
-    """
-    facts = {"help": text, "choices": choices, "flags": flags, "resumable": resumable}
-    high = LARGEST_NUMBER if high is None and low is not None else high
-    limits = {"ge": low, "le": high, "min_length": length, "max_length": length}
-    facts |= {name: limit for name, limit in limits.items() if limit is not None}
-    if isinstance(default, dict):
-        return dataclasses.field(default_factory=dict, metadata=facts)
-    return dataclasses.field(default=default, metadata=facts)
-
+from sot_paddle.config import Options, Record, option, record
 
 changeable = functools.partial(option, resumable=True)
 """As `option`, for one that a resumed run may change."""
-
-
-def record(kind: type) -> type:
-    """Make a class a frozen record of options, checked by pydantic.
-
-    An inherited option that is given another default keeps its help and its range.
-    """
-    inherited = {
-        name: item
-        for base in reversed(kind.__mro__[1:])
-        for name, item in vars(base).get("__dataclass_fields__", {}).items()
-    }
-    for name, default in list(vars(kind).items()):
-        if name in inherited and not isinstance(default, dataclasses.Field):
-            again = dataclasses.field(default=default, metadata=inherited[name].metadata)
-            setattr(kind, name, again)
-    config = ConfigDict(extra="forbid", **FINITE)
-    return pydantic.dataclasses.dataclass(frozen=True, config=config)(kind)
-
-
-@record
-class Options:
-    """What every record of options does with the values that it is given."""
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def read_text(cls, value: Any, info: ValidationInfo) -> Any:
-        """The value that a text means: ``none``, numbers with commas between, ``~`` for home."""
-        item = cls.__dataclass_fields__[info.field_name]
-        if isinstance(value, str) and value.startswith("~/"):
-            return os.path.expanduser(value)
-        if "None" in item.type and str(value).lower() in ("none", "null"):
-            return value if value in item.metadata["choices"] else None
-        if "tuple" in item.type and isinstance(value, str | int | float):
-            return str(value).split(",")
-        return value
-
-    @field_validator("*")
-    @classmethod
-    def check_choice(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse a value that is none of the option's choices."""
-        choices = cls.__dataclass_fields__[info.field_name].metadata["choices"]
-        if choices and value is not None:
-            require_one_of(info.field_name, value, choices)
-        return value
-
-    def __post_init__(self) -> None:
-        """Check what the fields are together, and fill in what follows from others."""
-
-    def require(self, *names: str) -> None:
-        """Refuse a command without these options.
-
-        Raises:
-            ValueError: naming the first that is not given.
-        """
-        for name in names:
-            if not getattr(self, name):
-                raise ValueError(f"{name} is required (--{name}, or in the --config file)")
 
 
 def part_of(options: Any, record: type[Record], **renamed: str) -> Record:
