@@ -1,98 +1,232 @@
-"""Options of a command: fields of a frozen record, each of which says everything about itself.
+"""Options of a command: one frozen record, each field of which says everything about its option.
 
-What a value may be, what its unit is, how its flag is spelt and whether a resumed run may change it
-stand where the default stands. :mod:`sot_paddle.command_line` makes the command line of it.
+A field has default, help, range, further spellings of its flag, and whether a resumed run may
+change it. :mod:`sot_paddle.command_line` reads a record from flags and files.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import os
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from sot_paddle.config import Record, check_finite, require_one_of
+import pydantic
+from pydantic import ConfigDict, TypeAdapter, ValidationError, ValidationInfo, field_validator
 
-_ANY = float("inf")
+Record = TypeVar("Record")
+
+LARGEST_NUMBER = 2**32 - 1
+"""Of an option with a smallest value: a seed of NumPy's; every count and size is far below it."""
 
 
 def option(
     default: Any,
-    text: str,
+    text: str = "",
     *,
-    unit: str = "",
-    example: str = "",
     choices: Sequence[Any] = (),
     low: float | None = None,
-    high: float = _ANY,
+    high: float | None = None,
     length: int | None = None,
     flags: Sequence[str] = (),
     resumable: bool = False,
-    later: bool = False,
+    **limits: float,
 ) -> Any:
-    """Declare an option as a field of a dataclass.
+    """Declare an option as a field of a record.
 
     Args:
         default: its value when it is not given.
         text: what ``--help`` says.
-        unit: of the value, such as ``optimizer steps``.
-        example: a value that a user might give.
         choices: the values that it may have beside None, () for any.
         low: smallest value.
-        high: largest value.
+        high: largest value, `LARGEST_NUMBER` where there is a smallest one.
         length: number of values of a list.
         flags: further spellings of its flag.
         resumable: whether a resumed run may change it, as it does not enter a training step.
-        later: whether runs of before this option was there had its default.
+        limits: ``gt`` and ``lt``, bounds that are no values themselves.
     """
-    facts = {
-        **{"help": text, "unit": unit, "example": example, "choices": tuple(choices)},
-        **{"low": low, "high": high, "length": length, "flags": flags, "resumable": resumable},
-        "later": later,
-    }
+    facts = {"help": text, "choices": choices, "flags": flags, "resumable": resumable}
+    high = LARGEST_NUMBER if high is None and low is not None else high
+    limits |= {"ge": low, "le": high, "min_length": length, "max_length": length}
+    facts |= {name: limit for name, limit in limits.items() if limit is not None}
     if isinstance(default, dict):
-        return field(default_factory=dict, metadata=facts)
-    return field(default=default, metadata=facts)
+        return dataclasses.field(default_factory=dict, metadata=facts)
+    return dataclasses.field(default=default, metadata=facts)
 
 
 changeable = functools.partial(option, resumable=True)
 """As `option`, for one that a resumed run may change."""
 
 
-def precision_option() -> Any:
-    """Declare how linear layers multiply on a CPU; a resumed run repeats it."""
-    return option(
-        "float32",
-        "products of linear layers on the CPU: float32, or bf16 (AMX or AVX512-BF16)",
-        choices=("float32", "bf16"),
-        later=True,
-    )
+def record(kind: type) -> type:
+    """Make a class a frozen record of options, checked by pydantic.
+
+    An inherited option that is given another default keeps its help and its range.
+    """
+    inherited = {
+        name: item
+        for base in reversed(kind.__mro__[1:])
+        for name, item in vars(base).get("__dataclass_fields__", {}).items()
+    }
+    for name, default in list(vars(kind).items()):
+        if name in inherited and not isinstance(default, dataclasses.Field):
+            again = dataclasses.field(default=default, metadata=inherited[name].metadata)
+            setattr(kind, name, again)
+    config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    return pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=config)(kind)
 
 
-def check(record: Any) -> None:
-    """Refuse a value that its option may not have; None passes.
+@record
+class Options:
+    """What every record of options does with the values that it is given."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def read_text(cls, value: Any, info: ValidationInfo) -> Any:
+        """The value that a text means: ``none``, numbers with commas between, ``~`` for home."""
+        item = cls.__dataclass_fields__[info.field_name]
+        if isinstance(value, str) and value.startswith("~/"):
+            return os.path.expanduser(value)
+        if "None" in item.type and str(value).lower() in ("none", "null"):
+            return value if value in item.metadata.get("choices", ()) else None
+        if "tuple" in item.type and isinstance(value, str | int | float):
+            return str(value).split(",")
+        return value
+
+    @field_validator("*")
+    @classmethod
+    def check_choice(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse a value that is none of the option's choices."""
+        choices = cls.__dataclass_fields__[info.field_name].metadata.get("choices")
+        if choices and value is not None:
+            require_one_of(info.field_name, value, choices)
+        return value
+
+    def __post_init__(self) -> None:
+        """Check what the fields are together, and fill in what follows from others."""
+
+    def require(self, *names: str) -> None:
+        """Refuse a command without these options.
+
+        Raises:
+            ValueError: naming the first that is not given.
+        """
+        for name in names:
+            if not getattr(self, name):
+                raise ValueError(f"{name} is required (--{name}, or in the --config file)")
+
+
+def require_one_of(name: str, value: object, allowed: Iterable[object]) -> None:
+    """Refuse a value that is not one of the allowed ones; those close to it are named."""
+    allowed = tuple(allowed)
+    if value in allowed:
+        return
+    named = [str(one) for one in allowed if one is not None]
+    if not named:
+        raise ValueError(f"{name} cannot be set (it has none), got {value!r}")
+    meant = _meant(str(value), named)
+    meant = f"; {meant}" if meant else ""
+    raise ValueError(f"{name} must be one of {', '.join(named)}, got {value!r}{meant}")
+
+
+def require_positive(name: str, value: int) -> None:
+    """Refuse an integer below 1."""
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+def near_names(name: str, known: Iterable[str]) -> str:
+    """Say which known names are close to a misspelt one, or list them all."""
+    known = sorted(known)
+    return _meant(name, known) or f"known: {', '.join(known)}"
+
+
+def _meant(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(near)}?" if near else ""
+
+
+_EXPECTED = {
+    "missing": "be given",
+    "greater_than": "be above {gt}",
+    "greater_than_equal": "be at least {ge}",
+    "less_than": "be below {lt}",
+    "less_than_equal": "be at most {le}",
+    "int_parsing": "be a whole number",
+    "float_parsing": "be a number",
+    "bool_parsing": "be true or false",
+    "too_short": "have {min_length} values",
+    "too_long": "have {max_length} values",
+}
+"""pydantic's type of an error -> what the option must, where its own words are longer."""
+
+
+class OptionError(ValueError):
+    """An option that cannot be taken.
+
+    Attributes:
+        option: its name, "" where several do not go together.
+    """
+
+    def __init__(self, message: str, option: str = "") -> None:
+        super().__init__(message)
+        self.option = option
+
+
+def build_record(record: type[Record], values: Mapping[str, Any], *, where: str = "") -> Record:
+    """Build a frozen option record from a mapping, by pydantic.
+
+    Args:
+        record: a dataclass type.
+        values: option name to value; text of a number is a number, a list is a tuple.
+        where: prefix of error messages, such as a file name.
 
     Raises:
-        ValueError: a number that is not finite, a value outside of choices or range, a list of
-            another length, or products in bfloat16 of a run in float64.
+        OptionError: the first option that is missing, unknown (the near names are listed), of a
+            wrong type, or out of range, in one line.
     """
-    check_finite(record)
-    for item in dataclasses.fields(record):
-        value, facts = getattr(record, item.name), item.metadata
-        if value is None:
-            continue
-        low, high, length = facts["low"], facts["high"], facts["length"]
-        if facts["choices"]:
-            require_one_of(item.name, value, facts["choices"])
-        if low is not None and not low <= value <= high:
-            bound = f"at least {low}" if high == _ANY else f"from {low} to {high}"
-            raise ValueError(f"{item.name} must be {bound}, got {value}")
-        if length is not None and len(value) != length:
-            raise ValueError(f"{item.name} must be {length} numbers, got {len(value)}")
-    precision = getattr(record, "cpu_precision", "float32")
-    if precision != "float32" and record.dtype != "float32":
-        raise ValueError(f"cpu_precision {precision} needs dtype float32, got {record.dtype}")
+    prefix = f"{where}: " if where else ""
+    names = [field.name for field in dataclasses.fields(record)]  # type: ignore[arg-type]
+    for name in values:
+        if name not in names:
+            near = near_names(str(name), names)
+            raise OptionError(f"{prefix}unknown option {name!r}; {near}", str(name))
+    try:
+        return _validator(record).validate_python(dict(values))
+    except ValidationError as error:
+        name = str(next(iter(error.errors()[0]["loc"]), ""))
+        raise OptionError(f"{prefix}{_refusal(error, name)}", name) from error
+
+
+def require_type(record: type, name: str, value: object, *, where: str) -> None:
+    """Refuse a value of another type than an option has.
+
+    Raises:
+        ValueError: naming where it stands.
+    """
+    try:
+        _validator(typing.get_type_hints(record)[name]).validate_python(value)
+    except ValidationError as error:
+        raise ValueError(_refusal(error, where)) from error
+
+
+@functools.cache
+def _validator(kind: Any) -> Any:
+    return TypeAdapter(kind)
+
+
+def _refusal(error: Any, name: str) -> str:
+    first = error.errors()[0]
+    if first["type"] == "value_error":  # of our own checks
+        return str(first["ctx"]["error"])
+    expected = _EXPECTED.get(first["type"], first["msg"].removeprefix("Input should "))
+    limits, value = first.get("ctx", {}), first["input"]
+    whole = {n: int(v) for n, v in limits.items() if isinstance(v, float) and v.is_integer()}
+    got = "" if first["type"] == "missing" else f", got {value if limits else repr(value)}"
+    return f"{name} must {expected.format(**limits | whole)}{got}"
 
 
 def part_of(options: Any, record: type[Record], **renamed: str) -> Record:
@@ -107,8 +241,27 @@ def part_of(options: Any, record: type[Record], **renamed: str) -> Record:
     return record(**{name: getattr(options, option) for name, option in names.items()})
 
 
-@dataclass(frozen=True)
-class RunOptions:
+@record
+class PrecisionOptions(Options):
+    """In which precision a command computes."""
+
+    dtype: str = option("float32", "float32, or float64 for checks", choices=("float32", "float64"))
+    cpu_precision: str = option(
+        "float32",
+        "products of linear layers on the CPU: float32, or bf16 (AMX or AVX512-BF16)",
+        choices=("float32", "bf16"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cpu_precision != "float32" and self.dtype != "float32":
+            raise ValueError(
+                f"cpu_precision {self.cpu_precision} needs dtype float32, got {self.dtype}"
+            )
+
+
+@record
+class RunOptions(PrecisionOptions):
     """What every training command can be asked for: the folder, how long, what is kept."""
 
     output_dir: str = changeable(
@@ -127,31 +280,22 @@ class RunOptions:
     )
     seed: int = option(42, "random seed", low=0)
     max_steps: int = option(
-        -1, "length of the run; above 0 it goes before the epochs", unit="optimizer steps"
+        -1, "length of the run in optimizer steps; above 0 it goes before the epochs"
     )
     gradient_accumulation_steps: int = option(
-        1, "batches whose gradients are added up", unit="forward passes per optimizer step", low=1
+        1, "batches (forward passes) of an optimizer step, whose gradients are added up", low=1
     )
     early_stopping_patience: int | None = changeable(
-        None, "stop after so many in vain", unit="evaluations", example="3", low=1
+        None, "stop after so many evaluations in vain, such as 3", low=1
     )
     eval_all_checkpoints: bool = changeable(False, "evaluate every saved checkpoint at the end")
     save_total_limit: int | None = changeable(
-        None, "the newest ones are kept, none for all", unit="checkpoints", low=1
+        None, "the newest checkpoints are kept, none for all", low=1
     )
-    keep_states: int = changeable(
-        2, "the newest ones keep what resuming needs", unit="checkpoints", low=1
-    )
-    dtype: str = option("float32", "float32, or float64 for checks", choices=("float32", "float64"))
-    cpu_precision: str = precision_option()
+    keep_states: int = changeable(2, "the newest checkpoints keep what resuming needs", low=1)
 
-    def check(self) -> None:
-        """Refuse impossible values.
-
-        Raises:
-            ValueError: naming the option.
-        """
-        check(self)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.max_steps == 0 or self.max_steps < -1:
             raise ValueError(f"max_steps must be positive, or -1 for epochs, got {self.max_steps}")
 
@@ -159,10 +303,7 @@ class RunOptions:
         """The options that decide what training computes; a resumed run must repeat them."""
         values = dataclasses.asdict(self)
         return {
-            one.name: values[one.name]
-            for one in dataclasses.fields(self)
-            if not (
-                one.metadata["resumable"]
-                or (one.metadata["later"] and values[one.name] == one.default)
-            )
+            item.name: values[item.name]
+            for item in dataclasses.fields(self)
+            if not item.metadata["resumable"]
         }

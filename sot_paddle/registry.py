@@ -10,8 +10,16 @@ from paddle import nn
 
 from sot_paddle.backbones import bert, conv_bert, gpt, roberta, spanbert, swin, vit
 from sot_paddle.backbones.image_classifier import ImageClassifier
-from sot_paddle.backbones.text import SECOND_ORDER, TextBackbone, build_text
-from sot_paddle.config import LAYERS, SPANS, near_names, require_one_of, sort_options
+from sot_paddle.backbones.text import TextBackbone, build_text
+from sot_paddle.config import (
+    HEADS,
+    LAYERS,
+    SECOND_ORDER,
+    SPANS,
+    near_names,
+    require_one_of,
+    sort_options,
+)
 from sot_paddle.ops.layers import with_native_layers
 from sot_paddle.vision_config import ImageConfig, SwinConfig, ViTConfig
 
@@ -23,9 +31,6 @@ TEXT_BACKBONES: Mapping[str, TextBackbone] = {
     for backbone in (bert.BERT, roberta.ROBERTA, spanbert.SPANBERT, gpt.GPT, conv_bert.CONV_BERT)
 }
 """Value of ``--model_type`` -> everything about that language model; the first is the default."""
-
-HEADS = ("mgcrp", "plain")
-"""The second-order head, and a language model's own classifier."""
 
 _ALIAS = "_mgcrp"
 _TEXT: Mapping[str, tuple[TextBackbone, str, str]] = {

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
 from typing import ClassVar
 
-from sot_paddle.config import (
-    check_finite,
-    require_buildable,
-    require_one_of,
-    require_positive,
-    require_probability,
-    require_sizes,
-)
+from sot_paddle.options import Options, option, record, require_positive
 
 TOKEN_TYPES = ("densenet", "resnet", "inception", "nonlocal", "linear", "patch")
 DENSE_NORMS = ("none", "bn")
@@ -20,122 +13,80 @@ POSITIONS = ("sinusoid", "learned")
 _STAGES = 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageConfig:
-    """What the image backbones share: input, token embedding, dropout.
-
-    Attributes:
-        img_size: height and width of the images in pixels.
-        in_chans: channels of the images.
-        token_type: how an image becomes tokens (``TOKEN_TYPES``).
-        token_dim: channels after the stem of a token embedding; fixed at 64 by the published
-            stages, free for ``resnet`` only, unused by ``linear`` and ``patch``.
-        large_output: 1/4 of the resolution instead of 1/16 (56 x 56 tokens of a 224 x 224 image).
-        dense_norm: batch normalisation inside the dense blocks; ``"none"`` is published.
-        layer_norm_eps: epsilon of every layer normalisation of the backbone.
-        drop_rate: dropout of the tokens and after every projection and MLP layer.
-        attn_drop_rate: dropout of the attention weights.
-        drop_path_rate: stochastic depth of the last block; earlier blocks linearly less.
-    """
+@record
+class ImageConfig(Options):
+    """What the image backbones share: input, token embedding, dropout."""
 
     has_class_token: ClassVar[bool] = True
 
-    img_size: int = 224
-    in_chans: int = 3
-    token_type: str
-    token_dim: int = 64
-    large_output: bool = False
-    dense_norm: str = "none"
-    layer_norm_eps: float = 1e-5
-    drop_rate: float = 0.0
-    attn_drop_rate: float = 0.0
-    drop_path_rate: float = 0.0
+    img_size: int = option(224, "height and width of the images in pixels", low=1)
+    in_chans: int = option(3, "channels of the images", low=1)
+    token_type: str = option(
+        dataclasses.MISSING, "how an image becomes tokens", choices=TOKEN_TYPES
+    )
+    token_dim: int = option(
+        64,
+        "channels after the stem of a token embedding; fixed at 64 by the published stages, free "
+        "for ``resnet`` only, unused by ``linear`` and ``patch``",
+        low=1,
+    )
+    large_output: bool = option(
+        False, "1/4 of the resolution instead of 1/16 (56 x 56 tokens of a 224 x 224 image)"
+    )
+    dense_norm: str = option(
+        "none",
+        "batch normalisation in dense blocks; none is published",
+        choices=DENSE_NORMS,
+    )
+    layer_norm_eps: float = option(1e-5, "of every layer normalisation of the backbone", gt=0)
+    drop_rate: float = option(0.0, "of tokens and after projections and MLP layers", low=0, lt=1)
+    attn_drop_rate: float = option(0.0, "dropout of the attention weights", low=0, lt=1)
+    drop_path_rate: float = option(
+        0.0, "stochastic depth of the last block; earlier blocks linearly less", low=0, lt=1
+    )
 
-    def __post_init__(self) -> None:
-        check_finite(self)
-        require_one_of("token_type", self.token_type, TOKEN_TYPES)
-        require_one_of("dense_norm", self.dense_norm, DENSE_NORMS)
-        require_sizes(self, ("img_size", "in_chans", "token_dim"))
-        for name in ("drop_rate", "attn_drop_rate", "drop_path_rate"):
-            require_probability(name, getattr(self, name))
-        if not self.layer_norm_eps > 0.0:
-            raise ValueError(f"layer_norm_eps must be above 0, got {self.layer_norm_eps}")
 
-
-@dataclass(frozen=True, kw_only=True)
+@record
 class ViTConfig(ImageConfig):
-    """Options of a vision transformer with a class token (SoT-Tiny by default).
+    """Options of a vision transformer with a class token (SoT-Tiny by default)."""
 
-    Attributes:
-        embed_dim: channels C of the tokens.
-        depth: number of blocks.
-        num_heads: attention heads of every block.
-        mlp_ratio: hidden width of the MLP is ``int(embed_dim * mlp_ratio)``.
-        qkv_bias: bias of the projection to queries, keys and values.
-        qk_scale: factor on the attention scores, None for ``head_dim ** -0.5``.
-        patch_size: side of a patch in pixels, for token type ``patch`` only.
-        position: ``"sinusoid"`` (fixed) or ``"learned"`` (a parameter).
-    """
-
-    embed_dim: int = 240
-    depth: int = 12
-    num_heads: int = 4
-    mlp_ratio: float = 2.5
-    qkv_bias: bool = False
-    qk_scale: float | None = None
+    embed_dim: int = option(240, "channels C of the tokens", low=1)
+    depth: int = option(12, "number of blocks", low=1)
+    num_heads: int = option(4, "attention heads of every block", low=1)
+    mlp_ratio: float = option(2.5, "hidden width of the MLP is ``int(embed_dim * mlp_ratio)``")
+    qkv_bias: bool = option(False, "bias of the projection to queries, keys and values")
+    qk_scale: float | None = option(None, "of the scores, None: ``head_dim ** -0.5``", gt=0)
     token_type: str = "densenet"  # noqa: S105 (no password)
-    patch_size: int = 16
-    position: str = "sinusoid"
+    patch_size: int = option(16, "side of a patch in pixels, for token type ``patch`` only", low=1)
+    position: str = option("sinusoid", "fixed, or a parameter", choices=POSITIONS)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        require_one_of("position", self.position, POSITIONS)
-        require_sizes(self, ("embed_dim", "depth", "num_heads", "patch_size"))
         require_divisible(self.embed_dim, self.num_heads)
-        inner = int(self.embed_dim * self.mlp_ratio)
-        require_positive("int(embed_dim * mlp_ratio)", inner)
-        tokens = (self.img_size // self.patch_size) ** 2
-        block = self.embed_dim * (4 * self.embed_dim + 2 * inner)
-        require_buildable(
-            require_sizes(self, ("embed_dim", "depth", "img_size", "in_chans")),
-            tokens * self.embed_dim + self.depth * block,
-        )
-        if self.qk_scale is not None and not self.qk_scale > 0.0:
-            raise ValueError(f"qk_scale must be above 0, got {self.qk_scale}")
+        require_positive("int(embed_dim * mlp_ratio)", int(self.embed_dim * self.mlp_ratio))
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class SwinConfig(ImageConfig):
     """Options of a Swin transformer (Swin-Tiny by default).
 
-    Attributes:
-        patch_size: ``img_size / patch_size`` is the token grid of the first stage, whatever
-            makes the tokens; the side of a patch in pixels for token type ``patch``.
-        embed_dim: channels of the first stage; each stage doubles them.
-        depths: blocks of each stage.
-        num_heads: attention heads of each stage.
-        window_size: side of an attention window in tokens.
-        mlp_ratio: hidden width of the MLP over the channels.
-        qkv_bias: bias of the projection to queries, keys and values.
-        patch_norm: layer normalisation after the token types ``patch`` and ``linear`` (the
-            token embeddings have none).
+    ``img_size / patch_size`` is the token grid of the first stage, whatever makes the tokens.
     """
 
     has_class_token: ClassVar[bool] = False
 
-    patch_size: int = 4
-    embed_dim: int = 96
-    depths: tuple[int, ...] = (2, 2, 6, 2)
-    num_heads: tuple[int, ...] = (3, 6, 12, 24)
-    window_size: int = 7
-    mlp_ratio: float = 4.0
-    qkv_bias: bool = True
+    patch_size: int = option(4, "side of a patch in pixels, for token type ``patch``", low=1)
+    embed_dim: int = option(96, "channels of the first stage; each stage doubles them", low=1)
+    depths: tuple[int, ...] = option((2, 2, 6, 2), "blocks of each stage")
+    num_heads: tuple[int, ...] = option((3, 6, 12, 24), "attention heads of each stage")
+    window_size: int = option(7, "side of an attention window in tokens", low=1)
+    mlp_ratio: float = option(4.0, "hidden width of the MLP over the channels")
+    qkv_bias: bool = option(True, "bias of the projection to queries, keys and values")
     token_type: str = "patch"  # noqa: S105 (no password)
-    patch_norm: bool = True
+    patch_norm: bool = option(
+        True, "layer normalisation after ``patch`` and ``linear``; the token embeddings have none"
+    )
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        require_sizes(self, ("patch_size", "embed_dim", "window_size"))
         if not 1 <= len(self.depths) <= _STAGES or len(self.depths) != len(self.num_heads):
             raise ValueError(
                 f"depths and num_heads must have one entry for each of 1 to {_STAGES} stages, got "
@@ -146,13 +97,6 @@ class SwinConfig(ImageConfig):
             require_positive(f"num_heads[{stage}]", heads)
             require_divisible(self.embed_dim * 2**stage, heads, where=f" in stage {stage}")
         require_positive("int(embed_dim * mlp_ratio)", int(self.embed_dim * self.mlp_ratio))
-        widths = [self.embed_dim * 2**stage for stage in range(len(self.depths))]
-        blocks = zip(self.depths, widths, strict=True)
-        sizes = require_sizes(self, ("embed_dim", "img_size", "in_chans", "window_size"))
-        require_buildable(
-            {"depths": max(self.depths), **sizes},
-            sum(depth * width * int((4 + 2 * self.mlp_ratio) * width) for depth, width in blocks),
-        )
 
 
 def require_divisible(width: int, num_heads: int, *, where: str = "") -> None:

@@ -213,7 +213,7 @@ def test_the_commands_of_bert4doc(shared_file) -> None:
         assert config.discr
         assert config.do_lower_case
         assert config.max_seq_length == 512
-        assert parsed(f"{ours} --paddle_compat").kind == "adamw"
+        assert parsed(f"{ours} --paddle_compat").optimizer == "adamw"
 
 
 def test_the_further_pre_training_of_bert4doc(shared_file) -> None:

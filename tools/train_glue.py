@@ -8,17 +8,20 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from sot_paddle.command_line import parse
 from sot_paddle.guard import command
 from sot_paddle.runtime import quiet_imports
+from sot_paddle.tasks.glue_options import COMMAND
 
 
 @command("train_glue")
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit status."""
     logging.getLogger("datasets").setLevel(logging.WARNING)
+    options = parse(COMMAND, arguments)  # --help ends here, before anything heavy is loaded
     with quiet_imports():
-        from sot_paddle.train.text_command import run_command
-    return run_command(arguments)
+        from sot_paddle.train import session, text_command
+    return session.finish(COMMAND, lambda: text_command.run_config(options))
 
 
 if __name__ == "__main__":

@@ -7,16 +7,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from sot_paddle.command_line import parse
 from sot_paddle.guard import command
 from sot_paddle.runtime import quiet_imports
+from sot_paddle.train.image_flags import TRAINING
 
 
 @command("train_image")
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit status."""
+    options = parse(TRAINING, arguments)  # --help ends here, before anything heavy is loaded
     with quiet_imports():
-        from sot_paddle.train.image_command import run_command
-    return run_command(arguments)
+        from sot_paddle.train import image_command, session
+    return session.finish(TRAINING, lambda: image_command.run_config(options))
 
 
 if __name__ == "__main__":

@@ -32,9 +32,6 @@ ACTIVATION_FUNCTIONS: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
 }
 """Name of ``sot_paddle.config.ACTIVATIONS`` -> its function."""
 
-SECOND_ORDER = "mgcrp_qk"
-"""Pooling of the second-order head of the text release (B.1)."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class TextBackbone:

@@ -13,7 +13,6 @@ from sot_paddle.config import (
     NORMALIZATIONS,
     SPANS,
     HeadConfig,
-    require_buildable,
 )
 from sot_paddle.heads import fusion, pooling, power_norm
 from sot_paddle.heads.layer_tokens import LayerTokensHead
@@ -151,7 +150,6 @@ def build_head(
         raise ValueError(f"num_classes must be an integer, got {num_classes!r}")
     if num_classes < 1:
         raise ValueError(f"num_classes must be at least 1, got {num_classes}")
-    require_buildable({"num_classes": num_classes}, dim * num_classes)
     known = config.pooling in (*CLASS_TOKEN_POOLINGS, SPANS, LAYERS)
     kind = "none" if config.fusion == "class_token" and not known else config.pooling
     defaults = dict.fromkeys(("pooler", "two_layer", LAYERS), pooler_dropout)

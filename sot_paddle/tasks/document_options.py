@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
+from sot_paddle.command_line import Command
 from sot_paddle.config import LAYER_POOLINGS, LAYERS
 from sot_paddle.data.documents.layouts import LAYOUTS, OWN, task_title
 from sot_paddle.data.subword import HEAD
-from sot_paddle.options import changeable, option
-from sot_paddle.tasks.text_options import TextRunOptions, TunedOptions, other
+from sot_paddle.options import option, record
+from sot_paddle.tasks.text_options import ClassifierOptions
 
 ALL_LAYERS, POOLED = -1, -2
 """What ``--layers`` means beside the numbers of layers (D.3)."""
 
 
-@dataclass(frozen=True)
-class DocumentTrainConfig(TunedOptions, TextRunOptions):
+@record
+class DocumentTrainConfig(ClassifierOptions):
     """Every option of ``tools/train_text.py``; the names are the flags.
 
     Names and defaults are those of the original's ``run_classifier_discriminative.py`` where it
@@ -25,48 +25,24 @@ class DocumentTrainConfig(TunedOptions, TextRunOptions):
     """
 
     task_name: str = option("", f"{', '.join(LAYOUTS)} (any case), or {OWN} (own tables)")
-    data_dir: str = changeable("", "folder with the task's files", example="aclImdb")
-    text_columns: tuple[str, ...] = option(
-        (), f"task_name {OWN}: one or two columns with text, found by their names if not given"
-    )
-    label_column: str = option("label", f"task_name {OWN}: column of the label")
-    max_seq_length: int = option(128, "longer texts are cut", unit="tokens", low=8)
+    text_columns: tuple[str, ...] = option((), f"{OWN}: one or two columns, else by their names")
+    label_column: str = option("label", f"{OWN}: column of the label")
     trunc_medium: int = option(
         HEAD,
         "which tokens of a long text are kept: -2 the first, -1 the last, 0 as many of both ends, "
         "k the first k and the last of the rest",
         low=HEAD,
     )
-    do_lower_case: bool = option(False, "lower-case the text, whatever the vocabulary")
-    padding: str = option(
-        "max_length",
-        "max_length (published) or longest of the batch",
-        choices=("max_length", "longest"),
-    )
     layers: tuple[int, ...] = option(
         (POOLED,),
-        "whose class token is classified: numbers from 0, -1 every layer, -2 the last one through "
-        "the model's own classifier",
-        example="10 11",
+        "whose class token is classified, such as 10 11: numbers from 0, -1 every layer, -2 the "
+        "last one through the model's own classifier",
     )
-    pooling_type: str | None = option(
-        None, "over layers: max, mean, or none: one after the other", choices=LAYER_POOLINGS[1:]
-    )
-    head_dropout: float | None = option(
-        None, "dropout before the classifier, the encoder's if not given", low=0
-    )
-    discr: bool = option(
-        False, "each layer has a learning rate of its own, see layer_learning_rate"
-    )
-    layer_learning_rate: tuple[float, ...] | None = option(
-        None, "with discr: of the last layer, or of every layer from the first", example="2e-5"
-    )
-    layer_learning_rate_decay: float = option(
-        0.95, "with discr: factor from a layer to the one before it", low=0
-    )
-    discr_blocks: bool = option(
-        False, "with discr: a third of the layers at learning_rate / 2.6, a third at 2.6 times it"
-    )
+    pooling_type: str | None = option(None, "over layers, none: all", choices=LAYER_POOLINGS[1:])
+    discr: bool = option(False, "each layer has a learning rate of its own")
+    layer_learning_rate: tuple[float, ...] | None = option(None, "discr: the last layer's, or all")
+    layer_learning_rate_decay: float = option(0.95, "discr: from a layer to the one before", low=0)
+    discr_blocks: bool = option(False, "discr: thirds of the layers, a factor of 2.6 apart")
     optimizer: str | None = option(
         None,
         "bert_adam (published: no bias correction, each tensor clipped), hf_adamw or adamw",
@@ -78,27 +54,29 @@ class DocumentTrainConfig(TunedOptions, TextRunOptions):
         "cosine or constant",
         choices=("linear_drop", "linear", "cosine", "constant"),
     )
-    paddle_compat: bool = option(
-        False,
-        "optimizer, schedule and rates of the Paddle port: adamw, linear, decay ** 0.5 on weights",
-    )
-    per_gpu_train_batch_size: int = other(TextRunOptions, "per_gpu_train_batch_size", 32)
-    weight_decay: float = other(TextRunOptions, "weight_decay", 0.01)
-    adam_epsilon: float = other(TextRunOptions, "adam_epsilon", 1e-6)
-    warmup_proportion: float = other(TextRunOptions, "warmup_proportion", 0.1)
-    max_grad_norm: float = other(
-        TextRunOptions,
-        *("max_grad_norm", 1.0),
+    paddle_compat: bool = option(False, "optimizer, schedule and rates of the Paddle port")
+    per_gpu_train_batch_size: int = 32
+    weight_decay: float = 0.01
+    adam_epsilon: float = 1e-6
+    warmup_proportion: float = 0.1
+    max_grad_norm: float = option(
+        1.0,
         "gradient norm limit, 0 for none; of each tensor with bert_adam, else of all together",
+        low=0,
     )
-    save_steps: int = other(TextRunOptions, "save_steps", 500)
-    save_total_limit: int | None = other(TextRunOptions, "save_total_limit", 2)
+    save_steps: int = 500
+    save_total_limit: int | None = 2
 
     def __post_init__(self) -> None:
         self.require("task_name", "data_dir", "model_name_or_path", "output_dir")
         object.__setattr__(self, "task_name", task_title(self.task_name))
-        self.check()
-        self.check_half()
+        compatible = {"optimizer": (None, "adamw"), "lr_scheduler": ("linear_drop", "linear")}
+        for name, allowed in compatible.items() if self.paddle_compat else ():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"paddle_compat chooses optimizer and rates: leave {name} out")
+            object.__setattr__(self, name, allowed[-1])
+        object.__setattr__(self, "optimizer", self.optimizer or "bert_adam")
+        super().__post_init__()
         self._check_rows()
         self._check_layers()
         self._check_rates()
@@ -128,22 +106,8 @@ class DocumentTrainConfig(TunedOptions, TextRunOptions):
         for rate in self.layer_learning_rate or ():
             if rate < 0:
                 raise ValueError(f"layer_learning_rate must be at least 0, got {rate}")
-        default = type(self).lr_scheduler
-        chosen = {
-            "optimizer": self.optimizer is not None,
-            "lr_scheduler": self.lr_scheduler != default,
-            "discr_blocks": self.discr_blocks,
-        }
-        if self.paddle_compat and any(chosen.values()):
-            left = next(name for name, given in chosen.items() if given)
-            raise ValueError(f"paddle_compat chooses optimizer and rates: leave {left} out")
-        if not self.correct_bias and self.optimizer != "hf_adamw":
-            raise ValueError("correct_bias is an option of optimizer hf_adamw")
-
-    @property
-    def length(self) -> int:
-        """Tokens of a row at most."""
-        return self.max_seq_length
+        if self.discr_blocks and self.paddle_compat:
+            raise ValueError("paddle_compat chooses optimizer and rates: leave discr_blocks out")
 
     @property
     def head_options(self) -> dict[str, Any]:
@@ -161,21 +125,29 @@ class DocumentTrainConfig(TunedOptions, TextRunOptions):
         return super().resolved_pooling if self.layers == (POOLED,) else LAYERS
 
     @property
-    def kind(self) -> str:
-        """The optimizer with its default filled in."""
-        return "adamw" if self.paddle_compat else self.optimizer or "bert_adam"
-
-    @property
     def clipping(self) -> str:
         """How gradients are clipped, a key of `sot_paddle.train.optimizer.CLIPPINGS`."""
-        return "tensor" if self.paddle_compat or self.kind == "bert_adam" else "global"
-
-    @property
-    def schedule(self) -> str:
-        """The schedule, a key of `sot_paddle.train.schedule.SCHEDULES`."""
-        return "linear" if self.paddle_compat else self.lr_scheduler
+        return "tensor" if self.paddle_compat or self.optimizer == "bert_adam" else "global"
 
     def warmup(self, steps: int) -> float:
         """Steps of warm-up of a schedule of so many; whole ones in the Paddle port (D.4)."""
-        warmup = self.warmup_proportion * steps
+        warmup = super().warmup(steps)
         return math.floor(warmup) if self.paddle_compat else warmup
+
+
+COMMAND = Command(
+    "train_text.py",
+    DocumentTrainConfig,
+    """\
+Fine-tune a language model on whole texts: IMDB, TREC, Yahoo Answers or your own CSV, TSV or JSON
+lines. Texts are read from the disk when a batch asks for them. The same command continues a run
+that was interrupted, bit for bit.""",
+    """\
+examples:
+  python tools/train_text.py --task_name IMDB --data_dir aclImdb --model_name_or_path CHECKPOINT \\
+      --do_lower_case --do_train --do_eval --max_seq_length 512 --trunc_medium 128 --layers 11 \\
+      --discr --layer_learning_rate 2e-5 --layer_learning_rate_decay 0.95 --output_dir OUT
+  python tools/train_text.py --task_name own --data_dir MY_TABLES --text_columns title body \\
+      --label_column topic --model_name_or_path CHECKPOINT --do_train --do_eval --output_dir OUT
+""",
+)

@@ -18,37 +18,21 @@ from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.token_features import pad_rows
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.tasks.glue import GlueTask, tokenizer_of
-from sot_paddle.tasks.order import ShuffledSplit
+from sot_paddle.tasks.tokens import ShuffledSplit
 
 
 class DocumentSplit(ShuffledSplit):
-    """Texts on the disk; see :class:`sot_paddle.tasks.task.Split`.
-
-    Args:
-        rows: with their labels.
-        tokenizer: cuts them.
-        padding: ``"max_length"`` or ``"longest"`` of the batch.
-        batch_size: examples of a forward pass in evaluation.
-    """
+    """Texts on the disk, cut by a tokenizer; see :class:`sot_paddle.tasks.task.Split`."""
 
     def __init__(
         self, rows: LabelledRows, tokenizer: SubwordTokenizer, padding: str, batch_size: int
     ) -> None:
         self._rows, self._tokenizer, self._padding = rows, tokenizer, padding
-        self.batch_size = batch_size
+        self.batch_size, self.indices = batch_size, np.arange(len(rows.rows))
+        self.labels = None if rows.labels is None else np.asarray(rows.labels)
 
     def __len__(self) -> int:
         return len(self._rows.rows)
-
-    @property
-    def indices(self) -> np.ndarray:
-        """(M,) number of each example in its file."""
-        return np.arange(len(self))
-
-    @property
-    def labels(self) -> np.ndarray | None:
-        """(M,) classes of the examples."""
-        return None if self._rows.labels is None else np.asarray(self._rows.labels)
 
     @functools.cached_property
     def fingerprint(self) -> str:

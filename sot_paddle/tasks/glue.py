@@ -6,7 +6,7 @@ Shape legend: M examples, K classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,17 +20,16 @@ from sot_paddle.data.glue import available_splits
 from sot_paddle.data.own_table import own_task
 from sot_paddle.data.predictions import prediction_path, write_predictions
 from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.data.token_features import PadCollator, TokenFeatures
+from sot_paddle.data.token_features import PadCollator
 from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.home_folder import default_cache_dir
 from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue_options import OWN, TrainConfig
 from sot_paddle.tasks.losses import classification_loss, mean_loss
 from sot_paddle.tasks.metrics import glue_metrics
-from sot_paddle.tasks.order import ShuffledSplit
 from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions
 from sot_paddle.tasks.text_options import CheckpointOptions
-from sot_paddle.tasks.tokens import TokenSplit
+from sot_paddle.tasks.tokens import ShuffledSplit, TokenSplit
 
 
 @dataclass
@@ -40,9 +39,6 @@ class GlueTask:
     Attributes:
         table: columns, labels in the order of the outputs, and metrics.
         batch_size: training examples of each process and forward pass.
-        train: None when the run does not train.
-        dev: development splits by name, the first decides; {} when the run does not evaluate.
-        test: test splits that are there.
         vocab_size: largest token id + 1, 0 where no token is fed.
     """
 
@@ -103,15 +99,12 @@ class GlueTask:
 
 
 def score(task: str, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Mean loss and the task's official metrics.
+    """Mean ``loss`` and the official metrics of a task, or of ``MNLI-mm``.
 
     Args:
-        task: GLUE task name, "MNLI-mm" for the mismatched set.
+        task: its name.
         logits: (M, K).
         labels: (M,).
-
-    Returns:
-        ``{"loss": ..., <metrics>}``.
     """
     return {"loss": mean_loss(logits, labels)} | glue_metrics(task, decide(logits), labels)
 
@@ -130,7 +123,10 @@ def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
     Raises:
         DataError: a needed file is missing or broken.
     """
-    table = _table(config)
+    if config.task_name == OWN:
+        table = own_task(config.data_dir, regression=config.regression)
+    else:
+        table = glue_tasks.get_task(config.task_name)
     tokenizer = tokenizer_of(config, vocabulary)
     dev = dev_splits(config.data_dir, table) if config.do_eval else []
     test = test_splits(config.data_dir, table) if config.do_predict else []
@@ -140,9 +136,14 @@ def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
     splits: dict[str, TokenSplit] = {}
     collate = PadCollator(config.padding, config.max_seq_length, tokenizer.pad_id)
 
+    cache = Path(config.cache_dir) if config.cache_dir else default_cache_dir()
+
     def read() -> None:
         for split in wanted:
-            features = _read(config, table, split, tokenizer)
+            if config.overwrite_cache and distributed.rank() == 0:
+                for entry in cache.glob(f"{table.name}-{split}-*.npz"):
+                    entry.unlink(missing_ok=True)
+            features = cached_split(config.data_dir, table, split, tokenizer, cache)
             splits[split] = TokenSplit(features, collate, config.per_gpu_eval_batch_size)
 
     distributed.on_first_process(read)
@@ -160,37 +161,18 @@ def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
 
 def dev_splits(folder: str | Path, table: glue_tasks.Task) -> list[str]:
     """The development splits that are there; without the first, which decides, it alone."""
-    found = _present(folder, table.dev_splits, table)
-    return found if table.dev_splits[0] in found else [table.dev_splits[0]]
+    there = available_splits(folder, table)
+    first = table.dev_splits[0]
+    return [name for name in table.dev_splits if name in there] if first in there else [first]
 
 
 def test_splits(folder: str | Path, table: glue_tasks.Task) -> list[str]:
     """The test splits that are there, else the first; reading it says what is missing."""
-    return _present(folder, table.test_splits, table) or [table.test_splits[0]]
-
-
-def _present(folder: str | Path, names: Sequence[str], table: glue_tasks.Task) -> list[str]:
     there = available_splits(folder, table)
-    return [name for name in names if name in there]
-
-
-def _table(config: TrainConfig) -> glue_tasks.Task:
-    if config.task_name == OWN:
-        return own_task(config.data_dir, regression=config.regression)
-    return glue_tasks.get_task(config.task_name)
+    return [name for name in table.test_splits if name in there] or [table.test_splits[0]]
 
 
 def tokenizer_of(config: CheckpointOptions, files: Mapping[str, bytes]) -> SubwordTokenizer:
     """A vocabulary's tokenizer; REF: the flag alone decides about lower-casing it (B.1)."""
     family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
     return family.from_files(files, do_lower_case=config.do_lower_case, max_length=config.length)
-
-
-def _read(
-    config: TrainConfig, table: glue_tasks.Task, split: str, tokenizer: SubwordTokenizer
-) -> TokenFeatures:
-    cache = Path(config.cache_dir) if config.cache_dir else default_cache_dir()
-    if config.overwrite_cache and distributed.rank() == 0 and cache.is_dir():
-        for entry in cache.glob(f"{table.name}-{split}-*.npz"):
-            entry.unlink(missing_ok=True)
-    return cached_split(config.data_dir, table, split, tokenizer, cache)

@@ -5,14 +5,20 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from sot_paddle.config import CLASS_TOKEN_POOLINGS, FUSIONS, NORMALIZATIONS, POOLINGS
+from sot_paddle.command_line import Command
+from sot_paddle.config import (
+    CLASS_TOKEN_POOLINGS,
+    FUSIONS,
+    HEADS,
+    NORMALIZATIONS,
+    POOLINGS,
+    SECOND_ORDER,
+)
 from sot_paddle.data.glue_tasks import TASKS, get_task
-from sot_paddle.options import changeable, option
-from sot_paddle.registry import HEADS, SECOND_ORDER
-from sot_paddle.tasks.text_options import TextRunOptions, TunedOptions
+from sot_paddle.options import changeable, option, record
+from sot_paddle.tasks.text_options import ClassifierOptions
 
 OWN = "own"
 """Task name of a user's own TSV files."""
@@ -33,73 +39,39 @@ HEAD_SIZES: Mapping[str, tuple[str, ...]] = {
 }
 """Pooling -> the sizes that it has; the others have none."""
 
+_NORMS = tuple(dict.fromkeys(itertools.chain(*NORMALIZATIONS.values())))
 
-@dataclass(frozen=True)
-class TrainConfig(TunedOptions, TextRunOptions):
+
+@record
+class TrainConfig(ClassifierOptions):
     """Every option of ``tools/train_glue.py``; the names are the flags.
 
     The first block has the names and defaults of the original's ``run_glue.py`` (B.2). An option
     that is None is filled in from the task or the checkpoint.
     """
 
-    task_name: str = option(
-        "", ", ".join(task.title for task in TASKS.values()) + " (any case), or own (own TSV files)"
-    )
-    data_dir: str = changeable(
-        "", "folder with the task's train.tsv, dev.tsv, test.tsv", example="GLUE/RTE"
-    )
-    max_seq_length: int = option(128, "longer examples are cut", unit="tokens", low=8)
-    evaluate_during_training: bool = changeable(False, "evaluate at every logging step")
-    do_lower_case: bool = option(False, "lower-case the text, whatever the vocabulary")
-    warmup_steps: int = option(0, "linear warm-up", unit="optimizer steps", low=0)
+    task_name: str = option("", ", ".join([*(task.title for task in TASKS.values()), OWN]))
     overwrite_cache: bool = changeable(False, "tokenize again")
-    local_rank: int = changeable(-1, "accepted; processes come from paddle.distributed.launch")
-    server_ip: str = changeable("", "accepted and ignored (remote debugging of the original)")
-    server_port: str = changeable("", "accepted and ignored (remote debugging of the original)")
-
     head: str = option("mgcrp", "mgcrp (published second-order head) or plain", choices=HEADS)
     pooling: str | None = option(None, "any pooling, goes before --head", choices=POOLINGS)
-    fusion: str | None = option(
-        None, "how the head uses class token and words, " + ", ".join(FUSIONS)
-    )
-    normalization: str | None = option(
-        None,
-        "power norm of the pooling",
-        choices=tuple(dict.fromkeys(itertools.chain(*NORMALIZATIONS.values()))),
-    )
+    fusion: str | None = option(None, "of class token and words: " + ", ".join(FUSIONS))
+    normalization: str | None = option(None, "power norm of the pooling", choices=_NORMS)
     q_dim: int | None = option(None, "MGCrP q, by task when not given", low=1)
     k_dim: int | None = option(None, "MGCrP k, by task when not given", low=1)
-    head_dropout: float | None = option(None, "dropout of the head, by task when not given", low=0)
     head_num_heads: int = option(6, "heads of --pooling mgcrp and gcp", low=1)
     wr_dim: int = option(14, "width of --pooling mgcrp", low=1)
     mask_padding: bool = option(False, "head statistics over valid tokens only")
-    padding: str = option(
-        "max_length",
-        "max_length (published) or longest (needs mask_padding)",
-        choices=("max_length", "longest"),
-    )
-    optimizer: str = option(
-        "hf_adamw", "hf_adamw (published) or adamw", choices=("hf_adamw", "adamw")
-    )
-    lr_scheduler: str = option(
-        "linear", "linear (published), cosine or constant", choices=("linear", "cosine", "constant")
-    )
     regression: bool = option(False, "task_name own: the label is a score")
 
     def __post_init__(self) -> None:
         self.require("task_name", "data_dir", "model_name_or_path", "output_dir")
         own = self.task_name.lower() == OWN
         object.__setattr__(self, "task_name", OWN if own else get_task(self.task_name).title)
-        self.check()
-        self.check_half()
+        super().__post_init__()
         if self.regression and not own:
             raise ValueError(f"regression is for task_name own only, got {self.task_name}")
         if self.warmup_proportion and self.warmup_steps:
             raise ValueError("warmup_proportion and warmup_steps exclude each other: give one")
-        if not self.correct_bias and self.optimizer != "hf_adamw":
-            raise ValueError(
-                f"{self.optimizer} always corrects the bias, correct_bias is hf_adamw's"
-            )
         by_words = self.resolved_pooling not in CLASS_TOKEN_POOLINGS
         by_words &= self.fusion != "class_token"
         if self.padding == "longest" and by_words and not self.mask_padding:
@@ -107,11 +79,6 @@ class TrainConfig(TunedOptions, TextRunOptions):
                 "padding longest changes what this head computes with the make-up of each batch, "
                 "because it counts padded positions: add mask_padding, or use padding max_length"
             )
-
-    @property
-    def length(self) -> int:
-        """Tokens of a row at most."""
-        return self.max_seq_length
 
     @property
     def resolved_pooling(self) -> str:
@@ -150,3 +117,26 @@ class TrainConfig(TunedOptions, TextRunOptions):
     def identity(self) -> dict[str, Any]:
         """See :meth:`RunOptions.identity`; the head's options as they are filled in."""
         return super().identity() | {"head_options": self.head_options}
+
+
+COMMAND = Command(
+    "train_glue.py",
+    TrainConfig,
+    """\
+Fine-tune a language model with the second-order head (or its own, --head plain) on a GLUE task or
+on your own TSV files. The flags are those of the original's run_glue.py; the same command continues
+a run that was interrupted, bit for bit.""",
+    """\
+examples:
+  python tools/train_glue.py --task_name RTE --data_dir GLUE/RTE --model_name_or_path CHECKPOINT \\
+      --do_lower_case --do_train --do_eval --max_seq_length 128 --output_dir OUT
+  python tools/train_glue.py --config configs/glue/FILE \\
+      --set learning_rate=3e-5 --model_name_or_path CHECKPOINT --data_dir GLUE/RTE --output_dir OUT
+  python tools/train_glue.py --task_name own --data_dir MY_TSV --model_name_or_path OUT/best \\
+      --do_predict --output_dir PREDICTIONS
+""",
+    no_effect={
+        "--local-rank": "processes come from paddle.distributed.launch",
+        **dict.fromkeys(("--server-ip", "--server-port"), "it is the original's remote debugging"),
+    },
+)

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sot_paddle.config import near_names
 from sot_paddle.data.image_erasing import MODES
 from sot_paddle.data.image_transforms import IMAGENET_MEAN, IMAGENET_STD
-from sot_paddle.options import RunOptions, changeable, check, option, precision_option
-from sot_paddle.registry import PUBLISHED_NAMES, TIMM_NAMES, list_models
-
-_OTHER_NAMES: Mapping[str, str] = {**PUBLISHED_NAMES, **TIMM_NAMES}
-"""The originals' and timm's names of our models."""
+from sot_paddle.options import PrecisionOptions, RunOptions, changeable, option, record
 
 
 def registry_model(name: str) -> str:
@@ -23,17 +17,42 @@ def registry_model(name: str) -> str:
     Raises:
         ValueError: no such image model; the near names are listed.
     """
-    found = _OTHER_NAMES.get(name, name)
+    from sot_paddle.registry import PUBLISHED_NAMES, TIMM_NAMES, list_models  # loads Paddle
+
+    others = {**PUBLISHED_NAMES, **TIMM_NAMES}
+    found = others.get(name, name)
     if found in list_models("vision"):
         return found
     if found in list_models("text"):
         raise ValueError(f"{name} is a text model: tools/train_glue.py trains it")
-    known = [*list_models("vision"), *_OTHER_NAMES]
+    known = [*list_models("vision"), *others]
     raise ValueError(f"unknown image model {name!r}; {near_names(name, known)}")
 
 
-@dataclass(frozen=True)
-class ImageTrainConfig(RunOptions):
+@record
+class ImageOptions(PrecisionOptions):
+    """What training and evaluation can both be asked for."""
+
+    data_dir: str = changeable("", "folder with train/<class>/* and val/<class>/*, or digits")
+    model: str = option("", "a name of ours, of the original or of timm; trained folders know it")
+    model_options: dict = option({}, "options of the model by name (--set, --model-option)")
+    num_classes: int | None = option(None, "outputs, the number of folders if not given", low=2)
+    cpu: bool = changeable(False, "use the CPU even where there is a GPU", flags=("--no-cuda",))
+    workers: int = changeable(4, "processes that read images, 0 for none", low=0, flags=("-j",))
+    on_corrupt: str = changeable(
+        "fatal", "an image that cannot be decoded: fatal, or skip it", choices=("fatal", "skip")
+    )
+
+    def __post_init__(self) -> None:
+        if not self.data_dir:
+            raise ValueError("DATA is required: a folder with train/ and val/, or the word digits")
+        if self.model:
+            object.__setattr__(self, "model", registry_model(self.model))
+        super().__post_init__()
+
+
+@record
+class ImageTrainConfig(ImageOptions, RunOptions):
     """Every option of ``tools/train_image.py``.
 
     Names and defaults of the recipe are those of the original's ``main.py`` (A.9), which has
@@ -41,54 +60,28 @@ class ImageTrainConfig(RunOptions):
     ``weight_decay`` .03 and ``batch_size`` 128 (``main.py`` alone: 5e-4, .05 and 64).
     """
 
-    data_dir: str = changeable("", "folder with train/<class>/* and val/<class>/*, or digits")
-    model: str = option("", "a name of ours, of the original or of timm")
-    model_options: dict = option({}, "options of the model by name (--set, --model-option)")
-    num_classes: int | None = option(
-        None, "outputs; the number of class folders if not given", low=2
-    )
-    img_size: int = option(224, "side of the training images", unit="pixels", example="224", low=8)
-    initial_checkpoint: str = option(
-        "", "weights to start from, averaged ones preferred", flags=("--pretrained",)
-    )
-    output_dir: str = changeable(
-        "", "folder of one run at a time [output/train/MODEL-SIZE]", flags=("--output",)
-    )
-    batch_size: int = option(
-        128, "batch", unit="images per process and forward pass", low=1, flags=("-b", "--b")
-    )
-    opt: str = option("adamw", "optimizer: adamw", choices=("adamw",))
-    lr: float = option(
-        0.001,
-        "its peak; it is not scaled by the batch",
-        example="1e-3",
-        low=0,
-        flags=("--learning-rate",),
-    )
+    img_size: int = option(224, "side of the training images in pixels", low=8)
+    initial_checkpoint: str = option("", "weights to start from", flags=("--pretrained",))
+    output_dir: str = changeable("", "folder [output/train/MODEL-SIZE]", flags=("--output",))
+    batch_size: int = option(128, "images per process and step", low=1, flags=("-b", "--b"))
+    opt: str = option("adamw", "optimizer", choices=("adamw",))
+    lr: float = option(1e-3, "its peak, whatever the batch", low=0, flags=("--learning-rate",))
     weight_decay: float = option(0.03, "decay of all but biases and one-axis parameters", low=0)
     opt_eps: float = option(1e-08, "epsilon of the optimizer", low=0)
     opt_betas: tuple[float, ...] = option((0.9, 0.999), "decay of the two moments", length=2)
     clip_grad: float | None = option(None, "global gradient norm limit, 0 for none", low=0)
-    sched: str = option(
-        "cosine", "cosine, or constant after the warm-up; by epoch", choices=("cosine", "constant")
-    )
-    epochs: int = option(300, "length of the cosine, warm-up included", unit="epochs", low=1)
-    warmup_epochs: int = option(5, "linear warm-up", unit="epochs", low=0)
-    cooldown_epochs: int = option(
-        0, "at --min-lr after the cosine, further ones", unit="epochs", example="10", low=0
-    )
+    sched: str = option("cosine", "by epoch, after the warm-up", choices=("cosine", "constant"))
+    epochs: int = option(300, "length of the cosine in epochs, warm-up included", low=1)
+    warmup_epochs: int = option(5, "epochs of linear warm-up", low=0)
+    cooldown_epochs: int = option(0, "further epochs at --min-lr after the cosine", low=0)
     min_lr: float = option(1e-05, "rate at the end of the cosine", low=0)
     warmup_lr: float = option(1e-06, "rate of the first epoch", low=0)
     drop: float = option(0.0, "dropout", low=0)
     drop_path: float = option(0.1, "stochastic depth of the last block", low=0)
     loss_add: bool = option(False, "add the losses of both classifiers (fusion sum_loss)")
-    no_aug: bool = option(
-        False, "resize and crop the centre: no flip, colours, RandAugment or erasing"
-    )
+    no_aug: bool = option(False, "resize and crop the centre, nothing else")
     scale: tuple[float, ...] = option((0.08, 1.0), "area share of the random crop", length=2)
-    ratio: tuple[float, ...] = option(
-        (0.75, 4.0 / 3.0), "aspect ratio of the random crop", length=2
-    )
+    ratio: tuple[float, ...] = option((0.75, 4.0 / 3.0), "aspect ratio of that crop", length=2)
     train_interpolation: str = option("random", "random (bilinear or bicubic), or one by name")
     hflip: float = option(0.5, "probability of a horizontal flip", low=0, high=1)
     color_jitter: float = option(0.4, "colour jitter; has no effect beside --aa", low=0, high=1)
@@ -96,75 +89,46 @@ class ImageTrainConfig(RunOptions):
         "rand-m9-mstd0.5-inc1", "RandAugment policy, none for none", flags=("--auto-augment",)
     )
     reprob: float = option(0.25, "probability of random erasing", low=0, high=1)
-    remode: str = option("pixel", "const, rand or pixel", choices=MODES)
-    recount: int = option(1, "how many random erasing erases", unit="areas", low=1)
+    remode: str = option("pixel", "what random erasing writes", choices=MODES)
+    recount: int = option(1, "areas that random erasing erases", low=1)
     mixup: float = option(0.8, "alpha of mixup, 0 for none", low=0)
     cutmix: float = option(1.0, "alpha of cutmix, 0 for none", low=0)
     mixup_prob: float = option(1.0, "probability of mixing a batch", low=0, high=1)
     mixup_switch_prob: float = option(0.5, "probability of cutmix where both are on", low=0, high=1)
-    mixup_off_epoch: int = option(0, "first one without mixing, 0 for never", unit="epoch", low=0)
+    mixup_off_epoch: int = option(0, "first epoch without mixing, 0 for never", low=0)
     smoothing: float = option(0.1, "label smoothing", low=0, high=0.999)
     mean: tuple[float, ...] = option(IMAGENET_MEAN, "channel means that are subtracted")
     std: tuple[float, ...] = option(IMAGENET_STD, "channel deviations that are divided by")
     interpolation: str = changeable("bicubic", "resizing in evaluation")
-    crop_pct: float = changeable(
-        0.875, "share of the resized image that evaluation crops", low=0.01, high=1
-    )
-    exif_orientation: bool = option(
-        False, "turn photographs as their EXIF says, which the original does not", later=True
-    )
-    on_corrupt: str = changeable(
-        "fatal",
-        "an image that cannot be decoded: fatal, or skip (training takes the next one)",
-        choices=("fatal", "skip"),
-    )
+    crop_pct: float = changeable(0.875, "share that evaluation crops", low=0.01, high=1)
+    exif_orientation: bool = option(False, "turn photographs as their EXIF says (ours)")
     cache: bool = changeable(False, "decode every image once and keep it in memory")
-    model_ema_decay: float = option(
-        0.99996, "decay of the moving average, which is always on", low=0, high=0.9999999
-    )
+    model_ema_decay: float = option(0.99996, "of the moving average", low=0, high=0.9999999)
     model_ema_warmup: bool = option(False, "let the average follow closely at first")
-    eval_metric: str = option(
-        "top1",
-        "selects the best: top1, top5 or loss, of the average",
-        choices=("top1", "top5", "loss"),
-    )
+    eval_metric: str = option("top1", "selects the best", choices=("top1", "top5", "loss"))
     sync_bn: bool = option(False, "batch statistics over all processes")
     amp: bool = option(False, "mixed precision (GPU)", flags=("--apex-amp", "--native-amp"))
-    amp_dtype: str = option("float16", "float16 or bfloat16", choices=("float16", "bfloat16"))
-    cpu: bool = changeable(False, "use the CPU even where there is a GPU", flags=("--no-cuda",))
-    workers: int = changeable(4, "processes that read images, 0 for none", low=0, flags=("-j",))
+    amp_dtype: str = option("float16", "of mixed precision", choices=("float16", "bfloat16"))
     eval_batch_multiplier: int = changeable(
         1,
-        "batches of evaluation are larger by this",
+        "evaluation's batches over ours",
         low=1,
         flags=("-vb", "--validation-batch-size-multiplier"),
     )
-    log_interval: int = changeable(50, "between log lines", unit="optimizer steps", low=1)
-    recovery_interval: int = changeable(
-        0, "between checkpoints within an epoch", unit="optimizer steps", low=0
-    )
-    save_epochs: int = changeable(1, "between checkpoints", unit="epochs", low=1)
-    save_total_limit: int | None = changeable(
-        3, "the newest ones are kept, none for all", unit="checkpoints", low=1
-    )
+    log_interval: int = changeable(50, "optimizer steps between log lines", low=1)
+    recovery_interval: int = changeable(0, "optimizer steps between checkpoints, 0: epochs", low=0)
+    save_epochs: int = changeable(1, "epochs between checkpoints", low=1)
+    save_total_limit: int | None = 3
 
     do_train = True
 
     def __post_init__(self) -> None:
-        if not self.data_dir:
-            raise ValueError("DATA is required: a folder with train/ and val/, or the word digits")
+        super().__post_init__()
         if not self.model:
-            raise ValueError(f"--model is required: one of {', '.join(list_models('vision'))}")
-        _settle(self, ("opt_betas", "scale", "ratio", "mean", "std"))
-        if self.aa == "none":  # in a file it is a word
-            object.__setattr__(self, "aa", None)
+            raise ValueError("--model is required: a name of docs/models.md, the original or timm")
         if not self.output_dir:
             folder = Path("output") / "train" / f"{self.model}-{self.img_size}"
             object.__setattr__(self, "output_dir", str(folder))
-        self.check()
-        self._check_combinations()
-
-    def _check_combinations(self) -> None:
         if not all(0.0 <= beta < 1.0 for beta in self.opt_betas):
             raise ValueError(f"opt_betas must be in [0, 1), got {self.opt_betas}")
         if self.mixes and self.batch_size % 2:
@@ -200,61 +164,30 @@ class ImageTrainConfig(RunOptions):
         }
 
 
-@dataclass(frozen=True)
-class ImageEvalConfig:
+@record
+class ImageEvalConfig(ImageOptions):
     """Every option of ``tools/eval_image.py``; None is filled in from the weights' folder."""
 
-    data_dir: str = option("", "folder with val/<class>/*, or of the classes, or digits")
-    model: str = option("", "as in training; a trained folder knows it")
-    model_options: dict = option({}, "options of the model by name (--set, --model-option)")
     weights: str = option(
         "",
         "a trained folder, a converted file, or PyTorch's",
         flags=("--eval-checkpoint", "--checkpoint"),
     )
     no_ema: bool = option(False, "the raw weights of a checkpoint instead of their average")
-    imagenet_a: bool = option(
-        False, "200 classes of ImageNet-A out of 1000 outputs", flags=("--IN-A",)
-    )
-    num_classes: int | None = option(
-        None,
-        "outputs of the model; the number of class folders if not given, 1000 for ImageNet-A",
-        low=2,
-    )
+    imagenet_a: bool = option(False, "200 classes of ImageNet-A out of 1000", flags=("--IN-A",))
     img_size: int | None = option(None, "side of the images in pixels [224]", low=8)
-    crop_pct: float | None = option(
-        None, "share of the resized image that is cropped [0.875]", low=0.01, high=1
-    )
+    crop_pct: float | None = option(None, "share that is cropped [0.875]", low=0.01, high=1)
     interpolation: str | None = option(None, "resizing [bicubic]")
     mean: tuple[float, ...] | None = option(None, "channel means [ImageNet's]")
     std: tuple[float, ...] | None = option(None, "channel deviations [ImageNet's]")
     exif_orientation: bool | None = option(
         None, "turn photographs as their EXIF says [as the weights were trained, else not]"
     )
-    batch_size: int = option(256, "images per process and forward pass", low=1, flags=("-b", "--b"))
-    workers: int = option(4, "processes that read images, 0 for none", low=0, flags=("-j",))
-    on_corrupt: str = option(
-        "fatal", "an image that cannot be decoded: fatal, or skip it", choices=("fatal", "skip")
-    )
-    dtype: str = option("float32", "float32, or float64 for checks", choices=("float32", "float64"))
-    cpu_precision: str = precision_option()
-    cpu: bool = option(False, "use the CPU even where there is a GPU", flags=("--no-cuda",))
+    batch_size: int = option(256, "images per process and step", low=1, flags=("-b", "--b"))
     output: str = option("", "file for the scores (JSON)")
     predictions: str = option("", "file for the prediction of each image (CSV)")
 
     def __post_init__(self) -> None:
-        if not self.data_dir:
-            raise ValueError("DATA is required: a folder with val/, or the word digits")
+        super().__post_init__()
         if not self.weights:
             raise ValueError("--weights is required: a trained folder, or a checkpoint file")
-        _settle(self, ("mean", "std"))
-        check(self)
-
-
-def _settle(record: Any, lists: Iterable[str]) -> None:
-    """Name the model as the registry does, and make numbers of whole numbers."""
-    if record.model:
-        object.__setattr__(record, "model", registry_model(record.model))
-    for name in lists:
-        if getattr(record, name) is not None:
-            object.__setattr__(record, name, tuple(float(part) for part in getattr(record, name)))

@@ -48,15 +48,8 @@ def score(logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class ClassScore:
-    """One row of the per-class table.
-
-    Attributes:
-        name: the class.
-        images: how many there are.
-        top1: percent of them that are recognised.
-        mistaken_for: the class that they are most often taken for, "" when never.
-        mistakes: how often that is.
-    """
+    """A row of the per-class table: a class, its images, per cent of them that are recognised, and
+    which class they are most often taken for, "" when never."""
 
     name: str
     images: int
@@ -68,13 +61,7 @@ class ClassScore:
 def score_classes(
     logits: np.ndarray, labels: np.ndarray, classes: Sequence[str]
 ) -> list[ClassScore]:
-    """The per-class table; classes without an image are left out.
-
-    Args:
-        logits: (M, K).
-        labels: (M,).
-        classes: K names.
-    """
+    """The per-class table of logits (M, K), labels (M,) and K names; without empty classes."""
     choices = logits.argmax(axis=1)
     rows = []
     for label, name in enumerate(classes):

@@ -39,8 +39,8 @@ from sot_paddle.options import part_of
 from sot_paddle.tasks import image_scores
 from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
 from sot_paddle.tasks.losses import image_loss
-from sot_paddle.tasks.order import ShuffledSplit
 from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions, Task
+from sot_paddle.tasks.tokens import ShuffledSplit
 
 TRANSFORM = fields(EvalTransform)
 """Options of the evaluation transform, by their names in every record that has them."""
@@ -48,16 +48,9 @@ TRANSFORM = fields(EvalTransform)
 
 @dataclass(frozen=True)
 class ImageSplit(ShuffledSplit):
-    """Images of one split; see :class:`sot_paddle.tasks.task.Split`.
+    """Images of one split, in training by (epoch, index); see :class:`.task.Split`.
 
-    Attributes:
-        images: training images by (epoch, index), or evaluation images by index.
-        collate: images to a batch.
-        batch_size: images of a forward pass.
-        workers: processes that decode, 0 for none.
-        dtype: of the images that the model gets.
-        fingerprint: hash of the images and, for an evaluation, of its transform; "" when no run
-            asks for it.
+    The fingerprint is of the images and, for an evaluation, of its transform; "" when no run asks.
     """
 
     images: ImageTrainSet | ImageEvalSet
@@ -84,16 +77,7 @@ class ImageSplit(ShuffledSplit):
 
 @dataclass(frozen=True)
 class ImageTask(Task):
-    """Images of K classes; ``tools/eval_image.py`` predicts, not the training.
-
-    Attributes:
-        title: name of the folder, or ``digits``.
-        metric: ``top1``, ``top5`` or ``loss``.
-        maximise: whether a larger one is better.
-        smoothing: of integer labels.
-        train: augmented training images.
-        dev: the evaluation images, under ``val``.
-    """
+    """Images of K classes; ``tools/eval_image.py`` predicts, not the training."""
 
     title: str
     metric: str
@@ -193,11 +177,6 @@ def load_evaluation(
     config: ImageEvalConfig, transform: EvalTransform, report: Report = say
 ) -> ImageEvalSet:
     """The images of an evaluation: ``val`` of the folder, or the class folders in it.
-
-    Args:
-        config: the command's options.
-        transform: of the images.
-        report: is told which files are left out.
 
     Raises:
         DataError: the folder cannot be used, or is not ImageNet-A although it should be.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import paddle
@@ -22,13 +22,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class EvenBatches(Sequence[Sequence[int]]):
-    """Rows 0, 1, 2, ... cut into batches, of which nothing is held; the last may be smaller.
-
-    Args:
-        rows: how many.
-        batch_size: rows of a batch.
-        starts: first row of each batch, of every one if not given.
-    """
+    """Rows 0, 1, 2, ... cut into batches, of which nothing is held; the last may be smaller."""
 
     def __init__(self, rows: int, batch_size: int, starts: range | None = None) -> None:
         self._rows, self._size = rows, batch_size
@@ -43,29 +37,6 @@ class EvenBatches(Sequence[Sequence[int]]):
             return EvenBatches(self._rows, self._size, self._starts[index])
         start = self._starts[index]
         return range(start, min(start + self._size, self._rows))
-
-
-class RowSource(Protocol):
-    """Rows as a model takes them, made when they are asked for.
-
-    Attributes:
-        fingerprint: hash of what they are.
-        by_epoch: whether a row differs from epoch to epoch.
-    """
-
-    fingerprint: str
-    by_epoch: bool
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        ...
-
-    def row(self, epoch: int, position: int) -> Arrays:
-        """``ids``, ``types``, ``mask`` (S,), ``positions``, ``words``, ``weights`` (P,), ``next``.
-
-        ``next`` is a number, -1 where it is not asked.
-        """
-        ...
 
 
 class Instances:
@@ -84,7 +55,10 @@ class Instances:
         return len(self._rows)
 
     def row(self, epoch: int, position: int) -> Arrays:
-        """See `RowSource`."""
+        """``ids``, ``types``, ``mask`` (S,), ``positions``, ``words``, ``weights`` (P,), ``next``.
+
+        ``next`` is a number, -1 where it is not asked.
+        """
         found = self._rows.row(position)
         return {
             "ids": found["input_ids"],
@@ -134,7 +108,7 @@ class MaskedPairs:
         return self.rows.fingerprint
 
     def row(self, epoch: int, position: int) -> Arrays:
-        """See `RowSource`; a random word that happens to be padding is masked out, as published."""
+        """As of `Instances`; a random word that is padding by chance is masked out."""
         ids = self.rows.row(position)[: self.length]
         padded = np.full(self.length, self.pad_id, np.int64)
         padded[: len(ids)] = ids
@@ -159,12 +133,7 @@ class MaskedPairs:
 
 
 def collate(rows: Sequence[Arrays], *, judged: bool) -> Arrays:
-    """One batch of rows.
-
-    Args:
-        rows: B of them.
-        judged: hand the targets to the model (evaluation), not to the loss.
-    """
+    """One batch of B rows; ``judged`` hands the targets to the model, else to the loss."""
     places = max(1, *(len(row["positions"]) for row in rows))
     padded = {
         name: np.stack([_padded(row[name], places) for row in rows])
@@ -185,15 +154,12 @@ def _padded(values: np.ndarray, length: int) -> np.ndarray:
     return np.concatenate([values, np.zeros(length - len(values), np.int64)]).astype(np.int64)
 
 
+RowSource = Instances | MaskedPairs
+
+
 @dataclass(frozen=True)
 class PretrainingSplit:
-    """Rows of one split; see :class:`sot_paddle.tasks.task.Split`.
-
-    Attributes:
-        source: of the rows.
-        batch_size: rows of a forward pass in evaluation.
-        judged: whether it is evaluated on.
-    """
+    """Rows of one split, ``judged`` if it is evaluated on; see :class:`.task.Split`."""
 
     source: RowSource
     batch_size: int
@@ -229,8 +195,6 @@ class PretrainingTask(Task):
     Attributes:
         batch_size: training rows of each process and forward pass.
         losses: options of :func:`~.pretraining_loss.pretraining_loss`.
-        train: None when the run does not train.
-        dev: the split to evaluate on as ``dev``; {} for none.
     """
 
     batch_size: int
@@ -265,9 +229,8 @@ class PretrainingTask(Task):
         count = max(1.0, sums["words"])
         scores = {"loss": sums["words_loss"] / count, "accuracy": sums["words_right"] / count}
         if sums["next_loss"]:
-            rows = len(found.indices)
-            following = {"next_loss": sums["next_loss"] / rows}
-            following["next_accuracy"] = sums["next_right"] / rows
-            scores |= following
-            scores["loss"] += following["next_loss"]
+            for name in ("next_loss", "next_right"):
+                sums[name] /= len(found.indices)
+            scores |= {"next_loss": sums["next_loss"], "next_accuracy": sums["next_right"]}
+            scores["loss"] += sums["next_loss"]
         return scores

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any
 
-from sot_paddle.options import changeable, option
-from sot_paddle.tasks.text_options import TextRunOptions, TunedOptions, other
+from sot_paddle.command_line import Command
+from sot_paddle.options import changeable, option, record
+from sot_paddle.tasks.text_options import TextRunOptions, TunedOptions
 
 KERNEL_OPTIONS = (
     "attention_kernel",
@@ -23,22 +23,19 @@ KERNEL_OPTIONS = (
 _SCRATCH = "from scratch: "
 
 
-@dataclass(frozen=True)
+@record
 class PretrainConfig(TunedOptions, TextRunOptions):
     """Every option of ``tools/pretrain.py``; defaults are those of BERT's further pre-training."""
 
     data_dir: str = changeable(
         "",
         "what prepare_pretraining.py made: instances (both tasks), or pairs (masked words alone)",
-        example="data/imdb_instances",
     )
     eval_data_dir: str = changeable("", "the same, to evaluate on")
-    do_eval: bool = other(TextRunOptions, "do_eval", False, "beside do_train: on eval_data_dir")
-    do_predict: bool = other(TextRunOptions, "do_predict", False, "refused: nothing is predicted")
-    block_size: int = option(128, "pairs: longer rows are cut", unit="tokens", low=8)
-    mlm_probability: float = option(
-        0.15, "pairs: share of the words that are masked", low=0, high=1
-    )
+    do_eval: bool = changeable(False, "beside do_train: on eval_data_dir")
+    do_predict: bool = changeable(False, "refused: nothing is predicted")
+    block_size: int = option(128, "pairs: longer rows are cut, in tokens", low=8)
+    mlm_probability: float = option(0.15, "pairs: share of masked words", low=0, high=1)
     words_weight: float = option(1.0, "factor of the loss of the masked words", low=0)
     next_weight: float = option(1.0, "factor of the loss of the next sentence", low=0)
     paddle_compat: bool = option(
@@ -47,13 +44,9 @@ class PretrainConfig(TunedOptions, TextRunOptions):
         "and its clipping of each tensor; its rates: --adam_epsilon 1e-8 --weight_decay 0 "
         "--warmup_proportion 0",
     )
-    attention_kernel: str | None = option(
-        None, f"{_SCRATCH}terms of the attention scores", example="'qk_convq_convk 8'"
-    )
+    attention_kernel: str | None = option(None, f"{_SCRATCH}such as 'qk_convq_convk 8'")
     attention_head_size: int | None = option(None, f"{_SCRATCH}channels of a head", low=1)
-    qk: str | None = option(
-        None, f"{_SCRATCH}how queries and keys are made", example="'convolution_depth 4 1'"
-    )
+    qk: str | None = option(None, f"{_SCRATCH}queries, keys, such as 'convolution_depth 4 1'")
     value_forward: str | None = option(None, f"{_SCRATCH}how values are made")
     remove_qk: bool = option(False, f"{_SCRATCH}queries and keys are the hidden states")
     remove_position_embeddings: bool = option(False, f"{_SCRATCH}no absolute positions")
@@ -68,35 +61,25 @@ class PretrainConfig(TunedOptions, TextRunOptions):
         "linear_drop (as published, of instances), linear (of pairs), cosine or constant",
         choices=("linear_drop", "linear", "cosine", "constant"),
     )
-    sharding: str = option(
-        "",
-        "stage1: each of several processes holds the optimizer's state of its share of the "
-        "parameters alone",
-    )
-    warmup_steps: int = option(
-        0, "linear warm-up, goes before warmup_proportion", unit="optimizer steps", low=0
-    )
-    per_gpu_train_batch_size: int = other(TextRunOptions, "per_gpu_train_batch_size", 32)
-    per_gpu_eval_batch_size: int = other(TextRunOptions, "per_gpu_eval_batch_size", 32)
-    weight_decay: float = other(TextRunOptions, "weight_decay", 0.01)
-    adam_epsilon: float = other(TextRunOptions, "adam_epsilon", 1e-6)
-    warmup_proportion: float = other(TextRunOptions, "warmup_proportion", 0.1)
-    num_train_epochs: float = other(TextRunOptions, "num_train_epochs", 1.0)
-    save_steps: int = other(TextRunOptions, "save_steps", 1000)
-    save_total_limit: int | None = other(TextRunOptions, "save_total_limit", 2)
+    sharding: str = option("", "stage1: each process holds a share of the optimizer's state")
+    per_gpu_train_batch_size: int = 32
+    per_gpu_eval_batch_size: int = 32
+    weight_decay: float = 0.01
+    adam_epsilon: float = 1e-6
+    warmup_proportion: float = 0.1
+    num_train_epochs: float = 1.0
+    save_steps: int = 1000
+    save_total_limit: int | None = 2
 
     def __post_init__(self) -> None:
         self.require("data_dir", "model_name_or_path", "output_dir")
-        self.check()
-        self.check_half()
+        super().__post_init__()
         if self.do_predict:
             raise ValueError("do_predict: pre-training predicts nothing")
         if not self.do_train:
             raise ValueError("do_train is required (--do_train): do_eval scores beside it")
         if self.do_eval and not self.eval_data_dir:
             raise ValueError("do_eval needs --eval_data_dir, prepared as --data_dir is")
-        if not self.correct_bias and self.optimizer != "hf_adamw":
-            raise ValueError("correct_bias is an option of --optimizer hf_adamw")
 
     def filled(self, judged: bool) -> PretrainConfig:
         """The same with optimizer and schedule filled in.
@@ -124,3 +107,24 @@ class PretrainConfig(TunedOptions, TextRunOptions):
         """Options of the encoder that are given."""
         given = {name: getattr(self, name) for name in KERNEL_OPTIONS}
         return {name: value for name, value in given.items() if value not in (None, False)}
+
+
+COMMAND = Command(
+    "pretrain.py",
+    PretrainConfig,
+    """\
+Pre-train a language model: on instances of both tasks (further, from a checkpoint), or from scratch
+on pairs with words masked anew in every epoch. The same command continues a run that was
+interrupted, bit for bit. OUT/last is a --model_name_or_path of the other training commands.""",
+    """\
+examples:
+  python tools/prepare_pretraining.py --form instances --input imdb.txt \\
+      --tokenizer_name CHECKPOINT --output_dir data/imdb
+  python tools/pretrain.py --model_name_or_path CHECKPOINT --data_dir data/imdb --do_train \\
+      --max_steps 100000 --warmup_steps 10000 --output_dir output/further
+  python tools/pretrain.py --model_type TYPE --model_name_or_path MODEL \\
+      --tokenizer_name data/sentencepiece --data_dir data/pairs --do_train --max_steps 1000000 \\
+      --warmup_steps 10000 --learning_rate 1e-4 --attention_kernel 'qk_convq_convk 8' \\
+      --output_dir output/scratch
+""",
+)

@@ -18,20 +18,14 @@ from sot_paddle.data.squad.questions import Question
 from sot_paddle.data.squad.span_decoding import Answer, DecodingOptions, decode
 from sot_paddle.data.squad.span_features import SpanFeatures
 from sot_paddle.tasks.losses import mean_loss, span_loss
-from sot_paddle.tasks.order import ShuffledSplit
 from sot_paddle.tasks.state_options import RecipeOptions
 from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions
+from sot_paddle.tasks.tokens import ShuffledSplit
 
 
 @dataclass(frozen=True)
 class AskedSplit:
-    """Questions, their windows, and how the windows are fed.
-
-    Attributes:
-        questions: in the file's order.
-        features: their windows.
-        windows: feeds the tokens of the windows, or their hidden states.
-    """
+    """Questions in the file's order, and what feeds tokens or hidden states of their windows."""
 
     questions: Sequence[Question]
     features: SpanFeatures
@@ -65,10 +59,6 @@ class SquadTask:
 
     Attributes:
         batch_size: training windows of each process and forward pass.
-        decoding: how answers are chosen.
-        train: None when the run does not train.
-        dev: the development split as ``dev``; {} when the run does not evaluate.
-        test: what is to be answered, by name.
         vocab_size: largest token id + 1, 0 where no token is fed.
     """
 
@@ -123,13 +113,7 @@ def load_squad(
     ask: Callable[[str, str], AskedSplit],
     vocab_size: int = 0,
 ) -> SquadTask:
-    """Read what the options ask for.
-
-    Args:
-        kind: of the task.
-        config: the command's options.
-        ask: (``train`` or ``dev``, file of questions) to the questions and their windows.
-        vocab_size: largest token id + 1, 0 where no token is fed.
+    """Read what the options ask for; ``ask`` reads ``train`` or ``dev`` from a file of questions.
 
     Raises:
         ValueError: a file is not named, or cannot be used.

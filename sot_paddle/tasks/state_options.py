@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
-
+from sot_paddle.command_line import Command
 from sot_paddle.config import SPANS
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.squad.span_decoding import NULL_SCORES, DecodingOptions
 from sot_paddle.data.stored.original_rows import LENGTHS, ROWS
 from sot_paddle.data.stored.state_files import DTYPES
-from sot_paddle.options import changeable, check, option
-from sot_paddle.tasks.text_options import CheckpointOptions, TextRunOptions, TunedOptions, other
+from sot_paddle.options import changeable, option, record
+from sot_paddle.tasks.text_options import CheckpointOptions, TextRunOptions, TunedOptions
 
 SQUAD = "SQuAD"
 LIVE = "live"
@@ -20,7 +18,7 @@ MODELS = ("adapter", "probes")
 SQUAD_LENGTH = 384
 
 
-@dataclass(frozen=True)
+@record
 class StateRows(CheckpointOptions):
     """Which rows, and which language model makes their hidden states."""
 
@@ -28,23 +26,17 @@ class StateRows(CheckpointOptions):
     data_dir: str = changeable("", "folder of the GLUE task's files")
     train_file: str = changeable("", f"{SQUAD}: training questions, in the official format")
     predict_file: str = changeable("", f"{SQUAD}: development questions, in the official format")
-    max_seq_length: int | None = option(
-        None, f"of a row, the task's if not given; {SQUAD} 384", unit="tokens", low=8
-    )
-    doc_stride: int = option(128, f"{SQUAD}: what windows of a context share", unit="tokens", low=0)
-    published_labels: bool = option(
-        False, f"{SQUAD}: the original's slip for answers at a window's end"
-    )
-    rows: str = option(
-        "original", "original (CoLA, MSR as published) or all (GLUE's own rows)", choices=ROWS
-    )
+    max_seq_length: int | None = option(None, f"of a row, else the task's; {SQUAD} 384", low=8)
+    doc_stride: int = option(128, f"{SQUAD}: what windows of a context share, in tokens", low=0)
+    published_labels: bool = option(False, f"{SQUAD}: the original's slip at a window's end")
+    rows: str = option("original", "original (CoLA, MSR as published) or all", choices=ROWS)
 
     def __post_init__(self) -> None:
         self.require("task_name")
         squad = self.task_name.lower() in ("squad", "squad2", "squadv2", "squad2.0")
         name = SQUAD if squad else get_task(self.task_name).title
         object.__setattr__(self, "task_name", name)
-        check(self)
+        super().__post_init__()
 
     @property
     def squad(self) -> bool:
@@ -58,15 +50,15 @@ class StateRows(CheckpointOptions):
         return self.max_seq_length or default
 
 
-@dataclass(frozen=True)
+@record
 class ExtractConfig(StateRows):
     """Every option of ``tools/extract_hidden_states.py``."""
 
     splits: str = option("", "splits with commas between [train and the development splits]")
     output_dir: str = option("", "folder of the files; a run that was stopped goes on")
     dtype: str = option("float32", "float32 (published) or float16 (half the disk)", choices=DTYPES)
-    batch_size: int = option(8, "of a forward pass", unit="rows", low=1)
-    embed_batch_size: int = option(1, "that a reader has to read together", unit="rows", low=1)
+    batch_size: int = option(8, "of a forward pass, in rows", low=1)
+    embed_batch_size: int = option(1, "that a reader has to read together, in rows", low=1)
     overwrite: bool = option(False, "begin anew instead of going on")
 
     def __post_init__(self) -> None:
@@ -74,33 +66,25 @@ class ExtractConfig(StateRows):
         self.require("model_name_or_path", "output_dir")
 
 
-@dataclass(frozen=True)
+@record
 class RecipeOptions(StateRows, TextRunOptions):
     """The published recipe (C.4) where it is not GLUE training's, and how spans are chosen."""
 
-    do_predict: bool = other(
-        TextRunOptions,
-        *("do_predict", False),
-        "predict: GLUE test files, or the answers to --predict_file",
-    )
-    per_gpu_train_batch_size: int = other(TextRunOptions, "per_gpu_train_batch_size", 16)
-    per_gpu_eval_batch_size: int = other(TextRunOptions, "per_gpu_eval_batch_size", 16)
-    learning_rate: float = other(TextRunOptions, "learning_rate", 1e-5)
-    weight_decay: float = other(
-        TextRunOptions, "weight_decay", 0.01, "decay (l2) of all but biases and normalisations"
-    )
-    adam_epsilon: float = other(TextRunOptions, "adam_epsilon", 1e-6)
-    correct_bias: bool = other(
-        TextRunOptions, "correct_bias", False, "bias correction in the optimizer"
-    )
-    max_grad_norm: float = other(TextRunOptions, "max_grad_norm", 0.0)
-    warmup_proportion: float = other(TextRunOptions, "warmup_proportion", 0.1)
-    num_train_epochs: float = other(TextRunOptions, "num_train_epochs", 1.0)
-    save_steps: int = other(TextRunOptions, "save_steps", 500)
-    save_total_limit: int | None = other(TextRunOptions, "save_total_limit", 2)
-    seed: int = other(TextRunOptions, "seed", 1)
+    do_predict: bool = changeable(False, "GLUE test files, or answers to --predict_file")
+    per_gpu_train_batch_size: int = 16
+    per_gpu_eval_batch_size: int = 16
+    learning_rate: float = 1e-5
+    weight_decay: float = 0.01
+    adam_epsilon: float = 1e-6
+    correct_bias: bool = False
+    max_grad_norm: float = 0.0
+    warmup_proportion: float = 0.1
+    num_train_epochs: float = 1.0
+    save_steps: int = 500
+    save_total_limit: int | None = 2
+    seed: int = 1
     n_best_size: int = changeable(20, f"{SQUAD}: starts and ends that are combined", low=1)
-    max_answer_length: int = changeable(30, f"{SQUAD}: longest answer", unit="tokens", low=1)
+    max_answer_length: int = changeable(30, f"{SQUAD}: longest answer, in tokens", low=1)
     null_score_diff_threshold: float = changeable(0.0, f"{SQUAD}: no answer from here on")
     null_score: str = changeable(
         "published", f"{SQUAD}: {' or '.join(NULL_SCORES)} of the windows", choices=NULL_SCORES
@@ -109,7 +93,6 @@ class RecipeOptions(StateRows, TextRunOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require("output_dir")
-        self.check()
         if not (self.do_train or self.do_eval or self.do_predict):
             raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
 
@@ -124,14 +107,12 @@ class RecipeOptions(StateRows, TextRunOptions):
         )
 
 
-@dataclass(frozen=True)
+@record
 class StateTrainConfig(RecipeOptions):
     """Every option of ``tools/train_adapter.py``."""
 
     states: str = changeable(LIVE, "live (made while training), or a folder of stored states")
-    model: str = option(
-        "adapter", "adapter (AdapterPooler) or probes (each layer alone)", choices=MODELS
-    )
+    model: str = option("adapter", "AdapterPooler, or each layer alone", choices=MODELS)
     adapter_dim: int = option(0, "width of the adapter; 0 (published): as many as tokens", low=0)
 
     def __post_init__(self) -> None:
@@ -140,26 +121,75 @@ class StateTrainConfig(RecipeOptions):
             raise ValueError("states live needs --model_name_or_path: the encoder that makes them")
 
 
-@dataclass(frozen=True)
+@record
 class SquadTrainConfig(TunedOptions, RecipeOptions):
     """Every option of ``tools/train_squad.py``."""
 
-    task_name: str = other(StateRows, "task_name", SQUAD, f"{SQUAD}, nothing else")
-    data_dir: str = other(StateRows, "data_dir", "", "not taken, GLUE's")
-    rows: str = other(StateRows, "rows", "original", "not taken, GLUE's")
-    learning_rate: float = other(TextRunOptions, "learning_rate", 2e-5)
+    task_name: str = option(SQUAD, f"{SQUAD}, nothing else")
+    data_dir: str = changeable("", "not taken, GLUE's")
+    rows: str = option("original", "not taken, GLUE's", choices=ROWS)
+    learning_rate: float = 2e-5
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.squad:
             raise ValueError(f"task_name must be {SQUAD}, got {self.task_name}: use train_glue.py")
-        for item in dataclasses.fields(self):
-            if item.name in ("data_dir", "rows") and getattr(self, item.name) != item.default:
-                raise ValueError(f"{item.name} means nothing for {SQUAD}: leave it out")
+        for name in ("data_dir", "rows"):
+            if getattr(self, name) != getattr(type(self), name):
+                raise ValueError(f"{name} means nothing for {SQUAD}: leave it out")
         self.require("model_name_or_path")
-        self.check_half()
 
     @property
     def resolved_pooling(self) -> str:
         """The head of question answering."""
         return SPANS
+
+
+SQUAD_COMMAND = Command(
+    "train_squad.py",
+    SquadTrainConfig,
+    """\
+Fine-tune a language model on SQuAD 2.0: spans over windows of long contexts. Writes
+predictions.json, null_odds.json and nbest_predictions.json in the official form, and the official
+scores in metrics.json. The same command continues a run that was interrupted, bit for bit.""",
+    """\
+examples:
+  python tools/train_squad.py --model_name_or_path CHECKPOINT --train_file train-v2.0.json \\
+      --predict_file dev-v2.0.json --do_train --do_eval --do_predict --output_dir output/squad
+  python tools/train_squad.py --model_name_or_path output/squad/best --predict_file dev-v2.0.json \\
+      --do_predict --null_score_diff_threshold -1.5 --output_dir output/answers
+""",
+)
+
+
+ADAPTER_COMMAND = Command(
+    "train_adapter.py",
+    StateTrainConfig,
+    """\
+Train the AdapterPooler, or a probe of each layer, on the hidden states of a frozen encoder: GLUE
+or SQuAD, from stored states or made while training. Defaults are the published recipe; the same
+command continues a run that was interrupted, bit for bit.""",
+    """\
+examples:
+  python tools/train_adapter.py --task_name RTE --states states/rte --do_train --do_eval \\
+      --learning_rate 1.21668e-5 --output_dir output/adapter/rte
+  python tools/train_adapter.py --model probes --task_name RTE --states states/rte --do_train \\
+      --do_eval --learning_rate 1e-3 --num_train_epochs 5 --output_dir output/probes/rte
+""",
+)
+
+
+EXTRACT_COMMAND = Command(
+    "extract_hidden_states.py",
+    ExtractConfig,
+    """\
+Store the hidden states of every layer and position of a frozen encoder in HDF5, in the original's
+layout. It says first how much disk it needs, and refuses when that is not there; a run that was
+stopped goes on with the same command.""",
+    """\
+examples:
+  python tools/extract_hidden_states.py --task_name SQuAD --train_file train-v2.0.json \\
+      --predict_file dev-v2.0.json --model_name_or_path CHECKPOINT --dtype float16 \\
+      --output_dir states/squad
+""",
+)

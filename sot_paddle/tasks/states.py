@@ -18,21 +18,15 @@ from sot_paddle.data.stored.live_states import StateSource
 from sot_paddle.strict_json import dumps
 from sot_paddle.tasks.glue import GlueTask
 from sot_paddle.tasks.losses import probe_loss
-from sot_paddle.tasks.order import ShuffledSplit
 from sot_paddle.tasks.squad import SquadTask
 from sot_paddle.tasks.task import Outputs, Predictions
+from sot_paddle.tasks.tokens import ShuffledSplit
 
 
 class StateSplit(ShuffledSplit):
     """Hidden states from files or from an encoder; see :class:`~.task.Split`.
 
-    Args:
-        source: the rows.
-        batch_size: rows of a forward pass in evaluation.
-        indices: (n,) number of each example in its file, None where nothing is predicted.
-
-    Attributes:
-        labels: (n,) labels, (n, 2) spans, or None.
+    ``labels`` are (n,), (n, 2) of spans, or None; ``indices`` None where nothing is predicted.
     """
 
     def __init__(
@@ -96,11 +90,11 @@ def _of_layer(found: Predictions, layer: int) -> Predictions:
 
 
 def of_layers(each: Sequence[Mapping[str, float]], metric: str) -> dict[str, float]:
-    """Scores of the layer that is best by a metric, and those of every layer under its number.
+    """Scores of the layer that is best by a metric, NaN being worst, and of every layer.
 
     Args:
         each: scores of layer 0 (the embedding output), 1, ...
-        metric: larger is better; NaN is worst.
+        metric: larger is better.
 
     Returns:
         The best layer's scores, ``best_layer``, and ``layer_{i}_{name}``.

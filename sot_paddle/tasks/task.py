@@ -1,9 +1,7 @@
 """What the one training run asks of a kind of task.
 
-A kind of task is one file of this package. It reads data, says in which order they are trained
-on, and knows loss, scores, main score and the form of predictions. The run (``sot_paddle.train``)
-does the rest and knows no kind of task: model, optimizer, checkpoints, resuming, evaluation,
-metrics.json.
+A kind of task is one file of this package: data, order, loss, scores, main score, predictions.
+The run (``sot_paddle.train``) does the rest and knows no kind of task.
 
 Shape legend: M examples of a split.
 """
@@ -65,16 +63,10 @@ class Split(Protocol):
         ...
 
     def load(self, batches: Iterable[Sequence[Any]]) -> Iterable[Mapping[str, paddle.Tensor]]:
-        """Batches as the model takes them.
+        """The model's arguments by name, and ``labels`` where there are any, of each batch.
 
-        Args:
-            batches: a batch sampler: lists of positions; of training examples lists of whatever
-                :attr:`Task.by_epoch` says.
-
-        Returns:
-            The model's arguments by name, and ``labels`` (any shape that the task's loss and
-            scores take) where there are any. For training it is a Paddle DataLoader. A loader
-            that leaves out what it cannot read has their positions in ``corrupt``.
+        ``batches`` are lists of positions, of training examples of whatever :attr:`Task.by_epoch`
+        says. A loader that leaves out what it cannot read has their positions in ``corrupt``.
         """
         ...
 

@@ -14,9 +14,9 @@ from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle import distributed
-from sot_paddle.command_line import Command
 from sot_paddle.heads.adapter_pooler import AdapterClassifier, AdapterConfig, AdapterSpans
 from sot_paddle.heads.layer_probes import LayerClassifiers, LayerSpans
+from sot_paddle.tasks.state_options import ADAPTER_COMMAND as COMMAND
 from sot_paddle.tasks.state_options import LIVE, RecipeOptions, StateTrainConfig
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained, session
@@ -27,25 +27,6 @@ from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.setup import Setup
 from sot_paddle.train.state_tasks import load_states
 from sot_paddle.train.text_command import optimizer, plan
-
-COMMAND = Command(
-    "train_adapter.py",
-    StateTrainConfig,
-    """\
-Train the AdapterPooler, or a probe of each layer, on the hidden states of a frozen encoder: GLUE
-or SQuAD, from stored states or made while training. Defaults are the published recipe; the same
-command continues a run that was interrupted, bit for bit.""",
-    """\
-examples:
-  python tools/train_adapter.py --task_name RTE --states states/rte --do_train --do_eval \\
-      --learning_rate 1.21668e-5 --output_dir output/adapter/rte
-  python tools/train_adapter.py --task_name SQuAD --train_file train-v2.0.json \\
-      --predict_file dev-v2.0.json --model_name_or_path CHECKPOINT --do_train --do_eval \\
-      --do_predict --output_dir output/adapter/squad
-  python tools/train_adapter.py --model probes --task_name RTE --states states/rte --do_train \\
-      --do_eval --learning_rate 1e-3 --num_train_epochs 5 --output_dir output/probes/rte
-""",
-)
 
 _MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
     ("adapter", False): AdapterClassifier,

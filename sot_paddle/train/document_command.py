@@ -10,31 +10,13 @@ from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle import distributed
-from sot_paddle.command_line import Command
 from sot_paddle.distributed import say
-from sot_paddle.tasks.document_options import DocumentTrainConfig
+from sot_paddle.tasks.document_options import COMMAND, DocumentTrainConfig
 from sot_paddle.tasks.documents import load_documents
 from sot_paddle.train import layer_rates, pretrained, session, text_command
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.setup import Setup
 from sot_paddle.train.text_command import TextSource, plan
-
-COMMAND = Command(
-    "train_text.py",
-    DocumentTrainConfig,
-    """\
-Fine-tune a language model on whole texts: IMDB, TREC, Yahoo Answers or your own CSV, TSV or JSON
-lines. Texts are read from the disk when a batch asks for them. The same command continues a run
-that was interrupted, bit for bit.""",
-    """\
-examples:
-  python tools/train_text.py --task_name IMDB --data_dir aclImdb --model_name_or_path CHECKPOINT \\
-      --do_lower_case --do_train --do_eval --max_seq_length 512 --trunc_medium 128 --layers 11 \\
-      --discr --layer_learning_rate 2e-5 --layer_learning_rate_decay 0.95 --output_dir OUT
-  python tools/train_text.py --task_name own --data_dir MY_TABLES --text_columns title body \\
-      --label_column topic --model_name_or_path CHECKPOINT --do_train --do_eval --output_dir OUT
-""",
-)
 
 
 def run_config(config: DocumentTrainConfig) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from sot_paddle.command_line import Command, parse
+from sot_paddle.command_line import parse
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.stored.file_layout import StoredSplit, stored_split
 from sot_paddle.data.stored.live_sources import FrozenModel, glue_states, squad_states
@@ -18,28 +18,13 @@ from sot_paddle.data.stored.state_files import (
     require_space,
 )
 from sot_paddle.distributed import say
+from sot_paddle.tasks.state_options import EXTRACT_COMMAND as COMMAND
 from sot_paddle.tasks.state_options import ExtractConfig
 from sot_paddle.train import folder_lock
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.evaluation import duration
 from sot_paddle.train.frozen_model import load_frozen
 
-COMMAND = Command(
-    "extract_hidden_states.py",
-    ExtractConfig,
-    """\
-Store the hidden states of every layer and position of a frozen encoder in HDF5, in the original's
-layout. It says first how much disk it needs, and refuses when that is not there; a run that was
-stopped goes on with the same command.""",
-    """\
-examples:
-  python tools/extract_hidden_states.py --task_name RTE --data_dir GLUE/RTE \\
-      --model_name_or_path output/rte/best --output_dir states/rte
-  python tools/extract_hidden_states.py --task_name SQuAD --train_file train-v2.0.json \\
-      --predict_file dev-v2.0.json --model_name_or_path CHECKPOINT --dtype float16 \\
-      --output_dir states/squad
-""",
-)
 _REPORT_EVERY = 10.0  # seconds
 _SQUAD_FILES = {"train": "train_file", "dev": "predict_file"}
 

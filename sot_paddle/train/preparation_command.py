@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sot_paddle.command_line import Command, parse
 from sot_paddle.data.pretraining.instance_files import prepare_instances
@@ -17,7 +15,7 @@ from sot_paddle.data.pretraining.sentence_sample import train_pieces
 from sot_paddle.data.pretraining.text_lines import text_files
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizer_families import FAMILIES
-from sot_paddle.options import check, option
+from sot_paddle.options import Options, option, record
 from sot_paddle.train import folder_lock
 
 FORMS = ("instances", "pairs", "ids", "records")
@@ -25,8 +23,8 @@ _MIB = 1 << 20
 _TEXT = "text files, or folders with *.txt: one sentence a line"
 
 
-@dataclass(frozen=True)
-class PrepareConfig:
+@record
+class PrepareConfig(Options):
     """Every option of ``tools/prepare_pretraining.py``."""
 
     input: tuple[str, ...] = option((), _TEXT + "; instances: an empty line between documents")
@@ -46,18 +44,18 @@ class PrepareConfig:
     short_seq_prob: float = option(0.1, "instances: share of shorter rows", low=0, high=1)
     dupe_factor: int = option(10, "instances: passes with other masks", low=1)
     random_seed: int = option(12345, "of every draw", low=0)
-    memory: int = option(512, "of the shuffle of pairs", unit="MiB", low=1)
+    memory: int = option(512, "of the shuffle of pairs, in MiB", low=1)
     keep_order: bool = option(False, "pairs, ids: do not shuffle")
     vocab_size: int | None = option(None, "ids: token ids are below it", low=1)
 
     def __post_init__(self) -> None:
-        check(self)
-        further = "vocab_size" if self.form == "ids" else "tokenizer_name"
-        _require(self, "input", "output_dir", further)
+        self.require(
+            *("input", "output_dir", "vocab_size" if self.form == "ids" else "tokenizer_name")
+        )
 
 
-@dataclass(frozen=True)
-class TokenizerConfig:
+@record
+class TokenizerConfig(Options):
     """Every option of ``tools/train_tokenizer.py``."""
 
     input: tuple[str, ...] = option((), _TEXT)
@@ -70,14 +68,7 @@ class TokenizerConfig:
     random_seed: int = option(42, "of the sample", low=0)
 
     def __post_init__(self) -> None:
-        check(self)
-        _require(self, "input", "output_dir")
-
-
-def _require(record: Any, *names: str) -> None:
-    for name in names:
-        if not getattr(record, name):
-            raise ValueError(f"{name} is required (--{name})")
+        self.require("input", "output_dir")
 
 
 PREPARE = Command(

@@ -12,7 +12,6 @@ from typing import Any
 from paddle import nn
 
 from sot_paddle.backbones.pretraining import PretrainingModel
-from sot_paddle.command_line import Command
 from sot_paddle.config import EncoderConfig, build_record
 from sot_paddle.data.pretraining import instance_files, pair_files
 from sot_paddle.data.pretraining.prepared import form_of
@@ -28,33 +27,13 @@ from sot_paddle.tasks.pretraining import (
     RowSource,
 )
 from sot_paddle.tasks.pretraining_loss import row_sums
-from sot_paddle.tasks.pretraining_options import PretrainConfig
+from sot_paddle.tasks.pretraining_options import COMMAND, PretrainConfig
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained, session, sharding
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Pretrained
 from sot_paddle.train.setup import Setup
 from sot_paddle.train.text_command import TextSource, checkpoint_of, optimizer, plan
-
-COMMAND = Command(
-    "pretrain.py",
-    PretrainConfig,
-    """\
-Pre-train a language model: on instances of both tasks (further, from a checkpoint), or from scratch
-on pairs with words masked anew in every epoch. The same command continues a run that was
-interrupted, bit for bit. OUT/last is a --model_name_or_path of the other training commands.""",
-    """\
-examples:
-  python tools/prepare_pretraining.py --form instances --input imdb.txt \\
-      --tokenizer_name CHECKPOINT --output_dir data/imdb
-  python tools/pretrain.py --model_name_or_path CHECKPOINT --data_dir data/imdb --do_train \\
-      --max_steps 100000 --warmup_steps 10000 --output_dir output/further
-  python tools/pretrain.py --model_type TYPE --model_name_or_path MODEL \\
-      --tokenizer_name data/sentencepiece --data_dir data/pairs --do_train --max_steps 1000000 \\
-      --warmup_steps 10000 --learning_rate 1e-4 --attention_kernel 'qk_convq_convk 8' \\
-      --output_dir output/scratch
-""",
-)
 
 _NORM = "head.words.norm.weight"
 

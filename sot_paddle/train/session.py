@@ -36,12 +36,12 @@ def training(
         interrupted; then one line on stderr says why and what to do.
     """
 
-    def run_command(arguments: Sequence[str]) -> int:
-        name = command.program.removesuffix(".py")
-        status = exit_status(name, lambda: run_config(parse(command, arguments)))
-        return distributed.leave(status)
+    return lambda arguments: finish(command, lambda: run_config(parse(command, arguments)))
 
-    return run_command
+
+def finish(command: Command, run: Callable[[], dict[str, Any]]) -> int:
+    """Run a training command to its end; returns its exit status, see `training`."""
+    return distributed.leave(exit_status(command.program.removesuffix(".py"), run))
 
 
 def check_folders(options: Any, files: Mapping[str, Path | None]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from sot_paddle.command_line import Command
 from sot_paddle.data.squad.questions import read_questions
 from sot_paddle.data.squad.span_features import span_features
 from sot_paddle.data.subword import SubwordTokenizer
@@ -12,28 +11,13 @@ from sot_paddle.data.token_features import PadCollator
 from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad
+from sot_paddle.tasks.state_options import SQUAD_COMMAND as COMMAND
 from sot_paddle.tasks.state_options import SquadTrainConfig
 from sot_paddle.tasks.tokens import TokenSplit
 from sot_paddle.train import pretrained, session
 from sot_paddle.train.adapter_command import optimizer_of_full_batches
 from sot_paddle.train.setup import Setup
 from sot_paddle.train.text_command import TextSource, checkpoint_of, plan
-
-COMMAND = Command(
-    "train_squad.py",
-    SquadTrainConfig,
-    """\
-Fine-tune a language model on SQuAD 2.0: spans over windows of long contexts. Writes
-predictions.json, null_odds.json and nbest_predictions.json in the official form, and the official
-scores in metrics.json. The same command continues a run that was interrupted, bit for bit.""",
-    """\
-examples:
-  python tools/train_squad.py --model_name_or_path CHECKPOINT --train_file train-v2.0.json \\
-      --predict_file dev-v2.0.json --do_train --do_eval --do_predict --output_dir output/squad
-  python tools/train_squad.py --model_name_or_path output/squad/best --predict_file dev-v2.0.json \\
-      --do_predict --null_score_diff_threshold -1.5 --output_dir output/answers
-""",
-)
 
 
 def run_config(config: SquadTrainConfig) -> dict[str, Any]:

@@ -12,11 +12,9 @@ from paddle import nn
 from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
-from sot_paddle.command_line import Command
 from sot_paddle.distributed import say
-from sot_paddle.registry import list_models
 from sot_paddle.tasks.glue import load_glue
-from sot_paddle.tasks.glue_options import TrainConfig
+from sot_paddle.tasks.glue_options import COMMAND, TrainConfig
 from sot_paddle.tasks.task import Task
 from sot_paddle.tasks.text_options import CheckpointOptions, TextRunOptions
 from sot_paddle.train import pretrained, session
@@ -28,33 +26,9 @@ from sot_paddle.train.pretrained import Pretrained
 from sot_paddle.train.schedule import build_schedule
 from sot_paddle.train.setup import Plan, Setup
 
-_CONFIG = f"configs/glue/rte_{list_models('text')[0]}_mgcrp.yaml"
-COMMAND = Command(
-    "train_glue.py",
-    TrainConfig,
-    """\
-Fine-tune a language model with the second-order head (or its own, --head plain) on a GLUE task or
-on your own TSV files. The flags are those of the original's run_glue.py; the same command continues
-a run that was interrupted, bit for bit.""",
-    f"""\
-examples:
-  python tools/train_glue.py --task_name RTE --data_dir GLUE/RTE --model_name_or_path CHECKPOINT \\
-      --do_lower_case --do_train --do_eval --max_seq_length 128 --output_dir OUT
-  python tools/train_glue.py --config {_CONFIG} \\
-      --set learning_rate=3e-5 --model_name_or_path CHECKPOINT --data_dir GLUE/RTE --output_dir OUT
-  python tools/train_glue.py --task_name own --data_dir MY_TSV --model_name_or_path OUT/best \\
-      --do_predict --output_dir PREDICTIONS
-""",
-)
-
 
 def run_config(config: TrainConfig) -> dict[str, Any]:
     """Run every seed of a configuration; see :func:`.session.run_setup`."""
-    for name in ("server_ip", "server_port"):
-        if getattr(config, name):
-            say(f"--{name} is ignored: remote debugging of the original")
-    if config.local_rank != -1:
-        say("--local_rank is ignored: start several processes with paddle.distributed.launch")
     for name in config.unused_sizes:
         say(f"--{name} has no effect: the head has none (pooling {config.resolved_pooling})")
     source = TextSource(config, checkpoint_of(config))
@@ -187,14 +161,14 @@ def optimizer(
         decay: names of the parameters that decay.
     """
     schedule = build_schedule(
-        config.schedule,
+        config.lr_scheduler,
         learning_rate=config.learning_rate,
         warmup_steps=config.warmup(steps),
         total_steps=steps,
     )
     clip = CLIPPINGS[config.clipping]
     own = {} if config.correct_bias else {"correct_bias": False}
-    made = OPTIMIZERS[config.kind](
+    made = OPTIMIZERS[config.optimizer](
         learning_rate=schedule,
         epsilon=config.adam_epsilon,
         parameters=[p for p in model.parameters() if not p.stop_gradient],

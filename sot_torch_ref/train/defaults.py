@@ -34,9 +34,6 @@ TEXT_FLAGS: Mapping[str, object] = {
     "seed": 42,
     "fp16": False,
     "fp16_opt_level": "O1",
-    "local_rank": -1,
-    "server_ip": "",
-    "server_port": "",
 }
 """Optional flags of the text release's run_glue.py. Source: specs B.2; cokezrr/transformers."""
 
@@ -78,8 +75,8 @@ DOCUMENT_FLAGS: Mapping[str, object] = {
     "warmup_proportion": 0.1,  # D.4
     "weight_decay": 0.01,  # D.4
     "max_grad_norm": 1.0,  # class 3
-    "kind": "bert_adam",  # D.4, decision 5
-    "schedule": "linear_drop",  # D.4
+    "optimizer": "bert_adam",  # D.4, decision 5
+    "lr_scheduler": "linear_drop",  # D.4
 }
 """BERT4Doc's run_classifier_discriminative.py, its batch under our name. Source: D.2 to D.4."""
 

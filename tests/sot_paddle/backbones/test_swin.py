@@ -39,7 +39,7 @@ def test_a_cast_model_keeps_its_integer_index(tiny_vision) -> None:
         ({"depths": (2,)}, r"one entry for each of 1 to 16 stages, got \(2,\) and \(2, 4\)"),
         ({"depths": (2, 0)}, r"depths\[1\] must be at least 1, got 0"),
         ({"num_heads": (2, 3)}, "a multiple of num_heads in stage 1, got 16 and 3"),
-        ({"depths": (2, "1")}, "option 'depths' must be tuple"),
+        ({"depths": (2, "one")}, "depths must be a whole number, got 'one'"),
         ({"img_size": 26}, "img_size must be a multiple of patch_size 4, got 26"),
         ({"fusion": "sum_fc"}, "fusion 'sum_fc' needs a class token, and this backbone has none"),
         (

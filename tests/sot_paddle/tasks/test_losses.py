@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 
-from sot_paddle.tasks.losses import cross_entropy, mean_squared_error
+from sot_paddle.tasks.losses import cross_entropy, image_loss, mean_squared_error
 
 B, K = 5, 3
 LABELS = np.array([2, 0, 1, 0, 2])
@@ -37,3 +37,11 @@ def test_half_precision_logits_give_a_float32_loss(half: str) -> None:
     assert float(loss) == pytest.approx(float(exact), rel=1e-6)
     one = paddle.to_tensor(logits(1, 1)).astype(half)
     assert mean_squared_error(one, paddle.to_tensor(LABELS)).dtype == paddle.float32
+    soft = paddle.to_tensor(np.eye(K)[LABELS])
+    assert image_loss(x, soft).dtype == paddle.float32
+
+
+def test_soft_targets_are_not_smoothed() -> None:
+    targets = paddle.to_tensor(np.random.default_rng(3).dirichlet(np.ones(K), size=B))
+    x = paddle.to_tensor(logits())
+    assert float(image_loss(x, targets, 0.1)) == float(image_loss(x, targets))

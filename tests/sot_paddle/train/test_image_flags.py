@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -32,32 +30,16 @@ def test_the_original_s_training_command() -> None:
     assert (config.data_dir, config.model, config.batch_size) == ("DATA", "sot_tiny", 128)
     assert (config.lr, config.weight_decay, config.img_size, config.amp) == (1e-3, 0.03, 224, True)
     assert rates(config) == EpochRates(learning_rate=1e-3, cooldown_epochs=0)
+    assert rates(train("D", "sot_tiny", "--epochs", "2")).total_epochs == 2
+    assert rates(train("D", "sot_tiny", "--cooldown-epochs", "1")).total_epochs == 301
     assert (config.drop_path, config.model_ema_decay) == (0.1, 0.99996)
     assert config.output_dir == str(Path("output") / "train" / "sot_tiny-224")
     assert config.identity() != train(*flags.split(), "--seed", "43").identity()
     assert config.identity() == train(*flags.split(), "--workers", "9").identity()
-    rough = train(*flags.split(), "--cpu-precision", "bf16").identity()
-    assert rough == {**config.identity(), "cpu_precision": "bf16"}  # older runs have no such entry
-    turned = train(*flags.split(), "--exif-orientation").identity()
-    assert turned == {**config.identity(), "exif_orientation": True}
-    assert "exif_orientation" not in config.identity()  # as in older runs
+    for more in (("--cpu-precision", "bf16"), ("--exif-orientation",)):
+        assert config.identity() != train(*flags.split(), *more).identity()
     measuring = ("--crop-pct", "0.9", "--interpolation", "bilinear", "--on-corrupt", "skip")
     assert config.identity() == train(*flags.split(), *measuring).identity()
-
-
-@pytest.mark.parametrize(("asked", "more"), [(train, ""), (evaluate, "--weights W")])
-def test_products_in_bfloat16_are_refused_in_float64(asked, more) -> None:
-    flags = f"DATA --model sot_tiny --dtype float64 --cpu-precision bf16 {more}"
-    with pytest.raises(ValueError, match="cpu_precision bf16 needs dtype float32, got float64"):
-        asked(*flags.split())
-
-
-def test_cool_down_epochs_count_only_when_asked_for() -> None:
-    assert rates(train("DATA", "sot_tiny", "--epochs", "2")).total_epochs == 2
-    assert (
-        rates(train("DATA", "sot_tiny", "--epochs", "2", "--cooldown-epochs", "1")).total_epochs
-        == 3
-    )
 
 
 def test_the_original_s_evaluation_commands() -> None:
@@ -111,13 +93,6 @@ def test_none_is_the_value_of_that_name_of_a_model_and_null_is_no_value() -> Non
     assert train("D", "sot_tiny", "--aa", "none", "--set", "clip_grad=none").aa is None
 
 
-def test_no_randaugment_is_none_in_a_file_as_on_the_command_line(tmp_path) -> None:
-    """As a search writes it into its best.yaml, of ``values: [none, rand-m9]``."""
-    path = tmp_path / "best.yaml"
-    path.write_text("aa: none\n", encoding="utf-8")
-    assert train("D", "sot_tiny", "--config", str(path)).aa is None
-
-
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
@@ -126,25 +101,23 @@ def test_no_randaugment_is_none_in_a_file_as_on_the_command_line(tmp_path) -> No
         ((), "--model is required"),
         (("sot_tiny", "-b", "5"), "need an even batch_size, got 5"),
         (("sot_tiny", "--gp", "max"), "--gp is not taken: the pooling belongs to the head"),
-        (("sot_tiny", "--lr_noise", "1", "2"), "--lr_noise is not taken: the learning rate has"),
+        (("sot_tiny", "--lr_noise", "1", "2"), "--lr-noise is not taken: the learning rate has"),
+        (("sot_tiny", "--eval_checkpoint", "W.pth", "--IN_A"), "evaluation is tools/eval_image.py"),
         (("sot_tiny", "--jsd"), "--jsd is not taken: AugMix"),
         (("sot_tiny", "--start-epoch", "3"), "--resume takes the epoch from the checkpoint"),
         (("sot_tiny", "--opt", "sgd"), "opt must be one of adamw, got 'sgd'"),
         (("sot_tiny", "--sched", "step"), "sched must be one of cosine, constant"),
-        (("sot_tiny", "--hflip", "2"), "hflip must be from 0 to 1, got 2.0"),
-        (("sot_tiny", "--epochs", "0"), "epochs must be at least 1, got 0"),
+        (("sot_tiny", "--hflip", "2"), "hflip must be at most 1"),
         (("sot_tiny", "--opt-betas", "0.9", "1"), r"opt_betas must be in \[0, 1\), got \(0.9, 1.0"),
         (("sot_tiny", "--opt-betas", "-0.1", "0.9"), r"opt_betas must be in \[0, 1\)"),
-        (("sot_tiny", "--lr", "fast"), "lr must be a number, got 'fast'"),
-        (("sot_tiny", "--scale", "1"), "scale must be 2 numbers, got 1"),
-        (("sot_tiny", "--set", "depth"), "--set needs NAME=VALUE"),
-        (("sot_tiny", "--set", "lr=1", "--lr", "2"), "lr is given twice"),
+        (("sot_tiny", "--scale", "1"), "scale must have 2 values, got"),
         (("sot_tiny", "--set", "depth=1", "--model-option", "depth=2"), "depth is given twice"),
         (("sot_tiny", "--model", "sot_base"), "model is given twice"),
         (("sot_tiny", "--set", "img_size=64", "--img-size", "32"), "img_size is given twice"),
         (("sot_tiny", "--set", "drop_path_rate=0.3"), "is given by --drop-path"),
         (("sot_tiny", "--loss_add", "--set", "fusion=concat"), "--loss_add is for fusion sum_loss"),
         (("sot_tiny", "--amp", "--dtype", "float64"), "mixed precision needs dtype float32"),
+        (("sot_tiny", "--cpu-precision", "bf16", "--dtype", "float64"), "bf16 needs dtype float32"),
     ],
 )
 def test_refusals(flags: tuple[str, ...], said: str) -> None:
@@ -152,38 +125,11 @@ def test_refusals(flags: tuple[str, ...], said: str) -> None:
         train("DATA", *flags)
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (
-            ("DATA", "SoT_Tiny", "--b", "256", "--eval_checkpoint", "my W.pth", "--IN_A"),
-            "--eval_checkpoint is not taken: evaluation is tools/eval_image.py; run python "
-            "tools/eval_image.py DATA SoT_Tiny --eval_checkpoint 'my W.pth' --IN_A",
-        ),
-        (
-            ("--IN-A", "DATA", "--model", "sot_tiny"),
-            "--IN-A is not taken: evaluation is tools/eval_image.py; run python "
-            "tools/eval_image.py DATA sot_tiny --IN-A",
-        ),
-    ],
-)
-def test_the_original_s_evaluation_is_shown_its_own_tool(flags, said) -> None:
-    with pytest.raises(ValueError, match=re.escape(said) + "$"):
-        train(*flags)
-    if "--eval_checkpoint" in flags:
-        shown = shlex.split(said.partition("tools/eval_image.py; run python ")[2])[1:]
-        config = evaluate(*shown)
-        assert (config.weights, config.imagenet_a) == ("my W.pth", True)
-
-
-def test_no_data_and_unknown_flags(capsys) -> None:
+def test_what_is_required() -> None:
     with pytest.raises(ValueError, match="DATA is required"):
         train("--model", "sot_tiny")
     with pytest.raises(ValueError, match="--weights is required"):
         evaluate("DATA", "sot_tiny")
-    with pytest.raises(SystemExit, match="2"):
-        train("DATA", "sot_tiny", "--no-such-flag", "1")
-    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_flags_without_effect_say_so(capsys) -> None:
@@ -191,20 +137,17 @@ def test_flags_without_effect_say_so(capsys) -> None:
     assert config.data_dir == "DATA"
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(" has no effect")[0] for line in lines] == [
-        *("--local_rank", "--model-ema", "--num-gpu")
+        *("--local-rank", "--model-ema", "--num-gpu")
     ]
 
 
 def test_a_file_and_flags_over_it(tmp_path) -> None:
     path = tmp_path / "run.yaml"
-    text = "model: sot_small\nlr: 0.25\nmodel_options:\n  depth: 3\n  embed_dim: 12\n"
+    text = "model: sot_small\nlr: 0.25\naa: none\nmodel_options:\n  depth: 3\n  embed_dim: 12\n"
     path.write_text(text, encoding="utf-8")
     config = train("--config", str(path), "DATA", "--set", "depth=5", "--seed", "3")
-    assert (config.model, config.lr, config.seed) == ("sot_small", 0.25, 3)
+    assert (config.model, config.lr, config.seed, config.aa) == ("sot_small", 0.25, 3, None)
     assert config.model_options == {"depth": 5, "embed_dim": 12}
-    path.write_text("model: sot_small\nlearning: 1\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="unknown option 'learning'"):
-        train("--config", str(path), "DATA")
 
 
 def test_there_is_a_file_for_every_published_model() -> None:
@@ -232,5 +175,3 @@ def test_an_evaluation_turns_photographs_as_its_weights_were_trained_unless_it_i
     assert evaluate(*flags, "--exif-orientation").exif_orientation is True
     assert evaluate(*flags, "--exif_orientation", "false").exif_orientation is False
     assert evaluate(*flags, "--set", "exif_orientation=false").exif_orientation is False
-    with pytest.raises(ValueError, match="exif_orientation must be true or false, got 'DATA'"):
-        evaluate("--exif-orientation", *flags)

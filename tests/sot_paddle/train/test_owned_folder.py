@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import dataclasses
 import errno
 import io
 import json
 import os
 import shutil
 import signal
-import typing
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from sot_paddle import atomic
-from sot_paddle.command_line import Command, parse
+from sot_paddle.command_line import parse
 from sot_paddle.deploy import export_command
 from sot_paddle.search import run_record as search_record
 from sot_paddle.train import (
-    adapter_command,
     checkpointing,
     extraction,
     folder_lock,
-    image_flags,
     outcome,
-    squad_command,
     text_command,
 )
 from sot_paddle.train.checkpointing import nonfinite_tensor
@@ -109,7 +104,7 @@ def test_a_folder_with_somebody_elses_files_is_never_cleared(request, tmp_path, 
     ("flags", "said"),
     [
         (("--fusion", "x"), "fusion must be one of"),
-        (("--head_dropout", "3"), r"head_dropout must be in [0, 1)"),
+        (("--head_dropout", "3"), "head_dropout must be below 1"),
         (("--pooling", "x"), "pooling must be one of"),
         (("--seed", HUGE), "seed must be at most 4294967295"),
         (("--data_dir", "nowhere"), "does not exist"),
@@ -156,74 +151,6 @@ def test_an_evaluation_of_several_seeds_leaves_their_summary(tiny, tmp_path, cap
     capfd.readouterr()
     assert content_of(out)["metrics.json"] == before["metrics.json"]
     assert json.loads((out / "evaluation.json").read_bytes())["seeds"] == [2, 1]
-
-
-_GLUE = "--task_name RTE --data_dir d --model_name_or_path m"
-COMMANDS = {
-    "text": (text_command.COMMAND, f"{_GLUE} --output_dir o"),
-    "images": (image_flags.TRAINING, "d --model sot_tiny --output_dir o"),
-    "evaluation": (image_flags.EVALUATION, "d --model sot_tiny --weights w"),
-    "squad": (squad_command.COMMAND, "--model_name_or_path m --do_eval --output_dir o"),
-    "adapter": (adapter_command.COMMAND, "--task_name RTE --states s --do_eval --output_dir o"),
-    "extraction": (extraction.COMMAND, f"{_GLUE} --output_dir o"),
-}
-SIGNED = ("max_steps", "null_score_diff_threshold", "local_rank", "mean", "scale", "ratio", "std")
-"""Options that may be negative, or are refused with the others of their kind later on."""
-
-
-def _numbers(record: type) -> list[tuple[str, int, bool]]:
-    """A record's options that are numbers: name, numbers in one, whether -1 is refused."""
-    hints = typing.get_type_hints(record)
-    found = []
-    for item in dataclasses.fields(record):
-        kinds = {hints[item.name], *typing.get_args(hints[item.name])}
-        tuples = [kind for kind in kinds if typing.get_origin(kind) is tuple]
-        inner = {one for kind in tuples for one in typing.get_args(kind)}
-        if {int, float} & (kinds | inner):
-            count = item.metadata.get("length") or 3 if inner else 1
-            found.append((item.name, count, item.name not in SIGNED and "low" in item.metadata))
-    return found
-
-
-def _refusal(command: Command, arguments: list[str]) -> str:
-    """What a command line is refused with, "" when it is taken."""
-    try:
-        parse(command, arguments)
-    except ValueError as error:
-        return str(error)
-    return ""
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_number_of_a_command_is_finite_and_in_range(name):
-    command, required = COMMANDS[name][0], COMMANDS[name][1].split()
-    numbers = _numbers(command.record)
-    assert len(numbers) > 3
-    for option, count, positive in numbers:
-        for value in ("nan", "inf", "-inf", "1e300", HUGE, *(("-1",) if positive else ())):
-            line = f"--{option}={','.join([value] * count)}"
-            assert option in _refusal(command, [*required, line]).replace("-", "_"), line
-    parse(command, required)
-
-
-BAD = {"nan": ".nan", "inf": ".inf", "-inf": "-.inf"}
-"""Numbers that no option takes, on a command line and in YAML."""
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_number_that_is_not_finite_is_refused_wherever_it_stands(name, tmp_path):
-    command, required = COMMANDS[name][0], COMMANDS[name][1].split()
-    hints, file = typing.get_type_hints(command.record), tmp_path / "options.yaml"
-    for option, count, _ in _numbers(command.record):
-        if "float" not in str(hints[option]):
-            continue
-        many = "tuple" in str(hints[option])
-        for flag, text in BAD.items():
-            listed = ",".join([flag] * count)
-            file.write_text(f"{option}: [{text}]\n" if many else f"{option}: {text}\n", "utf-8")
-            for given in (f"--{option}={listed}", f"--set={option}={listed}", f"--config={file}"):
-                said = _refusal(command, [*required, given])
-                assert f"{option} must be a finite number, got {'' if many else flag}" in said
 
 
 # only finite numbers
