@@ -3,13 +3,12 @@
 import sys
 
 from align.verdict_process import guarded, runs_user_code
-from sot_paddle.guard import command, importing
+from sot_paddle.guard import command
 
 
 @command("align: error")
 def _work(arguments: list[str]) -> int:
-    with importing():
-        from align.cli import main
+    from align.cli import main
 
     return main(arguments)
 

@@ -16,9 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sot_paddle.cli import CommandParser, exit_status
 from sot_paddle.config import build_record, load_yaml, near_names
-from sot_paddle.failures import exit_status
-from sot_paddle.guard import CommandParser
 
 
 class OneLineParser(CommandParser):
@@ -38,7 +37,7 @@ class OneLineParser(CommandParser):
     def run(self, arguments: Sequence[str], action: Callable[[argparse.Namespace], None]) -> int:
         """Hand the options of a command line to a function; returns the exit status.
 
-        See :func:`sot_paddle.failures.exit_status`.
+        See :func:`sot_paddle.cli.exit_status`.
         """
         options = self.parse_args(list(arguments))
         return exit_status(self.prog.removesuffix(".py"), lambda: action(options))

@@ -431,8 +431,7 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     if not Path(path).exists() and Path(path).parts[:1] == (CONFIGS.name,):
         path = CONFIGS.joinpath(*Path(path).parts[1:])
     if Path(path).suffix == ".json":  # its 2e-05 is a number, which YAML reads as text
-        text = reading.read_bytes(path, reading.LARGEST_YAML)
-        return reading.parse_json(text, reading.shown(path), strict=True, unique=True)
+        return reading.read_json(path, strict=True, unique=True)
     values = reading.read_yaml(path)
     if values is None:
         return {}

@@ -199,5 +199,5 @@ def test_load_yaml_refusals_name_the_file(tmp_path: Path, text: bytes, message: 
 def test_load_yaml_without_a_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot read .*no.yaml: No such file"):
         load_yaml(tmp_path / "no.yaml")
-    with pytest.raises(ValueError, match="cannot read .*got a folder"):
+    with pytest.raises(ValueError, match="cannot read .*Is a directory"):
         load_yaml(tmp_path)

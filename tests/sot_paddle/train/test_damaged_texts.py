@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sot_paddle.failures import exit_status
+from sot_paddle.cli import exit_status
 from sot_paddle.train import document_command, preparation_command, pretraining_command
 from tests.sot_paddle.train.tiny_pretraining import write_texts
 
