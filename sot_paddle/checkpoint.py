@@ -76,12 +76,7 @@ _TRAILER = b"\nSOT_PADDLE_METADATA\n"
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Shape and dtype of a tensor that has not been read.
-
-    Args:
-        shape: axis lengths, () for a scalar.
-        dtype: little-endian NumPy dtype.
-    """
+    """Shape and little-endian dtype of a tensor that has not been read."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -219,48 +214,38 @@ def checked(tensors: Tensors, path: Path) -> Tensors:
     listed = _listed_tensors(path)
     if listed is None:
         return tensors
-    compared: set[str] = set()
+    changed = (
+        "is not as its manifest says: the file was damaged or changed; convert it again, or remove "
+        "the manifest to take it as it is"
+    )
+    odd = sorted(set(tensors) ^ set(listed))
+    if odd:
+        raise ValueError(f"{path}: tensor {odd[0]!r} {changed}")
 
     def load(name: str) -> np.ndarray:
         array = tensors[name]
-        if name not in compared and _stated(array) != listed[name]:
-            raise ValueError(f"{path}: tensor {name!r} is not as its manifest says: {_CHANGED}")
-        compared.add(name)
+        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        digest = hashlib.sha256(content).hexdigest()
+        if [list(array.shape), str(array.dtype), digest] != listed[name]:
+            raise ValueError(f"{path}: tensor {name!r} {changed}")
         return array
 
-    odd = sorted(set(tensors) ^ set(listed))
-    if odd:
-        raise ValueError(f"{path}: tensor {odd[0]!r} is not as its manifest says: {_CHANGED}")
     return Tensors(tensors.specs, load)
 
 
-_CHANGED = (
-    "the file was damaged or changed; convert it again, or remove the manifest to take it as it is"
-)
-
-
-def _stated(array: np.ndarray) -> dict[str, Any]:
-    """What a conversion's manifest says of a tensor."""
-    digest = hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8)).hexdigest()
-    return {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": digest}
-
-
-def _listed_tensors(path: Path) -> dict[str, dict[str, Any]] | None:
-    """Tensor -> shape, dtype and SHA-256 by a conversion's manifest beside a file, None without."""
-    beside = path.with_name(f"{path.name}.{reading.MANIFEST}")
-    around = path.with_name(reading.MANIFEST)
-    if beside.exists():
-        rows = reading.read_object(beside, {"tensors": list})["tensors"]
-    elif around.exists() and path.stem == "model":
-        rows = reading.read_json(around).get("tensors")
-        beside = around
-    else:
-        return None
+def _listed_tensors(path: Path) -> dict[str, list] | None:
+    """Tensor -> [shape, dtype, SHA-256] by the manifest beside a converted file, None without."""
+    manifest = path.with_name(f"{path.name}.{reading.MANIFEST}")
+    if not manifest.exists():
+        manifest = path.with_name(reading.MANIFEST)
+        of_folder = reading.read_json(manifest) if manifest.exists() else {}
+        if "tensors" not in of_folder or path.stem != "model":
+            return None
+    rows = reading.read_object(manifest, {"tensors": list})["tensors"]
     try:
-        keys = ("shape", "dtype", "sha256")
-        return rows and {row["destination"]: {key: row[key] for key in keys} for row in rows}
+        return {row["destination"]: [row["shape"], row["dtype"], row["sha256"]] for row in rows}
     except (TypeError, LookupError) as error:
-        raise ValueError(f"{beside}: damaged list of tensors ({error!r})") from error
+        raise ValueError(f"{manifest}: damaged list of tensors ({error!r})") from error
 
 
 def require_numbers(name: str, array: np.ndarray, origin: object, *, floating: bool = True) -> None:

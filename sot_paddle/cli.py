@@ -108,7 +108,7 @@ def terminated_as_interrupted() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)  # None: not set from Python
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
