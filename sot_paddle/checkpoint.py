@@ -1,25 +1,7 @@
 """Tensor files without a framework: ``.safetensors`` and ``.pdparams``, read lazily, written whole.
 
-Both formats carry a string-to-string metadata table. A file made by the weight conversion or by
-``save_weights`` has these keys (every value is a string; "JSON" marks an encoded value):
-
-========================  =======================================================================
-``format``                ``"sot_paddle"``: names and layout are this project's Paddle side
-``format_version``        ``"1"``
-``layout``                the source layout it was converted from (``"bert_hf"``, ...)
-``model``                 registry name (``"bert_base_mgcrp"``, ...)
-``head``                  the head found among the tensors (``"pooler"``, ``"mgcrp_qk"``, ...)
-``source_prefix``         prefix of the encoder names in the source: ``"bert."`` or ``""``
-``num_attention_heads``   decimal; missing when neither a config nor the user gave it
-``config``                JSON of the Hugging Face config (sizes always filled in; activation and
-                          epsilon only where the source states them); of a vision model: of its
-                          ``ViTConfig`` or ``SwinConfig``
-``head_config``           saved models only: JSON of the ``HeadConfig``
-``num_classes``           vision only: decimal
-``absent``                JSON list: head tensors that the source had not (left as initialised)
-``ignored``               JSON dict: source tensor that was not converted -> reason
-``vocabulary``            :func:`pack_files` of the tokenizer's files, when the source had them
-========================  =======================================================================
+Both formats carry a string-to-string metadata table; docs/weights.md lists the keys that the weight
+conversion and ``save_weights`` write.
 
 In a ``.pdparams`` file the table follows the pickle's end, where ``paddle.load`` does not look.
 bfloat16 is `ml_dtypes.bfloat16` in memory, and uint16 inside ``.pdparams`` as Paddle stores it.
@@ -123,10 +105,11 @@ def as_tensors(arrays: Mapping[str, np.ndarray]) -> Tensors:
     """The same arrays behind the lazy interface; a `Tensors` is returned as it is."""
     if isinstance(arrays, Tensors):
         return arrays
-    specs = {
-        name: TensorSpec(tuple(array.shape), _little_endian(array.dtype))
-        for name, array in arrays.items()
-    }
+    specs = {}
+    for name, array in arrays.items():
+        is_swapped = array.dtype.byteorder == ">"
+        dtype = array.dtype.newbyteorder("<") if is_swapped else array.dtype
+        specs[name] = TensorSpec(tuple(array.shape), dtype)
     return Tensors(specs, arrays.__getitem__)
 
 
@@ -160,8 +143,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]
             besides arrays, content that is not what a manifest beside the file says, or another
             version.
     """
-    path = Path(path)
-    _check_suffix(path)
+    path = _with_known_suffix(path)
     choice, metadata = read_entry(path, path.suffix)
     for note in choice.notes:
         _LOG.warning("%s: %s", path, note)
@@ -298,8 +280,7 @@ def write_tensors(
             strings.
         OSError: the file cannot be written; what was there before is untouched.
     """
-    path = Path(path)
-    _check_suffix(path)
+    path = _with_known_suffix(path)
     table = dict(metadata or {})
     if not all(isinstance(item, str) for pair in table.items() for item in pair):
         raise ValueError(f"{path}: metadata keys and values must be strings")
@@ -332,16 +313,13 @@ def unpack_files(packed: str) -> dict[str, bytes]:
     return unpacked
 
 
-def _check_suffix(path: Path) -> None:
+def _with_known_suffix(path: str | os.PathLike[str]) -> Path:
+    path = Path(path)
     if path.suffix not in SUFFIXES:
         raise ValueError(
             f"{path}: expected a name that ends in {' or '.join(SUFFIXES)}, got {path.suffix!r}"
         )
-
-
-def _little_endian(dtype: np.dtype) -> np.dtype:
-    dtype = np.dtype(dtype)
-    return dtype.newbyteorder("<") if dtype.byteorder == ">" else dtype
+    return path
 
 
 def _read_safetensors(path: Path) -> tuple[Tensors, dict[str, str]]:
@@ -353,9 +331,15 @@ def _read_safetensors(path: Path) -> tuple[Tensors, dict[str, str]]:
             name: TensorSpec(tuple(part.get_shape()), _DTYPES[part.get_dtype()])
             for name, part in slices.items()
         }
-        return Tensors(specs, file.get_tensor), file.metadata() or {}
+        metadata = file.metadata() or {}
     except (safetensors.SafetensorError, OSError, KeyError) as error:
         raise ValueError(f"{path}: not a safetensors file, or truncated ({error})") from error
+
+    def load(name: str) -> np.ndarray:
+        with reading.named_in_refusals(path):
+            return file.get_tensor(name)
+
+    return Tensors(specs, load), metadata
 
 
 def _write_safetensors(handle: BinaryIO, tensors: Tensors, metadata: dict[str, str]) -> None:

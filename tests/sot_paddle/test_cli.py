@@ -62,13 +62,6 @@ def test_a_defect_of_ours_shows_where_it_arose_and_is_no_verdict(capsys):
     assert said.endswith("tool: IndexError: list index out of range\n")
 
 
-def test_what_is_returned_is_the_status(capsys):
-    assert command("tool")(lambda arguments: None)([]) == 0
-    assert command("tool")(lambda arguments: 1)([]) == 1
-    assert command("tool")(len)(["a", "b", "c"]) == 3
-    assert capsys.readouterr() == ("", "")
-
-
 def test_a_flag_with_the_home_folder_behind_its_sign_means_it(monkeypatch, tmp_path):
     """No shell expands that; a folder named ~ was made in the current one."""
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -6,7 +6,6 @@ read must be what was written.
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import signal
@@ -20,18 +19,11 @@ import numpy as np
 import pytest
 import torch
 
-from align.record.files import storage
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.command_line import parse
-from sot_paddle.config import EncoderConfig, build_record
 from sot_paddle.convert import convert_file
 from sot_paddle.convert.formats.source import open_source
 from sot_paddle.convert.formats.torch_files import read_torch
-from sot_paddle.convert.state.torch_optimizer import from_torch, group_names, load_plain
-from sot_paddle.data.stored.file_layout import stored_split
-from sot_paddle.data.stored.state_files import StateReader, StateSizes, StateWriter
-from sot_paddle.reading import read_object
-from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.train.image_flags import TRAINING
 from sot_paddle.train.image_model import find_model_folder, read_model_config, weights_file
 from sot_paddle.train.model_folder import WEIGHTS
@@ -41,7 +33,6 @@ SEED = 20261122
 SECONDS = 5
 MEMORY = 3 << 30
 SPLICED = (b"[" * 300, b"{", b'"', b"\0", b"\xff\xfe", b"NaN", b"-1", b"9" * 30, b"\n", b"\t")
-SPLIT = stored_split("RTE", "train")
 OPTIONS = """model: sot_tiny
 epochs: 3
 lr: 1.0e-3
@@ -100,60 +91,12 @@ def converted(folder: Path) -> dict[str, bytes]:
     return {name: np.array(array).tobytes() for name, array in tensors.items()}
 
 
-def write_states(folder: Path) -> None:
-    with StateWriter(folder, SPLIT, StateSizes(3, 2, 4, 5), {"encoder": "x"}) as writer:
-        states = np.arange(120, dtype="float32").reshape(3, 2, 4, 5)
-        writer.append(states, [np.array([1, 0, 1])], np.arange(3))
-
-
-def read_states(folder: Path) -> list[np.ndarray]:
-    reader = StateReader(folder, SPLIT)
-    try:
-        if not reader.checked:
-            raise ValueError("without checksums, which the command says")
-        return [reader.states(range(len(reader))), reader.rows, *reader.labels]
-    finally:
-        reader.close()
-
-
-def encoder_sizes(folder: Path) -> EncoderConfig:
-    content = read_object(folder / "config.json")
-    return build_record(EncoderConfig, TEXT_BACKBONES["bert"].read_config(content))
-
-
 def model_folder(folder: Path) -> list[Any]:
     place = find_model_folder(folder)
     if place is None:
         raise ValueError("no model")
     files = [weights_file(folder, ema=True), place / WEIGHTS]
     return [read_model_config(place), *(tensors_of(file) for file in files)]
-
-
-def write_dump(folder: Path) -> None:
-    with storage.new_folder(folder / "dump") as new:
-        storage.write_json(new / "meta.json", {"side": "torch"})
-        storage.write_tensors(new / "forward.safetensors", arrays())
-
-
-def read_dump(folder: Path) -> list[Any]:
-    dump = storage.Folder(folder / "dump")
-    tensors = dump.tensors("forward.safetensors")
-    return [dump.json("meta.json"), {n: np.array(a).tobytes() for n, a in tensors.items()}]
-
-
-def write_optimizer(folder: Path) -> None:
-    training = load_plain(good_files.torch_training(folder / "training.pth"))
-    torch.save(training["optimizer"], folder / "optimizer.pt")
-    (folder / "training.pth").unlink()
-
-
-def optimizer(folder: Path) -> Any:
-    content = load_plain(folder / "optimizer.pt")
-    if not isinstance(content, dict):
-        raise ValueError("no dict")
-    state = from_torch(content, group_names(content))
-    state.check(good_files.shapes())
-    return state
 
 
 KINDS = {
@@ -168,16 +111,9 @@ KINDS = {
     "torch": Kind(lambda folder: save_torch(folder, False), torch_tensors),
     "torch, legacy": Kind(lambda folder: save_torch(folder, True), torch_tensors),
     "converted": Kind(convert, converted, is_sealed=True, only=("ours.safetensors",)),
-    "optimizer.pt": Kind(write_optimizer, optimizer),
-    "hidden states": Kind(write_states, read_states, is_sealed=True),
-    "config.json": Kind(
-        lambda folder: (folder / "config.json").write_text(json.dumps(good_files.CONFIG)),
-        encoder_sizes,
-    ),
     "model folder": Kind(
         good_files.image_run, model_folder, is_sealed=True, only=("config.json", "*.safetensors")
     ),
-    "dump": Kind(write_dump, read_dump, is_sealed=True, only=("meta.json", "*.safetensors")),
     "options": Kind(
         lambda folder: (folder / "o.yaml").write_text(OPTIONS),
         lambda folder: parse(TRAINING, ["data", "--config", str(folder / "o.yaml")]),
