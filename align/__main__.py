@@ -3,12 +3,13 @@
 import sys
 
 from align.verdict_process import guarded, runs_user_code
-from sot_paddle.guard import command
+from sot_paddle.guard import command, importing
 
 
 @command("align: error")
 def _work(arguments: list[str]) -> int:
-    from align.cli import main
+    with importing():
+        from align.cli import main
 
     return main(arguments)
 

@@ -115,13 +115,25 @@ def _terminate(number: int, frame: object) -> NoReturn:
     raise Terminated
 
 
-def answer_sigterm() -> None:
-    """Put Python's answer to SIGTERM back.
+@contextlib.contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end a command inside of the block: imports swallow exceptions.
 
-    PADDLE: importing it replaces the answer by one that prints a C++ trace.
+    PADDLE: importing it replaces the answer to SIGTERM by a C++ trace; it is put back.
     """
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not _terminate:
+        yield
+        return
+    answers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    answers = {number: one for number, one in answers.items() if one is not signal.SIG_IGN}
+    for number in answers:
+        signal.signal(number, lambda number, frame: os._exit(128 + number))
+    try:
+        yield
+    finally:
+        for number, answer in answers.items():
+            signal.signal(number, answer or signal.SIG_DFL)
 
 
 class CommandParser(argparse.ArgumentParser):

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from sot_paddle.cli import answer_sigterm
+from sot_paddle.cli import ending_at_once
 
 _SWITCH = "SOT_PADDLE_TUNE"
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's mallopt parameter numbers
@@ -162,11 +162,10 @@ def quiet_imports() -> Iterator[None]:
     muted = _Muted()
     gc.disable()
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stderr(muted):
+        with ending_at_once(), warnings.catch_warnings(), contextlib.redirect_stderr(muted):
             warnings.simplefilter("ignore")
             yield
     finally:
-        answer_sigterm()
         gc.freeze()
         gc.enable()
     muted.importing = False

@@ -148,6 +148,22 @@ def test_signals_end_a_command_with_their_status(number, status, said):
     assert tool_runs.only_line(line) == f"tool: {said}; run the same command again"
 
 
+SWALLOWS = """try:
+            print("begun", flush=True)
+            time.sleep(60)
+        except BaseException:  # as some packages do
+            time.sleep(60)"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_a_command_while_it_imports(number, status):
+    process = _started(imports=SWALLOWS)
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(number)
+    assert process.communicate(timeout=20) == ("", "")
+    assert process.returncode == status
+
+
 def test_a_result_that_cannot_be_written_is_none():
     with open("/dev/full", "w") as full:
         process = _started("at once", stdout=full)
