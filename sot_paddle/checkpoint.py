@@ -102,7 +102,7 @@ class Tensors(Mapping[str, np.ndarray]):
 
 
 def as_tensors(arrays: Mapping[str, np.ndarray]) -> Tensors:
-    """The same arrays behind the lazy interface; a `Tensors` is returned as it is."""
+    """Put arrays behind the lazy interface; a `Tensors` is returned as it is."""
     if isinstance(arrays, Tensors):
         return arrays
     specs = {}
@@ -120,11 +120,12 @@ def refuse_tensorflow(place: Path) -> None:
         ValueError: the file, the folder or the beginning of names is one.
     """
     folder = place if place.is_dir() else place.parent
-    found = sorted(path.name for path in folder.glob("*.ckpt*.index"))
-    named = place.is_dir() or ".ckpt" in place.name
-    if found and named and not (place.is_dir() and (place / "config.json").exists()):
+    indexes = sorted(path.name for path in folder.glob("*.ckpt*.index"))
+    has_config = (place / "config.json").exists()
+    is_meant = not has_config if place.is_dir() else ".ckpt" in place.name
+    if indexes and is_meant:
         raise ValueError(
-            f"{place}: {found[0]} is a TensorFlow checkpoint, which is not read: convert it to "
+            f"{place}: {indexes[0]} is a TensorFlow checkpoint, which is not read: convert it to "
             "PyTorch with transformers and give the folder with pytorch_model.bin and config.json"
         )
 
@@ -186,7 +187,7 @@ def read_entry(
 
 
 def checked(tensors: Tensors, path: Path) -> Tensors:
-    """The same tensors, each compared with a conversion's manifest beside the file when it is read.
+    """Compare each tensor with a conversion's manifest beside the file when it is read.
 
     Without such a manifest nothing is compared.
 

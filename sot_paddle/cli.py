@@ -126,7 +126,7 @@ def ending_at_once() -> Iterator[None]:
         yield
         return
     answers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    answers = {number: one for number, one in answers.items() if one is not signal.SIG_IGN}
+    answers = {n: answer for n, answer in answers.items() if answer is not signal.SIG_IGN}
     for number in answers:
         signal.signal(number, lambda number, frame: os._exit(128 + number))
     try:

@@ -149,7 +149,7 @@ def parse_json(
     except (ValueError, MemoryError, RecursionError) as error:
         raise ValueError(f"{where}: not JSON ({error})") from error
     if not isinstance(content, kind):
-        expected = " or ".join(_JSON_NAMES.get(one, one.__name__) for one in _as_tuple(kind))
+        expected = " or ".join(_JSON_NAMES.get(part, part.__name__) for part in _as_tuple(kind))
         raise ValueError(f"{where}: expected {expected}, got a {type(content).__name__}")
     return content
 
