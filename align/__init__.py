@@ -13,7 +13,7 @@ from typing import Any
 # writes nothing in 3.3.1: a user's model is compared as Paddle is installed.
 os.environ.setdefault("FLAGS_use_stride_kernel", "1")
 
-import sot_paddle  # noqa: E402, F401 (tunes the CPU, and answers signals from here on)
+import sot_paddle  # noqa: E402, F401 (tunes the CPU before Paddle is loaded)
 
 __all__ = ["compare"]
 

@@ -1,15 +1,13 @@
 """The SoT classification head (MGCrP with svPN) and its backbones in PaddlePaddle.
 
 ``import sot_paddle`` tunes the CPU (see :mod:`sot_paddle.runtime`) and loads nothing heavy; the
-names below load Paddle when they are first used. In a script of ``tools/`` and in ``python -m
-align`` it is also what answers signals from then on (:mod:`sot_paddle.guard`).
+names below load Paddle when they are first used.
 """
 
 from __future__ import annotations
 
 import importlib
 
-from sot_paddle import guard  # noqa: F401 (before anything heavy)
 from sot_paddle.home_folder import spare_home
 from sot_paddle.runtime import tune_cpu
 

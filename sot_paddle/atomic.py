@@ -1,16 +1,14 @@
 """Files and folders that are there whole or not at all, also after a crash.
 
-Each is written under a temporary name beside its own, flushed to the disk, and renamed; two folders
-change places in one step. A kill at any moment leaves the old state or the new one, and a stray
-entry that begins with `WRITING` or `DISCARDED`. Where the file system cannot exchange two names, a
-kill between two renames leaves the old folder under `DISCARDED`; `clear_leftovers` puts it back.
+Each is written under a temporary name beside its own, flushed to the disk, and renamed; a folder
+that is replaced is renamed aside first. A kill leaves the old state or the new one, and a stray
+entry that begins with `WRITING` or `DISCARDED`; between the two renames of a folder the old one is
+under `DISCARDED`, and `clear_leftovers` puts it back.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import errno
 import os
 import re
 import secrets
@@ -22,16 +20,12 @@ from typing import BinaryIO
 WRITING, DISCARDED = ".writing-", ".discarded-"
 """Begin the names of what is being written or removed; the process id and a drawn number end it."""
 
-_ANY_START = f"{re.escape(WRITING)}|{re.escape(DISCARDED)}"
-_NUMBERS = 10**12
 _FLUSHED = 1 << 25  # bytes that the disk is asked to begin with
-_HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
-_UNKNOWN = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 
 
 def beside(path: Path, start: str) -> Path:
     """A hidden name in the same folder that no other writer of any process has, or can foresee."""
-    return path.with_name(f"{start}{path.name}-{os.getpid()}.{secrets.randbelow(_NUMBERS)}")
+    return path.with_name(f"{start}{path.name}-{os.getpid()}.{secrets.randbelow(10**12)}")
 
 
 @contextlib.contextmanager
@@ -45,8 +39,8 @@ def naming(path: Path, temporary: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        named = error.filename is None or str(error.filename).startswith(str(temporary))
-        if error.errno is None or not named:
+        is_ours = error.filename is None or str(error.filename).startswith(str(temporary))
+        if error.errno is None or not is_ours:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
 
@@ -55,13 +49,8 @@ def naming(path: Path, temporary: Path) -> Iterator[None]:
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Yield a binary file that replaces `path` only when the block ends without an exception.
 
-    Readers see the old file or the new one, never a part; concurrent writers do not mix.
-
     Args:
         path: destination; its folder must exist.
-
-    Yields:
-        A temporary file in the same folder, synced to disk before it takes the name.
 
     Raises:
         OSError: the folder is missing or not writable, the disk is full, or a folder, a device or a
@@ -122,31 +111,24 @@ def atomic_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
         path: destination; what is there is replaced, and stays when something fails. The folder
             around it must exist.
 
-    Yields:
-        A temporary folder beside it, whose files are synced to disk before it takes the name.
-
     Raises:
         OSError: it cannot be written.
     """
     path = Path(path)
-    temporary, old = beside(path, WRITING), beside(path, DISCARDED)
-    try:
-        with naming(path, temporary):
-            temporary.mkdir()
-            yield temporary
-            for written in (*temporary.rglob("*"), temporary):
-                sync(written)
-        if not path.exists():
+    old = beside(path, DISCARDED)
+    with _temporary_folder(path) as temporary:
+        yield temporary
+        for written in (*temporary.rglob("*"), temporary):
+            sync(written)
+        try:
+            if path.exists():
+                os.replace(path, old)
             os.replace(temporary, path)
-        elif not _exchange(temporary, path):
-            os.replace(path, old)
-            os.replace(temporary, path)
-        sync(path.parent)
-    finally:
-        if old.exists() and not path.exists():
-            os.replace(old, path)
-        remove(temporary)
-        remove(old)
+        finally:
+            if old.exists() and not path.exists():
+                os.replace(old, path)
+            remove(old)
+    sync(path.parent)
 
 
 @contextlib.contextmanager
@@ -158,31 +140,36 @@ def atomic_files(*paths: Path) -> Iterator[Path]:
             the folder yielded. The first one is the work, the others are about it: at no instant
             is one of them there beside another one's work.
 
-    Yields:
-        A temporary folder beside them.
-
     Raises:
         OSError: one of them cannot be written; what was there before is untouched.
     """
-    temporary = beside(paths[0], WRITING)
-    try:
-        with naming(paths[0], temporary):
-            temporary.mkdir()
-            yield temporary
-            for path in paths:
-                sync(temporary / path.name)
+    with _temporary_folder(paths[0]) as temporary:
+        yield temporary
+        for path in paths:
+            sync(temporary / path.name)
         for path in paths[1:]:
             path.unlink(missing_ok=True)
         for path in paths:
             os.replace(temporary / path.name, path)
-        sync(paths[0].parent)
+    sync(paths[0].parent)
+
+
+@contextlib.contextmanager
+def _temporary_folder(path: Path) -> Iterator[Path]:
+    """Yield a folder beside a path, which is gone in the end."""
+    temporary = beside(path, WRITING)
+    try:
+        with naming(path, temporary):
+            temporary.mkdir()
+            yield temporary
     finally:
         remove(temporary)
 
 
 def clear_leftovers(path: Path) -> None:
     """Put back or remove what killed writers of a path left; nobody may be writing it now."""
-    left = re.compile(rf"({_ANY_START}){re.escape(path.name)}-\d+\.\d+")
+    starts = f"{re.escape(WRITING)}|{re.escape(DISCARDED)}"
+    left = re.compile(rf"({starts}){re.escape(path.name)}-\d+\.\d+")
     for other in sorted(path.parent.iterdir()) if path.parent.is_dir() else ():
         match = left.fullmatch(other.name)
         if match and match[1] == DISCARDED and other.is_dir() and not path.exists():
@@ -200,24 +187,9 @@ def remove(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _exchange(first: Path, second: Path) -> bool:
-    """Let two folders change places in one step; whether the system can (Linux)."""
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except AttributeError:
-        return False
-    if rename(_HERE, os.fsencode(first), _HERE, os.fsencode(second), _EXCHANGE) == 0:
-        return True
-    number = ctypes.get_errno()
-    if number in _UNKNOWN:
-        return False
-    raise OSError(number, os.strerror(number), str(first), None, str(second))
-
-
 def sync(path: str | os.PathLike[str]) -> None:
     """Make a file's content, or a folder's renames, survive a power cut (POSIX)."""
-    flags = os.O_RDONLY | (getattr(os, "O_DIRECTORY", 0) if os.path.isdir(path) else 0)
-    descriptor = os.open(path, flags)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

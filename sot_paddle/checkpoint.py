@@ -1,25 +1,7 @@
 """Tensor files without a framework: ``.safetensors`` and ``.pdparams``, read lazily, written whole.
 
-Both formats carry a string-to-string metadata table. A file made by the weight conversion or by
-``save_weights`` has these keys (every value is a string; "JSON" marks an encoded value):
-
-========================  =======================================================================
-``format``                ``"sot_paddle"``: names and layout are this project's Paddle side
-``format_version``        ``"1"``
-``layout``                the source layout it was converted from (``"bert_hf"``, ...)
-``model``                 registry name (``"bert_base_mgcrp"``, ...)
-``head``                  the head found among the tensors (``"pooler"``, ``"mgcrp_qk"``, ...)
-``source_prefix``         prefix of the encoder names in the source: ``"bert."`` or ``""``
-``num_attention_heads``   decimal; missing when neither a config nor the user gave it
-``config``                JSON of the Hugging Face config (sizes always filled in; activation and
-                          epsilon only where the source states them); of a vision model: of its
-                          ``ViTConfig`` or ``SwinConfig``
-``head_config``           saved models only: JSON of the ``HeadConfig``
-``num_classes``           vision only: decimal
-``absent``                JSON list: head tensors that the source had not (left as initialised)
-``ignored``               JSON dict: source tensor that was not converted -> reason
-``vocabulary``            :func:`pack_files` of the tokenizer's files, when the source had them
-========================  =======================================================================
+Both formats carry a string-to-string metadata table; docs/weights.md lists the keys that the weight
+conversion and ``save_weights`` write.
 
 In a ``.pdparams`` file the table follows the pickle's end, where ``paddle.load`` does not look.
 bfloat16 is `ml_dtypes.bfloat16` in memory, and uint16 inside ``.pdparams`` as Paddle stores it.
@@ -34,7 +16,6 @@ import logging
 import math
 import os
 import pickle
-import weakref
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -43,6 +24,7 @@ from typing import Any, BinaryIO
 
 import ml_dtypes
 import numpy as np
+import safetensors
 
 from sot_paddle import reading
 from sot_paddle.atomic import atomic_file, start_flush
@@ -60,8 +42,6 @@ _DTYPES = {
     "F32": np.dtype("<f4"),
     "F16": np.dtype("<f2"),
     "BF16": np.dtype(ml_dtypes.bfloat16),
-    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
     "I64": np.dtype("<i8"),
     "I32": np.dtype("<i4"),
     "I16": np.dtype("<i2"),
@@ -73,18 +53,12 @@ _DTYPES = {
     "BOOL": np.dtype("?"),
 }
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
-_MAX_HEADER = 100_000_000  # bytes; the limit of the safetensors format itself
 _TRAILER = b"\nSOT_PADDLE_METADATA\n"
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Shape and dtype of a tensor that has not been read.
-
-    Args:
-        shape: axis lengths, () for a scalar.
-        dtype: little-endian NumPy dtype.
-    """
+    """Shape and little-endian dtype of a tensor that has not been read."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -128,13 +102,14 @@ class Tensors(Mapping[str, np.ndarray]):
 
 
 def as_tensors(arrays: Mapping[str, np.ndarray]) -> Tensors:
-    """The same arrays behind the lazy interface; a `Tensors` is returned as it is."""
+    """Put arrays behind the lazy interface; a `Tensors` is returned as it is."""
     if isinstance(arrays, Tensors):
         return arrays
-    specs = {
-        name: TensorSpec(tuple(array.shape), _little_endian(array.dtype))
-        for name, array in arrays.items()
-    }
+    specs = {}
+    for name, array in arrays.items():
+        is_swapped = array.dtype.byteorder == ">"
+        dtype = array.dtype.newbyteorder("<") if is_swapped else array.dtype
+        specs[name] = TensorSpec(tuple(array.shape), dtype)
     return Tensors(specs, arrays.__getitem__)
 
 
@@ -145,11 +120,12 @@ def refuse_tensorflow(place: Path) -> None:
         ValueError: the file, the folder or the beginning of names is one.
     """
     folder = place if place.is_dir() else place.parent
-    found = sorted(path.name for path in folder.glob("*.ckpt*.index"))
-    named = place.is_dir() or ".ckpt" in place.name
-    if found and named and not (place.is_dir() and (place / "config.json").exists()):
+    indexes = sorted(path.name for path in folder.glob("*.ckpt*.index"))
+    has_config = (place / "config.json").exists()
+    is_meant = not has_config if place.is_dir() else ".ckpt" in place.name
+    if indexes and is_meant:
         raise ValueError(
-            f"{place}: {found[0]} is a TensorFlow checkpoint, which is not read: convert it to "
+            f"{place}: {indexes[0]} is a TensorFlow checkpoint, which is not read: convert it to "
             "PyTorch with transformers and give the folder with pytorch_model.bin and config.json"
         )
 
@@ -161,16 +137,14 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]
         path: a ``.safetensors`` or ``.pdparams`` file.
 
     Returns:
-        (tensors, metadata): read-only arrays by name, and the metadata table ({} if none).
+        (tensors, metadata): arrays by name, and the metadata table ({} if none).
 
     Raises:
-        ValueError: unknown suffix, no regular file, damaged or foreign content, a pickle that
-            wants anything besides arrays, content that is not what a manifest beside the file
-            says, or another version. A file that is cut off later on raises it where its tensors
-            are used.
+        ValueError: unknown suffix, damaged or foreign content, a pickle that wants anything
+            besides arrays, content that is not what a manifest beside the file says, or another
+            version.
     """
-    path = Path(path)
-    _check_suffix(path)
+    path = _with_known_suffix(path)
     choice, metadata = read_entry(path, path.suffix)
     for note in choice.notes:
         _LOG.warning("%s: %s", path, note)
@@ -213,36 +187,48 @@ def read_entry(
 
 
 def checked(tensors: Tensors, path: Path) -> Tensors:
-    """The same tensors, which raise a ValueError where the bytes are not those of a manifest.
+    """Compare each tensor with a conversion's manifest beside the file when it is read.
 
-    It lies beside the file; without one, nothing is compared.
+    Without such a manifest nothing is compared.
+
+    Raises:
+        ValueError: the manifest is damaged, or lists other names.
     """
-    listed = reading.listed_tensors(path)
-    if not listed:
+    listed = _listed_tensors(path)
+    if listed is None:
         return tensors
-    stated = {name: (shape, dtype) for name, (shape, dtype, _) in listed.items()}
-    found = {name: (list(s.shape), str(s.dtype)) for name, s in tensors.specs.items()}
-    waiting = {name: digest for name, (_, _, digest) in listed.items()}
-    if found != stated:
-        odd = sorted({n for n in {**found, **stated} if found.get(n) != stated.get(n)})[0]
-        raise ValueError(f"{path}: tensor {odd!r} is not as its manifest says: {_CHANGED}")
+    changed = (
+        "is not as its manifest says: the file was damaged or changed; convert it again, or remove "
+        "the manifest to take it as it is"
+    )
+    odd = sorted(set(tensors) ^ set(listed))
+    if odd:
+        raise ValueError(f"{path}: tensor {odd[0]!r} {changed}")
 
     def load(name: str) -> np.ndarray:
         array = tensors[name]
-        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-        if name in waiting and hashlib.sha256(content).hexdigest() != waiting[name]:
-            raise ValueError(
-                f"{path}: the checksum of tensor {name!r} is not that of its manifest: {_CHANGED}"
-            )
-        waiting.pop(name, None)  # once is enough
+        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        digest = hashlib.sha256(content).hexdigest()
+        if [list(array.shape), str(array.dtype), digest] != listed[name]:
+            raise ValueError(f"{path}: tensor {name!r} {changed}")
         return array
 
     return Tensors(tensors.specs, load)
 
 
-_CHANGED = (
-    "the file was damaged or changed; convert it again, or remove the manifest to take it as it is"
-)
+def _listed_tensors(path: Path) -> dict[str, list] | None:
+    """Tensor -> [shape, dtype, SHA-256] by the manifest beside a converted file, None without."""
+    manifest = path.with_name(f"{path.name}.{reading.MANIFEST}")
+    if not manifest.exists():
+        manifest = path.with_name(reading.MANIFEST)
+        of_folder = reading.read_json(manifest) if manifest.exists() else {}
+        if "tensors" not in of_folder or path.stem != "model":
+            return None
+    rows = reading.read_object(manifest, {"tensors": list})["tensors"]
+    try:
+        return {row["destination"]: [row["shape"], row["dtype"], row["sha256"]] for row in rows}
+    except (TypeError, LookupError) as error:
+        raise ValueError(f"{manifest}: damaged list of tensors ({error!r})") from error
 
 
 def require_numbers(name: str, array: np.ndarray, origin: object, *, floating: bool = True) -> None:
@@ -295,8 +281,7 @@ def write_tensors(
             strings.
         OSError: the file cannot be written; what was there before is untouched.
     """
-    path = Path(path)
-    _check_suffix(path)
+    path = _with_known_suffix(path)
     table = dict(metadata or {})
     if not all(isinstance(item, str) for pair in table.items() for item in pair):
         raise ValueError(f"{path}: metadata keys and values must be strings")
@@ -318,10 +303,10 @@ def unpack_files(packed: str) -> dict[str, bytes]:
         ValueError: the value is damaged, or a name would leave its folder.
     """
     try:
-        raw = reading.inflate(base64.b64decode(packed, validate=True))
-        files = reading.parse_json(raw, "its list of files")
+        text = zlib.decompress(base64.b64decode(packed, validate=True))
+        files = reading.parse_json(text, "its list of files")
         unpacked = {name: text.encode("latin-1") for name, text in files.items()}
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, zlib.error) as error:
         raise ValueError(f"the packed vocabulary is damaged ({error})") from error
     for name in unpacked:
         if name != os.path.basename(name) or name in ("", ".", ".."):
@@ -329,115 +314,58 @@ def unpack_files(packed: str) -> dict[str, bytes]:
     return unpacked
 
 
-def _check_suffix(path: Path) -> None:
+def _with_known_suffix(path: str | os.PathLike[str]) -> Path:
+    path = Path(path)
     if path.suffix not in SUFFIXES:
         raise ValueError(
             f"{path}: expected a name that ends in {' or '.join(SUFFIXES)}, got {path.suffix!r}"
         )
-
-
-def _little_endian(dtype: np.dtype) -> np.dtype:
-    dtype = np.dtype(dtype)
-    return dtype.newbyteorder("<") if dtype.byteorder == ">" else dtype
+    return path
 
 
 def _read_safetensors(path: Path) -> tuple[Tensors, dict[str, str]]:
-    with reading.open_weights(path) as handle:
-        size = os.fstat(handle.fileno()).st_size
-        start = handle.read(8)
-        length = int.from_bytes(start, "little")
-        if len(start) < 8 or length > min(size - 8, _MAX_HEADER):
-            raise ValueError(
-                f"{path}: not a safetensors file, or cut off inside its header ({size} bytes)"
-            )
-        raw = handle.read(length)
-        descriptor = os.dup(handle.fileno())
-    pieces = _Pieces(path, descriptor, 8 + length)
+    reading.open_weights(path).close()
     try:
-        header = reading.parse_json(raw, "its text", unique=True)
-        metadata = dict(header.pop("__metadata__", {}))
-        if not all(isinstance(item, str) for pair in metadata.items() for item in pair):
-            raise ValueError("its metadata holds something else than text")
-        specs, offsets = _parse_entries(header)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: not a safetensors file: bad header ({error})") from error
-    stored = size - 8 - length
-    end = max((stop for _, stop in offsets.values()), default=0)
-    if end != stored:
-        state = "truncated" if stored < end else "longer than its header says"
-        raise ValueError(f"{path}: {state}: {end} bytes of data expected, {stored} found")
+        file = safetensors.safe_open(path, "np")
+        slices = {name: file.get_slice(name) for name in file.offset_keys()}
+        specs = {
+            name: TensorSpec(tuple(part.get_shape()), _DTYPES[part.get_dtype()])
+            for name, part in slices.items()
+        }
+        metadata = file.metadata() or {}
+    except (safetensors.SafetensorError, OSError, KeyError) as error:
+        raise ValueError(f"{path}: not a safetensors file, or truncated ({error})") from error
 
     def load(name: str) -> np.ndarray:
-        spec, (begin, stop) = specs[name], offsets[name]
-        return pieces.read(begin, stop).view(spec.dtype).reshape(spec.shape)
+        with reading.named_in_refusals(path):
+            return file.get_tensor(name)
 
     return Tensors(specs, load), metadata
 
 
-class _Pieces:
-    """Parts of an open file: read, not mapped, so that a file cut off is an error and no signal."""
-
-    def __init__(self, path: Path, descriptor: int, start: int) -> None:
-        self._path, self._descriptor, self._start = path, descriptor, start
-        weakref.finalize(self, os.close, descriptor)
-
-    def read(self, begin: int, stop: int) -> np.ndarray:
-        """Bytes (stop - begin,) as a read-only array."""
-        found, done = np.empty(stop - begin, np.uint8), 0
-        while done < len(found):
-            count = os.preadv(self._descriptor, [found[done:]], self._start + begin + done)
-            if not count:
-                raise ValueError(f"{self._path}: was cut off while it was read")
-            done += count
-        found.flags.writeable = False
-        return found
-
-
-def _parse_entries(
-    header: Mapping[str, Any],
-) -> tuple[dict[str, TensorSpec], dict[str, tuple[int, int]]]:
-    """Check every entry of a safetensors header; the data blocks must tile the buffer."""
-    specs, offsets = {}, {}
-    for name, entry in header.items():
-        begin, stop = entry["data_offsets"]
-        shape = tuple(entry["shape"])
-        if entry["dtype"] not in _DTYPES:
-            raise ValueError(f"tensor {name!r} has the unknown dtype {entry['dtype']!r}")
-        if not all(type(n) is int and 0 <= n < 2**63 for n in (*shape, begin, stop)):
-            raise ValueError(f"tensor {name!r} has a bad shape or offset")
-        specs[name] = TensorSpec(shape, _DTYPES[entry["dtype"]])
-        offsets[name] = (begin, stop)
-        if stop - begin != specs[name].nbytes:
-            raise ValueError(f"tensor {name!r} has {stop - begin} bytes for shape {shape}")
-    position = 0
-    for name, (begin, stop) in sorted(offsets.items(), key=lambda item: item[1]):
-        if begin != position:
-            raise ValueError(f"tensor {name!r} begins at {begin}, expected {position}")
-        position = stop
-    return specs, offsets
-
-
 def _write_safetensors(handle: BinaryIO, tensors: Tensors, metadata: dict[str, str]) -> None:
+    """Write one tensor after the other.
+
+    The library's ``save_file`` needs them all at once, makes files that only their owner can read
+    and hides a full disk in an error of its own.
+    """
     names = sorted(tensors, key=lambda name: -tensors.specs[name].dtype.itemsize)  # aligned
     header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
-    position = 0
+    end = 0
     for name in names:
         spec = tensors.specs[name]
         if spec.dtype not in _CODES:
             raise ValueError(f"tensor {name!r}: safetensors cannot hold dtype {spec.dtype}")
-        header[name] = {
-            "dtype": _CODES[spec.dtype],
-            "shape": list(spec.shape),
-            "data_offsets": [position, position + spec.nbytes],
-        }
-        position += spec.nbytes
+        begin, end = end, end + spec.nbytes
+        code = _CODES[spec.dtype]
+        header[name] = {"dtype": code, "shape": list(spec.shape), "data_offsets": [begin, end]}
     raw = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     raw += b" " * (-len(raw) % 8)
     handle.write(len(raw).to_bytes(8, "little") + raw)
-    begun = 0
+    flushed = 0
     for name in names:
         handle.write(_contiguous(tensors, name).reshape(-1).view(np.uint8).data)
-        begun = start_flush(handle, begun)
+        flushed = start_flush(handle, flushed)
 
 
 def _contiguous(tensors: Tensors, name: str) -> np.ndarray:
@@ -452,48 +380,20 @@ def _read_pdparams(path: Path, *, key: str, ema: bool | None) -> tuple[Choice, d
         rest = handle.read()
     arrays = dict(choice.tensors)
     halves = {n: a.view(ml_dtypes.bfloat16) for n, a in arrays.items() if a.dtype == np.uint16}
-    return replace(choice, tensors=as_tensors(arrays | halves)), _read_trailer(path, rest)
-
-
-def _read_trailer(path: Path, rest: bytes) -> dict[str, str]:
-    if not rest:
-        return {}
-    try:
-        if not rest.startswith(_TRAILER):
-            raise ValueError("unknown bytes after the pickle")
-        table = reading.parse_json(rest[len(_TRAILER) :], "its metadata")
-        if not all(isinstance(value, str) for value in table.values()):
-            raise ValueError("its metadata holds something else than text")
-        return table
-    except ValueError as error:
-        raise ValueError(f"{path}: damaged after the tensors ({error})") from error
-
-
-@dataclass
-class _Pending:
-    """A tensor of a pickle in the making, drawn only when its turn comes."""
-
-    tensors: Tensors
-    name: str
-
-
-class _ArrayPickler(pickle.Pickler):
-    """Writes `_Pending` as the array it stands for, without keeping it."""
-
-    def reducer_override(self, obj: Any) -> Any:
-        if not isinstance(obj, _Pending):
-            return NotImplemented
-        array = _contiguous(obj.tensors, obj.name)
-        if array.dtype == ml_dtypes.bfloat16:
-            array = array.view(np.uint16)
-        elif array.dtype.kind not in "fiub" or array.dtype == np.uint16:
-            raise ValueError(f"tensor {obj.name!r}: .pdparams cannot hold dtype {array.dtype}")
-        return array.__reduce__()
+    choice = replace(choice, tensors=as_tensors(arrays | halves))
+    if rest and not rest.startswith(_TRAILER):
+        raise ValueError(f"{path}: damaged after the tensors")
+    where = f"{path}: its metadata, after the tensors"
+    return choice, reading.parse_json(rest.removeprefix(_TRAILER), where) if rest else {}
 
 
 def _write_pdparams(handle: BinaryIO, tensors: Tensors, metadata: dict[str, str]) -> None:
-    pickler = _ArrayPickler(handle, protocol=4)
-    pickler.fast = True  # no memo: a written array is freed at once
-    pickler.dump({name: _Pending(tensors, name) for name in tensors})
+    arrays = {name: _contiguous(tensors, name) for name in tensors}
+    for name, array in arrays.items():
+        if array.dtype == ml_dtypes.bfloat16:
+            arrays[name] = array.view(np.uint16)
+        elif array.dtype.kind not in "fiub" or array.dtype == np.uint16:
+            raise ValueError(f"tensor {name!r}: .pdparams cannot hold dtype {array.dtype}")
+    pickle.dump(arrays, handle, protocol=4)
     if metadata:
         handle.write(_TRAILER + json.dumps(metadata, sort_keys=True).encode("ascii"))

@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sot_paddle.cli import CommandParser, exit_status
 from sot_paddle.config import load_yaml
-from sot_paddle.failures import exit_status
-from sot_paddle.guard import CommandParser
 from sot_paddle.options import OptionError, build_record
 
 
@@ -35,7 +34,7 @@ class OneLineParser(CommandParser):
     def run(self, arguments: Sequence[str], action: Callable[[argparse.Namespace], None]) -> int:
         """Hand the options of a command line to a function; returns the exit status.
 
-        See :func:`sot_paddle.failures.exit_status`.
+        See :func:`sot_paddle.cli.exit_status`.
         """
         options = self.parse_args(list(arguments))
         return exit_status(self.prog.removesuffix(".py"), lambda: action(options))

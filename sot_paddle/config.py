@@ -222,8 +222,8 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     """
     if not Path(path).exists() and Path(path).parts[:1] == (CONFIGS.name,):
         path = CONFIGS.joinpath(*Path(path).parts[1:])
-    if Path(path).suffix == ".json":
-        return reading.read_json(path, strict=True)
+    if Path(path).suffix == ".json":  # its 2e-05 is a number, which YAML reads as text
+        return reading.read_json(path, strict=True, unique=True)
     values = reading.read_yaml(path)
     if not isinstance(values or {}, dict):
         raise ValueError(f"{path} must hold a mapping of options, got {type(values).__name__}")

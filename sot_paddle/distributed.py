@@ -17,7 +17,6 @@ import paddle.distributed as dist
 from paddle import nn
 from paddle.autograd import PyLayer
 
-from sot_paddle import peers
 from sot_paddle.failures import TrainingStopped
 
 
@@ -112,10 +111,9 @@ def gather(item: Any) -> list[Any]:
 
 
 def join() -> None:
-    """Meet the other processes of the run, if there are any, and watch that they live."""
+    """Meet the other processes of the run, if there are any."""
     if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1:
         dist.init_parallel_env()
-        peers.watch(gather(peers.name()), rank())
 
 
 def mean_across_processes(value: float) -> float:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from sot_paddle.guard import importing
+from sot_paddle.cli import ending_at_once
 
 _SWITCH = "SOT_PADDLE_TUNE"
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's mallopt parameter numbers
@@ -156,14 +156,13 @@ class _Muted(io.TextIOBase):
 def quiet_imports() -> Iterator[None]:
     """Silence stderr and warnings inside of the block; loggers made there speak afterwards.
 
-    A signal ends a command there at once: half of an imported module is nothing to go on from. No
-    garbage is looked for there, nor ever after among what the imports made: there is none.
+    No garbage is looked for there, nor ever after among what the imports made: there is none.
     """
     quiet_graphs()
     muted = _Muted()
     gc.disable()
     try:
-        with importing(), warnings.catch_warnings(), contextlib.redirect_stderr(muted):
+        with ending_at_once(), warnings.catch_warnings(), contextlib.redirect_stderr(muted):
             warnings.simplefilter("ignore")
             yield
     finally:

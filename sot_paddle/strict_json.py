@@ -28,14 +28,12 @@ def json_ready(value: Any, nonfinite: Callable[[float], Any] = str) -> Any:
     Raises:
         TypeError: any other type, named.
     """
-    if value is None or isinstance(value, (bool, str)):
-        return value
     if isinstance(value, np.generic):
-        return json_ready(value.item(), nonfinite)
-    if isinstance(value, int):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return nonfinite(value)
+    if value is None or isinstance(value, bool | str | int | float):
         return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else nonfinite(value)
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise TypeError(f"a mapping for JSON needs string keys, got {sorted(map(repr, value))}")

@@ -9,7 +9,6 @@ names one.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +21,6 @@ ROOT = "."
 _AVERAGED_TAKEN = "--ema, or leaving --no-ema out, takes them"
 _OPTIMIZER = {"param_groups", "LR_Scheduler"}  # of PyTorch's and of Paddle's state of an optimizer
 _DEEPEST = 8  # levels of mappings
-_MOST_PLACES = 4  # of one mapping in a file, which may hold itself
 
 
 @dataclass(frozen=True)
@@ -78,14 +76,14 @@ def choose_weights(
     """
     if not isinstance(content, Mapping):
         raise ValueError(f"expected a dict of tensors, got {type(content).__name__}")
-    entries = find_entries(content, as_tensor)
+    entries = _find_entries(content, as_tensor)
     if not entries:
-        raise ValueError(
-            f"no entry holds tensors of weights; it holds {some(_described(content)) or 'nothing'}"
-        )
+        types = some(_described(content)) or "nothing"
+        raise ValueError(f"no entry holds tensors of weights; it holds {types}")
     averages = [entry for entry in entries if entry.is_averaged]
     if key:
-        fitting = _under(key, entries)
+        fitting = [entry for entry in entries if (entry.key or ROOT) == key]
+        fitting = fitting or [entry for entry in entries if entry.key.startswith(f"{key}.")]
         averages = []
     elif ema or (ema is None and averages):
         fitting = averages
@@ -106,23 +104,20 @@ def choose_weights(
     return Choice(entry.tensors, tuple(notes), averaged)
 
 
-def find_entries(content: Mapping, as_tensor: Callable[[Any], Any]) -> list[Entry]:
+def _find_entries(
+    mapping: Mapping, as_tensor: Callable[[Any], Any], keys: tuple[str, ...] = ()
+) -> list[Entry]:
     """Every mapping in a file that holds weights, the file's own level first."""
-    entries, waiting, places = [], [((), content)], Counter()
-    for keys, mapping in waiting:  # which grows on the way
-        places[id(mapping)] += 1
-        if places[id(mapping)] > _MOST_PLACES:
-            continue
-        named = {name: value for name, value in mapping.items() if isinstance(name, str)}
-        tensors = {name: as_tensor(value) for name, value in named.items()}
-        tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}
-        others = {name: value for name, value in mapping.items() if name not in tensors}
-        if any(map(_is_weight, tensors.values())) or (tensors and not others and not keys):
-            entries.append(Entry(".".join(keys), tensors, tuple(_described(others))))
-        for name, value in others.items():
-            inner = isinstance(name, str) and isinstance(value, Mapping)
-            if inner and len(keys) < _DEEPEST and not _OPTIMIZER & value.keys():
-                waiting.append(((*keys, name), value))
+    values = {name: as_tensor(value) for name, value in mapping.items() if isinstance(name, str)}
+    tensors = {name: value for name, value in values.items() if value is not None}
+    others = {name: value for name, value in mapping.items() if name not in tensors}
+    entries = []
+    if any(map(_is_weight, tensors.values())) or (tensors and not others and not keys):
+        entries.append(Entry(".".join(keys), tensors, tuple(_described(others))))
+    for name, value in others.items():
+        is_inner = isinstance(name, str) and isinstance(value, Mapping) and len(keys) < _DEEPEST
+        if is_inner and not _OPTIMIZER & value.keys():
+            entries += _find_entries(value, as_tensor, (*keys, name))
     return entries
 
 
@@ -136,13 +131,9 @@ def _described(mapping: Mapping) -> list[str]:
     return [f"{name} ({type(value).__name__})" for name, value in mapping.items()]
 
 
-def _under(key: str, entries: Sequence[Entry]) -> list[Entry]:
-    exact = [entry for entry in entries if (entry.key or ROOT) == key]
-    return exact or [entry for entry in entries if entry.key.startswith(f"{key}.")]
-
-
 def _which_one(key: str, fitting: Sequence[Entry], entries: Sequence[Entry]) -> str:
-    listed = some([f"{e.key or ROOT} ({_count(e.tensors)})" for e in fitting or entries])
+    counts = [(entry.key or ROOT, len(entry.tensors)) for entry in fitting or entries]
+    listed = some([f"{name} ({n} tensor{'s' if n != 1 else ''})" for name, n in counts])
     if fitting:
         return (
             f"several entries hold tensors: {listed}; take one with --key of "
@@ -151,7 +142,3 @@ def _which_one(key: str, fitting: Sequence[Entry], entries: Sequence[Entry]) -> 
     if key:
         return f"no entry {key!r} holds tensors; those that do: {listed}"
     return f"no averaged weights, whose key would say ema; leave --ema out; it holds {listed}"
-
-
-def _count(tensors: Mapping) -> str:
-    return f"{len(tensors)} tensors" if len(tensors) != 1 else "1 tensor"

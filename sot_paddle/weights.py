@@ -219,15 +219,15 @@ def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
         check_options(path, metadata, model, has_head=has_head)
         absent = {str(name) for name in metadata_json(metadata, "absent", list)}
     missing = _check_names(path, tensors, own, absent)
-    for name, spec in tensors.specs.items():
-        shape = tuple(own[name].shape)
-        if tuple(spec.shape) != shape:
-            raise ValueError(f"{path}: {name} has shape {tuple(spec.shape)}, expected {shape}")
-        floating = paddle.is_floating_point(own[name])
-        require_numbers(name, tensors[name], path, floating=floating)
-    for name in tensors:
-        target = own[name]
-        paddle.assign(_tensor(tensors[name]).astype(target.dtype), output=target)
+    for name, shape in tensors.shapes.items():
+        expected = tuple(own[name].shape)
+        if shape != expected:
+            raise ValueError(f"{path}: {name} has shape {shape}, expected {expected}")
+    arrays = dict(tensors)
+    for name, array in arrays.items():
+        require_numbers(name, array, path, floating=paddle.is_floating_point(own[name]))
+    for name, array in arrays.items():
+        paddle.assign(_tensor(array).astype(own[name].dtype), output=own[name])
     if missing:
         _LOG.warning("%s has no %s: left as initialised", path, some(missing))
     untold = unstated_options(metadata, model, has_head=has_head)

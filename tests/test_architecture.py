@@ -63,7 +63,7 @@ FLOORS = {
 ABOVE_ALL = {"__init__", "__main__", "cli", "verdict_process"}
 """Files directly in align/: the front door may import every room."""
 PROCESSES = ("align/verdict_process.py",)  # every room may import them
-BROAD = "sot_paddle/failures.py"  # the outermost guard of every command
+BROAD = "sot_paddle/cli.py"  # the outermost guard of every command
 WITH_FRAMEWORKS = {
     "align/frameworks/": "both frameworks from outside",
     "align/pair/": "both sides built and run",

@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sot_paddle.guard import CommandParser, command
+from sot_paddle.cli import CommandParser, command
 from tools.benchmarks.reporting import Settings, run_suites
 from tools.benchmarks.suites import SUITES, USUAL
 

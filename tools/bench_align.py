@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT))
 import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
 from align.verdict_process import add_timeout, guarded
 from sot_paddle.atomic import write_atomically
-from sot_paddle.guard import CommandParser, command
+from sot_paddle.cli import CommandParser, command
 from sot_paddle.strict_json import dumps
 from tools.benchmarks.alignment_timing import timed_alignment
 

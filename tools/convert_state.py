@@ -8,10 +8,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from sot_paddle.cli import CommandParser, command
 from sot_paddle.convert import LAYOUTS
 from sot_paddle.convert.state.command import StateRequest, convert_state
 from sot_paddle.convert.state.record import KINDS
-from sot_paddle.guard import CommandParser, command
 
 EXAMPLES = """\
 the checkpoint of a PyTorch training for any Paddle loop, and back again:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from sot_paddle.cli import CommandParser, command
 from sot_paddle.convert import DTYPES, LAYOUTS, MODELS, convert_file
-from sot_paddle.guard import CommandParser, command
 
 BIG = 128 * 2**20  # bytes from which progress is shown
 EXAMPLES = """\

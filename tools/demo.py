@@ -15,8 +15,8 @@ from align.port.port_run import ROWS, PortRun, run
 from align.port.row import DTYPES
 from align.report import report as writer
 from align.report import reprod
+from sot_paddle.cli import CommandParser, command
 from sot_paddle.convert import find_checkpoint
-from sot_paddle.guard import CommandParser, command
 from sot_paddle.runtime import ignore_import_warnings
 from sot_paddle.train.brief import fine_tune, train_on_digits
 

@@ -13,13 +13,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "align")]
 
-import sot_paddle  # noqa: F401  (answers signals while the rest is imported)
+import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
 
 # isort: split
 from right_pairs import running
 
 from sot_paddle.atomic import write_atomically
-from sot_paddle.guard import CommandParser, command
+from sot_paddle.cli import CommandParser, command
 from sot_paddle.strict_json import dumps
 
 

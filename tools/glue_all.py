@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sot_paddle.guard import command
+from sot_paddle.cli import command
 
 
 @command("glue_all")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sot_paddle.guard import CommandParser, command
+from sot_paddle.cli import CommandParser, command
 from sot_paddle.reading import read_text
 
 EVERY = 5.0

@@ -13,8 +13,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sot_paddle import create_model, list_models
+from sot_paddle.cli import CommandParser, command
 from sot_paddle.complexity import Cost, format_table
-from sot_paddle.guard import CommandParser, command
 from sot_paddle.registry import PUBLISHED_COSTS
 
 NOTES = """\

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from sot_paddle.atomic import write_atomically
-from sot_paddle.guard import CommandParser, command
+from sot_paddle.cli import CommandParser, command
 from sot_paddle.reading import read_json
 from tools.mutation.drawing import Mutant, draw
 

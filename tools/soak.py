@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import sot_paddle
-from sot_paddle.guard import CommandParser, command
+from sot_paddle.cli import CommandParser, command
 from sot_paddle.runtime import quiet_imports
 
 BERT = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "vocab_size": 50}

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
-from sot_paddle.guard import CommandParser, command
+from sot_paddle.cli import CommandParser, command
 from tools.benchmarks import imitated_processors as stress
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "sot_paddle" / "train")]
 
-import sot_paddle  # noqa: E402, F401 (answers signals while the rest is imported)
+import sot_paddle  # noqa: E402, F401 (tunes the CPU before Paddle is loaded)
 
 # isort: split
 import kill_resume  # noqa: E402
@@ -22,7 +22,7 @@ import kill_resume_pretraining  # noqa: E402
 import kill_resume_processes  # noqa: E402
 import killing  # noqa: E402
 
-from sot_paddle.guard import CommandParser, command  # noqa: E402
+from sot_paddle.cli import CommandParser, command  # noqa: E402
 
 RUNS = {
     "text": kill_resume.prepare,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from sot_paddle.cli import command
 from sot_paddle.command_line import parse
-from sot_paddle.guard import command
 from sot_paddle.runtime import quiet_imports
 from sot_paddle.tasks.state_options import ADAPTER_COMMAND
 

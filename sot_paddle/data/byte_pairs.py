@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.subword import Pipeline, RowForm, SubwordTokenizer
 from sot_paddle.data.vocabulary import refuse_folder, require_tokens
-from sot_paddle.reading import LARGEST_JSON, field_of, read_json, read_text
+from sot_paddle.reading import field_of, read_json, read_text
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -99,7 +99,7 @@ def _pair(merge: Any) -> tuple[str, ...]:
 
 def _read_merges(path: Path) -> list[tuple[str, ...]]:
     """The pairs of a merges file in order; its first line is a version or empty."""
-    lines = read_text(path, LARGEST_JSON).split("\n")[1:]
+    lines = read_text(path).split("\n")[1:]
     return [tuple(line.removesuffix("\r").split(" ")) for line in lines if line]
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from PIL import ExifTags, Image
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.reading import LARGEST_JSON, read_bytes
+from sot_paddle.reading import read_bytes
 
 # What Pillow's readers raise on damaged content; OSError includes "truncated" and "unidentified".
 DAMAGE = (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, struct.error)
@@ -67,7 +67,7 @@ def decode_rgb(path: str | Path, *, exif_orientation: bool = False) -> Image.Ima
     """
     path = Path(path)
     try:
-        content = read_bytes(path, LARGEST_JSON)
+        content = read_bytes(path)
     except ValueError as error:
         raise DataError(
             f"{error}; expected a readable image file: the folder changed after it was listed, or "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from sot_paddle.config import some
 from sot_paddle.data.errors import DataError
-from sot_paddle.reading import LARGEST_JSON, field_of, read_json, read_text
+from sot_paddle.reading import field_of, read_json, read_text
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -48,7 +48,7 @@ def load_backend(source: Path) -> tuple[Tokenizer, dict[str, Any]]:
 def _from_vocabulary(path: Path) -> Tokenizer:
     from tokenizers import Tokenizer, models
 
-    lines = read_text(path, LARGEST_JSON).split("\n")
+    lines = read_text(path).split("\n")
     if lines and not lines[-1]:
         lines.pop()
     vocabulary = {token.removesuffix("\r"): index for index, token in enumerate(lines)}

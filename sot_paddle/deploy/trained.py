@@ -12,7 +12,7 @@ from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.squad.span_decoding import DecodingOptions
 from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.deploy.recipe import Recipe, SpanRecipe, TextRecipe
-from sot_paddle.reading import LARGEST_JSON, read_bytes, read_object
+from sot_paddle.reading import read_bytes, read_object
 from sot_paddle.tasks.images import eval_transform
 from sot_paddle.train.image_model import find_model_folder, load_trained
 from sot_paddle.train.model_folder import CONFIG, find_folder
@@ -54,7 +54,7 @@ class Trained:
         if not isinstance(details, TextRecipe):
             return {}
         found = (self.folder / name for name in FAMILIES[details.tokenizer].files)
-        return {path.name: read_bytes(path, LARGEST_JSON) for path in found if path.is_file()}
+        return {path.name: read_bytes(path) for path in found if path.is_file()}
 
 
 def open_trained(place: str | Path, *, ema: bool = True) -> Trained:

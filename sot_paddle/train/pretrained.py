@@ -27,7 +27,7 @@ from sot_paddle.checkpoint import (
 from sot_paddle.config import EncoderConfig
 from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
 from sot_paddle.data.tokenizer_families import FAMILIES, TokenizerFamily
-from sot_paddle.reading import LARGEST_JSON, field_of, named_in_refusals, read_bytes, read_object
+from sot_paddle.reading import field_of, named_in_refusals, read_bytes, read_object
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_backbone, text_name
 from sot_paddle.tasks.text_options import CheckpointOptions
 from sot_paddle.weights import fill_tensor
@@ -356,8 +356,8 @@ def _vocabulary(
 ) -> dict[str, bytes]:
     family = _family(config)
     if place.is_file():
-        return {family.files[0]: read_bytes(place, LARGEST_JSON)}
+        return {family.files[0]: read_bytes(place)}
     names = [name for name in family.files if (place / name).exists()]
     if required and not family.whole(names):
         raise ValueError(f"--tokenizer_name {place}: no {family.said} there")
-    return {name: read_bytes(place / name, LARGEST_JSON) for name in names}
+    return {name: read_bytes(place / name) for name in names}

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle import distributed
+from sot_paddle.cli import exit_status
 from sot_paddle.command_line import Command, parse
 from sot_paddle.distributed import say
-from sot_paddle.failures import exit_status
 from sot_paddle.train import run_folder
 from sot_paddle.train.callbacks import StopRequest
 from sot_paddle.train.run import run_once

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from sot_paddle.atomic import write_atomically
-from sot_paddle.guard import CommandParser, command
+from sot_paddle.cli import CommandParser, command
 from sot_paddle.runtime import ignore_import_warnings
 from sot_paddle.strict_json import dumps
 from tests.certificate import certificate_table, faults

@@ -26,8 +26,9 @@ import numpy as np  # noqa: E402
 from paddle.optimizer import AdamW  # noqa: E402 (whose step HFAdamW has too)
 
 from sot_paddle import distributed  # noqa: E402
+from sot_paddle.cli import exit_status  # noqa: E402
 from sot_paddle.command_line import parse  # noqa: E402
-from sot_paddle.failures import TERMINATED, exit_status  # noqa: E402
+from sot_paddle.failures import TERMINATED  # noqa: E402
 from sot_paddle.train.feeding import MicroBatches  # noqa: E402
 from sot_paddle.train.text_command import COMMAND, run_config  # noqa: E402
 from sot_paddle.train.trainer import ExactTrainer  # noqa: E402

@@ -138,7 +138,32 @@ def test_load_yaml_reads_a_mapping(tmp_path: Path) -> None:
     assert load_yaml(path) == load_yaml(str(path)) == {"a": 1, "b": {"c": [1e-5, "x"]}, "d": None}
     path.write_text("# nothing\n")
     assert load_yaml(path) == {}
-    for text in ("- a\n- b\n", "just text\n"):
-        path.write_text(text)
-        with pytest.raises(ValueError, match=f"{path} must hold a mapping of options, got"):
-            load_yaml(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"a: 1\nb: 2\na: 3\n", "key given twice: a"),
+        (b"a: {b: 1, b: 1}\n", "key given twice: b"),
+        (b"- a\n- b\n", "must hold a mapping of options, got list"),
+        (b"just text\n", "must hold a mapping of options, got str"),
+        (b"a: [1\n", "is not valid YAML"),
+        (b"a: !!python/object/apply:os.getcwd []\n", "is not valid YAML"),
+        (b"? [a, b]\n: 1\n", "is not valid YAML"),
+        (b"a: \xff\n", "line 1: expected UTF-8 text, found byte 0xff"),
+    ],
+)
+def test_load_yaml_refusals_name_the_file(tmp_path: Path, text: bytes, message: str) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_bytes(text)
+    with pytest.raises(ValueError, match=message) as caught:
+        load_yaml(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_load_yaml_without_a_file(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot read .*no.yaml: No such file"):
+        load_yaml(tmp_path / "no.yaml")
+    with pytest.raises(ValueError, match="cannot read .*Is a directory"):
+        load_yaml(tmp_path)

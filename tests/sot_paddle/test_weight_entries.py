@@ -81,14 +81,3 @@ def test_what_holds_no_weights_is_said():
         choose({})
     with pytest.raises(ValueError, match="expected a dict of tensors, got list"):
         choose([WEIGHTS])
-
-
-def test_a_file_that_holds_itself_ends():
-    content = {str(name): None for name in range(300)}
-    content |= dict.fromkeys(content, content)
-    with pytest.raises(ValueError, match="no entry holds tensors"):
-        choose(content)
-    content["w"] = WEIGHTS["w"]
-    with pytest.raises(ValueError, match=r"several entries hold tensors: \. \(1 tensor\), 0 \(1"):
-        choose(content)
-    assert set(choose(content, key=".").tensors) == {"w"}

@@ -118,7 +118,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 def read_vocabulary(folder: Path) -> dict[str, bytes]:
     """The tokenizer's files of a directory, name -> content; {} when there are none."""
     files = (folder / name for name in VOCABULARY_FILES)
-    return {f.name: reading.read_bytes(f, reading.LARGEST_JSON) for f in files if f.exists()}
+    return {f.name: reading.read_bytes(f) for f in files if f.exists()}
 
 
 def _weights_in(folder: Path) -> Path:

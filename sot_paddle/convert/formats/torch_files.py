@@ -18,7 +18,7 @@ import numpy as np
 
 from sot_paddle import reading
 from sot_paddle.checkpoint import Tensors, as_tensors
-from sot_paddle.pickled_arrays import BROKEN_PICKLE, NUMPY_HOMES, NUMPY_STAND_INS, NumpyArray
+from sot_paddle.pickled_arrays import BROKEN_PICKLE, NUMPY_GLOBALS
 from sot_paddle.weight_entries import Choice, choose_weights
 
 SUFFIXES = (".bin", ".pth", ".pt", ".tar", ".ckpt")
@@ -28,8 +28,9 @@ of Lightning's."""
 FIRST_BYTES = (b"PK\x03\x04", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")
 """How a torch file begins, whatever its name: as an archive, or before PyTorch 1.6."""
 
-_STAND_INS = tuple(
-    (made, f"{home}.{name}") for home in NUMPY_HOMES for name, made in NUMPY_STAND_INS.items()
+_OF_NUMPY = (
+    *((value, name) for name, value in NUMPY_GLOBALS.items()),
+    *{type(np.dtype(code)) for code in "?bhilqBHILQefdUSOMm"},
 )
 _REMEDY = (
     "; if you trust the file, load it where it was made, which may run code of it, and "
@@ -75,7 +76,7 @@ def load_safely(path: Path, torch: ModuleType, what: str, remedy: str = _REMEDY)
     with reading.open_weights(path) as handle:
         try:
             _check_archive(handle)
-            with torch.serialization.safe_globals([argparse.Namespace, *_STAND_INS]):
+            with torch.serialization.safe_globals([argparse.Namespace, *_OF_NUMPY]):
                 return torch.load(handle, map_location="cpu", weights_only=True)
         except (*BROKEN_PICKLE, OSError, zipfile.BadZipFile, struct.error, zlib.error) as error:
             culprit = _ASKED_FOR.search(str(error))
@@ -116,8 +117,8 @@ def read_torch(path: Path, *, key: str = "", ema: bool | None = False) -> Choice
     torch = _torch(path)
 
     def as_tensor(value: Any) -> Any:
-        value = value.array if isinstance(value, NumpyArray) else value
-        return value if isinstance(value, torch.Tensor | np.ndarray) else None
+        is_array = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+        return value if is_array or isinstance(value, torch.Tensor) else None
 
     content = load_safely(path, torch, "weights only")
     with reading.named_in_refusals(path):

@@ -208,7 +208,7 @@ class FolderRows:
     def row(self, position: int) -> Row:
         """A text and the name of its class, read from the disk."""
         label, path = self._files[position]
-        return {"text": read_text(path, LARGEST_ROW), "label": label}
+        return {"text": read_text(path), "label": label}
 
 
 def _records(

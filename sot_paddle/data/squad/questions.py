@@ -10,7 +10,7 @@ from typing import Any
 
 from sot_paddle.config import some
 from sot_paddle.data.errors import DataError
-from sot_paddle.reading import LARGEST, read_json, require_whole_characters
+from sot_paddle.reading import read_json, require_whole_characters
 
 SHOWN = 10
 """Answers at most that a refusal names one by one."""
@@ -50,7 +50,7 @@ def read_questions(path: str | Path, *, labelled: bool = True) -> list[Question]
             an impossible question with answers, or an id given twice; the place is named.
     """
     path = Path(path)
-    content = read_json(path, object, strict=True, limit=LARGEST)
+    content = read_json(path, object, strict=True)
     questions = list(_questions(path, content, labelled))
     seen: set[str] = set()
     for question in questions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from align.commands import dump_commands, dump_comparing
 from align.commands.steps import Outcome
 from align.record.files.dump_reading import Dump
-from sot_paddle.guard import command
+from sot_paddle.cli import command
 
 main_compare = command("align: error")(dump_commands.main_compare)
 main_dump = command("align: error")(dump_commands.main_dump)

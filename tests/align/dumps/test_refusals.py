@@ -147,7 +147,7 @@ DAMAGE = {
     ),
     "truncated, hash forged": (
         lambda c: damaged(c, TENSORS, lambda b: b[:-8], hashed=True),
-        "truncated: ",
+        "or truncated",
     ),
     "no safetensors, hash forged": (
         lambda c: damaged(c, TENSORS, lambda _: b"x" * 64, hashed=True),

@@ -16,11 +16,6 @@ from sot_paddle.convert.formats.source import open_source
 from tests.sot_paddle.convert.converted import Conversion
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
-PAGES = (
-    b"<!DOCTYPE html><title>virus scan warning</title>",
-    b"\xef\xbb\xbf\n<html><body>Sign in</body></html>",
-    b"<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>",
-)
 
 
 @pytest.fixture
@@ -181,10 +176,6 @@ def test_what_is_no_file_of_weights_is_named(conversion, tmp_path, name):
     (tmp_path / name).write_bytes(POINTER)
     with pytest.raises(ValueError, match=f"{name}: is a Git LFS pointer, .* 'git lfs pull'"):
         conversion(name, "x.safetensors")
-    for page in PAGES:
-        (tmp_path / name).write_bytes(page)
-        with pytest.raises(ValueError, match=f"{name}: is a web page, not the file itself"):
-            conversion(name, "x.safetensors")
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])

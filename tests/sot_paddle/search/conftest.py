@@ -37,7 +37,7 @@ class Bench:
         """How to start a command on the stand-in in a process of its own."""
         code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from pathlib import Path\n"
         code += f"from sot_paddle.search.{command}_command import run_command\n"
-        code += "from sot_paddle.guard import command\n"
+        code += "from sot_paddle.cli import command\n"
         code += f"main = command({command!r})(lambda a: run_command(a, Path(sys.argv[1])))\n"
         code += "sys.exit(main(sys.argv[2:]))"
         return [sys.executable, "-c", code, str(self.tools), *arguments]

@@ -66,12 +66,9 @@ def run(seed: int) -> int:
         killed = time.monotonic()
         status = begun.wait()
         seconds = time.monotonic() - killed
-        said = (root / "logs-killed" / "workerlog.0").read_text(encoding="utf-8")
-        lines = [line for line in said.splitlines() if line.startswith("train_glue: ")]
         print(f"killed process 1 after step {step}: status {status} after {seconds:.1f} s")
-        print("\n".join(lines))
-        if len(lines) != 1 or "Traceback" in said or status == 0 or seconds > LONGEST:
-            print(said)
+        if status == 0 or seconds > LONGEST:
+            print((root / "logs-killed" / "workerlog.0").read_text(encoding="utf-8"))
             return 1
         if launch(flags, root / "logs-again").wait() != 0:
             print((root / "logs-again" / "workerlog.0").read_text(encoding="utf-8"))
@@ -79,7 +76,7 @@ def run(seed: int) -> int:
         if scenario.digests(out) != scenario.digests(whole):
             print("the continued run differs from the one that was left alone")
             return 1
-    print("two processes, one killed: one line, and continued bit-identically")
+    print("two processes, one killed: both ended, and continued bit-identically")
     return 0
 
 

@@ -1,8 +1,7 @@
 """What is wrong with a text or a shard is one clear line of the command, with status 2.
 
-A line of 10 MB, a byte that is no UTF-8, nothing but empty documents, a file that is missing, a
-shard that is missing, cut off or changed: for the tokenizer, each form of preparation, pre-training
-and the classification of whole texts.
+A byte that is no UTF-8, nothing but empty documents, a file that is missing, a shard that is
+missing, cut off or changed: for the tokenizer, each form of preparation and pre-training.
 """
 
 from __future__ import annotations
@@ -14,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from sot_paddle.failures import exit_status
-from sot_paddle.train import document_command, preparation_command, pretraining_command
+from sot_paddle.cli import exit_status
+from sot_paddle.train import preparation_command, pretraining_command
 from tests.sot_paddle.train.tiny_pretraining import write_texts
 
-LONG = b"word1 " * (10 * 2**20 // 6)
 RECORD = {
     **{"input_ids": [2, 5, 3, 6, 3, 0], "input_mask": [1, 1, 1, 1, 1, 0]},
     **{"segment_ids": [0, 0, 0, 1, 1, 0], "masked_lm_positions": [1, 0]},
@@ -41,7 +39,7 @@ def refused(capfd) -> Callable[[Callable[[], object]], str]:
         assert action() == 2
         out, said = capfd.readouterr()
         assert out == ""
-        names = ("x: ", "pretrain: ", "train_text: ")
+        names = ("x: ", "pretrain: ")
         lines = [line for line in said.splitlines() if line.startswith(names)]
         assert len(lines) == 1, said
         return lines[0]
@@ -77,9 +75,6 @@ def test_text_that_cannot_be_used_is_one_line(name, data, tmp_path, refused) -> 
     wrong = {
         good + b"\xff\n": "cut off after record 3" if listed else "found byte 0xff",
         good[:-1] + b"\n\xff\n": "" if listed else "found byte 0xff",
-        good[:12] + b"\n" + LONG + b"\n": "record 1: longer than 1,048,576 bytes"
-        if listed
-        else ": longer than 1,048,576 bytes; put one sentence on a line",
         b"\n\n \n\n": "no ",
     }
     for number, (content, said) in enumerate(wrong.items()):
@@ -106,14 +101,14 @@ def test_empty_documents_are_left_out(data, tmp_path) -> None:
         assert found[0][0] == found[1][0] or name == "instances"
 
 
-SHARDS = {"instances": ("instances.bin", "order.bin"), "pairs": ("pairs.txt", "starts.bin")}
+SHARDS = {"instances": "instances.bin", "pairs": "pairs.txt"}
 
 
 @pytest.mark.parametrize("form", SHARDS)
 def test_a_shard_that_is_missing_cut_off_or_changed_is_one_line(
     form, data, tmp_path, refused
 ) -> None:
-    for shard in (*SHARDS[form], "manifest.json"):
+    for shard in (SHARDS[form], "manifest.json"):
         for damage in ("missing", "cut off", "changed"):
             folder = tmp_path / f"{shard}-{damage}"
             shutil.copytree(data / form, folder)
@@ -130,33 +125,3 @@ def test_a_shard_that_is_missing_cut_off_or_changed_is_one_line(
             line = refused(lambda w=words: pretraining_command.run_command(w))
             assert str(folder) in line
             assert not (tmp_path / "out").exists()
-
-
-ROWS = b'{"text": "word1 word2", "label": 1}\n{"text": "word3", "label": 2}\n'
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (ROWS + b'{"text": "\xff", "label": 1}\n', "line 3: expected UTF-8 text, found byte 0xff"),
-        (ROWS + b'{"text": "word1"\n', "line 3: not JSON"),
-        (ROWS + b'{"text": "' + LONG + b'"}\n', "line 3: a row of more than 4,194,304 bytes"),
-        (ROWS + b"\n" + ROWS, "line 3: expected a row, found an empty line"),
-        (ROWS + b'{"text": " ", "label": 1}\n', "line 3: no text in text; leave the row out"),
-        (None, "expected"),
-    ],
-)
-def test_rows_of_whole_texts_that_cannot_be_used_are_one_line(
-    content, said, data, tmp_path, refused
-) -> None:
-    tables = tmp_path / "tables"
-    tables.mkdir()
-    if content is not None:
-        (tables / "train.jsonl").write_bytes(content)
-    given = ["--task_name", "own", "--data_dir", tables, "--do_train", "--max_seq_length", "12"]
-    given += ["--model_name_or_path", "bert_base", "--output_dir", tmp_path / "out"]
-    given += ["--config_name", data / "config.json", "--tokenizer_name", data / "words"]
-    line = refused(lambda: document_command.run_command([str(word) for word in given]))
-    assert str(tables) in line
-    assert said in line
-    assert not (tmp_path / "out").exists()

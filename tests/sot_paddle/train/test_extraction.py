@@ -8,12 +8,12 @@ import h5py
 import numpy as np
 import pytest
 
+from sot_paddle.cli import exit_status
 from sot_paddle.command_line import parse
 from sot_paddle.data.stored import live_states
 from sot_paddle.data.stored.file_layout import stored_split
 from sot_paddle.data.stored.live_sources import glue_states, squad_states
 from sot_paddle.data.stored.state_files import StateReader
-from sot_paddle.failures import exit_status
 from sot_paddle.train import extraction, folder_lock
 from sot_paddle.train.extraction import COMMAND, run_command
 from sot_paddle.train.frozen_model import load_frozen

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -15,7 +14,6 @@ import pytest
 
 from sot_paddle import reading
 from sot_paddle.checkpoint import read_tensors, write_tensors
-from sot_paddle.config import EncoderConfig, build_record
 from sot_paddle.train import checkpointing, ema, exact_state, trainer
 from sot_paddle.train.checkpointing import first_nonfinite
 from tests.sot_paddle.train import tiny_run
@@ -32,12 +30,6 @@ def test_numbers_of_every_kind_are_looked_at():
             array[1, 2] = bad
             assert first_nonfinite([("a", good), ("b", array), ("c", array)]) == "b"
         assert first_nonfinite([("a", good), ("whole", np.array([1])), ("none", good[:0])]) is None
-
-
-def test_sizes_read_from_a_configuration_are_finite():
-    for value in (float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="layer_norm_eps must be a finite number"):
-            build_record(EncoderConfig, {"layer_norm_eps": value})
 
 
 def _poison(folder: Path, file: str, name: str | None = None, value: float = np.nan) -> str:
@@ -145,27 +137,3 @@ def test_weights_that_are_not_finite_are_not_started_from(tiny, done, tmp_path):
         again, *STEPS, "--model_name_or_path", str(done / "best")
     )
     assert not again.exists()
-
-
-def test_image_weights_that_are_not_finite_are_not_started_from(images, tmp_path):
-    out, again = tmp_path / "out", tmp_path / "again"
-    images.done(out, "--max-steps", "1")
-    name = _poison(out / "best", "ema.safetensors")
-
-    def convert(place, model, shapes, *, ema=None):
-        arrays, metadata = read_tensors(place)
-        return SimpleNamespace(arrays=arrays, fresh=(), notes=(), metadata=metadata, averaged=None)
-
-    flags = ("--max-steps", "1", "--initial-checkpoint", str(out))
-    assert f"{name} holds a number that is not finite" in images.refused(
-        again, *flags, convert=convert
-    )
-    assert not again.exists()
-
-
-def test_a_checkpoint_without_a_finite_one_before_it(tiny, done):
-    for step in (1, 2):
-        _poison(done / f"checkpoint-{step}", "model.safetensors", value=np.inf)
-    assert "last finite checkpoint: none: start afresh, with a lower learning rate" in tiny.refused(
-        done, *tiny_run.STEPS
-    )

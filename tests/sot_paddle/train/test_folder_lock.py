@@ -96,7 +96,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from sot_paddle.guard import command
+from sot_paddle.cli import command
 from sot_paddle.train import folder_lock
 
 @command("run")

@@ -14,9 +14,10 @@ import paddle
 import pytest
 from PIL import Image
 
+from sot_paddle.cli import exit_status
 from sot_paddle.convert.formats.checkpoint_reading import read_for_model
 from sot_paddle.data.imagenet_a import INDICES, SYNSETS
-from sot_paddle.failures import StorageFailure, exit_status
+from sot_paddle.failures import StorageFailure
 from sot_paddle.registry import create_model
 from sot_paddle.train import image_command, image_evaluation, image_model
 from sot_paddle.train.image_model import ImageModelConfig, flat_options

@@ -1,0 +1,179 @@
+"""What surrounds every command: its parser, its exit status, one line on stderr when it fails.
+
+Standard library only, so that a tool can use it before all else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn
+
+from sot_paddle.failures import (
+    INTERRUPTED,
+    REFUSED,
+    TERMINATED,
+    ParserEnd,
+    Terminated,
+    TrainingStopped,
+)
+
+TRACEBACK = "--traceback"
+STATUS = """\
+exit status: 0 done; 2 refused or failed, with one line on stderr that says why; 130 after Ctrl-C,
+143 after SIGTERM."""
+
+_REFUSALS = (TrainingStopped, ValueError, OSError, ImportError, MemoryError, RecursionError)
+"""What a user can do something about; anything else is a defect of ours."""
+
+
+def command(program: str) -> Callable[[Callable], Callable[[Sequence[str] | None], int]]:
+    """Make a function of the arguments a command.
+
+    Args:
+        program: with what its line on stderr begins.
+
+    Returns:
+        A decorator. The function takes the arguments without the program's name and returns None
+        or an exit status; the command takes them too, by default those of the process, and always
+        returns a status.
+    """
+
+    def wrap(main: Callable[[list[str]], int | None]) -> Callable[[Sequence[str] | None], int]:
+        @functools.wraps(main)
+        def run(arguments: Sequence[str] | None = None) -> int:
+            words = list(sys.argv[1:] if arguments is None else arguments)
+            statuses: list[int] = []
+
+            def action() -> None:
+                statuses.append(main(words) or 0)
+                sys.stdout.flush()  # a result that cannot be written is a failure
+
+            with terminated_as_interrupted():
+                return exit_status(program, action) or statuses[0]
+
+        return run
+
+    return wrap
+
+
+def exit_status(program: str, action: Callable[[], object]) -> int:
+    """Run a command and turn every way in which it can fail into one line and a status.
+
+    Args:
+        program: name at the beginning of the line on stderr.
+        action: the command.
+
+    Returns:
+        0 when all is done, 2 when the command was refused or had to stop (a defect of ours also
+        shows its traceback), 130 after Ctrl-C, 143 after SIGTERM.
+
+    Raises:
+        ParserEnd: the command line asked for help or was refused; it has been answered.
+    """
+    try:
+        action()
+        return 0
+    except Terminated:
+        line, status = "terminated by SIGTERM; run the same command again", TERMINATED
+    except KeyboardInterrupt:
+        line, status = "interrupted; run the same command again", INTERRUPTED
+    except Exception as error:  # the one place: everything that escapes ends here
+        line = str(error) or type(error).__name__
+        status = error.status if isinstance(error, TrainingStopped) else REFUSED
+        is_defect = not isinstance(error, _REFUSALS)
+        if is_defect:
+            line = f"{type(error).__name__}: {error}"
+        if is_defect or TRACEBACK in sys.argv:
+            traceback.print_exc()
+    print(f"{program}: {' '.join(line.split())}", file=sys.stderr, flush=True)
+    return status
+
+
+@contextlib.contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Raise `Terminated` inside of the block when SIGTERM comes; in the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)  # None: not set from Python
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    raise Terminated
+
+
+@contextlib.contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end a command inside of the block: imports swallow exceptions.
+
+    PADDLE: importing it replaces the answer to SIGTERM by a C++ trace; it is put back.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not _terminate:
+        yield
+        return
+    answers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    answers = {n: answer for n, answer in answers.items() if answer is not signal.SIG_IGN}
+    for number in answers:
+        signal.signal(number, lambda number, frame: os._exit(128 + number))
+    try:
+        yield
+    finally:
+        for number, answer in answers.items():
+            signal.signal(number, answer or signal.SIG_DFL)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Argument parser whose errors are one line, and which knows ``--traceback``.
+
+    An option has to be written out: what an abbreviation means changes with every new option.
+
+    Args:
+        status: what ``--help`` ends with; "" where the description says it.
+        options: as argparse's.
+    """
+
+    def __init__(self, *, status: str = STATUS, **options) -> None:
+        ends = ((options.pop("epilog", None) or "").rstrip(), status)
+        options["epilog"] = "\n\n".join(text for text in ends if text)
+        super().__init__(**{"allow_abbrev": False, **options})
+        what = "after a failure, show where it arose as well as the line"
+        self.add_argument(
+            TRACEBACK, action=_ReadElsewhere, nargs=0, default=argparse.SUPPRESS, help=what
+        )
+
+    def parse_known_args(self, args=None, namespace=None):
+        """As argparse's; the ``~`` of ``--flag=~/x``, which shells leave, is the home folder."""
+        words, home = sys.argv[1:] if args is None else args, os.path.expanduser("~")
+        words = [re.sub(r"^(--[\w-]+=)~(?=/)", lambda flag: flag[1] + home, word) for word in words]
+        return super().parse_known_args(words, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and end with status 2."""
+        self.exit(REFUSED, f"{self.prog}: error: {message} (--help lists the options)\n")
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """Print a message and end the command: its command line is answered."""
+        if message:
+            self._print_message(message, sys.stderr)
+        raise ParserEnd(status)
+
+
+class _ReadElsewhere(argparse.Action):
+    """A flag that leaves no option: `exit_status` looks for it on the command line."""
+
+    def __call__(self, *_: object) -> None:
+        """Leave the namespace as it is."""

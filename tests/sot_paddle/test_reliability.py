@@ -1,0 +1,269 @@
+"""What is promised of files, by the real commands: refused by name, nothing run, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sot_paddle.checkpoint import write_tensors
+from sot_paddle.train import checkpointing
+from tests.sot_paddle import good_files
+from tests.sot_paddle.convert import tiny_checkpoints as tiny
+from tests.sot_paddle.train import tiny_images, tiny_run
+from tests.tools import tool_runs
+
+TEXT = ("--layout", "bert_hf", "--model", "bert_base")
+TOOLS = ("convert_weights", "convert_state", "train_glue", "eval_image")
+DEEP = "[" * 100_000
+BIAS = "bert.encoder.layer.1.output.dense.bias"
+
+
+@pytest.fixture(scope="session")
+def good(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("good")
+    good_files.hf_folder(root / "hf")
+    good_files.torch_training(root / "training.pth")
+    good_files.image_run(root / "run")
+    tiny_images.write_images(root / "images", train=1, val=1)
+    tiny_run.write_glue(root / "glue", train=4, dev=2, test=2)
+    return root
+
+
+@pytest.fixture(scope="session")
+def tools() -> dict[str, Callable[[list[str]], int]]:
+    return {name: tool_runs.load(name).main for name in TOOLS}
+
+
+@pytest.fixture
+def refused(tools, tmp_path, capfd) -> Callable[..., str]:
+    """Run a command that has to be refused; return its line."""
+
+    def run(tool: str, *arguments: object) -> str:
+        before = set(tmp_path.rglob("*"))
+        capfd.readouterr()
+        status = tools[tool]([str(argument) for argument in arguments])
+        text = capfd.readouterr().err
+        assert status == 2, text
+        assert "Traceback" not in text
+        (line,) = [line for line in text.splitlines() if line.startswith(tool)]
+        new = {path.name for path in set(tmp_path.rglob("*")) - before}
+        assert not {name for name in new if name.startswith((".writing", "new", "tmp"))}
+        return line
+
+    return run
+
+
+@pytest.fixture
+def convert(refused, tmp_path) -> Callable[[Path], str]:
+    return lambda source: refused("convert_weights", *TEXT, source, tmp_path / "new.safetensors")
+
+
+@pytest.fixture
+def evaluate(refused, good) -> Callable[..., str]:
+    flags = ("--workers", "0", "--cpu")
+    return lambda run, *more: refused(
+        "eval_image", good / "images", "--weights", run, *flags, *more
+    )
+
+
+@pytest.fixture
+def hf(good, tmp_path) -> Path:
+    return Path(shutil.copytree(good / "hf", tmp_path / "hf"))
+
+
+@pytest.fixture
+def run(good, tmp_path) -> Path:
+    return Path(shutil.copytree(good / "run", tmp_path / "run", symlinks=True))
+
+
+class Malicious:
+    """Touches a file when it is unpickled carelessly."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple:
+        return (os.system, (f"touch {self.target}",))
+
+
+@pytest.mark.parametrize("kind", ["zip", "legacy", ".pdparams", "optimizer"])
+def test_a_malicious_file_runs_nothing_and_names_its_culprit(refused, convert, tmp_path, kind):
+    content = {"w": torch.ones(2), "x": Malicious(tmp_path / "owned")}
+    path = tmp_path / ("bad.pdparams" if kind == ".pdparams" else "bad.pth")
+    if kind == ".pdparams":
+        path.write_bytes(pickle.dumps({**content, "w": np.ones(2)}))
+        line = refused("convert_weights", *TEXT, "--reverse", path, tmp_path / "new.pth")
+    else:
+        torch.save(content, path, _use_new_zipfile_serialization=kind != "legacy")
+        state = ("--from", "torch", path, "--to", "paddle", tmp_path / "new")
+        line = refused("convert_state", *TEXT, *state) if kind == "optimizer" else convert(path)
+    assert "system" in line
+    assert str(path) in line
+    assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("model.safetensors", lambda raw: raw[:-9]),
+        ("model.safetensors", lambda raw: b"junk"),
+        ("config.json", lambda raw: raw[:-9]),
+        ("config.json", lambda raw: b"[1]"),
+        ("config.json", lambda raw: DEEP.encode()),
+        ("config.json", lambda raw: b'{"\xff": 1}'),
+        ("a.pth", lambda raw: b"PK\x03\x04junk"),
+        ("a.pth", lambda raw: b"\x80\x02}q\x00."),
+        ("model.safetensors.index.json", lambda raw: b'{"weight_map": {"w": "gone"}}'),
+    ],
+)
+def test_a_damaged_source_is_refused_by_name(convert, hf, name, damage):
+    path = hf / name
+    path.write_bytes(damage(path.read_bytes() if path.exists() else b""))
+    line = convert(path if name in ("a.pth", "model.safetensors.index.json") else hf)
+    assert name in line
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, "int8", "bool"])
+def test_weights_that_are_no_finite_numbers_are_refused(convert, hf, value):
+    arrays = tiny.fill(good_files.shapes())
+    if isinstance(value, str):
+        arrays[BIAS] = arrays[BIAS].astype(value)
+    else:
+        arrays[BIAS][3] = value
+    write_tensors(hf / "model.safetensors", arrays, {"format": "pt"})
+    line = convert(hf)
+    assert BIAS in line
+    assert ("tensor.float()" if isinstance(value, str) else "torch.nan_to_num") in line
+
+
+def test_what_lies_beside_the_destination_is_not_replaced(refused, hf, tmp_path):
+    manifest = tmp_path / "out.safetensors.manifest.json"
+    manifest.write_text("mine")
+    assert manifest.name in refused("convert_weights", *TEXT, hf, tmp_path / "out.safetensors")
+    assert manifest.read_text() == "mine"
+
+
+def test_a_full_disk_at_the_manifest_leaves_no_weights(convert, hf, monkeypatch):
+    def full(_: object) -> bytes:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sot_paddle.convert.engine.manifest.Manifest.to_json", full)
+    assert "No space" in convert(hf)
+
+
+def _groups(**values: object) -> Callable[[dict], None]:
+    return lambda state: state["param_groups"][0].update(values)
+
+
+def _moment(key: str, change: Callable) -> Callable[[dict], None]:
+    def apply(state: dict) -> None:
+        state["state"][3][key] = change(state["state"][3][key])
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_groups(betas=(1, 2)), "beta"),
+        (_groups(betas=(0.9,)), "betas"),
+        (_groups(lr="fast"), "lr"),
+        (_groups(lr=float("nan")), "lr"),
+        (_groups(eps=-1.0), "eps"),
+        (_groups(params=5), "params"),
+        (lambda state: state.update(state=[1]), "state"),
+        (_moment("exp_avg_sq", lambda t: t - 1e9), "negative"),
+        (_moment("exp_avg", lambda t: t * float("nan")), "finite"),
+        (_moment("exp_avg", lambda t: t > 0), "bool"),
+        (_moment("exp_avg", lambda t: "text"), "exp_avg"),
+        (_moment("step", lambda t: float("nan")), "number"),
+    ],
+)
+def test_an_optimizer_that_cannot_be_is_refused(refused, good, tmp_path, change, message):
+    content = torch.load(good / "training.pth", weights_only=True)
+    change(content["optimizer"])
+    torch.save(content, tmp_path / "training.pth")
+    ends = ("--from", "torch", tmp_path / "training.pth", "--to", "paddle", tmp_path / "new")
+    assert message in refused("convert_state", *TEXT, *ends)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", "{"),
+        ("config.json", json.dumps(tiny_run.SIZES | {"num_hidden_layers": 10**9})),
+        ("config.json", json.dumps(tiny_run.SIZES | {"vocab_size": 10**12})),
+        ("options.yaml", "a: " + "[" * 5000),
+        ("options.yaml", "seed: 1\nseed: 2"),
+        ("options.yaml", "a: !!python/object/apply:os.system [true]"),
+        ("options.yaml", b"\xff\xfe\x00"),
+        ("train.tsv", b"\xff"),
+    ],
+)
+def test_what_a_training_reads_is_refused_by_name(refused, good, tmp_path, name, content):
+    data = Path(shutil.copytree(good / "glue" / "RTE", tmp_path / "RTE"))
+    model = tiny_run.write_model(tmp_path / "model")
+    folders = {"config.json": model, "train.tsv": data, "options.yaml": tmp_path}
+    (folders[name] / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    flags = ("--config", str(tmp_path / name)) if name == "options.yaml" else ()
+    line = refused("train_glue", *tiny_run.command(data, model, tmp_path / "out", *flags))
+    assert name in line or any(size in line for size in ("num_hidden_layers", "vocab_size"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["ema.safetensors", "model.safetensors"])
+def test_a_flipped_bit_is_seen(evaluate, run, name):
+    raw = bytearray((run / "best" / name).read_bytes())
+    raw[-5] ^= 1
+    (run / "best" / name).write_bytes(raw)
+    line = evaluate(run, *(("--no-ema",) if name == "model.safetensors" else ()))
+    assert name in line
+    assert "checksum" in line
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", "", DEEP, None])
+def test_a_damaged_best_is_not_passed_over_for_last(evaluate, run, content):
+    path = run / "best" / "config.json"
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    line = evaluate(run)
+    assert "best" in line
+    assert "config.json" in line
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"classes": [1, 2, 3]},
+        {"num_classes": "3"},
+        {"options": {**good_files.IMAGE, "depth": 10**9}},
+        {"options": {**good_files.IMAGE, "depth": "1"}},
+        {"mean": [0.5]},
+        {"img_size": -1},
+        {"model": ["sot_tiny"]},
+    ],
+    ids=str,
+)
+def test_an_image_model_that_cannot_be_is_refused(evaluate, run, changes):
+    path = run / "best" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    (run / "best" / "manifest.json").unlink()
+    checkpointing.close_folder(run / "best")
+    evaluate(run)
+
+
+@pytest.mark.parametrize("entry", [{}, 5, {"size": 1, "crc32": "x"}])
+def test_a_damaged_manifest_is_named(evaluate, run, entry):
+    path = run / "best" / "manifest.json"
+    files = json.loads(path.read_text())["files"]
+    path.write_text(json.dumps({"files": dict.fromkeys(files, entry)}))
+    assert "manifest.json" in evaluate(run)
