@@ -29,7 +29,7 @@ OWN_FILES = {
     "sot_paddle/guard.py": "/dev/null",
     "sot_paddle/deploy/predict_command.py": "the same",
     "sot_paddle/data/stored/state_files.py": "HDF5, after the boundary has looked at the file",
-    "sot_paddle/data/pretraining/stored_numbers.py": "the numbers that it has written and shuffles",
+    "sot_paddle/data/pretraining/": "text of any size, and rows whose checksums were compared",
     "sot_paddle/train/folder_lock.py": "a lock that it writes",
 }
 """Where a file is read without `sot_paddle.reading`, and what it is."""
