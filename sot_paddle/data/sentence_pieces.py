@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.subword import Pipeline, RowForm, SubwordTokenizer
-from sot_paddle.reading import LARGEST_JSON, read_bytes
+from sot_paddle.reading import read_bytes
 
 MODEL_FILES = ("spiece.model", "spm.model")
 """Names of a model's file: transformers', and that of the published commands."""
@@ -80,7 +80,7 @@ class _Pieces:
     def __init__(self, path: Path, *, lower: bool) -> None:
         import sentencepiece
 
-        self._content, self._lower = read_bytes(path, LARGEST_JSON), lower
+        self._content, self._lower = read_bytes(path), lower
         try:
             self._model = sentencepiece.SentencePieceProcessor(model_proto=self._content)
         except RuntimeError:

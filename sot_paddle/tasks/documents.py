@@ -22,7 +22,7 @@ from sot_paddle.tasks.order import ShuffledSplit
 
 
 class DocumentSplit(ShuffledSplit):
-    """Texts on the disk; see :class:`sot_paddle.tasks.task.Split`.
+    """Whole texts; see :class:`sot_paddle.tasks.task.Split`.
 
     Args:
         rows: with their labels.
@@ -53,7 +53,7 @@ class DocumentSplit(ShuffledSplit):
     @functools.cached_property
     def fingerprint(self) -> str:
         """Hash of the files, the columns and the tokenizer with its options."""
-        parts = (self._rows.rows.fingerprint, repr(self._rows.texts), self._tokenizer.fingerprint)
+        parts = (self._rows.fingerprint, repr(self._rows.texts), self._tokenizer.fingerprint)
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32]
 
     def load(self, batches: Iterable[Sequence[int]]) -> BatchLoader:
@@ -61,7 +61,7 @@ class DocumentSplit(ShuffledSplit):
         return BatchLoader(self._collate, batches)
 
     def _collate(self, positions: Sequence[int]) -> Mapping[str, np.ndarray]:
-        texts = [self._rows.text(position) for position in positions]
+        texts = [self._rows.rows[position] for position in positions]
         columns = [list(column) for column in zip(*texts, strict=True)]
         features = self._tokenizer.tokenize(*columns)
         known = self._rows.labels

@@ -30,7 +30,6 @@ from sot_paddle.convert.formats.source import open_source
 from sot_paddle.convert.formats.torch_files import read_torch
 from sot_paddle.convert.state.state_file import read_state, write_state
 from sot_paddle.convert.state.torch_optimizer import from_torch, group_names, load_plain
-from sot_paddle.data import cache
 from sot_paddle.data.byte_pairs import ByteBpeTokenizer
 from sot_paddle.data.glue import read_split
 from sot_paddle.data.image_decoding import decode_rgb
@@ -131,27 +130,9 @@ def write_states(folder: Path) -> None:
 def read_states(folder: Path) -> list[np.ndarray]:
     reader = StateReader(folder, SPLIT)
     try:
-        if not reader.checked:
-            raise ValueError("without checksums, which the command says")
         return [reader.states(range(len(reader))), reader.rows, *reader.labels]
     finally:
         reader.close()
-
-
-def write_cache(folder: Path) -> None:
-    tokenizer = WordPieceTokenizer(tiny_run.write_model(folder / "m"), max_length=20)
-    data = tiny_run.write_glue(folder / "g", train=3, dev=2, test=2)
-    features = cache.tokenize_split(data, "RTE", "train", tokenizer)
-    for path in sorted(folder.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    cache._write(folder / "entry.npz", "key", features)
-
-
-def read_cache(folder: Path) -> list[bytes]:
-    found = cache._read(folder / "entry.npz", "key")
-    if found is None:
-        raise ValueError("rebuilt")
-    return [array.tobytes() for array in found.arrays().values()]
 
 
 def sizes(folder: Path) -> EncoderConfig:
@@ -272,7 +253,6 @@ KINDS = {
     "optimizer.pt": Kind(write_optimizer, optimizer, 100),
     "optimizer state": Kind(write_own_state, own_state, 100),
     "hidden states": Kind(write_states, read_states, 150, sealed=True),
-    "cache": Kind(write_cache, read_cache, 100, sealed=True),
     "config.json": Kind(text("config.json", bad.CONFIG), sizes, 150),
     "model folder": Kind(
         lambda folder: bad.image_run(folder),

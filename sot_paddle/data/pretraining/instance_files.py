@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.data.pretraining.instances import Instance, InstanceOptions, document_instances
-from sot_paddle.data.pretraining.prepared import finish, is_prepared, open_prepared
+from sot_paddle.data.pretraining.prepared import begin_preparation, finish, open_prepared
 from sot_paddle.data.pretraining.stored_corpus import store_corpus
 from sot_paddle.data.subword import SubwordTokenizer
 
@@ -39,13 +39,8 @@ def prepare_instances(
 
     Args:
         files: one sentence a line, an empty line between documents.
-        tokenizer: cuts the sentences.
-        folder: of this preparation alone.
-        options: of the instances.
-        fingerprint: of the tokenizer.
         dupes: passes over the documents, each with its own draws.
         seed: of every draw: order of the documents, instances, order of the instances.
-        report: is told what was done.
 
     Raises:
         DataError: text that cannot be used, or a folder of another preparation.
@@ -53,7 +48,7 @@ def prepare_instances(
     Source: specs.md D.1.
     """
     facts = {**dataclasses.asdict(options), "tokenizer": fingerprint}
-    if is_prepared(folder, files, {"dupes": dupes, "seed": seed, **facts}):
+    if not begin_preparation(folder, files, {"dupes": dupes, "seed": seed, **facts}):
         report(f"the instances are in {folder} already")
         return
     corpus = store_corpus(files, tokenizer, folder / "tokens.part")

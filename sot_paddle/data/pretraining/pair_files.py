@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.pretraining.prepared import finish, is_prepared, open_prepared
+from sot_paddle.data.pretraining.prepared import begin_preparation, finish, open_prepared
 from sot_paddle.data.pretraining.text_lines import lines_of
 from sot_paddle.data.subword import SubwordTokenizer
 
@@ -43,12 +43,9 @@ def prepare_pairs(
         files: one sentence a line, consecutive ones are a pair, an odd last one of a file is left
             out; lines of token ids where there is no tokenizer.
         tokenizer: cuts the sentences; None for files of token ids (the originals' iterable text).
-        folder: of this preparation alone.
         vocab_size: token ids are below it.
-        fingerprint: of the tokenizer.
         seed: of the shuffle.
         shuffle: False keeps the order.
-        report: is told what was done.
 
     Raises:
         DataError: text that cannot be used, or a folder of another preparation.
@@ -56,7 +53,7 @@ def prepare_pairs(
     Source: specs.md E.3.
     """
     facts = {"tokenizer": fingerprint, "vocab_size": vocab_size}
-    if is_prepared(folder, files, {"seed": seed, "shuffle": shuffle, **facts}):
+    if not begin_preparation(folder, files, {"seed": seed, "shuffle": shuffle, **facts}):
         report(f"the pairs are in {folder} already")
         return
     starts = array("q", [0])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.pretraining.prepared import finish, is_prepared
+from sot_paddle.data.pretraining.prepared import begin_preparation, finish
 from sot_paddle.data.pretraining.text_lines import lines_of
 
 MODEL = "spm.model"
@@ -34,7 +34,6 @@ def train_pieces(
         vocab_size: pieces of the model.
         sentences: of the sample at most, in the order of the text.
         seed: of the sample.
-        report: is told what was done.
         options: further ones of the library's trainer, such as ``model_type`` (unigram).
 
     Raises:
@@ -46,7 +45,7 @@ def train_pieces(
     import sentencepiece
 
     asked = {"vocab_size": vocab_size, "sentences": sentences, "seed": seed, "options": options}
-    if is_prepared(folder, files, asked):
+    if not begin_preparation(folder, files, asked):
         report(f"the pieces are in {folder / MODEL} already")
         return
     count = sum(1 for _ in _texts(files))

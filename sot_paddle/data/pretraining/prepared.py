@@ -27,8 +27,8 @@ _CONTENT = "pretraining"
 _LOCK = "run.lock"  # of the command that holds the folder
 
 
-def is_prepared(folder: Path, files: Sequence[Path], options: Mapping[str, Any]) -> bool:
-    """Whether a command has finished in a folder; else the folder is marked as the command's.
+def begin_preparation(folder: Path, files: Sequence[Path], options: Mapping[str, Any]) -> bool:
+    """Mark a folder as a command's; False where the same command has finished there already.
 
     What a kill left is overwritten by the next command.
 
@@ -44,15 +44,16 @@ def is_prepared(folder: Path, files: Sequence[Path], options: Mapping[str, Any])
     stats = [(str(path.resolve()), path.stat()) for path in files]
     texts = [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
     command = json.loads(json.dumps({"files": texts, **options}))
-    held = sorted(path.name for path in folder.iterdir() if path.name != _LOCK)
-    if held and COMMAND not in held:
+    names = sorted(path.name for path in folder.iterdir())
+    names = [name for name in names if name != _LOCK and not name.startswith(".")]
+    if names and COMMAND not in names:
         raise DataError(
-            f"{folder}: expected an empty folder or a preparation, found {some(held)}; choose "
+            f"{folder}: expected an empty folder or a preparation, found {some(names)}; choose "
             "another folder"
         )
-    if MANIFEST not in held:
+    if MANIFEST not in names:
         write_atomically(folder / COMMAND, json.dumps(command).encode())
-        return False
+        return True
     finished = read_json(folder / COMMAND)
     changed = [name for name in command if finished.get(name) != command[name]]
     if changed:
@@ -61,14 +62,14 @@ def is_prepared(folder: Path, files: Sequence[Path], options: Mapping[str, Any])
         )
     for name in listed_files(folder):
         verify(folder / name)
-    return True
+    return False
 
 
 def finish(folder: Path, names: Sequence[str], content: Mapping[str, Any]) -> None:
     """Write the manifest that makes a folder readable, and remove its ``*.part``.
 
     Args:
-        folder: marked by `is_prepared`.
+        folder: marked by `begin_preparation`.
         names: its files.
         content: what a reader must know, JSON-ready; ``form`` is its kind.
     """
@@ -101,9 +102,9 @@ def open_prepared(folder: Path, form: str, counts: Sequence[str]) -> tuple[Mappi
     Raises:
         ValueError: not finished, of another form, or a file is missing, cut off or changed.
     """
-    found = form_of(folder)
-    if found != form:
-        reason = f"holds {found}" if found else "is not finished (no manifest.json of one)"
+    actual = form_of(folder)
+    if actual != form:
+        reason = f"holds {actual}" if actual else "is not finished (no manifest.json of one)"
         raise DataError(f"{folder} {reason}, expected prepared {form}: run prepare_pretraining.py")
     path = folder / MANIFEST
     content = read_json(path)[_CONTENT]

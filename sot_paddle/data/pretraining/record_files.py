@@ -16,7 +16,7 @@ import numpy as np
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.pretraining.instance_files import FORM, ORDER, ROWS, packed, unpacked
 from sot_paddle.data.pretraining.instances import Instance
-from sot_paddle.data.pretraining.prepared import finish, is_prepared
+from sot_paddle.data.pretraining.prepared import begin_preparation, finish
 
 _TOKENS = ("input_ids", "input_mask", "segment_ids")
 _WORDS = ("masked_lm_positions", "masked_lm_ids")
@@ -44,10 +44,7 @@ def prepare_records(
         files: with input_ids, input_mask, segment_ids (S numbers each), masked_lm_positions,
             masked_lm_ids (P each) and next_sentence_labels in every record; S and P are those of
             the first one. Without masked_lm_weights a place with position 0 ([CLS]) is not used.
-        folder: of this preparation alone.
         vocab_size: token ids are below it.
-        fingerprint: of the tokenizer.
-        report: is told what was done.
 
     Raises:
         DataError: a record that cannot be used, or a folder of another preparation.
@@ -55,7 +52,7 @@ def prepare_records(
     Source: specs.md D.1.
     """
     facts = {"tokenizer": fingerprint, "vocab_size": vocab_size}
-    if is_prepared(folder, files, {"form": "records", **facts}):
+    if not begin_preparation(folder, files, {"form": "records", **facts}):
         report(f"the instances are in {folder} already")
         return
     sizes, count = None, 0
