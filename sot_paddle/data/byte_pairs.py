@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.subword import Pipeline, RowForm, SubwordTokenizer
-from sot_paddle.data.vocabulary import refuse_folder, require_tokens
+from sot_paddle.data.vocabulary import LibraryRefusals, refuse_folder, require_tokens
 from sot_paddle.reading import field_of, read_json, read_text
 
 if TYPE_CHECKING:
@@ -76,42 +76,20 @@ def _backend(source: Path, special: tuple[str, ...], *, end_of_word: str) -> Tok
     paired = (source / "vocab.json").is_file() and (source / "merges.txt").is_file()
     if not paired and not (source / "tokenizer.json").is_file():
         refuse_folder(source, "vocab.json and merges.txt, or tokenizer.json,")
-    place = source / ("merges.txt" if paired else "tokenizer.json")
+    path = source / ("merges.txt" if paired else "tokenizer.json")
     if paired:
         vocabulary = read_json(source / "vocab.json")
-        merges = _read_merges(place)
+        lines = read_text(path).split("\n")[1:]  # the first one is a version or empty
+        merges = [tuple(line.removesuffix("\r").split(" ")) for line in lines if line]
     else:
-        model = field_of(read_json(place), "model", dict, str(place))
+        model = field_of(read_json(path), "model", dict, str(path))
         if model.get("type") != "BPE":
-            raise DataError(f"{place}: expected a BPE model, found {model.get('type')}")
-        vocabulary = field_of(model, "vocab", dict, str(place))
-        listed = field_of(model, "merges", list, str(place))
-        merges = [tuple(m.split(" ")) if isinstance(m, str) else _pair(m) for m in listed]
-    _check(place, vocabulary, merges, special)
-    return Tokenizer(
-        models.BPE(vocabulary, merges, unk_token=_UNKNOWN, end_of_word_suffix=end_of_word)
-    )
-
-
-def _pair(merge: Any) -> tuple[str, ...]:
-    return tuple(map(str, merge)) if isinstance(merge, list) else ()
-
-
-def _read_merges(path: Path) -> list[tuple[str, ...]]:
-    """The pairs of a merges file in order; its first line is a version or empty."""
-    lines = read_text(path).split("\n")[1:]
-    return [tuple(line.removesuffix("\r").split(" ")) for line in lines if line]
-
-
-def _check(
-    path: Path, vocabulary: dict[str, Any], merges: list[tuple[str, ...]], special: tuple[str, ...]
-) -> None:
+            raise DataError(f"{path}: expected a BPE model, found {model.get('type')}")
+        vocabulary = field_of(model, "vocab", dict, str(path))
+        listed = field_of(model, "merges", list, str(path))
+        merges = [tuple(m.split(" ") if isinstance(m, str) else m) for m in listed]
     require_tokens(path, vocabulary, special)
-    if not all(isinstance(index, int) and index >= 0 for index in vocabulary.values()):
-        raise DataError(f"{path}: expected a token id for every token of the vocabulary")
-    for number, merge in enumerate(merges, 1):
-        if len(merge) != 2 or not {*merge, "".join(merge)} <= vocabulary.keys():
-            raise DataError(
-                f"{path}: merge {number} must be two tokens of the vocabulary that make a third, "
-                f"got {' '.join(merge)!r}"
-            )
+    with LibraryRefusals(path):
+        return Tokenizer(
+            models.BPE(vocabulary, merges, unk_token=_UNKNOWN, end_of_word_suffix=end_of_word)
+        )

@@ -2,9 +2,9 @@
 
 The key is a hash of the data files' bytes, the task's description, the vocabulary and every
 option of the tokenizer, the version of the ``tokenizers`` library and the source text of the
-modules that compute the features: a changed input has another key, so an entry can be missing
-but not stale. Entries are ``.npz`` files without pickles, written atomically, with a checksum
-at the end; a damaged one is rebuilt with a message. Nothing is ever written in the data folder.
+data package: a changed input has another key, so an entry can be missing but not stale. Entries are
+``.npz`` files without pickles, written atomically; a zip file has checksums, and a damaged one is
+rebuilt with a message.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import hashlib
 import io
 import logging
 import os
+import zipfile
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -20,38 +21,26 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.atomic import write_atomically
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue import Example, read_split, split_paths
 from sot_paddle.data.glue_tasks import Task, get_task, resolve_split
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.token_features import TokenFeatures
 from sot_paddle.home_folder import default_cache_dir
-from sot_paddle.reading import read_bytes
 
 logger = logging.getLogger(__name__)
 
-CODE = ("glue.py", "glue_tasks.py", "tsv.py", "tokenization.py", "vocabulary.py")
-CODE += ("subword.py", "byte_pairs.py", "token_features.py", "cache.py")
-_STAMP_SIZE = 64
+_DAMAGES = (OSError, EOFError, ValueError, TypeError, LookupError, RuntimeError, zipfile.BadZipFile)
+"""What a damaged file of arrays raises."""
 
 
 def tokenize_split(
     data_dir: str | Path, task: str | Task, split: str, tokenizer: SubwordTokenizer
 ) -> TokenFeatures:
-    """Read one split and tokenize it, without a cache.
-
-    Args:
-        data_dir: the task's folder.
-        task: name or :class:`Task`.
-        split: as for :func:`~sot_paddle.data.glue.read_split`.
-        tokenizer: decides vocabulary, letter case and length.
+    """Read one split (see :func:`~sot_paddle.data.glue.read_split`) and tokenize it.
 
     Returns:
         One row per example, in the file's order; labels int64 classes or float32 scores, None
         when the file's are withheld.
-
-    Raises:
-        DataError: the files cannot be used.
     """
     task = get_task(task)
     return tokenize_examples(read_split(data_dir, task, split), task, tokenizer)
@@ -80,29 +69,28 @@ def cached_split(
 ) -> TokenFeatures:
     """Like :func:`tokenize_split`, but taken from the cache when the same was computed before.
 
-    Args:
-        data_dir, task, split, tokenizer: as there; the folder is only ever read.
-        cache_dir: where entries live, made when missing; None: :func:`default_cache_dir`. One
-            that cannot be written, or lies in ``data_dir``, is not used, with one logged line.
-
-    Raises:
-        DataError: the data files cannot be used.
+    Entries live in ``cache_dir``, :func:`default_cache_dir` if None. One that cannot be written is
+    not used, with one logged line.
     """
     task = get_task(task)
     name = resolve_split(task, split)
     folder = Path(cache_dir) if cache_dir is not None else default_cache_dir()
-    if folder.resolve().is_relative_to(Path(data_dir).resolve()):
-        logger.warning("no cache: %s lies in the data folder, which is never written", folder)
-        return tokenize_split(data_dir, task, name, tokenizer)
     key = cache_key(data_dir, task, name, tokenizer)
     path = folder / f"{task.name}-{name}-{key[:32]}.npz"
-    found = _read(path, key)
-    if found is not None:
-        return found
+    if path.exists():
+        try:
+            content = io.BytesIO(path.read_bytes())
+            with np.load(content, allow_pickle=False) as stored:
+                return TokenFeatures(**stored)
+        except _DAMAGES as error:
+            logger.warning("cache entry %s is damaged (%s); it is rebuilt", path, error)
     features = tokenize_split(data_dir, task, name, tokenizer)
-    if cache_key(data_dir, task, name, tokenizer) != key:
-        raise DataError(f"the files of {task.title} {name} in {data_dir} changed while being read")
-    _write(path, key, features)
+    stream = io.BytesIO()
+    np.savez(stream, **features.arrays())
+    try:
+        write_atomically(path, stream.getvalue())
+    except OSError as error:
+        logger.warning("no cache: cannot write in %s (%s); going on without", folder, error)
     return features
 
 
@@ -114,43 +102,10 @@ def cache_key(
     name = resolve_split(task, split)
     parts = [repr((task, name, dict(task.splits))).encode(), tokenizer.fingerprint.encode()]
     parts.append(metadata.version("tokenizers").encode())
-    parts += [Path(__file__).with_name(module).read_bytes() for module in CODE]
-    for path in split_paths(data_dir, task, name):
-        parts += [os.fsencode(path.name), read_bytes(path)]
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    for path in (*sources, *split_paths(data_dir, task, name)):
+        parts += [os.fsencode(path.name), path.read_bytes()]
     digest = hashlib.sha256()
     for part in parts:  # hash of hashes: a byte cannot move from one part to the next unseen
         digest.update(hashlib.sha256(part).digest())
     return digest.hexdigest()
-
-
-def _stamp(key: str, payload: bytes) -> bytes:
-    """64 bytes at the end of an entry: what it was made from, and that it is whole."""
-    return hashlib.sha256(key.encode() + payload).hexdigest().encode()
-
-
-def _read(path: Path, key: str) -> TokenFeatures | None:
-    """The entry at ``path``; None when there is none or it is damaged (said in one line)."""
-    if not os.path.lexists(path):
-        return None
-    try:
-        content = read_bytes(path)
-    except ValueError as error:
-        logger.warning("cache entry: %s", error)
-        return None
-    payload = content[:-_STAMP_SIZE]
-    if content[-_STAMP_SIZE:] != _stamp(key, payload):  # before anything is parsed
-        logger.warning("cache entry %s is damaged (wrong checksum); it is rebuilt", path)
-        return None
-    with np.load(io.BytesIO(payload), allow_pickle=False) as stored:
-        return TokenFeatures(**{name: stored[name] for name in stored.files})
-
-
-def _write(path: Path, key: str, features: TokenFeatures) -> None:
-    stream = io.BytesIO()
-    np.savez(stream, **features.arrays())
-    payload = stream.getvalue()
-    try:
-        write_atomically(path, payload + _stamp(key, payload))
-    except OSError as error:
-        reason = error.strerror or error
-        logger.warning("no cache: cannot write in %s (%s); going on without", path.parent, reason)

@@ -1,26 +1,21 @@
 """Reading GLUE's official folders, and a user's own TSV files, into examples.
 
 Files are read as they are distributed: quoting off (the texts hold unbalanced quotes), byte-order
-marks, CRLF and a missing final newline accepted, CoLA without a header, both layouts of MRPC. Every
-refusal is one :class:`~sot_paddle.data.glue_tasks.DataError` that names file and line.
+marks, CRLF and a missing final newline accepted, CoLA without a header, both layouts of MRPC.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from sot_paddle.config import some
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import SplitFile, Task, get_task, resolve_split
-from sot_paddle.data.tsv import Table, bad_row, decoded_lines, read_table
+from sot_paddle.data.tsv import read_table
 
-_LARGEST_SCORE = float(np.finfo(np.float32).max)
-_INDEX_DIGITS = 19  # of the largest int64
+_LARGEST_SCORE = 3.4e38  # about that of float32
 MEMBER_ID_COLUMNS = ("#1 ID", "#2 ID")
 
 
@@ -45,7 +40,9 @@ def available_splits(data_dir: str | Path, task: str | Task) -> tuple[str, ...]:
     """Names of the task's splits whose files are present in ``data_dir``, in the task's order."""
     task, folder = get_task(task), Path(data_dir)
     return tuple(
-        split for split, files in task.splits.items() if any(_present(folder, f) for f in files)
+        split
+        for split, files in task.splits.items()
+        if any(_is_present(folder, file) for file in files)
     )
 
 
@@ -75,38 +72,47 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
 
     Raises:
         DataError: wrong folder, empty or truncated file, missing column, row with a wrong
-            number of columns, unknown label, a test file's row number a second time. Rows of QQP
-            with a wrong number of columns are skipped with one logged line instead, as the
-            original skips them.
+            number of columns, unknown label; names file and line. Rows of QQP with a wrong number
+            of columns are skipped with one logged line instead, as the original skips them.
 
     Source: specs.md B.2; ``data/README.md``, "Reading them safely".
     """
     task, folder = get_task(task), Path(data_dir)
     file = _locate(folder, task, split)
     required = task.text + ((task.label,) if file.labelled else ())
-    members = None
-    if file.member_ids is not None:
-        required += MEMBER_ID_COLUMNS
-        members = _member_ids(folder / file.member_ids)
+    required += MEMBER_ID_COLUMNS if file.member_ids else ()
     table = read_table(
         folder / file.name,
         required=required,
         columns=file.columns,
         skip_malformed=task.skip_malformed,
     )
-    rows = [row for row in table.rows if members is None or _kept(table, row[1], members, file)]
-    if not rows:
+    rows = table.rows
+    if file.member_ids:  # the id pairs of MRPC's development set, without a header
+        listed = read_table(folder / file.member_ids, required=(), columns=MEMBER_ID_COLUMNS)
+        members = {tuple(cells) for _, cells in listed.rows}
+        first, second = (table.columns[name] for name in MEMBER_ID_COLUMNS)
+        rows = [
+            (number, cells)
+            for number, cells in rows
+            if ((cells[first], cells[second]) in members) == file.members
+        ]
+    examples = []
+    for position, (number, cells) in enumerate(rows):
+        row = dict(zip(table.columns, cells, strict=True))
+        try:
+            index = int(row.get(task.index, position))
+            label = _label(task, row[task.label]) if file.labelled else None
+        except ValueError as error:
+            raise DataError(f"{table.path}, line {number}: {error}") from None
+        texts = [row[name] for name in task.text]
+        examples.append(Example(index, texts[0], texts[1] if len(texts) == 2 else None, label))
+    if not examples:
         raise DataError(f"{table.path} holds no row of the split {split!r} of {task.title}")
-    examples = [
-        _example(table, task, file.labelled, number, cells, position)
-        for position, (number, cells) in enumerate(rows)
-    ]
-    if not file.labelled:  # predictions go by the number
-        _refuse_repeated(table.path, [number for number, _ in rows], examples)
     return examples
 
 
-def _present(folder: Path, file: SplitFile) -> bool:
+def _is_present(folder: Path, file: SplitFile) -> bool:
     return all((folder / name).is_file() for name in file.names)
 
 
@@ -114,7 +120,7 @@ def _locate(folder: Path, task: Task, split: str) -> SplitFile:
     """The first candidate of the split that is present; a helpful refusal when none is."""
     name = resolve_split(task, split)
     for file in task.splits[name]:
-        if _present(folder, file):
+        if _is_present(folder, file):
             return file
     wanted = " or ".join(" with ".join(file.names) for file in task.splits[name])
     asked = f"{task.title} {name}: expected {wanted} in {folder}"
@@ -126,64 +132,16 @@ def _locate(folder: Path, task: Task, split: str) -> SplitFile:
     raise DataError(f"{asked}, which holds {some(held) or 'nothing'}{hint}")
 
 
-def _member_ids(path: Path) -> set[tuple[str, ...]]:
-    """The id pairs of MRPC's development set; the file has no header."""
-    pairs = set()
-    for number, line in enumerate(decoded_lines(path)[0], start=1):
-        cells = line.split("\t")
-        if len(cells) != 2:
-            raise DataError(bad_row(path, number, list(MEMBER_ID_COLUMNS), cells, cut=False))
-        pairs.add(tuple(cells))
-    return pairs
-
-
-def _kept(table: Table, cells: list[str], members: set[tuple[str, ...]], file: SplitFile) -> bool:
-    first, second = (cells[table.columns[name]] for name in MEMBER_ID_COLUMNS)
-    return ((first, second) in members) == file.members
-
-
-def _example(
-    table: Table, task: Task, labelled: bool, number: int, cells: list[str], position: int
-) -> Example:
-    texts = [cells[table.columns[name]] for name in task.text]
-    index = position
-    if task.index in table.columns:
-        cell = cells[table.columns[task.index]]
-        digits = cell.isascii() and cell.isdigit() and len(cell) <= _INDEX_DIGITS
-        if not digits or int(cell) > np.iinfo(np.int64).max:
-            raise DataError(
-                f"{table.path}, line {number}: expected a row number in column {task.index}, "
-                f"from 0 to 2**63 - 1, found {cell[:40]!r}"
-            )
-        index = int(cell)
-    label = None
-    if labelled:
-        label = _label(task, cells[table.columns[task.label]], f"{table.path}, line {number}")
-    return Example(index, texts[0], texts[1] if len(texts) == 2 else None, label)
-
-
-def _refuse_repeated(path: Path, lines: Sequence[int], examples: Sequence[Example]) -> None:
-    known: dict[int, int] = {}
-    for line, example in zip(lines, examples, strict=True):
-        first = known.setdefault(example.index, line)
-        if first != line:
-            raise DataError(
-                f"{path}, line {line}: expected every row number once, found {example.index}, "
-                f"which line {first} has"
-            )
-
-
-def _label(task: Task, cell: str, place: str) -> int | float:
+def _label(task: Task, cell: str) -> int | float:
     if not task.is_regression:
         if cell in task.labels:
             return task.labels.index(cell)
-        expected = " or ".join(task.labels)
-        raise DataError(f"{place}: expected the label {expected}, found {cell!r}")
+        raise ValueError(f"expected the label {' or '.join(task.labels)}, found {cell!r}")
     low, high = task.score_range or (-_LARGEST_SCORE, _LARGEST_SCORE)
     try:
         score = float(cell)
     except ValueError:
         score = math.nan
     if not low <= score <= high:
-        raise DataError(f"{place}: expected a score from {low:g} to {high:g}, found {cell!r}")
+        raise ValueError(f"expected a score from {low:g} to {high:g}, found {cell!r}")
     return score

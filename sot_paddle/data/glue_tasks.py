@@ -11,7 +11,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from sot_paddle.data.errors import DataError
 
@@ -108,14 +107,18 @@ def standard_splits(**changes: tuple[SplitFile, ...]) -> Mapping[str, tuple[Spli
         "dev": (SplitFile("dev.tsv"),),
         "test": (SplitFile("test.tsv", labelled=False),),
     }
-    return MappingProxyType(splits | changes)
+    return splits | changes
 
 
-def _standard(name: str, title: str, **fields) -> Task:
-    fields.setdefault("splits", standard_splits())
-    fields.setdefault("label", "label")
-    files = fields.pop("prediction_files", {"test": f"{title}.tsv"})
-    return Task(name=name, title=title, prediction_files=MappingProxyType(files), **fields)
+def _task(name: str, title: str, text: tuple[str, ...], labels: tuple[str, ...], **fields) -> Task:
+    """A task with GLUE's usual files and names of columns, unless given otherwise."""
+    usual = {
+        "label": "label",
+        "metrics": ACCURACY,
+        "splits": standard_splits(),
+        "prediction_files": {"test": f"{title}.tsv"},
+    }
+    return Task(name=name, title=title, text=text, labels=labels, **{**usual, **fields})
 
 
 _MRPC_TRAIN, _MRPC_TEST = "msr_paraphrase_train.txt", "msr_paraphrase_test.txt"
@@ -124,97 +127,81 @@ _MRPC_SPLITS = standard_splits(
     dev=(SplitFile("dev.tsv"), SplitFile(_MRPC_TRAIN, member_ids="dev_ids.tsv")),
     test=(SplitFile("test.tsv", labelled=False), SplitFile(_MRPC_TEST)),
 )
-_DIAGNOSTIC = tuple(
-    SplitFile(name, labelled=False)
-    for name in ("diagnostic.tsv", "AX.tsv", "../diagnostic/diagnostic.tsv", "../AX/AX.tsv")
-)
-"""AX: index, sentence1, sentence2; in MNLI's folder, or in its own one beside it as GLUE's script
-leaves it. A model of MNLI predicts it (specs.md E.4)."""
-_MNLI_SPLITS = MappingProxyType(
-    {
-        "train": (SplitFile("train.tsv"),),
-        "dev_matched": (SplitFile("dev_matched.tsv"),),
-        "dev_mismatched": (SplitFile("dev_mismatched.tsv"),),
-        "test_matched": (SplitFile("test_matched.tsv", labelled=False),),
-        "test_mismatched": (SplitFile("test_mismatched.tsv", labelled=False),),
-        "test_diagnostic": _DIAGNOSTIC,
-    }
+_MNLI_SPLITS = {
+    "train": (SplitFile("train.tsv"),),
+    "dev_matched": (SplitFile("dev_matched.tsv"),),
+    "dev_mismatched": (SplitFile("dev_mismatched.tsv"),),
+    "test_matched": (SplitFile("test_matched.tsv", labelled=False),),
+    "test_mismatched": (SplitFile("test_mismatched.tsv", labelled=False),),
+    # AX, which a model of MNLI predicts (specs.md E.4): index, sentence1, sentence2; in MNLI's
+    # folder, or in its own one beside it as GLUE's script leaves it
+    "test_diagnostic": tuple(
+        SplitFile(name, labelled=False)
+        for name in ("diagnostic.tsv", "AX.tsv", "../diagnostic/diagnostic.tsv", "../AX/AX.tsv")
+    ),
+}
+_MNLI_PREDICTIONS = {
+    "test_matched": "MNLI-m.tsv",
+    "test_mismatched": "MNLI-mm.tsv",
+    "test_diagnostic": "AX.tsv",
+}
+_COLA_SPLITS = standard_splits(
+    train=(SplitFile("train.tsv", columns=COLA_COLUMNS),),
+    dev=(SplitFile("dev.tsv", columns=COLA_COLUMNS),),
 )
 
-TASKS: Mapping[str, Task] = MappingProxyType(
-    {
-        task.name: task
-        for task in (
-            _standard(
-                "cola",
-                "CoLA",
-                text=("sentence",),
-                labels=BINARY,
-                metrics=("mcc",),
-                splits=standard_splits(
-                    train=(SplitFile("train.tsv", columns=COLA_COLUMNS),),
-                    dev=(SplitFile("dev.tsv", columns=COLA_COLUMNS),),
-                ),
-            ),
-            _standard("sst-2", "SST-2", text=("sentence",), labels=BINARY, metrics=ACCURACY),
-            _standard(
-                "mrpc",
-                "MRPC",
-                text=("#1 String", "#2 String"),
-                label="Quality",
-                labels=BINARY,
-                metrics=ACCURACY_F1,
-                splits=_MRPC_SPLITS,
-            ),
-            _standard(
-                "sts-b",
-                "STS-B",
-                text=PAIR,
-                label="score",
-                labels=(),
-                metrics=("pearson", "spearmanr", "corr"),
-                score_range=(0.0, 5.0),
-            ),
-            _standard(
-                "qqp",
-                "QQP",
-                text=("question1", "question2"),
-                label="is_duplicate",
-                labels=BINARY,
-                metrics=ACCURACY_F1,
-                index="id",
-                skip_malformed=True,
-            ),
-            _standard(
-                "mnli",
-                "MNLI",
-                text=PAIR,
-                label="gold_label",
-                labels=("contradiction", "entailment", "neutral"),
-                metrics=ACCURACY,
-                splits=_MNLI_SPLITS,
-                prediction_files={
-                    "test_matched": "MNLI-m.tsv",
-                    "test_mismatched": "MNLI-mm.tsv",
-                    "test_diagnostic": "AX.tsv",
-                },
-            ),
-            _standard(
-                "qnli", "QNLI", text=("question", "sentence"), labels=ENTAILMENT, metrics=ACCURACY
-            ),
-            _standard("rte", "RTE", text=PAIR, labels=ENTAILMENT, metrics=ACCURACY),
-            _standard("wnli", "WNLI", text=PAIR, labels=BINARY, metrics=ACCURACY),
-        )
-    }
+_TASKS = (
+    _task("cola", "CoLA", ("sentence",), BINARY, metrics=("mcc",), splits=_COLA_SPLITS),
+    _task("sst-2", "SST-2", ("sentence",), BINARY),
+    _task(
+        "mrpc",
+        "MRPC",
+        ("#1 String", "#2 String"),
+        BINARY,
+        label="Quality",
+        metrics=ACCURACY_F1,
+        splits=_MRPC_SPLITS,
+    ),
+    _task(
+        "sts-b",
+        "STS-B",
+        PAIR,
+        (),
+        label="score",
+        metrics=("pearson", "spearmanr", "corr"),
+        score_range=(0.0, 5.0),
+    ),
+    _task(
+        "qqp",
+        "QQP",
+        ("question1", "question2"),
+        BINARY,
+        label="is_duplicate",
+        metrics=ACCURACY_F1,
+        index="id",
+        skip_malformed=True,
+    ),
+    _task(
+        "mnli",
+        "MNLI",
+        PAIR,
+        ("contradiction", "entailment", "neutral"),
+        label="gold_label",
+        splits=_MNLI_SPLITS,
+        prediction_files=_MNLI_PREDICTIONS,
+    ),
+    _task("qnli", "QNLI", ("question", "sentence"), ENTAILMENT),
+    _task("rte", "RTE", PAIR, ENTAILMENT),
+    _task("wnli", "WNLI", PAIR, BINARY),
 )
+TASKS: Mapping[str, Task] = {task.name: task for task in _TASKS}
 """The nine tasks by canonical name."""
 
 
 def get_task(name: str | Task) -> Task:
     """Look a task up by name, whatever its letter case and dashes (``RTE``, ``sst2``, ``STS-B``).
 
-    Args:
-        name: the task's name, or a :class:`Task`, which is returned as it is.
+    A :class:`Task` is returned as it is.
 
     Raises:
         DataError: unknown name; the message lists the near ones.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Set
 from pathlib import Path
-from types import MappingProxyType
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue import split_paths
@@ -52,11 +51,7 @@ def own_task(data_dir: str | Path, *, regression: bool = False) -> Task:
 
 
 def text_columns(path: Path, columns: Collection[str]) -> tuple[str, ...]:
-    """The columns with the text or the two texts of a table that names none.
-
-    Raises:
-        DataError: there are no such columns.
-    """
+    """The columns with the text or the two texts of a table that names none."""
     if set(PAIR) <= set(columns):
         return PAIR
     found = [name for name in TEXTS if name in columns]
@@ -69,36 +64,17 @@ def text_columns(path: Path, columns: Collection[str]) -> tuple[str, ...]:
 
 
 def required_label(cell: str, where: str) -> str:
-    """The label of a row, as it is written.
-
-    Raises:
-        DataError: the cell is empty, says that the label is missing, or has blanks around it;
-            begins with ``where``.
-    """
-    if not cell.strip():
-        raise DataError(f"{where}: expected a label, found {cell!r}; label the row or leave it out")
-    if cell in MISSING:
+    """The label of a row, as it is written; refuses one that is missing or has blanks around it."""
+    if cell in MISSING or cell != cell.strip() or not cell:
         raise DataError(
-            f"{where}: expected a label, found {cell!r}, which pandas writes for a missing one; "
-            "label the row or leave it out (a class of that name needs another)"
-        )
-    if cell != cell.strip():
-        raise DataError(
-            f"{where}: expected a label without blanks around it, found {cell!r}; remove them"
+            f"{where}: expected a label without blanks around it, found {cell!r}; label the row or "
+            f"leave it out (pandas writes {', '.join(MISSING)} for a missing one)"
         )
     return cell
 
 
 def class_names(path: Path, labels: Set[str]) -> tuple[str, ...]:
-    """The classes in the order of their indices: numerically when all are whole numbers.
-
-    Args:
-        path: of the table, for messages.
-        labels: what stands in its column.
-
-    Raises:
-        DataError: fewer than two, or more than `MAX_CLASSES`.
-    """
+    """The classes in the order of their indices: numerically when all are whole numbers."""
     if not 2 <= len(labels) <= MAX_CLASSES:
         raise DataError(
             f"{path}: expected 2 to {MAX_CLASSES} different labels, found {len(labels)}; labels "
@@ -116,14 +92,7 @@ def table_task(
     title: str = "own table",
     label: str = "label",
 ) -> Task:
-    """A task beside GLUE's, with its predictions in ``predictions.tsv``.
-
-    Args:
-        text: one or two columns with text.
-        labels: class names; () for a regression task.
-        title: for messages and metrics.json.
-        label: column of the label.
-    """
+    """A task beside GLUE's, of the columns of its text and label; without labels a regression."""
     return Task(
         name="own",
         title=title,
@@ -132,5 +101,5 @@ def table_task(
         labels=labels,
         metrics=("acc",) if labels else TASKS["sts-b"].metrics,
         splits=standard_splits(),
-        prediction_files=MappingProxyType({"test": "predictions.tsv"}),
+        prediction_files={"test": "predictions.tsv"},
     )

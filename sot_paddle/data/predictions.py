@@ -12,14 +12,9 @@ from sot_paddle.data.glue_tasks import Task, get_task, resolve_split
 
 
 def prediction_path(folder: str | Path, task: str | Task, split: str = "test") -> Path:
-    """Where the predictions of a test split go.
+    """Where the predictions of a split go: under the official name (``RTE.tsv``, ``MNLI-m.tsv``).
 
-    Args:
-        folder: receives them under the official name (``RTE.tsv``, ``MNLI-m.tsv``, ...;
-            ``predictions.tsv`` for one's own table).
-        task: name or :class:`Task`.
-        split: the predicted split; one that GLUE expects no file for is named
-            ``TASK-split.tsv``.
+    It is ``predictions.tsv`` for one's own table, ``TASK-split.tsv`` where GLUE expects no file.
     """
     task = get_task(task)
     name = resolve_split(task, split)
@@ -40,17 +35,12 @@ def write_predictions(
     digits of a float32.
 
     Args:
-        folder: see :func:`prediction_path`.
-        task: name or :class:`Task`.
-        indices: (N,) row numbers of the test file (``Example.index``), each once, any order.
+        folder, task, split: see :func:`prediction_path`.
+        indices: (N,) row numbers of the test file (``Example.index``).
         predictions: (N,) class indices, or finite scores for a regression task.
-        split: the predicted split.
 
     Returns:
         The path written.
-
-    Raises:
-        OSError: the file cannot be written; an existing one is untouched.
     """
     task = get_task(task)
     if task.is_regression:

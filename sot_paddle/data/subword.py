@@ -195,12 +195,9 @@ class SubwordTokenizer:
         *,
         max_length: int | None = None,
     ) -> TokenFeatures:
-        """Token ids of single sentences or pairs, truncated, not padded.
+        """Token ids of B single sentences or pairs, truncated, not padded.
 
-        Args:
-            text_a: B texts, any string, empty ones included.
-            text_b: B second sentences, or None.
-            max_length: for this call only; None takes the tokenizer's.
+        ``max_length`` is for this call only; None takes the tokenizer's.
         """
         limit = max_length or self.max_length
         first = self.ids(text_a)
@@ -216,13 +213,7 @@ class SubwordTokenizer:
         pad: str = "max_length",
         max_length: int | None = None,
     ) -> dict[str, np.ndarray]:
-        """Tokenize and pad.
-
-        Args:
-            text_a: B texts.
-            text_b: B second sentences, or None.
-            pad: ``"max_length"`` (the original) or ``"longest"`` of the batch.
-            max_length: for this call only; None takes the tokenizer's.
+        """Tokenize and pad, to ``"max_length"`` or to the ``"longest"`` of the batch.
 
         Returns:
             ``input_ids``, ``token_type_ids`` (1 from the second sentence on, 0 at padding) and
@@ -230,23 +221,15 @@ class SubwordTokenizer:
         """
         limit = max_length or self.max_length
         features = self.tokenize(text_a, text_b, max_length=limit)
-        return pad_rows(
-            features, range(len(features)), pad=pad, max_length=limit, pad_id=self.pad_id
-        )
+        rows = range(len(features))
+        return pad_rows(features, rows, pad=pad, max_length=limit, pad_id=self.pad_id)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The word pieces of token ids, for people to read."""
         return [self._backend.id_to_token(int(token)) for token in ids]
 
     def pieces(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Token ids of texts, without special tokens, and where each lies in its text.
-
-        Args:
-            texts: B texts.
-
-        Returns:
-            For each text its ids, and for each id its first character and the one after its last.
-        """
+        """For each text its ids, and for each id its first character and the one after its last."""
         encoded = self._backend.encode_batch(list(texts), add_special_tokens=False)
         return [(encoding.ids, encoding.offsets) for encoding in encoded]
 
@@ -255,11 +238,7 @@ class SubwordTokenizer:
         return self._assemble(first, second, len(first) + len(second) + self.form.special(2))
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of texts, without special tokens.
-
-        Args:
-            texts: B texts.
-        """
+        """Token ids of texts, without special tokens."""
         encoded = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encoded]
 

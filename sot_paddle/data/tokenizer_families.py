@@ -45,11 +45,7 @@ class TokenizerFamily:
         return " or ".join(" and ".join(names) for names in self.needed)
 
     def from_files(self, files: Mapping[str, bytes], **options: object) -> SubwordTokenizer:
-        """Build a tokenizer from the content of its files.
-
-        Args:
-            files: name -> content.
-            options: of ``build``.
+        """Build a tokenizer from the content of its files by name, and ``build``'s options.
 
         Raises:
             DataError: a broken vocabulary, or an impossible option.

@@ -49,8 +49,15 @@ def read_table(
     """
     lines, ends_with_newline = decoded_lines(path)
     header = list(columns) if columns else lines[0].split("\t")
+    missing = [name for name in required if name not in header]
+    if missing:
+        raise DataError(
+            f"{path}, line 1: expected a header with the columns {', '.join(required)}; missing "
+            f"{', '.join(missing)}, found {', '.join(map(repr, header))[:200]}"
+        )
+    if len(set(header)) < len(header):
+        raise DataError(f"{path}, line 1: expected different column names, found {header}")
     first = 0 if columns else 1
-    _check_header(path, header, required)
     rows, skipped = [], []
     for number, line in enumerate(lines[first:], start=first + 1):
         cells = line.split("\t")
@@ -58,9 +65,15 @@ def read_table(
             refuse_repeated_header(cells, () if columns else header, f"{path}, line {number}")
             rows.append((number, cells))
             continue
-        cut = number == len(lines) and not ends_with_newline and len(cells) < len(header)
-        if cut or not skip_malformed:
-            raise DataError(bad_row(path, number, header, cells, cut))
+        is_cut = number == len(lines) and not ends_with_newline and len(cells) < len(header)
+        if is_cut or not skip_malformed:
+            advice = (
+                "the file looks truncated: fetch it again" if is_cut else "check that row's tabs"
+            )
+            raise DataError(
+                f"{path}, line {number}: expected {len(header)} tab-separated columns "
+                f"({', '.join(header)}), found {len(cells)} in {line[:60]!r}; {advice}"
+            )
         skipped.append(number)
     if not rows:
         raise DataError(f"{path} holds a header and no usable row; fetch the file again")
@@ -71,15 +84,10 @@ def read_table(
 
 
 def refuse_repeated_header(cells: Sequence[str], header: Sequence[str], where: str) -> None:
-    """Refuse a row that repeats the table's header, as joined files have one.
-
-    Args:
-        cells: of the row.
-        header: names of the columns; a single one may stand as a text.
-        where: the row stands.
+    """Refuse a row that repeats the header of several columns, as joined files have one.
 
     Raises:
-        DataError: it repeats the header.
+        DataError: it does; begins with ``where``.
     """
     if len(header) > 1 and tuple(cells) == tuple(header):
         raise DataError(
@@ -108,27 +116,3 @@ def decoded_lines(path: Path) -> tuple[list[str], bool]:
     while not lines[-1]:
         lines.pop()
     return lines, ends_with_newline
-
-
-def bad_row(path: Path, number: int, header: list[str], cells: list[str], cut: bool) -> str:
-    """The message about line ``number``; ``cut`` when it is a last line without a newline."""
-    row = "\t".join(cells)
-    found = repr(row if len(row) <= 60 else row[:57] + "...")
-    advice = "the file looks truncated: fetch it again" if cut else "check that row's tabs"
-    return (
-        f"{path}, line {number}: expected {len(header)} tab-separated columns "
-        f"({', '.join(header)}), found {len(cells)} in {found}; {advice}"
-    )
-
-
-def _check_header(path: Path, header: list[str], required: tuple[str, ...]) -> None:
-    missing = [name for name in required if name not in header]
-    if missing:
-        found = ", ".join(map(repr, header))
-        raise DataError(
-            f"{path}, line 1: expected a header with the columns {', '.join(required)}; "
-            f"missing {', '.join(missing)}, found {found[:200]}"
-        )
-    if len(set(header)) < len(header):
-        twice = next(name for name in header if header.count(name) > 1)
-        raise DataError(f"{path}, line 1: expected different column names, found {twice!r} twice")

@@ -48,9 +48,7 @@ def load_backend(source: Path) -> tuple[Tokenizer, dict[str, Any]]:
 def _from_vocabulary(path: Path) -> Tokenizer:
     from tokenizers import Tokenizer, models
 
-    lines = read_text(path).split("\n")
-    if lines and not lines[-1]:
-        lines.pop()
+    lines = read_text(path).removesuffix("\n").split("\n")
     vocabulary = {token.removesuffix("\r"): index for index, token in enumerate(lines)}
     require_tokens(path, vocabulary, SPECIAL_TOKENS)
     unknown = SPECIAL_TOKENS[1]
@@ -65,11 +63,10 @@ def _from_json(path: Path) -> tuple[Tokenizer, dict[str, Any]]:
     kind = field_of(content, "model", dict, str(path)).get("type")
     if kind != "WordPiece":
         raise DataError(f"{path}: expected a WordPiece model, found {kind}")
-    with _Refusals(path):
+    with LibraryRefusals(path):
         backend = Tokenizer.from_str(json.dumps(content))
     require_tokens(path, backend.get_vocab(with_added_tokens=True), SPECIAL_TOKENS)
-    stored = field_of({"normalizer": None, **content}, "normalizer", (dict, type(None)), str(path))
-    stored = stored or {}
+    stored = content.get("normalizer") or {}
     names = {
         "do_lower_case": "lowercase",
         "strip_accents": "strip_accents",
@@ -78,8 +75,8 @@ def _from_json(path: Path) -> tuple[Tokenizer, dict[str, Any]]:
     return backend, {ours: stored[theirs] for ours, theirs in names.items() if theirs in stored}
 
 
-class _Refusals:
-    """The tokenizers library raises a bare Exception where it cannot read a file."""
+class LibraryRefusals:
+    """Puts the path before what the tokenizers library refuses, with a bare Exception."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -88,8 +85,9 @@ class _Refusals:
         pass
 
     def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
-        if kind is Exception:
-            raise DataError(f"{self._path}: the tokenizers library refuses it: {error}") from error
+        if kind in (Exception, TypeError):
+            reason = str(error).splitlines()[0]
+            raise DataError(f"{self._path}: the tokenizers library refuses it: {reason}") from error
 
 
 def refuse_folder(folder: Path, wanted: str) -> NoReturn:

@@ -22,7 +22,14 @@ from sot_paddle.tasks.tokens import ShuffledSplit
 
 
 class DocumentSplit(ShuffledSplit):
-    """Texts on the disk, cut by a tokenizer; see :class:`sot_paddle.tasks.task.Split`."""
+    """Whole texts; see :class:`sot_paddle.tasks.task.Split`.
+
+    Args:
+        rows: with their labels.
+        tokenizer: cuts them.
+        padding: ``"max_length"`` or ``"longest"`` of the batch.
+        batch_size: examples of a forward pass in evaluation.
+    """
 
     def __init__(
         self, rows: LabelledRows, tokenizer: SubwordTokenizer, padding: str, batch_size: int
@@ -37,7 +44,7 @@ class DocumentSplit(ShuffledSplit):
     @functools.cached_property
     def fingerprint(self) -> str:
         """Hash of the files, the columns and the tokenizer with its options."""
-        parts = (self._rows.rows.fingerprint, repr(self._rows.texts), self._tokenizer.fingerprint)
+        parts = (self._rows.fingerprint, repr(self._rows.texts), self._tokenizer.fingerprint)
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32]
 
     def load(self, batches: Iterable[Sequence[int]]) -> BatchLoader:
@@ -45,7 +52,7 @@ class DocumentSplit(ShuffledSplit):
         return BatchLoader(self._collate, batches)
 
     def _collate(self, positions: Sequence[int]) -> Mapping[str, np.ndarray]:
-        texts = [self._rows.text(position) for position in positions]
+        texts = [self._rows.rows[position] for position in positions]
         columns = [list(column) for column in zip(*texts, strict=True)]
         features = self._tokenizer.tokenize(*columns)
         known = self._rows.labels

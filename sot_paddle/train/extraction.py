@@ -11,12 +11,7 @@ from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.stored.file_layout import StoredSplit, stored_split
 from sot_paddle.data.stored.live_sources import FrozenModel, glue_states, squad_states
 from sot_paddle.data.stored.live_states import LiveStates, extract
-from sot_paddle.data.stored.state_files import (
-    StateSizes,
-    readable,
-    require_ours,
-    require_space,
-)
+from sot_paddle.data.stored.state_files import StateSizes, require_ours, require_space
 from sot_paddle.distributed import say
 from sot_paddle.tasks.state_options import EXTRACT_COMMAND as COMMAND
 from sot_paddle.tasks.state_options import ExtractConfig
@@ -91,11 +86,12 @@ def _sizes(config: ExtractConfig, source: LiveStates) -> StateSizes:
 def _store(
     config: ExtractConfig, folder: Path, split: str, layout: StoredSplit, source: LiveStates
 ) -> None:
-    needed, free = require_space(folder, layout, _sizes(config, source))
+    sizes = _sizes(config, source)
+    require_space(folder, layout, sizes)
     layers, tokens, width = source.of_row
     say(
         f"{config.task_name} {split}: {len(source):,} rows x {layers} states x {tokens} tokens x "
-        f"{width} in {config.dtype}: {readable(needed)} more, {readable(free)} are free"
+        f"{width} in {config.dtype}: {sizes.gigabytes:.1f} GB"
     )
     started = time.monotonic()
     shown = [started]

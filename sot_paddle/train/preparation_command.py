@@ -10,8 +10,8 @@ from sot_paddle.command_line import Command, parse
 from sot_paddle.data.pretraining.instance_files import prepare_instances
 from sot_paddle.data.pretraining.instances import InstanceOptions
 from sot_paddle.data.pretraining.pair_files import prepare_pairs
+from sot_paddle.data.pretraining.piece_training import train_pieces
 from sot_paddle.data.pretraining.record_files import prepare_records
-from sot_paddle.data.pretraining.sentence_sample import train_pieces
 from sot_paddle.data.pretraining.text_lines import text_files
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizer_families import FAMILIES
@@ -19,7 +19,6 @@ from sot_paddle.options import Options, option, record
 from sot_paddle.train import folder_lock
 
 FORMS = ("instances", "pairs", "ids", "records")
-_MIB = 1 << 20
 _TEXT = "text files, or folders with *.txt: one sentence a line"
 
 
@@ -44,7 +43,6 @@ class PrepareConfig(Options):
     short_seq_prob: float = option(0.1, "instances: share of shorter rows", low=0, high=1)
     dupe_factor: int = option(10, "instances: passes with other masks", low=1)
     random_seed: int = option(12345, "of every draw", low=0)
-    memory: int = option(512, "of the shuffle of pairs, in MiB", low=1)
     keep_order: bool = option(False, "pairs, ids: do not shuffle")
     vocab_size: int | None = option(None, "ids: token ids are below it", low=1)
 
@@ -75,14 +73,14 @@ PREPARE = Command(
     "prepare_pretraining.py",
     PrepareConfig,
     """\
-Turn text of any size into what tools/pretrain.py reads. Memory does not grow with the text; the
-same command goes on with what was interrupted, and ends with the same files.""",
+Turn text of any size into what tools/pretrain.py reads. What was interrupted begins anew with the
+same command; what has finished stays.""",
     """\
 examples:
   python tools/prepare_pretraining.py --form instances --input imdb.txt \\
       --tokenizer_name CHECKPOINT --dupe_factor 5 --output_dir data/imdb
   python tools/prepare_pretraining.py --form pairs --input wiki/ \\
-      --tokenizer_name data/sentencepiece --memory 1024 --output_dir data/pairs
+      --tokenizer_name data/sentencepiece --output_dir data/pairs
 """,
 )
 
@@ -90,8 +88,7 @@ TOKENIZER = Command(
     "train_tokenizer.py",
     TokenizerConfig,
     """\
-Train a SentencePiece model on a sample of text of any size. The same command goes on with what was
-interrupted.""",
+Train a SentencePiece model on a sample of text of any size.""",
     """\
 examples:
   python tools/train_tokenizer.py --input wiki/ --vocab_size 30000 --output_dir data/sentencepiece
@@ -135,7 +132,6 @@ def prepare(arguments: Sequence[str]) -> None:
                 folder,
                 vocab_size=vocab_size,
                 seed=config.random_seed,
-                budget=config.memory * _MIB,
                 shuffle=not config.keep_order,
                 **told,
             )

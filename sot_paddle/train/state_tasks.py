@@ -82,17 +82,12 @@ def _glue_split(config: StateTrainConfig, frozen: FrozenModel | None, name: str)
     size = config.per_gpu_eval_batch_size
     if frozen is None:
         reader = StateReader(config.states, stored_split(config.task_name, name))
-        say(f"{name}: {len(reader):,} stored rows of {config.states}{_unchecked(reader)}")
+        say(f"{name}: {len(reader):,} stored rows of {config.states}")
         return StateSplit(reader, size)
     if not config.data_dir:
         raise ValueError(f"{config.task_name} needs --data_dir, the folder of its files")
     source, indices = glue_states(frozen, config.data_dir, config.task_name, name, config.rows)
     return StateSplit(source, size, indices)
-
-
-def _unchecked(reader: StateReader) -> str:
-    """What is said of files without checksums."""
-    return "" if reader.checked else ", without checksums: files of an older version"
 
 
 def _squad(config: StateTrainConfig, frozen: FrozenModel | None) -> SquadTask:
@@ -123,6 +118,5 @@ def _asked(
             f"the {len(reader):,} stored rows of {config.states} are not the {len(features):,} "
             f"windows of {file}: give the file, vocabulary and stride that they were made from"
         )
-    told = f"{split}: {len(reader):,} stored windows of {len(questions):,} questions"
-    say(told + _unchecked(reader))
+    say(f"{split}: {len(reader):,} stored windows of {len(questions):,} questions")
     return AskedSplit(questions, features, windows)

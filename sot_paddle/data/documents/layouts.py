@@ -5,29 +5,29 @@ Source: specs.md D.2; the files of IMDB (aclImdb), TREC and Yahoo Answers themse
 
 from __future__ import annotations
 
+import hashlib
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sot_paddle.data.documents.row_files import (
-    COMMA,
     FORMS,
-    LABELLED,
-    TAB,
-    FolderRows,
+    Columns,
+    Reader,
     Row,
-    RowFile,
-    RowForm,
+    comma_rows,
+    folder_rows,
+    labelled_rows,
+    tab_rows,
 )
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import Task
 from sot_paddle.data.own_table import class_names, required_label, table_task, text_columns
+from sot_paddle.reading import sha256_of
 
 OWN = "own"
 """Task name of a user's own tables."""
-
-Visit = Callable[[Row, str], None]
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Place:
 
     Attributes:
         name: of the file, or of the folder with a folder for each class.
-        form: of the file's rows, None for a folder.
-        columns: names of the cells of a file, () for a folder.
+        read: its reader.
+        columns: names of the cells of a file, of the classes of a folder.
     """
 
     name: str
-    form: RowForm | None = None
-    columns: tuple[str, ...] = ()
+    read: Reader
+    columns: Columns
 
 
 @dataclass(frozen=True)
@@ -65,39 +65,38 @@ class TextLayout:
     numbered: bool = True
 
 
-def _tables(train: Place, test: Place) -> Mapping[str, tuple[Place, ...]]:
-    """As distributed, or as D.2 reads them: label, tab, text, without a header."""
-    return {
-        "train": (train, Place("train.csv", TAB, _COLUMNS)),
-        "dev": (test, Place("test.csv", TAB, _COLUMNS)),
-    }
-
-
 _COLUMNS = ("label", "text")
 _YAHOO = ("label", "title", "content", "answer")
+_POLARITY = ("neg", "pos")
+# as D.2 reads them: label, tab, text, without a header
+_TRAIN, _TEST = (Place(f"{name}.csv", tab_rows, _COLUMNS) for name in ("train", "test"))
 LAYOUTS: Mapping[str, TextLayout] = {
-    layout.title: layout
-    for layout in (
-        TextLayout("IMDB", ("neg", "pos"), _tables(Place("train"), Place("test"))),
-        TextLayout(
-            "TREC",
-            ("LOC", "NUM", "HUM", "ENTY", "ABBR", "DESC"),
-            _tables(
-                Place("train_5500.label", LABELLED, _COLUMNS),
-                Place("TREC_10.label", LABELLED, _COLUMNS),
-            ),
-        ),
-        TextLayout(
-            "Yahoo",
-            tuple(str(number) for number in range(1, 11)),
-            {
-                "train": (Place("train.csv", COMMA, _YAHOO),),
-                "dev": (Place("test.csv", COMMA, _YAHOO),),
-            },
-            text=_YAHOO[1:],
-            numbered=False,
-        ),
-    )
+    "IMDB": TextLayout(
+        "IMDB",
+        _POLARITY,
+        {
+            "train": (Place("train", folder_rows, _POLARITY), _TRAIN),
+            "dev": (Place("test", folder_rows, _POLARITY), _TEST),
+        },
+    ),
+    "TREC": TextLayout(
+        "TREC",
+        ("LOC", "NUM", "HUM", "ENTY", "ABBR", "DESC"),
+        {
+            "train": (Place("train_5500.label", labelled_rows, _COLUMNS), _TRAIN),
+            "dev": (Place("TREC_10.label", labelled_rows, _COLUMNS), _TEST),
+        },
+    ),
+    "Yahoo": TextLayout(
+        "Yahoo",
+        tuple(str(number) for number in range(1, 11)),
+        {
+            "train": (Place("train.csv", comma_rows, _YAHOO),),
+            "dev": (Place("test.csv", comma_rows, _YAHOO),),
+        },
+        text=_YAHOO[1:],
+        numbered=False,
+    ),
 }
 
 
@@ -116,79 +115,52 @@ def task_title(name: str) -> str:
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """The rows of a split with their labels.
+    """The texts of a split with their labels.
 
     Attributes:
-        rows: the cells, read when they are asked for.
+        rows: the text of each row, or its two texts.
         labels: (n,) class indices, None where they are not read.
         texts: columns of each text of a row; the cells of one are joined.
+        fingerprint: hash of the files.
     """
 
-    rows: RowFile | FolderRows
+    rows: Sequence[tuple[str, ...]]
     labels: Sequence[int] | None
-    texts: tuple[tuple[str, ...], ...]
-
-    def text(self, position: int) -> tuple[str, ...]:
-        """The text of a row, or its two texts."""
-        row = self.rows.row(position)
-        return tuple(" ".join(filter(None, (row[n] for n in names))) for names in self.texts)
+    texts: tuple[Columns, ...]
+    fingerprint: str
 
 
-def read_published(title: str, folder: Path, splits: Sequence[str]) -> tuple[Task, dict]:
-    """Index splits of a published data set.
-
-    Args:
-        title: key of `LAYOUTS`.
-        folder: with its files.
-        splits: of ``train`` and ``dev``.
+def read_published(
+    title: str, folder: Path, splits: Sequence[str]
+) -> tuple[Task, dict[str, LabelledRows]]:
+    """Read splits of a published data set, a key of `LAYOUTS`.
 
     Returns:
-        Its description, and `LabelledRows` by split.
+        Its description, and its rows by split.
 
     Raises:
         DataError: a split is not there, or a row or a label is none.
     """
     layout = LAYOUTS[title]
-    known = {label: index for index, label in enumerate(layout.labels)}
+    classes = {label: index for index, label in enumerate(layout.labels)}
     if layout.numbered:
-        known |= {str(index): index for index in range(len(layout.labels))}
-    found = {}
+        classes |= {str(index): index for index in range(len(layout.labels))}
+    rows_by_split = {}
     for split in splits:
-        labels = array("q")
-        rows = _open(layout, folder, split, _collector("label", known, labels, layout.text))
-        found[split] = LabelledRows(rows, labels, (layout.text,))
-    return table_task(("text",), layout.labels, title=title), found
-
-
-def _open(layout: TextLayout, folder: Path, split: str, visit: Visit) -> RowFile | FolderRows:
-    places = layout.splits[split]
-    for place in places:
-        path = folder / place.name
-        if place.form is None and path.is_dir():
-            return FolderRows(path, layout.labels, visit)
-        if place.form is not None and path.exists():
-            return RowFile(path, place.form, place.columns, visit)
-    wanted = " or ".join(place.name + "/" * (place.form is None) for place in places)
-    raise DataError(f"{layout.title} {split}: expected {wanted} in {folder}")
-
-
-def _collector(column: str, known: Mapping[str, int], labels: array, texts: Sequence[str]) -> Visit:
-    def visit(row: Row, where: str) -> None:
-        if not any(map(str.strip, map(row.__getitem__, texts))):
-            raise DataError(f"{where}: no text in {', '.join(texts)}; leave the row out")
-        cell = row.get(column)
-        if cell not in known:
-            expected = ", ".join(list(known)[:12])
-            raise DataError(f"{where}: expected a label of {expected} in {column}, found {cell!r}")
-        labels.append(known[cell])
-
-    return visit
+        places = [place for place in layout.splits[split] if (folder / place.name).exists()]
+        if not places:
+            wanted = " or ".join(place.name for place in layout.splits[split])
+            raise DataError(f"{title} {split}: expected {wanted} in {folder}")
+        path = folder / places[0].name
+        rows = places[0].read(path, places[0].columns)
+        rows_by_split[split] = _collected(path, rows, (layout.text,), "label", classes)
+    return table_task(("text",), layout.labels, title=title), rows_by_split
 
 
 def read_own(
     folder: Path, splits: Sequence[str], text: Sequence[str], label: str
-) -> tuple[Task, dict]:
-    """Index splits of a user's own tables, ``train``, ``dev`` and ``test`` with `FORMS`' endings.
+) -> tuple[Task, dict[str, LabelledRows]]:
+    """Read splits of a user's own tables, ``train``, ``dev`` and ``test`` with `FORMS`' endings.
 
     Args:
         folder: with the tables; ``train`` decides the classes.
@@ -197,50 +169,74 @@ def read_own(
         label: column of the label.
 
     Returns:
-        The description of the tables, and `LabelledRows` by split.
+        The description of the tables, and their rows by split.
 
     Raises:
         DataError: a table is not there, lacks a column, or has rows or labels that are none.
     """
     cells: set[str] = set()
-
-    def note(row: Row, where: str) -> None:
+    columns: Columns = ()
+    path, rows = _own_table(folder, "train")
+    for where, row in rows:
+        columns = columns or tuple(row)
         cells.add(required_label(_cell(row, label, where), where))
-
-    train = _own_rows(folder, "train", note)
-    names = class_names(train.path, cells)
-    texts = tuple(text) or text_columns(train.path, train.columns)
-    known = {name: index for index, name in enumerate(names)}
-    found = {}
+    names = class_names(path, cells)
+    texts = tuple(text) or text_columns(path, columns)
+    classes = {name: index for index, name in enumerate(names)}
+    rows_by_split = {}
     for split in splits:
-        labels = array("q")
-        collect = None if split == "test" else _collector(label, known, labels, texts)
-
-        def visit(row: Row, where: str, collect: Visit | None = collect) -> None:
-            for column in texts:
-                _cell(row, column, where)
-            if collect is not None:
-                collect(row, where)
-
-        rows = _own_rows(folder, split, visit)
-        columns = tuple((column,) for column in texts)
-        found[split] = LabelledRows(rows, labels if collect else None, columns)
-    return table_task(texts, names, label=label), found
+        path, rows = _own_table(folder, split)
+        single = tuple((column,) for column in texts)
+        rows_by_split[split] = _collected(
+            path, rows, single, label, None if split == "test" else classes
+        )
+    return table_task(texts, names, label=label), rows_by_split
 
 
-def _cell(row: Row, column: str, where: str) -> str:
-    if column not in row:
-        shown = ", ".join(map(repr, row))
-        raise DataError(f"{where}: expected the column {column}; found {shown}")
-    return row[column]
-
-
-def _own_rows(folder: Path, split: str, visit: Visit) -> RowFile:
+def _own_table(folder: Path, split: str) -> tuple[Path, Iterator[tuple[str, Row]]]:
     paths = [folder / f"{split}{ending}" for ending in FORMS]
     there = [path for path in paths if path.exists()]
     if len(there) != 1:
         names = ", ".join(path.name for path in paths)
-        held = " and ".join(path.name for path in there) or "none"
-        raise DataError(f"own table {split}: expected one of {names} in {folder}, found {held}")
-    (path,) = there
-    return RowFile(path, FORMS[path.suffix], None, visit)
+        existing = " and ".join(path.name for path in there) or "none"
+        raise DataError(f"own table {split}: expected one of {names} in {folder}, found {existing}")
+    return there[0], FORMS[there[0].suffix](there[0], ())
+
+
+def _collected(
+    path: Path,
+    rows: Iterator[tuple[str, Row]],
+    texts: tuple[Columns, ...],
+    label: str,
+    classes: Mapping[str, int] | None,
+) -> LabelledRows:
+    """The texts and labels of rows; ``classes``: the class of a label, None reads no labels."""
+    collected: list[tuple[str, ...]] = []
+    labels = array("q")
+    digest = hashlib.sha256()
+    for where, row in rows:
+        cells = [[_cell(row, column, where) for column in columns] for columns in texts]
+        collected.append(tuple(" ".join(filter(None, parts)) for parts in cells))
+        if path.is_dir():
+            digest.update(f"{Path(where).relative_to(path)}\0{row['text']}\0".encode())
+        if classes is None:
+            continue
+        if not any(text.strip() for text in collected[-1]):
+            names = ", ".join(column for columns in texts for column in columns)
+            raise DataError(f"{where}: no text in {names}; leave the row out")
+        if row.get(label) not in classes:
+            expected = ", ".join(list(classes)[:12])
+            raise DataError(
+                f"{where}: expected a label of {expected} in {label}, found {row.get(label)!r}"
+            )
+        labels.append(classes[row[label]])
+    if not collected:
+        raise DataError(f"{path} holds no row; fetch the file again")
+    fingerprint = digest.hexdigest() if path.is_dir() else sha256_of(path)
+    return LabelledRows(collected, None if classes is None else labels, texts, fingerprint)
+
+
+def _cell(row: Row, column: str, where: str) -> str:
+    if column not in row:
+        raise DataError(f"{where}: expected the column {column}; found {', '.join(map(repr, row))}")
+    return row[column]

@@ -65,13 +65,9 @@ class Instance:
 def document_instances(
     documents: Sequence[Document], index: int, options: InstanceOptions, rng: random.Random
 ) -> Iterator[Instance]:
-    """The instances of one document.
+    """The instances of the document at ``index``; none of all documents is empty.
 
-    Args:
-        documents: all of them; none is empty.
-        index: of the one.
-        options: lengths, shares and special tokens.
-        rng: every draw comes from it, in the original's order.
+    Every draw comes from ``rng``, in the original's order.
 
     Source: specs.md D.1.
     """

@@ -1,4 +1,4 @@
-"""A finished folder of pre-training data: what it says of itself, and whether it is whole."""
+"""Folders of pre-training data: made by one command, and whole once their manifest is there."""
 
 from __future__ import annotations
 
@@ -8,63 +8,86 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle.atomic import write_atomically
+from sot_paddle.config import some
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.pretraining.journal import Journal
 from sot_paddle.reading import (
     MANIFEST,
     crc32_of,
     field_of,
     listed_files,
-    read_object,
+    read_json,
     sha256_of,
-    shown,
     verify,
 )
 
+COMMAND = "command.json"
+"""What a folder is made from; marks one whose content may be replaced until it is whole."""
+
 _CONTENT = "pretraining"
+_LOCK = "run.lock"  # of the command that holds the folder
 
 
-def finish(journal: Journal, keep: Sequence[str], content: Mapping[str, Any]) -> None:
-    """Remove what only the work needed, and write the manifest that makes a folder readable.
+def begin_preparation(folder: Path, files: Sequence[Path], options: Mapping[str, Any]) -> bool:
+    """Mark a folder as a command's; False where the same command has finished there already.
+
+    What a kill left is overwritten by the next command.
 
     Args:
-        journal: of the work; closed afterwards.
-        keep: files that stay.
-        content: what a reader must know, JSON-ready; ``form`` is its kind.
+        folder: made when it is missing.
+        files: the text; known again by name, size and time of change.
+        options: what else the result depends on, JSON-ready.
 
     Raises:
-        DataError: an earlier call has written the manifest, and a file does not fit it any more.
+        DataError: the folder is whole and another command's or damaged, or it holds other files.
     """
-    journal.close()
-    if (journal.folder / MANIFEST).exists():
-        _verify_all(journal.folder, keep)
-    else:
-        files = {
-            name: {"size": path.stat().st_size, "crc32": crc32_of(path)}
-            for name in keep
-            for path in (journal.folder / name,)
-        }
-        manifest = {"files": files, _CONTENT: dict(content)}
-        write_atomically(journal.folder / MANIFEST, json.dumps(manifest, indent=1).encode())
-    for path in sorted(journal.folder.iterdir()):
-        if path.suffix in (".bin", ".part") and path.name not in keep:
-            path.unlink()
+    folder.mkdir(parents=True, exist_ok=True)
+    stats = [(str(path.resolve()), path.stat()) for path in files]
+    texts = [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
+    command = json.loads(json.dumps({"files": texts, **options}))
+    names = sorted(path.name for path in folder.iterdir())
+    names = [name for name in names if name != _LOCK and not name.startswith(".")]
+    if names and COMMAND not in names:
+        raise DataError(
+            f"{folder}: expected an empty folder or a preparation, found {some(names)}; choose "
+            "another folder"
+        )
+    if MANIFEST not in names:
+        write_atomically(folder / COMMAND, json.dumps(command).encode())
+        return True
+    finished = read_json(folder / COMMAND)
+    changed = [name for name in command if finished.get(name) != command[name]]
+    if changed:
+        raise DataError(
+            f"{folder} was made with another {' and '.join(changed)}: choose another folder"
+        )
+    for name in listed_files(folder):
+        verify(folder / name)
+    return False
 
 
-def _verify_all(folder: Path, names: Sequence[str]) -> None:
-    try:
-        for name in names:
-            verify(folder / name)
-    except ValueError as error:
-        advice = f"delete {shown(folder)} and run the same command again"
-        raise DataError(f"{error}, or {advice}") from None
+def finish(folder: Path, names: Sequence[str], content: Mapping[str, Any]) -> None:
+    """Write the manifest that makes a folder readable, and remove its ``*.part``.
+
+    Args:
+        folder: marked by `begin_preparation`.
+        names: its files.
+        content: what a reader must know, JSON-ready; ``form`` is its kind.
+    """
+    files = {
+        name: {"size": (folder / name).stat().st_size, "crc32": crc32_of(folder / name)}
+        for name in names
+    }
+    manifest = {"files": files, _CONTENT: dict(content)}
+    write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
+    for part in folder.glob("*.part"):
+        part.unlink()
 
 
 def form_of(folder: Path) -> str:
     """The kind of a finished folder, "" for one that is none."""
     if not (folder / MANIFEST).is_file():
         return ""
-    content = read_object(folder / MANIFEST).get(_CONTENT)
+    content = read_json(folder / MANIFEST).get(_CONTENT)
     return content.get("form", "") if isinstance(content, dict) else ""
 
 
@@ -74,29 +97,19 @@ def open_prepared(folder: Path, form: str, counts: Sequence[str]) -> tuple[Mappi
     Args:
         folder: of the data.
         form: its kind.
-        counts: keys that hold a number from 0; ``tokenizer`` holds a text.
+        counts: keys that hold a number.
 
     Raises:
-        DataError: not finished, of another form, or a file is missing, cut off or changed.
-        ValueError: the manifest is damaged.
+        ValueError: not finished, of another form, or a file is missing, cut off or changed.
     """
-    if folder.is_file():
-        raise DataError(
-            f"{shown(folder)} is a file, expected a prepared folder: prepare_pretraining.py makes "
-            "one of text, of lines of ids, or of JSON instances (--form records)"
-        )
-    found = form_of(folder)
-    if found != form:
-        said = f"holds {found}" if found else "is not finished (no manifest.json of one)"
-        raise DataError(
-            f"{shown(folder)} {said}, expected prepared {form}: run prepare_pretraining.py"
-        )
+    actual = form_of(folder)
+    if actual != form:
+        reason = f"holds {actual}" if actual else "is not finished (no manifest.json of one)"
+        raise DataError(f"{folder} {reason}, expected prepared {form}: run prepare_pretraining.py")
     path = folder / MANIFEST
-    content = field_of(read_object(path), _CONTENT, dict, shown(path))
-    field_of(content, "tokenizer", str, shown(path))
+    content = read_json(path)[_CONTENT]
     for key in counts:
-        if field_of(content, key, int, shown(path)) < 0:
-            raise ValueError(f"{shown(path)}: {key!r} is below 0; prepare the folder again")
-    for name in listed_files(folder) or ():
+        field_of(content, key, int, str(path))
+    for name in listed_files(folder):
         verify(folder / name)
     return content, sha256_of(path)[:32]

@@ -6,8 +6,7 @@ order stays, as there.
 
 from __future__ import annotations
 
-import codecs
-import contextlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,20 +14,20 @@ from typing import Any
 import numpy as np
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.pretraining.instance_files import FORM, ORDER, ROWS, packed
+from sot_paddle.data.pretraining.instance_files import FORM, ORDER, ROWS, packed, unpacked
 from sot_paddle.data.pretraining.instances import Instance
-from sot_paddle.data.pretraining.journal import Journal
-from sot_paddle.data.pretraining.prepared import finish
-from sot_paddle.data.pretraining.text_lines import identity_of
-from sot_paddle.reading import open_file, parse_json, shown
+from sot_paddle.data.pretraining.prepared import begin_preparation, finish
 
-_STAGE = "records"
-_CHUNK = 1 << 16
-_LONGEST = 1 << 20  # bytes of a record
 _TOKENS = ("input_ids", "input_mask", "segment_ids")
 _WORDS = ("masked_lm_positions", "masked_lm_ids")
 _NEXT, _WEIGHTS = "next_sentence_labels", "masked_lm_weights"
-_HIGHEST = 2**31 - 1
+_FORMS = {
+    "input_mask": "ones, then zeros",
+    "segment_ids": "zeros, ones, and zeros where input_mask is zero",
+    _WEIGHTS: "ones, then zeros",
+    _NEXT: "0 or 1",
+}
+_CHUNK = 1 << 16
 
 
 def prepare_records(
@@ -39,16 +38,13 @@ def prepare_records(
     fingerprint: str = "",
     report: Callable[[str], None] = print,
 ) -> None:
-    """Take instances over; a second call goes on with what a first one began.
+    """Take instances over.
 
     Args:
         files: with input_ids, input_mask, segment_ids (S numbers each), masked_lm_positions,
             masked_lm_ids (P each) and next_sentence_labels in every record; S and P are those of
             the first one. Without masked_lm_weights a place with position 0 ([CLS]) is not used.
-        folder: of this preparation alone.
         vocab_size: token ids are below it.
-        fingerprint: of the tokenizer.
-        report: is told what was done.
 
     Raises:
         DataError: a record that cannot be used, or a folder of another preparation.
@@ -56,119 +52,86 @@ def prepare_records(
     Source: specs.md D.1.
     """
     facts = {"tokenizer": fingerprint, "vocab_size": vocab_size}
-    identity = {"files": identity_of(files), "form": _STAGE, **facts}
-    with contextlib.closing(Journal(folder, identity)) as journal:
-        sizes = _take(journal, files, vocab_size)
-        count = journal.values["count"]
-        finish(journal, (ROWS, ORDER), {"form": FORM, "rows": count, **facts, **sizes})
-        report(f"{count:,} instances in {folder}")
+    if not begin_preparation(folder, files, {"form": "records", **facts}):
+        report(f"the instances are in {folder} already")
+        return
+    sizes, count = None, 0
+    with open(folder / ROWS, "wb") as stream:
+        for path in files:
+            number = 0
+            try:
+                for text in _records(path):
+                    number += 1
+                    record = _numbers(json.loads(text))
+                    sizes = sizes or (len(record["input_ids"]), len(record["masked_lm_ids"]))
+                    stream.write(_row(record, *sizes, vocab_size).tobytes())
+                    count += 1
+            except ValueError as error:
+                raise DataError(f"{path}, record {number}: {error}") from None
+    if sizes is None:
+        raise DataError(f"{', '.join(map(str, files))}: no record")
+    np.arange(count, dtype="<i8").tofile(folder / ORDER)
+    lengths = {"max_seq_length": sizes[0], "max_predictions": sizes[1]}
+    finish(folder, (ROWS, ORDER), {"form": FORM, "rows": count, **facts, **lengths})
+    report(f"{count:,} instances in {folder}")
 
 
-def _take(journal: Journal, files: Sequence[Path], vocab_size: int) -> Mapping[str, int]:
-    """Write every record; returns the sizes of them all."""
-    values = journal.values or {"file": 0, "offset": 0, "record": 0, "count": 0, "sizes": {}}
-    sizes, count = values["sizes"], values["count"]
-    rows, order = journal.file(ROWS), journal.file(ORDER)
-    offset, number = values["offset"], values["record"]
-    for at in range(values["file"], len(files)):
-        for text, number, offset in _records(files[at], offset, number):  # noqa: B020, PLW2901
-            where = f"{shown(files[at])}, record {number}"
-            record = _checked(text, where)
-            found = {"max_seq_length": len(record[_TOKENS[0]])}
-            found["max_predictions"] = len(record[_WORDS[0]])
-            sizes = sizes or found
-            if found != sizes:
-                raise DataError(f"{where}: expected {_said(sizes)}, got {_said(found)}")
-            rows.write(packed(_instance(record, vocab_size, where), *sizes.values()).tobytes())
-            order.write(np.int64(count).tobytes())
-            count += 1
-            if journal.due():
-                place = {"file": at, "offset": offset, "record": number}
-                journal.save(_STAGE, **place, count=count, sizes=sizes)
-        offset = number = 0
-    if not count:
-        raise DataError(f"{', '.join(map(shown, files))}: no record")
-    end = {"file": len(files), "offset": 0, "record": 0}
-    journal.save(_STAGE, **end, count=count, sizes=sizes)
-    return sizes
-
-
-def _said(sizes: Mapping[str, int]) -> str:
-    return f"{sizes['max_seq_length']} tokens and {sizes['max_predictions']} predictions"
-
-
-def _records(path: Path, offset: int, number: int) -> Iterator[tuple[bytes, int, int]]:
-    """The text of each record, its number from 1, and the place after it."""
-    with open_file(path) as stream:
-        begin = stream.read(_CHUNK)
-        mark = len(codecs.BOM_UTF8) * begin.startswith(codecs.BOM_UTF8)
-        listed = begin[mark:].lstrip()[:1] == b"["
-        offset = stream.seek(max(offset, mark))
-        rest = b""
-        while chunk := stream.read(_CHUNK):
+def _records(path: Path) -> Iterator[str]:
+    """The text of each object; objects hold no further objects."""
+    with open(path, encoding="utf-8-sig") as stream:
+        rest = stream.read(_CHUNK).lstrip()
+        is_list, rest = rest.startswith("["), rest.removeprefix("[")
+        chunk = rest
+        while chunk:
+            *texts, rest = rest.split("}")
+            for text in texts:
+                yield text.strip().removeprefix("," if is_list else "") + "}"
+            chunk = stream.read(_CHUNK)
             rest += chunk
-            while (end := rest.find(b"}") + 1) > 0:
-                before, brace, text = rest[:end].partition(b"{")
-                first = b"[" if listed and not number else b"," if listed else b""
-                number, offset, rest = number + 1, offset + end, rest[end:]
-                if not brace or before.strip() != first:
-                    raise DataError(f"{shown(path)}, record {number}: expected a JSON object")
-                yield brace + text, number, offset
-            if len(rest) > _LONGEST:
-                raise DataError(
-                    f"{shown(path)}, record {number + 1}: longer than {_LONGEST:,} bytes"
-                )
-    if rest.strip() != (b"]" if listed and number else b"[]" if listed else b""):
-        raise DataError(f"{shown(path)}: cut off after record {number}")
+    if rest.strip() != ("]" if is_list else ""):
+        raise ValueError("the file is cut off after this record")
 
 
-def _checked(text: bytes, where: str) -> dict[str, Any]:
-    """A record whose values are lists of whole numbers, of two lengths."""
-    record = parse_json(text, where)
-    if isinstance(record.get(_NEXT), int):
-        record[_NEXT] = [record[_NEXT]]
-    weights = [_WEIGHTS] if _WEIGHTS in record else []
-    for names in (_TOKENS, (*_WORDS, *weights), (_NEXT,)):
-        for name in names:
-            values = record.get(name)
-            whole = isinstance(values, list) and values and all(map(_is_whole, values))
-            if not whole or len(values) != len(record[names[0]]):
-                raise DataError(
-                    f"{where}: {name} must be a list of whole numbers from 0, as long as {names[0]}"
-                )
-    return record
+def _numbers(record: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The arrays of a record, of whole numbers from 0 below 2**31."""
+    arrays = {}
+    for name in (*_TOKENS, *_WORDS, _NEXT, *({_WEIGHTS} & record.keys())):
+        values = np.atleast_1d(np.array(record.get(name, [])))
+        is_list = values.ndim == 1 and len(values) and values.dtype.kind in "iuf"
+        if not is_list or ((values < 0) | (values >= 2**31) | (values % 1 != 0)).any():
+            raise ValueError(f"{name} must be a list of whole numbers from 0")
+        arrays[name] = values.astype(np.int64)
+    return {_WEIGHTS: (arrays[_WORDS[0]] > 0).astype(np.int64), **arrays}
 
 
-def _is_whole(value: Any) -> bool:
-    return (type(value) is int or (type(value) is float and value.is_integer())) and (
-        0 <= value <= _HIGHEST
-    )
+def _row(
+    record: Mapping[str, np.ndarray], max_seq_length: int, max_predictions: int, vocab_size: int
+) -> np.ndarray:
+    """The stored instance of a record.
 
-
-def _instance(record: Mapping[str, Any], vocab_size: int, where: str) -> Instance:
-    ids, mask, types = (np.array(record[name], np.int64) for name in _TOKENS)
-    positions, words = (np.array(record[name], np.int64) for name in _WORDS)
-    weights = np.array(record.get(_WEIGHTS, positions > 0), np.int64)
-    length, count = int(mask.sum()), int(weights.sum())
-    boundary = length - int(types.sum())
-    places, slots = np.arange(len(ids)), np.arange(len(words))
-    expected = {
-        "input_mask must be ones, then zeros": mask == (places < length),
-        "segment_ids must be zeros, ones, and zeros where input_mask is zero": types
-        == ((places >= boundary) & (places < length)),
-        "both stretches must have a token": np.array(0 < boundary < length),
-        f"token ids must be below {vocab_size}": np.append(ids, words) < vocab_size,
-        "masked_lm_weights must be ones, then zeros": weights == (slots < count),
-        "masked_lm_positions must be inside of the tokens": positions < length,
-        "next_sentence_labels must be 0 or 1": np.array(record[_NEXT][0] < 2),
-    }
-    for said, right in expected.items():
-        if not right.all():
-            raise DataError(f"{where}: {said}")
-    return Instance(
-        ids[:length].tolist(),
-        boundary,
-        bool(record[_NEXT][0]),
-        positions[:count].tolist(),
-        words[:count].tolist(),
-    )
+    Raises:
+        ValueError: its parts do not fit together.
+    """
+    lengths = dict.fromkeys(_TOKENS, max_seq_length)
+    lengths |= dict.fromkeys((*_WORDS, _WEIGHTS), max_predictions) | {_NEXT: 1}
+    for name, length in lengths.items():
+        if len(record[name]) != length:
+            raise ValueError(f"{name}: expected {length} numbers, got {len(record[name])}")
+    ids, mask, types = (record[name] for name in _TOKENS)
+    positions, words = (record[name] for name in _WORDS)
+    length, count = mask.sum(), record[_WEIGHTS].sum()
+    boundary = length - types.sum()
+    if not 0 < boundary < length:
+        raise ValueError("segment_ids: both stretches must have a token")
+    if max(ids.max(), words.max()) >= vocab_size:
+        raise ValueError(f"token ids must be below {vocab_size}")
+    if positions.max() >= length:
+        raise ValueError("masked_lm_positions must be inside of the tokens")
+    used = (values[:count].tolist() for values in (positions, words))
+    instance = Instance(ids[:length].tolist(), int(boundary), bool(record[_NEXT][0]), *used)
+    row = packed(instance, max_seq_length, max_predictions)
+    features = unpacked(row, max_seq_length, max_predictions)
+    for name, form in _FORMS.items():
+        if not np.array_equal(features[name], record[name]):
+            raise ValueError(f"{name} must be {form}")
+    return row

@@ -18,15 +18,7 @@ ANSWERS, NULL_ODDS, CANDIDATES = "predictions.json", "null_odds.json", "nbest_pr
 
 
 def write_answers(folder: str | Path, answers: Mapping[str, Answer]) -> Path:
-    """Write the three files.
-
-    Args:
-        folder: made when it is missing.
-        answers: question id -> answer.
-
-    Returns:
-        The path of `ANSWERS`.
-    """
+    """Write the three files of answers by question id; returns the path of `ANSWERS`."""
     folder = Path(folder)
     write_atomically(folder / NULL_ODDS, _json({n: a.null_odds for n, a in answers.items()}))
     write_atomically(folder / CANDIDATES, _json({n: _best(a) for n, a in answers.items()}))
@@ -49,25 +41,17 @@ def _json(content: Mapping[str, Any]) -> bytes:
 
 
 def read_answers(path: str | Path) -> dict[str, str]:
-    """Question id -> answer, from a file in the official form.
-
-    Raises:
-        ValueError: not such a file.
-    """
+    """Question id -> answer, from a file in the official form."""
     return _read(path, str, "texts")
 
 
 def read_null_odds(path: str | Path) -> dict[str, float]:
-    """Question id -> how sure the model is that there is no answer.
-
-    Raises:
-        ValueError: not such a file.
-    """
+    """Question id -> how sure the model is that there is no answer."""
     return _read(path, (int, float), "numbers")
 
 
 def _read(path: str | Path, kind: Any, what: str) -> dict[str, Any]:
-    content = read_json(path, object, strict=True)
-    if not isinstance(content, dict) or not all(isinstance(v, kind) for v in content.values()):
+    content = read_json(path)
+    if not all(isinstance(value, kind) for value in content.values()):
         raise DataError(f"{path}: expected an object of question ids and {what}")
     return content

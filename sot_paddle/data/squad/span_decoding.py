@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sot_paddle.config import require_one_of
 from sot_paddle.data.squad.questions import Question
 from sot_paddle.data.squad.span_features import SpanFeatures
 
@@ -28,21 +27,12 @@ class DecodingOptions:
             best answer's.
         null_score: over the rows of a question, ``"published"``: QUIRK, the largest, or
             ``"smallest"``, which the original says it means.
-
-    Raises:
-        ValueError: a number below 1, or another null score.
     """
 
     n_best: int = 20
     max_tokens: int = 30
     threshold: float = 0.0
     null_score: str = "published"
-
-    def __post_init__(self) -> None:
-        for name in ("n_best", "max_tokens"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        require_one_of("null_score", self.null_score, NULL_SCORES)
 
 
 @dataclass(frozen=True)
@@ -80,7 +70,7 @@ def decode(
     ends: np.ndarray,
     options: DecodingOptions,
 ) -> dict[str, Answer]:
-    """Answer every question.
+    """Answer every question: question id -> answer, in the order of the questions.
 
     Args:
         questions: as for `span_features`.
@@ -88,9 +78,6 @@ def decode(
         starts: (n, T) scores of each token as the first of the answer.
         ends: (n, T) scores of each token as the last.
         options: how spans are chosen.
-
-    Returns:
-        Question id -> answer, in the order of the questions.
 
     Source: C.4.
     """

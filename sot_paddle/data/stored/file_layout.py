@@ -13,18 +13,8 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import get_task
 
 SQUAD = "squad"
-_TASKS: Mapping[str, str] = {
-    "cola": "cola",
-    "sst-2": "sst",
-    "mrpc": "msr",
-    "sts-b": "stsb",
-    "qqp": "qqpairs",
-    "mnli": "mnli",
-    "qnli": "qnli",
-    "rte": "rte",
-    "wnli": "wnli",
-}
-"""Our name of a GLUE task -> the original's."""
+_TASKS: Mapping[str, str] = {"sst-2": "sst", "mrpc": "msr", "sts-b": "stsb", "qqp": "qqpairs"}
+"""Our name of a GLUE task -> the original's, where it is another."""
 
 _CLASSES: Mapping[str, tuple[str, ...]] = {
     "mnli": ("neutral", "entailment", "contradiction"),
@@ -93,7 +83,7 @@ def stored_split(task: str, split: str) -> StoredSplit:
             f"{table.title}: no hidden states are stored of split {split!r}; expected one of: "
             f"{', '.join(('train', *table.dev_splits))}"
         )
-    start = _TASKS[table.name] + ("" if split == "train" else f"_{split}")
+    start = _TASKS.get(table.name, table.name) + ("" if split == "train" else f"_{split}")
     kind = "float32" if table.is_regression else "int64"
     return StoredSplit(
         states=Dataset(f"{start}_bert_embeds.h5", "embeds"),

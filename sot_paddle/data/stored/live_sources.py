@@ -47,12 +47,7 @@ class FrozenModel:
         return _hash((n, weight.numpy()) for n, weight in named if not n.startswith("head."))
 
     def states(self, tokens: TokenFeatures, about: Mapping[str, Any]) -> LiveStates:
-        """The hidden states of tokenized rows.
-
-        Args:
-            tokens: rows of at most T tokens.
-            about: what they are, by name.
-        """
+        """The hidden states of rows of at most T tokens; ``about`` says what they are, by name."""
         pad = {"max_length": self.max_length, "pad_id": self.tokenizer.pad_id}
         origin = {
             "encoder": self.fingerprint(),
@@ -76,17 +71,9 @@ def _hash(arrays: Iterable[tuple[str, np.ndarray]]) -> str:
 def glue_states(
     frozen: FrozenModel, folder: str | Path, task: str, split: str, rows: str = "original"
 ) -> tuple[LiveStates, np.ndarray]:
-    """Hidden states of a GLUE split as BERTVision reads it.
+    """Hidden states of a GLUE split as BERTVision reads it, and the number of each row in its file.
 
-    Args:
-        frozen: the language model.
-        folder: the task's folder.
-        task: its name.
-        split: as for :func:`sot_paddle.data.glue.read_split`.
-        rows: see :func:`sot_paddle.data.stored.original_rows.original_features`.
-
-    Returns:
-        The states, and the number of each row in its file.
+    Split and rows are those of :func:`sot_paddle.data.stored.original_rows.original_features`.
     """
     tokens = original_features(folder, task, split, frozen.tokenizer, rows)
     return frozen.states(tokens, {"task": task, "split": split}), tokens.indices
@@ -101,18 +88,10 @@ def squad_states(
     published_labels: bool = False,
     labelled: bool = True,
 ) -> tuple[list[Question], SpanFeatures, LiveStates]:
-    """Hidden states of the windows of a SQuAD file.
+    """The questions of a SQuAD file, their windows, and the windows' hidden states.
 
-    Args:
-        frozen: the language model.
-        file: in the official format.
-        split: ``train`` or ``dev``, for what the files say of themselves.
-        stride: see :func:`sot_paddle.data.squad.span_features.span_features`.
-        published_labels: likewise.
-        labelled: see :func:`sot_paddle.data.squad.questions.read_questions`.
-
-    Returns:
-        The questions, their windows, and the windows' hidden states.
+    Options are those of :func:`~sot_paddle.data.squad.span_features.span_features` and
+    :func:`~sot_paddle.data.squad.questions.read_questions`; ``split`` names them.
     """
     questions = read_questions(file, labelled=labelled)
     features = span_features(

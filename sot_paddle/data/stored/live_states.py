@@ -24,9 +24,10 @@ Batch = Callable[[Sequence[int]], Mapping[str, np.ndarray]]
 def hidden_states(model: nn.Layer, inputs: Mapping[str, Any]) -> paddle.Tensor:
     """Every hidden state of a batch: the embedding output, then each layer's.
 
+    The model runs in evaluation mode and without gradients; its mode is restored.
+
     Args:
-        model: a language model; its head is not used. It runs in evaluation mode and without
-            gradients; its mode is restored.
+        model: a language model; its head is not used.
         inputs: its arguments by name, (B, T) each.
 
     Returns:
@@ -109,9 +110,6 @@ def extract(
 
     Returns:
         Rows that were already there.
-
-    Raises:
-        DataError: see `StateWriter`.
     """
     sizes = StateSizes(len(source), *source.of_row, dtype, chunk)
     with StateWriter(folder, split, sizes, source.origin) as writer:

@@ -37,11 +37,7 @@ _MSR = standard_splits(
 
 
 def original_task(name: str, rows: str = "original") -> Task:
-    """A GLUE task with the files and the order of classes that BERTVision uses.
-
-    Args:
-        name: of the task.
-        rows: ``original``, or ``all`` for GLUE's own splits.
+    """A GLUE task with the files (``all``: GLUE's own) and the order of classes of BERTVision.
 
     Raises:
         DataError: an unknown task or choice of rows.
@@ -65,18 +61,13 @@ def original_features(
     """A split as BERTVision reads it, tokenized.
 
     Args:
-        folder: the task's folder.
-        name: of the task.
-        split: as for :func:`sot_paddle.data.glue.read_split`.
+        folder, name, split: see :func:`sot_paddle.data.glue.read_split`.
         tokenizer: with the fast tokenizer's rule for ties, as the original's.
         rows: ``original``: MRPC's two corpus files; CoLA without the first row of train and dev,
             which the original takes for a header. ``all``: GLUE's rows.
 
     Returns:
         The rows, numbered from 0; rows without labels keep the file's numbers.
-
-    Raises:
-        DataError: files that cannot be used.
     """
     task = original_task(name, rows)
     examples = read_split(folder, task, split)

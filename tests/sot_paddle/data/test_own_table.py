@@ -71,34 +71,14 @@ def test_a_folder_without_train_file(tmp_path):
         own_task(tmp_path)
 
 
-def test_a_row_without_a_label_is_no_class_of_its_own(task_folder):
-    folder = task_folder("own", train="sentence\tlabel\na\t0\nb\t1\nc\t\n")
-    with pytest.raises(DataError, match=r"train\.tsv, line 4: expected a label, found ''"):
-        own_task(folder)
-    (folder / "train.csv").write_text("text,label\na,0\nb,1\nc, \n", "utf-8")
-    (folder / "train.tsv").unlink()
-    with pytest.raises(DataError, match=r"train\.csv, line 4: expected a label, found ' '"):
-        read_own(folder, ["train"], (), "label")
-
-
-def test_a_row_number_that_no_array_holds_is_refused(task_folder):
-    rows = "index\tsentence\tlabel\n9223372036854775807\ta\t0\n18446744073709551615\tb\t1\n"
-    folder = task_folder("own", train=rows, dev=rows.replace("18446744073709551615", "7"))
-    task = own_task(folder)
-    assert read_split(folder, task, "dev")[0].index == 2**63 - 1
-    with pytest.raises(DataError, match=r"line 3: expected a row number in column index, from 0"):
-        read_split(folder, task, "train")
-
-
-@pytest.mark.parametrize("cell", ["nan", "NaN", "None", "<NA>", "NaT"])
-def test_a_label_that_pandas_writes_for_a_missing_one_is_refused(task_folder, cell):
+@pytest.mark.parametrize("cell", ["", " ", " 1", "1 ", "\u00a01", *MISSING])
+def test_what_is_no_label_is_no_class_of_its_own(task_folder, cell):
     folder = task_folder("own", train=f"sentence\tlabel\na\t0\nb\t1\nc\t{cell}\n")
-    told = rf"train\.\wsv, line 4: expected a label, found '{cell}', which pandas writes"
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=r"train\.tsv, line 4: expected a label without blanks"):
         own_task(folder)
     (folder / "train.csv").write_text(f"text,label\na,0\nb,1\nc,{cell}\n", "utf-8")
     (folder / "train.tsv").unlink()
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=r"train\.csv, line 4: expected a label without blanks"):
         read_own(folder, ["train"], (), "label")
 
 
@@ -109,7 +89,7 @@ def test_what_pandas_writes_for_missing_labels_is_known():
 
 
 def test_a_missing_label_in_json_lines_is_refused(tmp_path):
-    for value, told in (("NaN", "found 'nan', which pandas"), ("null", "the column label")):
+    for value, told in (("NaN", "found 'nan'"), ("null", "the column label")):
         lines = ['{"text": "a", "label": 0}', '{"text": "b", "label": 1}']
         lines.append(f'{{"text": "c", "label": {value}}}')
         (tmp_path / "train.jsonl").write_text("\n".join(lines), "utf-8")
@@ -117,32 +97,16 @@ def test_a_missing_label_in_json_lines_is_refused(tmp_path):
             read_own(tmp_path, ["train"], (), "label")
 
 
-def test_blanks_around_a_label_make_no_class_of_their_own(task_folder):
-    for cell in (" 1", "1 ", "\u00a01"):
-        folder = task_folder("own", train=f"sentence\tlabel\na\t0\nb\t1\nc\t{cell}\n")
-        with pytest.raises(DataError, match="line 4: expected a label without blanks around it"):
-            own_task(folder)
-
-
 def test_files_that_were_joined_are_refused_at_the_second_header(task_folder):
     table = "sentence\tlabel\na\t0\nb\t1\n"
-    folder = task_folder("own", train=table + table, dev=table, test=table + table)
-    told = r"%s, line 4: expected a row, found the header again \(sentence, label\)"
-    with pytest.raises(DataError, match=told % "train.tsv"):
-        own_task(folder)
-    with pytest.raises(DataError, match=told % "train.tsv"):
-        read_own(folder, ["train"], (), "label")
-    (folder / "train.tsv").write_text(table, "utf-8")
-    task = own_task(folder)
-    with pytest.raises(DataError, match=told % "test.tsv"):
-        read_split(folder, task, "test")
-    with pytest.raises(DataError, match=told % "test.tsv"):
-        read_own(folder, ["test"], (), "label")
-
-
-def test_a_word_that_is_the_name_of_the_only_column_is_a_row(task_folder):
-    train = "sentence\tlabel\na\t0\nb\t1\n"
-    folder = task_folder("own", train=train, test="sentence\na\nsentence\n")
+    folder = task_folder("own", train=table, dev=table, test=table + table)
+    told = r"test.tsv, line 4: expected a row, found the header again \(sentence, label\)"
+    for read in (
+        lambda: read_split(folder, own_task(folder), "test"),
+        lambda: read_own(folder, ["test"], (), "label"),
+    ):
+        with pytest.raises(DataError, match=told):
+            read()
+    task_folder("own", test="sentence\na\nsentence\n")  # the only column's name is a row
     assert len(read_split(folder, own_task(folder), "test")) == 2
-    _, rows = read_own(folder, ["test"], (), "label")
-    assert len(rows["test"].rows) == 2
+    assert len(read_own(folder, ["test"], (), "label")[1]["test"].rows) == 2

@@ -49,17 +49,3 @@ def test_scores_of_an_own_table_have_all_their_digits(tmp_path):
 
 def test_a_split_that_glue_expects_no_file_for(tmp_path):
     assert prediction_path(tmp_path, TASKS["rte"], "dev").name == "RTE-dev.tsv"
-
-
-def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
-    path = write_predictions(tmp_path, "rte", [0], np.array([1]))
-    before = path.read_bytes()
-
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_predictions(tmp_path, "rte", [0], np.array([0]))
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]

@@ -1,4 +1,4 @@
-"""SentencePiece models: rows by hand, files, refusals; an alignment case compares whole rows."""
+"""SentencePiece models: special tokens, files, refusals; rows: tests/parity/test_tokens.py."""
 
 from __future__ import annotations
 
@@ -17,10 +17,6 @@ def folder(tmp_path_factory):
     return train_vocabulary(tmp_path_factory.mktemp("pieces"), "sentencepiece", TEXTS * 5)
 
 
-def words(tokenizer, text):
-    return tokenizer.tokens(tokenizer.encode_batch([text], pad="longest")["input_ids"][0])
-
-
 def test_special_tokens_follow_the_pieces(folder):
     tokenizer = SentencePieceTokenizer(folder)
     first = tokenizer.vocab_size - 4
@@ -34,25 +30,6 @@ def test_special_tokens_follow_the_pieces(folder):
     assert types[: ends[0] + 1].sum() == 0
     assert types[ends[0] + 1 : ends[1] + 1].all()
     assert (ids[ends[1] + 1 :] == tokenizer.pad_id).all()
-
-
-def test_texts_are_cleaned_as_albert_cleans_them(folder):
-    tokenizer = SentencePieceTokenizer(folder)
-    assert words(tokenizer, "  The\tC\u00e1t\n") == words(tokenizer, "the cat")
-    assert words(tokenizer, "``the'' cat") == words(tokenizer, '"the" cat')
-    assert words(tokenizer, "") == ["[CLS]", "[SEP]"]
-    kept = SentencePieceTokenizer(folder, do_lower_case=False)
-    assert words(kept, "The cat") != words(kept, "the cat")
-    assert kept.fingerprint != tokenizer.fingerprint
-    commas = words(tokenizer, "1,000 and 20,")
-    assert "," in commas
-    assert not any(piece[:-1] and piece[-1] == "," for piece in commas)
-
-
-def test_a_special_token_in_a_text_is_one(folder):
-    tokenizer = SentencePieceTokenizer(folder)
-    assert words(tokenizer, "a [MASK] dog")[2:3] == ["[MASK]"]
-    assert words(tokenizer, "a[SEP]") == [*words(tokenizer, "a")[:-1], "[SEP]", "[SEP]"]
 
 
 def test_the_names_of_the_file(folder, tmp_path):

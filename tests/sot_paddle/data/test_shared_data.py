@@ -1,4 +1,4 @@
-"""The real data beside the project: counts, labels, and tokens equal to transformers'."""
+"""The real data beside the project: counts and labels."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from transformers import BertTokenizer, BertTokenizerFast
 
-import sot_torch_ref  # noqa: F401  (makes transformers importable beside a CPU build of torch)
-from sot_paddle.data.cache import cached_split
 from sot_paddle.data.glue import available_splits, read_split
-from sot_paddle.data.glue_tasks import TASKS, SplitFile, Task, standard_splits
-from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.data.glue_tasks import TASKS
 
 # rows and class counts, from the data's own page
 COUNTS = {
@@ -60,61 +56,3 @@ def test_which_splits_are_there(shared_data):
     assert found["mnli"] == ("train", "dev_matched")
     assert found["qqp"] == found["qnli"] == ("train", "dev")
     assert all(found[name] == ("train", "dev", "test") for name in ("cola", "rte", "mrpc"))
-
-
-def test_both_layouts_of_mrpc_hold_the_same_pairs(shared_data):
-    folder = shared_data / "MRPC"
-    listed, name = "dev_ids.tsv", "msr_paraphrase_train.txt"
-    old = Task(
-        **{
-            field: getattr(TASKS["mrpc"], field)
-            for field in TASKS["mrpc"].__dataclass_fields__
-            if field != "splits"
-        },
-        splits=standard_splits(
-            train=(SplitFile(name, member_ids=listed, members=False),),
-            dev=(SplitFile(name, member_ids=listed),),
-            test=(SplitFile("msr_paraphrase_test.txt"),),
-        ),
-    )
-    for split, count in (("train", 3668), ("dev", 408)):
-        rows = read_split(folder, old, split)
-        assert len(rows) == count
-        pairs = Counter((row.text_a, row.text_b, row.label) for row in rows)
-        official = read_split(folder, "mrpc", split)
-        assert pairs == Counter((row.text_a, row.text_b, row.label) for row in official)
-    assert Counter(row.label for row in read_split(folder, old, "test")) == {1: 1147, 0: 578}
-
-
-def sample(shared_data, task: str) -> tuple[list[str], ...]:
-    """200 rows spread over the training file, as one or two lists of texts."""
-    rows = read_split(shared_data / TASKS[task].title, task, "train")
-    rows = [rows[position] for position in np.linspace(0, len(rows) - 1, 200).astype(int)]
-    first = [row.text_a for row in rows]
-    return (first,) if len(TASKS[task].text) == 1 else (first, [row.text_b for row in rows])
-
-
-@pytest.mark.parametrize("task", REAL_TASKS)
-@pytest.mark.parametrize(("vocabulary", "lower"), [("uncased", True), ("cased", True)])
-def test_tokens_equal_transformers(shared_data, task, vocabulary, lower, capfd):
-    """(cased, lower) is the original's own command."""
-    path = shared_data / "vocab" / f"bert-base-{vocabulary}" / "vocab.txt"
-    texts = sample(shared_data, task)
-    options = {"padding": "max_length", "truncation": "longest_first", "max_length": 40}
-    for kind, tie_break in ((BertTokenizer, "slow"), (BertTokenizerFast, "fast")):
-        expected = kind(str(path), do_lower_case=lower)(*texts, return_tensors="np", **options)
-        ours = WordPieceTokenizer(
-            path, do_lower_case=lower, max_length=40, tie_break=tie_break
-        ).encode_batch(*texts)
-        for name, array in ours.items():
-            np.testing.assert_array_equal(array, expected[name], err_msg=f"{name} {tie_break}")
-    capfd.readouterr()  # transformers talks about overflowing tokens
-
-
-def test_the_cache_on_real_data(shared_data, tmp_path):
-    tokenizer = WordPieceTokenizer(shared_data / "vocab" / "bert-base-cased" / "vocab.txt")
-    folder = shared_data / "CoLA"
-    first = cached_split(folder, "cola", "train", tokenizer, tmp_path)
-    again = cached_split(folder, "cola", "train", tokenizer, tmp_path)
-    assert len(first) == len(again) == 8551
-    assert all(np.array_equal(a, again.arrays()[n]) for n, a in first.arrays().items())

@@ -40,16 +40,6 @@ def ids(tokenizer: WordPieceTokenizer, *texts: str) -> list[int]:
     return tokenizer.tokenize(*([text] for text in texts)).row(0).tolist()
 
 
-def test_padding_to_the_longest_and_another_limit(vocab_file):
-    tokenizer = WordPieceTokenizer(vocab_file, max_length=32)
-    assert tokenizer.encode_batch(["a", "a b c"], pad="longest")["input_ids"].shape == (2, 5)
-    assert tokenizer.encode_batch(["a", "a b c"], max_length=11)["input_ids"].shape == (2, 11)
-    assert ids(tokenizer, "") == [CLS, SEP]
-    assert ids(tokenizer, "", "") == [CLS, SEP, SEP]
-    long = tokenizer.encode_batch(["a " * 40], max_length=8)["input_ids"][0].tolist()
-    assert long == [CLS, A, A, A, A, A, A, SEP]
-
-
 def test_lower_casing_is_applied_and_switched_off_whatever_the_vocabulary(vocab_file):
     lower = WordPieceTokenizer(vocab_file, do_lower_case=True)
     kept = WordPieceTokenizer(vocab_file, do_lower_case=False)
@@ -90,40 +80,37 @@ def test_the_fingerprint_depends_on_every_option_and_not_on_the_process(vocab_fi
     assert WordPieceTokenizer(vocab_file).fingerprint != base
 
 
-def test_refusals(vocab_file, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("", b"", r"tokenizer.json or vocab.txt in .*, which holds nothing"),
+        ("vocab.txt", b"[PAD]\n[UNK]\n[CLS]\na\n", r"special tokens, missing \[SEP\], \[MASK\]"),
+        ("vocab.txt", b"\xff\xfe", "vocab.txt, line 1: expected UTF-8 text"),
+        ("tokenizer.json", b'{"model": {"type": "BPE"}}', "expected a WordPiece model, found BPE"),
+        (
+            "tokenizer.json",
+            b'{"model": {"type": "WordPiece"}}',
+            "the tokenizers library refuses it",
+        ),
+        ("tokenizer.json", b"{", "tokenizer.json: not JSON"),
+    ],
+)
+def test_refusals(vocab_file, tmp_path, name, content, match):
+    (tmp_path / "model").mkdir()
+    if name:
+        (tmp_path / "model" / name).write_bytes(content)
+    with pytest.raises(ValueError, match=match):
+        WordPieceTokenizer(tmp_path / "model")
     with pytest.raises(DataError, match="max_length: expected at least 8, got 7"):
         WordPieceTokenizer(vocab_file, max_length=7)
     with pytest.raises(DataError, match="no tokenizer at .*expected a folder or a vocab.txt file"):
-        WordPieceTokenizer(tmp_path / "bert-base-cased")
-    (tmp_path / "model").mkdir()
-    with pytest.raises(DataError, match=r"tokenizer.json or vocab.txt in .*, which holds nothing"):
-        WordPieceTokenizer(tmp_path / "model")
-    broken = tmp_path / "broken.txt"
-    broken.write_text("[PAD]\n[UNK]\n[CLS]\na\n")
-    with pytest.raises(DataError, match=r"special tokens, missing \[SEP\], \[MASK\]"):
-        WordPieceTokenizer(broken)
-    broken.write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match="broken.txt, line 1: expected UTF-8 text"):
-        WordPieceTokenizer(broken)
-    (tmp_path / "model" / "tokenizer.json").write_text('{"model": {"type": "BPE"}}')
-    with pytest.raises(DataError, match="expected a WordPiece model, found BPE"):
-        WordPieceTokenizer(tmp_path / "model")
-    (tmp_path / "model" / "tokenizer.json").write_text("{")
-    with pytest.raises(ValueError, match="tokenizer.json: not JSON"):
-        WordPieceTokenizer(tmp_path / "model")
-
-
-@pytest.fixture(params=["uncased", "cased"])
-def vocabulary(request, real_checkpoint):
-    """A real vocabulary; the cased one only where the shared data is."""
-    if request.param == "uncased":
-        return real_checkpoint / "vocab.txt"
-    return request.getfixturevalue("shared_data") / "vocab" / "bert-base-cased" / "vocab.txt"
+        WordPieceTokenizer(tmp_path / "none")
 
 
 @pytest.mark.parametrize("lower", [True, False])
 @pytest.mark.parametrize("tie_break", ["slow", "fast"])
-def test_equal_to_transformers_on_awkward_text(vocabulary, lower, tie_break, capfd):
+def test_equal_to_transformers_on_awkward_text(real_checkpoint, lower, tie_break, capfd):
+    vocabulary = real_checkpoint / "vocab.txt"
     kind = {"slow": BertTokenizer, "fast": BertTokenizerFast}[tie_break]
     theirs = kind(str(vocabulary), do_lower_case=lower)
     options = {"padding": "max_length", "truncation": "longest_first", "max_length": 128}
@@ -151,16 +138,3 @@ def test_where_ours_follows_the_fast_tokenizer_and_the_slow_one_differs(vocab_fi
         ours = ids(WordPieceTokenizer(path, do_lower_case=lower), text)
         assert ours == BertTokenizerFast(path, do_lower_case=lower)(text)["input_ids"]
         assert ours != BertTokenizer(path, do_lower_case=lower)(text)["input_ids"]
-
-
-def test_tokenizer_json_and_vocabulary_give_the_same(real_checkpoint):
-    stored = WordPieceTokenizer(real_checkpoint, max_length=600)
-    plain = WordPieceTokenizer(real_checkpoint / "vocab.txt", max_length=600)
-    for name, array in stored.encode_batch(REAL_SENTENCES).items():
-        np.testing.assert_array_equal(array, plain.encode_batch(REAL_SENTENCES)[name])
-    assert stored.vocab_size == 30522
-    assert stored.encode_batch(REAL_SENTENCES)["attention_mask"].sum(axis=1).max() == 600
-
-
-def test_the_real_sentences_are_forty_and_different():
-    assert len(REAL_SENTENCES) == len(set(REAL_SENTENCES)) == 40

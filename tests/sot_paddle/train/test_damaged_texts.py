@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sot_paddle.cli import exit_status
-from sot_paddle.train import preparation_command, pretraining_command
+from sot_paddle.train import document_command, preparation_command, pretraining_command
 from tests.sot_paddle.train.tiny_pretraining import write_texts
 
 RECORD = {
@@ -54,7 +54,7 @@ def tokenizer(data: Path, text: Path, out: Path) -> int:
 
 def preparation(form: str) -> Callable[[Path, Path, Path], int]:
     def prepare(data: Path, text: Path, out: Path) -> int:
-        given = ["--form", form, "--input", str(text), "--output_dir", str(out), "--memory", "1"]
+        given = ["--form", form, "--input", str(text), "--output_dir", str(out)]
         more = ["--vocab_size", "45"] if form == "ids" else []
         more = more or ["--tokenizer_name", str(data / "words"), "--max_seq_length", "20"]
         return exit_status("x", lambda: preparation_command.prepare([*given, *more]))
@@ -71,10 +71,9 @@ GOOD = {"ids": b"2 5 3 6 3\n", "records": json.dumps([RECORD] * 3).encode()}
 def test_text_that_cannot_be_used_is_one_line(name, data, tmp_path, refused) -> None:
     command, text = COMMANDS[name], tmp_path / "text.txt"
     good = GOOD.get(name, b"word1 word2\n" * 40)
-    listed = name == "records"
     wrong = {
-        good + b"\xff\n": "cut off after record 3" if listed else "found byte 0xff",
-        good[:-1] + b"\n\xff\n": "" if listed else "found byte 0xff",
+        good + b"\xff\n": "decode byte 0xff",
+        good[:-1] + b"\n\xff\n": "decode byte 0xff",
         b"\n\n \n\n": "no ",
     }
     for number, (content, said) in enumerate(wrong.items()):
@@ -125,3 +124,31 @@ def test_a_shard_that_is_missing_cut_off_or_changed_is_one_line(
             line = refused(lambda w=words: pretraining_command.run_command(w))
             assert str(folder) in line
             assert not (tmp_path / "out").exists()
+
+
+ROWS = b'{"text": "word1 word2", "label": 1}\n{"text": "word3", "label": 2}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (ROWS + b'{"text": "\xff", "label": 1}\n', "line 3: expected UTF-8 text, found byte 0xff"),
+        (ROWS + b'{"text": "word1"\n', "line 3: not JSON"),
+        (ROWS + b'{"text": " ", "label": 1}\n', "line 3: no text in text; leave the row out"),
+        (None, "expected"),
+    ],
+)
+def test_rows_of_whole_texts_that_cannot_be_used_are_one_line(
+    content, said, data, tmp_path, refused
+) -> None:
+    tables = tmp_path / "tables"
+    tables.mkdir()
+    if content is not None:
+        (tables / "train.jsonl").write_bytes(content)
+    given = ["--task_name", "own", "--data_dir", tables, "--do_train", "--max_seq_length", "12"]
+    given += ["--model_name_or_path", "bert_base", "--output_dir", tmp_path / "out"]
+    given += ["--config_name", data / "config.json", "--tokenizer_name", data / "words"]
+    line = refused(lambda: document_command.run_command([str(word) for word in given]))
+    assert str(tables) in line
+    assert said in line
+    assert not (tmp_path / "out").exists()

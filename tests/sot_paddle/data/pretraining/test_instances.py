@@ -1,4 +1,4 @@
-"""Instances from files: those of the reference, whatever is killed, and what is refused."""
+"""Instances from files: those of the reference, also after a kill."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from sot_paddle.data.pretraining.instance_files import InstanceRows, prepare_ins
 from sot_paddle.data.pretraining.instances import InstanceOptions
 from sot_paddle.data.pretraining.text_lines import text_files
 from sot_torch_ref.train.instances import make_instances
-from tests.sot_paddle.data.pretraining.dying import dying
 
 SPECIAL = {"first": 1, "separator": 2, "mask": 3}
 OPTIONS = InstanceOptions(**SPECIAL, vocab_size=40, max_seq_length=24, max_predictions=4)
@@ -74,37 +73,30 @@ def test_the_instances_are_those_of_the_reference_in_its_order(tmp_path) -> None
     assert any((other[name] != array).any() for name, array in rows.row(0).items())
 
 
-def test_a_preparation_that_is_killed_again_and_again_ends_with_the_same_files(tmp_path) -> None:
+def test_a_preparation_that_was_killed_ends_with_the_same_files(tmp_path) -> None:
     files = write(tmp_path, corpus())
     prepare(files, tmp_path / "whole")
-    for questions in (1, 3, 5, 40, 333, 10**9):
-        try:
-            with dying(questions):
-                prepare(files, tmp_path / "out")
-        except KeyboardInterrupt:
-            with pytest.raises(DataError, match="is not finished"):
-                InstanceRows(tmp_path / "out")
-    for name in ("instances.bin", "order.bin", "manifest.json"):
-        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    assert not (tmp_path / "out" / "tokens.bin").exists()
-
-
-def test_other_options_and_damaged_files_are_refused(tmp_path) -> None:
-    files = write(tmp_path, corpus())
-    with pytest.raises(DataError, match="missing"):
-        text_files([str(tmp_path / "c.txt")])
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"no \*\.txt in this folder"):
-        text_files([str(tmp_path / "empty")])
+    with pytest.raises(KeyboardInterrupt):
+        prepare(files, tmp_path / "out", Numbers(calls=3))
+    with pytest.raises(DataError, match="is not finished"):
+        InstanceRows(tmp_path / "out")
     prepare(files, tmp_path / "out")
-    with pytest.raises(DataError, match="begun with another dupes"):
-        prepare(files, tmp_path / "out", dupes=2)
+    for folder in ("out", "whole"):
+        names = {path.name for path in (tmp_path / folder).iterdir()}
+        assert names == {"instances.bin", "order.bin", "manifest.json", "command.json"}
+    for name in names:
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_damaged_rows_are_refused(tmp_path) -> None:
+    files = write(tmp_path, corpus(documents=3))
+    prepare(files, tmp_path / "out")
     rows = tmp_path / "out" / "instances.bin"
     content = rows.read_bytes()
     for damaged in (content[:-4], content[:-1] + b"\x01"):
         rows.write_bytes(damaged)
-        with pytest.raises(ValueError, match="not that of manifest.json"):
+        with pytest.raises(ValueError, match=r"instances\.bin.*not that of manifest.json"):
             InstanceRows(tmp_path / "out")
-    rows.unlink()
-    with pytest.raises(ValueError, match=r"instances\.bin"):
-        InstanceRows(tmp_path / "out")
+    (tmp_path / "empty.txt").write_text("-\n\n", "utf-8")
+    with pytest.raises(DataError, match="no document with a sentence"):
+        prepare([tmp_path / "empty.txt"], tmp_path / "empty")

@@ -6,7 +6,6 @@ One token a word, questions of two tokens.
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from sot_paddle.data.squad.questions import Question
 from sot_paddle.data.squad.span_decoding import Answer, Candidate, DecodingOptions, decode
@@ -44,16 +43,3 @@ def test_a_window_without_context_has_no_span() -> None:
     found = answer({1: 1.0}, {1: 1.0}, context=0, null_score="smallest")
     assert found.candidates == (Candidate("", 0.0),)
     assert found.text == ""
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_best": 0}, "n_best must be at least 1, got 0"),
-        ({"max_tokens": 0}, "max_tokens must be"),
-        ({"null_score": "largest"}, "null_score must be one of published, smallest, got 'largest'"),
-    ],
-)
-def test_options_that_cannot_be(options, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        DecodingOptions(**options)
