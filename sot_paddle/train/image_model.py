@@ -15,7 +15,7 @@ from sot_paddle.data.image_transforms import LATER, EvalTransform
 from sot_paddle.distributed import say
 from sot_paddle.reading import read_object
 from sot_paddle.registry import create_model
-from sot_paddle.train.model_folder import CONFIG, EMA, WEIGHTS, find_folder, write_config
+from sot_paddle.train.model_folder import CONFIG, EMA, WEIGHTS, config_file, find_folder
 from sot_paddle.weights import check_options, fill_tensor, load_weights
 
 KIND = "sot_paddle image model"
@@ -47,9 +47,13 @@ class ImageModelConfig(EvalTransform):
         """The model with random weights; overrides go before the recorded options."""
         return create_model(self.model, self.num_classes, **{**self.options, **overrides})
 
+    def file(self) -> dict[str, bytes]:
+        """It as a file of the model's folder."""
+        return config_file({"kind": KIND, **dataclasses.asdict(self)})
+
     def write(self, folder: Path) -> None:
         """Write it into an existing folder, beside the weights."""
-        write_config(folder, {"kind": KIND, **dataclasses.asdict(self)})
+        (folder / CONFIG).write_bytes(self.file()[CONFIG])
 
 
 def flat_options(model: nn.Layer) -> dict[str, Any]:

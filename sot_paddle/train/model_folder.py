@@ -36,9 +36,14 @@ def read_weights(folder: Path, model: nn.Layer, ema: ModelEma | None = None) -> 
     load_weights(model, folder)
 
 
-def write_config(folder: Path, content: dict[str, Any]) -> None:
-    """Write what rebuilds the model."""
-    (folder / CONFIG).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+def config_file(content: Mapping[str, Any]) -> dict[str, bytes]:
+    """What rebuilds a model, as a file of its folder."""
+    return {CONFIG: (json.dumps(content, indent=1) + "\n").encode()}
+
+
+def write_config(folder: Path, content: Mapping[str, Any]) -> None:
+    """Write what rebuilds the model into an existing folder."""
+    (folder / CONFIG).write_bytes(config_file(content)[CONFIG])
 
 
 def require_classes(recorded: Mapping[str, Any], classes: Sequence[str], origin: object) -> None:

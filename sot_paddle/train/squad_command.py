@@ -16,8 +16,8 @@ from sot_paddle.tasks.state_options import SquadTrainConfig
 from sot_paddle.tasks.tokens import TokenSplit
 from sot_paddle.train import pretrained, session
 from sot_paddle.train.adapter_command import optimizer_of_full_batches
-from sot_paddle.train.setup import Setup
-from sot_paddle.train.text_command import TextSource, checkpoint_of, plan
+from sot_paddle.train.run_folder import open_folders
+from sot_paddle.train.text_command import TextSource, prepare_text_device, text_setup
 
 COMMAND = Command(
     "train_squad.py",
@@ -38,13 +38,16 @@ examples:
 
 def run_config(config: SquadTrainConfig) -> dict[str, Any]:
     """Run every seed of a configuration; see :func:`.session.run_setup`."""
-    source = TextSource(config, checkpoint_of(config))
-    family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
-    tokenizer = family.from_files(source.found.vocabulary, max_length=config.length)
-    sizes = pretrained.encoder_of(config, source.found)
-    pretrained.require_embeddings(tokenizer.vocab_size, sizes)
-    task = _task(config, tokenizer)
-    return session.run_setup(Setup(config, task, source, plan(config), optimizer_of_full_batches))
+    prepare_text_device(config)
+    with open_folders(config, pretrained.sources(config)) as folders:
+        source = TextSource(config, pretrained.find(config))
+        family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
+        tokenizer = family.from_files(source.found.vocabulary, max_length=config.length)
+        sizes = pretrained.encoder_of(config, source.found)
+        pretrained.require_embeddings(tokenizer.vocab_size, sizes)
+        task = _task(config, tokenizer)
+        setup = text_setup(config, task, source, optimizer_of_full_batches)
+        return session.run_setup(setup, folders)
 
 
 run_command = session.training(COMMAND, run_config)

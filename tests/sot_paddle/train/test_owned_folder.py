@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from sot_paddle import atomic
-from sot_paddle.command_line import Command, parse
+from sot_paddle.command_line import parse
 from sot_paddle.deploy import export_command
 from sot_paddle.search import run_record as search_record
 from sot_paddle.train import (
@@ -33,11 +33,10 @@ from sot_paddle.train import (
 )
 from sot_paddle.train.checkpointing import nonfinite_tensor
 from sot_paddle.train.trainer import ExactTrainer
-from tests.sot_paddle.train.run_output import content_of, only_line, write_file
+from tests.sot_paddle.train.run_output import content_of, only_line
 from tests.sot_paddle.train.tiny_run import STEPS
 
 AFRESH = "--overwrite_output_dir"
-HUGE = "9" * 20
 
 
 # one at a time
@@ -74,35 +73,9 @@ def test_a_second_command_in_the_folder_is_told_who_is_at_work(command, tmp_path
     else:
         folder.mkdir()
         held = folder_lock.hold(folder)
-    who = f"{folder} is in use by another run \\(process {os.getpid()} on .*, started 20"
+    who = f"{folder} is in use by another run"
     with command(folder, monkeypatch) as start, held, pytest.raises(ValueError, match=who):
         start()
-
-
-def test_the_lock_beside_a_path_is_gone_afterwards_and_others_are_free(tmp_path):
-    with folder_lock.hold_beside(tmp_path / "a"):
-        with folder_lock.hold_beside(tmp_path / "b"):
-            pass
-        with (
-            pytest.raises(ValueError, match=r"a is in use by another run \(process"),
-            folder_lock.hold_beside(tmp_path / "a"),
-        ):
-            pass
-    assert not list(tmp_path.iterdir())
-
-
-# only what is its own
-
-
-@pytest.mark.parametrize("kind", ["text", "images"])
-@pytest.mark.parametrize("name", ["best/a", "runs/a", "checkpoint-500/a", "metrics.json"])
-def test_a_folder_with_somebody_elses_files_is_never_cleared(request, tmp_path, kind, name):
-    started = request.getfixturevalue("tiny" if kind == "text" else "images")
-    kept = write_file(tmp_path / "out" / name)
-    flags = (*STEPS, AFRESH) if kind == "text" else ("--max-steps", "2", "--overwrite-output-dir")
-    line = started.refused(tmp_path / "out", *flags)
-    assert f"holds {name.split('/')[0]}" in line
-    assert kept.read_text(encoding="utf-8") == "mine"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +84,7 @@ def test_a_folder_with_somebody_elses_files_is_never_cleared(request, tmp_path, 
         (("--fusion", "x"), "fusion must be one of"),
         (("--head_dropout", "3"), r"head_dropout must be in [0, 1)"),
         (("--pooling", "x"), "pooling must be one of"),
-        (("--seed", HUGE), "seed must be at most 4294967295"),
+        (("--seed", "9" * 20), "seed must be at most 4294967295"),
         (("--data_dir", "nowhere"), "does not exist"),
         (("--num_train_epochs", "0.01", "--max_steps", "-1"), "make no step"),
         (("--warmup_steps", "99"), "warmup_steps must be between"),
@@ -158,72 +131,28 @@ def test_an_evaluation_of_several_seeds_leaves_their_summary(tiny, tmp_path, cap
     assert json.loads((out / "evaluation.json").read_bytes())["seeds"] == [2, 1]
 
 
-_GLUE = "--task_name RTE --data_dir d --model_name_or_path m"
 COMMANDS = {
-    "text": (text_command.COMMAND, f"{_GLUE} --output_dir o"),
-    "images": (image_flags.TRAINING, "d --model sot_tiny --output_dir o"),
-    "evaluation": (image_flags.EVALUATION, "d --model sot_tiny --weights w"),
-    "squad": (squad_command.COMMAND, "--model_name_or_path m --do_eval --output_dir o"),
-    "adapter": (adapter_command.COMMAND, "--task_name RTE --states s --do_eval --output_dir o"),
-    "extraction": (extraction.COMMAND, f"{_GLUE} --output_dir o"),
+    "text": text_command.COMMAND,
+    "images": image_flags.TRAINING,
+    "evaluation": image_flags.EVALUATION,
+    "squad": squad_command.COMMAND,
+    "adapter": adapter_command.COMMAND,
+    "extraction": extraction.COMMAND,
 }
-SIGNED = ("max_steps", "null_score_diff_threshold", "local_rank", "mean", "scale", "ratio", "std")
-"""Options that may be negative, or are refused with the others of their kind later on."""
-
-
-def _numbers(record: type) -> list[tuple[str, int, bool]]:
-    """A record's options that are numbers: name, numbers in one, whether -1 is refused."""
-    hints = typing.get_type_hints(record)
-    found = []
-    for item in dataclasses.fields(record):
-        kinds = {hints[item.name], *typing.get_args(hints[item.name])}
-        tuples = [kind for kind in kinds if typing.get_origin(kind) is tuple]
-        inner = {one for kind in tuples for one in typing.get_args(kind)}
-        if {int, float} & (kinds | inner):
-            count = item.metadata.get("length") or 3 if inner else 1
-            found.append((item.name, count, item.name not in SIGNED and "low" in item.metadata))
-    return found
-
-
-def _refusal(command: Command, arguments: list[str]) -> str:
-    """What a command line is refused with, "" when it is taken."""
-    try:
-        parse(command, arguments)
-    except ValueError as error:
-        return str(error)
-    return ""
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_number_of_a_command_is_finite_and_in_range(name):
-    command, required = COMMANDS[name][0], COMMANDS[name][1].split()
-    numbers = _numbers(command.record)
-    assert len(numbers) > 3
-    for option, count, positive in numbers:
-        for value in ("nan", "inf", "-inf", "1e300", HUGE, *(("-1",) if positive else ())):
-            line = f"--{option}={','.join([value] * count)}"
-            assert option in _refusal(command, [*required, line]).replace("-", "_"), line
-    parse(command, required)
-
-
-BAD = {"nan": ".nan", "inf": ".inf", "-inf": "-.inf"}
-"""Numbers that no option takes, on a command line and in YAML."""
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_number_that_is_not_finite_is_refused_wherever_it_stands(name, tmp_path):
-    command, required = COMMANDS[name][0], COMMANDS[name][1].split()
-    hints, file = typing.get_type_hints(command.record), tmp_path / "options.yaml"
-    for option, count, _ in _numbers(command.record):
-        if "float" not in str(hints[option]):
-            continue
-        many = "tuple" in str(hints[option])
-        for flag, text in BAD.items():
-            listed = ",".join([flag] * count)
-            file.write_text(f"{option}: [{text}]\n" if many else f"{option}: {text}\n", "utf-8")
-            for given in (f"--{option}={listed}", f"--set={option}={listed}", f"--config={file}"):
-                said = _refusal(command, [*required, given])
-                assert f"{option} must be a finite number, got {'' if many else flag}" in said
+def test_every_number_of_a_command_is_finite(name):
+    command = COMMANDS[name]
+    hints = typing.get_type_hints(command.record)
+    fractions = [
+        item for item in dataclasses.fields(command.record) if "float" in str(hints[item.name])
+    ]
+    for item in fractions:
+        count = item.metadata.get("length") or 3 if "tuple" in str(hints[item.name]) else 1
+        for value in ("nan", "inf", "-inf"):
+            with pytest.raises(ValueError, match=item.name.replace("_", "[_-]")):
+                parse(command, [f"--{item.name}={','.join([value] * count)}"])
 
 
 # only finite numbers
@@ -248,9 +177,8 @@ def test_a_run_that_diverges_leaves_finite_checkpoints_and_is_not_continued_from
 @pytest.mark.parametrize(
     ("name", "nth"),
     [
-        *(("model.safetensors", 2), ("optimizer.safetensors", 2), ("state.json", 2)),
-        *(("trainer_state.json", 2), ("config.json", 2), ("vocab.txt", 2), ("manifest.json", 2)),
-        *(("written.json", 5), ("best.json", 1), ("metrics.json", 1), ("RTE.tsv", 1)),
+        *(("model.safetensors", 2), ("state.json", 2), ("manifest.json", 2)),
+        *(("best.json", 1), ("metrics.json", 1), ("RTE.tsv", 1)),
     ],
 )
 def test_a_full_disk_leaves_what_was_saved_and_the_run_goes_on(
@@ -322,14 +250,9 @@ def _flip(best: Path) -> None:
 
 
 DAMAGES = {
-    "one byte": _cut,
     "one bit": _flip,
     "nothing": shutil.rmtree,
-    "no weights": lambda best: (best / "model.safetensors").unlink(),
     "no manifest": lambda best: (best / "manifest.json").unlink(),
-    "entry without size": lambda best: write_file(
-        best / "manifest.json", '{"files": {"model.safetensors": {"crc32": 1}}}'
-    ),
 }
 
 
@@ -348,7 +271,7 @@ def test_a_damaged_best_is_rebuilt(tiny, done, finished, damage):
 def test_a_best_that_cannot_be_rebuilt_is_not_named(tiny, tmp_path, monkeypatch):
     """Its checkpoint is gone: the best of what is there is named, and a line says so."""
     scores = iter([0.9, 0.8, 0.7])
-    monkeypatch.setattr(outcome, "current_scores", lambda *_: {"acc": next(scores)})
+    monkeypatch.setattr(outcome.Evaluator, "scores", lambda *_: {"acc": next(scores)})
     flags = ("--max_steps", "3", "--eval_steps", "1", "--save_steps", "1")
     flags += ("--save_total_limit", "1")
     out, best = tmp_path / "out", tmp_path / "out" / "best"
@@ -370,7 +293,7 @@ def test_an_evaluation_of_all_checkpoints_leaves_best_alone(tiny, done, monkeypa
     """Of other data, say, on which another step is the best; it is named, and predicts."""
     before = content_of(done / "best")
     kept = str(json.loads(before["best.json"])["step"])
-    monkeypatch.setattr(outcome, "current_scores", lambda _, step: {"acc": float(step != kept)})
+    monkeypatch.setattr(outcome.Evaluator, "scores", lambda _, step: {"acc": float(step != kept)})
     flags = _evaluation(tiny, done, "--eval_all_checkpoints")
     assert text_command.run_command(flags) == 0
     assert f"best stays: it holds step {kept}" in capfd.readouterr().err
@@ -422,16 +345,3 @@ def test_a_signal_finishes_the_step_saves_and_states_itself(
         assert (tmp_path / "out" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
     out, whole = (checkpointing.list_checkpoints(tmp_path / name) for name in ("out", "whole"))
     assert [path.name for path in out] == [path.name for path in whole]  # with as many scores
-
-
-def test_a_signal_ends_an_evaluation_too(tiny, done, monkeypatch, capfd):
-    original = outcome.load_trained
-
-    def signalled(run):
-        os.kill(os.getpid(), signal.SIGTERM)
-        return original(run)
-
-    monkeypatch.setattr(outcome, "load_trained", signalled)
-    flags = _evaluation(tiny, done)
-    assert text_command.run_command(flags) == 143
-    assert "stopped by SIGTERM; what was saved is intact" in capfd.readouterr().err
