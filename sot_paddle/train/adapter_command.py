@@ -129,9 +129,6 @@ def schedule_steps(config: RecipeOptions, pace: Pace, steps: int) -> int:
         config: the command's options.
         pace: of the run: training rows, batches of a step.
         steps: optimizer steps of the run.
-
-    Raises:
-        ValueError: there is no full batch.
     """
     if config.max_steps > 0:
         return steps

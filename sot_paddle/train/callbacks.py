@@ -7,7 +7,6 @@ import sys
 import time
 
 from paddlenlp.trainer import TrainerCallback
-from tqdm import tqdm
 
 from sot_paddle import distributed
 from sot_paddle.failures import INTERRUPTED, TERMINATED, Interrupted
@@ -23,10 +22,6 @@ class StopRequest:
 
     A second signal stops at once. Several processes stop at once on the first signal, because
     they would otherwise disagree about the last step.
-
-    Attributes:
-        requested: a signal came.
-        status: exit status of the signal that came.
     """
 
     SIGNALS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
@@ -171,47 +166,3 @@ class ProgressLines(TrainerCallback):
         if self._items:
             speed += f", {self._items * done / seconds:.0f} {self._unit}/s"
         return f"{speed}, {duration(left)} left"
-
-
-class ProgressBar(ProgressLines):
-    """A bar for a terminal: loss and rate of the last step, examples a second, time left.
-
-    Evaluations are lines above it.
-
-    Attributes:
-        trainer: the trainer, set when it is built.
-    """
-
-    trainer = None
-    _bar: tqdm | None = None
-
-    def on_train_begin(self, args, state, control, **kwargs) -> None:
-        """Draw the bar, on the first process."""
-        super().on_train_begin(args, state, control)
-        self._bar = tqdm(
-            total=state.max_steps,
-            initial=state.global_step,
-            unit="step",
-            dynamic_ncols=True,
-            disable=not state.is_world_process_zero,
-        )
-
-    def on_step_end(self, args, state, control, lr_scheduler=None, **kwargs) -> None:
-        """Move it by a step."""
-        loss, rate = self.trainer.progress.window[-1], lr_scheduler()
-        speed = (self._bar.format_dict["rate"] or 0.0) * self._items
-        text = f"loss {loss:.4f} lr {rate:.3g} {speed:.0f} {self._unit}/s"
-        self._bar.set_postfix_str(text, refresh=False)
-        self._bar.update()
-
-    def on_log(self, args, state, control, logs=None, **kwargs) -> None:
-        """Print an evaluation line; the bar itself shows the training."""
-        if logs is not None and "loss" not in logs:
-            super().on_log(args, state, control, logs)
-
-    def on_train_end(self, args, state, control, **kwargs) -> None:
-        """Leave it as it is."""
-        self._bar.close()
-
-    def _print(self, state, text: str) -> None:
-        self._bar.write(f"step {state.global_step}/{state.max_steps} {text}", file=self._bar.fp)

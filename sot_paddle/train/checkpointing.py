@@ -42,12 +42,7 @@ _SAFETENSORS = {
 
 @dataclass(frozen=True)
 class TensorFile:
-    """The content of a ``.safetensors`` file.
-
-    Attributes:
-        arrays: by name.
-        metadata: strings by name.
-    """
+    """The content of a ``.safetensors`` file."""
 
     arrays: Mapping[str, np.ndarray]
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -74,10 +69,6 @@ def write_folder(target: Path, files: Iterable[tuple[str, bytes | TensorFile]]) 
     """Write a folder so that it appears whole or not at all, replacing one of the same name.
 
     Files in the old folder that no run wrote are copied into the new one.
-
-    Args:
-        target: final path of the folder.
-        files: names and contents, drawn one by one.
 
     Raises:
         NonFiniteState: a tensor holds NaN or infinity; nothing is left of the new folder.
@@ -164,12 +155,7 @@ def list_checkpoints(root: Path) -> list[Path]:
 
 
 def last_whole(root: Path, *, finite: bool = False) -> Path | None:
-    """The newest checkpoint that a run can be continued from, None without one.
-
-    Args:
-        root: output folder of the run.
-        finite: pass those over that hold a number that is not finite.
-    """
+    """The newest checkpoint that a run can be continued from, None without one."""
     for path in reversed(list_checkpoints(root)):
         if can_continue(path) and not (finite and nonfinite_tensor(path)):
             return path
@@ -228,11 +214,7 @@ def first_nonfinite(arrays: Iterable[tuple[str, np.ndarray]]) -> str | None:
 
 
 def nonfinite_tensor(folder: Path) -> str | None:
-    """The first tensor of a checkpoint that holds NaN or infinity, and its file, None without one.
-
-    Raises:
-        ValueError: a file is damaged.
-    """
+    """The first tensor of a checkpoint that holds NaN or infinity, with its file, or None."""
     for path in sorted(folder.glob("*.safetensors")):
         name = first_nonfinite(read_tensors(path)[0].items())
         if name is not None:

@@ -14,10 +14,8 @@ from sot_paddle.command_line import Command
 from sot_paddle.distributed import say
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.tasks.documents import load_documents
-from sot_paddle.train import layer_rates, pretrained, session, text_command
+from sot_paddle.train import layer_rates, session, text_command
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.run_folder import open_folders
-from sot_paddle.train.text_command import TextSource, prepare_text_device, text_setup
 
 COMMAND = Command(
     "train_text.py",
@@ -41,12 +39,7 @@ def run_config(config: DocumentTrainConfig) -> dict[str, Any]:
     """Run every seed of a configuration; see :func:`.session.run_setup`."""
     if config.paddle_compat and config.discr:
         say("--discr has no effect: the Paddle port ignores it, see --paddle_compat")
-    prepare_text_device(config)
-    with open_folders(config, pretrained.sources(config)) as folders:
-        source = TextSource(config, pretrained.find(config))
-        task = load_documents(config, source.found.vocabulary)
-        pretrained.require_embeddings(task.vocab_size, pretrained.encoder_of(config, source.found))
-        return session.run_setup(text_setup(config, task, source, optimizer), folders)
+    return text_command.run_text(config, load_documents, optimizer)
 
 
 run_command = session.training(COMMAND, run_config)

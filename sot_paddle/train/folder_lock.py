@@ -26,9 +26,6 @@ def hold(root: Path) -> Iterator[None]:
 
     A folder that was made for the block and is empty at its end goes again. Of several processes
     of one run, the first one holds the lock.
-
-    Raises:
-        ValueError: another run holds it; says which one.
     """
     if root.exists() and not root.is_dir():
         raise ValueError(f"{root} is no folder: choose another --output_dir")
@@ -48,9 +45,6 @@ def hold_beside(path: Path) -> Iterator[None]:
     """Hold a lock on a file or folder that the block replaces as a whole.
 
     What killed writers of the path left is put back or removed before the block.
-
-    Raises:
-        ValueError: another process holds it; says which one.
     """
     with _held(path.with_name(f".{path.name}.lock"), path):
         clear_leftovers(path)
@@ -58,11 +52,7 @@ def hold_beside(path: Path) -> Iterator[None]:
 
 
 def refuse_held(root: Path) -> None:
-    """Refuse a folder in which another run is at work.
-
-    Raises:
-        ValueError: says which one.
-    """
+    """Refuse a folder in which another run is at work."""
     if (root / LOCK).exists():
         with _held(root / LOCK, root):
             pass

@@ -64,11 +64,7 @@ run_command = session.training(TRAINING, run_config)
 
 @dataclass(frozen=True)
 class ImageSource:
-    """An image model; see :class:`sot_paddle.train.setup.ModelSource`.
-
-    Attributes:
-        config: the command's options.
-    """
+    """An image model; see :class:`sot_paddle.train.setup.ModelSource`."""
 
     config: ImageTrainConfig
 

@@ -29,10 +29,6 @@ class Evaluator:
 
     Outputs are kept where a split is both scored and predicted (SQuAD), so that it is not computed
     twice.
-
-    Args:
-        run: of the model.
-        autocast: context of a forward pass.
     """
 
     def __init__(
@@ -45,11 +41,7 @@ class Evaluator:
         self._best_outputs: dict[str, Predictions] = {}
 
     def scores(self, step: str) -> Scores:
-        """Scores of the weights and, with the prefix ``ema_``, of their moving average.
-
-        Args:
-            step: which weights they are.
-        """
+        """Scores of the weights and, with the prefix ``ema_``, of their moving average."""
         run = self._run
         scores, outputs = self._score()
         if run.ema is not None:
@@ -98,9 +90,6 @@ def load_trained(run: Run) -> str | None:
 
     Returns:
         Their step as text, ``"given"`` for those of ``best``; None where there are none.
-
-    Raises:
-        ValueError: there are some, and all are damaged, or they are of other classes.
     """
     folders = run_folder.weights_in(run.root)
     if not folders:
@@ -208,9 +197,6 @@ def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> d
 def kept_best(folder: Path) -> tuple[str, float | None, str | None]:
     """(step, main score, fingerprint of the data that it is of) of a whole ``best``, else
     ("", None, None).
-
-    Raises:
-        ValueError: nothing but what is said about its weights is damaged.
     """
     files = checkpointing.listed_files(folder)
     intact = {name for name, entry in files.items() if reading.is_intact(folder / name, entry)}

@@ -100,11 +100,7 @@ def decayed(model: nn.Layer) -> set[str]:
 def encoder_config(
     config: PretrainConfig, found: Pretrained, tokenizer: SubwordTokenizer
 ) -> EncoderConfig:
-    """Sizes of the encoder: the checkpoint's, or from scratch the options' and the vocabulary's.
-
-    Raises:
-        ValueError: options of the architecture beside a checkpoint, or sizes that do not fit.
-    """
+    """Sizes of the encoder: the checkpoint's, or from scratch the options' and the vocabulary's."""
     backbone = TEXT_BACKBONES[config.model_type]
     name = pretrained.registry_name(config, found.config)
     sizes = {**backbone.presets[name], **backbone.read_config(found.config)}
@@ -178,12 +174,7 @@ def _rows(
 
 @dataclass(frozen=True)
 class PretrainingSource(TextSource):
-    """The model of a pre-training; its checkpoint is one of the encoder for the other commands.
-
-    Attributes:
-        sizes: of the encoder.
-        judged: whether the next sentence is judged.
-    """
+    """The model of a pre-training; its checkpoint is one of the encoder for the other commands."""
 
     config: PretrainConfig
     sizes: EncoderConfig

@@ -24,7 +24,7 @@ from sot_paddle.distributed import say
 from sot_paddle.failures import Interrupted
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.train import outcome, run_folder
-from sot_paddle.train.callbacks import Flow, ProgressBar, ProgressLines, StepCount, StopRequest
+from sot_paddle.train.callbacks import Flow, ProgressLines, StepCount, StopRequest
 from sot_paddle.train.device import seed_everything
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.evaluation import duration, evaluation_mode
@@ -148,8 +148,7 @@ def _trainer(run: Run) -> ExactTrainer:
     accumulation = min(setup.arguments["gradient_accumulation_steps"], len(batches))
     pace = Pace(len(batches), accumulation, len(task.train))
     flow = Flow(eval_steps=setup.eval_steps, save_steps=pace.steps * setup.save_epochs)
-    kind = ProgressBar if sys.stderr.isatty() else ProgressLines
-    progress = kind(
+    progress = ProgressLines(
         items=_examples_per_step(run, pace), unit=task.unit, evaluated=next(iter(task.dev), "")
     )
     trainer = ExactTrainer(
@@ -159,7 +158,7 @@ def _trainer(run: Run) -> ExactTrainer:
         pace=pace,
         callbacks=[StepCount(), flow, progress],
     )
-    flow.trainer = progress.trainer = trainer
+    flow.trainer = trainer
     if trainer.total_steps < 1:
         raise ValueError(
             f"{setup.arguments['num_train_epochs']} epochs of {pace.steps} steps make no step: "
@@ -219,7 +218,8 @@ def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> dict[str
 def _arguments(run: Run, pace: Pace) -> TrainingArguments:
     head = getattr(run.model, "head_config", None)  # models on hidden states have none
     loggers = ["visualdl"]
-    if importlib.util.find_spec("tensorboardX") is not None:
+    # PADDLE: paddlenlp's callback takes a model's config for one that it made itself
+    if importlib.util.find_spec("tensorboardX") is not None and not hasattr(run.model, "config"):
         loggers.append("tensorboard")
     asked = {**run.setup.arguments, "gradient_accumulation_steps": pace.accumulation}
     return TrainingArguments(
@@ -228,7 +228,7 @@ def _arguments(run: Run, pace: Pace) -> TrainingArguments:
         max_steps=run.setup.options.max_steps,
         seed=run.seed,
         device=paddle.get_device().partition(":")[0],
-        disable_tqdm=True,
+        disable_tqdm=not sys.stderr.isatty(),  # a bar in a terminal, beside the lines
         ignore_data_skip=True,
         ddp_find_unused_parameters=head is None or head.fusion in _UNUSED_PARAMETERS,
         report_to=loggers,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from sot_paddle import atomic, distributed, strict_json
 from sot_paddle.distributed import say
@@ -26,32 +26,16 @@ _OWN = re.compile(
 _OF_A_SEED = re.compile(r"seed-\d+")
 
 
-class FolderOptions(Protocol):
-    """The options of a run that decide about its folder."""
-
-    output_dir: str
-    overwrite_output_dir: bool
-    do_train: bool
-    resume: str
-
-
 @dataclass(frozen=True)
 class RunFolder:
-    """The locked output folder of one run.
-
-    Attributes:
-        root: the folder.
-        checkpoint: to continue from, None for none.
-    """
+    """The locked output folder of one run."""
 
     root: Path
     checkpoint: Path | None
 
 
 @contextlib.contextmanager
-def open_folders(
-    options: FolderOptions, sources: Mapping[str, Path | None]
-) -> Iterator[list[RunFolder]]:
+def open_folders(options: Any, sources: Mapping[str, Path | None]) -> Iterator[list[RunFolder]]:
     """Lock the output folder, or that of each seed, and find out what is there.
 
     Nothing of an older run is removed here, see :func:`start_afresh`.
@@ -99,12 +83,8 @@ def start_afresh(root: Path, prediction_files: Collection[str]) -> None:
             atomic.remove(path)
 
 
-def check_outputs(root: Path, options: FolderOptions, prediction_files: Collection[str]) -> None:
-    """Refuse to replace somebody's file in a folder that holds no run.
-
-    Raises:
-        ValueError: naming it.
-    """
+def check_outputs(root: Path, options: Any, prediction_files: Collection[str]) -> None:
+    """Refuse to replace somebody's file in a folder that holds no run."""
     if (root / RUN).exists() or options.overwrite_output_dir:
         return
     for name in (scores_file(root, options), *prediction_files):
@@ -121,7 +101,7 @@ def weights_in(root: Path) -> list[Path]:
     return [best] * best.exists() + checkpointing.list_checkpoints(root)
 
 
-def scores_file(root: Path, options: FolderOptions) -> str:
+def scores_file(root: Path, options: Any) -> str:
     """Where a run's scores go: without training not over those of the folder's training."""
     trained = any(weights_in(place) for place in (root, *_seed_folders(root)))
     return EVALUATION if trained and not options.do_train else METRICS
@@ -132,7 +112,7 @@ def write_json(path: Path, content: Any) -> None:
     checkpointing.write_text(path, strict_json.dumps(content, strict_json.as_null))
 
 
-def named_checkpoint(options: FolderOptions) -> Path | None:
+def named_checkpoint(options: Any) -> Path | None:
     """The checkpoint that ``--resume`` names, None for the words."""
     return None if options.resume in ("auto", "never") else Path(options.resume)
 
@@ -148,7 +128,7 @@ def _check_summary(root: Path) -> None:
         )
 
 
-def _check(root: Path, options: FolderOptions, sources: Mapping[str, Path | None]) -> None:
+def _check(root: Path, options: Any, sources: Mapping[str, Path | None]) -> None:
     entries = [path.name for path in root.iterdir()]
     names = {name for name in entries if not checkpointing.HALF_DONE.fullmatch(name)}
     names -= {folder_lock.LOCK}
@@ -179,13 +159,8 @@ def _check_sources(root: Path, sources: Mapping[str, Path | None]) -> None:
             )
 
 
-def _resumable(root: Path, options: FolderOptions) -> Path | None:
-    """The checkpoint that ``--resume`` means: the newest whole one, or the one named.
-
-    Raises:
-        ValueError: the one named is not whole, it holds a number that is not finite, or there is
-            one and ``--resume never``.
-    """
+def _resumable(root: Path, options: Any) -> Path | None:
+    """The checkpoint that ``--resume`` means: the newest whole one, or the one named."""
     chosen = named_checkpoint(options)
     if not options.do_train:
         return None

@@ -47,10 +47,6 @@ def training(
 def run_setup(setup: Setup, folders: Sequence[RunFolder]) -> dict[str, Any]:
     """Run every seed of a setup; returns what its file of scores holds.
 
-    Args:
-        setup: what is trained.
-        folders: of each seed, see :func:`.run_folder.open_folders`.
-
     Raises:
         ValueError: options or data that cannot be used.
         TrainingStopped: a run ended early.

@@ -80,15 +80,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Run:
-    """One run with one seed.
-
-    Attributes:
-        setup: what it trains.
-        seed: its seed.
-        root: its output folder.
-        model: with its weights.
-        ema: its moving average, None for none.
-    """
+    """One run with one seed."""
 
     setup: Setup
     seed: int

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sot_paddle.command_line import Command
 from sot_paddle.data.squad.questions import read_questions
 from sot_paddle.data.squad.span_features import span_features
-from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.token_features import PadCollator
 from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad
 from sot_paddle.tasks.state_options import SquadTrainConfig
 from sot_paddle.tasks.tokens import TokenSplit
-from sot_paddle.train import pretrained, session
+from sot_paddle.train import session
 from sot_paddle.train.adapter_command import optimizer_of_full_batches
-from sot_paddle.train.run_folder import open_folders
-from sot_paddle.train.text_command import TextSource, prepare_text_device, text_setup
+from sot_paddle.train.text_command import run_text
 
 COMMAND = Command(
     "train_squad.py",
@@ -38,23 +37,16 @@ examples:
 
 def run_config(config: SquadTrainConfig) -> dict[str, Any]:
     """Run every seed of a configuration; see :func:`.session.run_setup`."""
-    prepare_text_device(config)
-    with open_folders(config, pretrained.sources(config)) as folders:
-        source = TextSource(config, pretrained.find(config))
-        family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
-        tokenizer = family.from_files(source.found.vocabulary, max_length=config.length)
-        sizes = pretrained.encoder_of(config, source.found)
-        pretrained.require_embeddings(tokenizer.vocab_size, sizes)
-        task = _task(config, tokenizer)
-        setup = text_setup(config, task, source, optimizer_of_full_batches)
-        return session.run_setup(setup, folders)
+    return run_text(config, _load_task, optimizer_of_full_batches)
 
 
 run_command = session.training(COMMAND, run_config)
 """Run ``tools/train_squad.py``; see :func:`.session.training`."""
 
 
-def _task(config: SquadTrainConfig, tokenizer: SubwordTokenizer) -> SquadTask:
+def _load_task(config: SquadTrainConfig, vocabulary: Mapping[str, bytes]) -> SquadTask:
+    family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
+    tokenizer = family.from_files(vocabulary, max_length=config.length)
     collate = PadCollator("max_length", config.length, tokenizer.pad_id)
 
     def ask(split: str, file: str) -> AskedSplit:

@@ -57,24 +57,35 @@ def run_config(config: TrainConfig) -> dict[str, Any]:
         say("--local_rank is ignored: start several processes with paddle.distributed.launch")
     for name in config.unused_sizes:
         say(f"--{name} has no effect: the head has none (pooling {config.resolved_pooling})")
-    prepare_text_device(config)
-    with open_folders(config, pretrained.sources(config)) as folders:
-        source = TextSource(config, pretrained.find(config))
-        task = load_glue(config, source.found.vocabulary)
-        pretrained.require_embeddings(task.vocab_size, pretrained.encoder_of(config, source.found))
-        return session.run_setup(text_setup(config, task, source), folders)
+    return run_text(config, load_glue)
 
 
 run_command = session.training(COMMAND, run_config)
 """Run ``tools/train_glue.py``; see :func:`.session.training`."""
 
 
-def prepare_text_device(config: TextRunOptions) -> None:
-    """Choose device and precision.
+def run_text(
+    config: TextRunOptions,
+    load_task: Callable[[Any, Mapping[str, bytes]], Task],
+    make_optimizer: Callable[..., tuple[Optimizer, LRScheduler]] | None = None,
+) -> dict[str, Any]:
+    """Fine-tune a language model on a task; returns what its file of scores holds.
 
-    Raises:
-        ValueError: a precision that cannot be.
+    Args:
+        config: the command's options.
+        load_task: (options, vocabulary files) to the task.
+        make_optimizer: see `Setup`, None for :func:`optimizer`.
     """
+    prepare_text_device(config)
+    with open_folders(config, pretrained.sources(config)) as folders:
+        source = TextSource(config, pretrained.find(config))
+        task = load_task(config, source.found.vocabulary)
+        pretrained.require_embeddings(task.vocab_size, pretrained.encoder_of(config, source.found))
+        return session.run_setup(text_setup(config, task, source, make_optimizer), folders)
+
+
+def prepare_text_device(config: TextRunOptions) -> None:
+    """Choose device and precision."""
     prepare_device(
         dtype=config.dtype,
         cpu=config.no_cuda,
@@ -85,12 +96,7 @@ def prepare_text_device(config: TextRunOptions) -> None:
 
 @dataclass(frozen=True)
 class TextSource:
-    """A language model with a head; see :class:`sot_paddle.train.setup.ModelSource`.
-
-    Attributes:
-        config: the command's options.
-        found: the checkpoint to start from.
-    """
+    """A language model with a head; see :class:`sot_paddle.train.setup.ModelSource`."""
 
     config: CheckpointOptions
     found: Pretrained
@@ -144,14 +150,7 @@ def text_setup(
     source: ModelSource,
     make_optimizer: Callable[..., tuple[Optimizer, LRScheduler]] | None = None,
 ) -> Setup:
-    """What a command on text trains.
-
-    Args:
-        config: the command's options.
-        task: data, loss and scores.
-        source: of the model.
-        make_optimizer: see `Setup`, None for :func:`optimizer`.
-    """
+    """What a command on text trains."""
     eval_steps = config.logging_steps if config.evaluate_during_training else config.eval_steps
     arguments = {
         "per_device_train_batch_size": config.per_gpu_train_batch_size,

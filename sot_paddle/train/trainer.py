@@ -42,21 +42,7 @@ _SAVED = {
 
 
 class ExactTrainer(Trainer):
-    """Trainer whose resumed run ends bit-identical to the uninterrupted one.
-
-    Args:
-        run: its model, task and options.
-        arguments: of paddlenlp's Trainer.
-        batches: the micro-batches of this process.
-        pace: of the run.
-        callbacks: further callbacks of the Trainer.
-
-    Attributes:
-        stop: Ctrl-C's request.
-        evaluator: of the run.
-        saved_on_signal: the next checkpoint exists only because of a signal; the one after it
-            replaces it.
-    """
+    """Trainer whose resumed run ends bit-identical to the uninterrupted one."""
 
     def __init__(
         self,
@@ -70,7 +56,7 @@ class ExactTrainer(Trainer):
         self.run, self.batches, self.pace = run, batches, pace
         self.progress = Progress(evaluation_data=self.run.evaluation_data)
         self.stop = StopRequest()
-        self.saved_on_signal = False
+        self.saved_on_signal = False  # the next checkpoint exists only because of a signal
         self._replaced_by_next: Path | None = None
         self._losses: list[paddle.Tensor] = []
         self._saved: dict[str, Any] | None = None
@@ -175,19 +161,16 @@ class ExactTrainer(Trainer):
     # state
 
     def accept(self, checkpoint: Path | None) -> None:
-        """Read the state of the checkpoint to resume from, if there is one.
-
-        Raises:
-            ValueError: the checkpoint belongs to another run, or other operators computed it.
-        """
+        """Read the state of the checkpoint to resume from, if there is one."""
         step = 0
         if checkpoint is not None:
             self._saved = read_object(checkpoint / checkpointing.STATE, _SAVED)
             check_identity(self._saved["identity"], self.run.identity, checkpoint)
             self._restore_progress()
             step = self._saved["step"]
-            if self._saved["saved_on_signal"] and checkpoint.parent == self.run.root:
-                self._replaced_by_next = checkpoint
+            place = checkpoint.resolve()  # it may be the pointer
+            if self._saved["saved_on_signal"] and place.parent == self.run.root.resolve():
+                self._replaced_by_next = place
         if self._is_over(step):
             return
         accepted = self.run.setup.options.accept_other_operators

@@ -16,7 +16,7 @@ from sot_paddle.data.stored.state_files import StateReader
 from sot_paddle.failures import exit_status
 from sot_paddle.train import extraction, folder_lock
 from sot_paddle.train.extraction import COMMAND, run_command
-from sot_paddle.train.frozen_model import load_frozen
+from sot_paddle.train.state_tasks import load_frozen
 from tests.sot_paddle.train import state_files
 
 
