@@ -93,7 +93,7 @@ def read_model_config(folder: Path) -> ImageModelConfig:
     """Read what :meth:`ImageModelConfig.write` wrote."""
     path = folder / CONFIG
     names = {field.name for field in dataclasses.fields(ImageModelConfig)}
-    values = read_object(path, dict.fromkeys(names, object) | {"options": dict})
+    values = read_object(path, dict.fromkeys(names, (object, bool)) | {"options": dict})
     values.pop("kind", None)
     options = values["options"]
     for name, value in options.items():
