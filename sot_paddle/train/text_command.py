@@ -57,7 +57,7 @@ def run_config(config: TrainConfig) -> dict[str, Any]:
         say("--local_rank is ignored: start several processes with paddle.distributed.launch")
     for name in config.unused_sizes:
         say(f"--{name} has no effect: the head has none (pooling {config.resolved_pooling})")
-    return run_text(config, load_glue)
+    return run_text(config, load_glue, optimizer)
 
 
 run_command = session.training(COMMAND, run_config)
@@ -67,14 +67,14 @@ run_command = session.training(COMMAND, run_config)
 def run_text(
     config: TextRunOptions,
     load_task: Callable[[Any, Mapping[str, bytes]], Task],
-    make_optimizer: Callable[..., tuple[Optimizer, LRScheduler]] | None = None,
+    make_optimizer: Callable[..., tuple[Optimizer, LRScheduler]],
 ) -> dict[str, Any]:
     """Fine-tune a language model on a task; returns what its file of scores holds.
 
     Args:
         config: the command's options.
         load_task: (options, vocabulary files) to the task.
-        make_optimizer: see `Setup`, None for :func:`optimizer`.
+        make_optimizer: see `Setup`.
     """
     prepare_text_device(config)
     with open_folders(config, pretrained.sources(config)) as folders:
@@ -148,7 +148,7 @@ def text_setup(
     config: TextRunOptions,
     task: Task,
     source: ModelSource,
-    make_optimizer: Callable[..., tuple[Optimizer, LRScheduler]] | None = None,
+    make_optimizer: Callable[..., tuple[Optimizer, LRScheduler]],
 ) -> Setup:
     """What a command on text trains."""
     eval_steps = config.logging_steps if config.evaluate_during_training else config.eval_steps
@@ -166,7 +166,7 @@ def text_setup(
         config,
         task,
         source,
-        make_optimizer or optimizer,
+        make_optimizer,
         arguments,
         eval_steps=eval_steps if config.do_eval else 0,
     )

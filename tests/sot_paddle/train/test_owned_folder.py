@@ -131,19 +131,20 @@ def test_an_evaluation_of_several_seeds_leaves_their_summary(tiny, tmp_path, cap
     assert json.loads((out / "evaluation.json").read_bytes())["seeds"] == [2, 1]
 
 
+_GLUE = "--task_name RTE --data_dir d --model_name_or_path m"
 COMMANDS = {
-    "text": text_command.COMMAND,
-    "images": image_flags.TRAINING,
-    "evaluation": image_flags.EVALUATION,
-    "squad": squad_command.COMMAND,
-    "adapter": adapter_command.COMMAND,
-    "extraction": extraction.COMMAND,
+    "text": (text_command.COMMAND, f"{_GLUE} --output_dir o"),
+    "images": (image_flags.TRAINING, "d --model sot_tiny --output_dir o"),
+    "evaluation": (image_flags.EVALUATION, "d --model sot_tiny --weights w"),
+    "squad": (squad_command.COMMAND, "--model_name_or_path m --do_eval --output_dir o"),
+    "adapter": (adapter_command.COMMAND, "--task_name RTE --states s --do_eval --output_dir o"),
+    "extraction": (extraction.COMMAND, f"{_GLUE} --output_dir o"),
 }
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_number_of_a_command_is_finite(name):
-    command = COMMANDS[name]
+    command, required = COMMANDS[name]
     hints = typing.get_type_hints(command.record)
     fractions = [
         item for item in dataclasses.fields(command.record) if "float" in str(hints[item.name])
@@ -152,7 +153,7 @@ def test_every_number_of_a_command_is_finite(name):
         count = item.metadata.get("length") or 3 if "tuple" in str(hints[item.name]) else 1
         for value in ("nan", "inf", "-inf"):
             with pytest.raises(ValueError, match=item.name.replace("_", "[_-]")):
-                parse(command, [f"--{item.name}={','.join([value] * count)}"])
+                parse(command, [*required.split(), f"--{item.name}={','.join([value] * count)}"])
 
 
 # only finite numbers
