@@ -78,9 +78,10 @@ def start_afresh(root: Path, prediction_files: Collection[str]) -> None:
 
     Everything that can be refused has to be refused before.
     """
-    for path in list(root.iterdir()):
-        if _OWN.fullmatch(path.name) or path.name in prediction_files:
-            atomic.remove(path)
+    own = [path for path in root.iterdir() if _OWN.fullmatch(path.name)]
+    own += [root / name for name in prediction_files]
+    for path in sorted(own, key=lambda path: path.name == RUN):  # last: it says whose the rest is
+        atomic.remove(path)
 
 
 def check_outputs(root: Path, options: Any, prediction_files: Collection[str]) -> None:
@@ -134,15 +135,15 @@ def _check(root: Path, options: Any, sources: Mapping[str, Path | None]) -> None
     names -= {folder_lock.LOCK}
     if options.overwrite_output_dir:
         _check_sources(root, {"--resume": named_checkpoint(options), **sources})
+        names = {name for name in names if _OWN.fullmatch(name)}
     elif options.do_train and _seed_folders(root) and not weights_in(root):
         raise ValueError(
             f"{root} holds runs with --seeds, whose summary is its {METRICS}: give --seeds, or "
             "choose another --output_dir"
         )
-    elif options.do_train and names and RUN not in names:
+    if (options.do_train or options.overwrite_output_dir) and names and RUN not in names:
         raise ValueError(
-            f"{root} exists, is not empty and holds no run of this tool: choose another "
-            "--output_dir"
+            f"{root} holds {min(names)} and holds no run of this tool: choose another --output_dir"
         )
 
 
