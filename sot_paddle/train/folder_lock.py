@@ -6,6 +6,7 @@ The system drops it when the process ends, however it ends.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -60,6 +61,8 @@ def refuse_held(root: Path) -> None:
 
 @contextlib.contextmanager
 def _held(file: Path, subject: Path) -> Iterator[None]:
+    if not file.parent.is_dir():  # filelock would make it
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(subject))
     lock = FileLock(file, timeout=0, on_acquired=_write_holder)
     try:
         lock.acquire()
@@ -79,5 +82,6 @@ def _held(file: Path, subject: Path) -> Iterator[None]:
 def _write_holder(descriptor: int) -> None:
     started = datetime.now().astimezone().isoformat(timespec="seconds")
     holder = f"process {os.getpid()} on {socket.gethostname()}, started {started}"
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, holder.encode(), 0)
+    with contextlib.suppress(OSError):  # a full disk: the lock holds without a name
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, holder.encode(), 0)

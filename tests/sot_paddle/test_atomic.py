@@ -151,18 +151,6 @@ def test_a_lock_that_cannot_be_made_names_what_it_is_for(tmp_path):
         pass
 
 
-def test_a_lock_that_a_full_disk_refuses_names_what_it_is_for(tmp_path, monkeypatch):
-    def refuse(*_) -> typing.NoReturn:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "pwrite", refuse)
-    path = tmp_path / "x"
-    full = pytest.raises(OSError, match=f"No space left on device: '{path}'$")
-    with full, folder_lock.hold_beside(path):
-        pass
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_temporary_name_is_not_opened_through_a_link(tmp_path, monkeypatch):
     """In a folder that others may write, a link under that name would lead to any file."""
     (tmp_path / "theirs").write_text("untouched")
