@@ -254,6 +254,11 @@ def save_weights(model: nn.Layer, path: str | Path) -> None:
         ValueError: another suffix.
         OSError: the destination cannot be written.
     """
+    write_tensors(path, *weights_and_metadata(model))
+
+
+def weights_and_metadata(model: nn.Layer) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """A model's parameters and buffers as copies by name, and what their file says of them."""
     metadata = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -262,8 +267,7 @@ def save_weights(model: nn.Layer, path: str | Path) -> None:
         "absent": "[]",
         "ignored": "{}",
     }
-    arrays = {name: to_numpy(tensor) for name, tensor in model.state_dict().items()}
-    write_tensors(path, arrays, metadata)
+    return {name: to_numpy(tensor) for name, tensor in model.state_dict().items()}, metadata
 
 
 def _described(model: nn.Layer) -> dict[str, str]:

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 from sot_paddle.failures import INTERRUPTED, REFUSED, TERMINATED, Interrupted
 from sot_paddle.reading import read_json
 from sot_paddle.train import folder_lock
-from sot_paddle.train.run_record import POINTER
+from sot_paddle.train.checkpointing import POINTER
 
 OUTPUT, LOG = "run", "output.log"
 """In a training's folder: the command's own output folder, and what it printed."""

@@ -22,11 +22,11 @@ from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained, session
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.model_folder import write_config
+from sot_paddle.train.model_folder import config_file
 from sot_paddle.train.optimizer import decayed_names
-from sot_paddle.train.setup import Setup
+from sot_paddle.train.run_folder import open_folders
 from sot_paddle.train.state_tasks import load_states
-from sot_paddle.train.text_command import optimizer, plan
+from sot_paddle.train.text_command import optimizer, text_setup
 
 _MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
     ("adapter", False): AdapterClassifier,
@@ -40,13 +40,15 @@ _MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
 def run_config(config: StateTrainConfig) -> dict[str, Any]:
     """Run every seed of a configuration; see :func:`.session.run_setup`."""
     prepare_device(dtype=config.dtype, cpu=config.no_cuda, cpu_precision=config.cpu_precision)
-    source = StateModel(config)
-    session.check_folders(config, source.files)
-    task, of_row = load_states(config)
-    source = StateModel(config, of_row)
-    decay = every_name if config.squad else decayed_names
-    made = functools.partial(optimizer_of_full_batches, decay=decay)
-    return session.run_setup(Setup(config, task, source, plan(config), made))
+    sources = {"--states": None if config.states == LIVE else Path(config.states)}
+    if config.model_name_or_path:
+        sources |= pretrained.sources(config)
+    with open_folders(config, sources) as folders:
+        task, of_row = load_states(config)
+        decay = every_name if config.squad else decayed_names
+        make_optimizer = functools.partial(optimizer_of_full_batches, decay=decay)
+        setup = text_setup(config, task, StateModel(config, of_row), make_optimizer)
+        return session.run_setup(setup, folders)
 
 
 run_command = session.training(COMMAND, run_config)
@@ -68,15 +70,8 @@ class StateModel:
     """
 
     config: StateTrainConfig
-    of_row: tuple[int, int, int] = (1, 1, 1)
+    of_row: tuple[int, int, int]
     origin = "the start"
-
-    @property
-    def files(self) -> Mapping[str, Path | None]:
-        """What is read from the disk, by flag."""
-        states = None if self.config.states == LIVE else Path(self.config.states)
-        read = pretrained.sources(self.config) if self.config.model_name_or_path else {}
-        return {"--states": states, **read}
 
     def build(self, task: Task) -> nn.Layer:
         """The model that the options and the sizes of the hidden states describe."""
@@ -94,15 +89,15 @@ class StateModel:
         width = f", width {model.config.width}" if self.config.model == "adapter" else ""
         return f"on {layers} hidden states of {tokens} tokens x {features}{width}"
 
-    def fill_folder(self, folder: Path, model: nn.Layer, task: Task) -> None:
-        """Write what rebuilds the model, and the names of its classes."""
+    def files(self, model: nn.Layer, task: Task) -> Mapping[str, bytes]:
+        """What rebuilds the model, and the names of its classes."""
         content = {
             "sot_model": model.name,
             "task": task.title,
             "id2label": {str(index): label for index, label in enumerate(task.classes)},
             **dataclasses.asdict(model.config),
         }
-        write_config(folder, content)
+        return config_file(content)
 
 
 def schedule_steps(config: RecipeOptions, pace: Pace, steps: int) -> int:
@@ -115,9 +110,6 @@ def schedule_steps(config: RecipeOptions, pace: Pace, steps: int) -> int:
         config: the command's options.
         pace: of the run: training rows, batches of a step.
         steps: optimizer steps of the run.
-
-    Raises:
-        ValueError: there is no full batch.
     """
     if config.max_steps > 0:
         return steps

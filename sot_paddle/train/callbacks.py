@@ -5,47 +5,34 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from pathlib import Path
-from typing import NoReturn
 
 from paddlenlp.trainer import TrainerCallback
-from paddlenlp.trainer.integrations import VisualDLCallback
-from tqdm import tqdm
 
+from sot_paddle import distributed
 from sot_paddle.failures import INTERRUPTED, TERMINATED, Interrupted
 from sot_paddle.home_folder import home_for_imports
-from sot_paddle.train import run_record
 from sot_paddle.train.evaluation import duration
 
 with home_for_imports():  # it makes folders there
-    from visualdl import LogWriter
+    import visualdl  # noqa: F401
 
 
 class StopRequest:
-    """Turns Ctrl-C and SIGTERM into a request that the loop honours after the current step.
+    """Turns Ctrl-C and SIGTERM inside of the block into a request to stop after the present step.
 
     A second signal stops at once. Several processes stop at once on the first signal, because
     they would otherwise disagree about the last step.
-
-    Args:
-        immediately: do not wait for the end of the step.
-
-    Attributes:
-        requested: a signal came.
-        immediately: as given, or since `wait_no_longer`.
-        status: exit status of the signal that came.
     """
 
     SIGNALS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
-    def __init__(self, *, immediately: bool = False) -> None:
+    def __init__(self) -> None:
         self.requested = False
-        self.immediately = immediately
         self.status = INTERRUPTED
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> StopRequest:
-        for number in self.SIGNALS:
+        for number in self.SIGNALS if distributed.world_size() == 1 else ():
             self._previous[number] = signal.signal(number, self._on_signal)
         return self
 
@@ -53,27 +40,15 @@ class StopRequest:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def wait_no_longer(self) -> None:
-        """There is nothing left that waiting would save: stop now, or at once when asked.
-
-        Raises:
-            Interrupted: a signal came before.
-        """
-        self.immediately = True
-        if self.requested:
-            self._stop()
-
-    def _stop(self) -> NoReturn:
-        name = next(number.name for number, status in self.SIGNALS.items() if status == self.status)
-        raise Interrupted(
-            f"stopped by {name}; what was saved is intact: run the same command again to continue",
-            status=self.status,
-        )
-
     def _on_signal(self, number: int, frame: object) -> None:
         self.status = self.SIGNALS[signal.Signals(number)]
-        if self.requested or self.immediately:
-            self._stop()
+        if self.requested:
+            name = signal.Signals(number).name
+            raise Interrupted(
+                f"stopped by {name}; what was saved is intact: run the same command again to "
+                "continue",
+                status=self.status,
+            )
         self.requested = True
         print("finishing the step, then saving; once more to stop at once", file=sys.stderr)
 
@@ -82,7 +57,6 @@ class Flow(TrainerCallback):
     """Decides what happens after each optimizer step.
 
     Args:
-        stop: Ctrl-C's request.
         eval_steps: steps between evaluations, None for the end of each epoch, 0 for never.
         save_steps: steps between checkpoints beside those of the Trainer's arguments, 0 for none.
 
@@ -90,8 +64,8 @@ class Flow(TrainerCallback):
         trainer: the trainer, set when it is built.
     """
 
-    def __init__(self, stop: StopRequest, *, eval_steps: int | None, save_steps: int = 0) -> None:
-        self.stop, self.eval_steps, self.save_steps = stop, eval_steps, save_steps
+    def __init__(self, *, eval_steps: int | None, save_steps: int = 0) -> None:
+        self.eval_steps, self.save_steps = eval_steps, save_steps
         self.trainer = None
 
     def on_epoch_begin(self, args, state, control, **kwargs) -> None:
@@ -114,8 +88,9 @@ class Flow(TrainerCallback):
             control.should_save = True
         if final:
             control.should_save = control.should_log = True
-        self.trainer.passing = self.stop.requested and not control.should_save
-        if self.stop.requested:
+        requested = self.trainer.stop.requested
+        self.trainer.saved_on_signal = requested and not control.should_save
+        if requested:
             control.should_save = control.should_training_stop = True
         return control
 
@@ -123,7 +98,7 @@ class Flow(TrainerCallback):
         """End the run after too many evaluations without progress."""
         if self.trainer.out_of_patience:
             control.should_training_stop = control.should_save = True
-            self.trainer.passing = False
+            self.trainer.saved_on_signal = False
         return control
 
 
@@ -137,26 +112,6 @@ class StepCount(TrainerCallback):
     def on_step_end(self, args, state, control, lr_scheduler=None, **kwargs) -> None:
         """Choose the rate of the next step."""
         lr_scheduler.step(epoch=state.global_step)  # Paddle's "epoch" is the schedule's position
-
-
-class RunLogs(VisualDLCallback):
-    """VisualDL's logs under a name that the folder's record knows before the file is there.
-
-    Args:
-        folder: receives them; it lies in the output folder.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self._folder = folder
-
-    def _init_summary_writer(self, args, log_dir=None) -> None:
-        number = int(time.time())
-        while (self._folder / f"vdlrecords.{number}.log").exists():
-            number += 1
-        name = f"vdlrecords.{number}.log"
-        run_record.note(self._folder.parent, [f"{self._folder.name}/{name}"])
-        self.vdl_writer = LogWriter(logdir=str(self._folder), file_name=name)
 
 
 class ProgressLines(TrainerCallback):
@@ -211,47 +166,3 @@ class ProgressLines(TrainerCallback):
         if self._items:
             speed += f", {self._items * done / seconds:.0f} {self._unit}/s"
         return f"{speed}, {duration(left)} left"
-
-
-class ProgressBar(ProgressLines):
-    """A bar for a terminal: loss and rate of the last step, examples a second, time left.
-
-    Evaluations are lines above it.
-
-    Attributes:
-        trainer: the trainer, set when it is built.
-    """
-
-    trainer = None
-    _bar: tqdm | None = None
-
-    def on_train_begin(self, args, state, control, **kwargs) -> None:
-        """Draw the bar, on the first process."""
-        super().on_train_begin(args, state, control)
-        self._bar = tqdm(
-            total=state.max_steps,
-            initial=state.global_step,
-            unit="step",
-            dynamic_ncols=True,
-            disable=not state.is_world_process_zero,
-        )
-
-    def on_step_end(self, args, state, control, lr_scheduler=None, **kwargs) -> None:
-        """Move it by a step."""
-        loss, rate = self.trainer.progress.window[-1], lr_scheduler()
-        speed = (self._bar.format_dict["rate"] or 0.0) * self._items
-        text = f"loss {loss:.4f} lr {rate:.3g} {speed:.0f} {self._unit}/s"
-        self._bar.set_postfix_str(text, refresh=False)
-        self._bar.update()
-
-    def on_log(self, args, state, control, logs=None, **kwargs) -> None:
-        """Print an evaluation line; the bar itself shows the training."""
-        if logs is not None and "loss" not in logs:
-            super().on_log(args, state, control, logs)
-
-    def on_train_end(self, args, state, control, **kwargs) -> None:
-        """Leave it as it is."""
-        self._bar.close()
-
-    def _print(self, state, text: str) -> None:
-        self._bar.write(f"step {state.global_step}/{state.max_steps} {text}", file=self._bar.fp)

@@ -22,9 +22,6 @@ def prepare_device(
         cpu: use the CPU even where there is a GPU.
         half: the flag that asked for mixed precision, "" for none.
         cpu_precision: factors of the products of linear layers, ``"float32"`` or ``"bf16"``.
-
-    Raises:
-        ValueError: mixed precision without a GPU, bfloat16 on a processor that cannot.
     """
     paddlenlp_logger.set_level("ERROR")
     has_gpu = paddle.is_compiled_with_cuda() and paddle.device.cuda.device_count() > 0

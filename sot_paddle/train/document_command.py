@@ -13,20 +13,15 @@ from sot_paddle import distributed
 from sot_paddle.distributed import say
 from sot_paddle.tasks.document_options import COMMAND, DocumentTrainConfig
 from sot_paddle.tasks.documents import load_documents
-from sot_paddle.train import layer_rates, pretrained, session, text_command
+from sot_paddle.train import layer_rates, session, text_command
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.setup import Setup
-from sot_paddle.train.text_command import TextSource, plan
 
 
 def run_config(config: DocumentTrainConfig) -> dict[str, Any]:
     """Run every seed of a configuration; see :func:`.session.run_setup`."""
     if config.paddle_compat and config.discr:
         say("--discr has no effect: the Paddle port ignores it, see --paddle_compat")
-    source = TextSource(config, text_command.checkpoint_of(config))
-    task = load_documents(config, source.found.vocabulary)
-    pretrained.require_embeddings(task.vocab_size, pretrained.encoder_of(config, source.found))
-    return session.run_setup(Setup(config, task, source, plan(config), optimizer))
+    return text_command.run_text(config, load_documents, optimizer)
 
 
 run_command = session.training(COMMAND, run_config)

@@ -21,7 +21,6 @@ from paddle import nn
 from paddle.base import core, framework
 
 from sot_paddle import distributed
-from sot_paddle.ops import build
 from sot_paddle.ops.dispatch import runs_natively
 
 _MASTER = "master_weight"
@@ -35,10 +34,6 @@ def structured_names(model: nn.Layer) -> dict[str, str]:
 
 def optimizer_arrays(optimizer: paddle.optimizer.Optimizer, model: nn.Layer) -> dict[str, Any]:
     """Copy every accumulator and master weight.
-
-    Args:
-        optimizer: an optimizer over the model's parameters.
-        model: gives the structured names.
 
     Returns:
         ``"<structured name>/<accumulator>"`` to array.
@@ -66,18 +61,7 @@ def restore_optimizer(
     arrays: Mapping[str, Any],
     counters: Mapping[str, int],
 ) -> None:
-    """Put saved state into a fresh optimizer, whatever the automatic names are now.
-
-    Args:
-        optimizer: built over the model's parameters, no step taken.
-        model: gives the structured names.
-        arrays: what :func:`optimizer_arrays` returned.
-        counters: what :func:`optimizer_counters` returned.
-
-    Raises:
-        ValueError: the state names a parameter or accumulator that is not there, or a shape
-            differs (a checkpoint of another model).
-    """
+    """Put saved state into a fresh optimizer, whatever the automatic names are now."""
     parameters = dict(model.named_parameters())
     owners = {key.rpartition(_SEPARATOR)[0] for key in arrays}
     unknown = sorted(owners - set(parameters))
@@ -113,11 +97,7 @@ def random_states() -> dict[str, Any]:
 
 
 def restore_random_states(states: Mapping[str, Any]) -> None:
-    """Set all generators to what :func:`random_states` returned.
-
-    Raises:
-        ValueError: saved with another number of devices.
-    """
+    """Set all generators to what :func:`random_states` returned."""
     devices = len(_states_of_devices())
     if len(states["paddle"]) != devices:
         raise ValueError(
@@ -167,11 +147,7 @@ class Progress:
 
 
 def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any], where: Path) -> None:
-    """Refuse to continue a run with other options or data.
-
-    Raises:
-        ValueError: naming every difference.
-    """
+    """Refuse to continue a run with other options or data."""
     saved, current = _flat(saved), _flat(json.loads(json.dumps(current)))
     keys = sorted(set(saved) | set(current))
     differing = [key for key in keys if saved.get(key) != current.get(key)]
@@ -188,19 +164,11 @@ def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any], where: 
         )
 
 
-_OTHER_OPERATORS = {
-    "native": "{where} was trained with native operators, which this run lacks ({why}), and would "
-    "end with other last digits: let them be built (python -m sot_paddle.ops.build says what "
-    "hinders it), ",
-    "plain": "{where} was trained with plain operators (those of Paddle), this run has native ones "
-    "and would end with other last digits: set SOT_PADDLE_NATIVE=0 to repeat that, ",
-    "native and plain": "{where} was trained with native operators by some processes and plain "
-    "ones by others, which no run repeats: ",
+_HOW_TO_REPEAT = {
+    "native": "let them be built (python -m sot_paddle.ops.build says what hinders it)",
+    "plain": "set SOT_PADDLE_NATIVE=0",
+    "native and plain": "no run repeats that",
 }
-_WAYS_ON = (
-    "go on all the same with --accept_other_operators (metrics.json will say so), or start afresh "
-    "with --overwrite_output_dir"
-)
 
 
 def operators_in_use() -> str:
@@ -221,22 +189,23 @@ def note_operators(operators: dict[str, str], step: int, where: object, *, accep
     """Enter the operators that compute a run from a step on in its record.
 
     Args:
-        operators: the record, see `Progress`; one of earlier versions is empty.
+        operators: the record, see `Progress`.
         step: done so far.
         where: the checkpoint of that step, for the message.
         accepted: the user wants to go on with other ones.
 
     Returns:
         Whether they are others than before.
-
-    Raises:
-        ValueError: they are, and that is not accepted.
     """
     now = operators_in_use()
     before = next(reversed(operators.values()), now)
     if before != now and not accepted:
-        why = build.why_not() or "not all of its processes have them"
-        raise ValueError(_OTHER_OPERATORS[before].format(where=where, why=why) + _WAYS_ON)
+        raise ValueError(
+            f"{where} was trained with {before} operators, this run has {now} ones and would end "
+            f"with other last digits: {_HOW_TO_REPEAT[before]}, go on all the same with "
+            "--accept_other_operators (metrics.json will say so), or start afresh with "
+            "--overwrite_output_dir"
+        )
     if before != now or not operators:
         operators[str(step)] = now
     return before != now

@@ -18,7 +18,7 @@ from sot_paddle.tasks.state_options import ExtractConfig
 from sot_paddle.train import folder_lock
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.evaluation import duration
-from sot_paddle.train.frozen_model import load_frozen
+from sot_paddle.train.state_tasks import load_frozen
 
 _REPORT_EVERY = 10.0  # seconds
 _SQUAD_FILES = {"train": "train_file", "dev": "predict_file"}
@@ -30,11 +30,7 @@ def run_command(arguments: Sequence[str]) -> None:
 
 
 def extract_splits(config: ExtractConfig) -> None:
-    """Store the splits that the options name.
-
-    Raises:
-        ValueError: options, data or files that cannot be used, or too little space.
-    """
+    """Store the splits that the options name."""
     prepare_device(dtype="float32", cpu=config.no_cuda)
     layouts = _layouts(config)
     folder = Path(config.output_dir)

@@ -36,8 +36,9 @@ from sot_paddle.train.optimizer import (
     decay_filter,
     decayed_names_by_shape,
 )
+from sot_paddle.train.run_folder import open_folders
 from sot_paddle.train.schedule import EpochRates, PerEpoch
-from sot_paddle.train.setup import Plan, Setup
+from sot_paddle.train.setup import Setup
 
 
 def run_config(config: ImageTrainConfig) -> dict[str, Any]:
@@ -48,12 +49,13 @@ def run_config(config: ImageTrainConfig) -> dict[str, Any]:
         half="--amp" if config.amp else "",
         cpu_precision=config.cpu_precision,
     )
-    source = ImageSource(config)
-    session.check_folders(config, source.files)
-    task = load_images(config)
-    if config.warmup_epochs >= config.epochs:
-        say(f"all {config.epochs} epochs lie in the warm-up of {config.warmup_epochs}")
-    return session.run_setup(Setup(config, task, source, plan(config), optimizer))
+    start = config.initial_checkpoint
+    sources = {"--initial-checkpoint": Path(start) if start else None}
+    with open_folders(config, sources) as folders:
+        task = load_images(config)
+        if config.warmup_epochs >= config.epochs:
+            say(f"all {config.epochs} epochs lie in the warm-up of {config.warmup_epochs}")
+        return session.run_setup(image_setup(config, task), folders)
 
 
 run_command = session.training(TRAINING, run_config)
@@ -62,11 +64,7 @@ run_command = session.training(TRAINING, run_config)
 
 @dataclass(frozen=True)
 class ImageSource:
-    """An image model; see :class:`sot_paddle.train.setup.ModelSource`.
-
-    Attributes:
-        config: the command's options.
-    """
+    """An image model; see :class:`sot_paddle.train.setup.ModelSource`."""
 
     config: ImageTrainConfig
 
@@ -74,11 +72,6 @@ class ImageSource:
     def origin(self) -> str:
         """``--initial-checkpoint``, "" for random weights."""
         return self.config.initial_checkpoint
-
-    @property
-    def files(self) -> Mapping[str, Path | None]:
-        """What is read for the model, by flag."""
-        return {"--initial-checkpoint": Path(self.origin) if self.origin else None}
 
     def build(self, task: Task) -> nn.Layer:
         """The model of the options, with as many outputs as there are classes."""
@@ -109,28 +102,36 @@ class ImageSource:
         head = model.head_config.pooling
         return f"head {head}, tokens {tokens}, {self.config.img_size} pixels"
 
-    def fill_folder(self, folder: Path, model: nn.Layer, task: Task) -> None:
-        """Write the model's options, the classes and the evaluation transform."""
+    def files(self, model: nn.Layer, task: Task) -> Mapping[str, bytes]:
+        """The model's options, the classes and the evaluation transform."""
         config = self.config
-        ImageModelConfig(
+        return ImageModelConfig(
             model=config.model,
             num_classes=task.num_outputs,
             options=flat_options(model),
             classes=task.classes,
             **{option.name: getattr(config, option.name) for option in TRANSFORM},
-        ).write(folder)
+        ).file()
 
 
-def plan(config: ImageTrainConfig) -> Plan:
-    """How long a run with these options is; processes draw masks of their own, as published."""
-    return Plan(
-        batch_size=config.batch_size,
-        accumulation=config.gradient_accumulation_steps,
-        epochs=rates(config).total_epochs,
-        log_steps=config.log_interval,
-        save_steps=config.recovery_interval,
+def image_setup(config: ImageTrainConfig, task: Task) -> Setup:
+    """What a command on images trains; processes draw masks of their own, as published."""
+    arguments = {
+        "per_device_train_batch_size": config.batch_size,
+        "gradient_accumulation_steps": config.gradient_accumulation_steps,
+        "num_train_epochs": rates(config).total_epochs,
+        "logging_steps": config.log_interval,
+        "save_steps": config.recovery_interval,
+        "fp16": config.amp and config.amp_dtype == "float16",
+        "bf16": config.amp and config.amp_dtype == "bfloat16",
+    }
+    return Setup(
+        config,
+        task,
+        ImageSource(config),
+        optimizer,
+        arguments,
         save_epochs=config.save_epochs,
-        half=config.amp_dtype if config.amp else "",
         ema_decay=config.model_ema_decay,
         ema_warmup=config.model_ema_warmup,
         sync_bn=config.sync_bn,
@@ -148,7 +149,7 @@ def optimizer(
 ) -> tuple[Optimizer, LRScheduler]:
     """The published recipe (A.9), or the one that the options ask for; see `Setup`."""
     schedule = PerEpoch(rates(config), pace.steps)
-    made = AdamW(
+    adamw = AdamW(
         learning_rate=schedule,
         beta1=config.opt_betas[0],
         beta2=config.opt_betas[1],
@@ -158,4 +159,4 @@ def optimizer(
         apply_decay_param_fun=decay_filter(model, decayed_names_by_shape),
         grad_clip=ClipGradByGlobalNorm(config.clip_grad) if config.clip_grad else None,
     )
-    return made, schedule
+    return adamw, schedule

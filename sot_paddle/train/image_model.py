@@ -11,11 +11,11 @@ from paddle import nn
 
 from sot_paddle.config import HEAD_QKV_BIAS, build_record
 from sot_paddle.convert.formats.checkpoint_reading import Fitted, read_for_model
-from sot_paddle.data.image_transforms import LATER, EvalTransform
+from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.distributed import say
 from sot_paddle.reading import read_object
 from sot_paddle.registry import create_model
-from sot_paddle.train.model_folder import CONFIG, EMA, WEIGHTS, find_folder, write_config
+from sot_paddle.train.model_folder import CONFIG, EMA, WEIGHTS, config_file, find_folder
 from sot_paddle.weights import check_options, fill_tensor, load_weights
 
 KIND = "sot_paddle image model"
@@ -47,9 +47,13 @@ class ImageModelConfig(EvalTransform):
         """The model with random weights; overrides go before the recorded options."""
         return create_model(self.model, self.num_classes, **{**self.options, **overrides})
 
+    def file(self) -> dict[str, bytes]:
+        """It as a file of the model's folder."""
+        return config_file({"kind": KIND, **dataclasses.asdict(self)})
+
     def write(self, folder: Path) -> None:
         """Write it into an existing folder, beside the weights."""
-        write_config(folder, {"kind": KIND, **dataclasses.asdict(self)})
+        (folder / CONFIG).write_bytes(self.file()[CONFIG])
 
 
 def flat_options(model: nn.Layer) -> dict[str, Any]:
@@ -65,11 +69,7 @@ def find_model_folder(place: Path) -> Path | None:
 
 
 def weights_file(place: Path, *, ema: bool) -> Path:
-    """The weights that a trained folder (or its run's folder, or a file in it) means.
-
-    Raises:
-        ValueError: there are none, or the raw ones are asked for by the average's name.
-    """
+    """The weights that a trained folder (or its run's folder, or a file in it) means."""
     folder = find_model_folder(place)
     if folder is None:
         raise ValueError(
@@ -90,14 +90,10 @@ def weight_set(file: Path) -> str:
 
 
 def read_model_config(folder: Path) -> ImageModelConfig:
-    """Read what :meth:`ImageModelConfig.write` wrote.
-
-    Raises:
-        ValueError: it cannot be read, or is damaged.
-    """
+    """Read what :meth:`ImageModelConfig.write` wrote."""
     path = folder / CONFIG
     names = {field.name for field in dataclasses.fields(ImageModelConfig)}
-    values = read_object(path, dict.fromkeys(names.difference(LATER), object) | {"options": dict})
+    values = read_object(path, dict.fromkeys(names, (object, bool)) | {"options": dict})
     values.pop("kind", None)
     options = values["options"]
     for name, value in options.items():
@@ -114,9 +110,6 @@ def load_trained(place: str | Path, *, ema: bool = True) -> tuple[nn.Layer, Imag
 
     Returns:
         (model in evaluation mode, its configuration).
-
-    Raises:
-        ValueError: there is no such model, or its files do not fit together.
     """
     file = weights_file(Path(place), ema=ema)
     config = read_model_config(file.parent)
@@ -137,11 +130,6 @@ def load_foreign(model: nn.Layer, place: Path, *, ema: bool | None = None) -> Fi
 
     Returns:
         What was loaded and what was not; its notes have been said.
-
-    Raises:
-        ValueError: not a checkpoint of this architecture, or of this project and made with other
-            options of what is loaded, where that is no matter of sizes; or a tensor holds NaN or
-            infinity.
     """
     state = model.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}

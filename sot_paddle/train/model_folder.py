@@ -36,9 +36,14 @@ def read_weights(folder: Path, model: nn.Layer, ema: ModelEma | None = None) -> 
     load_weights(model, folder)
 
 
-def write_config(folder: Path, content: dict[str, Any]) -> None:
-    """Write what rebuilds the model."""
-    (folder / CONFIG).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+def config_file(content: Mapping[str, Any]) -> dict[str, bytes]:
+    """What rebuilds a model, as a file of its folder."""
+    return {CONFIG: (json.dumps(content, indent=1) + "\n").encode()}
+
+
+def write_config(folder: Path, content: Mapping[str, Any]) -> None:
+    """Write what rebuilds the model into an existing folder."""
+    (folder / CONFIG).write_bytes(config_file(content)[CONFIG])
 
 
 def require_classes(recorded: Mapping[str, Any], classes: Sequence[str], origin: object) -> None:
@@ -48,9 +53,6 @@ def require_classes(recorded: Mapping[str, Any], classes: Sequence[str], origin:
         recorded: the content of the model's config.json; one that no run wrote is not checked.
         classes: of the data.
         origin: of the model, for the message.
-
-    Raises:
-        ValueError: with both.
     """
     if "sot_model" not in recorded or "id2label" not in recorded:
         return
@@ -66,16 +68,7 @@ def require_classes(recorded: Mapping[str, Any], classes: Sequence[str], origin:
 def find_folder(
     place: Path, is_ours: Callable[[dict[str, Any]], bool], *, needs: Sequence[str] = ()
 ) -> Path | None:
-    """The folder with a model that a path means: itself, ``best`` or ``last`` in it, or None.
-
-    Args:
-        place: a folder; a file stands for the folder that it is in.
-        is_ours: whether the content of a config.json is of the wanted kind.
-        needs: further files that have to be there.
-
-    Raises:
-        ValueError: a config.json on the way is damaged: what lies after it is not what was meant.
-    """
+    """The folder with a model that a path means: itself, ``best`` or ``last`` in it, or None."""
     folders = [place.parent] if place.is_file() else [place, place / "best", place / "last"]
     for folder in folders:
         if folder is not folders[0] and folder.is_dir() and listed_files(folder):

@@ -3,167 +3,200 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from sot_paddle import distributed, reading
 from sot_paddle.distributed import say
 from sot_paddle.reading import read_json, read_object
 from sot_paddle.runtime import environment_stamp
-from sot_paddle.tasks.task import Predictions, Split
-from sot_paddle.train import checkpointing, model_folder, run_folder, run_record
+from sot_paddle.tasks.task import Predictions
+from sot_paddle.train import checkpointing, model_folder, run_folder
 from sot_paddle.train.evaluation import predict
-from sot_paddle.train.setup import Kept, Run
+from sot_paddle.train.setup import Run
 
 Scores = dict[str, float]
 
 _ABOUT_BEST = "best.json"
 
 
-def current_scores(run: Run, step: str) -> Scores:
-    """Scores of the weights and, with the prefix ``ema_``, of their moving average.
+class Evaluator:
+    """Scores the present weights of a run and keeps the outputs of the best ones.
 
-    Outputs of the best evaluation so far are kept where a split is scored and predicted.
+    Outputs are kept where a split is both scored and predicted (SQuAD), so that it is not computed
+    twice.
     """
-    scores, outputs = _scores(run)
-    if run.ema is not None:
-        with run.ema.in_place():
-            averaged, outputs = _scores(run)
-        scores |= {f"ema_{name}": value for name, value in averaged.items()}
-    value = scores[run.metric]
-    if is_better(run, value, run.outputs and run.outputs.value):
-        run.outputs = Kept(
-            *(step, value),
-            {
-                name: outputs[scored]
-                for name, split in run.task.test.items()
-                for scored in run.task.dev
-                if run.task.dev[scored] is split
-            },
-        )
-    return scores
+
+    def __init__(
+        self,
+        run: Run,
+        autocast: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
+    ) -> None:
+        self._run, self._autocast = run, autocast
+        self._best_step, self._best_value = "", None
+        self._best_outputs: dict[str, Predictions] = {}
+
+    def scores(self, step: str) -> Scores:
+        """Scores of the weights and, with the prefix ``ema_``, of their moving average."""
+        run = self._run
+        scores, outputs = self._score()
+        if run.ema is not None:
+            with run.ema.in_place():
+                averaged, outputs = self._score()
+            scores |= {f"ema_{name}": value for name, value in averaged.items()}
+        value = scores[run.metric]
+        if is_better(value, self._best_value, maximise=run.task.maximise):
+            self._best_step, self._best_value = step, value
+            dev = {id(split): outputs[name] for name, split in run.task.dev.items()}
+            shared = {name: split for name, split in run.task.test.items() if id(split) in dev}
+            self._best_outputs = {name: dev[id(split)] for name, split in shared.items()}
+        return scores
+
+    def _score(self) -> tuple[Scores, dict[str, Predictions]]:
+        """Scores and outputs of the model; scores of further dev splits carry the split's name."""
+        task = self._run.task
+        distributed.share_buffers(self._run.model)
+        merged: Scores = {}
+        outputs = {}
+        for index, (name, split) in enumerate(task.dev.items()):
+            outputs[name] = predict(self._run.model, split, autocast=self._autocast, report=say)
+            scores = task.score(name, outputs[name])
+            merged |= scores if index == 0 else {f"{name}_{k}": v for k, v in scores.items()}
+        return merged, outputs
+
+    def predict(self, name: str, best_step: str | None) -> Predictions:
+        """What the model, which holds the weights of the best step, says about a test split."""
+        if best_step == self._best_step and name in self._best_outputs:
+            return self._best_outputs[name]
+        run = self._run
+        with contextlib.nullcontext() if run.ema is None else run.ema.in_place():
+            return predict(run.model, run.task.test[name], autocast=self._autocast, report=say)
 
 
-def _scores(run: Run) -> tuple[Scores, dict[str, Predictions]]:
-    """Scores and outputs of the model; scores of further dev splits carry the split's name."""
-    distributed.share_buffers(run.model)
-    merged: Scores = {}
-    outputs = {}
-    for index, (name, split) in enumerate(run.task.dev.items()):
-        outputs[name] = predict(run.model, split, autocast=run.autocast, report=say)
-        scores = run.task.score(name, outputs[name])
-        merged |= scores if index == 0 else {f"{name}_{k}": v for k, v in scores.items()}
-    return merged, outputs
-
-
-def is_better(run: Run, value: float, best: float | None) -> bool:
+def is_better(value: float, best: float | None, *, maximise: bool) -> bool:
     """Whether a main score is better than the best so far; NaN is worse than any number."""
     if best is None or math.isnan(best):
         return best is None or not math.isnan(value)
-    return value > best if run.task.maximise else value < best
+    return value > best if maximise else value < best
 
 
-def load_trained(run: Run) -> bool:
+def load_trained(run: Run) -> str | None:
     """Without training: take the newest weights of the output folder, if there are any; the best
     ones where nothing is evaluated.
 
-    Raises:
-        ValueError: there are some, and all are damaged, or they are of other classes.
+    Returns:
+        Their step as text, ``"given"`` for those of ``best``; None where there are none.
     """
-    there = run_folder.weights_in(run.root)
-    if not there:
-        return False
-    whole = [folder for folder in there if checkpointing.is_whole(folder)]
+    folders = run_folder.weights_in(run.root)
+    if not folders:
+        return None
+    whole = [folder for folder in folders if checkpointing.is_whole(folder)]
     if not whole:
         raise ValueError(
-            f"{there[-1]} is damaged, and {run.root} holds no other weights: train again, or "
+            f"{folders[-1]} is damaged, and {run.root} holds no other weights: train again, or "
             "choose another --output_dir to evaluate --model_name_or_path"
         )
     chosen = whole[-1] if run.task.dev or whole[0].name != run_folder.BEST else whole[0]
     config = read_object(chosen / model_folder.CONFIG)
     model_folder.require_classes(config, run.task.classes, chosen)
     run.restore(chosen)
-    if chosen.name != run_folder.BEST:
-        run.result["step"] = int(chosen.name.removeprefix(checkpointing.PREFIX))
     say(f"weights: {chosen}")
-    return True
+    if chosen.name == run_folder.BEST:
+        return "given"
+    return chosen.name.removeprefix(checkpointing.PREFIX)
 
 
-def finish(run: Run) -> None:
-    """Scores of last and best, of all checkpoints when asked, predictions; all in one file."""
-    result, task, options = run.result, run.task, run.setup.options
-    run.stop.wait_no_longer()  # all is saved
-    evaluations: dict[str, Scores] = result.pop("evaluations", {})
-    step = str(result.get("train", {}).get("steps", result.pop("step", "given")))
+def finish(
+    run: Run,
+    evaluator: Evaluator,
+    *,
+    step: str,
+    trained: Mapping[str, Any] | None = None,
+    evaluations: Mapping[str, Scores] | None = None,
+) -> dict[str, Any]:
+    """Write the scores of last and best, of all checkpoints when asked, and predictions.
+
+    Args:
+        run: with the weights of the last step in its model.
+        evaluator: of its scores.
+        step: the last step as text, ``"given"`` for weights that were given.
+        trained: about the training, None without one.
+        evaluations: scores by step, as far as they are known.
+
+    Returns:
+        What the file of scores holds.
+    """
+    task, options, evaluations = run.task, run.setup.options, dict(evaluations or {})
+    result: dict[str, Any] = {} if trained is None else {"train": trained}
     if task.dev:
         if step not in evaluations:
-            evaluations[step] = current_scores(run, step)
+            evaluations[step] = evaluator.scores(step)
         result["last"] = {"step": step} | evaluations[step]
         if options.eval_all_checkpoints:
-            _evaluate_checkpoints(run, evaluations)
-        _choose_best(run, evaluations, last=step)
-    run.result = {
+            _evaluate_checkpoints(run, evaluator, evaluations)
+        result["best"] = _choose_best(run, evaluations, last=step)
+    content = {
         "task": task.title,
         "model": run.model.name,
         "metric": run.metric,
         "seed": run.seed,
         **result,
         "evaluations": evaluations,
-        "predictions": _predict(run),
+        "predictions": _predict(run, evaluator, result.get("best", {}).get("step")),
         "options": vars(options),
         "environment": environment_stamp(),
         "finished": True,
     }
-    name = run_folder.scores_file(run.root, options)
-    distributed.on_first_process(lambda: run_folder.write_entry(run.root, name, run.result))
+    place = run.root / run_folder.scores_file(run.root, options)
+    distributed.on_first_process(lambda: run_folder.write_json(place, content))
+    return content
 
 
-def _evaluate_checkpoints(run: Run, evaluations: dict[str, Scores]) -> None:
+def _evaluate_checkpoints(run: Run, evaluator: Evaluator, evaluations: dict[str, Scores]) -> None:
     for folder in checkpointing.list_checkpoints(run.root):
         step = folder.name.removeprefix(checkpointing.PREFIX)
         if step in evaluations or not checkpointing.is_whole(folder):
             continue
         run.restore(folder)
-        evaluations[step] = current_scores(run, step)
+        evaluations[step] = evaluator.scores(step)
         say(f"{folder.name}: {_shown(evaluations[step])}")
 
 
-def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> None:
-    """Name the best evaluation whose weights are there; leave them in the model and in ``best``."""
+def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> dict[str, Any]:
+    """The best evaluation whose weights are there; leaves them in the model and in ``best``."""
     metric, best = run.metric, run.root / run_folder.BEST
     ranked = sorted(
         evaluations.items(), key=lambda item: item[1][metric], reverse=run.task.maximise
     )
-    ranked.sort(key=lambda item: item[1][metric] != item[1][metric])  # NaN last
+    ranked.sort(key=lambda item: math.isnan(item[1][metric]))  # NaN last
     kept, value, data = kept_best(best)
     if kept in evaluations and value == ranked[0][1][metric]:
         ranked.insert(0, (kept, evaluations[kept]))  # of equal ones, whose weights are there
     for step, scores in ranked:
         folder = best if step == kept else run.root / f"{checkpointing.PREFIX}{step}"
-        if step == last or checkpointing.is_whole(folder):
+        has_weights = checkpointing.is_whole(folder)
+        if step == last or has_weights:
             break
         say(f"the weights of step {step} ({metric} {scores[metric]:.4f}) are no longer there")
-    run.result["best"] = {"step": step} | scores
     say(f"best: step {step} {_shown(scores)}")
     _say_lag(run, evaluations)
-    if checkpointing.is_whole(folder):
+    if has_weights:
         run.restore(folder)
-    if not step.isdigit() or (step == kept and data == run.evaluation_data):
-        return
-    if kept and not run.setup.options.do_train:
-        if step != kept:
+    if step.isdigit() and (step != kept or data != run.evaluation_data):
+        if not kept or run.setup.options.do_train:
+            write_best(run, int(step), scores[metric])
+        elif step != kept:
             say(f"{best} stays: it holds step {kept}, which a training chose")
-        return
-    write_best(run, int(step), scores[metric])
+    return {"step": step} | scores
 
 
 def kept_best(folder: Path) -> tuple[str, float | None, str | None]:
-    """(step, value of the main score, what it was measured on) of a whole ``best``, else
-    ("", None, None); older versions did not write the last.
-
-    Raises:
-        ValueError: nothing but what is said about its weights is damaged.
+    """(step, main score, fingerprint of the data that it is of) of a whole ``best``, else
+    ("", None, None).
     """
     files = checkpointing.listed_files(folder)
     intact = {name for name, entry in files.items() if reading.is_intact(folder / name, entry)}
@@ -172,7 +205,7 @@ def kept_best(folder: Path) -> tuple[str, float | None, str | None]:
     try:
         reading.verify(folder / _ABOUT_BEST)
         kept = read_json(folder / _ABOUT_BEST)
-        return str(int(kept["step"])), kept["value"], kept.get("evaluation_data")
+        return str(int(kept["step"])), kept["value"], kept["evaluation_data"]
     except (TypeError, KeyError, ValueError) as error:
         raise ValueError(
             f"{folder / _ABOUT_BEST} is damaged: expected step, metric and value as they were "
@@ -198,42 +231,29 @@ def _say_lag(run: Run, evaluations: Mapping[str, Scores]) -> None:
 
 def write_best(run: Run, step: int, value: float) -> None:
     """Write the model and its main score into the folder ``best``, on the first process."""
+    about = {"step": step, "metric": run.metric, "value": None if math.isnan(value) else value}
+    about["evaluation_data"] = run.evaluation_data
+    files = itertools.chain([(_ABOUT_BEST, json.dumps(about).encode())], run.files())
 
-    def fill(folder: Path) -> None:
-        run.fill(folder)
-        content = {"step": step, "metric": run.metric, "value": value}
-        content["evaluation_data"] = run.evaluation_data
-        run_folder.write_json(folder / _ABOUT_BEST, content)
+    def write() -> None:
+        checkpointing.write_folder(run.root / run_folder.BEST, files)
 
-    distributed.on_first_process(
-        lambda: checkpointing.write_folder(run.root / run_folder.BEST, fill)
-    )
+    distributed.on_first_process(write)
 
 
-def _predict(run: Run) -> dict[str, str]:
+def _predict(run: Run, evaluator: Evaluator, best_step: str | None) -> dict[str, str]:
     """Predict every test split that is there with the weights in the model (the best ones)."""
     written = {}
-    for name, split in run.task.test.items():
-        found = _outputs(run, name, split)
-        files = run.task.prediction_files(name)
-        written[name] = files[0]
+    for name in run.task.test:
+        outputs = evaluator.predict(name, best_step)
+        written[name] = run.task.prediction_files(name)[0]
 
-        def write(name: str = name, found: Predictions = found, files: tuple = files) -> None:
-            run_record.note(run.root, files)
-            run.task.write_predictions(run.root, name, found)
+        def write(name: str = name, outputs: Predictions = outputs) -> None:
+            run.task.write_predictions(run.root, name, outputs)
 
         distributed.on_first_process(write)
         say(f"predictions of {name}: {run.root / written[name]}")
     return written
-
-
-def _outputs(run: Run, name: str, split: Split) -> Predictions:
-    """What the best model says about a split, from its evaluation where that was of the split."""
-    kept, best = run.outputs, run.result.get("best", {})
-    if kept is not None and kept.step == best.get("step") and name in kept.found:
-        return kept.found[name]
-    with contextlib.nullcontext() if run.ema is None else run.ema.in_place():
-        return predict(run.model, split, autocast=run.autocast, report=say)
 
 
 def _shown(scores: Mapping[str, float]) -> str:

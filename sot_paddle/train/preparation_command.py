@@ -97,11 +97,7 @@ examples:
 
 
 def prepare(arguments: Sequence[str]) -> None:
-    """Run ``tools/prepare_pretraining.py``.
-
-    Raises:
-        ValueError: options or text that cannot be used.
-    """
+    """Run ``tools/prepare_pretraining.py``."""
     config = parse(PREPARE, arguments)
     files, folder = text_files(config.input), Path(config.output_dir)
     if config.form == "ids":
@@ -138,11 +134,7 @@ def prepare(arguments: Sequence[str]) -> None:
 
 
 def train_tokenizer(arguments: Sequence[str]) -> None:
-    """Run ``tools/train_tokenizer.py``.
-
-    Raises:
-        ValueError: options or text that cannot be used.
-    """
+    """Run ``tools/train_tokenizer.py``."""
     config = parse(TOKENIZER, arguments)
     files, folder = text_files(config.input), Path(config.output_dir)
     with folder_lock.hold(folder):
@@ -160,11 +152,7 @@ def train_tokenizer(arguments: Sequence[str]) -> None:
 
 
 def find_tokenizer(folder: Path, lower: bool | None, max_length: int) -> SubwordTokenizer:
-    """The tokenizer of a folder, by the files that are there.
-
-    Raises:
-        ValueError: no family's files are there, or they are broken.
-    """
+    """The tokenizer of a folder, by the files that are there."""
     if not folder.is_dir():
         raise ValueError(f"--tokenizer_name {folder} is no folder")
     present = [path.name for path in folder.iterdir()]

@@ -64,10 +64,6 @@ def find(config: CheckpointOptions, *, pretraining_heads: bool = False) -> Pretr
 
     Returns:
         The encoder; its arrays may be read lazily from the file.
-
-    Raises:
-        ValueError: nothing there, another checkpoint than ``model_type``, or one with fewer
-            positions than rows have tokens; says what to do.
     """
     name = config.model_name_or_path
     place = _locate(name, config.cache_dir)
@@ -124,27 +120,13 @@ def encoder_of(config: CheckpointOptions, pretrained: Pretrained) -> EncoderConf
 
 
 def require_positions(limit: int, tokens: int, origin: str, advice: str) -> None:
-    """Refuse rows with more tokens than a model has positions for.
-
-    Args:
-        limit: tokens of a row at most.
-        tokens: of a row.
-        origin: of the model, for the message.
-        advice: what to do.
-
-    Raises:
-        ValueError: with both numbers.
-    """
+    """Refuse rows with more tokens than a model has positions for."""
     if tokens > limit:
         raise ValueError(f"{origin} has positions for {limit} tokens, asked for {tokens}: {advice}")
 
 
 def require_embeddings(entries: int, sizes: EncoderConfig) -> None:
-    """Refuse a vocabulary with more entries than a model has embeddings.
-
-    Raises:
-        ValueError: with both numbers.
-    """
+    """Refuse a vocabulary with more entries than a model has embeddings."""
     if entries > sizes.vocab_size:
         raise ValueError(
             f"the vocabulary has {entries} entries, the model's embedding {sizes.vocab_size}: "
@@ -171,11 +153,7 @@ def _preset(config: CheckpointOptions, sizes: Mapping[str, Any]) -> str:
 
 
 def build(config: CheckpointOptions, pretrained: Pretrained, num_classes: int) -> nn.Layer:
-    """Build the model with fresh weights; :func:`load` fills them in.
-
-    Raises:
-        ValueError: sizes or head options that cannot work.
-    """
+    """Build the model with fresh weights; :func:`load` fills them in."""
     sizes = _backbone(config).read_config(pretrained.config)
     for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
         if getattr(config, key) is not None:
@@ -192,15 +170,6 @@ def check_trained_head(model: nn.Layer, recorded: Mapping[str, Any], origin: str
 
     ``sum_fc`` and ``aggre_all``, or a masked and an unmasked head, have tensors of equal names
     and shapes: without this check the weights would load and the scores be wrong.
-
-    Args:
-        model: as built from the options.
-        recorded: the content of the trained folder's config.json; one without ``sot_head``
-            (a Hugging Face checkpoint) is not checked.
-        origin: the folder, for the message.
-
-    Raises:
-        ValueError: naming every option that differs.
     """
     head = json.loads(json.dumps(dataclasses.asdict(model.head_config)))  # lists for tuples
     for name in ("head_dropout", "on_zero"):  # they act in training only
@@ -215,16 +184,8 @@ def check_trained_head(model: nn.Layer, recorded: Mapping[str, Any], origin: str
 def load(model: nn.Layer, pretrained: Pretrained) -> tuple[int, list[str]]:
     """Copy the checkpoint's tensors into a model; head tensors that do not fit stay fresh.
 
-    Args:
-        model: as :func:`build` made it.
-        pretrained: the checkpoint.
-
     Returns:
         (number of tensors loaded, names of the model's tensors that stay fresh).
-
-    Raises:
-        ValueError: an encoder tensor is missing or has another shape, or one holds NaN or
-            infinity.
     """
     state = model.state_dict()
     if not pretrained.arrays:

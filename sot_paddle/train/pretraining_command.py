@@ -32,29 +32,36 @@ from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained, session, sharding
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Pretrained
-from sot_paddle.train.setup import Setup
-from sot_paddle.train.text_command import TextSource, checkpoint_of, optimizer, plan
+from sot_paddle.train.run_folder import open_folders
+from sot_paddle.train.text_command import (
+    TextSource,
+    optimizer,
+    prepare_text_device,
+    text_setup,
+)
 
 _NORM = "head.words.norm.weight"
 
 
 def run_config(config: PretrainConfig) -> dict[str, Any]:
     """Pre-train as the options say; see :func:`.session.run_setup`."""
-    data = {"--data_dir": config.data_dir, "--eval_data_dir": config.eval_data_dir}
-    places = {flag: Path(name) if name else None for flag, name in data.items()}
     sharding.check_stage(config.sharding)
-    found = checkpoint_of(config, places, pretraining_heads=True)
-    sharding.begin(config.sharding)
-    family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
-    tokenizer = family.from_files(found.vocabulary, max_length=config.block_size)
-    judged = form_of(Path(config.data_dir)) != pair_files.FORM
-    config = config.filled(judged)
-    sizes = encoder_config(config, found, tokenizer)
-    task = _task(config, sizes, tokenizer, judged, found.origin)
-    source = PretrainingSource(config, found, sizes, judged, places)
-    planned = dataclasses.replace(plan(config), sharding=config.sharding)
-    made = functools.partial(optimizer, decay=decayed)
-    return session.run_setup(Setup(config, task, source, planned, made))
+    prepare_text_device(config)
+    data = {"--data_dir": config.data_dir, "--eval_data_dir": config.eval_data_dir}
+    data = {flag: Path(name) if name else None for flag, name in data.items()}
+    with open_folders(config, {**pretrained.sources(config), **data}) as folders:
+        found = pretrained.find(config, pretraining_heads=True)
+        sharding.begin(config.sharding)
+        family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
+        tokenizer = family.from_files(found.vocabulary, max_length=config.block_size)
+        judged = form_of(Path(config.data_dir)) != pair_files.FORM
+        config = config.filled(judged)
+        sizes = encoder_config(config, found, tokenizer)
+        task = _task(config, sizes, tokenizer, judged, found.origin)
+        source = PretrainingSource(config, found, sizes, judged)
+        setup = text_setup(config, task, source, functools.partial(optimizer, decay=decayed))
+        arguments = {**setup.arguments, "sharding": config.sharding}
+        return session.run_setup(dataclasses.replace(setup, arguments=arguments), folders)
 
 
 run_command = session.training(COMMAND, run_config)
@@ -72,11 +79,7 @@ def decayed(model: nn.Layer) -> set[str]:
 def encoder_config(
     config: PretrainConfig, found: Pretrained, tokenizer: SubwordTokenizer
 ) -> EncoderConfig:
-    """Sizes of the encoder: the checkpoint's, or from scratch the options' and the vocabulary's.
-
-    Raises:
-        ValueError: options of the architecture beside a checkpoint, or sizes that do not fit.
-    """
+    """Sizes of the encoder: the checkpoint's, or from scratch the options' and the vocabulary's."""
     backbone = TEXT_BACKBONES[config.model_type]
     name = pretrained.registry_name(config, found.config)
     sizes = {**backbone.presets[name], **backbone.read_config(found.config)}
@@ -150,23 +153,11 @@ def _rows(
 
 @dataclass(frozen=True)
 class PretrainingSource(TextSource):
-    """The model of a pre-training; its checkpoint is one of the encoder for the other commands.
-
-    Attributes:
-        sizes: of the encoder.
-        judged: whether the next sentence is judged.
-        places: of the data, by flag.
-    """
+    """The model of a pre-training; its checkpoint is one of the encoder for the other commands."""
 
     config: PretrainConfig
     sizes: EncoderConfig
     judged: bool
-    places: Mapping[str, Path | None]
-
-    @property
-    def files(self) -> Mapping[str, Path | None]:
-        """What is read for the model and its training, by flag."""
-        return {**super().files, **self.places}
 
     def build(self, task: Task) -> nn.Layer:
         """The encoder with fresh weights, and the head of its tasks."""

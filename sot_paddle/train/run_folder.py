@@ -6,29 +6,94 @@ import contextlib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from sot_paddle import distributed, strict_json
-from sot_paddle.train import checkpointing, folder_lock, run_record
+from sot_paddle import atomic, distributed, strict_json
+from sot_paddle.distributed import say
+from sot_paddle.train import checkpointing, folder_lock
 
 RUN = "run.json"
 METRICS, EVALUATION = "metrics.json", "evaluation.json"
 BEST = "best"
 LOGS = "runs"
+_OWN = re.compile(
+    rf"{checkpointing.PREFIX}\d+|{BEST}|{checkpointing.POINTER}|{LOGS}|"
+    rf"{RUN}|{METRICS}|{EVALUATION}"
+)
+"""What a run writes into its folder, beside predictions: ``--overwrite_output_dir`` removes it."""
 _OF_A_SEED = re.compile(r"seed-\d+")
 
 
-class FolderOptions(Protocol):
-    """The options of a run that decide about its folder."""
+@dataclass(frozen=True)
+class RunFolder:
+    """The locked output folder of one run."""
 
-    overwrite_output_dir: bool
-    do_train: bool
-    resume: str
+    root: Path
+    checkpoint: Path | None
 
 
-Sources = Mapping[str, Path | None]
-"""What a run reads, by the flag that names it; None for a flag that is not given."""
+@contextlib.contextmanager
+def open_folders(options: Any, sources: Mapping[str, Path | None]) -> Iterator[list[RunFolder]]:
+    """Lock the output folder, or that of each seed, and find out what is there.
+
+    Nothing of an older run is removed here, see :func:`start_afresh`.
+
+    Args:
+        options: of the run.
+        sources: what it reads, by flag; None for a flag that is not given.
+
+    Yields:
+        The folders in the order of the seeds, the same on every process.
+
+    Raises:
+        ValueError: another run is at work there, the folder is somebody else's, or
+            ``--overwrite_output_dir`` would remove what this run reads; or see :func:`_resumable`.
+        TrainingStopped: on the other processes, when the first one refused.
+    """
+    root, seeds = Path(options.output_dir), getattr(options, "seeds", None)
+    roots = [root] if seeds is None else [root / f"seed-{seed}" for seed in seeds]
+    folders: list[RunFolder] = []
+    with contextlib.ExitStack() as stack:
+
+        def open_on_disk() -> None:
+            stack.enter_context(folder_lock.hold(root))
+            if seeds is not None:
+                _check_summary(root)
+                for place in roots:
+                    stack.enter_context(folder_lock.hold(place))
+            for place in roots:
+                _check(place, options, sources)
+            for place in roots:
+                checkpointing.settle(place)
+                folders.append(RunFolder(place, _resumable(place, options)))
+
+        distributed.on_first_process(open_on_disk)
+        yield distributed.gather(folders)[0]
+
+
+def start_afresh(root: Path, prediction_files: Collection[str]) -> None:
+    """Remove what an older run left, and nothing else; no link is followed.
+
+    Everything that can be refused has to be refused before.
+    """
+    own = [path for path in root.iterdir() if _OWN.fullmatch(path.name)]
+    own += [root / name for name in prediction_files]
+    for path in sorted(own, key=lambda path: path.name == RUN):  # last: it says whose the rest is
+        atomic.remove(path)
+
+
+def check_outputs(root: Path, options: Any, prediction_files: Collection[str]) -> None:
+    """Refuse to replace somebody's file in a folder that holds no run."""
+    if (root / RUN).exists() or options.overwrite_output_dir:
+        return
+    for name in (scores_file(root, options), *prediction_files):
+        if os.path.lexists(root / name):
+            raise ValueError(
+                f"{root / name} would be replaced, and no run of this tool wrote it: move it, or "
+                "choose another --output_dir"
+            )
 
 
 def weights_in(root: Path) -> list[Path]:
@@ -37,175 +102,83 @@ def weights_in(root: Path) -> list[Path]:
     return [best] * best.exists() + checkpointing.list_checkpoints(root)
 
 
-def scores_file(root: Path, config: FolderOptions) -> str:
+def scores_file(root: Path, options: Any) -> str:
     """Where a run's scores go: without training not over those of the folder's training."""
-    seeds = [root / name for name in _seeds(root)] if root.is_dir() else []
-    trained = any(weights_in(place) for place in (root, *seeds))
-    return EVALUATION if trained and not config.do_train else METRICS
+    trained = any(weights_in(place) for place in (root, *_seed_folders(root)))
+    return EVALUATION if trained and not options.do_train else METRICS
 
 
-def check(
-    root: Path, config: FolderOptions, sources: Sources, outputs: Collection[str] = ()
-) -> None:
-    """Refuse a folder that the run may not have; nothing is written or removed.
-
-    Args:
-        root: output folder of one run.
-        config: its options.
-        sources: what it reads.
-        outputs: names of the files that it writes there beside its checkpoints (predictions).
-
-    Raises:
-        ValueError: another run is at work there; ``--overwrite_output_dir`` would remove what no
-            run of this tool wrote, or what this run reads; or a file would be replaced that no
-            run of this tool wrote.
-    """
-    folder_lock.refuse_held(root)
-    _check(root, config, sources, outputs)
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file atomically; numbers that JSON does not have (NaN) become null."""
+    checkpointing.write_text(path, strict_json.dumps(content, strict_json.as_null))
 
 
-def _check(root: Path, config: FolderOptions, sources: Sources, outputs: Collection[str]) -> None:
-    if config.overwrite_output_dir:
-        _check_sources(root, {"--resume": named_checkpoint(config), **sources})
-        _check_removable(root)
-    elif config.do_train and _is_foreign(root):
-        raise ValueError(
-            f"{root} exists, is not empty and holds no run of this tool: choose another "
-            "--output_dir"
-        )
-    elif config.do_train and root.exists() and not weights_in(root) and _seeds(root):
-        raise ValueError(
-            f"{root} holds runs with --seeds, whose summary is its {METRICS}: give --seeds, or "
-            "choose another --output_dir"
-        )
-    else:
-        _check_replaced(root, config, outputs)
+def named_checkpoint(options: Any) -> Path | None:
+    """The checkpoint that ``--resume`` names, None for the words."""
+    return None if options.resume in ("auto", "never") else Path(options.resume)
 
 
-def _prepared(root: Path, config: FolderOptions) -> Path | None:
-    """Make a locked folder ready; the checkpoint to continue from, or None."""
-    if config.overwrite_output_dir:
-        run_record.remove_written(root)
-    if not _is_without_record(root):
-        run_record.begin(root)
-    checkpointing.settle(root)
-    if config.resume == "never" and checkpointing.list_checkpoints(root):
-        raise ValueError(
-            f"{root} holds a run that could be continued: drop --resume never, choose another "
-            "--output_dir, or start afresh with --overwrite_output_dir"
-        )
-    return resumable(root, config)
-
-
-@contextlib.contextmanager
-def open_run(
-    root: Path, config: FolderOptions, sources: Sources, outputs: Collection[str] = ()
-) -> Iterator[Path | None]:
-    """Lock and prepare the folder on the first process.
-
-    ``--overwrite_output_dir`` removes the older run here: everything that can be refused has to be
-    refused before.
-
-    Args:
-        root: output folder of one run; made when it is not there.
-        config: its options.
-        sources, outputs: see :func:`check`.
-
-    Yields:
-        The checkpoint to continue from, or None; the same on every process. The folder is locked
-        inside of the block.
-
-    Raises:
-        ValueError: see :func:`check` and :func:`resumable`.
-        TrainingStopped: on the other processes, when the first one refused.
-    """
-    found: list[Path | None] = []
-    with contextlib.ExitStack() as stack:
-
-        def open_on_disk() -> None:
-            check(root, config, sources, outputs)
-            stack.enter_context(folder_lock.hold(root))
-            _check(root, config, sources, outputs)  # now that nobody else writes here
-            found.append(_prepared(root, config))
-
-        distributed.on_first_process(open_on_disk)
-        yield distributed.gather(found[0] if found else None)[0]
-
-
-def check_summary(root: Path, config: FolderOptions) -> None:
-    """Refuse a folder that may not be the one around those of several seeds; nothing is changed.
-
-    Raises:
-        ValueError: another run is at work there, or it holds something else.
-    """
-    folder_lock.refuse_held(root)
-    if not root.exists():
-        return
-    if not root.is_dir():
-        raise ValueError(f"{root} is no folder: choose another --output_dir")
-    known, seeds = run_record.read(root), _seeds(root)
-    legacy = (METRICS,) if known is None and seeds else ()
-    foreign = run_record.first_foreign(root, apart=(*legacy, *seeds))
-    if foreign is None and known:
-        foreign = min(known - {METRICS, EVALUATION}, default=None)
-    if foreign is not None and (config.overwrite_output_dir or not seeds):
+def _check_summary(root: Path) -> None:
+    """Refuse a folder for those of several seeds that holds something else and none of these."""
+    expected = {METRICS, EVALUATION, folder_lock.LOCK}
+    foreign = min({path.name for path in root.iterdir()} - expected, default=None)
+    if foreign is not None and not _seed_folders(root):
         raise ValueError(
             f"{root} holds {foreign}, which no run with --seeds wrote: move or delete it "
             "yourself, or choose another --output_dir"
         )
 
 
-@contextlib.contextmanager
-def open_summary(root: Path, config: FolderOptions) -> Iterator[None]:
-    """Lock the folder around those of several seeds and make it ready for their summary.
-
-    The folders ``seed-N`` have records of their own; nothing of them is judged or removed here.
-
-    Raises:
-        ValueError: another run is at work there, or it holds something else.
-        TrainingStopped: on the other processes, when the first one refused.
-    """
-    with contextlib.ExitStack() as stack:
-
-        def open_on_disk() -> None:
-            check_summary(root, config)
-            stack.enter_context(folder_lock.hold(root))
-            if not _seeds(root) or run_record.read(root) is not None:
-                run_record.begin(root)
-
-        distributed.on_first_process(open_on_disk)
-        yield
-
-
-def will_continue(root: Path, config: FolderOptions) -> bool:
-    """Whether :func:`open_run` is going to find a checkpoint; nothing is written or removed.
-
-    A checkpoint that a kill left half in place counts as none here and is repaired there: what
-    is prepared for a new run then goes unused.
-
-    Raises:
-        ValueError: the checkpoint asked for is not whole.
-    """
-    if config.overwrite_output_dir and config.resume in ("auto", "never"):
-        return False
-    return resumable(root, config) is not None
-
-
-def resumable(root: Path, config: FolderOptions) -> Path | None:
-    """The checkpoint that ``--resume`` means: the newest whole one, or the one named.
-
-    Raises:
-        ValueError: the one named is not whole, or it holds a number that is not finite.
-    """
-    chosen = named_checkpoint(config)
-    if chosen is None:
-        chosen = checkpointing.last_whole(root)
-    elif not checkpointing.is_whole(chosen) or (
-        checkpointing.STATE not in checkpointing.listed_files(chosen)
-    ):
+def _check(root: Path, options: Any, sources: Mapping[str, Path | None]) -> None:
+    entries = [path.name for path in root.iterdir()]
+    names = {name for name in entries if not checkpointing.HALF_DONE.fullmatch(name)}
+    names -= {folder_lock.LOCK}
+    if options.overwrite_output_dir:
+        _check_sources(root, {"--resume": named_checkpoint(options), **sources})
+        names = {name for name in names if _OWN.fullmatch(name)}
+    elif options.do_train and _seed_folders(root) and not weights_in(root):
         raise ValueError(
-            f"--resume {chosen}: not a whole checkpoint with its training state; auto takes "
-            "the newest one of --output_dir"
+            f"{root} holds runs with --seeds, whose summary is its {METRICS}: give --seeds, or "
+            "choose another --output_dir"
+        )
+    if (options.do_train or options.overwrite_output_dir) and names and RUN not in names:
+        raise ValueError(
+            f"{root} holds {min(names)} and holds no run of this tool: choose another --output_dir"
+        )
+
+
+def _check_sources(root: Path, sources: Mapping[str, Path | None]) -> None:
+    """Refuse to remove what the run reads, also where a link leads there."""
+    for flag, source in sources.items():
+        if source is None or not source.exists():
+            continue
+        files = [source, *(source.iterdir() if source.is_dir() else ())]
+        if any(file.resolve().is_relative_to(root.resolve()) for file in files):
+            raise ValueError(
+                f"{flag} {source}: --overwrite_output_dir would remove it; drop one, or choose "
+                "another --output_dir"
+            )
+
+
+def _resumable(root: Path, options: Any) -> Path | None:
+    """The checkpoint that ``--resume`` means: the newest whole one, or the one named."""
+    chosen = named_checkpoint(options)
+    if not options.do_train:
+        return None
+    if chosen is not None:
+        if not checkpointing.can_continue(chosen):
+            raise ValueError(
+                f"--resume {chosen}: not a whole checkpoint with its training state; auto takes "
+                "the newest one of --output_dir"
+            )
+    elif options.overwrite_output_dir:
+        return None
+    else:
+        chosen = _newest(root)
+    if options.resume == "never" and checkpointing.list_checkpoints(root):
+        raise ValueError(
+            f"{root} holds a run that could be continued: drop --resume never, choose another "
+            "--output_dir, or start afresh with --overwrite_output_dir"
         )
     bad = None if chosen is None else checkpointing.nonfinite_tensor(chosen)
     if bad is not None:
@@ -218,86 +191,17 @@ def resumable(root: Path, config: FolderOptions) -> Path | None:
     return chosen
 
 
-def write_entry(root: Path, name: str, content: Any) -> None:
-    """Write a JSON file into a run's folder and enter it in the folder's record."""
-    run_record.note(root, [name])
-    write_json(root / name, content)
+def _newest(root: Path) -> Path | None:
+    """The newest whole checkpoint; says which newer ones are damaged."""
+    newest = checkpointing.last_whole(root)
+    for path in reversed(checkpointing.list_checkpoints(root)):
+        if path == newest:
+            break
+        say(f"{path} is damaged and passed over")
+    return newest
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file atomically; numbers that JSON does not have (NaN) become null."""
-    checkpointing.write_text(path, strict_json.dumps(content, strict_json.as_null))
-
-
-def named_checkpoint(config: FolderOptions) -> Path | None:
-    """The checkpoint that ``--resume`` names, None for the words."""
-    return None if config.resume in ("auto", "never") else Path(config.resume)
-
-
-def _check_sources(root: Path, sources: Sources) -> None:
-    """Refuse to remove what the run reads, also where a link leads there."""
-    inside = root.resolve()
-    for flag, place in sources.items():
-        if place is None or not place.exists():
-            continue
-        files = [place, *(place.iterdir() if place.is_dir() else ())]
-        if any(file.resolve().is_relative_to(inside) for file in files):
-            raise ValueError(
-                f"{flag} {place}: --overwrite_output_dir would remove it; drop one, or choose "
-                "another --output_dir"
-            )
-
-
-def _check_removable(root: Path) -> None:
-    """Refuse to start afresh in a folder with anything that no run of this tool wrote."""
-    if not root.exists():
-        return
-    if not root.is_dir():
-        raise ValueError(f"{root} is no folder: choose another --output_dir")
-    foreign = run_record.first_foreign(root)
-    if foreign is None:
-        return
-    why = f"which is not in {run_record.RECORD}, the list of what a run wrote there"
-    if run_record.read(root) is None:
-        why = f"and no {run_record.RECORD}, the list of what a run wrote there (earlier "
-        why += "versions kept none)"
-    raise ValueError(
-        f"{root} holds {foreign}, {why}: --overwrite_output_dir removes nothing else and so "
-        "nothing here; move or delete it yourself, or choose another --output_dir"
-    )
-
-
-def _check_replaced(root: Path, config: FolderOptions, outputs: Collection[str]) -> None:
-    """Refuse to replace a file that is there and not in the record."""
-    if _is_without_record(root):
-        return
-    known = run_record.read(root)
-    trained = (BEST, checkpointing.POINTER) if config.do_train else ()
-    for name in (RUN, scores_file(root, config), *trained, *outputs):
-        written = any(one == name or one.startswith(f"{name}/") for one in known or ())
-        if os.path.lexists(root / name) and not written:
-            raise ValueError(
-                f"{root / name} would be replaced, and no run of this tool wrote it: move it, or "
-                "choose another --output_dir"
-            )
-
-
-def _seeds(root: Path) -> list[str]:
-    """Names of the folders of seeds that hold nothing but a run."""
-    named = [path for path in root.iterdir() if _OF_A_SEED.fullmatch(path.name)]
-    return sorted(path.name for path in named if not _is_foreign(path))
-
-
-def _is_without_record(root: Path) -> bool:
-    """Whether a run of an earlier version is here; it goes on without a record."""
-    return (root / RUN).is_file() and not (root / run_record.RECORD).exists()
-
-
-def _is_foreign(root: Path) -> bool:
-    if not root.exists():
-        return False
-    if not root.is_dir():
-        return True
-    if any((root / name).is_file() for name in (RUN, run_record.RECORD)):
-        return False
-    return run_record.first_foreign(root) is not None
+def _seed_folders(root: Path) -> list[Path]:
+    """The folders of seeds that hold a run."""
+    named = [path for path in root.glob("seed-*") if _OF_A_SEED.fullmatch(path.name)]
+    return [path for path in named if (path / RUN).is_file()]

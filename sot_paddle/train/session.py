@@ -1,11 +1,11 @@
-"""From a command line to its end: folders checked, one run for each seed, their summary."""
+"""From a command line to its end: one run for each seed, and their summary."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from sot_paddle.cli import exit_status
 from sot_paddle.command_line import Command, parse
 from sot_paddle.distributed import say
 from sot_paddle.train import run_folder
-from sot_paddle.train.callbacks import StopRequest
 from sot_paddle.train.run import run_once
-from sot_paddle.train.setup import Run, Setup
+from sot_paddle.train.run_folder import RunFolder
+from sot_paddle.train.setup import Setup
 
 _OF_EVALUATION = ("evaluate_during_training", "eval_steps", "eval_all_checkpoints")
 
@@ -44,29 +44,7 @@ def finish(command: Command, run: Callable[[], dict[str, Any]]) -> int:
     return distributed.leave(exit_status(command.program.removesuffix(".py"), run))
 
 
-def check_folders(options: Any, files: Mapping[str, Path | None]) -> None:
-    """Refuse a folder before the work of reading data and weights, and before the first seed.
-
-    Args:
-        options: of the run.
-        files: what it reads, by flag.
-
-    Raises:
-        ValueError: see :func:`sot_paddle.train.run_folder.check`.
-    """
-    root, seeds = Path(options.output_dir), _seeds(options)
-    folders = [root] if seeds is None else [root / f"seed-{seed}" for seed in seeds]
-
-    def check() -> None:
-        if seeds is not None:
-            run_folder.check_summary(root, options)
-        for folder in folders:
-            run_folder.check(folder, options, files)
-
-    distributed.on_first_process(check)
-
-
-def run_setup(setup: Setup) -> dict[str, Any]:
+def run_setup(setup: Setup, folders: Sequence[RunFolder]) -> dict[str, Any]:
     """Run every seed of a setup; returns what its file of scores holds.
 
     Raises:
@@ -74,31 +52,23 @@ def run_setup(setup: Setup) -> dict[str, Any]:
         TrainingStopped: a run ended early.
     """
     options = setup.options
-    root, seeds = Path(options.output_dir), _seeds(options)
     for name in () if getattr(options, "do_eval", True) else _OF_EVALUATION:
         if getattr(options, name):
             say(f"--{name} has no effect without --do_eval")
-    with StopRequest(immediately=distributed.world_size() > 1) as stop:
-        if seeds is None:
-            return run_once(Run(setup, options.seed, root, stop))
-        with run_folder.open_summary(root, options):
-            results = []
-            for seed in seeds:
-                say(f"seed {seed}")
-                one = dataclasses.replace(options, seed=seed, seeds=None)
-                run = Run(
-                    dataclasses.replace(setup, options=one), seed, root / f"seed-{seed}", stop
-                )
-                results.append(run_once(run))
-            content = summary(results)
-            say(_summary_line(content))
-            name = run_folder.scores_file(root, options)
-            distributed.on_first_process(lambda: run_folder.write_entry(root, name, content))
+    seeds = getattr(options, "seeds", None)
+    if seeds is None:
+        return run_once(setup, options.seed, folders[0])
+    results = []
+    for seed, folder in zip(seeds, folders, strict=True):
+        say(f"seed {seed}")
+        one_seed = dataclasses.replace(options, seed=seed, seeds=None)
+        results.append(run_once(dataclasses.replace(setup, options=one_seed), seed, folder))
+    content = summary(results)
+    say(_summary_line(content))
+    root = Path(options.output_dir)
+    name = run_folder.scores_file(root, options)
+    distributed.on_first_process(lambda: run_folder.write_json(root / name, content))
     return content
-
-
-def _seeds(options: Any) -> Sequence[int] | None:
-    return getattr(options, "seeds", None)
 
 
 def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -1,10 +1,9 @@
-"""What a command trains and how, and the record of one run of it."""
+"""What a command trains and how, and one run of it."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,11 +12,12 @@ from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle import distributed
-from sot_paddle.tasks.task import Predictions, Task
+from sot_paddle.tasks.task import Task
 from sot_paddle.train import model_folder
-from sot_paddle.train.callbacks import StopRequest
+from sot_paddle.train.checkpointing import TensorFile
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.feeding import Pace
+from sot_paddle.weights import weights_and_metadata
 
 
 class ModelSource(Protocol):
@@ -25,11 +25,9 @@ class ModelSource(Protocol):
 
     Attributes:
         origin: where the initial weights lie, for messages.
-        files: what is read from the disk, by the flag that names it; None when it is not given.
     """
 
     origin: str
-    files: Mapping[str, Path | None]
 
     def build(self, task: Task) -> nn.Layer:
         """The model with fresh weights, drawn from the present random state."""
@@ -43,46 +41,9 @@ class ModelSource(Protocol):
         """The model's options that a user wants to see, on one line."""
         ...
 
-    def fill_folder(self, folder: Path, model: nn.Layer, task: Task) -> None:
-        """Write everything but the weights that rebuilds the model into a folder."""
+    def files(self, model: nn.Layer, task: Task) -> Mapping[str, bytes]:
+        """Everything but the weights that rebuilds the model, as files of its folder."""
         ...
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How long a run is and what it does on the way, in one vocabulary for every command.
-
-    Attributes:
-        batch_size: examples of each process and forward pass.
-        accumulation: forward passes of an optimizer step.
-        epochs: passes over the training data.
-        log_steps: optimizer steps between log lines.
-        save_steps: optimizer steps between checkpoints, 0 for none but those of ``save_epochs``.
-        save_epochs: epochs between checkpoints, 0 for none.
-        eval_steps: optimizer steps between evaluations, None for each epoch, 0 for never.
-        half: mixed precision, ``"float16"`` or ``"bfloat16"``, "" for none.
-        half_level: ``"O1"`` or ``"O2"``.
-        ema_decay: of the moving average, None for none.
-        ema_warmup: the average follows closely at first.
-        sync_bn: batch statistics over all processes.
-        own_masks: each process draws dropout masks of its own.
-        sharding: stage of the optimizer's sharding, "" for none.
-    """
-
-    batch_size: int
-    accumulation: int
-    epochs: float
-    log_steps: int
-    save_steps: int = 0
-    save_epochs: int = 0
-    eval_steps: int | None = None
-    half: str = ""
-    half_level: str = "O1"
-    ema_decay: float | None = None
-    ema_warmup: bool = False
-    sync_bn: bool = True
-    own_masks: bool = False
-    sharding: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,60 +54,39 @@ class Setup:
         options: the command's record.
         task: data, loss and scores.
         source: of the model.
-        plan: how long.
         optimizer: (options, model with its parameters, pace, optimizer steps of the run) to
             (optimizer, schedule).
+        arguments: of paddlenlp's TrainingArguments: batch size, epochs, steps, precision.
+        save_epochs: epochs between checkpoints, 0 for none but those of ``save_steps``.
+        eval_steps: optimizer steps between evaluations, None for each epoch, 0 for never.
+        ema_decay: of the moving average, None for none.
+        ema_warmup: the average follows closely at first.
+        sync_bn: batch statistics over all processes.
+        own_masks: each process draws dropout masks of its own.
     """
 
     options: Any
     task: Task
     source: ModelSource
-    plan: Plan
     optimizer: Callable[[Any, nn.Layer, Pace, int], tuple[Optimizer, LRScheduler]]
+    arguments: Mapping[str, Any]
+    save_epochs: int = 0
+    eval_steps: int | None = None
+    ema_decay: float | None = None
+    ema_warmup: bool = False
+    sync_bn: bool = True
+    own_masks: bool = False
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What a model said when it was evaluated, about the splits that are predicted as well.
-
-    Attributes:
-        step: of the evaluation, as text.
-        value: its main score.
-        found: split of ``Task.test`` to the outputs.
-    """
-
-    step: str
-    value: float
-    found: Mapping[str, Predictions]
-
-
-@dataclass
 class Run:
-    """One run with one seed.
-
-    Attributes:
-        setup: what it trains.
-        seed: its seed.
-        root: its output folder.
-        stop: Ctrl-C's request.
-        model: the model, once built.
-        ema: its moving average, None for none.
-        fresh: tensors of the model that the initial weights did not hold.
-        result: what the file of scores will hold.
-        autocast: context of a forward pass outside of training.
-        outputs: of the best evaluation so far, see `Kept`.
-    """
+    """One run with one seed."""
 
     setup: Setup
     seed: int
     root: Path
-    stop: StopRequest
-    model: nn.Layer | None = None
+    model: nn.Layer
     ema: ModelEma | None = None
-    fresh: Sequence[str] = ()
-    result: dict[str, Any] = field(default_factory=dict)
-    autocast: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
-    outputs: Kept | None = None
 
     @property
     def task(self) -> Task:
@@ -173,14 +113,17 @@ class Run:
         return ",".join(split.fingerprint for split in self.task.dev.values())
 
     @property
-    def predicted_files(self) -> list[str]:
-        """Names of the files that it leaves in its folder beside checkpoints."""
+    def prediction_files(self) -> list[str]:
+        """Names of the files with predictions."""
         return [name for split in self.task.test for name in self.task.prediction_files(split)]
 
-    def fill(self, folder: Path) -> None:
-        """Write the model into a folder."""
-        model_folder.write_weights(folder, self.model, self.ema)
-        self.setup.source.fill_folder(folder, self.model, self.task)
+    def files(self) -> Iterator[tuple[str, bytes | TensorFile]]:
+        """The model as files of a folder, drawn one by one."""
+        arrays, metadata = weights_and_metadata(self.model)
+        yield model_folder.WEIGHTS, TensorFile(arrays, metadata)
+        if self.ema is not None:
+            yield model_folder.EMA, TensorFile(self.ema.arrays(), metadata)
+        yield from self.setup.source.files(self.model, self.task).items()
 
     def restore(self, folder: Path) -> None:
         """Take the model from a folder."""

@@ -20,14 +20,7 @@ from sot_paddle.train.optimizer import ClipGradByGlobalNorm
 
 
 def check_stage(stage: str) -> None:
-    """Refuse a stage that does not run.
-
-    Args:
-        stage: of the options, "" for none.
-
-    Raises:
-        ValueError: another one than stage 1: Paddle 3.3 refuses 2 and 3 without a GPU.
-    """
+    """Refuse a stage that does not run."""
     if stage in ("stage2", "stage3"):
         raise ValueError(
             f"sharding {stage}: Paddle 3.3 splits gradients and weights on GPUs alone "
@@ -41,12 +34,6 @@ def begin(stage: str) -> None:
     """Tell Paddle that all processes share the optimizer's state; nothing without a stage.
 
     PADDLE: paddlenlp's Trainer does it only where the processes have not met yet.
-
-    Args:
-        stage: of the options.
-
-    Raises:
-        ValueError: sharding in a single process.
     """
     if not stage:
         return
@@ -73,10 +60,6 @@ def keep_clipping(optimizer: Any, clip: nn.ClipGradBase | None) -> None:
     """Clip as without sharding, by the norm of all processes' gradients together.
 
     PADDLE: its wrapper clips by c / max(norm, c) in place of the optimizer's own formula.
-
-    Args:
-        optimizer: wrapped.
-        clip: of the optimizer before it was wrapped.
     """
     if isinstance(clip, ClipGradByGlobalNorm):
         clip.across = distributed.sum_across_processes
@@ -84,12 +67,7 @@ def keep_clipping(optimizer: Any, clip: nn.ClipGradBase | None) -> None:
 
 
 def gathered(optimizer: Any, model: nn.Layer) -> tuple[dict[str, Any], dict[str, int]] | None:
-    """The whole state, arrays and counters as `exact_state` names them, on every process.
-
-    Args:
-        optimizer: wrapped, or one that holds the whole state: None.
-        model: gives the structured names.
-    """
+    """The whole state, arrays and counters as `exact_state` names them, on every process."""
     inner = innermost(optimizer)
     if inner is optimizer:
         return None

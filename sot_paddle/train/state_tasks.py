@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 import numpy as np
 
@@ -14,13 +15,17 @@ from sot_paddle.data.stored.file_layout import stored_split
 from sot_paddle.data.stored.live_sources import FrozenModel, glue_states, squad_states
 from sot_paddle.data.stored.original_rows import original_task
 from sot_paddle.data.stored.state_files import StateReader
+from sot_paddle.data.subword import SubwordTokenizer
+from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.distributed import say
+from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue import GlueTask, dev_splits, test_splits
 from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad
-from sot_paddle.tasks.state_options import LIVE, SQUAD, StateTrainConfig
+from sot_paddle.tasks.state_options import LIVE, SQUAD, StateRows, StateTrainConfig
 from sot_paddle.tasks.states import ProbedGlueTask, ProbedSquadTask, StateSplit
 from sot_paddle.tasks.task import Task
-from sot_paddle.train.frozen_model import load_frozen, read_tokenizer
+from sot_paddle.tasks.text_options import CheckpointOptions
+from sot_paddle.train import pretrained
 
 Sizes = tuple[int, int, int]
 
@@ -28,14 +33,8 @@ Sizes = tuple[int, int, int]
 def load_states(config: StateTrainConfig) -> tuple[Task, Sizes]:
     """Read what the options ask for.
 
-    Args:
-        config: task, states and switches.
-
     Returns:
         The task, and (L, T, F) of its hidden states.
-
-    Raises:
-        ValueError: a file is missing, unfinished, or made for other rows.
     """
     frozen = load_frozen(config) if config.states == LIVE else None
     task = _squad(config, frozen) if config.squad else _glue(config, frozen)
@@ -48,6 +47,29 @@ def load_states(config: StateTrainConfig) -> tuple[Task, Sizes]:
     if config.max_seq_length not in (None, of_row[1]):
         say(f"--max_seq_length has no effect: rows of {config.states} have {of_row[1]} tokens")
     return task, of_row
+
+
+def load_frozen(options: StateRows) -> FrozenModel:
+    """Read a checkpoint: a Hugging Face folder, or a folder that tools/train_glue.py wrote."""
+    found = pretrained.find(options)
+    model = pretrained.build(options, found, 2)
+    loaded, _ = pretrained.load(model, found)
+    model.eval()
+    for parameter in model.parameters():
+        parameter.stop_gradient = True
+    family = FAMILIES[model.backbone.tokenizer]
+    tokenizer = family.from_files(found.vocabulary, max_length=options.length, tie_break="fast")
+    say(f"encoder: {loaded} tensors from {found.origin}")
+    return FrozenModel(model, tokenizer, options.length)
+
+
+def read_tokenizer(options: CheckpointOptions, max_length: int) -> SubwordTokenizer:
+    """The tokenizer alone, for states that are stored."""
+    place = Path(options.tokenizer_name or options.model_name_or_path)
+    if not str(place) or not place.exists():
+        raise ValueError(f"{str(place)!r} holds no vocabulary: give --tokenizer_name (its folder)")
+    family = FAMILIES[TEXT_BACKBONES[options.model_type].tokenizer]
+    return family.build(place, max_length=max_length, tie_break="fast")
 
 
 def _of(split: StateSplit | AskedSplit) -> StateSplit:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from paddle import nn
@@ -20,61 +19,58 @@ from sot_paddle.tasks.text_options import CheckpointOptions, TextRunOptions
 from sot_paddle.train import pretrained, session
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.model_folder import require_classes, write_config
+from sot_paddle.train.model_folder import config_file, require_classes
 from sot_paddle.train.optimizer import CLIPPINGS, OPTIMIZERS, decay_filter, decayed_names
 from sot_paddle.train.pretrained import Pretrained
+from sot_paddle.train.run_folder import open_folders
 from sot_paddle.train.schedule import build_schedule
-from sot_paddle.train.setup import Plan, Setup
+from sot_paddle.train.setup import ModelSource, Setup
 
 
 def run_config(config: TrainConfig) -> dict[str, Any]:
     """Run every seed of a configuration; see :func:`.session.run_setup`."""
     for name in config.unused_sizes:
         say(f"--{name} has no effect: the head has none (pooling {config.resolved_pooling})")
-    source = TextSource(config, checkpoint_of(config))
-    task = load_glue(config, source.found.vocabulary)
-    pretrained.require_embeddings(task.vocab_size, pretrained.encoder_of(config, source.found))
-    return session.run_setup(Setup(config, task, source, plan(config), optimizer))
+    return run_text(config, load_glue, optimizer)
 
 
 run_command = session.training(COMMAND, run_config)
 """Run ``tools/train_glue.py``; see :func:`.session.training`."""
 
 
-def checkpoint_of(
+def run_text(
     config: TextRunOptions,
-    places: Mapping[str, Path | None] | None = None,
-    *,
-    pretraining_heads: bool = False,
-) -> Pretrained:
-    """Choose device and precision, check the folders, and find the checkpoint to start from.
+    load_task: Callable[[Any, Mapping[str, bytes]], Task],
+    make_optimizer: Callable[..., tuple[Optimizer, LRScheduler]],
+) -> dict[str, Any]:
+    """Fine-tune a language model on a task; returns what its file of scores holds.
 
     Args:
         config: the command's options.
-        places: what else is read, by flag.
-        pretraining_heads: see :func:`.pretrained.find`.
-
-    Raises:
-        ValueError: a precision that cannot be, an output folder that is read, no checkpoint.
+        load_task: (options, vocabulary files) to the task.
+        make_optimizer: see `Setup`.
     """
+    prepare_text_device(config)
+    with open_folders(config, pretrained.sources(config)) as folders:
+        source = TextSource(config, pretrained.find(config))
+        task = load_task(config, source.found.vocabulary)
+        pretrained.require_embeddings(task.vocab_size, pretrained.encoder_of(config, source.found))
+        return session.run_setup(text_setup(config, task, source, make_optimizer), folders)
+
+
+def prepare_text_device(config: TextRunOptions) -> None:
+    """Choose device and precision."""
     prepare_device(
         dtype=config.dtype,
         cpu=config.no_cuda,
         half=config.half_flag,
         cpu_precision=config.cpu_precision,
     )
-    session.check_folders(config, {**pretrained.sources(config), **(places or {})})
-    return pretrained.find(config, pretraining_heads=pretraining_heads)
 
 
 @dataclass(frozen=True)
 class TextSource:
-    """A language model with a head; see :class:`sot_paddle.train.setup.ModelSource`.
-
-    Attributes:
-        config: the command's options.
-        found: the checkpoint to start from.
-    """
+    """A language model with a head; see :class:`sot_paddle.train.setup.ModelSource`."""
 
     config: CheckpointOptions
     found: Pretrained
@@ -83,11 +79,6 @@ class TextSource:
     def origin(self) -> str:
         """Where the checkpoint was found."""
         return self.found.origin
-
-    @property
-    def files(self) -> Mapping[str, Path | None]:
-        """What is read for the model, by flag."""
-        return pretrained.sources(self.config)
 
     def build(self, task: Task) -> nn.Layer:
         """The encoder that the checkpoint's sizes describe, with the head of the options."""
@@ -109,17 +100,15 @@ class TextSource:
         given = [f"{k} {v}" for k, v in self.config.head_options.items() if v is not None]
         return f"head {', '.join(given)}"
 
-    def fill_folder(self, folder: Path, model: nn.Layer, task: Task) -> None:
-        """Write sizes, task, vocabulary, and what is said of the head."""
+    def files(self, model: nn.Layer, task: Task) -> Mapping[str, bytes]:
+        """Sizes, task, vocabulary, and what is said of the head."""
         content = {
             "model_type": model.backbone.model_type,
             **model.backbone.write_config(model.encoder_config),
             "sot_model": model.name,
             "task": task.title,
         }
-        write_config(folder, content | self.about_head(model, task))
-        for name, data in self.found.vocabulary.items():
-            (folder / name).write_bytes(data)
+        return config_file({**content, **self.about_head(model, task)}) | self.found.vocabulary
 
     def about_head(self, model: nn.Layer, task: Task) -> Mapping[str, Any]:
         """What config.json says of the head: its options, and the names of the classes."""
@@ -129,18 +118,31 @@ class TextSource:
         }
 
 
-def plan(config: TextRunOptions) -> Plan:
-    """How long a run with these options is."""
+def text_setup(
+    config: TextRunOptions,
+    task: Task,
+    source: ModelSource,
+    make_optimizer: Callable[..., tuple[Optimizer, LRScheduler]],
+) -> Setup:
+    """What a command on text trains."""
     eval_steps = config.logging_steps if config.evaluate_during_training else config.eval_steps
-    return Plan(
-        batch_size=config.per_gpu_train_batch_size,
-        accumulation=config.gradient_accumulation_steps,
-        epochs=config.num_train_epochs,
-        log_steps=config.logging_steps,
-        save_steps=config.save_steps,
+    arguments = {
+        "per_device_train_batch_size": config.per_gpu_train_batch_size,
+        "gradient_accumulation_steps": config.gradient_accumulation_steps,
+        "num_train_epochs": config.num_train_epochs,
+        "logging_steps": config.logging_steps,
+        "save_steps": config.save_steps,
+        "fp16": config.half == "float16",
+        "bf16": config.half == "bfloat16",
+        "fp16_opt_level": config.fp16_opt_level,
+    }
+    return Setup(
+        config,
+        task,
+        source,
+        make_optimizer,
+        arguments,
         eval_steps=eval_steps if config.do_eval else 0,
-        half=config.half,
-        half_level=config.fp16_opt_level,
     )
 
 
@@ -168,7 +170,7 @@ def optimizer(
     )
     clip = CLIPPINGS[config.clipping]
     own = {} if config.correct_bias else {"correct_bias": False}
-    made = OPTIMIZERS[config.optimizer](
+    built = OPTIMIZERS[config.optimizer](
         learning_rate=schedule,
         epsilon=config.adam_epsilon,
         parameters=[p for p in model.parameters() if not p.stop_gradient],
@@ -178,4 +180,4 @@ def optimizer(
         multi_precision=bool(config.half) and config.fp16_opt_level == "O2",
         **own,
     )
-    return made, schedule
+    return built, schedule

@@ -68,9 +68,6 @@ def load_trained_text(place: str | Path, *, max_length: int | None = None) -> Te
     Args:
         place: a run's folder, its ``best``, ``last`` or a checkpoint.
         max_length: tokens of a row, None for the run's.
-
-    Raises:
-        ValueError: there is no such model, or its files do not fit together.
     """
     folder = find_text_folder(Path(place))
     if folder is None:

@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,38 +22,27 @@ from paddle.io import DataLoader
 from paddlenlp.trainer import Trainer, TrainingArguments
 
 from sot_paddle import distributed
-from sot_paddle.checkpoint import read_tensors, write_tensors
+from sot_paddle.checkpoint import read_tensors
 from sot_paddle.distributed import say
 from sot_paddle.failures import NonFiniteLoss, NonFiniteState
 from sot_paddle.reading import read_object
 from sot_paddle.train import checkpointing, exact_state, outcome, sharding
+from sot_paddle.train.callbacks import StopRequest
+from sot_paddle.train.checkpointing import TensorFile
 from sot_paddle.train.exact_state import Progress, check_identity
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.setup import Run
 from sot_paddle.weights import to_numpy
 
-OPTIMIZER = "optimizer.safetensors"
-TRAINER_STATE = "trainer_state.json"
-STATE_FILES = (OPTIMIZER, checkpointing.STATE, TRAINER_STATE)
-"""What only resuming needs; older checkpoints drop it."""
-
-_SAVED = {"step": int, "random": list}
-_SAVED |= dict.fromkeys(("identity", "schedule", "counters", "progress"), dict)
+_SAVED = {
+    **dict.fromkeys(("identity", "schedule", "counters", "progress"), dict),
+    **{"step": int, "random": list, "losses": list, "saved_on_signal": bool},
+}
+"""The keys of state.json and their types."""
 
 
 class ExactTrainer(Trainer):
-    """Trainer whose resumed run ends bit-identical to the uninterrupted one.
-
-    Args:
-        run: its model, task and options.
-        arguments: of paddlenlp's Trainer.
-        batches: the micro-batches of this process.
-        pace: of the run.
-        callbacks: further callbacks of the Trainer.
-
-    Attributes:
-        passing: the next checkpoint is due to a signal alone; it goes when another is written.
-    """
+    """Trainer whose resumed run ends bit-identical to the uninterrupted one."""
 
     def __init__(
         self,
@@ -66,7 +55,9 @@ class ExactTrainer(Trainer):
     ) -> None:
         self.run, self.batches, self.pace = run, batches, pace
         self.progress = Progress(evaluation_data=self.run.evaluation_data)
-        self.passing = False
+        self.stop = StopRequest()
+        self.saved_on_signal = False  # the next checkpoint exists only because of a signal
+        self._replaced_by_next: Path | None = None
         self._losses: list[paddle.Tensor] = []
         self._saved: dict[str, Any] | None = None
         self._random_due: Mapping[str, Any] | None = None
@@ -74,6 +65,7 @@ class ExactTrainer(Trainer):
         super().__init__(
             model=run.model, args=arguments, train_dataset=run.task.train, callbacks=callbacks
         )
+        self.evaluator = outcome.Evaluator(run, self.autocast_smart_context_manager)
 
     @property
     def total_steps(self) -> int:
@@ -150,8 +142,9 @@ class ExactTrainer(Trainer):
         """Build the run's optimizer and schedule, once."""
         if self.optimizer is None:
             setup, model = self.run.setup, self.run.model
-            made = setup.optimizer(setup.options, model, self.pace, num_training_steps)
-            self.optimizer, self.lr_scheduler = made
+            self.optimizer, self.lr_scheduler = setup.optimizer(
+                setup.options, model, self.pace, num_training_steps
+            )
 
     def _wrap_model(self, model: nn.Layer, training: bool = True) -> nn.Layer:
         clip = self.optimizer._grad_clip
@@ -168,15 +161,16 @@ class ExactTrainer(Trainer):
     # state
 
     def accept(self, checkpoint: Path | None) -> None:
-        """Read the state of the checkpoint to resume from, if there is one.
-
-        Raises:
-            ValueError: the checkpoint belongs to another run, or other operators computed it.
-        """
-        self._saved = saved_state(self.run, checkpoint)
-        if self._saved is not None:
+        """Read the state of the checkpoint to resume from, if there is one."""
+        step = 0
+        if checkpoint is not None:
+            self._saved = read_object(checkpoint / checkpointing.STATE, _SAVED)
+            check_identity(self._saved["identity"], self.run.identity, checkpoint)
             self._restore_progress()
-        step = 0 if self._saved is None else self._saved["step"]
+            step = self._saved["step"]
+            place = checkpoint.resolve()  # it may be the pointer
+            if self._saved["saved_on_signal"] and place.parent == self.run.root.resolve():
+                self._replaced_by_next = place
         if self._is_over(step):
             return
         accepted = self.run.setup.options.accept_other_operators
@@ -218,9 +212,8 @@ class ExactTrainer(Trainer):
         if not set(self._saved["progress"]) <= names:
             raise ValueError(f"{checkpointing.STATE}: its progress is not of this version")
         self.progress = Progress(**self._saved["progress"])
-        if "losses" in self._saved:  # of each process, which older checkpoints do not hold
-            own = self._saved["losses"][distributed.rank()]
-            self.progress.window, self.progress.loss_sum = own
+        losses = self._saved["losses"][distributed.rank()]
+        self.progress.window, self.progress.loss_sum = losses
         if self.progress.evaluation_data != self.run.evaluation_data:
             self.progress = Progress(
                 window=self.progress.window,
@@ -237,7 +230,8 @@ class ExactTrainer(Trainer):
         if checkpoint is None:
             return
         assert self._saved is not None, "accept() reads the state first"
-        arrays, _ = read_tensors(Path(checkpoint) / OPTIMIZER)
+        self.state.global_step = self._saved["step"]
+        arrays, _ = read_tensors(Path(checkpoint) / checkpointing.OPTIMIZER)
         sharding.restore(self.optimizer, self.model, arrays, self._saved["counters"])
         self.lr_scheduler.set_state_dict(self._saved["schedule"])
         if self.do_grad_scaling:
@@ -247,8 +241,10 @@ class ExactTrainer(Trainer):
     def _save_checkpoint(self, model: nn.Layer, metrics: dict[str, float] | None = None) -> None:
         step = self.state.global_step
         gathered = sharding.gathered(self.optimizer, self.model)
-        own = self.optimizer, self.model
-        arrays, counters = gathered or (None, exact_state.optimizer_counters(*own))
+        arrays, counters = gathered or (
+            None,
+            exact_state.optimizer_counters(self.optimizer, self.model),
+        )
         state = {
             "step": step,
             "identity": self.run.identity,
@@ -258,25 +254,29 @@ class ExactTrainer(Trainer):
             "losses": distributed.gather([self.progress.window, self.progress.loss_sum]),
             "random": distributed.gather(exact_state.random_states()),
             "scaler": _plain(self.scaler.state_dict()) if self.do_grad_scaling else None,
-            "passing": self.passing,
+            "saved_on_signal": self.saved_on_signal,
         }
 
-        def fill(folder: Path) -> None:
-            self.run.fill(folder)
-            held = exact_state.optimizer_arrays(*own) if arrays is None else arrays
-            write_tensors(folder / OPTIMIZER, held)
-            (folder / checkpointing.STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
-            self.state.save_to_json(str(folder / TRAINER_STATE))
+        def files() -> Iterator[tuple[str, bytes | TensorFile]]:
+            yield from self.run.files()
+            whole = arrays or exact_state.optimizer_arrays(self.optimizer, self.model)
+            yield checkpointing.OPTIMIZER, TensorFile(whole)
+            yield checkpointing.STATE, json.dumps(state).encode()
 
         def write() -> None:
-            checkpointing.write_checkpoint(self.run.root, step, fill)
+            checkpointing.write_checkpoint(self.run.root, step, files())
+            if self._replaced_by_next is not None:
+                checkpointing.discard(self._replaced_by_next)
+                self._replaced_by_next = None
             self._prune()
 
         distributed.on_first_process(write)
 
     def _prune(self) -> None:
-        keep, states = self.run.setup.options.save_total_limit, self.run.setup.options.keep_states
-        checkpointing.prune(self.run.root, keep=keep, keep_states=states, state_files=STATE_FILES)
+        options = self.run.setup.options
+        checkpointing.prune(
+            self.run.root, keep=options.save_total_limit, keep_states=options.keep_states
+        )
 
     # evaluation and logs
 
@@ -284,10 +284,11 @@ class ExactTrainer(Trainer):
         """Evaluate, keep the best model, log; returns the metrics with the prefix."""
         self._check_weights()
         step = self.state.global_step
-        metrics = self.scores(str(step))
+        metrics = self.evaluator.scores(str(step))
         self.progress.evaluations[str(step)] = metrics
         value = metrics[self.run.metric]
-        if outcome.is_better(self.run, value, self.progress.best_metric):
+        maximise = self.run.task.maximise
+        if outcome.is_better(value, self.progress.best_metric, maximise=maximise):
             self.progress.best_metric, self.progress.since_best = value, 0
             self.progress.best_step = step
             outcome.write_best(self.run, step, value)
@@ -299,10 +300,6 @@ class ExactTrainer(Trainer):
             self.args, self.state, self.control, logged
         )
         return logged
-
-    def scores(self, step: str) -> dict[str, float]:
-        """Scores of the present weights, see :func:`.outcome.current_scores`."""
-        return outcome.current_scores(self.run, step)
 
     def _check_weights(self) -> None:
         """Scores of weights that are not finite would say nothing about which tensor it is."""
@@ -329,19 +326,6 @@ class ExactTrainer(Trainer):
         if "train_loss" in logs:
             logs["train_loss"] = self.mean_loss()
         super().log(logs, **kwargs)
-
-
-def saved_state(run: Run, checkpoint: Path | None) -> dict[str, Any] | None:
-    """What a checkpoint says beside its tensors, None for none.
-
-    Raises:
-        ValueError: it belongs to another run.
-    """
-    if checkpoint is None:
-        return None
-    saved = read_object(checkpoint / checkpointing.STATE, _SAVED)
-    check_identity(saved["identity"], run.identity, checkpoint)
-    return saved
 
 
 def _plain(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import contextlib
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -146,11 +146,11 @@ def test_best_evaluation(scores: Sequence[float], maximise: bool, tmp_path: Path
     assert choices_of_the_trainer(scores, maximise, tmp_path) == expected
 
 
-class ScriptedTrainer(ExactTrainer):
-    """The product's trainer with evaluations that give what they are told."""
+class RunWithoutModel(Run):
+    """The product's run, of whose model nothing is saved."""
 
-    def scores(self, step: str) -> dict[str, float]:
-        return {"score": next(self.scripted)}
+    def files(self) -> Iterator:
+        return iter(())
 
 
 def choices_of_the_trainer(
@@ -166,11 +166,11 @@ def choices_of_the_trainer(
         )
         task = SimpleNamespace(train=[0], dev={}, metric="score", maximise=maximise)
         setup = SimpleNamespace(options=options, task=task)
-        run = Run(setup, 0, folder, stop=None, model=paddle.nn.Linear(1, 1))
-        run.fill = lambda folder: None
+        run = RunWithoutModel(setup, 0, folder, paddle.nn.Linear(1, 1))
         batches = MicroBatches(lambda epoch: [[0]])
-        trainer = ScriptedTrainer(run, arguments, batches=batches, pace=Pace(1, 1))
-        trainer.scripted = iter(scores)
+        trainer = ExactTrainer(run, arguments, batches=batches, pace=Pace(1, 1))
+        scripted = iter(scores)
+        trainer.evaluator = SimpleNamespace(scores=lambda step: {"score": next(scripted)})
         for step in range(len(scores)):
             trainer.state.global_step = step
             trainer.evaluate()

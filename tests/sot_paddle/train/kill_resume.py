@@ -18,7 +18,7 @@ OPTIONS = (
 )
 COMPARED = (
     *("last/model.safetensors", "last/optimizer.safetensors", "best/model.safetensors"),
-    *("last/state.json", "last/trainer_state.json", "RTE.tsv"),
+    *("last/state.json", "RTE.tsv"),
 )
 
 

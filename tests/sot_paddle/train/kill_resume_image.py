@@ -21,7 +21,7 @@ OPTIONS = (
 )
 COMPARED = (
     *("last/model.safetensors", "last/ema.safetensors", "last/optimizer.safetensors"),
-    *("last/state.json", "last/trainer_state.json", "last/config.json"),
+    *("last/state.json", "last/config.json"),
     *("best/model.safetensors", "best/ema.safetensors", "best/best.json"),
 )
 

@@ -18,7 +18,7 @@ OPTIONS = (
 )
 COMPARED = (
     *("last/model.safetensors", "last/optimizer.safetensors"),
-    *("last/state.json", "last/trainer_state.json"),
+    *("last/state.json"),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -60,7 +59,7 @@ def run(seed: int) -> int:
         while not (out / f"checkpoint-{2 * (step // 2)}" / "manifest.json").is_file():
             time.sleep(0.02)
             assert begun.poll() is None, "it ended before it was killed"
-        first = json.loads((out / "run.lock").read_text(encoding="utf-8"))["pid"]
+        first = int((out / "run.lock").read_text(encoding="utf-8").split()[1])
         (second,) = children(begun.pid) - {first}
         os.kill(second, signal.SIGKILL)
         killed = time.monotonic()

@@ -16,16 +16,16 @@ import signal
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[2]), str(HERE)]
-
-from sot_paddle import atomic, checkpoint, reading  # noqa: E402
-from sot_paddle.train import run_record  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ def die_at(operation: str, count: int, sent: signal.Signals) -> Callable[[], Non
 
     def prepare() -> None:
         module, name = {
-            "tensor": (checkpoint, "_contiguous"),
-            "checksum": (reading, "crc32_of"),
-            "sync": (atomic, "sync"),
+            "tensor": (np, "ascontiguousarray"),
+            "checksum": (zlib, "crc32"),
+            "sync": (os, "fsync"),
             "replace": (os, "replace"),
             "symlink": (os, "symlink"),
             "rmtree": (shutil, "rmtree"),
@@ -160,10 +160,6 @@ def stop_runs(
                 there = sorted(path.name for path in out.glob("*")) if out.is_dir() else []
                 done = len(signals) - len(left)
                 print(f"kill {done}, run {runs}: {how}; left: {' '.join(there)}", flush=True)
-                foreign = run_record.first_foreign(out) if out.is_dir() else None
-                if foreign is not None:
-                    print(f"{foreign} is not in the record of what the run wrote")
-                    return 1
                 if not left:
                     break
             status = finish(start(scenario, out))

@@ -15,7 +15,6 @@ import numpy as np
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import run_folder
-from sot_paddle.train.folder_lock import LOCK
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -72,20 +71,20 @@ def glue_config(**more: object) -> TrainConfig:
     return TrainConfig(**(fields | {"do_train": True} | more))
 
 
-def opened(root: Path, config: TrainConfig) -> Path | None:
+def opened(root: Path, **more: object) -> Path | None:
     """The checkpoint that a run begins at."""
-    with run_folder.open_run(root, config, {}) as checkpoint:
-        return checkpoint
+    with run_folder.open_folders(glue_config(output_dir=str(root), **more), {}) as folders:
+        return folders[0].checkpoint
 
 
 def content_of(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder but the lock, links as the name of what they point to."""
+    """Every file below a folder, links as the name of what they point to."""
     return {
         path.relative_to(folder).as_posix(): (
             str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
         )
         for path in sorted(folder.rglob("*"))
-        if (path.is_file() or path.is_symlink()) and path.name != LOCK
+        if path.is_file() or path.is_symlink()
     }
 
 

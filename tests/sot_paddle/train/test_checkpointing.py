@@ -1,137 +1,155 @@
 import errno
 import json
 import os
+import sys
 
+import numpy as np
 import pytest
 
-from sot_paddle.failures import StorageFailure
+from sot_paddle.checkpoint import read_tensors
+from sot_paddle.failures import NonFiniteState, StorageFailure
 from sot_paddle.train import checkpointing
+from sot_paddle.train.checkpointing import OPTIMIZER, STATE, TensorFile
+from sot_paddle.train.trainer import ExactTrainer
 
 
-def _fill(text="x"):
-    def fill(folder):
-        (folder / "model.bin").write_text(text, encoding="utf-8")
-        (folder / checkpointing.STATE).write_text("{}", encoding="utf-8")
-
-    return fill
+def _files(text="x"):
+    return [("model.bin", text.encode()), (STATE, b"{}"), (OPTIMIZER, b"")]
 
 
-def test_a_checkpoint_is_whole_and_the_pointer_names_it(tmp_path):
-    path = checkpointing.write_checkpoint(tmp_path, 20, _fill())
-    assert path.name == "checkpoint-20"
-    assert checkpointing.is_whole(path)
-    assert (tmp_path / "last").resolve() == path
-    assert checkpointing.last_whole(tmp_path) == path
+def test_a_checkpoint_is_whole_and_the_pointer_names_the_newest(tmp_path):
+    for step in (20, 100):
+        checkpointing.write_checkpoint(tmp_path, step, _files())
+    (tmp_path / "checkpoint-x").mkdir()
+    names = [path.name for path in checkpointing.list_checkpoints(tmp_path)]
+    assert names == ["checkpoint-20", "checkpoint-100"]
+    assert (tmp_path / "last").resolve() == checkpointing.last_whole(tmp_path)
+    assert checkpointing.last_whole(tmp_path).name == "checkpoint-100"
 
 
-@pytest.mark.parametrize("damage", ["truncate", "flip", "remove", "no manifest", "bad manifest"])
+def test_tensor_files_are_those_of_the_format(tmp_path):
+    from ml_dtypes import bfloat16
+    from safetensors.numpy import load_file
+
+    arrays = {
+        "half": np.ones(3, bfloat16),
+        "wide": np.arange(6.0).reshape(2, 3).T,
+        "none": np.ones((0, 2), np.float32),
+        "step": np.array(7),
+    }
+    file = TensorFile(arrays, {"format": "x", "a": "b"})
+    checkpointing.write_folder(tmp_path / "best", [("m.safetensors", file)])
+    found, metadata = read_tensors(tmp_path / "best" / "m.safetensors")
+    others = load_file(tmp_path / "best" / "m.safetensors")
+    assert metadata == {"format": "x", "a": "b"}
+    for name, array in arrays.items():
+        for read in (found[name], others[name]):
+            assert read.dtype == array.dtype
+            assert (read == array).all()
+    assert checkpointing.is_whole(tmp_path / "best")
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "remove", "no manifest", "no state"])
 def test_a_damaged_checkpoint_is_passed_over(tmp_path, damage):
-    good = checkpointing.write_checkpoint(tmp_path, 9, _fill())
-    bad = checkpointing.write_checkpoint(tmp_path, 10, _fill("abc"))
-    if damage == "truncate":
-        (bad / "model.bin").write_text("ab", encoding="utf-8")
-    elif damage == "flip":
-        (bad / "model.bin").write_text("abd", encoding="utf-8")
-    elif damage == "remove":
-        (bad / "model.bin").unlink()
-    elif damage == "no manifest":
-        (bad / checkpointing.MANIFEST).unlink()
+    checkpointing.write_checkpoint(tmp_path, 9, _files())
+    checkpointing.write_checkpoint(tmp_path, 10, _files("abc"))
+    good, bad = checkpointing.list_checkpoints(tmp_path)
+    if damage in ("truncate", "flip"):
+        (bad / "model.bin").write_text({"truncate": "ab", "flip": "abd"}[damage], "utf-8")
     else:
-        (bad / checkpointing.MANIFEST).write_text("[1", encoding="utf-8")
+        names = {"no manifest": checkpointing.MANIFEST, "no state": STATE, "remove": "model.bin"}
+        (bad / names[damage]).unlink()
     assert checkpointing.last_whole(tmp_path) == good
+    assert checkpointing.is_whole(bad) == (damage == "no state")
     checkpointing.settle(tmp_path)
     assert (tmp_path / "last").resolve() == good
 
 
-def test_checkpoints_are_ordered_by_number(tmp_path):
-    for step in (100, 20, 3):
-        checkpointing.write_checkpoint(tmp_path, step, _fill())
-    (tmp_path / "checkpoint-x").mkdir()
-    names = [path.name for path in checkpointing.list_checkpoints(tmp_path)]
-    assert names == ["checkpoint-3", "checkpoint-20", "checkpoint-100"]
-
-
-def test_a_failing_disk_leaves_nothing_half_written(tmp_path):
-    checkpointing.write_folder(tmp_path / "best", _fill("old"))
-
-    def full(folder):
-        (folder / "model.bin").write_text("half", encoding="utf-8")
+def test_a_failing_disk_or_a_bad_number_leaves_the_old_folder(tmp_path, monkeypatch):
+    def full():
+        yield "model.bin", b"half"
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with pytest.raises(StorageFailure, match="No space left on device; what was saved before"):
-        checkpointing.write_folder(tmp_path / "best", full)
-    assert (tmp_path / "best" / "model.bin").read_text(encoding="utf-8") == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["best"]
-
-
-def test_replacing_a_folder(tmp_path):
-    checkpointing.write_folder(tmp_path / "best", _fill("old"))
-    checkpointing.write_folder(tmp_path / "best", _fill("new"))
-    assert (tmp_path / "best" / "model.bin").read_text(encoding="utf-8") == "new"
-    assert [path.name for path in tmp_path.iterdir()] == ["best"]
-
-
-def test_a_folder_comes_back_when_its_successor_cannot_take_the_name(tmp_path, monkeypatch):
-    checkpointing.write_folder(tmp_path / "best", _fill("old"))
-    replace = os.replace
-
-    def refuse(source, target):
+    def refused(source, target):
         if os.fspath(source).rpartition("/")[2].startswith(".writing-best"):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         replace(source, target)
 
-    monkeypatch.setattr(os, "replace", refuse)
-    with pytest.raises(StorageFailure, match="what was saved before is intact"):
-        checkpointing.write_folder(tmp_path / "best", _fill("new"))
-    assert (tmp_path / "best" / "model.bin").read_text(encoding="utf-8") == "old"
+    replace, best = os.replace, tmp_path / "best"
+    checkpointing.write_folder(best, _files("old"))
+    with pytest.raises(StorageFailure, match="No space left on device; what was saved before"):
+        checkpointing.write_folder(best, full())
+    bad = TensorFile({"w": np.array([1.0, np.inf])})
+    with pytest.raises(NonFiniteState, match=r"w \(in m\.safetensors\) holds a number"):
+        checkpointing.write_folder(best, [("m.safetensors", bad)])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", refused)
+        with pytest.raises(StorageFailure, match="what was saved before is intact"):
+            checkpointing.write_folder(best, _files("new"))
+    assert (best / "model.bin").read_text(encoding="utf-8") == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["best"]
+    checkpointing.write_folder(best, _files("new"))
+    assert (best / "model.bin").read_text(encoding="utf-8") == "new"
     assert [path.name for path in tmp_path.iterdir()] == ["best"]
 
 
 def test_settle_restores_what_was_moved_aside_and_removes_the_rest(tmp_path):
-    checkpointing.write_folder(tmp_path / "best", _fill("old"))
+    checkpointing.write_folder(tmp_path / "best", _files("old"))
     os.replace(tmp_path / "best", tmp_path / ".discarded-best-77")
     (tmp_path / ".writing-checkpoint-4-77").mkdir()
     os.symlink("checkpoint-4", tmp_path / ".writing-last-77")
+    (tmp_path / ".writing-thesis-77").mkdir()
     checkpointing.settle(tmp_path)
     assert (tmp_path / "best" / "model.bin").read_text(encoding="utf-8") == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["best"]
+    assert {path.name for path in tmp_path.iterdir()} == {"best", ".writing-thesis-77"}
 
 
-def test_prune_keeps_the_newest_and_the_states_of_fewer(tmp_path):
-    for step in range(1, 6):
-        checkpointing.write_checkpoint(tmp_path, step, _fill())
-    checkpointing.prune(tmp_path, keep=4, keep_states=2, state_files=(checkpointing.STATE,))
-    found = {path.name: path for path in checkpointing.list_checkpoints(tmp_path)}
-    assert sorted(found) == ["checkpoint-2", "checkpoint-3", "checkpoint-4", "checkpoint-5"]
-    assert all(checkpointing.is_whole(path) for path in found.values())
-    with_state = [name for name, path in found.items() if (path / checkpointing.STATE).exists()]
-    assert with_state == ["checkpoint-4", "checkpoint-5"]
-
-
-def test_what_somebody_put_into_a_folder_stays_when_it_is_replaced_or_pruned(tmp_path):
-    for folder in (tmp_path / "best", tmp_path / "checkpoint-1"):
-        checkpointing.write_folder(folder, _fill("old"))
-        (folder / "notes" / "mine.txt").parent.mkdir()
-        (folder / "notes" / "mine.txt").write_text("mine", encoding="utf-8")
-    checkpointing.write_folder(tmp_path / "best", _fill("new"))
-    assert (tmp_path / "best" / "model.bin").read_text(encoding="utf-8") == "new"
-    assert checkpointing.is_whole(tmp_path / "best")
-    checkpointing.write_checkpoint(tmp_path, 2, _fill())
-    checkpointing.prune(tmp_path, keep=1, keep_states=1, state_files=(checkpointing.STATE,))
-    assert not (tmp_path / "checkpoint-1" / "model.bin").exists()
-    for name in ("best", "checkpoint-1"):
-        assert (tmp_path / name / "notes" / "mine.txt").read_text(encoding="utf-8") == "mine"
+def test_prune_keeps_the_newest_the_states_of_fewer_and_what_is_a_users(tmp_path):
+    for step in range(1, 7):
+        checkpointing.write_checkpoint(tmp_path, step, _files())
+    (tmp_path / "checkpoint-1" / "notes").mkdir()
+    (tmp_path / "checkpoint-1" / "notes" / "mine.txt").write_text("mine")
+    (tmp_path / "checkpoint-0").mkdir()
+    checkpointing.prune(tmp_path, keep=4, keep_states=2)
+    left = checkpointing.list_checkpoints(tmp_path)
+    assert [int(path.name.removeprefix("checkpoint-")) for path in left] == [0, 1, 3, 4, 5, 6]
+    assert all(checkpointing.is_whole(path) for path in left[1:])
+    assert [checkpointing.can_continue(path) for path in left[2:]] == [False, False, True, True]
 
 
 def test_a_state_file_that_the_manifest_forgot_does_not_count(tmp_path):
-    path = checkpointing.write_checkpoint(tmp_path, 1, _fill())
-    manifest = json.loads((path / checkpointing.MANIFEST).read_text(encoding="utf-8"))
-    del manifest["files"][checkpointing.STATE]
-    (path / checkpointing.MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-    assert checkpointing.is_whole(path)
+    checkpointing.write_checkpoint(tmp_path, 1, _files())
+    manifest = tmp_path / "checkpoint-1" / checkpointing.MANIFEST
+    content = json.loads(manifest.read_text(encoding="utf-8"))
+    del content["files"][STATE]
+    manifest.write_text(json.dumps(content), encoding="utf-8")
+    assert checkpointing.is_whole(manifest.parent)
     assert checkpointing.last_whole(tmp_path) is None
 
 
-def test_write_text_names_the_file_it_could_not_write(tmp_path):
-    with pytest.raises(StorageFailure, match="cannot write .*missing"):
-        checkpointing.write_text(tmp_path / "missing" / "a.json", "{}")
+_CALLS, _OPENED = [], []
+
+
+def test_a_save_is_600_calls_and_8_opened_files_at_most(tiny, tmp_path, monkeypatch):
+    # it stays for the whole process
+    sys.addaudithook(lambda event, _: event == "open" and _CALLS and _OPENED.append(event))
+    original = ExactTrainer._save_checkpoint
+
+    def counted(frame, event, _):
+        if event == "call" and "/sot_paddle/" in frame.f_code.co_filename:
+            _CALLS.append(frame.f_code.co_qualname)
+
+    def save(*arguments, **options):
+        _CALLS[:], _OPENED[:] = ["begun"], []
+        sys.setprofile(counted)
+        original(*arguments, **options)
+        sys.setprofile(None)
+        saves.append((len(_CALLS) - 1, len(_OPENED)))
+        _CALLS.clear()
+
+    saves = []
+    monkeypatch.setattr(ExactTrainer, "_save_checkpoint", save)
+    tiny.done(tmp_path / "out", "--max_steps", "4", "--save_steps", "1", "--save_total_limit", "2")
+    assert len(saves) == 4
+    assert max(calls for calls, _ in saves) <= 600, saves
+    assert saves[0][1] <= 8, saves

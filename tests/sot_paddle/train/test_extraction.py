@@ -14,9 +14,9 @@ from sot_paddle.data.stored import live_states
 from sot_paddle.data.stored.file_layout import stored_split
 from sot_paddle.data.stored.live_sources import glue_states, squad_states
 from sot_paddle.data.stored.state_files import StateReader
-from sot_paddle.train import extraction, folder_lock
+from sot_paddle.train import extraction
 from sot_paddle.train.extraction import COMMAND, run_command
-from sot_paddle.train.frozen_model import load_frozen
+from sot_paddle.train.state_tasks import load_frozen
 from tests.sot_paddle.train import state_files
 
 
@@ -133,8 +133,8 @@ def test_too_little_space_is_refused_before_anything_is_written(
     )
     status, said = store()
     assert status == 2
-    assert "need 0.0 GB and 0.0 GB are free (--dtype float16" in said
-    assert [path.name for path in (tmp_path / "states").iterdir()] == [folder_lock.LOCK]
+    assert "need 1.1 MB more and 1.0 kB are free (--dtype float16" in said
+    assert not (tmp_path / "states").exists()
 
 
 @pytest.mark.parametrize("kind", ["text", "hdf5"])

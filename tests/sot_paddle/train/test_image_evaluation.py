@@ -17,7 +17,6 @@ from PIL import Image
 from sot_paddle.cli import exit_status
 from sot_paddle.convert.formats.checkpoint_reading import read_for_model
 from sot_paddle.data.imagenet_a import INDICES, SYNSETS
-from sot_paddle.failures import StorageFailure
 from sot_paddle.registry import create_model
 from sot_paddle.train import image_command, image_evaluation, image_model
 from sot_paddle.train.image_model import ImageModelConfig, flat_options
@@ -107,6 +106,8 @@ def test_corrupt_images_are_left_out_and_named(image_files, trained, evaluation,
     ("flags", "said"),
     [
         (("--weights", "nowhere"), "there is no such file or folder"),
+        (("--weights", __file__), "does not say which model it is of: give --model"),
+        (("--predictions", "."), "expected a file's name, got a folder"),
         (("sot_base",), "is of a sot_tiny, and --model is sot_base"),
         (("--num-classes", "7"), "has 3 classes, and --num-classes is 7"),
         (("--imagenet-a",), "expected the 200 synset folders"),
@@ -126,13 +127,6 @@ def test_other_classes_are_refused(image_files, trained, evaluation, tmp_path):
     assert "expected 3 classes, as the model has, got 4 class folders" in evaluation.refused(
         four, "--weights", trained
     )
-
-
-def test_weights_that_do_not_say_their_model(image_folder, evaluation, tmp_path):
-    model = create_model("sot_tiny", 3)
-    save_weights(model, tmp_path / "w.safetensors")
-    err = evaluation.refused(image_folder, "--weights", tmp_path / "w.safetensors")
-    assert "give --model" in err
 
 
 def test_a_head_without_values_is_refused(image_folder, evaluation, tmp_path):
@@ -227,55 +221,6 @@ def test_options_and_names_that_contradict_the_weights_are_refused(
     place = trained / "best" / "ema.safetensors"
     said = "is the moving average: name model.safetensors for the raw weights"
     assert said in evaluation.refused(image_folder, "--weights", place, "--no-ema")
-
-
-def test_destinations_are_checked_before_the_work(
-    image_folder, trained, evaluation, tmp_path, monkeypatch
-):
-    (tmp_path / "file").write_text("mine", encoding="utf-8")
-    flags = (image_folder, "--weights", trained)
-    monkeypatch.setattr(image_evaluation, "predict", pytest.fail)
-    for given, said in (
-        (("--output", tmp_path / "file" / "a.json"), "cannot be written"),
-        (("--predictions", tmp_path), "expected a file's name, got a folder"),
-        (("--output", "a", "--predictions", "a"), "--output and --predictions are both a"),
-    ):
-        assert said in evaluation.refused(*flags, *given)
-
-
-def test_scores_are_printed_before_they_are_written(
-    image_folder, trained, evaluation, tmp_path, monkeypatch
-):
-    def full(path, text):
-        raise StorageFailure(f"cannot write {path}: No space left on device")
-
-    monkeypatch.setattr(image_evaluation.checkpointing, "write_text", full)
-    flags = (image_folder, "--weights", trained, "--output", tmp_path / "a.json")
-    status, out, err = evaluation.run(*flags)
-    assert status == 2
-    assert "No space left on device" in err
-    assert "12 images in" in out
-
-
-def test_the_true_reason_of_a_folder_that_cannot_be_used(
-    image_files, trained, evaluation, tmp_path
-):
-    """Bare class folders are looked for only where there is no val and no validation."""
-    data = image_files.write_images(tmp_path / "data", train=1, val=1)
-    (data / "val" / "bee" / "bee0.png").unlink()
-    for name in ("val", "validation"):
-        (data / "val").rename(data / name)
-        assert "got none in 1 of 3: bee" in evaluation.refused(data, "--weights", trained)
-        (data / name).rename(data / "val")
-    (data / "val").rename(data / "test")
-    assert "expected a folder with val or validation in it" in evaluation.refused(
-        data, "--weights", trained
-    )
-    out, _ = evaluation.done(data / "train", "--weights", trained)
-    assert "3 images in" in out
-    (data / "train" / "cow" / "cow0.png").unlink()
-    status, _, err = evaluation.run(data / "train", "--weights", trained)
-    assert "got none in 1 of 3: cow" in err
 
 
 def test_photographs_are_turned_as_in_training(image_folder, trained, evaluation, tmp_path):

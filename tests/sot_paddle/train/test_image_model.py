@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest import mock
@@ -24,7 +23,6 @@ from sot_paddle.train.image_model import (
     flat_options,
     load_foreign,
     load_trained,
-    read_model_config,
     weight_set,
     weights_file,
 )
@@ -114,28 +112,6 @@ def test_what_a_path_means(tmp_path):
         load_trained(best)
 
 
-def test_a_folder_of_an_older_version_turns_no_photographs(tmp_path):
-    _write(tmp_path / "best", "sot_tiny", VIT)
-    path = tmp_path / "best" / "config.json"
-    content = json.loads(path.read_text(encoding="utf-8"))
-    assert content.pop("exif_orientation") is False
-    path.write_text(json.dumps(content), encoding="utf-8")
-    assert read_model_config(tmp_path / "best").exif_orientation is False
-
-
-def test_a_damaged_configuration_is_refused(tmp_path):
-    _write(tmp_path / "best", "sot_tiny", VIT)
-    path = tmp_path / "best" / "config.json"
-    content = json.loads(path.read_text(encoding="utf-8"))
-    del content["crop_pct"]
-    path.write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(ValueError, match="the key 'crop_pct' is missing"):
-        read_model_config(tmp_path / "best")
-    path.write_text("{", encoding="utf-8")
-    with pytest.raises(ValueError, match="config.json: not JSON"):
-        read_model_config(tmp_path / "best")
-
-
 @dataclass
 class Reader:
     """Plays a converter of files that have one set of weights, or an average too."""
@@ -180,18 +156,6 @@ def test_foreign_weights_prefer_the_average_and_leave_the_rest_fresh(tmp_path):
     fitted = _load(model, tmp_path, Reader(twos))
     assert fitted_set(fitted) == "the only weights there are"
     assert float(model.norm.weight.mean()) == 2.0
-
-
-def test_what_is_wrong_with_a_file_is_not_tried_again_without_its_average(tmp_path):
-    asked = []
-
-    def damaged(place, model, shapes, *, ema=None):
-        asked.append(ema)
-        raise ValueError("damaged")
-
-    with pytest.raises(ValueError, match="damaged"):
-        _load(create_model("sot_tiny", 3, **VIT), tmp_path, damaged)
-    assert asked == [None]
 
 
 def _saved(folder: Path, **options) -> tuple[dict, dict]:

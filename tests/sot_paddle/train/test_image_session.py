@@ -189,16 +189,6 @@ def test_an_average_that_lags_is_said_to_and_a_warm_up_lets_it_catch_up(
     assert (lag > 0.02) == behind
 
 
-def test_an_average_that_lags_is_said_to_where_the_first_evaluation_is_its_best(images, tmp_path):
-    """The average stays where it began; the weights are as good then and better later."""
-    slow = ("--model-ema-decay", "0.99999", "--mixup", "0", "--cutmix", "0", "--no-aug")
-    err = images.done(tmp_path / "out", *slow, "--epochs", "4")
-    content = json.loads((tmp_path / "out" / "metrics.json").read_text(encoding="utf-8"))
-    assert content["best"]["top1"] == content["best"]["ema_top1"]
-    assert content["last"]["top1"] > content["best"]["ema_top1"]
-    assert "is behind the weights themselves" in err
-
-
 def test_measured_otherwise_old_results_are_forgotten(images, tmp_path):
     out = tmp_path / "out"
     images.done(out, "--max-steps", "12")

@@ -9,10 +9,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize(
     ("program", "asked", "least", "seed"),
-    [("kill_resume.py", 14, 10, 3), ("kill_resume_image.py", 3, 3, 5)],
+    [
+        ("kill_resume.py", 14, 10, 3),
+        ("kill_resume_image.py", 3, 3, 5),
+        ("kill_resume_pretraining.py", 3, 3, 5),
+    ],
 )
 def test_killed_runs_end_bit_identical(program, asked, least, seed):
-    """Kills of a text and an image run, some inside a save; by hand: PROGRAM --kills 40."""
+    """Kills of each kind, some inside a save; by hand: PROGRAM --kills 40."""
     done = subprocess.run(
         [
             *(sys.executable, str(Path(__file__).with_name(program))),

@@ -1,15 +1,12 @@
-"""Training on a GPU: mixed precision, an exact resume, nccl, memory and throughput."""
+"""Training on a GPU: mixed precision, an exact resume, nccl."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 pytestmark = pytest.mark.gpu
-BATCH, LENGTH, STEPS, WARM_UP = 32, 128, 30, 5
 
 
 @pytest.fixture
@@ -49,42 +46,3 @@ def test_nccl_on_at_most_two_gpus(train, tmp_path, gpus):
     devices = ",".join(str(index) for index in range(min(2, gpus)))
     launch = ("-m", "paddle.distributed.launch", "--log_dir", tmp_path / "log")
     train(tmp_path / "out", launch=(*launch, "--devices", devices))
-
-
-@pytest.mark.parametrize("side", ["paddle", "torch"])
-def test_memory_and_throughput_of_bert_base(gpus, capsys, side):
-    """Prints what a training step of each framework costs; there is no bound to pass."""
-    ids = np.random.RandomState(0).randint(5, 30000, (BATCH, LENGTH))
-    if side == "paddle":
-        import paddle as framework
-
-        from sot_paddle import create_model
-
-        model = create_model("bert_base_mgcrp")
-        optimizer = framework.optimizer.AdamW(1e-5, parameters=model.parameters())
-        clear, batch, cuda = optimizer.clear_grad, framework.to_tensor(ids), framework.device.cuda
-        name = cuda.get_device_properties(0).name
-    else:
-        import torch as framework
-
-        from sot_torch_ref import create_model
-
-        framework.backends.cuda.matmul.allow_tf32 = False
-        model = create_model("bert_base_mgcrp").to("cuda")
-        optimizer = framework.optim.AdamW(model.parameters(), lr=1e-5)
-        clear, batch, cuda = optimizer.zero_grad, framework.tensor(ids).to("cuda"), framework.cuda
-        name = cuda.get_device_name(0)
-    model.train()
-    for step in range(WARM_UP + STEPS):
-        if step == WARM_UP:
-            cuda.synchronize()
-            start = time.perf_counter()
-        (model(batch) ** 2).mean().backward()
-        optimizer.step()
-        clear()
-    cuda.synchronize()
-    speed = BATCH * STEPS / (time.perf_counter() - start)
-    memory = cuda.max_memory_allocated() / 2**30
-    with capsys.disabled():
-        print(f"\n{side}, {name}: {speed:.0f} examples/s, {memory:.2f} GiB at most (float32)")
-    assert speed > 0

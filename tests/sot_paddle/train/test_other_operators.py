@@ -63,17 +63,6 @@ def test_a_finished_run_is_evaluated_with_any_operators(tiny, done, others) -> N
     assert len(metrics(done)["train"]["operators"]) == 1
 
 
-def test_a_checkpoint_of_before_the_record_goes_on(tiny, interrupted, others) -> None:
-    state = interrupted / "checkpoint-1" / checkpointing.STATE
-    content = json.loads(state.read_bytes())
-    del content["progress"]["operators"]
-    state.write_text(json.dumps(content), encoding="utf-8")
-    (state.parent / checkpointing.MANIFEST).unlink()
-    checkpointing.close_folder(state.parent)
-    tiny.done(interrupted, *STEPS)
-    assert metrics(interrupted)["train"]["operators"] == {"1": exact_state.operators_in_use()}
-
-
 @pytest.mark.parametrize("begun", ["native", "plain", "native and plain"])
 def test_a_refusal_says_how_to_repeat_what_was_begun(begun: str, monkeypatch) -> None:
     monkeypatch.setattr(distributed, "gather", lambda item: ["plain", "native"])

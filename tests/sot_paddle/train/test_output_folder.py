@@ -4,121 +4,114 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
 
+import numpy as np
 import pytest
 
-from sot_paddle.train import checkpointing, folder_lock, run_folder, run_record
-from tests.sot_paddle.train.run_output import content_of, write_file
+from sot_paddle.train import checkpointing, folder_lock, run_folder
+from sot_paddle.train.text_command import run_command
+from tests.sot_paddle.train.run_output import content_of, opened, write_file
 from tests.sot_paddle.train.tiny_run import STEPS
 
-ROOT = Path(__file__).resolve().parents[3]
 AFRESH = "--overwrite_output_dir"
+FOREIGN = ("thesis.txt", "data/rows.tsv", "seed-1/notes.txt", ".writing-thesis.txt-1.0")
 
 
-def test_the_record_lists_everything_that_a_run_leaves(done):
-    listed = run_record.read(done)
-    there = {
-        path.relative_to(done).as_posix()
-        for path in done.rglob("*")
-        if path.is_symlink() or path.is_file()
+def _checkpoint(root, step):
+    moments = checkpointing.TensorFile({"w": np.ones(2)})
+    files = [(checkpointing.STATE, b"{}"), (checkpointing.OPTIMIZER, moments)]
+    checkpointing.write_checkpoint(root, step, files)
+    return root / f"checkpoint-{step}"
+
+
+def test_which_checkpoint_a_run_begins_at(tmp_path, capsys):
+    root = tmp_path / "run"
+    assert opened(root) is None
+    assert not root.exists()
+    root.mkdir()
+    run_folder.write_json(root / run_folder.RUN, {})
+    first, second = (_checkpoint(root, step) for step in (5, 10))
+    assert opened(root) == second
+    assert opened(root, resume=str(first)) == first
+    assert opened(root, overwrite_output_dir=True) is None
+    for resume, said in (("never", "drop --resume never"), ("nowhere", "not a whole checkpoint")):
+        with pytest.raises(ValueError, match=said):
+            opened(root, resume=resume)
+    with pytest.raises(ValueError, match="checkpoint-5: --overwrite_output_dir would remove it"):
+        opened(root, resume=str(first), overwrite_output_dir=True)
+    (second / checkpointing.STATE).write_bytes(b"{ }")
+    assert opened(root) == first
+    assert f"{second} is damaged and passed over" in capsys.readouterr().err
+
+
+def test_json_is_strict(tmp_path):
+    path = tmp_path / "a.json"
+    run_folder.write_json(path, {"a": [float("nan"), 1.5], "b": (1, float("inf")), "c": None})
+    assert json.loads(path.read_text(encoding="utf-8"), parse_constant=pytest.fail) == {
+        "a": [None, 1.5],
+        "b": [1, None],
+        "c": None,
     }
-    assert listed == there - {run_record.RECORD, folder_lock.LOCK}
-    assert run_record.first_foreign(done) is None
-    assert {"RTE.tsv", "last", "best/manifest.json", "checkpoint-2/state.json"} < listed
 
 
-def test_starting_afresh_leaves_what_a_first_run_leaves(tiny, done, tmp_path):
-    """Pruned checkpoints and what a kill left half-done are no obstacle."""
-    (done / ".writing-checkpoint-9-77").mkdir()
-    write_file(done / ".discarded-checkpoint-1-77" / "half")
-    write_file(done / ".writing-written.json-77.0")
-    shutil.rmtree(done / "checkpoint-1")
-    err = tiny.done(done, *STEPS, AFRESH, "--seed", "7")
+@pytest.mark.parametrize("kind", ["text", "images"])
+def test_starting_afresh_removes_what_runs_write_and_nothing_else(request, tmp_path, kind):
+    """Also what a kill left half-done, and no link is followed."""
+    started = request.getfixturevalue("tiny" if kind == "text" else "images")
+    steps, seed = (STEPS, "--seed") if kind == "text" else (("--max-steps", "2"), "--seed")
+    out, other, elsewhere = tmp_path / "out", tmp_path / "other", tmp_path / "elsewhere"
+    for folder in (out, other):
+        started.done(folder, *steps, seed, "7" if folder == other else "3")
+    for name in FOREIGN:
+        write_file(out / name)
+    (out / ".writing-checkpoint-9-77.1").mkdir()
+    write_file(out / ".discarded-checkpoint-1-77.1" / "half")
+    write_file(elsewhere / "model.bin")
+    (out / "checkpoint-77").symlink_to(elsewhere)
+    err = started.done(out, *steps, seed, "7", AFRESH)
     assert "continuing" not in err
-    other = tmp_path / "other"
-    tiny.done(other, *STEPS, "--seed", "7")
-    names = [{n for n in content_of(out) if not n.startswith("runs/")} for out in (done, other)]
-    assert names[0] == names[1]
-    assert len(list((done / "runs").iterdir())) == 1
-    weights = [(out / "last" / "model.safetensors").read_bytes() for out in (done, other)]
+    names = [{n for n in content_of(place) if not n.startswith("runs/")} for place in (out, other)]
+    assert names[0] == names[1] | set(FOREIGN)
+    assert all((out / name).read_text("utf-8") == "mine" for name in FOREIGN)
+    assert (elsewhere / "model.bin").exists()
+    assert len(list((out / "runs").iterdir())) == 1
+    weights = [(place / "last" / "model.safetensors").read_bytes() for place in (out, other)]
     assert weights[0] == weights[1]
 
 
-@pytest.mark.parametrize(
-    "foreign",
-    [
-        "thesis.txt",
-        "checkpoint-2/notes.txt",
-        "checkpoint-77/model.bin",
-        "best/notes.txt",
-        "runs/experiment.txt",
-        "runs/vdlrecords.17.log",
-        "data/",
-        ".writing-thesis",
-        ".discarded-chapter-2",
-        ".writing-thesis.txt-1.0",
-    ],
-)
-def test_starting_afresh_is_refused_beside_anything_else(tiny, done, foreign):
-    (done / foreign).mkdir() if foreign.endswith("/") else write_file(done / foreign)
-    before = content_of(done)
-    line = tiny.refused(done, *STEPS, AFRESH)
-    assert f"holds {foreign.split('/')[0]}" in line
-    assert foreign in line or "checkpoint-77/" in line
-    assert content_of(done) == before
-    assert (done / foreign).exists()
+def test_a_folder_of_something_else_is_refused(tiny, tmp_path):
+    for name in ("thesis.txt", "best/model.bin", "checkpoint-500/a"):
+        write_file(tmp_path / name)
+        before = content_of(tmp_path)
+        for more in ((), (AFRESH,)) if name != "thesis.txt" else ((),):
+            assert "holds no run of this tool" in tiny.refused(tmp_path, *STEPS, *more)
+            assert content_of(tmp_path) == before
 
 
-def test_a_link_in_place_of_what_was_written_is_foreign_and_not_followed(tiny, done, tmp_path):
-    kept = tmp_path / "elsewhere"
-    shutil.move(done / "checkpoint-2", kept)
-    (done / "checkpoint-2").symlink_to(kept)
-    before = content_of(kept)
-    assert "holds checkpoint-2, which is not in written.json" in tiny.refused(done, *STEPS, AFRESH)
-    assert content_of(kept) == before
-
-
-@pytest.mark.parametrize("name", ["../thesis.txt", "/etc/hostname", "best/../../thesis.txt", "."])
-def test_a_record_that_points_outside_is_refused(tiny, done, tmp_path, name):
-    kept = write_file(tmp_path / "thesis.txt")
-    record = json.loads((done / run_record.RECORD).read_text(encoding="utf-8"))
-    record["files"].append(name)
-    write_file(done / run_record.RECORD, json.dumps(record))
-    before = content_of(done)
-    assert "which is no path below it" in tiny.refused(done, *STEPS, AFRESH)
-    assert content_of(done) == before
-    assert kept.is_file()
-
-
-def test_a_folder_of_an_earlier_version_goes_on_and_is_never_emptied(tiny, done):
-    (done / run_record.RECORD).unlink()
-    before = content_of(done)
-    line = tiny.refused(done, *STEPS, AFRESH)
-    assert "and no written.json" in line
-    assert "move or delete it yourself, or choose another --output_dir" in line
-    assert content_of(done) == before
-    for _ in range(2):
-        tiny.done(done, *STEPS)
-    assert not (done / run_record.RECORD).exists()
+def test_what_a_user_puts_into_a_runs_folders_stays(tiny, done):
+    """Also where a checkpoint would be pruned and ``best`` be replaced."""
+    shutil.rmtree(done / "checkpoint-2")
+    for place in ("best", "checkpoint-1", "runs", "."):
+        write_file(done / place / "notes.txt")
+    (done / "best" / "model.safetensors").write_bytes(b"x")
+    tiny.done(done, *STEPS, "--save_total_limit", "1")
+    for place in ("best", "checkpoint-1", "runs", "."):
+        assert (done / place / "notes.txt").read_text("utf-8") == "mine"
+    assert checkpointing.is_whole(done / "best")
 
 
 def test_an_evaluation_without_a_trained_head_removes_nothing(tiny, done):
     """The head was in the folder that would have been emptied first."""
     flags = [flag for flag in tiny.command(done, *STEPS, AFRESH) if flag != "--do_train"]
     before = content_of(done)
-    from sot_paddle.train.text_command import run_command
-
     assert run_command(flags) == 2
     assert content_of(done) == before
 
 
-@pytest.mark.parametrize("where", ["best", "last", "", "a link", "linked files"])
-def test_the_weights_to_start_from_are_not_removed(tiny, done, tmp_path, where):
-    source = done / where
+@pytest.mark.parametrize("where", ["best", "", "a link", "linked files", "config", "tokenizer"])
+def test_what_a_run_reads_is_not_removed(tiny, done, tmp_path, where):
+    flag = f"--{where}_name" if where in ("config", "tokenizer") else "--model_name_or_path"
+    source = done / ("" if where == "" else "best")
     if where == "a link":
         source = tmp_path / "link"
         source.symlink_to(done / "best")
@@ -128,61 +121,58 @@ def test_the_weights_to_start_from_are_not_removed(tiny, done, tmp_path, where):
         for path in (done / "best").iterdir():
             (source / path.name).symlink_to(path)
     before = content_of(done)
-    assert f"--model_name_or_path {source}: --overwrite_output_dir would remove it" in tiny.refused(
-        done, *STEPS, AFRESH, "--model_name_or_path", str(source)
+    assert f"{flag} {source}: --overwrite_output_dir would remove it" in tiny.refused(
+        done, *STEPS, AFRESH, flag, str(source)
     )
     assert content_of(done) == before
 
 
-def test_configuration_and_vocabulary_are_not_removed_either(tiny, done):
-    for flag in ("--config_name", "--tokenizer_name"):
-        assert f"{flag} {done / 'best'}: --overwrite_output_dir would remove it" in tiny.refused(
-            done, *STEPS, AFRESH, flag, str(done / "best")
-        )
+def test_images_are_refused_before_anything_is_removed(images, tmp_path):
+    out, flags = tmp_path / "out", ("--max-steps", "2")
+    images.done(out, *flags)
+    before = content_of(out)
+    for more in (("--initial-checkpoint", str(out)), ("--set", "embed_dim=13")):
+        images.refused(out, *flags, "--overwrite-output-dir", *more)
+    with folder_lock.hold(out):
+        assert "in use by another run" in images.refused(out, *flags)
+    assert content_of(out) == before
 
 
-def test_predictions_do_not_replace_a_users_file(tiny, done, tmp_path):
-    """In the folder of a run, and in a folder that an evaluation is asked to write into."""
-    (done / "RTE.tsv").unlink()
-    run_record.note(done, ["x"])  # forgets what is gone
-    write_file(done / "RTE.tsv")
-    assert f"{done / 'RTE.tsv'} would be replaced" in tiny.refused(done, *STEPS)
+def test_an_evaluation_does_not_replace_a_users_file(tiny, done, tmp_path):
     other = tmp_path / "other"
-    write_file(other / "metrics.json")
-    flags = [f for f in tiny.command(other) if f != "--do_train"]
-    flags[flags.index("bert_base_mgcrp")] = str(done / "best")
-    from sot_paddle.train.text_command import run_command
+    for name in ("metrics.json", "RTE.tsv"):
+        write_file(other / name)
+        flags = [flag for flag in tiny.command(other) if flag != "--do_train"]
+        flags[flags.index("bert_base_mgcrp")] = str(done / "best")
+        assert run_command(flags) == 2
+        assert content_of(other) == {name: b"mine"}
+        (other / name).unlink()
 
-    assert run_command(flags) == 2
-    assert (other / "metrics.json").read_text(encoding="utf-8") == "mine"
 
-
-def test_seeds_have_folders_and_records_of_their_own(tiny, tmp_path):
+def test_seeds_have_folders_of_their_own(tiny, tmp_path):
     out = tmp_path / "out"
     tiny.done(out, *STEPS, "--seeds", "1,2")
-    assert run_record.read(out) == {"metrics.json"}
     write_file(out / "seed-2" / "thesis.txt")
     before = content_of(out)
-    assert "seed-2 holds thesis.txt" in tiny.refused(out, *STEPS, "--seeds", "1,2", AFRESH)
-    assert content_of(out) == before, (
-        "the first seed's folder was emptied before the second's check"
+    assert "holds runs with --seeds" in tiny.refused(out, *STEPS)
+    assert "would remove it" in tiny.refused(
+        out, *STEPS, "--seeds", "1,2", AFRESH, "--model_name_or_path", str(out / "seed-2")
     )
-    assert "holds seed-1/" in tiny.refused(out, *STEPS, AFRESH)
-    (out / "seed-2" / "thesis.txt").rename(out / "thesis.txt")
-    assert "holds thesis.txt" in tiny.refused(out, *STEPS, "--seeds", "1,2", AFRESH)
-    (out / "thesis.txt").unlink()
+    assert content_of(out) == before, "the first seed's folder was emptied before the second check"
     tiny.done(out, *STEPS, "--seeds", "1,2", AFRESH)
+    assert (out / "seed-2" / "thesis.txt").read_text("utf-8") == "mine"
+    one = tmp_path / "one"
+    write_file(one / "run.json", "{}")
+    assert "which no run with --seeds wrote" in tiny.refused(one, *STEPS, "--seeds", "1,2")
 
 
-def test_a_second_run_is_refused_by_name_and_changes_nothing(tiny, done, tmp_path):
+@pytest.mark.parametrize("flags", [(), (AFRESH,), ("--seeds", "1,2")])
+def test_a_second_run_is_refused_by_name_and_changes_nothing(tiny, done, flags):
     before = content_of(done)
-    for flags in ((), (AFRESH,), ("--seeds", "1,2")):
-        with folder_lock.hold(done):
-            line = tiny.refused(done, *STEPS, *flags)
-        assert f"{done} is in use by another run (process " in line
-        assert " on " in line
-        assert "started 20" in line
-        assert content_of(done) == before
+    with folder_lock.hold(done):
+        line = tiny.refused(done, *STEPS, *flags)
+    assert f"{done} is in use by another run (process " in line
+    assert content_of(done) == before
 
 
 def test_the_lock_holds_from_the_first_file_to_the_last(tiny, tmp_path, monkeypatch):
@@ -192,62 +182,11 @@ def test_the_lock_holds_from_the_first_file_to_the_last(tiny, tmp_path, monkeypa
 
     def noted(path, content):
         with pytest.raises(ValueError, match="in use by another run"):
-            run_folder.check(out, None, {})
+            folder_lock.refuse_held(out)
         seen.append(path.name)
         original(path, content)
 
     monkeypatch.setattr(run_folder, "write_json", noted)
     tiny.done(out, *STEPS, "--head", "plain")
-    assert seen[0] == "run.json"
-    assert seen[-1] == "metrics.json"
+    assert (seen[0], seen[-1]) == ("run.json", "metrics.json")
     folder_lock.refuse_held(out)
-
-
-def test_a_killed_run_leaves_no_lock_and_is_continued(tiny, done, tmp_path):
-    code = f"""
-        import os, signal
-        from pathlib import Path
-        from sot_paddle.train import folder_lock
-        with folder_lock.hold(Path({str(done)!r})):
-            if os.fork() == 0:  # as the processes that read images: it outlives the killed one
-                os.write(1, b"let go\\n")  # a fork has the lock too until it first runs
-                os.close(1)
-                os.read(0, 1)
-                os._exit(0)
-            signal.pause()
-    """
-    begun = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-    )
-    assert begun.stdout.readline() == b"let go\n"
-    begun.kill()
-    assert begun.wait() == -9
-    try:
-        status, err = tiny.start(done, *STEPS)
-    finally:
-        begun.communicate(b"x")  # ends the child
-    assert status == 0, err
-    assert (done / folder_lock.LOCK).is_file()
-
-
-def test_images_follow_the_same_rules(images, tmp_path):
-    out, flags = tmp_path / "out", ("--max-steps", "2")
-    images.done(out, *flags)
-    assert run_record.first_foreign(out) is None
-    before = content_of(out)
-    assert "--overwrite_output_dir would remove it" in images.refused(
-        out, *flags, "--overwrite-output-dir", "--initial-checkpoint", str(out)
-    )
-    images.refused(out, *flags, "--overwrite-output-dir", "--set", "embed_dim=13")
-    with folder_lock.hold(out):
-        assert "in use by another run" in images.refused(out, *flags)
-    assert content_of(out) == before
-    write_file(out / "best" / "notes.txt")
-    assert "holds best/notes.txt" in images.refused(out, *flags, "--overwrite-output-dir")
-    (out / "best" / "notes.txt").unlink()
-    assert content_of(out) == before
-    images.done(out, *flags, "--overwrite-output-dir", "--seed", "3")
-    assert len(checkpointing.list_checkpoints(out)) == 1

@@ -28,11 +28,10 @@ from sot_paddle.train import (
 )
 from sot_paddle.train.checkpointing import nonfinite_tensor
 from sot_paddle.train.trainer import ExactTrainer
-from tests.sot_paddle.train.run_output import content_of, only_line, write_file
+from tests.sot_paddle.train.run_output import content_of, only_line
 from tests.sot_paddle.train.tiny_run import STEPS
 
 AFRESH = "--overwrite_output_dir"
-HUGE = "9" * 20
 
 
 # one at a time
@@ -69,35 +68,9 @@ def test_a_second_command_in_the_folder_is_told_who_is_at_work(command, tmp_path
     else:
         folder.mkdir()
         held = folder_lock.hold(folder)
-    who = f"{folder} is in use by another run \\(process {os.getpid()} on .*, started 20"
+    who = f"{folder} is in use by another run"
     with command(folder, monkeypatch) as start, held, pytest.raises(ValueError, match=who):
         start()
-
-
-def test_the_lock_beside_a_path_is_gone_afterwards_and_others_are_free(tmp_path):
-    with folder_lock.hold_beside(tmp_path / "a"):
-        with folder_lock.hold_beside(tmp_path / "b"):
-            pass
-        with (
-            pytest.raises(ValueError, match=r"a is in use by another run \(process"),
-            folder_lock.hold_beside(tmp_path / "a"),
-        ):
-            pass
-    assert not list(tmp_path.iterdir())
-
-
-# only what is its own
-
-
-@pytest.mark.parametrize("kind", ["text", "images"])
-@pytest.mark.parametrize("name", ["best/a", "runs/a", "checkpoint-500/a", "metrics.json"])
-def test_a_folder_with_somebody_elses_files_is_never_cleared(request, tmp_path, kind, name):
-    started = request.getfixturevalue("tiny" if kind == "text" else "images")
-    kept = write_file(tmp_path / "out" / name)
-    flags = (*STEPS, AFRESH) if kind == "text" else ("--max-steps", "2", "--overwrite-output-dir")
-    line = started.refused(tmp_path / "out", *flags)
-    assert f"holds {name.split('/')[0]}" in line
-    assert kept.read_text(encoding="utf-8") == "mine"
 
 
 @pytest.mark.parametrize(
@@ -106,7 +79,7 @@ def test_a_folder_with_somebody_elses_files_is_never_cleared(request, tmp_path, 
         (("--fusion", "x"), "fusion must be one of"),
         (("--head_dropout", "3"), "head_dropout must be below 1"),
         (("--pooling", "x"), "pooling must be one of"),
-        (("--seed", HUGE), "seed must be at most 4294967295"),
+        (("--seed", "9" * 20), "seed must be at most 4294967295"),
         (("--data_dir", "nowhere"), "does not exist"),
         (("--num_train_epochs", "0.01", "--max_steps", "-1"), "make no step"),
         (("--warmup_steps", "99"), "warmup_steps must be between"),
@@ -175,9 +148,8 @@ def test_a_run_that_diverges_leaves_finite_checkpoints_and_is_not_continued_from
 @pytest.mark.parametrize(
     ("name", "nth"),
     [
-        *(("model.safetensors", 2), ("optimizer.safetensors", 2), ("state.json", 2)),
-        *(("trainer_state.json", 2), ("config.json", 2), ("vocab.txt", 2), ("manifest.json", 2)),
-        *(("written.json", 5), ("best.json", 1), ("metrics.json", 1), ("RTE.tsv", 1)),
+        *(("model.safetensors", 2), ("state.json", 2), ("manifest.json", 2)),
+        *(("best.json", 1), ("metrics.json", 1), ("RTE.tsv", 1)),
     ],
 )
 def test_a_full_disk_leaves_what_was_saved_and_the_run_goes_on(
@@ -249,14 +221,9 @@ def _flip(best: Path) -> None:
 
 
 DAMAGES = {
-    "one byte": _cut,
     "one bit": _flip,
     "nothing": shutil.rmtree,
-    "no weights": lambda best: (best / "model.safetensors").unlink(),
     "no manifest": lambda best: (best / "manifest.json").unlink(),
-    "entry without size": lambda best: write_file(
-        best / "manifest.json", '{"files": {"model.safetensors": {"crc32": 1}}}'
-    ),
 }
 
 
@@ -275,7 +242,7 @@ def test_a_damaged_best_is_rebuilt(tiny, done, finished, damage):
 def test_a_best_that_cannot_be_rebuilt_is_not_named(tiny, tmp_path, monkeypatch):
     """Its checkpoint is gone: the best of what is there is named, and a line says so."""
     scores = iter([0.9, 0.8, 0.7])
-    monkeypatch.setattr(outcome, "current_scores", lambda *_: {"acc": next(scores)})
+    monkeypatch.setattr(outcome.Evaluator, "scores", lambda *_: {"acc": next(scores)})
     flags = ("--max_steps", "3", "--eval_steps", "1", "--save_steps", "1")
     flags += ("--save_total_limit", "1")
     out, best = tmp_path / "out", tmp_path / "out" / "best"
@@ -297,7 +264,7 @@ def test_an_evaluation_of_all_checkpoints_leaves_best_alone(tiny, done, monkeypa
     """Of other data, say, on which another step is the best; it is named, and predicts."""
     before = content_of(done / "best")
     kept = str(json.loads(before["best.json"])["step"])
-    monkeypatch.setattr(outcome, "current_scores", lambda _, step: {"acc": float(step != kept)})
+    monkeypatch.setattr(outcome.Evaluator, "scores", lambda _, step: {"acc": float(step != kept)})
     flags = _evaluation(tiny, done, "--eval_all_checkpoints")
     assert text_command.run_command(flags) == 0
     assert f"best stays: it holds step {kept}" in capfd.readouterr().err
@@ -349,16 +316,3 @@ def test_a_signal_finishes_the_step_saves_and_states_itself(
         assert (tmp_path / "out" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
     out, whole = (checkpointing.list_checkpoints(tmp_path / name) for name in ("out", "whole"))
     assert [path.name for path in out] == [path.name for path in whole]  # with as many scores
-
-
-def test_a_signal_ends_an_evaluation_too(tiny, done, monkeypatch, capfd):
-    original = outcome.load_trained
-
-    def signalled(run):
-        os.kill(os.getpid(), signal.SIGTERM)
-        return original(run)
-
-    monkeypatch.setattr(outcome, "load_trained", signalled)
-    flags = _evaluation(tiny, done)
-    assert text_command.run_command(flags) == 143
-    assert "stopped by SIGTERM; what was saved is intact" in capfd.readouterr().err

@@ -1,6 +1,4 @@
-import os
 import shutil
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -33,14 +31,6 @@ def test_a_run_leaves_metrics_predictions_logs_best_and_last(tiny, tmp_path):
     assert checkpointing.is_whole(out / "best")
     assert "left" in err
     assert "step 2/4" in err
-
-
-def test_nothing_is_predicted_unless_asked_for(tiny, tiny_files, tmp_path):
-    out = tmp_path / "out"
-    flags = [flag for flag in tiny.command(out, "--max_steps", "1") if flag != "--do_predict"]
-    assert text_command.run_command(flags) == 0
-    assert metrics(out)["predictions"] == {}
-    assert not (out / "RTE.tsv").exists()
 
 
 def test_nothing_is_evaluated_unless_asked_for_which_is_said(tiny, tiny_files, tmp_path, capfd):
@@ -167,19 +157,6 @@ def test_early_stopping(tiny, tmp_path):
         assert content["best"]["step"] == "1"
 
 
-def test_a_second_ctrl_c_stops_at_once(tiny, tmp_path, monkeypatch):
-    from sot_paddle.train.trainer import ExactTrainer
-
-    def twice(self, model, inputs, step_control=0):
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(ExactTrainer, "training_step", twice)
-    status, err = tiny.start(tmp_path / "out", *STEPS)
-    assert status == 130
-    assert "stopped by SIGINT; what was saved is intact" in only_line(err)
-
-
 def test_nan_loss_keeps_the_last_good_checkpoint(tiny, tmp_path, monkeypatch):
     import paddle
 
@@ -216,12 +193,6 @@ def test_nan_loss_keeps_the_last_good_checkpoint(tiny, tmp_path, monkeypatch):
 )
 def test_refusals_are_one_line_and_status_2(tiny, tmp_path, flags, said):
     assert said in tiny.refused(tmp_path / "out", *flags)
-
-
-def test_a_folder_of_something_else_is_refused(tiny, tmp_path):
-    (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
-    assert "holds no run of this tool" in tiny.refused(tmp_path, *STEPS)
-    assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "mine"
 
 
 def test_own_tables(tmp_path, tiny, tiny_files):

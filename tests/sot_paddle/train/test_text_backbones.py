@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import numpy as np
 import paddle
@@ -23,7 +22,6 @@ from sot_paddle.explain.word_impact import explain_sentence
 from sot_paddle.train.text_command import run_command
 from sot_paddle.train.text_model import load_trained_text
 from tests.sot_paddle.train.original_checkpoints import ORIGINALS
-from tests.sot_paddle.train.run_output import arrays_of
 
 _AS_TOLD = InputOptions()
 STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
@@ -82,26 +80,6 @@ def test_an_original_checkpoint_there_and_back_bit_for_bit(original, tmp_path):
     assert {key: after.get(key) for key in before if key in after} == {
         key: value for key, value in before.items() if key in after
     }
-
-
-def test_training_with_the_second_order_head_resumes_bit_for_bit(original, run, tmp_path):
-    kind, folder = original
-    out, head = tmp_path / "out", ("--q_dim", "5", "--k_dim", "3", "--learning_rate", "1e-2")
-    flags = (*head, "--do_train", "--do_eval", *STEPS)
-    said = run(kind.architecture, folder, out, *flags)
-    assert "tensors from" in said
-    whole = arrays_of(out / "last")
-    for name in ("checkpoint-4", "best"):
-        shutil.rmtree(out / name)
-    for name in ("last", "metrics.json"):
-        (out / name).unlink()
-    said = run(kind.architecture, folder, out, *flags)
-    assert "checkpoint-2" in said
-    again = arrays_of(out / "last")
-    assert same_bits(whole, again)
-    start = read_as_paddle(folder, f"{kind.model}_mgcrp")
-    moved = [name for name in start if name in whole and (start[name] != whole[name]).any()]
-    assert len(moved) > 20
 
 
 def test_a_trained_model_predicts_and_goes_back_bit_for_bit(original, run, tmp_path, tiny_folders):
