@@ -272,6 +272,8 @@ def _sorted(
     rest: dict[str, Any] = {}
     for text in assigned:
         name, value = _pair("--set", text, str)
+        if name in {**pairs, **rest}:
+            raise ValueError(f"{name} is given twice: by --set")
         if name in hints and name != command.rest:
             pairs[name] = typed_value(items[name], value, hints[name])
         elif command.rest:
