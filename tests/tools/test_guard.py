@@ -311,8 +311,6 @@ def test_what_a_spec_raises_is_one_line(line, status, said, place, tmp_path, cap
     for start in (["--spec", path], ["dump", "--side", "torch", "--out", "d", "--spec", path]):
         assert cli.main([*map(str, start)]) == status
         assert said in tool_runs.only_line(capsys.readouterr().err)
-    assert tool_runs.load("bench_align").main(["--spec", str(path)]) == status
-    assert said in tool_runs.only_line(capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
