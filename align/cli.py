@@ -11,7 +11,7 @@ from align.port import port_run
 from align.port.row import DTYPES, PortRow
 from align.record.results import StepResult
 from align.verdict_process import add_timeout
-from sot_paddle.guard import CommandParser, command
+from sot_paddle.cli import CommandParser, command
 from sot_paddle.reading import read_text
 from sot_paddle.runtime import ignore_import_warnings
 

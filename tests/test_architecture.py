@@ -34,7 +34,7 @@ BANNED_IMPORTS = {
     "tools": {"tools", "tests"},
 }
 BENCHMARKS = (
-    *("tools/bench.py", "tools/bench_align.py", "tools/stress_align.py"),
+    "tools/bench.py",
     "tools/benchmarks/",
     "tools/mutants.py",
     "tools/mutation/",

@@ -11,7 +11,7 @@ import pytest
 from sot_paddle.command_line import parse
 from sot_paddle.config import load_yaml
 from sot_paddle.explain import command as visualizing
-from sot_paddle.search import glue_all_command, run_record
+from sot_paddle.search import glue_all, trainings
 from sot_paddle.train import (
     adapter_command,
     document_command,
@@ -60,9 +60,9 @@ def parsed(command: str):
     else:
         assert (ROOT / tool).is_file(), tool
     if name == "glue_all":
-        own, training = run_record.split_arguments(words)
+        own, training = trainings.split_arguments(words)
         assert parse(COMMANDS["train_glue"], [*_OF_A_RUN, *training])
-        return glue_all_command.parser().parse_args(own)
+        return glue_all.parser().parse_args(own)
     if name == "visualize":
         return visualizing.parser().parse_args(words)
     return parse(COMMANDS[name], words)

@@ -1,10 +1,8 @@
 """Time the Paddle port and the PyTorch reference on the same work, in turns; print the ratios.
 
-Suites: train, infer and head (steps, beside the bare matrix products of each step, the floor);
-data (tokenization, loader, an epoch with and without padding); convert (a BERT-large there and
-back, beside copying it); align (a comparison of a BERT-base pair); scaling (steps along length,
-batch and width); profile (the operators of a step). No time is judged. A row is marked where other
-programs used the processors or the turns differ too much.
+Suites: train, infer and head (steps, beside the bare matrix products of each step, the floor). No
+time is judged. A row is marked where other programs used the processors or the turns differ too
+much.
 """
 
 from __future__ import annotations
@@ -18,15 +16,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sot_paddle.cli import CommandParser, command
-from tools.benchmarks.reporting import Settings, run_suites
-from tools.benchmarks.suites import SUITES, USUAL
+from tools.benchmarks.reporting import SUITES, Settings, run_suites
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = CommandParser(prog="bench", description=__doc__)
     add = parser.add_argument
-    add("--suite", nargs="+", choices=SUITES, default=USUAL, metavar="SUITE",
-        help=f"{', '.join(SUITES)} (default: {' '.join(USUAL)})")  # fmt: skip
+    add("--suite", nargs="+", choices=SUITES, default=tuple(SUITES), metavar="SUITE",
+        help=f"{', '.join(SUITES)} (default: all)")  # fmt: skip
     add("--also", nargs="+", choices=("installed", "compiled", "bfloat16", "bf16"), default=(),
         metavar="SIDE", help="further columns: installed (the port without tuning and native "
         "operators), compiled (torch.compile), bfloat16 (torch's autocast), bf16 (the port with "
@@ -37,13 +34,10 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     add("--clock", choices=("wall", "processor"), default="wall",
         help="processor: its own time, for a busy machine with --threads 1")  # fmt: skip
     add("--json", metavar="FILE", help="write the results as JSON")
-    add("--plots", metavar="FOLDER", help="draw what the suite scaling found")
     add("--quick", action="store_true", help="toy sizes: shows that it runs, not a speed")
     options = parser.parse_args(arguments)
     if min(options.threads, options.repeats) < 1:
         parser.error("--threads and --repeats: expected numbers of at least 1")
-    if options.plots and "scaling" not in options.suite:
-        parser.error("--plots draws the suite scaling: add it to --suite")
     return options
 
 

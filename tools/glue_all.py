@@ -13,9 +13,9 @@ from sot_paddle.cli import command
 @command("glue_all")
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit status."""
-    from sot_paddle.search.glue_all_command import run_command
+    from sot_paddle.search.glue_all import run_command
 
-    return run_command(arguments, Path(__file__).resolve().parent)
+    return run_command(arguments)
 
 
 if __name__ == "__main__":

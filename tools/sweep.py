@@ -13,9 +13,9 @@ from sot_paddle.cli import command
 @command("sweep")
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit status."""
-    from sot_paddle.search.sweep_command import run_command
+    from sot_paddle.search.sweep import run_command
 
-    return run_command(arguments, Path(__file__).resolve().parent)
+    return run_command(arguments)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 
 from align.commands.spec import USER_ERRORS, read_spec
 from align.verdict_process import add_timeout
-from sot_paddle.guard import CommandParser
+from sot_paddle.cli import CommandParser
 from sot_paddle.runtime import ignore_import_warnings
 
 _STATUS = "exit status: 0 {good}; {bad}2 could not run (one line says why); 130, 143 interrupted."

@@ -1,148 +1,152 @@
-"""All of GLUE, again and again: runs, the tasks that start from MNLI, one table, test files."""
+"""All of GLUE (``tools/glue_all.py``): every task several times, one table, the best test files."""
 
 from __future__ import annotations
 
+import argparse
 import math
+import shutil
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sot_paddle import strict_json
-from sot_paddle.atomic import write_atomically
-from sot_paddle.reading import read_bytes
-from sot_paddle.search.glue_recipes import FROM_MNLI, ORDER, TABLES, seed_of
-from sot_paddle.search.many_runs import run_unwatched
-from sot_paddle.search.run_record import require_same
-from sot_paddle.search.space import COMMANDS
-from sot_paddle.search.training_process import OUTPUT, Training
+from sot_paddle.command_line import OneLineParser
+from sot_paddle.search import trainings
 
-RECORD, SUMMARY, TABLE, TESTS = "glue_all.json", "summary.json", "summary.md", "test_files"
-_MNLI = ORDER[0]
+DESCRIPTION = """\
+Fine-tune on every task of GLUE, ten times with the published seeds; RTE, STS-B and MRPC start from
+the encoder that MNLI tuned. One table of all runs, and the test files of the best ones. The same
+command goes on with what was stopped or killed; finished runs are not repeated."""
+EXAMPLES = """\
+What stands after -- goes to train_glue.py in every run.
+
+example:
+  python tools/glue_all.py --data_dir glue_data --model_name_or_path output/pretrained/last \\
+      --hyperparams electra_base --output_dir output/glue -- --do_predict
+"""
+SEEDS = (42, 97, 834, 622, 329, 75, 213, 101, 123, 57)
+ORDER = ("MNLI", "CoLA", "SST-2", "MRPC", "STS-B", "QQP", "QNLI", "RTE", "WNLI")
+FROM_MNLI = ("RTE", "STS-B", "MRPC")
+"""Tasks that start from the encoder that MNLI has tuned."""
 
 
-@dataclass(frozen=True)
-class GlueAll:
-    """Every task of GLUE, several times, in a folder.
+_ELECTRA = {
+    "MNLI": (128, 12121, 1212),
+    "QQP": (128, 11200, 1120),
+    "QNLI": (32, 9835, 983),
+    "SST-2": (32, 6409, 640),
+    "CoLA": (32, 851, 85),
+    "STS-B": (32, 1836, 183),
+    "MRPC": (32, 343, 34),
+    "RTE": (32, 777, 77),
+    "WNLI": (32, 100, 10),
+}
+_STABLE = {
+    **{"MNLI": 24243, "CoLA": 567, "SST-2": 4273, "MRPC": 229, "STS-B": 367},
+    **{"QQP": 22400, "QNLI": 6557, "RTE": 155, "WNLI": 100},
+}
 
-    Attributes:
-        tools: folder of the training commands.
-        folder: output folder; the caller holds its lock.
-        data: folder with one folder for each task.
-        model: checkpoint to start from.
-        table: a key of `TABLES`.
-        tasks: of `ORDER`, in its order.
-        seed: moves the published seeds, 42 for none.
-        largest: batch at most; steps are not changed where it bites, as published.
-        shared: further options of the training command.
-    """
+TABLES: Mapping[str, Mapping[str, tuple[float, int, int, int]]] = {
+    "electra": {task: (1e-4 if task == "QNLI" else 3e-4, *row) for task, row in _ELECTRA.items()},
+    "electra_base": {task: (1e-4, *row) for task, row in _ELECTRA.items()},
+    "stable": {task: (2e-5, 16, 20 * steps, 2 * steps) for task, steps in _STABLE.items()},
+}
+"""``--hyperparams`` -> task -> (rate, batch, steps, warm-up steps), as published (specs.md E.4)."""
 
-    tools: Path
-    folder: Path
-    data: Path
-    model: str
-    table: str
-    tasks: Sequence[str]
-    seed: int = 42
-    largest: int = 99999
-    shared: Sequence[str] = ()
 
-    def run(self, repetitions: int) -> dict[str, Any]:
-        """Run what is not finished, write the table and copy the best runs' test files.
+def run_command(arguments: Sequence[str]) -> int:
+    """Run ``tools/glue_all.py``; returns its exit status."""
+    own, training = trainings.split_arguments(arguments)
+    return parser().run(own, lambda options: _run(options, training))
 
-        Args:
-            repetitions: of all tasks; later more may be asked for.
 
-        Returns:
-            The content of summary.json.
+def _run(options: argparse.Namespace, shared: Sequence[str]) -> None:
+    tasks = options.tasks.split(",")
+    if unknown := set(tasks) - set(ORDER):
+        raise ValueError(f"--tasks: unknown {min(unknown)!r}, expected some of {', '.join(ORDER)}")
+    if not 1 <= options.repetitions <= len(SEEDS):
+        raise ValueError(f"--repetitions must be from 1 to {len(SEEDS)}")
+    if options.per_device_train_batch_size < 1:
+        raise ValueError("--per_device_train_batch_size must be at least 1")
+    options.tasks = [task for task in ORDER if task in tasks]
+    folder = Path(options.output_dir)
+    asked = {k: v for k, v in vars(options).items() if k not in ("repetitions", "output_dir")}
+    runs: dict[str, list[Mapping[str, Any]]] = {task: [] for task in options.tasks}
+    first = trainings.all_options("train_glue", shared, run_options(options, options.tasks[0], 0))
+    with trainings.open_folder(folder, "glue_all.json", {**asked, "options": first}):
+        for repetition in range(options.repetitions):
+            for task in options.tasks:
+                own = run_options(options, task, repetition)
+                place = folder / f"{task}{repetition}"  # named as published
+                runs[task].append(trainings.train("train_glue", shared, place, own))
+        summary = {task: _scores(results) for task, results in runs.items()}
+        trainings.write_summary(folder, summary, markdown(summary))
+        for task, row in summary.items():
+            for name in runs[task][row["best_run"]].get("predictions", {}).values():
+                best = folder / f"{task}{row['best_run']}" / name
+                (folder / "test_files").mkdir(exist_ok=True)
+                shutil.copyfile(best, folder / "test_files" / name)
 
-        Raises:
-            ValueError: a run was refused or failed.
-            Interrupted: a training was interrupted.
-        """
-        asked = {
-            **{"data": str(self.data), "model": self.model, "table": self.table},
-            **{"tasks": list(self.tasks), "seed": self.seed, "largest": self.largest},
-        }
-        require_same(self.folder / RECORD, asked | {"shared": list(self.shared)})
-        found: dict[str, list[Mapping[str, Any]]] = {task: [] for task in self.tasks}
-        for repetition in range(repetitions):
-            for task in self.tasks:
-                found[task].append(self._run(task, repetition))
-        summary = {task: self._scores(runs) for task, runs in found.items()}
-        write_atomically(self.folder / SUMMARY, strict_json.dumps(summary).encode())
-        write_atomically(self.folder / TABLE, markdown(summary).encode())
-        for task, runs in found.items():
-            self._keep_tests(task, summary[task]["best_run"], runs)
-        return summary
 
-    def place(self, task: str, repetition: int) -> Path:
-        """Folder of a run, named as published: the task and the number of the repetition."""
-        return self.folder / f"{task}{repetition}"
+def run_options(options: argparse.Namespace, task: str, repetition: int) -> dict[str, Any]:
+    """The options that differ from run to run, without its folder."""
+    rate, batch_size, max_steps, warmup_steps = TABLES[options.hyperparams][task]
+    model = options.model_name_or_path
+    if task in FROM_MNLI and "MNLI" in options.tasks:
+        model = Path(options.output_dir) / f"MNLI{repetition}" / "last"
+    return {
+        "head": "plain",
+        "task_name": task,
+        "data_dir": Path(options.data_dir) / task,
+        "model_name_or_path": model,
+        "learning_rate": rate,
+        # the steps stay where the batch is smaller, as published
+        "per_gpu_train_batch_size": min(batch_size, options.per_device_train_batch_size),
+        "max_steps": max_steps,
+        "warmup_steps": warmup_steps,
+        "eval_steps": max_steps,  # the last weights are scored and predict, as published
+        "seed": SEEDS[repetition] + (0 if options.seed == SEEDS[0] else options.seed),
+    }
 
-    def arguments(self, task: str, repetition: int) -> list[str]:
-        """The command line of a run, without its output folder."""
-        recipe = TABLES[self.table][task]
-        model = self.model
-        if task in FROM_MNLI and _MNLI in self.tasks:
-            model = str(self.place(_MNLI, repetition) / OUTPUT / "last")
-        options = {
-            "task_name": task,
-            "data_dir": self.data / task,
-            "model_name_or_path": model,
-            "learning_rate": recipe.learning_rate,
-            "per_gpu_train_batch_size": min(recipe.batch_size, self.largest),
-            "max_steps": recipe.max_steps,
-            "warmup_steps": recipe.warmup_steps,
-            "eval_steps": recipe.max_steps,  # the last weights are scored and predict, as published
-            "seed": seed_of(repetition, self.seed),
-        }
-        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        return [*COMMANDS["train_glue"], "--head", "plain", *words, *self.shared]
 
-    def _run(self, task: str, repetition: int) -> Mapping[str, Any]:
-        arguments = self.arguments(task, repetition)
-        training = Training(self.tools / "train_glue.py", arguments, self.place(task, repetition))
-        return run_unwatched(training, f"{task}, repetition {repetition}")
-
-    def _scores(self, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Scores of the last step (no choice on the development set, as published)."""
-        metric = runs[0]["metric"]
-        values = [run["last"][metric] for run in runs]
-        ranked = [-math.inf if value is None else value for value in values]
-        known = [value for value in values if value is not None]
-        return {
-            "metric": metric,
-            "values": values,
-            "mean": statistics.fmean(known) if known else None,
-            "std": statistics.stdev(known) if len(known) > 1 else None,
-            "best_run": ranked.index(max(ranked)),
-        }
-
-    def _keep_tests(self, task: str, best: int, runs: Sequence[Mapping[str, Any]]) -> None:
-        """Copy the test predictions of the best run, where test files were predicted."""
-        for name in runs[best].get("predictions", {}).values():
-            source = self.place(task, best) / OUTPUT / name
-            write_atomically(self.folder / TESTS / name, read_bytes(source))
+def _scores(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Scores of the last step (no choice on the development set, as published); NaN is None."""
+    metric = runs[0]["metric"]
+    values = [run["last"][metric] for run in runs]
+    known = [value for value in values if value is not None]
+    ranked = [-math.inf if value is None else value for value in values]
+    return {
+        "metric": metric,
+        "values": values,
+        "mean": statistics.fmean(known) if known else None,
+        "std": statistics.stdev(known) if len(known) > 1 else None,
+        "best_run": ranked.index(max(ranked)),
+    }
 
 
 def markdown(summary: Mapping[str, Mapping[str, Any]]) -> str:
-    """One table of all tasks."""
-    lines = [
-        "| task | score | runs | mean | deviation | best | of run |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    """One table of all tasks; a score that is NaN is in no mean."""
+    rows = []
     for task, row in summary.items():
-        best = row["values"][row["best_run"]]
-        cells = [_shown(value) for value in (row["mean"], row["std"], best)]
-        count, whole = sum(value is not None for value in row["values"]), len(row["values"])
-        count = whole if count == whole else f"{count} of {whole}"  # NaN is in no mean
-        lines.append(
-            f"| {task} | {row['metric']} | {count} | {' | '.join(cells)} | {row['best_run']} |"
-        )
-    return "\n".join(lines) + "\n"
+        values, best = row["values"], row["best_run"]
+        known = sum(value is not None for value in values)
+        count = known if known == len(values) else f"{known} of {len(values)}"
+        rows.append([task, row["metric"], count, row["mean"], row["std"], values[best], best])
+    names = ["task", "score", "runs", "mean", "deviation", "best", "of run"]
+    return trainings.markdown_table(names, rows)
 
 
-def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+def parser() -> OneLineParser:
+    """Its options."""
+    parser = OneLineParser("glue_all.py", DESCRIPTION, EXAMPLES)
+    add = parser.add_argument
+    add("--data_dir", required=True, metavar="DIR", help="with one folder for each task")
+    add("--model_name_or_path", required=True, metavar="DIR", help="checkpoint to start from")
+    add("--output_dir", required=True, metavar="DIR", help="folder of all runs")
+    add("--hyperparams", default="electra_base", choices=tuple(TABLES), help="table [electra_base]")
+    add("--repetitions", type=int, default=len(SEEDS), metavar="N", help="of all tasks [10]")
+    add("--tasks", default=",".join(ORDER), metavar="LIST", help="with commas between [all]")
+    add("--seed", type=int, default=SEEDS[0], metavar="N", help="moves the seeds, 42 does not [42]")
+    help_of_batch = "batch at most; the steps stay, as published [99999]"
+    add("--per_device_train_batch_size", type=int, default=99999, metavar="N", help=help_of_batch)
+    return parser

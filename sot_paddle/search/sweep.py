@@ -1,147 +1,157 @@
-"""A seeds sweep: configurations of a training command, each with the same seeds."""
+"""A sweep over seeds (``tools/sweep.py``): one configuration, or two that are compared in pairs."""
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
+import argparse
 import math
+import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sot_paddle import strict_json
-from sot_paddle.atomic import write_atomically
-from sot_paddle.search.many_runs import run_unwatched
-from sot_paddle.search.paired_scores import SeedScores, paired_difference, seed_scores
-from sot_paddle.search.run_record import require_same
-from sot_paddle.search.search_report import markdown_table
-from sot_paddle.search.space import COMMANDS
-from sot_paddle.search.training_process import Training
+from scipy import stats
 
-RECORD, SUMMARY, TABLE = "sweep.json", "summary.json", "summary.md"
+from sot_paddle.command_line import OneLineParser
+from sot_paddle.search import trainings
+
 EVALUATIONS = ("best", "last")
 """What of a run is compared: its best evaluation and its last one."""
+DIFFERENCE = "a - b"
 
-DIFFERENCE = "{} - {}"
-"""Name of the row of two configurations."""
+DESCRIPTION = """\
+Train with several seeds: mean and deviation of one configuration, and the paired difference of two
+with its confidence interval. Each run has a folder of its own. The same command goes on with a
+sweep that was stopped or killed; finished runs are not repeated, and more seeds may be asked
+for."""
+EXAMPLES = """\
+A configuration is a YAML file of options, NAME=VALUE, or both. What stands after -- goes to the
+training command in every run.
+
+example:
+  python tools/sweep.py --command train_glue --a head=mgcrp --b head=plain learning_rate=3e-5 \\
+      --seeds 1,2,3 --output_dir OUT/heads -- --task_name RTE --data_dir GLUE/RTE \\
+      --model_name_or_path CHECKPOINT --do_lower_case
+"""
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """A sweep in its folder.
+def run_command(arguments: Sequence[str]) -> int:
+    """Run ``tools/sweep.py``; returns its exit status."""
+    own, training = trainings.split_arguments(arguments)
+    return _parser().run(own, lambda options: _run(options, training))
 
-    Attributes:
-        command: training command, one of ``COMMANDS``.
-        tools: folder of the training commands.
-        folder: output folder; the caller holds its lock.
-        shared: options of the training command in every run.
-        configurations: name (``a``, ``b``) to what it adds to them; all pairs are compared.
-        metric: score to compare, None for the command's own.
-        confidence: of the intervals, in (0, 1).
-    """
 
-    command: str
-    tools: Path
-    folder: Path
-    shared: Sequence[str]
-    configurations: Mapping[str, Sequence[str]]
-    metric: str | None = None
-    confidence: float = 0.95
-
-    def run(self, seeds: Sequence[int]) -> dict[str, Any]:
-        """Run what is not finished, seed by seed, and write the summary.
-
-        Args:
-            seeds: all different; later more may be asked for.
-
-        Returns:
-            The content of summary.json.
-
-        Raises:
-            ValueError: a run was refused or failed, or has no such score.
-            Interrupted: a training was interrupted; Ctrl-C stays a KeyboardInterrupt.
-        """
-        asked = {"command": self.command, "shared": list(self.shared)}
-        words = [*self.shared, *itertools.chain(*self.configurations.values())]
-        asked |= {"configurations": self.configurations}
-        require_same(self.folder / RECORD, asked, words)
-        found: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self.configurations}
+def _run(options: argparse.Namespace, shared: Sequence[str]) -> None:
+    seeds, command, folder = _seeds(options.seeds), options.command, Path(options.output_dir)
+    if not 0.0 < options.confidence < 1.0:
+        raise ValueError(f"--confidence must be between 0 and 1, got {options.confidence}")
+    words = {"a": _words("a", options.a)}
+    if options.b is not None:
+        words["b"] = _words("b", options.b)
+    if "--config" in [*words["a"], *words.get("b", ())] and {"-c", "--config"} & {
+        word.partition("=")[0] for word in shared
+    }:
+        raise ValueError("config is given twice: by a configuration and by the shared options")
+    if words["a"] == words.get("b"):
+        raise ValueError("--a and --b are the same: nothing to compare")
+    asked = {
+        name: trainings.all_options(command, [*shared, *more], {"seed": 0})
+        for name, more in words.items()
+    }
+    runs: dict[str, list[Mapping[str, Any]]] = {name: [] for name in words}
+    with trainings.open_folder(folder, "sweep.json", {"command": command, **asked}):
         for seed in seeds:
-            for name in self.configurations:
-                training = self.training(name, seed)
-                found[name].append(run_unwatched(training, f"{name}, seed {seed}"))
-        summary = self._summary(seeds, found)
-        write_atomically(
-            self.folder / SUMMARY, strict_json.dumps(summary, strict_json.as_null).encode()
-        )
-        write_atomically(self.folder / TABLE, markdown(summary).encode())
-        return summary
-
-    def training(self, name: str, seed: int) -> Training:
-        """The run of a configuration with a seed."""
-        tool = self.tools / f"{self.command}.py"
-        arguments = [*COMMANDS[self.command], *self.shared, *self.configurations[name]]
-        folder = self.folder / name / f"seed-{seed}"
-        return Training(tool, [*arguments, "--set", f"seed={seed}"], folder)
-
-    def finished(self, seeds: Sequence[int]) -> list[int]:
-        """Those of the seeds that every configuration has finished."""
-        names = self.configurations
-        return [seed for seed in seeds if all(self.training(n, seed).metrics() for n in names)]
-
-    def _summary(
-        self, seeds: Sequence[int], found: Mapping[str, Sequence[Mapping[str, Any]]]
-    ) -> dict[str, Any]:
-        metric = self.metric or next(iter(found.values()))[0]["metric"]
-        content: dict[str, Any] = {
-            "command": self.command,
-            "configurations": {name: " ".join(more) for name, more in self.configurations.items()},
-            "shared": " ".join(self.shared),
+            for name, more in words.items():
+                place = folder / name / f"seed-{seed}"
+                given = [*shared, *more]
+                runs[name].append(trainings.train(command, given, place, {"seed": seed}))
+        metric = options.metric or runs["a"][0]["metric"]
+        summary = {
+            "command": command,
+            "configurations": {name: " ".join(more) for name, more in words.items()},
+            "shared": " ".join(shared),
             "metric": metric,
-            "seeds": list(seeds),
-            "confidence": self.confidence,
+            "seeds": seeds,
+            "confidence": options.confidence,
+            **{which: _rows(runs, which, metric, options.confidence) for which in EVALUATIONS},
         }
-        for which in EVALUATIONS:
-            values = {
-                name: [
-                    _score(run, which, metric, f"{name}, seed {seed}")
-                    for seed, run in zip(seeds, runs, strict=True)
-                ]
-                for name, runs in found.items()
-            }
-            lines = {name: seed_scores(of, self.confidence) for name, of in values.items()}
-            for one, other in itertools.combinations(values, 2):
-                row = paired_difference(values[one], values[other], self.confidence)
-                lines[DIFFERENCE.format(one, other)] = row
-            content[which] = {name: dataclasses.asdict(line) for name, line in lines.items()}
-        return content
+        trainings.write_summary(folder, summary, markdown(summary))
 
 
-def _score(run: Mapping[str, Any], which: str, metric: str, where: str) -> float:
-    scores = run.get(which, {})
-    if metric not in scores:
-        raise ValueError(f"{where}: no score {metric!r}; it has {', '.join(scores) or 'none'}")
-    return math.nan if scores[metric] is None else scores[metric]
+def _words(name: str, configuration: Sequence[str]) -> list[str]:
+    """A configuration as words of the training's command line."""
+    files = [word for word in configuration if "=" not in word]
+    if len(files) > 1 or not all(Path(file).is_file() for file in files):
+        raise ValueError(f"--{name} takes one file at most and NAME=VALUE, got {', '.join(files)}")
+    assigned = [part for word in configuration if "=" in word for part in ("--set", word)]
+    return [*(part for file in files for part in ("--config", file)), *assigned]
+
+
+def _seeds(text: str) -> list[int]:
+    numbers = [part for part in text.split(",") if part.isdecimal()]
+    if len(set(map(int, numbers))) < len(text.split(",")):
+        raise ValueError(f"--seeds must be different whole numbers with commas, got {text!r}")
+    return [int(number) for number in numbers]
+
+
+def _rows(
+    runs: Mapping[str, Sequence[Mapping[str, Any]]], which: str, metric: str, confidence: float
+) -> dict[str, dict[str, Any]]:
+    """One row for each configuration, and one for the difference of two, seed by seed."""
+    values: dict[str, list[float]] = {}
+    for name, results in runs.items():
+        scores = [result.get(which, {}) for result in results]
+        if missing := [known for known in scores if metric not in known]:
+            raise ValueError(f"{name}: no score {metric!r}; it has {', '.join(missing[0])}")
+        values[name] = [math.nan if s[metric] is None else s[metric] for s in scores]
+    if "b" in values:
+        pairs = zip(values["a"], values["b"], strict=True)
+        values[DIFFERENCE] = [first - second for first, second in pairs]
+    return {name: seed_scores(of, confidence) for name, of in values.items()}
+
+
+def seed_scores(values: Sequence[float], confidence: float) -> dict[str, Any]:
+    """Mean, sample deviation, Student's interval of the mean and p that it is 0, of several seeds.
+
+    Of paired differences p is that of the paired t-test. The values are taken for draws from a
+    normal distribution; of a single seed, and where one is NaN, only the mean is known.
+    """
+    mean = statistics.fmean(values)
+    std = low = high = p_value = None
+    if len(values) > 1 and not math.isnan(mean):
+        std, low, high = statistics.stdev(values), mean, mean
+        if std > 0.0:
+            freedom, error = len(values) - 1, std / math.sqrt(len(values))
+            low, high = map(float, stats.t.interval(confidence, freedom, mean, error))
+            p_value = 2.0 * float(stats.t.sf(abs(mean) / error, freedom))
+    row = {"values": list(values), "mean": mean, "std": std}
+    return row | {"low": low, "high": high, "p_value": p_value}
 
 
 def markdown(summary: Mapping[str, Any]) -> str:
     """The summary as a page: a table for the best and one for the last evaluations."""
-    percent = f"{100 * summary['confidence']:g} %"
-    lines = [f"# {summary['metric']} of {len(summary['seeds'])} seeds", ""]
-    lines += [f"- {name}: `{text}`" for name, text in summary["configurations"].items()]
-    lines += [f"- {'all' if len(summary['configurations']) > 2 else 'both'}: `{summary['shared']}`"]
+    text = f"# {summary['metric']} of {len(summary['seeds'])} seeds\n\n"
+    named = {**summary["configurations"], "both": summary["shared"]}
+    text += "".join(f"- {name}: `{words}`\n" for name, words in named.items())
     for which in EVALUATIONS:
-        names = [which, *map(str, summary["seeds"]), "mean", "deviation", percent, "p"]
-        rows = [
-            [name, *row["values"], *cells(SeedScores(**row), name not in summary["configurations"])]
-            for name, row in summary[which].items()
-        ]
-        lines += ["", *markdown_table(names, rows)]
-    return "\n".join(lines) + "\n"
+        percent = f"{100 * summary['confidence']:g} %"
+        names = [which, *summary["seeds"], "mean", "deviation", percent, "p"]
+        rows = []
+        for name, row in summary[which].items():
+            interval = None if row["low"] is None else f"{row['low']:.4f} to {row['high']:.4f}"
+            p_value = row["p_value"] if name == DIFFERENCE else None
+            rows.append([name, *row["values"], row["mean"], row["std"], interval, p_value])
+        text += "\n" + trainings.markdown_table(names, rows)
+    return text
 
 
-def cells(row: SeedScores, difference: bool) -> list[Any]:
-    """Mean, deviation, interval and, of a difference, p; for :func:`markdown_table`."""
-    interval = None if row.low is None else f"{row.low:.4f} to {row.high:.4f}"
-    return [row.mean, row.std, interval, row.p_value if difference else None]
+def _parser() -> OneLineParser:
+    parser = OneLineParser("sweep.py", DESCRIPTION, EXAMPLES)
+    add = parser.add_argument
+    add("--command", required=True, choices=tuple(trainings.COMMANDS), help="training command")
+    add("--a", required=True, nargs="+", metavar="CONFIG", help="file and NAME=VALUE")
+    add("--b", nargs="+", metavar="CONFIG", help="a second one, to compare with")
+    add("--seeds", required=True, metavar="LIST", help="such as 1,2,3,4,5")
+    add("--output_dir", required=True, metavar="DIR", help="folder of this sweep")
+    add("--metric", metavar="NAME", help="score to compare [the command's main one]")
+    add("--confidence", type=float, default=0.95, metavar="X", help="of the intervals [0.95]")
+    return parser

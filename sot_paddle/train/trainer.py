@@ -26,7 +26,7 @@ from sot_paddle.checkpoint import read_tensors
 from sot_paddle.distributed import say
 from sot_paddle.failures import NonFiniteLoss, NonFiniteState
 from sot_paddle.reading import read_object
-from sot_paddle.train import checkpointing, exact_state, outcome, sharding
+from sot_paddle.train import checkpointing, exact_state, outcome, sharding, watching
 from sot_paddle.train.callbacks import StopRequest
 from sot_paddle.train.checkpointing import TensorFile
 from sot_paddle.train.exact_state import Progress, check_identity
@@ -299,6 +299,7 @@ class ExactTrainer(Trainer):
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, logged
         )
+        watching.show_evaluation(step, self.total_steps, {**metrics, "main": value})
         return logged
 
     def _check_weights(self) -> None:

@@ -2,8 +2,7 @@
 
 Started as ``python -m tools.benchmarks.serving SIDE CLOCK``. A request is ``[what, fields...]``:
 ``["stamp"]``, ``["step", WORKLOAD, MODE, REHEARSED]``, ``["products", WORKLOAD, MODE]`` (torch
-only), ``["product", SHAPES]``, ``["profile", WORKLOAD, MODE, REPEATS]`` (paddle only), and
-``["convert" | "align" | "tokens", {...}]`` of the other suites.
+only) or ``["product", SHAPES]``.
 """
 
 from __future__ import annotations
@@ -12,13 +11,14 @@ import ctypes
 import json
 import os
 import platform
+import re
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tools.benchmarks import timed_steps
-from tools.benchmarks.memory_peak import peak_mib
 from tools.benchmarks.workloads import Workload
 
 SIDES = {
@@ -90,12 +90,6 @@ class Server:
             step()
         return {"seconds": self._seconds(step), "peak_mib": peak_mib()}
 
-    def _profile(self, workload: dict[str, Any], mode: str, repeats: int) -> list[dict[str, Any]]:
-        from tools.benchmarks.operator_profile import profiled
-
-        steps = timed_steps.steps_of(Workload(**workload), self.framework, self.form)
-        return profiled(steps[mode], repeats)
-
     def _products(self, workload: dict[str, Any], mode: str) -> list[Any]:
         return timed_steps.products_of(Workload(**workload), mode)
 
@@ -117,20 +111,15 @@ class Server:
         call()
         return self._clock() - began
 
-    def _convert(self, request: dict[str, Any]) -> dict[str, Any]:
-        from tools.benchmarks.conversion_timing import timed_conversion
 
-        return timed_conversion(**request)
-
-    def _align(self, request: dict[str, Any]) -> dict[str, Any]:
-        from tools.benchmarks.alignment_timing import timed_alignment
-
-        return timed_alignment(**request).to_json()
-
-    def _tokens(self, request: dict[str, Any]) -> dict[str, Any]:
-        from tools.benchmarks.text_timing import timed_text
-
-        return timed_text(**request)
+def peak_mib(*, reset: bool = False) -> float | None:
+    """Most MiB that this process held since the last reset, None where Linux does not say."""
+    own = Path("/proc/self")
+    if not (own / "clear_refs").exists():
+        return None
+    if reset:
+        (own / "clear_refs").write_text("5", encoding="ascii")
+    return int(re.search(r"VmHWM:\s+(\d+)", (own / "status").read_text("utf-8"))[1]) / 1024
 
 
 def main(arguments: list[str]) -> int:

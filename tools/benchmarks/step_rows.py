@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import sleep
 from typing import Any
@@ -105,23 +105,6 @@ def floor_of(products: Sequence[Sequence[Any]], libraries: Sequence[Worker]) -> 
     return sum(
         number * min(fastest) for (_, number), *fastest in zip(products, *times, strict=True)
     )
-
-
-def measure_steps(
-    suite: str,
-    workloads: Sequence[Workload],
-    modes: Sequence[str],
-    sides: Mapping[str, Worker],
-    repeats: int,
-    progress: Callable[[StepRow], None],
-) -> list[StepRow]:
-    """The rows of a suite, each handed to `progress` when it is there."""
-    rows = []
-    for workload in workloads:
-        for mode in modes:
-            rows.append(measured(suite, workload, mode, sides, repeats))
-            progress(rows[-1])
-    return rows
 
 
 def step_table(rows: Sequence[StepRow]) -> list[str]:

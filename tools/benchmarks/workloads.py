@@ -89,21 +89,6 @@ HEADS: tuple[Workload, ...] = (
     Workload("head qk 112 x 48, B 16, N 128, C 768", "head", 16, 128, 768, _QK),
 )
 
-
-def _sized(layers: int, width: int, batch: int, length: int) -> Workload:
-    sizes = {"num_hidden_layers": layers, "hidden_size": width, "intermediate_size": 4 * width}
-    options = {**sizes, "num_attention_heads": width // 32}
-    name = f"bert {layers} x {width} + MGCrP qk, B {batch}, L {length}"
-    return Workload(name, "bert_base_mgcrp", batch, length, options=options)
-
-
-SCALING: Mapping[str, tuple[Workload, ...]] = {
-    "tokens of a row": tuple(_sized(6, 384, 16, length) for length in (16, 32, 64, 128, 256)),
-    "rows of a batch": tuple(_sized(6, 384, batch, 64) for batch in (1, 4, 16, 64)),
-    "width of the model": tuple(_sized(6, width, 16, 64) for width in (128, 256, 384, 768)),
-}
-"""Axis of a plot -> workloads along it."""
-
 _SMALL = {
     **{"hidden_size": 20, "num_hidden_layers": 1, "num_attention_heads": 4},
     **{"intermediate_size": 28, "vocab_size": 100, "q_dim": 7, "k_dim": 5},
@@ -117,16 +102,3 @@ TOY_HEADS: tuple[Workload, ...] = (
     Workload("toy head", "head", 3, 7, 13, {**_HEADS, "head_num_heads": 2, "wr_dim": 4}),
     Workload("toy qk head", "head", 3, 7, 13, {**_QK, "q_dim": 5, "k_dim": 4}),
 )
-TOY_SCALING: Mapping[str, tuple[Workload, ...]] = {
-    "tokens of a row": tuple(
-        dataclasses.replace(TOY_MODELS[0], name=f"toy, L {length}", length=length, rows=())
-        for length in (5, 9)
-    )
-}
-
-
-def axis_value(axis: str, workload: Workload) -> int:
-    """Where a workload lies on an axis of `SCALING`."""
-    if axis == "tokens of a row":
-        return workload.length
-    return workload.batch if axis == "rows of a batch" else workload.options["hidden_size"]

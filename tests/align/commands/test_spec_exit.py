@@ -55,10 +55,9 @@ def _spec(folder: Path, **lines: str) -> Path:
     return path
 
 
-def _run(*arguments: object, code: str | None = None) -> subprocess.CompletedProcess:
-    start = ["-m", "align"] if code is None else ["-c", code]
+def _run(*arguments: object) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-W", "ignore", *start, *map(str, arguments)],
+        [sys.executable, "-W", "ignore", "-m", "align", *map(str, arguments)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -92,13 +91,6 @@ def test_a_file_that_ends_the_process_is_no_verdict(tmp_path, line, said, place)
     if place == "end":
         _refused(_run("dump", "--side", "torch", "--spec", spec, "--out", tmp_path / "d"), said)
         assert not (tmp_path / "d").exists()
-
-
-def test_the_benchmark_of_a_pair_measures_none_that_ends_the_process(tmp_path):
-    tool = ROOT / "tools" / "bench_align.py"
-    code = f"import runpy; runpy.run_path({str(tool)!r}, run_name='__main__')"
-    done = _run("--spec", _spec(tmp_path, end="os._exit(0)"), code=code)
-    _refused(done, "no verdict")
 
 
 @pytest.mark.parametrize(("side", "line"), [("torch", "sys.exit(0)"), ("paddle", "os._exit(0)")])

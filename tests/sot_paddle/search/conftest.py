@@ -1,48 +1,82 @@
-import shutil
-import sys
-from collections.abc import Sequence
+"""A stand-in for the training run of train_glue: the same folder, scores and ends."""
+
+from __future__ import annotations
+
+import json
 from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[2]
+from sot_paddle.failures import Interrupted, NonFiniteLoss
+from sot_paddle.train import text_command, watching
+
+STEPS = 3
 
 
 class Bench:
-    """A folder with a stand-in for a training command, a space for it, and searches of it."""
+    """A space, command lines for it, and what the stand-in is to do.
+
+    Its loss falls to ``(x - 0.3)^2`` with x, the learning rate, moved by .01 a seed; its accuracy,
+    the main score, is 1 - x.
+
+    Attributes:
+        stops: (folder's name, step) in which the run is interrupted, once each.
+        nan_above: x from which the loss is not finite.
+        refuses: the run refuses its data.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.tools = folder, folder / "tools"
-        self.tools.mkdir()
-        shutil.copy(HERE / "standin_training.py", self.tools / "train_glue.py")
+        self.folder, self.out = folder, folder / "out"
+        self.stops: set[tuple[str, int]] = set()
+        self.nan_above, self.refuses = 2.0, False
+        self.training = ["--task_name", "RTE", "--data_dir", "d", "--model_name_or_path", "m"]
 
-    def space(self, **changes: object) -> Path:
-        """Write a space that draws x in [0, 1] and a word; the stand-in likes x near 0.3."""
+    def run_config(self, config) -> None:
+        """Train: remembers each step in the folder, so that it goes on as a training does."""
+        out, x = Path(config.output_dir), config.learning_rate + 0.01 * config.seed
+        if self.refuses:
+            raise ValueError("the stand-in refuses")
+        (out / "checkpoint-1").mkdir(parents=True, exist_ok=True)
+        (out / "best").mkdir(exist_ok=True)
+        with open(out / "started", "a") as stream:
+            stream.write("x")
+        if x > self.nan_above:
+            raise NonFiniteLoss("the loss is nan")
+        done = len(list(out.glob("step-*")))
+        for step in range(done + 1, STEPS + 1):
+            scores = {"loss": (x - 0.3) ** 2 + 1 / step, "acc": 1 - x}
+            watching.show_evaluation(step, STEPS, {**scores, "main": 1 - x})
+            if (out.name, step) in self.stops:
+                self.stops.remove((out.name, step))
+                raise Interrupted("stopped")
+            (out / f"step-{step}").mkdir()
+        last = {"acc": 1 - x, "loss": scores["loss"]}
+        content = {"finished": True, "metric": "acc", "last": last, "best": {"acc": 1 - x / 2}}
+        content |= {"options": vars(config), "predictions": {"test": f"{config.task_name}.tsv"}}
+        (out / f"{config.task_name}.tsv").write_text(str(config.seed))
+        (out / "metrics.json").write_text(json.dumps(content))
+
+    def space(self, **changes: object) -> list[str]:
+        """Write a space that draws x in [0, 1] and a choice; returns a search's command line."""
         lines = {"command": "train_glue", "metric": "loss", "direction": "minimize"}
-        lines |= {"trials": 4, "sampler": "tpe", "startup_trials": 2, "pruner": "none"}
-        text = "".join(f"{name}: {value}\n" for name, value in (lines | changes).items())
-        text += "parameters:\n  x: {kind: uniform, low: 0.0, high: 1.0}\n"
-        text += "  word: {kind: choice, values: [red, old, 3]}\n"
-        path = self.folder / "space.yaml"
-        path.write_text(text, encoding="utf-8")
-        return path
+        lines |= {"trials": 4, "sampler": "random", "pruner": "none"} | changes
+        text = "".join(f"{name}: {value}\n" for name, value in lines.items())
+        text += "parameters:\n  learning_rate: {kind: uniform, low: 0.0, high: 1.0}\n"
+        text += "  seed: {kind: choice, values: [0]}\n  adam_epsilon: {kind: log_uniform, "
+        text += "low: 1.0e-8, high: 1.0e-2}\n"
+        (self.folder / "space.yaml").write_text(text, encoding="utf-8")
+        return ["--space", str(self.folder / "space.yaml"), "--output_dir", str(self.out)]
 
-    def search(self, out: Path, *options: object, training: Sequence[object] = ()) -> list[str]:
-        """The command line of a search, without the program."""
-        own = ["--space", self.folder / "space.yaml", "--output_dir", out, *options]
-        return [*map(str, own), "--", *map(str, training)]
-
-    def process(self, command: str, arguments: Sequence[str]) -> list[str]:
-        """How to start a command on the stand-in in a process of its own."""
-        code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from pathlib import Path\n"
-        code += f"from sot_paddle.search.{command}_command import run_command\n"
-        code += "from sot_paddle.cli import command\n"
-        code += f"main = command({command!r})(lambda a: run_command(a, Path(sys.argv[1])))\n"
-        code += "sys.exit(main(sys.argv[2:]))"
-        return [sys.executable, "-c", code, str(self.tools), *arguments]
+    def contents(self, name: str) -> dict[str, str]:
+        """What files of this name hold, by the folder they are in."""
+        return {
+            path.parent.relative_to(self.out).as_posix(): path.read_text()
+            for path in self.out.rglob(name)
+        }
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def bench(tmp_path: Path, monkeypatch) -> Bench:
+    made = Bench(tmp_path)
+    monkeypatch.setattr(text_command, "run_config", made.run_config)
+    return made

@@ -1,0 +1,131 @@
+"""Trainings one after the other in this process, each in a folder of its own inside of one folder.
+
+The training commands are called as functions: a run that was begun is continued by the command
+itself, a finished one is only read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sot_paddle import strict_json
+from sot_paddle.atomic import write_atomically
+from sot_paddle.command_line import parse
+from sot_paddle.reading import read_json
+from sot_paddle.train import folder_lock
+
+COMMANDS = {
+    "train_adapter": ("adapter_command", "COMMAND"),
+    "train_glue": ("text_command", "COMMAND"),
+    "train_image": ("image_command", "TRAINING"),
+    "train_squad": ("squad_command", "COMMAND"),
+    "train_text": ("document_command", "COMMAND"),
+}
+"""Training command -> module of ``sot_paddle.train`` with ``run_config``, name of its options."""
+
+
+def read_options(command: str, words: Sequence[str], own: Mapping[str, Any]) -> Any:
+    """The options of a training that evaluates.
+
+    Args:
+        command: key of ``COMMANDS``.
+        words: of the command line that the user gave it.
+        own: option to value, of this run alone; its folder is one.
+    """
+    module, name = COMMANDS[command]
+    described = getattr(importlib.import_module(f"sot_paddle.train.{module}"), name)
+    flags = [] if command == "train_image" else ["--do_train", "--do_eval"]
+    options = parse(described, [*flags, *words, *assigned(own)])
+    if options.overwrite_output_dir or getattr(options, "seeds", None):
+        raise ValueError("each run has one seed and its own folder: no seeds, overwrite_output_dir")
+    return options
+
+
+def assigned(options: Mapping[str, Any]) -> list[str]:
+    """Options as words of a command line."""
+    return [word for name in options for word in ("--set", f"{name}={options[name]}")]
+
+
+def train(
+    command: str, words: Sequence[str], folder: Path, own: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Train, or go on with it, to its end; returns metrics.json, also of a run that is finished.
+
+    In it None stands for a score that is not finite. The options are those of `read_options`.
+    """
+    path = folder / "metrics.json"
+    if not (path.is_file() and read_json(path).get("finished")):
+        print(f"{folder}: {' '.join(assigned(own)[1::2])}", file=sys.stderr, flush=True)
+        options = read_options(command, words, {**own, "output_dir": folder})
+        importlib.import_module(f"sot_paddle.train.{COMMANDS[command][0]}").run_config(options)
+    return read_json(path)
+
+
+def all_options(command: str, words: Sequence[str], own: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of a run but its folder, those of a ``--config`` file too; see `read_options`."""
+    options = vars(read_options(command, words, {**own, "output_dir": "-"}))
+    return {name: value for name, value in options.items() if name != "output_dir"}
+
+
+@contextlib.contextmanager
+def open_folder(folder: Path, record: str, asked: Mapping[str, Any]) -> Iterator[None]:
+    """Lock the folder of many runs inside of the block; refuse one that was begun otherwise.
+
+    Args:
+        folder: made when it is missing.
+        record: file in it that holds what was asked for; it goes where the block leaves nothing.
+        asked: JSON-ready; has to be the same each time.
+    """
+    path, own = folder / record, {record, folder_lock.LOCK}
+    if folder.is_dir() and {entry.name for entry in folder.iterdir()} - own and not path.is_file():
+        raise ValueError(
+            f"{folder} is not empty and holds no {record}: choose another --output_dir"
+        )
+    with folder_lock.hold(folder):
+        asked = json.loads(strict_json.dumps(asked))
+        before = read_json(path) if path.is_file() else asked
+        changed = [name for name in {**before, **asked} if before.get(name) != asked.get(name)]
+        if changed:
+            name, was, now = changed[0], before.get(changed[0]), asked.get(changed[0])
+            raise ValueError(
+                f"{folder} was begun with something else: {name} was {was}, now {now}; repeat the "
+                "first command to go on, or choose another --output_dir"
+            )
+        write_atomically(path, strict_json.dumps(asked).encode())
+        try:
+            yield
+        finally:
+            if {entry.name for entry in folder.iterdir()} <= own:
+                path.unlink()
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split a command line at the first ``--``: own options, those of the training command."""
+    arguments = [*arguments, "--"]
+    at = arguments.index("--")
+    return arguments[:at], arguments[at + 1 : -1]
+
+
+def write_summary(folder: Path, summary: Mapping[str, Any], page: str) -> None:
+    """Write summary.json, NaN as null, and the page as summary.md; print the page."""
+    content = strict_json.dumps(summary, strict_json.as_null)
+    write_atomically(folder / "summary.json", content.encode())
+    write_atomically(folder / "summary.md", page.encode())
+    print(page, end="")
+
+
+def markdown_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A Markdown table; numbers to six digits, None empty."""
+
+    def cell(value: Any) -> str:
+        text = f"{value:.6g}" if isinstance(value, float) else "" if value is None else str(value)
+        return text.replace("|", "\\|")
+
+    lines = [names, ["---"] * len(names), *rows]
+    return "".join(f"| {' | '.join(map(cell, line))} |\n" for line in lines)
