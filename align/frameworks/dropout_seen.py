@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 from align.record.recording import ROOT, Call
+from sot_paddle import ops
 
 UPSCALED = "upscale_in_train"
 """PADDLE: the mode of its dropout that divides what is kept by 1 - p, as PyTorch's always does."""
@@ -42,10 +43,11 @@ class DropoutCall:
         return math.prod(self.shape)
 
 
-def without_dropout(
-    functional: Any, note: Note | None = None
-) -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def without_dropout(functional: Any, note: Note | None = None) -> Iterator[None]:
     """Let every dropout function of a framework hand its input on, in training mode too.
+
+    Paddle's native operators, which draw masks themselves, are off meanwhile.
 
     Args:
         functional: the framework's module of functions.
@@ -54,7 +56,8 @@ def without_dropout(
     functions = {n: getattr(functional, n) for n in dir(functional) if "dropout" in n}
     plain = [n for n, f in functions.items() if callable(f) and not n.startswith(("_", "fused"))]
     attend = functional.scaled_dot_product_attention
-    length_axis = -3 if functional.__name__.startswith("paddle") else -2  # PADDLE: (B, T, H, D)
+    is_paddle = functional.__name__.startswith("paddle")
+    length_axis = -3 if is_paddle else -2  # PADDLE: (B, T, H, D)
 
     def attend_all(query, key, value, attn_mask=None, dropout_p=0.0, *args: Any, **options: Any):
         is_training = options.get("training", args[1] if len(args) > 1 else True)
@@ -72,7 +75,9 @@ def without_dropout(
         return hand_on
 
     others: dict[str, Any] = {name: handing_on(name) for name in plain}
-    return mock.patch.multiple(functional, **others, scaled_dot_product_attention=attend_all)
+    patched = mock.patch.multiple(functional, **others, scaled_dot_product_attention=attend_all)
+    with ops.native(False) if is_paddle else contextlib.nullcontext(), patched:
+        yield
 
 
 def _tell(note: Note, name: str, function: Any, x: Any, args: tuple, named: Mapping) -> None:

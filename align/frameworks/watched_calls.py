@@ -6,8 +6,8 @@ import dataclasses
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from paddle.nn import functional as F
 
 from align.frameworks.swapping import attributes, modules_of, set_to
 from align.record.run_report import shown
+from sot_paddle import ops
 
 _ACTIVATIONS = (
     "gelu relu silu swish tanh sigmoid elu selu leaky_relu relu6 hardswish hardsigmoid mish "
@@ -177,10 +178,11 @@ class _Watch:
             return self.answer(call)
 
 
+@contextmanager
 def watched(
     active: Callable[[], bool], answer: Callable[[WatchedCall], Any], owners: tuple[Any, ...] = ()
-) -> AbstractContextManager[None]:
-    """Hand every call to ``answer`` while ``active()`` is true.
+) -> Iterator[None]:
+    """Hand every call to ``answer`` while ``active()`` is true; no native operator takes its place.
 
     Args:
         active: asked at every call.
@@ -197,7 +199,8 @@ def watched(
     known = {id(function): NAMES[attribute] for _, attribute, function in held}
     for owner in owners:
         held += [(owner, n, v) for n, v in list(vars(owner).items()) if id(v) in known]
-    return set_to((owner, n, watch.wrap(f, known[id(f)])) for owner, n, f in held)
+    with ops.native(False), set_to((owner, n, watch.wrap(f, known[id(f)])) for owner, n, f in held):
+        yield
 
 
 def watched_in(

@@ -13,13 +13,13 @@ from paddle.nn import functional as F
 
 from sot_paddle.heads.pooling import TokenBatchNorm, linear
 from sot_paddle.heads.power_norm import RowLayerNorm
-from sot_paddle.ops import image_norm, transition
-from sot_paddle.ops.attention import attends_natively, attention
+from sot_paddle.ops import transition
+from sot_paddle.ops.attention import attention, can_attend
 from sot_paddle.ops.dispatch import is_plain
 from sot_paddle.ops.feed_forward import feed_forward
 from sot_paddle.ops.gelu import gelu
 from sot_paddle.ops.layer_norm import layer_norm
-from sot_paddle.ops.layers import drops_unseen, feeds_unseen
+from sot_paddle.ops.layers import can_fuse_dropout, can_fuse_feed_forward
 
 
 class LayerNorm(RowLayerNorm):
@@ -69,12 +69,12 @@ class BatchNorm2D(TokenBatchNorm):
             ValueError: one value for each channel in training mode, where a variance is undefined.
         """
         self._check(x)
-        if x.dtype == paddle.float64 or self._is_synchronised():
+        if not self._has_kernel(x):
             pixels = x.flatten(2).transpose([0, 2, 1])  # (B, H W, C)
             normed = super().forward(pixels).astype(x.dtype)
             return normed.transpose([0, 2, 1]).reshape(x.shape)
         with paddle.amp.auto_cast(enable=False):
-            return self._fused(x.astype("float32")).astype(x.dtype)
+            return self._by_kernel(x.astype("float32"), "NCHW").astype(x.dtype)
 
     def pooled_conv(
         self, x: paddle.Tensor, conv: nn.Conv2D, pool: nn.AvgPool2D | nn.Identity
@@ -92,62 +92,21 @@ class BatchNorm2D(TokenBatchNorm):
         Raises:
             ValueError: as :meth:`forward`.
         """
-        kinds = (BatchNorm2D, self), (nn.Conv2D, conv), (type(pool), pool)
+        pool_kind = nn.AvgPool2D if isinstance(pool, nn.AvgPool2D) else nn.Identity
+        kinds = (BatchNorm2D, self), (nn.Conv2D, conv), (pool_kind, pool)
         plain = all(is_plain(kind, [layer]) for kind, layer in kinds)
-        if not plain or self._is_synchronised():
-            return None
-        if not transition.takes(x, self.weight, conv.weight):
+        can_run = transition.can_run(x, self.weight, conv.weight)
+        if not plain or not can_run or not self._has_kernel(x):
             return None
         self._check(x)
         running = None if self.training else (self.running_mean, self.running_var)
-        step = 2 if isinstance(pool, nn.AvgPool2D) else 1
+        step = 2 if pool_kind is nn.AvgPool2D else 1
         made, mean, var = transition.transition(
             x, self.weight, self.bias, conv.weight, running, step=step, epsilon=self.epsilon
         )
         if self.training:
             self._update_running(mean, var, paddle.full([], x.size // x.shape[1], "float32"))
         return made
-
-    def _is_synchronised(self) -> bool:
-        """Whether other processes have a part in the statistics."""
-        synchronised = self.sum_across_processes is not self._this_process_only
-        return self.training and synchronised
-
-    def _check(self, x: paddle.Tensor) -> None:
-        batch, _, height, width = x.shape
-        if self.training and batch * height * width < 2:
-            raise ValueError(
-                "batch normalisation in training mode needs more than one value for each channel, "
-                f"got {x.shape}; use a larger batch or eval()"
-            )
-
-    def _fused(self, x: paddle.Tensor) -> paddle.Tensor:
-        weight, bias = self.weight.astype("float32"), self.bias.astype("float32")
-        running = None if self.training else self._running(x)
-        if image_norm.takes(x):
-            normed, mean, var = image_norm.normalize(x, weight, bias, running, epsilon=self.epsilon)
-        elif running is not None:
-            return F.batch_norm(x, *running, weight, bias, epsilon=self.epsilon)
-        else:
-            normed, mean, var = self._by_the_framework(x, weight, bias)
-        if self.training:
-            self._update_running(mean, var, paddle.full([], x.size // x.shape[1], "float32"))
-        return normed
-
-    def _by_the_framework(
-        self, x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor
-    ) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
-        """Images normalised by their own statistics, and these (C,)."""
-        channels = x.shape[1]
-        # with momentum 0 the kernel leaves the batch's own statistics in the two buffers
-        mean, var = paddle.zeros([channels], "float32"), paddle.ones([channels], "float32")
-        normed = F.batch_norm(
-            x, mean, var, weight, bias, training=True, momentum=0.0, epsilon=self.epsilon
-        )
-        if not x.place.is_cpu_place():  # some GPU kernels report the unbiased variance, some not
-            pixels = x.detach()
-            mean, var = pixels.mean(axis=[0, 2, 3]), pixels.var(axis=[0, 2, 3], unbiased=False)
-        return normed, mean, var
 
 
 def embedding(rows: int, size: int, std: float) -> nn.Embedding:
@@ -225,7 +184,7 @@ class Mlp(nn.Layer):
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (B, N, C) to (B, N, C)."""
-        if feeds_unseen(x, (self.fc1, self.fc2), [self.drop]):
+        if can_fuse_feed_forward(x, (self.fc1, self.fc2), [self.drop]):
             return self.drop(feed_forward(x, self.fc1, self.fc2, self.drop))
         return self.drop(self.fc2(self.drop(gelu(self.fc1(x)))))
 
@@ -282,7 +241,7 @@ class Attention(nn.Layer):
             (B, N, C).
         """
         qkv = self.qkv(x)  # (B, N, 3 C)
-        if drops_unseen(self.attn_drop) and attends_natively([qkv], bias):
+        if can_fuse_dropout(self.attn_drop) and can_attend([qkv], bias):
             p = self.attn_drop.p if self.attn_drop.training else 0.0
             options = {"scale": self.scale, "bias": bias, "p": p, "heads_first": True}
             return self.proj_drop(self.proj(attention([qkv], self.num_heads, **options)))

@@ -67,7 +67,7 @@ class _Stem(nn.Layer):
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (B, in_chans, H, W) to (B, token_dim, H / 2, W / 2)."""
         plain = is_plain(_StemConv, [self.conv]) and is_plain(nn.MaxPool2D, [self.pool])
-        if plain and stem.takes(x, self.conv.weight):
+        if plain and stem.can_run(x, self.conv.weight):
             return stem.stem(x, self.conv.weight, self.conv.bias)
         x = self.pool(self.conv(x))
         return x + self.conv.bias.astype(x.dtype).reshape([1, -1, 1, 1])

@@ -109,7 +109,7 @@ class DenseBlock(nn.Layer):
         plain = is_plain(DenseLayer, self.layers) and is_plain(nn.Identity, norms)
         if plain and is_plain(nn.Conv2D, convs):
             weights = [conv.weight for conv in convs]
-            if dense_block.takes(x, weights):
+            if dense_block.can_run(x, weights):
                 return dense_block.dense_block(x, weights)
         features = [x]
         for layer in self.layers:

@@ -15,7 +15,7 @@ from paddle import nn
 
 from sot_paddle import functional as F
 from sot_paddle.features import Taps, record
-from sot_paddle.ops import second_order, token_norm
+from sot_paddle.ops import second_order
 from sot_paddle.ops.layers import side_by_side
 
 
@@ -74,21 +74,41 @@ class TokenBatchNorm(nn.Layer):
         """
         with paddle.amp.auto_cast(enable=False):
             x = F.at_least_float32(x)
-            alone = not self.training or self.sum_across_processes is self._this_process_only
-            if alone and token_norm.takes(x, self.weight, mask):
-                return self._native(x, mask)
+            if self._has_kernel(x) and self.training and mask is None:
+                return self._by_kernel(x, "NLC")
             mean, var = self._batch_statistics(x, mask) if self.training else self._running(x)
             scale = self.weight.astype(x.dtype) * paddle.rsqrt(var + self.epsilon)
             return (x - mean) * scale + self.bias.astype(x.dtype)
 
-    def _native(self, x: paddle.Tensor, mask: paddle.Tensor | None) -> paddle.Tensor:
+    def _has_kernel(self, x: paddle.Tensor) -> bool:
+        """Whether Paddle's kernel computes the same; PADDLE: it rounds epsilon to float32."""
+        synchronised = self.sum_across_processes is not self._this_process_only
+        return x.dtype != paddle.float64 and not (self.training and synchronised)
+
+    def _by_kernel(self, x: paddle.Tensor, layout: str) -> paddle.Tensor:
+        """Normalise float32 without a mask by Paddle's kernel; ``layout``: "NLC" or "NCHW"."""
+        self._check(x)
+        weight, bias = self.weight.astype("float32"), self.bias.astype("float32")
+        options = {"epsilon": self.epsilon, "data_format": layout}
         if not self.training:
-            scale = self.weight * paddle.rsqrt(self.running_var + self.epsilon)
-            return token_norm.shift(x, self.running_mean, scale, self.bias)
-        count = self._valid_tokens(x, mask)[1]
-        y, mean, var = token_norm.normalize(x, self.weight, self.bias, self.epsilon, mask)
-        self._update_running(mean, var, count)
-        return y
+            return nn.functional.batch_norm(x, *self._running(x), weight, bias, **options)
+        # with momentum 0 the kernel leaves the batch's own statistics in the two buffers
+        mean, var = paddle.zeros(bias.shape, "float32"), paddle.ones(bias.shape, "float32")
+        normed = nn.functional.batch_norm(
+            x, mean, var, weight, bias, training=True, momentum=0.0, **options
+        )
+        if not x.place.is_cpu_place():  # some GPU kernels report the unbiased variance, some not
+            axes = [axis for axis, name in enumerate(layout) if name != "C"]
+            mean, var = x.detach().mean(axes), x.detach().var(axes, unbiased=False)
+        self._update_running(mean, var, paddle.full([], x.size // mean.size, "float32"))
+        return normed
+
+    def _check(self, x: paddle.Tensor) -> None:
+        if self.training and x.size // self.bias.size < 2:
+            raise ValueError(
+                "batch normalisation in training mode needs more than one value for each channel, "
+                f"got {x.shape}; use a larger batch or eval()"
+            )
 
     def _running(self, x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
         return self.running_mean.astype(x.dtype), self.running_var.astype(x.dtype)
@@ -100,11 +120,7 @@ class TokenBatchNorm(nn.Layer):
         if mask is not None:
             weights = mask.astype(x.dtype).unsqueeze(-1)  # (B, N, 1)
             return weights, self.sum_across_processes(weights.sum()).clip(min=1.0)
-        if x.shape[0] * x.shape[1] < 2:
-            raise ValueError(
-                "batch normalisation in training mode needs more than one token in the batch, "
-                f"got {x.shape}; use a larger batch or eval()"
-            )
+        self._check(x)
         local = paddle.full([], x.shape[0] * x.shape[1], dtype=x.dtype)
         return None, self.sum_across_processes(local)
 
@@ -184,7 +200,7 @@ class MultiHeadCrossCovariance(nn.Layer):
     ) -> paddle.Tensor:
         """Pool (B, N, C) to (B, H w^2), or (B, H w (w + 1) / 2) with the triangles only."""
         projected = record(taps, "head.projection", self.wr(tokens))  # (B, N, 2 H w)
-        if second_order.takes_heads(projected, self.num_heads, self.centering, mask):
+        if second_order.can_take_heads(projected, self.num_heads, self.centering, mask):
             cov = second_order.head_covariance(
                 projected, self.num_heads, centering=self.centering, mask=mask
             )

@@ -12,16 +12,14 @@ namespace sot {
 namespace adamw {
 
 constexpr int64_t kBlock = 16384, kLanes = 16;
-using MaybeTensor = paddle::optional<paddle::Tensor>;
 
-inline float* memory(const paddle::Tensor& tensor) { return const_cast<float*>(tensor.data<float>()); }
+inline float* memory(const Tensor& tensor) { return const_cast<float*>(tensor.data<float>()); }
 
-std::vector<paddle::Tensor> Step(const paddle::Tensor& parameter, const paddle::Tensor& gradient,
-                                 const paddle::Tensor& moment1, const paddle::Tensor& moment2,
-                                 const paddle::Tensor& power1, const paddle::Tensor& power2,
-                                 const MaybeTensor& factor, double beta1, double beta2,
-                                 double epsilon, double lr, double before, double after) {
-  const paddle::Tensor dense_gradient = dense(gradient);
+Tensors Step(const Tensor& parameter, const Tensor& gradient, const Tensor& moment1,
+             const Tensor& moment2, const Tensor& power1, const Tensor& power2,
+             const MaybeTensor& factor, double beta1, double beta2, double epsilon, double lr,
+             double before, double after) {
+  const Tensor dense_gradient = dense(gradient);
   float *p = memory(parameter), *m = memory(moment1), *v = memory(moment2);
   const float* g = dense_gradient.data<float>();
   const float f = factor ? factor->data<float>()[0] : 1.0f;
@@ -42,8 +40,8 @@ std::vector<paddle::Tensor> Step(const paddle::Tensor& parameter, const paddle::
   return {parameter};
 }
 
-std::vector<paddle::Tensor> SumOfSquares(const paddle::Tensor& input) {
-  const paddle::Tensor x = dense(input);
+Tensors SumOfSquares(const Tensor& input) {
+  const Tensor x = dense(input);
   const float* from = x.data<float>();
   std::vector<double> parts((x.numel() + kBlock - 1) / kBlock);
   in_blocks(x.numel(), kBlock, [=, &parts](int64_t begin, int64_t end) {
@@ -54,7 +52,7 @@ std::vector<paddle::Tensor> SumOfSquares(const paddle::Tensor& input) {
     for (; i < end; ++i) lane[0] += static_cast<double>(from[i]) * from[i];
     parts[begin / kBlock] = std::accumulate(lane, lane + kLanes, 0.0);
   });
-  paddle::Tensor made = paddle::empty({1}, x.dtype(), x.place());
+  Tensor made = paddle::empty({1}, x.dtype(), x.place());
   *made.data<float>() = std::accumulate(parts.begin(), parts.end(), 0.0);
   return {made};
 }

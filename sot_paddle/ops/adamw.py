@@ -21,7 +21,8 @@ def updates_natively(tensors: Sequence[paddle.Tensor]) -> bool:
         the operators do not compute.
     """
     return all(
-        one.is_dense() and one.is_contiguous() and one.dtype == paddle.float32 for one in tensors
+        tensor.is_dense() and tensor.is_contiguous() and tensor.dtype == paddle.float32
+        for tensor in tensors
     ) and all(map(runs_natively, tensors[:2]))
 
 

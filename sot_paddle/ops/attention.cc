@@ -10,13 +10,25 @@
 
 #include "exponential.h"
 #include "mersenne.h"
-#include "products.h"
+
+extern "C" void cblas_sgemm(int layout, int transpose_a, int transpose_b, int rows, int columns,
+                            int inner, float alpha, const float* a, int lda, const float* b,
+                            int ldb, float beta, float* c, int ldc);
 
 namespace sot {
 namespace attention {
 
-using Parts = std::vector<paddle::Tensor>;
-using MaybeTensor = paddle::optional<paddle::Tensor>;
+// C = alpha op(A) op(B) + beta C, (rows, columns), rows apart by lda, ldb, ldc. Within a block of
+// `in_blocks` MKL computes with the calling thread alone.
+template <bool kTransposeA, bool kTransposeB>
+inline void product(int64_t rows, int64_t columns, int64_t inner, double alpha, const float* a,
+                    int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
+  constexpr int kRowMajor = 101, kPlain = 111, kTransposed = 112;
+  cblas_sgemm(kRowMajor, kTransposeA ? kTransposed : kPlain, kTransposeB ? kTransposed : kPlain,
+              static_cast<int>(rows), static_cast<int>(columns), static_cast<int>(inner),
+              static_cast<float>(alpha), a, static_cast<int>(lda), b, static_cast<int>(ldb), beta,
+              c, static_cast<int>(ldc));
+}
 
 // Where queries, keys and values lie: three tensors (B, S, H d), or one (B, S, 3 H d).
 template <class Number>
@@ -28,7 +40,7 @@ struct Columns {
 struct Sizes {
   int64_t batch, heads, tokens, width, block;  // width d; queries of a block
 
-  Sizes(const Parts& parts, int64_t heads_)
+  Sizes(const Tensors& parts, int64_t heads_)
       : batch(parts[0].shape()[0]), heads(heads_), tokens(parts[0].shape()[1]) {
     width = parts[0].shape()[2] / heads / (parts.size() == 1 ? 3 : 1);
     block = std::max<int64_t>(16, std::min<int64_t>(tokens, 65536 / std::max<int64_t>(tokens, 1)));
@@ -127,23 +139,23 @@ inline void drop(float* at, const uint8_t* kept, int64_t count, float scale) {
   for (int64_t j = 0; j < count; ++j) at[j] = kept[j] ? at[j] * scale : 0.0f;
 }
 
-Parts dense_parts(const Parts& parts) {
-  Parts made;
-  for (const paddle::Tensor& part : parts) made.push_back(dense(part));
+Tensors dense_parts(const Tensors& parts) {
+  Tensors made;
+  for (const Tensor& part : parts) made.push_back(dense(part));
   return made;
 }
 
-std::vector<paddle::Tensor> Forward(const Parts& given, const MaybeTensor& bias_tensor,
-                                    int64_t heads, double scale, double chance, bool heads_first) {
-  const Parts parts = dense_parts(given);
+Tensors Forward(const Tensors& given, const MaybeTensor& bias_tensor, int64_t heads, double scale,
+                double chance, bool heads_first) {
+  const Tensors parts = dense_parts(given);
   const Sizes n(parts, heads);
   const paddle::Place place = parts[0].place();
   const paddle::DataType type = parts[0].dtype();
   const float p = static_cast<float>(chance), over_kept = 1.0f / (1.0f - p);
   const int64_t area = n.tokens * n.tokens, inner = n.heads * n.width;
-  paddle::Tensor out = paddle::empty({n.batch, n.tokens, inner}, type, place);
-  paddle::Tensor rows = paddle::empty({n.pairs() * n.tokens, 2}, type, place);
-  paddle::Tensor mask = paddle::empty({p > 0.0f ? n.pairs() * area : 0}, paddle::DataType::UINT8, place);
+  Tensor out = paddle::empty({n.batch, n.tokens, inner}, type, place);
+  Tensor rows = paddle::empty({n.pairs() * n.tokens, 2}, type, place);
+  Tensor mask = paddle::empty({p > 0.0f ? n.pairs() * area : 0}, paddle::DataType::UINT8, place);
   if (p > 0.0f) draw_mask(p, n.pairs() * area, mask.data<uint8_t>());
   const Columns<const float> from = columns<const float>(parts);
   const MaybeTensor added = bias_tensor ? MaybeTensor(dense(*bias_tensor)) : bias_tensor;
@@ -196,16 +208,15 @@ inline void step_back(float* scores, float* dropped, float* slope, const float* 
   for (int64_t j = 0; j < count; ++j) slope[j] = scores[j] * (slope[j] - along);
 }
 
-std::vector<paddle::Tensor> Backward(const Parts& given, const MaybeTensor& bias_tensor,
-                                     const paddle::Tensor& rows, const paddle::Tensor& mask,
-                                     const paddle::Tensor& gradient, int64_t heads, double scale,
-                                     double chance, bool heads_first) {
-  const Parts parts = dense_parts(given);
-  const paddle::Tensor dense_gradient = dense(gradient);
+Tensors Backward(const Tensors& given, const MaybeTensor& bias_tensor, const Tensor& rows,
+                 const Tensor& mask, const Tensor& gradient, int64_t heads, double scale,
+                 double chance, bool heads_first) {
+  const Tensors parts = dense_parts(given);
+  const Tensor dense_gradient = dense(gradient);
   const Sizes n(parts, heads);
   const int64_t inner = n.heads * n.width;
-  Parts made;
-  for (const paddle::Tensor& part : parts) made.push_back(paddle::empty_like(part));
+  Tensors made;
+  for (const Tensor& part : parts) made.push_back(paddle::empty_like(part));
   const float p = static_cast<float>(chance), over_kept = 1.0f / (1.0f - p);
   const Columns<const float> from = columns<const float>(parts);
   const Columns<float> to = columns<float>(made);
@@ -245,11 +256,6 @@ std::vector<paddle::Tensor> Backward(const Parts& given, const MaybeTensor& bias
   return made;
 }
 
-std::vector<paddle::Tensor> Second(const Parts&, const paddle::Tensor&, const Parts&, int64_t,
-                                   double, double, bool) {
-  PD_THROW(kOnceOnly);
-}
-
 }  // namespace attention
 }  // namespace sot
 
@@ -265,8 +271,4 @@ PD_BUILD_GRAD_OP(sot_attention)
     .Attrs({"heads: int64_t", "scale: double", "p: double", "heads_first: bool"})
     .SetKernelFn(PD_KERNEL(sot::attention::Backward));
 
-PD_BUILD_DOUBLE_GRAD_OP(sot_attention)
-    .Inputs({paddle::Vec("Parts"), paddle::Grad("Out"), paddle::Grad(paddle::Grad(paddle::Vec("Parts")))})
-    .Outputs({paddle::Grad(paddle::Grad("Out"))})
-    .Attrs({"heads: int64_t", "scale: double", "p: double", "heads_first: bool"})
-    .SetKernelFn(PD_KERNEL(sot::attention::Second));
+SOT_ONCE_ONLY(sot_attention, paddle::Vec("Parts"));

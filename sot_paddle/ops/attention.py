@@ -5,29 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import paddle
-from paddle.nn import functional as F
 
 from sot_paddle.ops.dispatch import run, runs_natively
-from sot_paddle.ops.dropout import draws_plainly
-
-_PLAIN = F.softmax
 
 
-def attends_natively(parts: Sequence[paddle.Tensor], bias: paddle.Tensor | None) -> bool:
+def can_attend(parts: Sequence[paddle.Tensor], bias: paddle.Tensor | None) -> bool:
     """Whether :func:`attention` takes these inputs here and now.
 
     Args:
         parts, bias: of :func:`attention`.
 
     Returns:
-        False as well for queries and keys of different lengths, for a bias that is trained, and
-        where ``paddle.nn.functional.softmax`` or ``dropout`` was replaced by another function.
+        False as well for queries and keys of different lengths and for a bias that is trained.
     """
     first = parts[0]
     return (
-        F.softmax is _PLAIN
-        and runs_natively(first)
-        and not draws_plainly()
+        runs_natively(first)
         and all(part.shape == first.shape and part.dtype == first.dtype for part in parts)
         and first.size > 0
         and (bias is None or _suits(bias, first))
@@ -53,7 +46,7 @@ def attention(
     """``dropout(softmax(scale q k^T + bias)) v`` of each head, the heads side by side.
 
     Dropout draws the mask that ``paddle.nn.functional.dropout`` would draw. Only where
-    :func:`attends_natively` holds.
+    :func:`can_attend` holds.
 
     Args:
         parts: queries, keys and values, (B, S, C) each, or one (B, S, 3 C) with the three side by
@@ -70,5 +63,4 @@ def attention(
 
     Gradient: of the parts, smooth; once only.
     """
-    given = (num_heads, scale, p, heads_first)
-    return run("sot_attention", list(parts), bias, *given)[0]
+    return run("sot_attention", list(parts), bias, num_heads, scale, p, heads_first)[0]

@@ -8,13 +8,12 @@
 namespace sot {
 namespace bfloat16 {
 
-std::vector<paddle::Tensor> Forward(const paddle::Tensor& input, const paddle::Tensor& weight,
-                                    const paddle::Tensor& bias) {
-  const paddle::Tensor x = dense(input), w = dense(weight), b = dense(bias);
+Tensors Forward(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  const Tensor x = dense(input), w = dense(weight), b = dense(bias);
   const int64_t depth = w.shape()[0], width = w.shape()[1], rows = x.numel() / depth;
   auto shape = x.shape();
   shape.back() = width;
-  paddle::Tensor y = paddle::empty(shape, x.dtype(), x.place());
+  Tensor y = paddle::empty(shape, x.dtype(), x.place());
   packed::forget(w);
   const Factor left(x, depth), right(w, width);
   const onednn::Matrix shift = floats(1, width, b.data<float>());
@@ -22,12 +21,11 @@ std::vector<paddle::Tensor> Forward(const paddle::Tensor& input, const paddle::T
   return {y};
 }
 
-std::vector<paddle::Tensor> Backward(const paddle::Tensor& input, const paddle::Tensor& weight,
-                                     const paddle::Tensor& gradient) {
-  const paddle::Tensor x = dense(input), w = dense(weight), dy = dense(gradient);
+Tensors Backward(const Tensor& input, const Tensor& weight, const Tensor& gradient) {
+  const Tensor x = dense(input), w = dense(weight), dy = dense(gradient);
   const int64_t depth = w.shape()[0], width = w.shape()[1], rows = x.numel() / depth;
-  paddle::Tensor dx = paddle::empty_like(x), dw = paddle::empty_like(w);
-  paddle::Tensor db = paddle::empty({width}, x.dtype(), x.place());
+  Tensor dx = paddle::empty_like(x), dw = paddle::empty_like(w);
+  Tensor db = paddle::empty({width}, x.dtype(), x.place());
   const Factor left(x, depth), right(w, width), g(dy, width);
   onednn::multiply(g.plain(), right.turned(), nullptr, floats(rows, depth, dx.data<float>()));
   onednn::multiply(left.turned(), g.plain(), nullptr, floats(depth, width, dw.data<float>()));
@@ -37,10 +35,6 @@ std::vector<paddle::Tensor> Backward(const paddle::Tensor& input, const paddle::
   std::copy(sums.begin(), sums.end(), db.data<float>());
   return {dx, dw, db};
 }
-
-using T = paddle::Tensor;
-
-std::vector<T> Second(const T&, const T&, const T&, const T&) { PD_THROW(kOnceOnly); }
 
 }  // namespace bfloat16
 }  // namespace sot
@@ -55,7 +49,4 @@ PD_BUILD_GRAD_OP(sot_bfloat16_linear)
     .Outputs({paddle::Grad("X"), paddle::Grad("Weight"), paddle::Grad("Bias")})
     .SetKernelFn(PD_KERNEL(sot::bfloat16::Backward));
 
-PD_BUILD_DOUBLE_GRAD_OP(sot_bfloat16_linear)
-    .Inputs({"X", "Weight", paddle::Grad("Out"), paddle::Grad(paddle::Grad("X"))})
-    .Outputs({paddle::Grad(paddle::Grad("Out"))})
-    .SetKernelFn(PD_KERNEL(sot::bfloat16::Second));
+SOT_ONCE_ONLY(sot_bfloat16_linear, "X");

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import paddle
 from paddle.nn import functional as F
+from paddle.nn.functional.common import linear as paddle_linear
 
 from sot_paddle.ops import build
 from sot_paddle.ops.dispatch import run, runs_natively
-from sot_paddle.ops.linear import PLAIN
 from sot_paddle.runtime import processor
 
 INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
@@ -21,9 +21,9 @@ def why_not() -> str:
     if reason := build.why_not():
         return f"the native operators are not used: {reason}"
     try:
-        one = paddle.ones([1, 1], "float32")
-        run("sot_bfloat16_linear", one, one, one[0])
-        run("sot_packed_feed_forward", one, one, one[0], one, one[0])
+        number = paddle.ones([1, 1], "float32")
+        run("sot_bfloat16_linear", number, number, number[0])
+        run("sot_packed_feed_forward", number, number, number[0], number, number[0])
     except (OSError, RuntimeError) as error:  # the operator's, in Paddle's words
         return str(error).strip().splitlines()[-1].strip()
     return ""
@@ -51,7 +51,7 @@ def linear(
     """
     fits = x.dtype == weight.dtype and x.ndim > 1 and x.shape[-1:] == weight.shape[:1]
     if not fits or not x.size or not weight.size or not runs_natively(x):
-        return PLAIN(x, weight, bias, name)
+        return paddle_linear(x, weight, bias, name)
     bias = paddle.zeros(weight.shape[1:], x.dtype) if bias is None else bias
     return run("sot_packed_linear" if keeps(weight) else "sot_bfloat16_linear", x, weight, bias)
 
@@ -65,6 +65,11 @@ def keeps(weight: paddle.Tensor) -> bool:
     return weight.persistable and not paddle.is_grad_enabled()
 
 
+def is_chosen() -> bool:
+    """Whether linear layers multiply in bfloat16."""
+    return F.linear is linear
+
+
 def choose_products(precision: str) -> None:
     """Have every linear layer of this process multiply in one precision from now on.
 
@@ -74,7 +79,7 @@ def choose_products(precision: str) -> None:
     Raises:
         ValueError: bfloat16 on a machine that cannot, or on a GPU.
     """
-    F.linear = PLAIN
+    F.linear = paddle_linear
     if precision == "float32":
         return
     if not paddle.get_device().startswith("cpu"):

@@ -9,6 +9,10 @@
 
 namespace sot {
 
+using Tensor = paddle::Tensor;
+using Tensors = std::vector<Tensor>;
+using MaybeTensor = paddle::optional<Tensor>;
+
 // Call work(begin, end) on pieces of [0, count) of `size` each, on Paddle's threads. The pieces do
 // not depend on the number of threads, so sums that are made piece by piece do not either.
 template <class Work>
@@ -71,12 +75,21 @@ float* scratch(int64_t size) {
 }
 
 // The tensor itself, or a copy of a strided view.
-inline paddle::Tensor dense(const paddle::Tensor& tensor) {
+inline Tensor dense(const Tensor& tensor) {
   return tensor.is_contiguous() ? tensor : tensor.contiguous();
 }
 
-// What the second derivative of every native operator says; without one, Paddle leaves it out.
-constexpr char kOnceOnly[] =
-    "a native operator can be differentiated once; set SOT_PADDLE_NATIVE=0 for second derivatives";
+// The second derivative of every native operator.
+inline void refuse(paddle::CustomOpKernelContext*) {
+  PD_THROW("a native operator can be differentiated once; for second derivatives set "
+           "SOT_PADDLE_NATIVE=0 or call sot_paddle.ops.native(False)");
+}
 
 }  // namespace sot
+
+// Register that refusal for the input x of an operator; without it Paddle leaves the derivative out.
+#define SOT_ONCE_ONLY(op, x)                                         \
+  PD_BUILD_DOUBLE_GRAD_OP(op)                                        \
+      .Inputs({paddle::Grad("Out"), paddle::Grad(paddle::Grad(x))})  \
+      .Outputs({paddle::Grad(paddle::Grad("Out"))})                  \
+      .SetKernelFn(sot::refuse)

@@ -54,8 +54,8 @@ void means(const float* rows, int64_t stride, int64_t count, int64_t columns, in
 }
 
 // to_t = w_t (rows_t - mean).
-void subtract(const float* rows, int64_t stride, int64_t count, int64_t columns,
-              const float* mean, const Weights& weights, float* to, int64_t apart) {
+void subtract(const float* rows, int64_t stride, int64_t count, int64_t columns, const float* mean,
+              const Weights& weights, float* to, int64_t apart) {
   for (int64_t t = 0; t < count; ++t) {
     const float weight = weights.of(t);
     const float* from = rows + t * stride;
@@ -63,23 +63,19 @@ void subtract(const float* rows, int64_t stride, int64_t count, int64_t columns,
   }
 }
 
-// One tensor of tokens (B, N, columns), each head `width` columns wide.
+// One set of tokens: columns from `first` on of a tensor (B, N, row), `width` for each head.
 struct Tokens {
   const float* at;
-  int64_t columns, width;
+  int64_t row, first, columns, width;
   int64_t stride() const { return columns + padded(width); }  // of its rows in a workspace
   int64_t space(int64_t count) const { return (count + 2) * stride(); }
 };
 
 struct Call {
   int64_t batch, heads, count;
-  bool apart;  // the sets are two tensors, else x holds both
   Tokens x, y;
   const float* weights;
   int centring;
-
-  int64_t right() const { return apart ? 0 : heads * x.width; }  // first column of the right set
-  const Tokens& second() const { return apart ? y : x; }
 };
 
 // The centred tokens of a sample; whole vectors can be read from any column on.
@@ -87,27 +83,26 @@ float* centred(const Call& call, const Tokens& tokens, int64_t sample, const Wei
                Workspace* space) {
   float *rows = space->take(call.count * tokens.stride()), *mean = space->take(tokens.stride());
   float* part = space->take(tokens.stride());
-  const float* from = tokens.at + sample * call.count * tokens.columns;
+  const float* from = tokens.at + sample * call.count * tokens.row + tokens.first;
   for (int64_t t = 0; t < call.count; ++t)
     std::fill(rows + t * tokens.stride() + tokens.columns, rows + (t + 1) * tokens.stride(), 0.0f);
-  means(from, tokens.columns, call.count, tokens.columns, tokens.width, call.centring, weights,
-        mean, part);
-  subtract(from, tokens.columns, call.count, tokens.columns, mean, weights, rows, tokens.stride());
+  means(from, tokens.row, call.count, tokens.columns, tokens.width, call.centring, weights, mean,
+        part);
+  subtract(from, tokens.row, call.count, tokens.columns, mean, weights, rows, tokens.stride());
   return rows;
 }
 
 void forward(const Call& call, float* out) {
   in_blocks(call.batch, 1, [=](int64_t sample, int64_t) {
-    const int64_t w1 = call.x.width, w2 = call.second().width, wide = padded(w2);
+    const int64_t w1 = call.x.width, w2 = call.y.width, wide = padded(w2);
     Workspace space(call.x.space(call.count) + call.y.space(call.count) + w1 * wide);
     const Weights weights(call.weights, sample, call.count);
     const float* a = centred(call, call.x, sample, weights, &space);
-    const float* b = call.apart ? centred(call, call.y, sample, weights, &space) : a;
+    const float* b = centred(call, call.y, sample, weights, &space);
     float* c = space.take(w1 * wide);
     for (int64_t head = 0; head < call.heads; ++head) {
-      product({a + head * w1, 1, call.x.stride()},
-              {b + call.right() + head * w2, call.second().stride()}, w1, call.count, w2,
-              {c, wide});
+      product({a + head * w1, 1, call.x.stride()}, {b + head * w2, call.y.stride()}, w1, call.count,
+              w2, {c, wide});
       float* to = out + (sample * call.heads + head) * w1 * w2;
       for (int64_t i = 0; i < w1; ++i)
         for (int64_t j = 0; j < w2; ++j) to[i * w2 + j] = c[i * wide + j] / weights.n;
@@ -122,115 +117,89 @@ void uncentre(const Call& call, const Tokens& tokens, int64_t sample, const Weig
   means(da, tokens.stride(), call.count, tokens.columns, tokens.width, call.centring, weights,
         mean, part);
   subtract(da, tokens.stride(), call.count, tokens.columns, mean, weights,
-           to + sample * call.count * tokens.columns, tokens.columns);
+           to + sample * call.count * tokens.row + tokens.first, tokens.row);
 }
 
 void backward(const Call& call, const float* dc, float* dx, float* dy) {
   in_blocks(call.batch, 1, [=](int64_t sample, int64_t) {
-    const Tokens &x = call.x, &other = call.second();
-    const int64_t w1 = x.width, w2 = other.width, wide = padded(w2), tall = padded(w1);
-    Workspace space(2 * (x.space(call.count) + call.y.space(call.count)) + w1 * wide + w2 * tall);
+    const Tokens &x = call.x, &y = call.y;
+    const int64_t w1 = x.width, w2 = y.width, wide = padded(w2), tall = padded(w1);
+    Workspace space(2 * (x.space(call.count) + y.space(call.count)) + w1 * wide + w2 * tall);
     const Weights weights(call.weights, sample, call.count);
     const float* a = centred(call, x, sample, weights, &space);
-    const float* b = call.apart ? centred(call, call.y, sample, weights, &space) : a;
+    const float* b = centred(call, y, sample, weights, &space);
     float* da = space.take(call.count * x.stride());
-    float* db = call.apart ? space.take(call.count * call.y.stride()) : da;
+    float* db = space.take(call.count * y.stride());
     float *g = space.take(w1 * wide), *turned = space.take(w2 * tall);
     std::fill(g, turned + w2 * tall, 0.0f);
-    const auto each_head = [&](const auto& work) {  // what a product writes beyond a head, the next
-      for (int64_t head = 0; head < call.heads; ++head)  // one overwrites
-        work(head, dc + (sample * call.heads + head) * w1 * w2);
-    };
-    each_head([&](int64_t head, const float* from) {
+    for (int64_t head = 0; head < call.heads; ++head) {
+      const float* from = dc + (sample * call.heads + head) * w1 * w2;
       for (int64_t i = 0; i < w1; ++i)
-        for (int64_t j = 0; j < w2; ++j) turned[j * tall + i] = from[i * w2 + j] / weights.n;
-      product({b + call.right() + head * w2, other.stride(), 1}, {turned, tall}, call.count, w2, w1,
+        for (int64_t j = 0; j < w2; ++j)
+          g[i * wide + j] = turned[j * tall + i] = from[i * w2 + j] / weights.n;
+      // what a product writes beyond a head, the next one overwrites
+      product({b + head * w2, y.stride(), 1}, {turned, tall}, call.count, w2, w1,
               {da + head * w1, x.stride()});
-    });
-    each_head([&](int64_t head, const float* from) {
-      for (int64_t i = 0; i < w1; ++i)
-        for (int64_t j = 0; j < w2; ++j) g[i * wide + j] = from[i * w2 + j] / weights.n;
       product({a + head * w1, x.stride(), 1}, {g, wide}, call.count, w1, w2,
-              {db + call.right() + head * w2, other.stride()});
-    });
+              {db + head * w2, y.stride()});
+    }
     uncentre(call, x, sample, weights, da, &space, dx);
-    if (call.apart) uncentre(call, call.y, sample, weights, db, &space, dy);
+    uncentre(call, y, sample, weights, db, &space, dy);
   });
 }
 
-using Optional = paddle::optional<paddle::Tensor>;
-
-// The inputs without gaps, and the call that reads them.
+// The inputs without gaps, and the call that reads them; y is x where that holds both sets.
 struct Given {
-  paddle::Tensor x, y, mask;
+  Tensor x, y, mask;
   Call call;
 
-  Given(const paddle::Tensor& left, const paddle::Tensor* right, const Optional& weights,
-        int64_t heads, int centring)
-      : x(dense(left)) {
-    const auto shape = x.shape();
-    call = {shape[0], heads, shape[1], right != nullptr, {x.data<float>(), shape[2], shape[2]}, {},
-            nullptr, centring};
-    if (right) {
-      y = dense(*right);
-      call.y = {y.data<float>(), y.shape()[2], y.shape()[2]};
-    } else {
-      call.x.width /= 2 * heads;
-    }
+  Given(const Tensor& left, const Tensor& right, const MaybeTensor& weights, int64_t heads,
+        bool apart, int centring)
+      : x(dense(left)), y(apart ? dense(right) : x) {
+    const int64_t batch = x.shape()[0], count = x.shape()[1], row = x.shape()[2];
+    const int64_t first = apart ? 0 : row / 2, columns = apart ? y.shape()[2] : row / 2;
+    const int64_t wide = apart ? row : row / 2;
+    call = {batch, heads, count, {x.data<float>(), row, 0, wide, wide / heads},
+            {y.data<float>(), y.shape()[2], first, columns, columns / heads}, nullptr, centring};
     if (weights) {
       mask = dense(weights.get());
       call.weights = mask.data<float>();
     }
   }
 
-  std::vector<paddle::Tensor> covariances() const {
-    paddle::Tensor out =
-        paddle::empty({call.batch * call.heads, call.x.width, call.second().width}, x.dtype(),
-                      x.place());
+  Tensors covariances() const {
+    Tensor out = paddle::empty({call.batch * call.heads, call.x.width, call.y.width}, x.dtype(),
+                               x.place());
     forward(call, out.data<float>());
     return {out};
   }
 
-  std::vector<paddle::Tensor> gradients(const paddle::Tensor& dc) const {
-    std::vector<paddle::Tensor> made{paddle::empty_like(x)};
-    if (call.apart) made.push_back(paddle::empty_like(y));
-    const paddle::Tensor g = dense(dc);
-    backward(call, g.data<float>(), made[0].data<float>(), made.back().data<float>());
-    return made;
+  void gradients(const Tensor& dc, Tensor* dx, Tensor* dy) const {
+    backward(call, dense(dc).data<float>(), dx->data<float>(), dy->data<float>());
   }
 };
 
-std::vector<paddle::Tensor> Heads(const paddle::Tensor& x, const Optional& mask, int64_t heads,
-                                  int centring) {
-  return Given(x, nullptr, mask, heads, centring).covariances();
+Tensors Heads(const Tensor& x, const MaybeTensor& mask, int64_t heads, int centring) {
+  return Given(x, x, mask, heads, false, centring).covariances();
 }
 
-std::vector<paddle::Tensor> HeadsBackward(const paddle::Tensor& x, const Optional& mask,
-                                          const paddle::Tensor& dc, int64_t heads, int centring) {
-  return Given(x, nullptr, mask, heads, centring).gradients(dc);
+Tensors HeadsBackward(const Tensor& x, const MaybeTensor& mask, const Tensor& dc, int64_t heads,
+                      int centring) {
+  Tensor dx = paddle::empty(x.shape(), x.dtype(), x.place());
+  Given(x, x, mask, heads, false, centring).gradients(dc, &dx, &dx);
+  return {dx};
 }
 
-std::vector<paddle::Tensor> Pair(const paddle::Tensor& x, const paddle::Tensor& y,
-                                 const Optional& mask, int centring) {
-  return Given(x, &y, mask, 1, centring).covariances();
+Tensors Pair(const Tensor& x, const Tensor& y, const MaybeTensor& mask, int centring) {
+  return Given(x, y, mask, 1, true, centring).covariances();
 }
 
-std::vector<paddle::Tensor> PairBackward(const paddle::Tensor& x, const paddle::Tensor& y,
-                                         const Optional& mask, const paddle::Tensor& dc,
-                                         int centring) {
-  return Given(x, &y, mask, 1, centring).gradients(dc);
-}
-
-std::vector<paddle::Tensor> HeadsSecond(const paddle::Tensor&, const Optional&,
-                                        const paddle::Tensor&, const paddle::Tensor&, int64_t,
-                                        int) {
-  PD_THROW(kOnceOnly);
-}
-
-std::vector<paddle::Tensor> PairSecond(const paddle::Tensor&, const paddle::Tensor&,
-                                       const Optional&, const paddle::Tensor&,
-                                       const paddle::Tensor&, const paddle::Tensor&, int) {
-  PD_THROW(kOnceOnly);
+Tensors PairBackward(const Tensor& x, const Tensor& y, const MaybeTensor& mask, const Tensor& dc,
+                     int centring) {
+  Tensor dx = paddle::empty(x.shape(), x.dtype(), x.place());
+  Tensor dy = paddle::empty(y.shape(), y.dtype(), y.place());
+  Given(x, y, mask, 1, true, centring).gradients(dc, &dx, &dy);
+  return {dx, dy};
 }
 
 }  // namespace covariance
@@ -248,11 +217,7 @@ PD_BUILD_GRAD_OP(sot_head_covariance)
     .Attrs({"heads: int64_t", "centring: int"})
     .SetKernelFn(PD_KERNEL(sot::covariance::HeadsBackward));
 
-PD_BUILD_DOUBLE_GRAD_OP(sot_head_covariance)
-    .Inputs({"X", paddle::Optional("Mask"), paddle::Grad("Out"), paddle::Grad(paddle::Grad("X"))})
-    .Outputs({paddle::Grad(paddle::Grad("Out"))})
-    .Attrs({"heads: int64_t", "centring: int"})
-    .SetKernelFn(PD_KERNEL(sot::covariance::HeadsSecond));
+SOT_ONCE_ONLY(sot_head_covariance, "X");
 
 PD_BUILD_OP(sot_pair_covariance)
     .Inputs({"X", "Y", paddle::Optional("Mask")})
@@ -266,9 +231,4 @@ PD_BUILD_GRAD_OP(sot_pair_covariance)
     .Attrs({"centring: int"})
     .SetKernelFn(PD_KERNEL(sot::covariance::PairBackward));
 
-PD_BUILD_DOUBLE_GRAD_OP(sot_pair_covariance)
-    .Inputs({"X", "Y", paddle::Optional("Mask"), paddle::Grad("Out"),
-             paddle::Grad(paddle::Grad("X")), paddle::Grad(paddle::Grad("Y"))})
-    .Outputs({paddle::Grad(paddle::Grad("Out"))})
-    .Attrs({"centring: int"})
-    .SetKernelFn(PD_KERNEL(sot::covariance::PairSecond));
+SOT_ONCE_ONLY(sot_pair_covariance, "X");

@@ -12,14 +12,13 @@ namespace sot {
 namespace dense_block {
 
 using namespace planes;  // NOLINT
-using Tensors = std::vector<paddle::Tensor>;
 
 // What layer i is made of: weights by use, and where its gradients lie among those of an image.
 struct Layer {
   int64_t before, hidden, grown, squeeze_at, grow_at;
   Weights squeeze, grow, squeeze_back, grow_back;
 
-  Layer(const paddle::Tensor& first, const paddle::Tensor& second, int64_t at, bool backward)
+  Layer(const Tensor& first, const Tensor& second, int64_t at, bool backward)
       : before(first.shape()[1]),
         hidden(first.shape()[0]),
         grown(second.shape()[0]),
@@ -66,7 +65,7 @@ struct Block {
         channels(first),
         rows(std::max<int64_t>(1, kTilePixels / std::max<int64_t>(1, width))),
         bordered(height, width) {
-    for (const paddle::Tensor& weight : given) weights.push_back(dense(weight));
+    for (const Tensor& weight : given) weights.push_back(dense(weight));
     for (size_t i = 0; i + 1 < weights.size(); i += 2) {
       layers.emplace_back(weights[i], weights[i + 1], numel, backward);
       numel += layers.back().numel();
@@ -131,10 +130,10 @@ void each_image(int64_t batch, const Work& work) {
   }
 }
 
-Tensors Forward(const paddle::Tensor& input, const Tensors& weights) {
-  const paddle::Tensor x = dense(input);
+Tensors Forward(const Tensor& input, const Tensors& weights) {
+  const Tensor x = dense(input);
   const Block b(x.shape(), x.shape()[1], weights, false);
-  paddle::Tensor y = paddle::empty({b.batch, b.channels, b.height, b.width}, x.dtype(), x.place());
+  Tensor y = paddle::empty({b.batch, b.channels, b.height, b.width}, x.dtype(), x.place());
   const float* from = x.data<float>();
   float* to = y.data<float>();
   each_image(b.batch, [&](int64_t image) {
@@ -186,11 +185,10 @@ void back(const Block& b, const Layer& layer, const float* features, float* slop
   }
 }
 
-Tensors Backward(const Tensors& weights, const paddle::Tensor& output,
-                 const paddle::Tensor& gradient) {
-  const paddle::Tensor y = dense(output), dy = dense(gradient);
+Tensors Backward(const Tensors& weights, const Tensor& output, const Tensor& gradient) {
+  const Tensor y = dense(output), dy = dense(gradient);
   const Block b(y.shape(), weights.front().shape()[1], weights, true);
-  paddle::Tensor dx = paddle::empty({b.batch, b.first, b.height, b.width}, y.dtype(), y.place());
+  Tensor dx = paddle::empty({b.batch, b.first, b.height, b.width}, y.dtype(), y.place());
   std::vector<float> sums(b.batch * b.numel, 0.0f);
   const float *from = y.data<float>(), *g = dy.data<float>();
   float* to = dx.data<float>();
@@ -207,17 +205,13 @@ Tensors Backward(const Tensors& weights, const paddle::Tensor& output,
   const std::vector<double> total = totals(sums, b.numel);
   Tensors made{dx};
   auto at = total.begin();
-  for (const paddle::Tensor& weight : b.weights) {
+  for (const Tensor& weight : b.weights) {
     made.push_back(paddle::empty_like(weight));
     std::copy_n(at, weight.numel(), made.back().data<float>());
     at += weight.numel();
   }
   return made;
 }
-
-using T = paddle::Tensor;
-
-Tensors Second(const Tensors&, const T&, const T&, const T&, const Tensors&) { PD_THROW(kOnceOnly); }
 
 }  // namespace dense_block
 }  // namespace sot
@@ -232,8 +226,4 @@ PD_BUILD_GRAD_OP(sot_dense_block)
     .Outputs({paddle::Grad("X"), paddle::Grad(paddle::Vec("Weights"))})
     .SetKernelFn(PD_KERNEL(sot::dense_block::Backward));
 
-PD_BUILD_DOUBLE_GRAD_OP(sot_dense_block)
-    .Inputs({paddle::Vec("Weights"), "Out", paddle::Grad("Out"), paddle::Grad(paddle::Grad("X")),
-             paddle::Grad(paddle::Grad(paddle::Vec("Weights")))})
-    .Outputs({paddle::Grad(paddle::Grad("Out"))})
-    .SetKernelFn(PD_KERNEL(sot::dense_block::Second));
+SOT_ONCE_ONLY(sot_dense_block, "X");

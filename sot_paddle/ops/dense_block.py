@@ -8,22 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import paddle
-from paddle.nn import functional as F
 
 from sot_paddle.ops.dispatch import run, runs_natively
 
-_PLAIN = F.conv2d, F.relu
 
-
-def takes(x: paddle.Tensor, weights: Sequence[paddle.Tensor]) -> bool:
+def can_run(x: paddle.Tensor, weights: Sequence[paddle.Tensor]) -> bool:
     """Whether :func:`dense_block` computes on these images here and now.
 
     Args:
         x, weights: of :func:`dense_block`.
     """
-    if not runs_natively(x) or (F.conv2d, F.relu) != _PLAIN:
-        return False
-    return x.ndim == 4 and x.size > 0 and all(weight.dtype == x.dtype for weight in weights)
+    fits = x.ndim == 4 and x.size > 0 and all(weight.dtype == x.dtype for weight in weights)
+    return fits and runs_natively(x)
 
 
 def dense_block(x: paddle.Tensor, weights: Sequence[paddle.Tensor]) -> paddle.Tensor:

@@ -12,20 +12,19 @@ from paddle.jit.sot import psdb
 from sot_paddle.ops import build
 
 
-def runs_natively(x: paddle.Tensor, dtypes: tuple[paddle.dtype, ...] = (paddle.float32,)) -> bool:
+def runs_natively(x: paddle.Tensor) -> bool:
     """Whether the native operators compute on this tensor here and now.
 
     Args:
         x: input that decides about place and precision.
-        dtypes: precisions that the operator has.
 
     Returns:
         False while a graph is traced or under automatic mixed precision, for another device or
-        precision, and where the operators could not be built.
+        precision than float32, and where the operators are switched off or could not be built.
     """
     return (
         paddle.in_dynamic_mode()
-        and x.dtype in dtypes
+        and x.dtype == paddle.float32
         and x.place.is_cpu_place()
         and not psdb.in_sot()
         and not paddle.is_autocast_enabled()
@@ -34,14 +33,11 @@ def runs_natively(x: paddle.Tensor, dtypes: tuple[paddle.dtype, ...] = (paddle.f
 
 
 def is_plain(kind: type[nn.Layer], layers: Iterable[nn.Layer]) -> bool:
-    """Whether nothing is missed when a native operator does the work of some layers.
+    """Whether layers are of this very class and have no hook, so that no call of them is missed.
 
     Args:
         kind: their class.
-        layers: what the operator leaves out.
-
-    Returns:
-        False where one is of another class, or has a hook.
+        layers: what an operator leaves out.
     """
     return all(
         type(layer) is kind and not layer._forward_pre_hooks and not layer._forward_post_hooks
@@ -54,11 +50,11 @@ def run(name: str, *arguments: Any) -> Any:
     if not paddle.is_grad_enabled():
         # PADDLE: a custom operator keeps what its backward pass needs even under no_grad
         arguments = tuple(map(_detached, arguments))
-    made = _C_ops._run_custom_op(name, *arguments)
-    return made[0] if len(made) == 1 else made
+    outputs = _C_ops._run_custom_op(name, *arguments)
+    return outputs[0] if len(outputs) == 1 else outputs
 
 
 def _detached(argument: Any) -> Any:
     if isinstance(argument, list):
-        return [_detached(one) for one in argument]
+        return [_detached(part) for part in argument]
     return argument.detach() if isinstance(argument, paddle.Tensor) else argument

@@ -6,11 +6,11 @@ namespace dropout {
 
 constexpr int64_t kBlock = 16384;
 
-std::vector<paddle::Tensor> Forward(const paddle::Tensor& input, double chance) {
-  const paddle::Tensor x = dense(input);
+Tensors Forward(const Tensor& input, double chance) {
+  const Tensor x = dense(input);
   const float p = static_cast<float>(chance), kept = 1.0f - p;
-  paddle::Tensor y = paddle::empty_like(x);
-  paddle::Tensor mask = paddle::empty(x.shape(), paddle::DataType::UINT8, x.place());
+  Tensor y = paddle::empty_like(x);
+  Tensor mask = paddle::empty(x.shape(), paddle::DataType::UINT8, x.place());
   const float* from = x.data<float>();
   uint8_t* drawn = mask.data<uint8_t>();
   float* to = y.data<float>();
@@ -22,11 +22,10 @@ std::vector<paddle::Tensor> Forward(const paddle::Tensor& input, double chance) 
   return {y, mask};
 }
 
-std::vector<paddle::Tensor> Backward(const paddle::Tensor& mask, const paddle::Tensor& gradient,
-                                     double chance) {
-  const paddle::Tensor dy = dense(gradient);
+Tensors Backward(const Tensor& mask, const Tensor& gradient, double chance) {
+  const Tensor dy = dense(gradient);
   const float kept = 1.0f - static_cast<float>(chance);
-  paddle::Tensor dx = paddle::empty_like(dy);
+  Tensor dx = paddle::empty_like(dy);
   const uint8_t* drawn = mask.data<uint8_t>();
   const float* g = dy.data<float>();
   float* to = dx.data<float>();
@@ -35,11 +34,6 @@ std::vector<paddle::Tensor> Backward(const paddle::Tensor& mask, const paddle::T
     for (int64_t i = begin; i < end; ++i) to[i] = dropped_gradient(g[i], drawn[i], kept);
   });
   return {dx};
-}
-
-std::vector<paddle::Tensor> Second(const paddle::Tensor&, const paddle::Tensor&,
-                                   const paddle::Tensor&, double) {
-  PD_THROW(kOnceOnly);
 }
 
 }  // namespace dropout
@@ -57,8 +51,4 @@ PD_BUILD_GRAD_OP(sot_dropout)
     .Attrs({"p: double"})
     .SetKernelFn(PD_KERNEL(sot::dropout::Backward));
 
-PD_BUILD_DOUBLE_GRAD_OP(sot_dropout)
-    .Inputs({"Mask", paddle::Grad("Out"), paddle::Grad(paddle::Grad("X"))})
-    .Outputs({paddle::Grad(paddle::Grad("Out"))})
-    .Attrs({"p: double"})
-    .SetKernelFn(PD_KERNEL(sot::dropout::Second));
+SOT_ONCE_ONLY(sot_dropout, "X");

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import paddle
-from paddle import _C_ops
 from paddle.nn import functional as F
 
 from sot_paddle.ops.dispatch import run, runs_natively
 
-_PLAIN = F.dropout
-_KERNEL = _C_ops.dropout
 LARGEST = 1.0 - 2.0**-24
 """Rate up to which the operators drop: above it 1 - p is 0 in float32."""
-
-
-def draws_plainly() -> bool:
-    """Whether masks come from Paddle's kernel: it was replaced, or a program's seed rules."""
-    replaced = F.dropout is not _PLAIN or _C_ops.dropout is not _KERNEL
-    return replaced or paddle.static.default_main_program().random_seed != 0
 
 
 def dropout(x: paddle.Tensor, p: float, *, training: bool) -> paddle.Tensor:
@@ -32,11 +23,10 @@ def dropout(x: paddle.Tensor, p: float, *, training: bool) -> paddle.Tensor:
         training: whether anything is dropped.
 
     Returns:
-        The same shape and dtype. Where ``paddle.nn.functional.dropout`` or its kernel was replaced
-        by another function, that one is called.
+        The same shape and dtype.
 
     Gradient: ``mask / (1 - p)``; once only where it runs natively.
     """
-    if not (0.0 <= p <= LARGEST and runs_natively(x)) or draws_plainly():
+    if not (0.0 <= p <= LARGEST and runs_natively(x)):
         return F.dropout(x, p=p, training=training)
     return run("sot_dropout", x, p)[0] if training and p > 0.0 else x

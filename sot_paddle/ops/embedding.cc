@@ -31,7 +31,7 @@ void release(Block* block) {
   delete block;
 }
 
-paddle::Tensor memory_like(const paddle::Tensor& weight) {
+Tensor memory_like(const Tensor& weight) {
   const int64_t bytes = (weight.numel() * sizeof(float) + kPage - 1) / kPage * kPage;
   if (bytes < kFresh) return paddle::empty_like(weight);
   Block* block = spare().exchange(nullptr);
@@ -44,9 +44,8 @@ paddle::Tensor memory_like(const paddle::Tensor& weight) {
                            weight.place(), [block](void*) { release(spare().exchange(block)); });
 }
 
-std::vector<paddle::Tensor> Forward(const paddle::Tensor& ids, const paddle::Tensor& weight,
-                                    int64_t padding) {
-  const paddle::Tensor dense_ids = dense(ids);
+Tensors Forward(const Tensor& ids, const Tensor& weight, int64_t padding) {
+  const Tensor dense_ids = dense(ids);
   const int64_t* row = dense_ids.data<int64_t>();
   for (int64_t i = 0; i < ids.numel(); ++i) {  // PADDLE: it checks all but -1
     if (row[i] == -1) PADDLE_THROW(common::errors::InvalidArgument("Expected ids >= 0, got -1"));
@@ -54,10 +53,10 @@ std::vector<paddle::Tensor> Forward(const paddle::Tensor& ids, const paddle::Ten
   return {paddle::experimental::embedding(ids, weight, padding, false)};
 }
 
-std::vector<paddle::Tensor> Backward(const paddle::Tensor& rows, const paddle::Tensor& weight,
-                                     const paddle::Tensor& gradient, int64_t padding) {
-  const paddle::Tensor ids = dense(rows), dy = dense(gradient);
-  paddle::Tensor made = memory_like(weight);
+Tensors Backward(const Tensor& rows, const Tensor& weight, const Tensor& gradient,
+                 int64_t padding) {
+  const Tensor ids = dense(rows), dy = dense(gradient);
+  Tensor made = memory_like(weight);
   const int64_t width = weight.shape()[1], count = ids.numel();
   const int64_t* row = ids.data<int64_t>();
   const float* g = dy.data<float>();
@@ -75,11 +74,6 @@ std::vector<paddle::Tensor> Backward(const paddle::Tensor& rows, const paddle::T
   return {made};
 }
 
-std::vector<paddle::Tensor> Second(const paddle::Tensor&, const paddle::Tensor&,
-                                   const paddle::Tensor&, const paddle::Tensor&, int64_t) {
-  PD_THROW(kOnceOnly);
-}
-
 }  // namespace embedding
 }  // namespace sot
 
@@ -95,8 +89,4 @@ PD_BUILD_GRAD_OP(sot_embedding)
     .Attrs({"padding: int64_t"})
     .SetKernelFn(PD_KERNEL(sot::embedding::Backward));
 
-PD_BUILD_DOUBLE_GRAD_OP(sot_embedding)
-    .Inputs({"Ids", "Weight", paddle::Grad("Out"), paddle::Grad(paddle::Grad("Weight"))})
-    .Outputs({paddle::Grad(paddle::Grad("Out"))})
-    .Attrs({"padding: int64_t"})
-    .SetKernelFn(PD_KERNEL(sot::embedding::Second));
+SOT_ONCE_ONLY(sot_embedding, "Weight");

@@ -7,9 +7,6 @@ from paddle.nn import functional as F
 
 from sot_paddle.ops.dispatch import run, runs_natively
 
-PLAIN = F.embedding
-"""Paddle's own."""
-
 
 def embedding(ids: paddle.Tensor, weight: paddle.Tensor, padding: int | None) -> paddle.Tensor:
     """Rows ``ids`` of a table.
@@ -20,8 +17,7 @@ def embedding(ids: paddle.Tensor, weight: paddle.Tensor, padding: int | None) ->
         padding: a row that reads as zeros and gets no gradient, below 0 from the end; None: none.
 
     Returns:
-        (..., C), dtype of the table. Where ``paddle.nn.functional.embedding`` was replaced by
-        another function, that one is called.
+        (..., C), dtype of the table.
 
     Raises:
         ValueError: an id is no row of the table.
@@ -29,6 +25,6 @@ def embedding(ids: paddle.Tensor, weight: paddle.Tensor, padding: int | None) ->
     Gradient: the sums of the gradients of each row, zero for the others; once only where it runs
     natively.
     """
-    if F.embedding is PLAIN and runs_natively(weight) and ids.dtype == paddle.int64 and ids.size:
+    if runs_natively(weight) and ids.dtype == paddle.int64 and ids.size:
         return run("sot_embedding", ids, weight, -1 if padding is None else padding % len(weight))
     return F.embedding(ids, weight, padding_idx=padding)

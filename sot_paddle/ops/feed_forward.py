@@ -6,28 +6,25 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from sot_paddle.ops import bfloat16, gelu, layer_norm
+from sot_paddle.ops import bfloat16, gelu
 from sot_paddle.ops.dispatch import run, runs_natively
-from sot_paddle.ops.dropout import draws_plainly, dropout
-from sot_paddle.ops.linear import linear, replaced
+from sot_paddle.ops.dropout import dropout
+from sot_paddle.ops.linear import linear
 
 
-def fuses(x: paddle.Tensor, first: nn.Linear, second: nn.Linear) -> bool:
-    """Whether :func:`feed_forward` takes this input and these layers here and now.
+def can_run(x: paddle.Tensor, first: nn.Linear, second: nn.Linear) -> bool:
+    """Whether :func:`feed_forward` computes on this input with these layers here and now.
 
     Args:
         x: (..., C).
         first, second: of :func:`feed_forward`.
 
     Returns:
-        False for a layer without a bias, for other precisions than float32, and where
-        ``paddle.nn.functional`` holds another ``linear`` or ``gelu``.
+        False for a layer without a bias and for other precisions than float32.
     """
     tensors = (first.weight, second.weight, first.bias, second.bias)
     return (
-        (F.linear is bfloat16.linear or not replaced())
-        and F.gelu is gelu.PLAIN
-        and all(tensor is not None and tensor.dtype == x.dtype for tensor in tensors)
+        all(tensor is not None and tensor.dtype == x.dtype for tensor in tensors)
         and x.shape[-1:] == first.weight.shape[:1]
         and x.ndim > 1
         and 0 not in x.shape
@@ -38,7 +35,7 @@ def fuses(x: paddle.Tensor, first: nn.Linear, second: nn.Linear) -> bool:
 def feed_forward(
     x: paddle.Tensor, first: nn.Linear, second: nn.Linear, drop: nn.Dropout
 ) -> paddle.Tensor:
-    """``second(drop(gelu(first(x))))`` where :func:`fuses` holds: bias and GELU are one pass.
+    """``second(drop(gelu(first(x))))`` where :func:`can_run` holds: bias and GELU are one pass.
 
     Args:
         x: (..., C).
@@ -50,10 +47,10 @@ def feed_forward(
         (..., C'). Gradient: as of the layers, to the same bits; once only.
     """
     p, graded = _rate(drop), paddle.is_grad_enabled()
-    if F.linear is bfloat16.linear:
+    if bfloat16.is_chosen():
         if not graded and p == 0.0:
-            given = (first.weight, first.bias, second.weight, second.bias)
-            return run("sot_packed_feed_forward", x, *given)
+            weights = (first.weight, first.bias, second.weight, second.bias)
+            return run("sot_packed_feed_forward", x, *weights)
         inner = gelu.gelu(F.linear(x, first.weight, first.bias))
     else:
         inner = run("sot_gelu_of_sum", paddle.matmul(x, first.weight), first.bias, graded)[0]
@@ -63,7 +60,7 @@ def feed_forward(
 def norm_of_sum(
     x: paddle.Tensor, residual: paddle.Tensor, norm: nn.LayerNorm, drop: nn.Dropout
 ) -> paddle.Tensor:
-    """``norm(residual + drop(x))`` where :func:`fuses` holds; one pass unless Paddle's is replaced.
+    """``norm(residual + drop(x))`` where :func:`can_run` holds, in one pass.
 
     Args:
         x: (..., C).
@@ -72,14 +69,12 @@ def norm_of_sum(
         drop: its rate below 1; the mask is the one that it would draw.
 
     Returns:
-        (..., C). Where ``paddle.nn.functional`` holds another ``layer_norm`` or ``dropout``, or a
-        program's seed draws the masks, the layers are called. Gradient: as of the layers, to the
-        same bits; once only where it is one pass.
+        (..., C). Gradient: as of the layers, to the same bits; once only.
     """
-    if F.layer_norm is not layer_norm.PLAIN or draws_plainly() or norm.weight.dtype != x.dtype:
+    if norm.weight.dtype != x.dtype:
         return norm(residual + drop(x))
-    given = (norm.weight, norm.bias, norm._epsilon, _rate(drop), paddle.is_grad_enabled())
-    return run("sot_layer_norm_of_sum", x, residual, *given)[0]
+    options = (norm._epsilon, _rate(drop), paddle.is_grad_enabled())
+    return run("sot_layer_norm_of_sum", x, residual, norm.weight, norm.bias, *options)[0]
 
 
 def _rate(drop: nn.Dropout) -> float:

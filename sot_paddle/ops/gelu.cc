@@ -40,9 +40,9 @@ inline Normal normal(float x) {
 // dy / dx = Phi(x) + x phi(x), with phi the bell over the root of 2 pi.
 inline float slope(float x, Normal at) { return std::fma(x * 0.398942280f, at.bell, at.cumulative); }
 
-std::vector<paddle::Tensor> Forward(const paddle::Tensor& input) {
-  const paddle::Tensor x = dense(input);
-  paddle::Tensor y = paddle::empty_like(x);
+Tensors Forward(const Tensor& input) {
+  const Tensor x = dense(input);
+  Tensor y = paddle::empty_like(x);
   const float* from = x.data<float>();
   float* to = y.data<float>();
   in_blocks(x.numel(), kBlock, [=](int64_t begin, int64_t end) {
@@ -51,9 +51,9 @@ std::vector<paddle::Tensor> Forward(const paddle::Tensor& input) {
   return {y};
 }
 
-std::vector<paddle::Tensor> OfSum(const paddle::Tensor& x, const paddle::Tensor& bias, bool keep) {
+Tensors OfSum(const Tensor& x, const Tensor& bias, bool keep) {
   const int64_t width = bias.numel(), rows = x.numel() / width;
-  paddle::Tensor y = keep ? paddle::empty_like(x) : x;
+  Tensor y = keep ? paddle::empty_like(x) : x;
   float *product = const_cast<float*>(x.data<float>()), *out = y.data<float>();
   const float* b = bias.data<float>();
   in_blocks(rows, rows_of_block(rows), [=](int64_t begin, int64_t end) {
@@ -78,9 +78,9 @@ std::vector<paddle::Tensor> OfSum(const paddle::Tensor& x, const paddle::Tensor&
   return {y, x};
 }
 
-std::vector<paddle::Tensor> Backward(const paddle::Tensor& input, const paddle::Tensor& gradient) {
-  const paddle::Tensor x = dense(input), dy = dense(gradient);
-  paddle::Tensor dx = paddle::empty_like(x);
+Tensors Backward(const Tensor& input, const Tensor& gradient) {
+  const Tensor x = dense(input), dy = dense(gradient);
+  Tensor dx = paddle::empty_like(x);
   const float *from = x.data<float>(), *g = dy.data<float>();
   float* to = dx.data<float>();
   in_blocks(x.numel(), kBlock, [=](int64_t begin, int64_t end) {
@@ -91,12 +91,11 @@ std::vector<paddle::Tensor> Backward(const paddle::Tensor& input, const paddle::
   return {dx};
 }
 
-std::vector<paddle::Tensor> BackwardOfSum(const paddle::Tensor& slopes, const paddle::Tensor& bias,
-                                          const paddle::Tensor& gradient) {
-  const paddle::Tensor dy = dense(gradient);
+Tensors BackwardOfSum(const Tensor& slopes, const Tensor& bias, const Tensor& gradient) {
+  const Tensor dy = dense(gradient);
   const int64_t width = bias.numel(), rows = slopes.numel() / width;
-  paddle::Tensor dx = paddle::empty_like(slopes);
-  paddle::Tensor db = paddle::empty({width}, bias.dtype(), bias.place());
+  Tensor dx = paddle::empty_like(slopes);
+  Tensor db = paddle::empty({width}, bias.dtype(), bias.place());
   const float *slope_of = slopes.data<float>(), *g = dy.data<float>();
   float* to = dx.data<float>();
   ColumnSums<> sums(rows, width);
@@ -115,17 +114,6 @@ std::vector<paddle::Tensor> BackwardOfSum(const paddle::Tensor& slopes, const pa
   return {dx, db};
 }
 
-std::vector<paddle::Tensor> Second(const paddle::Tensor&, const paddle::Tensor&,
-                                   const paddle::Tensor&) {
-  PD_THROW(kOnceOnly);
-}
-
-std::vector<paddle::Tensor> SecondOfSum(const paddle::Tensor&, const paddle::Tensor&,
-                                        const paddle::Tensor&, const paddle::Tensor&,
-                                        const paddle::Tensor&) {
-  PD_THROW(kOnceOnly);
-}
-
 }  // namespace gelu
 }  // namespace sot
 
@@ -139,10 +127,7 @@ PD_BUILD_GRAD_OP(sot_gelu)
     .Outputs({paddle::Grad("X")})
     .SetKernelFn(PD_KERNEL(sot::gelu::Backward));
 
-PD_BUILD_DOUBLE_GRAD_OP(sot_gelu)
-    .Inputs({"X", paddle::Grad("Out"), paddle::Grad(paddle::Grad("X"))})
-    .Outputs({paddle::Grad(paddle::Grad("Out"))})
-    .SetKernelFn(PD_KERNEL(sot::gelu::Second));
+SOT_ONCE_ONLY(sot_gelu, "X");
 
 PD_BUILD_OP(sot_gelu_of_sum)
     .Inputs({"X", "Bias"})
@@ -155,8 +140,4 @@ PD_BUILD_GRAD_OP(sot_gelu_of_sum)
     .Outputs({paddle::Grad("X"), paddle::Grad("Bias")})
     .SetKernelFn(PD_KERNEL(sot::gelu::BackwardOfSum));
 
-PD_BUILD_DOUBLE_GRAD_OP(sot_gelu_of_sum)
-    .Inputs({"Slope", "Bias", paddle::Grad("Out"), paddle::Grad(paddle::Grad("X")),
-             paddle::Grad(paddle::Grad("Bias"))})
-    .Outputs({paddle::Grad(paddle::Grad("Out"))})
-    .SetKernelFn(PD_KERNEL(sot::gelu::SecondOfSum));
+SOT_ONCE_ONLY(sot_gelu_of_sum, "X");

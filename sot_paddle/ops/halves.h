@@ -39,7 +39,7 @@ struct Factor {
   Factor(int64_t rows_, int64_t columns_)
       : rows(rows_), columns(columns_), at(lines(sizeof(Half) * rows_ * columns_)) {}
 
-  Factor(const paddle::Tensor& tensor, int64_t width) : Factor(tensor.numel() / width, width) {
+  Factor(const Tensor& tensor, int64_t width) : Factor(tensor.numel() / width, width) {
     const float* from = tensor.data<float>();
     Half* to = at.get();
     in_blocks(tensor.numel(), kBlock, [=](int64_t begin, int64_t end) {

@@ -36,18 +36,19 @@ inline Moments normalize(const float* at, int64_t width, const float* w, const f
   return {mean, scale};
 }
 
-std::vector<paddle::Tensor> Forward(const paddle::Tensor& input, const paddle::Tensor& weight,
-                                    const paddle::Tensor& bias, double epsilon) {
-  const paddle::Tensor x = dense(input);
-  const int64_t width = weight.numel(), rows = x.numel() / width;
-  paddle::Tensor y = paddle::empty_like(x);
-  paddle::Tensor means = paddle::empty({rows}, x.dtype(), x.place());
-  paddle::Tensor scales = paddle::empty({rows}, x.dtype(), x.place());
-  const float *from = x.data<float>(), *w = weight.data<float>(), *b = bias.data<float>();
+// Normalises rows `from`, each after prepare(where it begins); returns y, means and scales.
+template <class Prepare>
+Tensors normalized(const float* from, const Tensor& weight, const Tensor& bias, double epsilon,
+                   Tensor y, const Prepare& prepare) {
+  const int64_t width = weight.numel(), rows = y.numel() / width;
+  Tensor means = paddle::empty({rows}, y.dtype(), y.place());
+  Tensor scales = paddle::empty({rows}, y.dtype(), y.place());
+  const float *w = weight.data<float>(), *b = bias.data<float>();
   float *to = y.data<float>(), *mean_of = means.data<float>(), *scale_of = scales.data<float>();
-  in_blocks(rows, rows_of_block(rows), [=](int64_t begin, int64_t end) {
+  in_blocks(rows, rows_of_block(rows), [=, &prepare](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t at = row * width;
+      prepare(at);
       const Moments found = normalize(from + at, width, w, b, epsilon, to + at);
       mean_of[row] = found.mean;
       scale_of[row] = found.scale;
@@ -56,56 +57,45 @@ std::vector<paddle::Tensor> Forward(const paddle::Tensor& input, const paddle::T
   return {y, means, scales};
 }
 
+Tensors Forward(const Tensor& input, const Tensor& weight, const Tensor& bias, double epsilon) {
+  const Tensor x = dense(input);
+  return normalized(x.data<float>(), weight, bias, epsilon, paddle::empty_like(x), [](int64_t) {});
+}
+
 // Of dropout(x) + residual. Without a backward pass (keep is false) the sum takes y's memory.
-std::vector<paddle::Tensor> OfSum(const paddle::Tensor& input, const paddle::Tensor& other,
-                                  const paddle::Tensor& weight, const paddle::Tensor& bias,
-                                  double epsilon, double chance, bool keep) {
-  const paddle::Tensor x = dense(input), residual = dense(other);
-  const int64_t width = weight.numel(), rows = x.numel() / width;
+Tensors OfSum(const Tensor& input, const Tensor& other, const Tensor& weight, const Tensor& bias,
+              double epsilon, double chance, bool keep) {
+  const Tensor x = dense(input), residual = dense(other);
+  const int64_t width = weight.numel();
   const float p = static_cast<float>(chance), left = 1.0f - p;
-  const auto some = [&](int64_t size, paddle::DataType type) {
-    return paddle::empty({size}, type, x.place());
-  };
-  paddle::Tensor y = paddle::empty_like(x);
-  paddle::Tensor sum = keep ? paddle::empty_like(x) : y;
-  paddle::Tensor mask = some(p > 0 ? x.numel() : 0, paddle::DataType::UINT8);
-  paddle::Tensor means = some(rows, x.dtype()), scales = some(rows, x.dtype());
+  Tensor y = paddle::empty_like(x);
+  Tensor sum = keep ? paddle::empty_like(x) : y;
+  Tensor mask = paddle::empty({p > 0 ? x.numel() : 0}, paddle::DataType::UINT8, x.place());
   const float *from = x.data<float>(), *more = residual.data<float>();
-  const float *w = weight.data<float>(), *b = bias.data<float>();
-  float *sums = sum.data<float>(), *to = y.data<float>();
-  float *mean_of = means.data<float>(), *scale_of = scales.data<float>();
+  float* sums = sum.data<float>();
   uint8_t* drawn = p > 0 ? mask.data<uint8_t>() : nullptr;
   if (drawn) draw_mask(p, x.numel(), drawn);
-  in_blocks(rows, rows_of_block(rows), [=](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t at = row * width;
-      if (drawn) {
+  const auto add = [=](int64_t at) {
+    if (drawn) {
 #pragma omp simd
-        for (int64_t i = at; i < at + width; ++i) {
-          sums[i] = dropped(from[i], drawn[i], left) + more[i];
-        }
-      } else {
+      for (int64_t i = at; i < at + width; ++i) sums[i] = dropped(from[i], drawn[i], left) + more[i];
+    } else {
 #pragma omp simd
-        for (int64_t i = at; i < at + width; ++i) sums[i] = from[i] + more[i];
-      }
-      const Moments found = normalize(sums + at, width, w, b, epsilon, to + at);
-      mean_of[row] = found.mean;
-      scale_of[row] = found.scale;
+      for (int64_t i = at; i < at + width; ++i) sums[i] = from[i] + more[i];
     }
-  });
-  return {y, sum, mask, means, scales};
+  };
+  const Tensors made = normalized(sums, weight, bias, epsilon, y, add);
+  return {y, sum, mask, made[1], made[2]};
 }
 
 // Writes the gradient of each row to `dx` and calls done(row); returns dw and db.
 template <class Done>
-std::vector<paddle::Tensor> gradients(const paddle::Tensor& x, const paddle::Tensor& weight,
-                                      const paddle::Tensor& means, const paddle::Tensor& scales,
-                                      const paddle::Tensor& gradient, float* dx,
-                                      const Done& done) {
-  const paddle::Tensor dy = dense(gradient);
+Tensors gradients(const Tensor& x, const Tensor& weight, const Tensor& means, const Tensor& scales,
+                  const Tensor& gradient, float* dx, const Done& done) {
+  const Tensor dy = dense(gradient);
   const int64_t width = weight.numel(), rows = means.numel();
-  paddle::Tensor dw = paddle::empty({width}, x.dtype(), x.place());
-  paddle::Tensor db = paddle::empty({width}, x.dtype(), x.place());
+  Tensor dw = paddle::empty({width}, x.dtype(), x.place());
+  Tensor db = paddle::empty({width}, x.dtype(), x.place());
   const float *from = x.data<float>(), *g_of = dy.data<float>(), *w = weight.data<float>();
   const float *mean_of = means.data<float>(), *scale_of = scales.data<float>();
   ColumnSums<> sums(rows, 2 * width);  // dw and db, side by side
@@ -138,25 +128,21 @@ std::vector<paddle::Tensor> gradients(const paddle::Tensor& x, const paddle::Ten
   return {dw, db};
 }
 
-std::vector<paddle::Tensor> Backward(const paddle::Tensor& input, const paddle::Tensor& weight,
-                                     const paddle::Tensor& means, const paddle::Tensor& scales,
-                                     const paddle::Tensor& gradient) {
-  const paddle::Tensor x = dense(input);
-  paddle::Tensor dx = paddle::empty_like(x);
+Tensors Backward(const Tensor& input, const Tensor& weight, const Tensor& means,
+                 const Tensor& scales, const Tensor& gradient) {
+  const Tensor x = dense(input);
+  Tensor dx = paddle::empty_like(x);
   const auto rest =
       gradients(x, weight, means, scales, gradient, dx.data<float>(), [](int64_t) {});
   return {dx, rest[0], rest[1]};
 }
 
-std::vector<paddle::Tensor> BackwardOfSum(const paddle::Tensor& sum, const paddle::Tensor& mask,
-                                          const paddle::Tensor& weight,
-                                          const paddle::Tensor& means,
-                                          const paddle::Tensor& scales,
-                                          const paddle::Tensor& gradient, double, double chance,
-                                          bool) {
+Tensors BackwardOfSum(const Tensor& sum, const Tensor& mask, const Tensor& weight,
+                      const Tensor& means, const Tensor& scales, const Tensor& gradient, double,
+                      double chance, bool) {
   const int64_t width = weight.numel();
   const float p = static_cast<float>(chance), left = 1.0f - p;
-  paddle::Tensor dx = paddle::empty_like(sum), dr = paddle::empty_like(sum);
+  Tensor dx = paddle::empty_like(sum), dr = paddle::empty_like(sum);
   const uint8_t* drawn = p > 0 ? mask.data<uint8_t>() : nullptr;
   float *to = dx.data<float>(), *whole = dr.data<float>();
   const auto drop = [=](int64_t row) {
@@ -174,19 +160,6 @@ std::vector<paddle::Tensor> BackwardOfSum(const paddle::Tensor& sum, const paddl
   return {dx, dr, rest[0], rest[1]};
 }
 
-std::vector<paddle::Tensor> Second(const paddle::Tensor&, const paddle::Tensor&,
-                                   const paddle::Tensor&, const paddle::Tensor&,
-                                   const paddle::Tensor&, const paddle::Tensor&) {
-  PD_THROW(kOnceOnly);
-}
-
-std::vector<paddle::Tensor> SecondOfSum(const paddle::Tensor&, const paddle::Tensor&,
-                                        const paddle::Tensor&, const paddle::Tensor&,
-                                        const paddle::Tensor&, const paddle::Tensor&,
-                                        const paddle::Tensor&, double, double, bool) {
-  PD_THROW(kOnceOnly);
-}
-
 }  // namespace layer_norm
 }  // namespace sot
 
@@ -201,10 +174,7 @@ PD_BUILD_GRAD_OP(sot_layer_norm)
     .Outputs({paddle::Grad("X"), paddle::Grad("Weight"), paddle::Grad("Bias")})
     .SetKernelFn(PD_KERNEL(sot::layer_norm::Backward));
 
-PD_BUILD_DOUBLE_GRAD_OP(sot_layer_norm)
-    .Inputs({"X", "Weight", "Mean", "Scale", paddle::Grad("Out"), paddle::Grad(paddle::Grad("X"))})
-    .Outputs({paddle::Grad(paddle::Grad("Out"))})
-    .SetKernelFn(PD_KERNEL(sot::layer_norm::Second));
+SOT_ONCE_ONLY(sot_layer_norm, "X");
 
 PD_BUILD_OP(sot_layer_norm_of_sum)
     .Inputs({"X", "Residual", "Weight", "Bias"})
@@ -219,9 +189,4 @@ PD_BUILD_GRAD_OP(sot_layer_norm_of_sum)
     .Attrs({"epsilon: double", "p: double", "keep: bool"})
     .SetKernelFn(PD_KERNEL(sot::layer_norm::BackwardOfSum));
 
-PD_BUILD_DOUBLE_GRAD_OP(sot_layer_norm_of_sum)
-    .Inputs({"Sum", "Mask", "Weight", "Mean", "Scale", paddle::Grad("Out"),
-             paddle::Grad(paddle::Grad("X"))})
-    .Outputs({paddle::Grad(paddle::Grad("Out"))})
-    .Attrs({"epsilon: double", "p: double", "keep: bool"})
-    .SetKernelFn(PD_KERNEL(sot::layer_norm::SecondOfSum));
+SOT_ONCE_ONLY(sot_layer_norm_of_sum, "X");

@@ -7,17 +7,15 @@ from typing import Any
 
 import paddle
 from paddle import nn
-from paddle.nn import functional as F
 
-from sot_paddle.ops import bfloat16
-from sot_paddle.ops.attention import attends_natively, attention
+from sot_paddle.ops.attention import attention, can_attend
 from sot_paddle.ops.dispatch import is_plain, runs_natively
 from sot_paddle.ops.dropout import LARGEST, dropout
 from sot_paddle.ops.embedding import embedding
-from sot_paddle.ops.feed_forward import feed_forward, fuses, norm_of_sum
+from sot_paddle.ops.feed_forward import can_run, feed_forward, norm_of_sum
 from sot_paddle.ops.gelu import gelu
 from sot_paddle.ops.layer_norm import layer_norm
-from sot_paddle.ops.linear import linear, replaced
+from sot_paddle.ops.linear import linear
 
 
 class Linear(nn.Linear):
@@ -74,7 +72,7 @@ class MultiHeadAttention(nn.MultiHeadAttention):
         p = self.dropout if self.training else 0.0
         if not alone or cache is not None or self.need_weights or p == 1.0:
             return super().forward(query, key, value, attn_mask, cache)
-        if not attends_natively([query] * 3, attn_mask):
+        if not can_attend([query] * 3, attn_mask):
             return super().forward(query, key, value, attn_mask, cache)
         parts = self.q_proj(query), self.k_proj(query), self.v_proj(query)
         scale = self.head_dim**-0.5
@@ -84,39 +82,37 @@ class MultiHeadAttention(nn.MultiHeadAttention):
 class TransformerEncoderLayer(nn.TransformerEncoderLayer):
     """`paddle.nn.TransformerEncoderLayer`."""
 
-    def forward(self, src: paddle.Tensor, src_mask: Any = None, *given: Any, **named: Any) -> Any:
+    def forward(self, src: paddle.Tensor, src_mask: Any = None, *rest: Any, **named: Any) -> Any:
         """As Paddle's; fused where nobody watches the parts."""
-        if self.normalize_before or given or named or not self._fuses(src):
-            return super().forward(src, src_mask, *given, **named)
+        if self.normalize_before or rest or named or not self._can_fuse(src):
+            return super().forward(src, src_mask, *rest, **named)
         attended = self.self_attn(src, src, src, src_mask)
         src = norm_of_sum(attended, src, self.norm1, self.dropout1)
-        made = feed_forward(src, self.linear1, self.linear2, self.dropout)
-        return norm_of_sum(made, src, self.norm2, self.dropout2)
+        transformed = feed_forward(src, self.linear1, self.linear2, self.dropout)
+        return norm_of_sum(transformed, src, self.norm2, self.dropout2)
 
-    def _fuses(self, src: paddle.Tensor) -> bool:
+    def _can_fuse(self, src: paddle.Tensor) -> bool:
         norms, drops = (self.norm1, self.norm2), (self.dropout, self.dropout1, self.dropout2)
         return (
             self.activation is gelu
             and not self.self_attn.need_weights
             and is_plain(LayerNorm, norms)
-            and feeds_unseen(src, (self.linear1, self.linear2), drops)
+            and can_fuse_feed_forward(src, (self.linear1, self.linear2), drops)
         )
 
 
-def feeds_unseen(
-    x: paddle.Tensor, linears: tuple[nn.Layer, nn.Layer], drops: Sequence[nn.Layer]
+def can_fuse_feed_forward(
+    x: paddle.Tensor, linears: tuple[nn.Layer, nn.Layer], dropouts: Sequence[nn.Layer]
 ) -> bool:
-    """Whether `sot_paddle.ops.feed_forward` may take the place of calls of layers.
+    """Whether `sot_paddle.ops.feed_forward` computes here and no layer is subclassed or hooked.
 
     Args:
         x: input of the first one.
         linears: of the feed-forward part.
-        drops: dropout layers in it.
-
-    Returns:
-        False for other classes, for hooks, and where that operator does not compute.
+        dropouts: in it.
     """
-    return is_plain(Linear, linears) and all(map(drops_unseen, drops)) and fuses(x, *linears)
+    can_fuse = is_plain(Linear, linears) and all(map(can_fuse_dropout, dropouts))
+    return can_fuse and can_run(x, *linears)
 
 
 def side_by_side(x: paddle.Tensor, layers: Sequence[nn.Linear]) -> list[paddle.Tensor]:
@@ -135,7 +131,6 @@ def side_by_side(x: paddle.Tensor, layers: Sequence[nn.Linear]) -> list[paddle.T
     """
     joined = (
         paddle.is_grad_enabled()
-        and (F.linear is bfloat16.linear or not replaced())
         and (is_plain(nn.Linear, layers) or is_plain(Linear, layers))
         and all(layer.bias is None and layer.weight.dtype == x.dtype for layer in layers)
         and 0 not in x.shape
@@ -143,19 +138,19 @@ def side_by_side(x: paddle.Tensor, layers: Sequence[nn.Linear]) -> list[paddle.T
     )
     if not joined:
         return [layer(x) for layer in layers]
-    made = F.linear(x, paddle.concat([layer.weight for layer in layers], axis=1))
-    return paddle.split(made, [layer.weight.shape[1] for layer in layers], axis=-1)
+    product = linear(x, paddle.concat([layer.weight for layer in layers], axis=1), None)
+    return paddle.split(product, [layer.weight.shape[1] for layer in layers], axis=-1)
 
 
-def drops_unseen(layer: nn.Layer) -> bool:
-    """Whether nothing is missed when a dropout layer's work is done elsewhere.
+def can_fuse_dropout(layer: nn.Layer) -> bool:
+    """Whether an operator may do a dropout layer's work: it is not subclassed or hooked.
 
     Args:
         layer: Paddle's dropout, or a layer in its place.
 
     Returns:
-        False for another class, for hooks, and where everything is dropped, or not element by
-        element with what is left scaled up in training.
+        False as well where everything is dropped, or not element by element with what is left
+        scaled up in training.
     """
     plain = is_plain(nn.Dropout, [layer]) or is_plain(Dropout, [layer])
     return plain and layer.p <= LARGEST and _drops_elements(layer)

@@ -5,7 +5,7 @@
 namespace sot {
 namespace linear {
 
-std::vector<paddle::Tensor> Forward(const paddle::Tensor& x, const paddle::Tensor& bias) {
+Tensors Forward(const Tensor& x, const Tensor& bias) {
   const int64_t width = bias.numel(), rows = x.numel() / width;
   float* at = const_cast<float*>(x.data<float>());
   const float* b = bias.data<float>();
@@ -19,10 +19,10 @@ std::vector<paddle::Tensor> Forward(const paddle::Tensor& x, const paddle::Tenso
   return {x};
 }
 
-std::vector<paddle::Tensor> Backward(const paddle::Tensor& bias, const paddle::Tensor& gradient) {
-  const paddle::Tensor dy = dense(gradient);
+Tensors Backward(const Tensor& bias, const Tensor& gradient) {
+  const Tensor dy = dense(gradient);
   const int64_t width = bias.numel(), rows = dy.numel() / width;
-  paddle::Tensor db = paddle::empty({width}, bias.dtype(), bias.place());
+  Tensor db = paddle::empty({width}, bias.dtype(), bias.place());
   const float* g = dy.data<float>();
   ColumnSums<> sums(rows, width);
   in_blocks(rows, rows_of_block(rows), [=, &sums](int64_t begin, int64_t end) {
@@ -35,11 +35,6 @@ std::vector<paddle::Tensor> Backward(const paddle::Tensor& bias, const paddle::T
   });
   sums.add_up(0, width, db.data<float>());
   return {dy, db};
-}
-
-std::vector<paddle::Tensor> Second(const paddle::Tensor&, const paddle::Tensor&,
-                                   const paddle::Tensor&, const paddle::Tensor&) {
-  PD_THROW(kOnceOnly);
 }
 
 }  // namespace linear
@@ -55,8 +50,4 @@ PD_BUILD_GRAD_OP(sot_add_bias)
     .Outputs({paddle::Grad("X"), paddle::Grad("Bias")})
     .SetKernelFn(PD_KERNEL(sot::linear::Backward));
 
-PD_BUILD_DOUBLE_GRAD_OP(sot_add_bias)
-    .Inputs({"Bias", paddle::Grad("Out"), paddle::Grad(paddle::Grad("X")),
-             paddle::Grad(paddle::Grad("Bias"))})
-    .Outputs({paddle::Grad(paddle::Grad("Out"))})
-    .SetKernelFn(PD_KERNEL(sot::linear::Second));
+SOT_ONCE_ONLY(sot_add_bias, "X");

@@ -6,38 +6,35 @@ namespace sot {
 namespace packed {
 
 // y (rows, n) = f(x w + b) in one precision or the other; f is GELU or nothing.
-void apply(const Factor& x, const Pack& w, const paddle::Tensor& b, const onednn::Matrix& y,
-           bool gelu) {
+void apply(const Factor& x, const Pack& w, const Tensor& b, const onednn::Matrix& y, bool gelu) {
   const onednn::Matrix shift = floats(1, w.width, b.data<float>());
   onednn::multiply(x.plain(), *w.matrix, &shift, y, gelu);
 }
 
-paddle::Tensor rows_like(const paddle::Tensor& x, int64_t width) {
+Tensor rows_like(const Tensor& x, int64_t width) {
   auto shape = x.shape();
   shape.back() = width;
   return paddle::empty(shape, x.dtype(), x.place());
 }
 
-std::vector<paddle::Tensor> Linear(const paddle::Tensor& input, const paddle::Tensor& weight,
-                                   const paddle::Tensor& bias) {
-  const paddle::Tensor x = dense(input), w = dense(weight), b = dense(bias);
+Tensors Linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  const Tensor x = dense(input), w = dense(weight), b = dense(bias);
   const int64_t depth = w.shape()[0], width = w.shape()[1], rows = x.numel() / depth;
-  paddle::Tensor y = rows_like(x, width);
+  Tensor y = rows_like(x, width);
   apply(Factor(x, depth), *of(w, rows), b, floats(rows, width, y.data<float>()), false);
   return {y};
 }
 
 // gelu(x w1 + b1) w2 + b2: what lies between the two is written once, rounded.
-std::vector<paddle::Tensor> FeedForward(const paddle::Tensor& input, const paddle::Tensor& weight1,
-                                        const paddle::Tensor& bias1, const paddle::Tensor& weight2,
-                                        const paddle::Tensor& bias2) {
-  const paddle::Tensor x = dense(input), w1 = dense(weight1), b1 = dense(bias1);
-  const paddle::Tensor w2 = dense(weight2), b2 = dense(bias2);
+Tensors FeedForward(const Tensor& input, const Tensor& weight1, const Tensor& bias1,
+                    const Tensor& weight2, const Tensor& bias2) {
+  const Tensor x = dense(input), w1 = dense(weight1), b1 = dense(bias1);
+  const Tensor w2 = dense(weight2), b2 = dense(bias2);
   const int64_t depth = w1.shape()[0], inner = w1.shape()[1], width = w2.shape()[1];
   const int64_t rows = x.numel() / depth;
   const Factor between(rows, inner);
   apply(Factor(x, depth), *of(w1, rows), b1, between.plain(), true);
-  paddle::Tensor y = rows_like(x, width);
+  Tensor y = rows_like(x, width);
   apply(between, *of(w2, rows), b2, floats(rows, width, y.data<float>()), false);
   return {y};
 }

@@ -55,42 +55,40 @@ inline Kept& kept() {
   return all;
 }
 
-inline std::shared_ptr<phi::Allocation> owner_of(const paddle::Tensor& weight) {
+inline std::shared_ptr<phi::Allocation> owner_of(const Tensor& weight) {
   return static_cast<phi::DenseTensor*>(weight.impl().get())->Holder();
 }
 
 // The weight in the layout that suits products of so many rows.
-inline std::shared_ptr<const Pack> pack(const paddle::Tensor& weight, int64_t rows, Sums sums) {
-  const onednn::Library& dnnl = onednn::library();
+inline std::shared_ptr<const Pack> pack(const Tensor& weight, int64_t rows, Sums sums) {
+  using namespace onednn;  // NOLINT
   auto made = std::make_shared<Pack>();
   made->owner = owner_of(weight);
   made->depth = weight.shape()[0];
   made->width = weight.shape()[1];
   made->sums = std::move(sums);
   const int64_t sizes[] = {made->depth, made->width};
-  const onednn::Matrix from = floats(made->depth, made->width, weight.data<float>());
-  const onednn::Matrix left(rows, made->depth, onednn::kHalf, false, nullptr);
-  const onednn::Matrix target(rows, made->width, onednn::kFloat, false, nullptr);
-  onednn::Owned any(dnnl.memory_desc_destroy), product(dnnl.primitive_desc_destroy);
-  onednn::Owned reorder(dnnl.primitive_desc_destroy);
-  onednn::check(dnnl.memory_desc_create_with_tag(any.place(), 2, sizes, onednn::kHalf,
-                                         onednn::kAnyLayout));
-  onednn::check(dnnl.matmul_primitive_desc_create(product.place(), dnnl.engine, left.desc.get(), any.get(),
+  const Matrix from = floats(made->depth, made->width, weight.data<float>());
+  const Matrix left(rows, made->depth, kHalf, false, nullptr);
+  const Matrix target(rows, made->width, kFloat, false, nullptr);
+  Owned any(dnnl_memory_desc_destroy), product(dnnl_primitive_desc_destroy);
+  Owned reorder(dnnl_primitive_desc_destroy);
+  check(dnnl_memory_desc_create_with_tag(any.place(), 2, sizes, kHalf, kAnyLayout));
+  check(dnnl_matmul_primitive_desc_create(product.place(), engine(), left.desc.get(), any.get(),
                                           nullptr, target.desc.get(), nullptr));
-  made->matrix = std::make_unique<onednn::Matrix>(
-      dnnl.primitive_desc_query_md(product.get(), onednn::kWeightsOf, 0));
+  made->matrix = std::make_unique<Matrix>(dnnl_primitive_desc_query_md(product.get(), kWeightsOf, 0));
   made->memory = lines(made->matrix->size());
   made->matrix->place(made->memory.get());
-  onednn::check(dnnl.reorder_primitive_desc_create(reorder.place(), from.desc.get(), dnnl.engine,
-                                           made->matrix->desc.get(), dnnl.engine, nullptr));
-  const onednn::Argument arguments[] = {{onednn::kSource, from.memory.get()},
-                                        {onednn::kTarget, made->matrix->memory.get()}};
-  onednn::execute(reorder.get(), arguments, 2);
+  check(dnnl_reorder_primitive_desc_create(reorder.place(), from.desc.get(), engine(),
+                                           made->matrix->desc.get(), engine(), nullptr));
+  const Argument arguments[] = {{kSource, from.memory.get()},
+                                {kTarget, made->matrix->memory.get()}};
+  execute(reorder.get(), arguments, 2);
   return made;
 }
 
 // The weight (k, n), contiguous, as it is now.
-inline std::shared_ptr<const Pack> of(const paddle::Tensor& weight, int64_t rows) {
+inline std::shared_ptr<const Pack> of(const Tensor& weight, int64_t rows) {
   const float* at = weight.data<float>();
   Sums sums = sums_of(at, weight.numel());
   const std::lock_guard<std::mutex> guard(kept().lock);
@@ -106,7 +104,7 @@ inline std::shared_ptr<const Pack> of(const paddle::Tensor& weight, int64_t rows
   return packs[at] = pack(weight, rows, std::move(sums));
 }
 
-inline void forget(const paddle::Tensor& weight) {
+inline void forget(const Tensor& weight) {
   const std::lock_guard<std::mutex> guard(kept().lock);
   kept().packs.erase(weight.data<float>());
 }

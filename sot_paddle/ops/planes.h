@@ -122,7 +122,6 @@ void mix(const float* from, const Offsets& taps, const Weights& weights, int64_t
   }
 }
 
-
 // A piece of planes: `rows` rows of whole vectors, `stride` apart.
 struct Piece {
   const float* from;

@@ -171,8 +171,8 @@ void gradient(const Call& call, const float* x, const float* g, const float* sta
   std::copy(dv, dv + wide, dstart);
 }
 
-void backward(const Call& call, const float* from, const float* start, const float* dy,
-              float* to, float* shares) {
+void backward(const Call& call, const float* from, const float* start, const float* dy, float* to,
+              float* shares) {
   const int64_t size = call.n * call.d, wide = call.wide();
   in_blocks(call.matrices, kTogether, [=](int64_t begin, int64_t end) {
     for (int64_t m = begin; m < end; ++m) {
@@ -194,26 +194,24 @@ void backward(const Call& call, const float* from, const float* start, const flo
   });
 }
 
-Call call_of(const paddle::Tensor& x, float alpha, int iterations, bool zeros) {
+Call call_of(const Tensor& x, float alpha, int iterations, bool zeros) {
   const auto shape = x.shape();
   return {shape[0], shape[1], shape[2], alpha, iterations, zeros};
 }
 
-std::vector<paddle::Tensor> Forward(const paddle::Tensor& input, const paddle::Tensor& start,
-                                    float alpha, int iterations, bool zeros) {
-  const paddle::Tensor x = dense(input), first = dense(start);
-  paddle::Tensor y = paddle::empty_like(x);
+Tensors Forward(const Tensor& input, const Tensor& start, float alpha, int iterations, bool zeros) {
+  const Tensor x = dense(input), first = dense(start);
+  Tensor y = paddle::empty_like(x);
   forward(call_of(x, alpha, iterations, zeros), x.data<float>(), first.data<float>(),
           y.data<float>());
   return {y};
 }
 
-std::vector<paddle::Tensor> Backward(const paddle::Tensor& input, const paddle::Tensor& start,
-                                     const paddle::Tensor& dy, float alpha, int iterations,
-                                     bool zeros) {
-  const paddle::Tensor x = dense(input), first = dense(start), g = dense(dy);
+Tensors Backward(const Tensor& input, const Tensor& start, const Tensor& dy, float alpha,
+                 int iterations, bool zeros) {
+  const Tensor x = dense(input), first = dense(start), g = dense(dy);
   const Call call = call_of(x, alpha, iterations, zeros);
-  paddle::Tensor dx = paddle::empty_like(x), dstart = paddle::empty_like(first);
+  Tensor dx = paddle::empty_like(x), dstart = paddle::empty_like(first);
   std::vector<float> shares(call.matrices * call.wide());
   backward(call, x.data<float>(), first.data<float>(), g.data<float>(), dx.data<float>(),
            shares.data());
@@ -224,12 +222,6 @@ std::vector<paddle::Tensor> Backward(const paddle::Tensor& input, const paddle::
     sum[j] = static_cast<float>(total);
   }
   return {dx, dstart};
-}
-
-std::vector<paddle::Tensor> Second(const paddle::Tensor&, const paddle::Tensor&,
-                                   const paddle::Tensor&, const paddle::Tensor&,
-                                   const paddle::Tensor&, float, int, bool) {
-  PD_THROW(kOnceOnly);
 }
 
 }  // namespace power_norm
@@ -247,9 +239,4 @@ PD_BUILD_GRAD_OP(sot_sv_power_norm)
     .Attrs({"alpha: float", "iterations: int", "zeros: bool"})
     .SetKernelFn(PD_KERNEL(sot::power_norm::Backward));
 
-PD_BUILD_DOUBLE_GRAD_OP(sot_sv_power_norm)
-    .Inputs({"X", "Start", paddle::Grad("Out"), paddle::Grad(paddle::Grad("X")),
-             paddle::Grad(paddle::Grad("Start"))})
-    .Outputs({paddle::Grad(paddle::Grad("Out"))})
-    .Attrs({"alpha: float", "iterations: int", "zeros: bool"})
-    .SetKernelFn(PD_KERNEL(sot::power_norm::Second));
+SOT_ONCE_ONLY(sot_sv_power_norm, "X");

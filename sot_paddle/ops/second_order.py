@@ -10,16 +10,14 @@ import paddle
 from sot_paddle import functional as F
 from sot_paddle.ops.dispatch import run, runs_natively
 
-_PLAIN_COVARIANCE, _PLAIN_NORM = F.cross_covariance, F.sv_power_norm
 _CENTRING = {"none": 0, "channel": 1, "scalar": 2}
 
 
 def _fits(x: paddle.Tensor, centering: str, mask: paddle.Tensor | None) -> bool:
-    known = centering in _CENTRING and F.cross_covariance is _PLAIN_COVARIANCE
-    return known and x.ndim == 3 and (mask is None or mask.shape == x.shape[:2])
+    return centering in _CENTRING and x.ndim == 3 and (mask is None or mask.shape == x.shape[:2])
 
 
-def takes_heads(
+def can_take_heads(
     projected: paddle.Tensor, num_heads: int, centering: str, mask: paddle.Tensor | None
 ) -> bool:
     """Whether :func:`head_covariance` computes on these tokens here and now."""
@@ -33,7 +31,7 @@ def head_covariance(
     """:func:`sot_paddle.functional.cross_covariance` of each head, natively.
 
     Args:
-        projected: (B, N, 2 H w) of a kind that :func:`takes_heads` takes: the left sets of all
+        projected: (B, N, 2 H w) of a kind that :func:`can_take_heads` takes: the left sets of all
             heads, then the right ones.
         num_heads: H.
         centering: see :func:`sot_paddle.functional.center_tokens`.
@@ -91,7 +89,7 @@ def sv_power_norm(
     """
     fits = num_sv == 1 and num_iter >= 1 and on_zero in F.ON_ZERO and x.ndim == 3
     fits = fits and start.dtype == x.dtype and list(start.shape) == x.shape[2:]
-    if fits and F.sv_power_norm is _PLAIN_NORM and runs_natively(x):
+    if fits and runs_natively(x):
         return run("sot_sv_power_norm", x, start, alpha, num_iter, on_zero == "zero")
     options = {"alpha": alpha, "num_iter": num_iter, "num_sv": num_sv, "on_zero": on_zero}
     return F.sv_power_norm(x, start, **options)

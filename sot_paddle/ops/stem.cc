@@ -12,7 +12,6 @@ namespace sot {
 namespace stem {
 
 using namespace planes;  // NOLINT
-using Tensors = std::vector<paddle::Tensor>;
 
 constexpr int64_t kBand = 16;      // pooled rows at a time
 constexpr uint8_t kNowhere = 255;  // nothing above -inf in a window
@@ -20,7 +19,7 @@ constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 struct Sizes {
   int64_t batch, inputs, height, width, outputs, rows, columns, bands, groups;
-  Sizes(const paddle::Tensor& x, const paddle::Tensor& weight)
+  Sizes(const Tensor& x, const Tensor& weight)
       : batch(x.shape()[0]),
         inputs(x.shape()[1]),
         height(x.shape()[2]),
@@ -118,13 +117,12 @@ std::vector<Weights> by_groups(const Sizes& n, const float* weight) {
   return made;
 }
 
-Tensors Forward(const paddle::Tensor& images, const paddle::Tensor& weight,
-                const paddle::Tensor& bias) {
-  const paddle::Tensor x = dense(images), w = dense(weight), b = dense(bias);
+Tensors Forward(const Tensor& images, const Tensor& weight, const Tensor& bias) {
+  const Tensor x = dense(images), w = dense(weight), b = dense(bias);
   const Sizes n(x, w);
   const std::vector<int64_t> shape{n.batch, n.outputs, n.rows, n.columns};
-  paddle::Tensor y = paddle::empty(shape, x.dtype(), x.place());
-  paddle::Tensor index = paddle::empty(shape, paddle::DataType::UINT8, x.place());
+  Tensor y = paddle::empty(shape, x.dtype(), x.place());
+  Tensor index = paddle::empty(shape, paddle::DataType::UINT8, x.place());
   const std::vector<Weights> groups = by_groups(n, w.data<float>());
   const float *from = x.data<float>(), *shift = b.data<float>();
   float* to = y.data<float>();
@@ -157,9 +155,9 @@ Tensors Forward(const paddle::Tensor& images, const paddle::Tensor& weight,
   return {y, index};
 }
 
-Tensors Backward(const paddle::Tensor& images, const paddle::Tensor& weight,
-                 const paddle::Tensor& index, const paddle::Tensor& gradient) {
-  const paddle::Tensor x = dense(images), dy = dense(gradient);
+Tensors Backward(const Tensor& images, const Tensor& weight, const Tensor& index,
+                 const Tensor& gradient) {
+  const Tensor x = dense(images), dy = dense(gradient);
   const Sizes n(x, weight);
   const int64_t wide = n.outputs * n.taps();
   std::vector<float> sums(n.batch * n.bands * wide, 0.0f), biases(n.batch * n.bands * n.outputs);
@@ -191,17 +189,13 @@ Tensors Backward(const paddle::Tensor& images, const paddle::Tensor& weight,
                 band.in.height, n.width, sums.data() + at * wide + first * n.taps());
     }
   });
-  paddle::Tensor dw = paddle::empty_like(weight);
-  paddle::Tensor db = paddle::empty({n.outputs}, x.dtype(), x.place());
+  Tensor dw = paddle::empty_like(weight);
+  Tensor db = paddle::empty({n.outputs}, x.dtype(), x.place());
   const std::vector<double> weights = totals(sums, wide), shifts = totals(biases, n.outputs);
   std::copy(weights.begin(), weights.end(), dw.data<float>());
   std::copy(shifts.begin(), shifts.end(), db.data<float>());
   return {dw, db};
 }
-
-using T = paddle::Tensor;
-
-Tensors Second(const T&, const T&, const T&, const T&) { PD_THROW(kOnceOnly); }
 
 }  // namespace stem
 }  // namespace sot
@@ -216,7 +210,4 @@ PD_BUILD_GRAD_OP(sot_stem)
     .Outputs({paddle::Grad("Weight"), paddle::Grad("Bias")})
     .SetKernelFn(PD_KERNEL(sot::stem::Backward));
 
-PD_BUILD_DOUBLE_GRAD_OP(sot_stem)
-    .Inputs({"Images", "Weight", paddle::Grad("Out"), paddle::Grad(paddle::Grad("Weight"))})
-    .Outputs({paddle::Grad(paddle::Grad("Out"))})
-    .SetKernelFn(PD_KERNEL(sot::stem::Second));
+SOT_ONCE_ONLY(sot_stem, "Weight");

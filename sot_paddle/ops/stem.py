@@ -6,14 +6,11 @@ Shape legend: B samples, C channels before and D after, H x W pixels.
 from __future__ import annotations
 
 import paddle
-from paddle.nn import functional as F
 
 from sot_paddle.ops.dispatch import run, runs_natively
 
-_PLAIN = F.conv2d, F.max_pool2d
 
-
-def takes(images: paddle.Tensor, weight: paddle.Tensor) -> bool:
+def can_run(images: paddle.Tensor, weight: paddle.Tensor) -> bool:
     """Whether :func:`stem` computes on these images here and now.
 
     Args:
@@ -22,10 +19,9 @@ def takes(images: paddle.Tensor, weight: paddle.Tensor) -> bool:
     Returns:
         False as well where the images are to get a gradient.
     """
-    if not runs_natively(images) or (F.conv2d, F.max_pool2d) != _PLAIN:
-        return False
     trained = paddle.is_grad_enabled() and not images.stop_gradient
-    return not trained and images.ndim == 4 and images.size > 0 and images.dtype == weight.dtype
+    fits = images.ndim == 4 and images.size > 0 and images.dtype == weight.dtype
+    return fits and not trained and runs_natively(images)
 
 
 def stem(images: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:

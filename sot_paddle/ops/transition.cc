@@ -5,20 +5,84 @@
 // all n pixels of a channel, or given (evaluation). With g = W^T dy and h = (p - m) r,
 //   dW = dy (h c + b)^T, dc = sum g h, db = sum g, dx = c r (u - (db + (x - m) r dc) / n),
 // u = g / step^2 at each pixel that was pooled; the last term in training only.
-#include "image_norm.h"
+#include <cmath>
+
+#include "blocks.h"
 #include "planes.h"
 
 namespace sot {
 namespace transition {
 
 using namespace planes;  // NOLINT
-using Tensors = std::vector<paddle::Tensor>;
-using Optional = paddle::optional<paddle::Tensor>;
+
+// A batch normalisation of images (B, C, H, W): its statistics, and what becomes of them.
+struct Norm {
+  Tensor means, vars, scales, biases;
+  std::vector<double> inverse;  // 1 / sqrt(v + eps)
+
+  Norm(const Tensor& mean, const Tensor& var, const Tensor& scale,
+       const Tensor& bias, double epsilon)
+      : means(copied(mean)), vars(copied(var)), scales(dense(scale)), biases(dense(bias)) {
+    invert(epsilon);
+  }
+  // With the mean and the biased variance of each channel of x.
+  Norm(const Tensor& x, const Tensor& scale, const Tensor& bias,
+       double epsilon)
+      : means(paddle::empty({x.shape()[1]}, x.dtype(), x.place())),
+        vars(paddle::empty_like(means)),
+        scales(dense(scale)),
+        biases(dense(bias)) {
+    measure(x);
+    invert(epsilon);
+  }
+  float mean(int64_t c) const { return means.data<float>()[c]; }
+  float scale(int64_t c) const { return scales.data<float>()[c]; }
+  float bias(int64_t c) const { return biases.data<float>()[c]; }
+
+ private:
+  static Tensor copied(const Tensor& values) {  // running values go on changing
+    Tensor made = paddle::empty(values.shape(), values.dtype(), values.place());
+    std::copy_n(dense(values).data<float>(), values.numel(), made.data<float>());
+    return made;
+  }
+
+  void invert(double epsilon) {
+    const float* var = vars.data<float>();
+    for (int64_t c = 0; c < vars.numel(); ++c) inverse.push_back(1.0 / std::sqrt(var[c] + epsilon));
+  }
+
+  // In double: of each plane while it is in the cache, the planes put together in their order.
+  void measure(const Tensor& x) {
+    const int64_t batch = x.shape()[0], channels = x.shape()[1], planes = batch * channels;
+    const int64_t size = planes ? x.numel() / planes : 0;
+    const float* at = x.data<float>();
+    std::vector<double> centres(planes), apart(planes);
+    in_blocks(planes, 1, [&](int64_t plane, int64_t) {
+      const float* from = at + plane * size;
+      double sum = 0.0, squares = 0.0;
+#pragma omp simd reduction(+ : sum)
+      for (int64_t i = 0; i < size; ++i) sum += from[i];
+      const double centre = sum / size;
+#pragma omp simd reduction(+ : squares)
+      for (int64_t i = 0; i < size; ++i) squares += (from[i] - centre) * (from[i] - centre);
+      centres[plane] = centre;
+      apart[plane] = squares;
+    });
+    for (int64_t c = 0; c < channels; ++c) {
+      double centre = 0.0, squares = 0.0;
+      for (int64_t i = c; i < planes; i += channels) centre += centres[i] / batch;
+      for (int64_t i = c; i < planes; i += channels)
+        squares += apart[i] + size * (centres[i] - centre) * (centres[i] - centre);
+      means.data<float>()[c] = static_cast<float>(centre);
+      vars.data<float>()[c] = static_cast<float>(squares / (batch * size));
+    }
+  }
+};
 
 // Sizes, and tiles of an image: whole pooled rows, about `kTilePixels` together.
 struct Sizes {
   int64_t batch, channels, height, width, outputs, step, rows, columns, tile_rows, tiles;
-  Sizes(const paddle::Tensor& x, const paddle::Tensor& weight, int64_t step)
+  Sizes(const Tensor& x, const Tensor& weight, int64_t step)
       : batch(x.shape()[0]),
         channels(x.shape()[1]),
         height(x.shape()[2]),
@@ -67,14 +131,14 @@ void each_tile(const Sizes& n, const Work& work) {
   });
 }
 
-Tensors Forward(const paddle::Tensor& input, const paddle::Tensor& scale,
-                const paddle::Tensor& bias, const paddle::Tensor& weight, const Optional& mean,
-                const Optional& var, int64_t step, double epsilon, bool trained) {
-  const paddle::Tensor x = dense(input), w = dense(weight);
+Tensors Forward(const Tensor& input, const Tensor& scale, const Tensor& bias, const Tensor& weight,
+                const MaybeTensor& mean, const MaybeTensor& var, int64_t step, double epsilon,
+                bool trained) {
+  const Tensor x = dense(input), w = dense(weight);
   const Sizes n(x, w, step);
   const Norm norm = trained ? Norm(x, scale, bias, epsilon)
                             : Norm(*mean, *var, scale, bias, epsilon);
-  paddle::Tensor y = paddle::empty({n.batch, n.outputs, n.rows, n.columns}, x.dtype(), x.place());
+  Tensor y = paddle::empty({n.batch, n.outputs, n.rows, n.columns}, x.dtype(), x.place());
   const float *from = x.data<float>(), *matrix = w.data<float>();
   float* made = y.data<float>();
   const Weights weights(n.outputs, n.channels,
@@ -155,18 +219,17 @@ void spread(const Sizes& n, const float* x, const float* slope, double each, flo
   }
 }
 
-Tensors Backward(const paddle::Tensor& input, const paddle::Tensor& scale,
-                 const paddle::Tensor& bias, const paddle::Tensor& weight,
-                 const paddle::Tensor& mean, const paddle::Tensor& var,
-                 const paddle::Tensor& gradient, int64_t step, double epsilon, bool trained) {
-  const paddle::Tensor x = dense(input), w = dense(weight), dy = dense(gradient);
+Tensors Backward(const Tensor& input, const Tensor& scale, const Tensor& bias, const Tensor& weight,
+                 const Tensor& mean, const Tensor& var, const Tensor& gradient, int64_t step,
+                 double epsilon, bool trained) {
+  const Tensor x = dense(input), w = dense(weight), dy = dense(gradient);
   const Sizes n(x, w, step);
   const Norm norm(mean, var, scale, bias, epsilon);
   std::vector<float> slopes(n.batch * n.channels * n.pooled());
   const std::vector<double> sums = collect(n, norm, x.data<float>(), dy.data<float>(),
                                            w.data<float>(), slopes.data());
-  paddle::Tensor dx = paddle::empty_like(x), dw = paddle::empty_like(w);
-  paddle::Tensor dc = paddle::empty_like(mean), db = paddle::empty_like(mean);
+  Tensor dx = paddle::empty_like(x), dw = paddle::empty_like(w);
+  Tensor dc = paddle::empty_like(mean), db = paddle::empty_like(mean);
   const double *along = sums.data() + w.numel(), *plain = along + n.channels;
   std::copy_n(sums.data(), w.numel(), dw.data<float>());
   std::copy_n(along, n.channels, dc.data<float>());
@@ -182,12 +245,6 @@ Tensors Backward(const paddle::Tensor& input, const paddle::Tensor& scale,
            static_cast<float>(share * plain[c]), to + plane * n.plane());
   });
   return {dx, dc, db, dw};
-}
-
-using T = paddle::Tensor;
-
-Tensors Second(const T&, const T&, const T&, const T&, const T&, int64_t, double, bool) {
-  PD_THROW(kOnceOnly);
 }
 
 }  // namespace transition
@@ -207,8 +264,4 @@ PD_BUILD_GRAD_OP(sot_transition)
     .Attrs({"step: int64_t", "epsilon: double", "trained: bool"})
     .SetKernelFn(PD_KERNEL(sot::transition::Backward));
 
-PD_BUILD_DOUBLE_GRAD_OP(sot_transition)
-    .Inputs({"X", "Scale", "Weight", paddle::Grad("Out"), paddle::Grad(paddle::Grad("X"))})
-    .Outputs({paddle::Grad(paddle::Grad("Out"))})
-    .Attrs({"step: int64_t", "epsilon: double", "trained: bool"})
-    .SetKernelFn(PD_KERNEL(sot::transition::Second));
+SOT_ONCE_ONLY(sot_transition, "X");

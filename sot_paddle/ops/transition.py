@@ -6,22 +6,18 @@ Shape legend: B samples, C channels before and D after, H x W pixels.
 from __future__ import annotations
 
 import paddle
-from paddle.nn import functional as F
 
 from sot_paddle.ops.dispatch import run, runs_natively
 
-_PLAIN = F.batch_norm, F.conv2d, F.avg_pool2d
 
-
-def takes(x: paddle.Tensor, scale: paddle.Tensor, weight: paddle.Tensor) -> bool:
+def can_run(x: paddle.Tensor, scale: paddle.Tensor, weight: paddle.Tensor) -> bool:
     """Whether :func:`transition` computes on these images here and now.
 
     Args:
         x, scale, weight: of :func:`transition`.
     """
-    if not runs_natively(x) or (F.batch_norm, F.conv2d, F.avg_pool2d) != _PLAIN:
-        return False
-    return x.ndim == 4 and x.size > 0 and x.dtype == scale.dtype == weight.dtype
+    fits = x.ndim == 4 and x.size > 0 and x.dtype == scale.dtype == weight.dtype
+    return fits and runs_natively(x)
 
 
 def transition(
@@ -49,8 +45,8 @@ def transition(
         (B, D, H // step, W // step); mean and biased variance (C,), without a gradient.
         Gradient: smooth; once only.
     """
-    given = running or (None, None)
-    made, mean, var = run(
-        "sot_transition", x, scale, bias, weight, *given, step, epsilon, running is None
+    moments = running or (None, None)
+    y, mean, var = run(
+        "sot_transition", x, scale, bias, weight, *moments, step, epsilon, running is None
     )
-    return made, mean.detach(), var.detach()
+    return y, mean.detach(), var.detach()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from align.record.request import Request
+from sot_paddle import ops
 from tests.certificate.source_edit import SourceEdit
 
 
@@ -24,8 +25,10 @@ class Scene(Request):
 
     @contextlib.contextmanager
     def planted(self) -> Iterator[None]:
-        """The edits of the source, undone at the end."""
+        """The edits of the source, undone at the end; no native operator computes around them."""
         with contextlib.ExitStack() as stack:
+            if self.edits:
+                stack.enter_context(ops.native(False))
             for edit in self.edits:
                 stack.enter_context(edit.applied())
             yield

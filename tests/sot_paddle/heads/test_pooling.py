@@ -36,7 +36,7 @@ def batch_norm(channels: int = C, **options) -> pooling.TokenBatchNorm:
 
 def test_batch_norm_refuses_a_single_token_in_training_mode_only() -> None:
     layer, one = batch_norm(), paddle.to_tensor(tokens()[:1, :1])
-    with pytest.raises(ValueError, match=r"more than one token in the batch, got .*1, 1, 12"):
+    with pytest.raises(ValueError, match=r"more than one value for each channel, got .*1, 1, 12"):
         layer(one)
     layer.eval()
     assert np.isfinite(layer(one).numpy()).all()
