@@ -11,9 +11,9 @@ from tests.test_architecture import FILES, in_folders
 
 OWN_FILES = {
     "sot_paddle/reading.py": "the boundary itself",
+    "sot_paddle/data/image_folder.py": "images, which Pillow decodes",
     "sot_paddle/runtime.py": "what the system says of the machine",
     "sot_paddle/distributed.py": "the same, of a process",
-    "sot_paddle/data/image_sources.py": "the same, and memory that this process filled",
     "sot_paddle/data/cache.py": "source text of the project",
     "sot_paddle/search/training_process.py": "the log that a process of ours is writing",
     "align/port/round_trip.py": "what it has just written",

@@ -15,9 +15,8 @@ from typing import Any
 from sot_paddle.config import near_names
 from sot_paddle.data.documents.row_files import LARGEST_ROW
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.image_decoding import decode_rgb
 from sot_paddle.data.image_digits import DIGITS, load_digits
-from sot_paddle.data.image_folder import EXTENSIONS, files_below, report_others
+from sot_paddle.data.image_folder import EXTENSIONS, decode_rgb, files_below, report_others
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.tsv import decoded_lines, refuse_repeated_header
 from sot_paddle.deploy.recipe import Recipe, TextRecipe

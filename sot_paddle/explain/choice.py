@@ -12,16 +12,16 @@ import numpy as np
 from PIL import Image
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.image_decoding import decode_rgb
+from sot_paddle.data.image_dataset import ImageSource
 from sot_paddle.data.image_digits import DIGITS, load_digits
 from sot_paddle.data.image_folder import (
     EXTENSIONS,
     OTHER_NAMES,
+    decode_rgb,
     files_below,
     read_class_folders,
     read_split,
 )
-from sot_paddle.data.image_sources import ImageSource
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.reading import read_text
 

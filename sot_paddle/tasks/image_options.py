@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle.config import near_names
-from sot_paddle.data.image_erasing import MODES
+from sot_paddle.data.image_mixing import MODES
 from sot_paddle.data.image_transforms import IMAGENET_MEAN, IMAGENET_STD
 from sot_paddle.options import RunOptions, changeable, check, option, precision_option
 from sot_paddle.registry import PUBLISHED_NAMES, TIMM_NAMES, list_models
@@ -118,7 +118,6 @@ class ImageTrainConfig(RunOptions):
         "an image that cannot be decoded: fatal, or skip (training takes the next one)",
         choices=("fatal", "skip"),
     )
-    cache: bool = changeable(False, "decode every image once and keep it in memory")
     model_ema_decay: float = option(
         0.99996, "decay of the moving average, which is always on", low=0, high=0.9999999
     )

@@ -33,7 +33,7 @@ from sot_paddle.convert.state.torch_optimizer import from_torch, group_names, lo
 from sot_paddle.data import cache
 from sot_paddle.data.byte_pairs import ByteBpeTokenizer
 from sot_paddle.data.glue import read_split
-from sot_paddle.data.image_decoding import decode_rgb
+from sot_paddle.data.image_folder import decode_rgb
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.pretraining.instance_files import InstanceRows
 from sot_paddle.data.pretraining.pair_files import PairRows

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from sot_paddle.data.image_decoding import CorruptImage
+from sot_paddle.data.image_folder import CorruptImage
 from sot_paddle.deploy.checking import BOUND
 from sot_paddle.deploy.input_rows import InputOptions, Row, read_rows
 from sot_paddle.deploy.predictor import open_predictor, record
