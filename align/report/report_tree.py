@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from html import escape
 
 from align.record.results import Comparison, StepResult
+from align.report.html_page import chip
 from align.report.report_text import number
-from sot_paddle.html_page import chip
 
 PASSES = ("forward", "backward")
 SHADES = ((1e-3, "l1"), (1e-1, "l2"), (1.0, "l3"))

@@ -201,6 +201,9 @@ def files_below(folder: Path, name: str = "") -> FoundFiles:
                     raise DataError(f"{folder / path} is a link to nothing: remove it")
                 else:
                     images.append(path)
+    odd = [path for path in images if path.encode("utf-8", "replace").decode() != path]
+    if odd:
+        raise DataError(f"{folder}: rename {os.fsencode(odd[0])!r}, expected a name in UTF-8")
     return FoundFiles(tuple(sorted(images)), _counted(foreign))
 
 

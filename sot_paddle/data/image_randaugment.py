@@ -225,7 +225,7 @@ class DrawnOperation:
 
     Attributes:
         name: of the operation.
-        argument: see :func:`~sot_paddle.data.image_operations.level_to_argument`.
+        argument: see :func:`level_to_argument`.
         resampling: for operations that move pixels.
     """
 

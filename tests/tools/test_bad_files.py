@@ -20,7 +20,7 @@ from tests.tools import bad_files as bad
 from tests.tools import tool_runs
 
 TEXT = ("--layout", "bert_hf", "--model", "bert_base")
-TOOLS = ("convert_weights", "convert_state", "train_glue", "eval_image", "predict", "layer_map")
+TOOLS = ("convert_weights", "convert_state", "train_glue", "eval_image", "predict", "visualize")
 
 
 @pytest.fixture(scope="session")
@@ -442,14 +442,6 @@ def test_a_damaged_manifest(refused, good, tmp_path, change) -> None:
     assert "manifest.json" in evaluate(refused, place, run)
 
 
-@pytest.mark.parametrize("kind", ["fifo", "zero"])
-def test_an_image_that_is_no_file(refused, good, tmp_path, kind) -> None:
-    place = bad.Place(good, tmp_path)
-    images = place.take("images")
-    bad.no_regular_file(images / "val" / "bee" / "bee9.png", kind)
-    assert "bee9.png" in evaluate(refused, place, place.take("run"), images=images)
-
-
 def test_an_image_whose_name_is_no_text(refused, good, tmp_path) -> None:
     place = bad.Place(good, tmp_path)
     images = place.take("images")
@@ -471,10 +463,10 @@ def test_a_damaged_export(refused, tmp_path, content) -> None:
     assert "export.json" in refused("predict", tmp_path / "export", tmp_path / "x.txt")
 
 
-@pytest.mark.parametrize("content", [*bad.DAMAGED_JSON.values(), '{"best": 5}'])
+@pytest.mark.parametrize("content", bad.DAMAGED_JSON.values())
 def test_damaged_scores_of_layers(refused, tmp_path, content) -> None:
     bad.put(tmp_path / "metrics.json", content)
-    assert "metrics.json" in refused("layer_map", tmp_path, "--out", tmp_path / "x.png")
+    assert "metrics.json" in refused("visualize", tmp_path, "--out", tmp_path / "x")
 
 
 @pytest.mark.parametrize("content", bad.DAMAGED_JSON.values(), ids=bad.DAMAGED_JSON)
