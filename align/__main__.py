@@ -3,12 +3,12 @@
 import sys
 
 from align.verdict_process import guarded, runs_user_code
-from sot_paddle.guard import command, importing
+from sot_paddle.cli import command, ending_at_once
 
 
 @command("align: error")
 def _work(arguments: list[str]) -> int:
-    with importing():
+    with ending_at_once():
         from align.cli import main
 
     return main(arguments)

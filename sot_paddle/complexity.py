@@ -1,14 +1,13 @@
-"""What a model costs: parameters, multiply-adds by two conventions, images per second.
+"""What a model costs: parameters, and multiply-adds by two conventions.
 
 Multiply-adds are counted by forward hooks while the model really runs on one sample.
 """
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import paddle
@@ -23,7 +22,6 @@ from sot_paddle.heads.pooling import (
     QKCrossCovariance,
 )
 from sot_paddle.heads.power_norm import MatrixSqrt
-from sot_paddle.registry import PUBLISHED_COSTS
 
 Shape = list[int]
 
@@ -60,59 +58,6 @@ class MultiplyAdds:
     def total(self) -> int:
         """Both together."""
         return self.layers + self.products
-
-
-@dataclass(frozen=True)
-class Cost:
-    """One row of the table of a family.
-
-    Attributes:
-        name: of the model.
-        parameters: counted.
-        multiply_adds: of one image.
-        images_per_second: None where it was not measured.
-    """
-
-    name: str
-    parameters: Parameters
-    multiply_adds: MultiplyAdds
-    images_per_second: float | None = None
-
-    @classmethod
-    def of(cls, model: nn.Layer, *, throughput_batch: int | None = None) -> Cost:
-        """Measure a vision model; its throughput with batches of ``throughput_batch`` images."""
-        speed = throughput_batch and images_per_second(model, batch_size=throughput_batch)
-        return cls(model.name, count_parameters(model), count_multiply_adds(model), speed)
-
-
-def format_table(rows: Sequence[Cost]) -> str:
-    """The rows beside the published figures, as aligned text."""
-    heads = ["model", "trainable", "published M", "GMACs conv+linear", "GMACs +matmul"]
-    heads += ["published GFLOPs", "images/s"]
-    lines = [heads]
-    for row in rows:
-        millions, billions = PUBLISHED_COSTS.get(row.name, ("-", "-"))
-        speed = "-" if row.images_per_second is None else f"{row.images_per_second:.1f}"
-        counted = row.multiply_adds
-        lines.append(
-            [
-                row.name,
-                f"{row.parameters.trainable:,}",
-                str(millions),
-                f"{counted.layers / 1e9:.3f}",
-                f"{counted.total / 1e9:.3f}",
-                str(billions),
-                speed,
-            ]
-        )
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    )
 
 
 def count_parameters(model: nn.Layer) -> Parameters:
@@ -182,80 +127,43 @@ _PRODUCTS: Mapping[type[nn.Layer], _Counter] = {
 def count_multiply_adds(model: nn.Layer, *inputs: paddle.Tensor) -> MultiplyAdds:
     """Count the multiply-adds of one forward pass, in eval mode and without gradients.
 
+    Not by ``paddle.flops``, which counts layers without sublayers only: the products of attention
+    and of a covariance are computed in layers that have some.
+
     Args:
-        model: any; its mode is restored.
+        model: any; it is left as it was.
         inputs: what its forward takes. None means one image of a vision model's size.
 
     Returns:
         Multiply-adds of the whole batch.
     """
-    inputs = inputs or (_images(model, 1),)
+    if not inputs:
+        config = model.backbone_config
+        inputs = (paddle.zeros([1, config.in_chans, config.img_size, config.img_size]),)
     totals = {"layers": 0, "products": 0}
-    handles = []
 
-    def watch(layer: nn.Layer, group: str, count: _Counter) -> None:
+    def watch(layer: nn.Layer, group: str, count: _Counter) -> Any:
         def hook(layer: nn.Layer, given: tuple, made: paddle.Tensor) -> None:
             out = made[0] if isinstance(made, tuple | list) else made
             totals[group] += count(layer, given[0].shape, out.shape)
 
-        handles.append(layer.register_forward_post_hook(hook))
+        return layer.register_forward_post_hook(hook)
 
-    for layer in model.sublayers(include_self=True):
-        for group, table in (("layers", _LAYERS), ("products", _PRODUCTS)):
-            count = next((count for kind, count in table.items() if isinstance(layer, kind)), None)
-            if count is not None:
-                watch(layer, group, count)
+    handles = [
+        watch(layer, group, count)
+        for layer in model.sublayers(include_self=True)
+        for group, table in (("layers", _LAYERS), ("products", _PRODUCTS))
+        for kind, count in table.items()
+        if isinstance(layer, kind)
+    ]
+    modes = [(layer, layer.training) for layer in model.sublayers(include_self=True)]
+    model.eval()
     try:
-        _run(model, inputs, repeats=1)
+        with paddle.no_grad():
+            model(*inputs)
     finally:
         for handle in handles:
             handle.remove()
-    return MultiplyAdds(**totals)
-
-
-def images_per_second(
-    model: nn.Layer, *, batch_size: int = 8, repeats: int = 5, warm_up: int = 2
-) -> float:
-    """Throughput of the forward pass in eval mode: images over the median time.
-
-    Args:
-        model: a vision model; its mode is restored.
-        batch_size: images of one pass.
-        repeats: timed passes.
-        warm_up: passes before them.
-
-    Raises:
-        ValueError: a number below 1 (warm_up: below 0).
-    """
-    if batch_size < 1 or repeats < 1 or warm_up < 0:
-        raise ValueError(
-            "batch_size and repeats must be at least 1 and warm_up at least 0, got "
-            f"{batch_size}, {repeats} and {warm_up}"
-        )
-    images = _images(model, batch_size)
-    seconds = _run(model, (images,), repeats=warm_up + repeats)[warm_up:]
-    return batch_size / statistics.median(seconds)
-
-
-def _images(model: nn.Layer, batch_size: int) -> paddle.Tensor:
-    config = model.backbone_config
-    shape = [batch_size, config.in_chans, config.img_size, config.img_size]
-    return paddle.zeros(shape) + paddle.linspace(-1.0, 1.0, config.img_size)
-
-
-def _run(model: nn.Layer, inputs: tuple[paddle.Tensor, ...], *, repeats: int) -> list[float]:
-    """Seconds of each forward pass, in eval mode."""
-    modes = [(layer, layer.training) for layer in model.sublayers(include_self=True)]
-    model.eval()
-    seconds = []
-    try:
-        with paddle.no_grad():
-            for _ in range(repeats):
-                start = time.perf_counter()
-                output = model(*inputs)
-                output.numpy()  # waits for a device that works in the background
-                seconds.append(time.perf_counter() - start)
-    finally:
         for layer, training in modes:
             layer.training = training
-    return seconds
+    return MultiplyAdds(**totals)

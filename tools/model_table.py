@@ -1,4 +1,4 @@
-"""Print the vision models beside the published figures: parameters, multiply-adds, throughput.
+"""Print the vision models beside the published figures: parameters and multiply-adds.
 
 Multiply-adds are counted on a real forward pass, by two conventions: convolutions and linear layers
 only (that of the published figures), and with the matrix products of attention and covariance.
@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sot_paddle import create_model, list_models
 from sot_paddle.cli import CommandParser, command
-from sot_paddle.complexity import Cost, format_table
+from sot_paddle.complexity import count_multiply_adds, count_parameters
 from sot_paddle.registry import PUBLISHED_COSTS
 
 NOTES = """\
@@ -37,8 +37,6 @@ def build_parser() -> CommandParser:
     add("--models", nargs="+", default=names, metavar="M", help="default: all of them")
     add("--img-size", type=positive, default=224, metavar="PIXELS", help="default: 224")
     add("--num-classes", type=positive, default=1000, metavar="K", help="default: 1000")
-    add("--throughput", action="store_true", help="also measure images per second (eval mode)")
-    add("--batch-size", type=positive, default=8, metavar="B", help="of --throughput; default: 8")
     return parser
 
 
@@ -46,14 +44,20 @@ def build_parser() -> CommandParser:
 def main(arguments: list[str]) -> None:
     """Run the command; returns its exit status."""
     options = build_parser().parse_args(arguments)
-    batch = options.batch_size if options.throughput else None
-    rows = []
+    rows = [["model", "trainable", "published M", "GMACs conv+linear", "GMACs +matmul"]]
+    rows[0] += ["published GFLOPs"]
     for name in options.models:
         if name in list_models("text"):
             raise ValueError(f"{name} is a text model; expected {', '.join(PUBLISHED_COSTS)}")
         model = create_model(name, options.num_classes, img_size=options.img_size)
-        rows.append(Cost.of(model, throughput_batch=batch))
-    print(format_table(rows))
+        counted, trainable = count_multiply_adds(model), count_parameters(model).trainable
+        millions, billions = PUBLISHED_COSTS.get(name, ("-", "-"))
+        costs = [f"{counted.layers / 1e9:.3f}", f"{counted.total / 1e9:.3f}"]
+        rows.append([model.name, f"{trainable:,}", str(millions), *costs, str(billions)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for name, *cells in rows:
+        padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        print("  ".join([name.ljust(widths[0]), *padded]))
     print(NOTES)
 
 

@@ -1,4 +1,4 @@
-"""The HTML report of a run, written by `sot_paddle.html_page`.
+"""The HTML report of a run, written by `align.report.html_page`.
 
 Verdict, what to fix, the matrix and the results nearest to their limit come first. Every result is
 one row that opens; failed ones stand open. On paper only failed ones are shown in full.
@@ -12,6 +12,7 @@ from html import escape
 
 from align.record.results import STEPS, Comparison, Divergence, StepResult, Tolerance
 from align.record.run_report import Report, rows
+from align.report.html_page import banner, chip, document, facts, listed, properties, spoken, table
 from align.report.report_text import (
     FOLLOWS,
     GUIDE,
@@ -25,7 +26,6 @@ from align.report.report_text import (
     place,
     tally,
 )
-from sot_paddle.html_page import banner, chip, document, facts, listed, properties, spoken, table
 
 NEAREST = 12  # rows in the table of worst elements
 PRINTED = 3  # failed results that are shown in full on paper

@@ -1,36 +1,133 @@
-"""Training and evaluation images by position; plain objects that any data loader can index.
+"""Images by position, and samples to batches; plain objects that any data loader can index.
 
+A source has ``classes``, ``labels``, a length, ``image(index)`` and ``name(index)``.
 A training sample's key is the pair (epoch, index). The pixels depend on the run's seed and that
 pair only, so any number of workers and processes, and a resumed run, see the same.
+
+The collate functions mix, normalise and erase in the original's order and return NumPy arrays under
+``"images"`` and ``"labels"``. Indices of corrupt images come along under ``CORRUPT``;
+:class:`~sot_paddle.data.image_loader.ImageLoader` takes them out and names them.
+
+Shape legend: B images, S pixels of a side, K classes.
 """
 
 from __future__ import annotations
 
+import math
+import multiprocessing
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from multiprocessing import connection
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.image_augment import AugmentConfig, TrainTransform
-from sot_paddle.data.image_decoding import CorruptImage
-from sot_paddle.data.image_random import generator
-from sot_paddle.data.image_sources import ImageSource
-from sot_paddle.data.image_transforms import EvalTransform
+from sot_paddle.data.image_folder import CorruptImage, FolderSource
+from sot_paddle.data.image_mixing import (
+    ErasingConfig,
+    MixConfig,
+    apply_erasures,
+    draw_erasures,
+    draw_mix,
+    mix_images,
+    mix_labels,
+)
+from sot_paddle.data.image_transforms import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    AugmentConfig,
+    EvalTransform,
+    TrainTransform,
+    normalize_batch,
+)
 
+CORRUPT = "corrupt"
 REPLACEMENT_TRIES = 50
+STREAMS = ("augment", "erase", "mix")
 
 Key = tuple[int, int]
 """Epoch and index, both from 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArraySource:
+    """Images in memory.
+
+    Attributes:
+        images: n uint8 arrays (H, W, 3), of one size or several.
+        labels: (n,) int64.
+        classes: class names; a label is a position in it.
+        names: what to call the images.
+    """
+
+    images: Sequence[np.ndarray] | np.ndarray
+    labels: np.ndarray
+    classes: Sequence[str]
+    names: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def image(self, index: int) -> Image.Image:
+        """One image."""
+        return Image.fromarray(self.images[index])
+
+    def name(self, index: int) -> str:
+        """The image's name."""
+        return self.names[index]
+
+
+ImageSource = FolderSource | ArraySource
+
+
+def first_corrupt(source: ImageSource, indices: Sequence[int]) -> str | None:
+    """Decode images, forget them, and say what is wrong with the first that cannot be had."""
+
+    def reason(index: int) -> str | None:
+        try:
+            source.image(index)
+        except DataError as error:
+            return str(error)
+        return None
+
+    # decoding silences warnings, whose filters are the process's: they are put back after the last
+    with warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        return next(filter(None, pool.map(reason, indices)), None)
+
+
+def generator(stream: str, seed: int, epoch: int, index: int) -> np.random.Generator:
+    """The random generator of one purpose at one place of the training.
+
+    Nothing here has a state that lives from one image to the next: the crop of image 17 in epoch 3
+    is the same whichever process or worker computes it, before and after a resume.
+
+    Args:
+        stream: ``"augment"`` (crop, flip, RandAugment of one image), ``"erase"`` (random erasing
+            of one image) or ``"mix"`` (mixup or cutmix of one batch); their draws are independent.
+        seed: of the whole run, a whole number from 0 to 2**32 - 1 as the others are.
+        epoch: counted from 0.
+        index: of the image in its data set; for a batch, of its first image.
+
+    Returns:
+        A new counter-based generator (Philox).
+    """
+    words = [STREAMS.index(stream), seed, epoch, index]
+    return np.random.Generator(np.random.Philox(words))
 
 
 class ImageSample(NamedTuple):
     """One image.
 
     Attributes:
-        image: augmented, uint8 (img_size, img_size, 3); to evaluate, float32 (3, img_size,
-            img_size), None when it cannot be decoded.
+        image: augmented, uint8 (S, S, 3); to evaluate, float32 (3, S, S), None when it cannot be
+            decoded.
         label: its class.
         key: what was asked for.
         corrupt: indices that cannot be decoded: those passed over, or its own.
@@ -77,7 +174,6 @@ class ImageTrainSet:
         Raises:
             CorruptImage: it cannot be decoded and that is fatal.
             DataError: too many corrupt images in a row.
-            IndexError: no such image.
         """
         epoch, index = key
         image, used, corrupt = self._decode(index)
@@ -86,7 +182,6 @@ class ImageTrainSet:
 
     def _decode(self, index: int) -> tuple[Image.Image, int, tuple[int, ...]]:
         """The image, its own index, and the corrupt ones passed over on the way to it."""
-        _require_index(index, len(self))
         corrupt: list[int] = []
         for step in range(min(REPLACEMENT_TRIES, len(self))):
             place = (index + step) % len(self)
@@ -129,9 +224,7 @@ class ImageEvalSet:
 
         Raises:
             CorruptImage: it cannot be decoded and that is fatal.
-            IndexError: no such image.
         """
-        _require_index(index, len(self))
         label = int(self.source.labels[index])
         try:
             image = self.source.image(index)
@@ -142,6 +235,134 @@ class ImageEvalSet:
         return ImageSample(self.transform(image), label, index)
 
 
-def _require_index(index: int, count: int) -> None:
-    if not 0 <= index < count:  # also ends Python's iteration over a data set
-        raise IndexError(f"image {index} of {count}")
+@dataclass(frozen=True)
+class TrainCollate:
+    """Collate function of training: mix the bytes, normalise, erase.
+
+    Everything random depends on the seed and the samples' keys only. The mix of a batch is drawn at
+    the key of its first sample: each process's share has its own, as in the original.
+
+    Attributes:
+        mix: of mixup and CutMix, None for hard labels.
+        erasing: of random erasing, None for none.
+        seed: of the whole run.
+        mean: per channel, for pixels from 0 to 1.
+        std: likewise.
+    """
+
+    mix: MixConfig | None = None
+    erasing: ErasingConfig | None = None
+    seed: int = 0
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD
+
+    def __call__(self, samples: Sequence[ImageSample]) -> dict[str, np.ndarray]:
+        """One batch of B samples, B even where ``mix`` is set.
+
+        Returns:
+            ``images`` float32 (B, 3, S, S); ``labels`` float32 (B, K) where ``mix`` is set, else
+            int64 (B,); ``corrupt`` int64 where images were passed over.
+        """
+        images = np.stack([sample.image for sample in samples])  # (B, S, S, 3)
+        labels = np.array([sample.label for sample in samples], dtype=np.int64)
+        if self.mix is not None:
+            epoch, index = samples[0].key
+            rng = generator("mix", self.seed, epoch, index)
+            mix = draw_mix(rng, self.mix, *images.shape[1:3], epoch=epoch)
+            images = mix_images(images, mix)
+            labels = mix_labels(labels, self.mix.num_classes, mix.lam, self.mix.smoothing)
+        normalized = normalize_batch(images, self.mean, self.std)
+        if self.erasing is not None:
+            for sample, image in zip(samples, normalized, strict=True):
+                rng = generator("erase", self.seed, *sample.key)
+                apply_erasures(image, draw_erasures(rng, self.erasing, image.shape))
+        return _batch(normalized, labels, samples)
+
+
+@dataclass(frozen=True)
+class EvalCollate:
+    """Collate function of evaluation: stack what could be decoded.
+
+    Attributes:
+        image_size: S, for a batch of which nothing could be decoded.
+    """
+
+    image_size: int
+
+    def __call__(self, samples: Sequence[ImageSample]) -> dict[str, np.ndarray]:
+        """One batch.
+
+        Returns:
+            ``images`` float32 (B', 3, S, S) and ``labels`` int64 (B',) of the B' <= B images that
+            can be decoded; ``corrupt`` int64, the others' indices, where there are any.
+        """
+        good = [sample for sample in samples if sample.image is not None]
+        images = np.empty((len(good), 3, self.image_size, self.image_size), dtype=np.float32)
+        for place, sample in enumerate(good):
+            images[place] = sample.image
+        labels = np.array([sample.label for sample in good], dtype=np.int64)
+        return _batch(images, labels, samples)
+
+
+def _batch(
+    images: np.ndarray, labels: np.ndarray, samples: Sequence[ImageSample]
+) -> dict[str, np.ndarray]:
+    batch = {"images": images, "labels": labels}
+    corrupt = sorted({index for sample in samples for index in sample.corrupt})
+    if corrupt:
+        batch[CORRUPT] = np.array(corrupt, dtype=np.int64)
+    return batch
+
+
+Batch = dict[str, np.ndarray]
+Collate = Callable[[Sequence[Any]], Batch]
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Memory that processes share for the images of so many batches.
+
+    Attributes:
+        memory: of `multiprocessing`, one byte after the other.
+        size: bytes of a slot.
+    """
+
+    memory: Any
+    size: int
+
+    @classmethod
+    def of(cls, count: int, size: int) -> Slots:
+        """Memory for ``count`` slots; no file's name stands for it, so that none is left over."""
+        return cls(multiprocessing.RawArray("c", count * size), size)
+
+    def images(self, slot: int, shape: tuple[int, ...]) -> np.ndarray:
+        """The float32 images of this shape in a slot, to be read or filled."""
+        count = math.prod(shape)
+        return np.frombuffer(self.memory, np.float32, count, slot * self.size).reshape(shape)
+
+
+_worker: tuple[Any, Collate, Slots] | None = None  # of a worker process: what it makes batches of
+
+
+def start_worker(dataset: Any, collate: Collate, slots: Slots) -> None:
+    """Begin the life of a worker process, which makes batches of one data set."""
+    global _worker
+    _worker = (dataset, collate, slots)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's affair
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    connection.wait([multiprocessing.parent_process().sentinel])
+    os._exit(1)
+
+
+def make_batch(keys: Sequence[Any], slot: int) -> Batch:
+    """The batch of these keys, in a worker process; of images that are in their slot the shape."""
+    dataset, collate, slots = _worker
+    batch = collate([dataset[key] for key in keys])
+    images = batch["images"]
+    if images.nbytes <= slots.size:
+        slots.images(slot, images.shape)[...] = images
+        batch["images"] = images.shape
+    return batch

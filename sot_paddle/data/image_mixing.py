@@ -1,13 +1,14 @@
-"""Mixup and CutMix of a batch with its mirror image, on bytes; drawn apart from applied.
+"""Mixup, CutMix and random erasing of a batch; drawn apart from applied. Source: timm 0.3.4, A.9.
 
-Image i is mixed with image B - 1 - i. One draw serves the whole batch. The mix is made on uint8
-pixels and rounded to uint8 again, before the normalisation, as in the original's collate function.
-Source: specs.md A.9 (timm 0.3.4).
+Mixup and CutMix take a batch and its mirror image: image i is mixed with image B - 1 - i. One draw
+serves the whole batch. The mix is made on uint8 pixels and rounded to uint8 again, before the
+normalisation, as in the original's collate function. Random erasing comes after the normalisation:
+a rectangle of an image becomes noise.
 
 QUIRK: the box of CutMix has ``2 * (side // 2)`` rows and columns, so an odd side loses one, as in
 timm 0.3.4 (1.0.31 keeps it); lam is computed from the box that was cut.
 
-Shape legend: B images, H rows, W columns, K classes.
+Shape legend: B images, C channels, H rows, W columns, K classes; h, w of a rectangle.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from sot_paddle.data.errors import DataError
+from sot_paddle.data.image_transforms import TRIES, Crop
+
+MODES = ("pixel", "rand", "const")
+"""What random erasing writes."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +81,7 @@ class Mix:
 def draw_mix(
     rng: np.random.Generator, config: MixConfig, height: int, width: int, epoch: int = 0
 ) -> Mix:
-    """Draw how one batch is mixed.
-
-    Args:
-        rng: of this batch.
-        config: the recipe.
-        height: of the images.
-        width: of the images.
-        epoch: compared with ``config.off_epoch``.
+    """Draw how one batch of images of H x W is mixed.
 
     Returns:
         The weight and, for CutMix, the box, with the weight corrected to the box's real area.
@@ -104,14 +102,7 @@ def draw_mix(
 
 
 def cut_box(lam: float, center: tuple[int, int], height: int, width: int) -> Mix:
-    """The box of area 1 - ``lam`` around a place, clipped to the image, and its real weight.
-
-    Args:
-        lam: drawn weight.
-        center: (row, column).
-        height: H.
-        width: W.
-    """
+    """The box of area 1 - ``lam`` around a (row, column), clipped to the image; its real weight."""
     part = math.sqrt(1 - lam)
     bounds = []
     for place, size in zip(center, (height, width), strict=True):
@@ -165,3 +156,85 @@ def mix_labels(labels: np.ndarray, num_classes: int, lam: float, smoothing: floa
     rows = np.full((len(labels), num_classes), off, dtype=np.float32)
     rows[np.arange(len(labels)), labels] = 1.0 - smoothing + off
     return rows * np.float32(lam) + rows[::-1] * np.float32(1.0 - lam)
+
+
+@dataclass(frozen=True)
+class ErasingConfig:
+    """Options of random erasing; the defaults are the published recipe.
+
+    Attributes:
+        prob: probability that an image is erased.
+        mode: ``"pixel"`` N(0, 1) for each number, ``"rand"`` one N(0, 1) for each channel,
+            ``"const"`` zero.
+        count: largest number of rectangles, uniform from 1; they share the area.
+        min_area: smallest part of the image's area.
+        max_area: largest part.
+        min_aspect: smallest height / width; the largest is its inverse, uniform in the logarithm.
+    """
+
+    prob: float = 0.25
+    mode: str = "pixel"
+    count: int = 1
+    min_area: float = 0.02
+    max_area: float = 1 / 3
+    min_aspect: float = 0.3
+
+
+@dataclass(frozen=True)
+class Erasure(Crop):
+    """One rectangle.
+
+    Attributes:
+        values: float32, (C, h, w) or (C, 1, 1).
+    """
+
+    values: np.ndarray
+
+
+def draw_erasures(
+    rng: np.random.Generator, config: ErasingConfig, shape: tuple[int, int, int]
+) -> tuple[Erasure, ...]:
+    """Draw the rectangles of one image.
+
+    A rectangle as high or as wide as the image is drawn again, ten times at most; then there is
+    none.
+
+    Args:
+        rng: of this image in this epoch.
+        config: the recipe.
+        shape: (C, H, W).
+    """
+    if rng.random() >= config.prob:
+        return ()
+    channels, height, width = shape
+    count = int(rng.integers(1, config.count + 1))
+    aspects = (math.log(config.min_aspect), math.log(1 / config.min_aspect))
+    erasures = []
+    for _ in range(count):
+        for _ in range(TRIES):
+            area = rng.uniform(config.min_area, config.max_area) * height * width / count
+            aspect = math.exp(rng.uniform(*aspects))
+            rows, columns = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+            if rows < height and columns < width:
+                top = int(rng.integers(height - rows + 1))
+                left = int(rng.integers(width - columns + 1))
+                values = _values(rng, config.mode, (channels, rows, columns))
+                erasures.append(Erasure(top, left, rows, columns, values))
+                break
+    return tuple(erasures)
+
+
+def _values(rng: np.random.Generator, mode: str, shape: tuple[int, int, int]) -> np.ndarray:
+    if mode == "pixel":
+        return rng.standard_normal(shape, dtype=np.float32)
+    if mode == "rand":
+        return rng.standard_normal((shape[0], 1, 1), dtype=np.float32)
+    return np.zeros((shape[0], 1, 1), dtype=np.float32)
+
+
+def apply_erasures(image: np.ndarray, erasures: tuple[Erasure, ...]) -> None:
+    """Overwrite the rectangles of a normalised (C, H, W) image in place."""
+    for erasure in erasures:
+        rows = slice(erasure.top, erasure.top + erasure.height)
+        columns = slice(erasure.left, erasure.left + erasure.width)
+        image[:, rows, columns] = erasure.values

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sot_paddle.command_line import OneLineParser
-from sot_paddle.deploy.answering import read_asked
 from sot_paddle.deploy.exporting import FORMATS, check_destination, export
-from sot_paddle.deploy.input_rows import INPUT_HELP, InputOptions, read_rows
+from sot_paddle.deploy.input_rows import INPUT_HELP, InputOptions, read_asked, read_rows
 from sot_paddle.deploy.trained import open_trained
 from sot_paddle.train import folder_lock
 from sot_paddle.train.device import prepare_device

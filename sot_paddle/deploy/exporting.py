@@ -1,18 +1,37 @@
-"""A trained folder to an export folder: graph files, tokenizer, recipe; checked, or not there."""
+"""A trained folder to an export folder: graph files, tokenizer, recipe; checked, or not there.
+
+The check compares each format with the model on real inputs of several shapes.
+
+Shape legend: B rows of a batch, K classes.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sot_paddle.atomic import atomic_directory
-from sot_paddle.deploy.checking import BOUND, Batch, Difference, batches, compare, real_rows
-from sot_paddle.deploy.graph import JSON, PARAMETERS, load_graph, run_model, save_graph
+from sot_paddle.data.image_digits import load_digits
+from sot_paddle.data.image_transforms import EvalTransform
+from sot_paddle.data.real_sentences import REAL_SENTENCES
+from sot_paddle.data.tokenizer_families import FAMILIES
+from sot_paddle.deploy.graph import JSON, PARAMETERS, Runner, load_graph, run_model, save_graph
 from sot_paddle.deploy.onnx_file import ONNX, load_onnx, translate
-from sot_paddle.deploy.preparation import preparation_of
-from sot_paddle.deploy.recipe import RECIPE, is_export, recipe_json
+from sot_paddle.deploy.recipe import (
+    RECIPE,
+    Preparation,
+    Recipe,
+    TextPreparation,
+    TextRecipe,
+    is_export,
+    preparation_of,
+    recipe_json,
+)
 from sot_paddle.deploy.trained import Trained
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.train.checkpointing import close_folder
@@ -20,6 +39,16 @@ from sot_paddle.train.checkpointing import close_folder
 FORMATS = ("jit", "onnx")
 FILES = {"jit": JSON, "onnx": ONNX}
 """Format -> the file that stands for it."""
+BOUND = 1e-4
+"""Largest difference of a logit, in units of the largest logit (or of 1, where that is larger).
+
+Both compute in float32 and differ by rounding: by 1e-6 at most in what was measured
+(docs/measurements.md). With logits up to 1 it moves a probability by at most 5e-5.
+"""
+ROWS = 16
+"""Rows of the largest batch that is compared."""
+
+Batch = Mapping[str, np.ndarray]
 
 
 def check_destination(out: Path, *, overwrite: bool) -> None:
@@ -53,9 +82,6 @@ def export(
         rows: real inputs for the check, see `Preparation`; None for what comes with the package.
         report: is told how far each format is from the model.
 
-    Returns:
-        What the check of each format found.
-
     Raises:
         ValueError: a format that cannot be made, or one that is farther than the bound from the
             model; nothing is left then.
@@ -63,25 +89,21 @@ def export(
     """
     recipe = trained.recipe
     prepare = preparation_of(recipe, trained.folder)
-    found = batches(real_rows(recipe) if rows is None else rows, prepare)
-    inputs: list[Batch] = [{name: batch[name] for name in recipe.inputs} for batch in found]
+    prepared = batches(real_rows(recipe) if rows is None else rows, prepare)
+    inputs: list[Batch] = [{name: batch[name] for name in recipe.inputs} for batch in prepared]
     out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_directory(out) as folder:
-        try:
-            save_graph(trained.model, inputs[0], folder)
-            if "onnx" in formats:
-                files = (folder / JSON, folder / PARAMETERS, folder / ONNX)
-                translate(*files, recipe.inputs)
-            checks = {name: _checked(name, trained, folder, inputs) for name in formats}
-        except ValueError:
-            # PADDLE: on a full disk it cuts files off without a word; if it is full, this says so
-            (folder / RECIPE).write_bytes(bytes(4096))
-            raise
+        save_graph(trained.model, inputs[0], folder)
+        if "onnx" in formats:
+            translate(folder / JSON, folder / PARAMETERS, folder / ONNX, recipe.inputs)
+        checks = {name: _checked(name, trained, folder, inputs) for name in formats}
         if "jit" not in formats:
             (folder / JSON).unlink()
             (folder / PARAMETERS).unlink()
-        for name, content in trained.tokenizer_files.items():
-            (folder / name).write_bytes(content)
+        if isinstance(recipe.preparation, TextRecipe):
+            for name in FAMILIES[recipe.preparation.tokenizer].files:
+                if (trained.folder / name).is_file():
+                    shutil.copyfile(trained.folder / name, folder / name)
         more = {
             "source": str(trained.folder),
             "bound": BOUND,
@@ -96,14 +118,87 @@ def export(
 
 
 def _checked(name: str, trained: Trained, folder: Path, inputs: Sequence[Batch]) -> Difference:
-    """How far one format is from the model.
-
-    Raises:
-        ValueError: farther than the bound.
-    """
+    """How far one format is from the model; a ValueError where that is beyond the bound."""
     names = trained.recipe.inputs
     made = load_onnx(folder) if name == "onnx" else load_graph(folder, names)
     check = compare(inputs, run_model(trained.model, names), made)
     if check.size > BOUND:
         raise ValueError(f"the {name} export is not the model: {check}; nothing was written")
     return check
+
+
+def real_rows(recipe: Recipe) -> list[Any]:
+    """Sentences that come with the package (pairs, but for single-sentence tasks), or digits."""
+    details = recipe.preparation
+    if isinstance(details, EvalTransform):
+        digits = load_digits(max(details.img_size, 8))[1]
+        step = len(digits) // ROWS
+        return [lambda place=place: digits.image(place * step) for place in range(ROWS)]
+    sentences = [text for text in reversed(REAL_SENTENCES) if text.strip()]  # longest first
+    if details.num_texts == 1:
+        return [(text,) for text in sentences[:ROWS]]
+    return list(zip(sentences[:ROWS], sentences[ROWS : 2 * ROWS], strict=True))
+
+
+def batches(rows: Sequence[Any], prepare: Preparation) -> list[Batch]:
+    """The same rows in several shapes; texts of the last two batches in their own length.
+
+    Returns:
+        One batch of up to 16 rows as in use, one of a single row, one of up to three rows.
+    """
+    rows = list(rows[:ROWS])
+    tight = prepare
+    if isinstance(prepare, TextPreparation):
+        rows.sort(key=lambda row: sum(map(len, row)))
+        tight = TextPreparation(prepare.tokenizer, "longest")
+    return [prepare(rows), tight(rows[:1]), tight(rows[len(rows) // 2 :][:3])]
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """How far an export is from the model that it was made of.
+
+    Attributes:
+        size: largest difference of a logit, in units of `scale`; infinite where one is not finite.
+        scale: largest logit of the model, at least 1.
+        rows: rows compared.
+        shapes: shape of the first input of each batch.
+        same: rows with the same best class.
+    """
+
+    size: float
+    scale: float
+    rows: int
+    shapes: tuple[tuple[int, ...], ...]
+    same: int
+
+    def __str__(self) -> str:
+        shapes = ", ".join("x".join(map(str, shape)) for shape in self.shapes)
+        return (
+            f"largest difference {self.size:.1e} of logits up to {self.scale:.3g} (bound "
+            f"{BOUND:g}), same class in {self.same} of {self.rows} rows; inputs {shapes}"
+        )
+
+
+def compare(inputs: Sequence[Batch], model: Runner, export: Runner) -> Difference:
+    """Run the model and what was made of it on the same batches.
+
+    Raises:
+        ValueError: the model's own logits are not finite, or the export's have another shape.
+    """
+    scale, largest, rows, same = 1.0, 0.0, 0, 0
+    for batch in inputs:
+        expected, actual = model(batch).astype(np.float64), export(batch).astype(np.float64)
+        if expected.shape != actual.shape:
+            raise ValueError(f"the export gives logits {actual.shape}, the model {expected.shape}")
+        if not np.isfinite(expected).all():
+            raise ValueError(
+                "the model's own logits on these inputs are not finite: train it first"
+            )
+        scale = max(scale, float(np.abs(expected).max()))
+        difference = float(np.abs(expected - actual).max())
+        largest = max(largest, difference if np.isfinite(difference) else np.inf)
+        agree = expected.argmax(axis=-1) == actual.argmax(axis=-1)  # also start and end of a span
+        rows, same = rows + len(agree), same + int(agree.reshape(len(agree), -1).all(axis=1).sum())
+    shapes = tuple(next(iter(batch.values())).shape for batch in inputs)
+    return Difference(largest / scale, scale, rows, shapes, same)

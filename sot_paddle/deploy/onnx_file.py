@@ -1,4 +1,8 @@
-"""ONNX: from a saved graph through paddle2onnx, and run by onnxruntime without Paddle."""
+"""ONNX: from a saved graph through paddle2onnx, and run by onnxruntime without Paddle.
+
+paddle2onnx aborts its process where it has no translation, so this file is run in one of its own:
+``python -P onnx_file.py JSON PARAMETERS DESTINATION``. It imports nothing of the project.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,8 @@ if TYPE_CHECKING:
 
 ONNX = "model.onnx"
 OUTPUT = "logits"
-_WORKER = Path(__file__).with_name("onnx_worker.py")
+OPSET = 17
+"""The first with LayerNormalization as one operator."""
 _AXES = ("batch", "tokens")
 """Names of the open axes."""
 
@@ -26,8 +31,7 @@ def translate(graph: Path, parameters: Path, destination: Path, names: Sequence[
     """Translate a saved graph to ONNX.
 
     Args:
-        graph: ``model.json``.
-        parameters: ``model.pdiparams``.
+        graph: ``model.json``; ``parameters``: ``model.pdiparams``.
         destination: file for the ONNX model: the inputs under their names, one output ``logits``,
             open axes ``batch`` and ``tokens``.
         names: of the inputs, which the graph must have.
@@ -37,7 +41,7 @@ def translate(graph: Path, parameters: Path, destination: Path, names: Sequence[
     """
     import onnx
 
-    command = [sys.executable, "-P", "-W", "ignore", str(_WORKER)]
+    command = [sys.executable, "-P", "-W", "ignore", __file__]
     done = subprocess.run(  # noqa: S603 (the interpreter that runs this)
         [*command, str(graph), str(parameters), str(destination)],
         capture_output=True,
@@ -81,10 +85,7 @@ def _tidy(model: onnx.ModelProto) -> None:
 
 
 def load_onnx(folder: Path) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
-    """Load an export's ONNX model for the CPU.
-
-    Args:
-        folder: with ``model.onnx``. ``OMP_NUM_THREADS`` limits the threads that run it.
+    """Load an export's ``model.onnx`` for the CPU; ``OMP_NUM_THREADS`` limits its threads.
 
     Returns:
         Runs it: arrays by input name to logits (B, K) float32.
@@ -115,3 +116,21 @@ def load_onnx(folder: Path) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
         return logits
 
     return run
+
+
+def main(graph: str, parameters: str, destination: str) -> None:
+    """Translate a graph; ends without the destination, or not at all, when that fails.
+
+    Not given a file's name, paddle2onnx optimises nothing; else it would run pip to install what
+    its optimiser needs.
+    """
+    import paddle2onnx
+
+    content = paddle2onnx.export(
+        graph, parameters, opset_version=OPSET, auto_upgrade_opset=True, enable_optimize=False
+    )
+    Path(destination).write_bytes(content)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

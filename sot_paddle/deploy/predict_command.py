@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,10 +10,9 @@ from pathlib import Path
 
 from sot_paddle.atomic import atomic_file
 from sot_paddle.command_line import OneLineParser
-from sot_paddle.deploy.answering import answers, read_asked
-from sot_paddle.deploy.input_rows import INPUT_HELP, STDIN, InputOptions, read_rows
+from sot_paddle.deploy.answering import answers
+from sot_paddle.deploy.input_rows import INPUT_HELP, STDIN, InputOptions, read_asked, read_rows
 from sot_paddle.deploy.predictor import RUNTIMES, Predictor, open_predictor
-from sot_paddle.deploy.stopwatch import Stopwatch
 
 DESCRIPTION = """\
 Predict with a training's folder or with an export of tools/export.py: one line of JSON for each
@@ -24,11 +22,9 @@ Paddle."""
 EXAMPLES = """\
 examples:
   python tools/predict.py OUTPUT/rte GLUE/RTE/dev.tsv --out predictions.jsonl
-  python tools/predict.py OUTPUT/cola GLUE/CoLA/dev.tsv --columns 4
   echo "The cat sat on the mat." | python tools/predict.py OUTPUT/cola_export
   python tools/predict.py OUTPUT/squad dev-v2.0.json --out answers.jsonl
   python tools/predict.py output/digits_export pictures/ --batch-size 64
-  python tools/predict.py output/digits_export pictures/ --batch-size 1 --report > found.jsonl
   find . -name "*.png" | python tools/predict.py output/digits -
 """
 
@@ -53,11 +49,8 @@ def _run(options: argparse.Namespace) -> None:
     )
     for note in predictor.notes:
         print(note, file=sys.stderr)
-    watch = Stopwatch()
-    predictor = dataclasses.replace(predictor, run=watch.timed(predictor.run))
-    wanted = InputOptions(options.format, options.columns)
-    found = watch.counted(_records(predictor, options, wanted))
-    lines = (json.dumps(one, ensure_ascii=False, allow_nan=False) + "\n" for one in found)
+    records = _records(predictor, options)
+    lines = (json.dumps(one, ensure_ascii=False, allow_nan=False) + "\n" for one in records)
     if out is None:
         for line in lines:  # at once: who reads them may be waiting
             print(line, end="", flush=True)
@@ -65,14 +58,11 @@ def _run(options: argparse.Namespace) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(out) as handle:
             handle.writelines(line.encode("utf-8") for line in lines)
-    if options.report:
-        print(watch.line(), file=sys.stderr)
 
 
-def _records(
-    predictor: Predictor, options: argparse.Namespace, wanted: InputOptions
-) -> Iterator[dict]:
+def _records(predictor: Predictor, options: argparse.Namespace) -> Iterator[dict]:
     places = options.inputs or [STDIN]
+    wanted = InputOptions(options.format, options.columns)
     if predictor.recipe.spans is None:
         rows = read_rows(places, predictor.recipe, wanted)
         return predictor.predictions(rows, options.batch_size, logits=options.logits)
@@ -90,7 +80,6 @@ def _parser() -> OneLineParser:
     add("--batch-size", type=int, default=32, metavar="N", help="rows computed together [32]")
     add("--runtime", choices=RUNTIMES, default="auto", help="[auto: onnx, else jit, else model]")
     InputOptions.add_flags(parser)
-    add("--report", action="store_true", help="say latency, throughput and peak memory, on stderr")
     add("--logits", action="store_true", help="write the logits too")
     add("--no-ema", action="store_true", help="raw weights instead of the moving average")
     add("--cpu", action="store_true", help="use the CPU even where there is a GPU")

@@ -16,8 +16,14 @@ from scipy.special import softmax
 
 from sot_paddle.deploy.input_rows import Row
 from sot_paddle.deploy.onnx_file import ONNX, load_onnx
-from sot_paddle.deploy.preparation import Preparation, preparation_of
-from sot_paddle.deploy.recipe import Recipe, is_export, read_recipe
+from sot_paddle.deploy.recipe import (
+    RECIPE,
+    Preparation,
+    Recipe,
+    is_export,
+    preparation_of,
+    read_recipe,
+)
 from sot_paddle.reading import MANIFEST, listed_files, verify
 from sot_paddle.runtime import quiet_imports
 
@@ -49,15 +55,12 @@ class Predictor:
         return self.run(self.prepare([row.value for row in rows]))
 
     def predictions(self, rows: Iterable[Row], batch_size: int, *, logits: bool) -> Iterator[dict]:
-        """A record for each row, in order, batch by batch.
+        """A JSON-ready record (see `record`) for each row, in order, batch by batch.
 
         Args:
             rows: any number; read as they are needed.
             batch_size: rows computed together.
             logits: whether the records hold the logits too.
-
-        Yields:
-            JSON-ready records, see `record`.
 
         Raises:
             ValueError: a row that cannot be read, or logits that are not finite.
@@ -124,33 +127,24 @@ def open_predictor(
         raise ValueError(f"{place} is an export: give the training's folder for its own model")
     if runtime == "auto":
         runtime = "onnx" if (folder / ONNX).is_file() else "jit"
-    notes = _verified(folder, runtime)
-    recipe = read_recipe(folder)
-    run = load_onnx(folder) if runtime == "onnx" else _graph(folder, recipe, cpu)
-    return Predictor(recipe, preparation_of(recipe, folder), run, notes)
-
-
-def _verified(folder: Path, runtime: str) -> tuple[str, ...]:
-    """Compare the files that a runtime needs with their checksums; what there is to say.
-
-    Raises:
-        ValueError: a file is not what was exported.
-    """
     files = listed_files(folder)
     if files is None:
-        return (f"{folder} has no {MANIFEST}: exported by an older version, nothing is verified",)
+        raise ValueError(
+            f"{folder / RECIPE}: no {MANIFEST} is beside it to verify it with: export again"
+        )
     for name in files:
         if name not in _OF_ANOTHER[runtime]:
             verify(folder / name)
-    return ()
-
-
-def _graph(folder: Path, recipe: Recipe, cpu: bool) -> Any:
-    with quiet_imports():
-        from sot_paddle.deploy.graph import load_graph
-        from sot_paddle.train.device import prepare_device
-    prepare_device(dtype="float32", cpu=cpu)
-    return load_graph(folder, recipe.inputs)
+    recipe = read_recipe(folder)
+    if runtime == "onnx":
+        run = load_onnx(folder)
+    else:
+        with quiet_imports():
+            from sot_paddle.deploy.graph import load_graph
+            from sot_paddle.train.device import prepare_device
+        prepare_device(dtype="float32", cpu=cpu)
+        run = load_graph(folder, recipe.inputs)
+    return Predictor(recipe, preparation_of(recipe, folder), run)
 
 
 def _of_training(folder: Path, ema: bool, cpu: bool, cpu_precision: str) -> Predictor:

@@ -1,17 +1,23 @@
-"""What a model outside of training needs beside its graph: input names, labels, preparation."""
+"""What a model outside of training needs beside its graph: labels, inputs, how rows are prepared.
+
+Shape legend: B rows of a batch, S tokens after padding, H = W = img_size.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sot_paddle import reading, strict_json
 from sot_paddle.config import build_record
-from sot_paddle.data.image_transforms import LATER, EvalTransform
+from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.squad.span_decoding import DecodingOptions
-from sot_paddle.data.subword import HEAD
+from sot_paddle.data.subword import HEAD, SubwordTokenizer
+from sot_paddle.data.tokenizer_families import FAMILIES
 
 RECIPE = "export.json"
 KIND, VERSION = "sot_paddle export", 1
@@ -98,17 +104,53 @@ def read_recipe(folder: Path) -> Recipe:
         if (content["kind"], content["version"]) != (KIND, VERSION):
             raise ValueError(f"kind {content['kind']!r}, version {content['version']!r}")
         ((kind, fields),) = content["preparation"].items()
-        whole = {field.name for field in dataclasses.fields(EvalTransform)}.difference(LATER)
-        if kind == "image" and not whole <= set(fields):
+        record = {"text": TextRecipe, "image": EvalTransform}[kind]
+        if kind == "image" and set(fields) != {one.name for one in dataclasses.fields(record)}:
             raise ValueError("the preparation of images is not whole")
-        made = build_record({"text": TextRecipe, "image": EvalTransform}[kind], fields)
-        values = {name: content[name] for name in ("model", "labels", "inputs")}
-        spans = content.get("spans")  # not there in exports of older versions
-        if spans is not None:
-            decoding = build_record(DecodingOptions, spans["decoding"])
-            spans = build_record(SpanRecipe, {**spans, "decoding": decoding})
-        return build_record(Recipe, {**values, "preparation": made, "spans": spans})
+        values = {name: content[name] for name in ("model", "labels", "inputs", "spans")}
+        if values["spans"] is not None:
+            decoding = build_record(DecodingOptions, values["spans"]["decoding"])
+            values["spans"] = build_record(SpanRecipe, {**values["spans"], "decoding": decoding})
+        return build_record(Recipe, {**values, "preparation": build_record(record, fields)})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} is not what tools/export.py of this version writes ({error}); export again"
         ) from error
+
+
+Preparation = Callable[[Sequence[Any]], Mapping[str, np.ndarray]]
+"""A batch of rows to arrays by input name: tuples of one or two texts, or functions that each read
+one image."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TextPreparation:
+    """Rows of text to padded token ids.
+
+    Attributes:
+        tokenizer: cuts as in training.
+        padding: ``"max_length"`` or ``"longest"`` of the batch.
+    """
+
+    tokenizer: SubwordTokenizer
+    padding: str
+
+    def __call__(self, rows: Sequence[tuple[str, ...]]) -> dict[str, np.ndarray]:
+        """B rows, all of one text or all of two, to int64 arrays (B, S)."""
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        return self.tokenizer.encode_batch(*columns, pad=self.padding)
+
+
+def preparation_of(recipe: Recipe, folder: Path) -> Preparation:
+    """What a recipe says, with the tokenizer of a folder, which is not read for images.
+
+    Raises:
+        DataError: no tokenizer there.
+    """
+    details = recipe.preparation
+    if isinstance(details, EvalTransform):
+        return lambda rows: {"images": np.stack([details(read()) for read in rows])}  # (B, 3, H, W)
+    tokenizer = FAMILIES[details.tokenizer].build(
+        folder, do_lower_case=details.do_lower_case, max_length=details.max_length
+    )
+    return TextPreparation(tokenizer.truncating(details.trunc_medium), details.padding)

@@ -10,12 +10,11 @@ from paddle import nn
 from sot_paddle.config import SPANS, build_record
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.squad.span_decoding import DecodingOptions
-from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.deploy.recipe import Recipe, SpanRecipe, TextRecipe
-from sot_paddle.reading import read_bytes, read_object
+from sot_paddle.reading import read_object
 from sot_paddle.tasks.images import eval_transform
 from sot_paddle.train.image_model import find_model_folder, load_trained
-from sot_paddle.train.model_folder import CONFIG, find_folder
+from sot_paddle.train.model_folder import CONFIG
 from sot_paddle.train.run_folder import RUN
 from sot_paddle.train.text_model import TextModel, find_text_folder, load_trained_text
 
@@ -47,15 +46,6 @@ class Trained:
     folder: Path
     notes: tuple[str, ...] = ()
 
-    @property
-    def tokenizer_files(self) -> dict[str, bytes]:
-        """Files of the tokenizer by name; {} for images."""
-        details = self.recipe.preparation
-        if not isinstance(details, TextRecipe):
-            return {}
-        found = (self.folder / name for name in FAMILIES[details.tokenizer].files)
-        return {path.name: read_bytes(path) for path in found if path.is_file()}
-
 
 def open_trained(place: str | Path, *, ema: bool = True) -> Trained:
     """Rebuild a model from a training's folder, or a folder with a model in it.
@@ -73,17 +63,16 @@ def open_trained(place: str | Path, *, ema: bool = True) -> Trained:
     if folder is not None:
         return _text(folder)
     folder = find_model_folder(place)
-    if folder is None and find_folder(place, lambda content: "hidden_size" in content) is not None:
-        raise ValueError(
-            f"{place} holds a model on hidden states, whose encoder it does not hold: predict with "
-            "tools/train_adapter.py --do_predict"
-        )
     if folder is None:
         raise ValueError(
             f"{place} holds no trained model: give the folder that tools/train_glue.py or "
-            "tools/train_image.py wrote, or its best or last"
+            "tools/train_image.py wrote, or its best or last (a model on hidden states, whose "
+            "encoder it does not hold, predicts with tools/train_adapter.py --do_predict)"
         )
-    return _image(place, folder, ema)
+    model, config = load_trained(place, ema=ema)
+    classes = config.classes or tuple(map(str, range(config.num_classes)))
+    recipe = Recipe(model.name, classes, ("images",), eval_transform(config))
+    return Trained(model, recipe, folder)
 
 
 def _text(folder: Path) -> Trained:
@@ -122,10 +111,3 @@ def _spans(found: TextModel) -> SpanRecipe:
     decoding = build_record(DecodingOptions, chosen, where=RUN)
     stride = found.options.get("doc_stride", _STRIDE)
     return build_record(SpanRecipe, {"stride": stride, "decoding": decoding}, where=RUN)
-
-
-def _image(place: Path, folder: Path, ema: bool) -> Trained:
-    model, config = load_trained(place, ema=ema)
-    classes = config.classes or tuple(map(str, range(config.num_classes)))
-    recipe = Recipe(model.name, classes, ("images",), eval_transform(config))
-    return Trained(model, recipe, folder)

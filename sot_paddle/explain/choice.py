@@ -12,18 +12,19 @@ import numpy as np
 from PIL import Image
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.image_decoding import decode_rgb
+from sot_paddle.data.image_dataset import ImageSource
 from sot_paddle.data.image_digits import DIGITS, load_digits
 from sot_paddle.data.image_folder import (
     EXTENSIONS,
     OTHER_NAMES,
+    FolderSource,
+    decode_rgb,
     files_below,
     read_class_folders,
     read_split,
 )
-from sot_paddle.data.image_sources import ImageSource
 from sot_paddle.data.image_transforms import EvalTransform
-from sot_paddle.reading import read_text
+from sot_paddle.data.tsv import decoded_lines
 
 MAX_ROWS = 64
 """Rows of a figure; more would not be looked at."""
@@ -61,7 +62,17 @@ def choose_images(places: Sequence[str], count: int, transform: EvalTransform) -
     """
     if count < 1:
         raise DataError(f"--count must be at least 1, got {count}")
-    chosen = [one for place in places for one in _choose(place, count, transform)]
+    chosen: list[ChosenImage] = []
+    for place in places:
+        source = _source(place, transform)
+        if isinstance(source, Path):
+            read = partial(decode_rgb, source, exif_orientation=transform.exif_orientation)
+            chosen.append(ChosenImage(source.name, source.absolute().parent.name, read))
+            continue
+        for label, name in enumerate(source.classes):
+            for index in map(int, np.flatnonzero(source.labels == label)[:count]):
+                read = partial(source.image, index)
+                chosen.append(ChosenImage(Path(source.name(index)).name, name, read))
     if len(chosen) > MAX_ROWS:
         raise DataError(
             f"{len(chosen)} images are asked for, at most {MAX_ROWS} can be drawn: lower --count, "
@@ -70,47 +81,31 @@ def choose_images(places: Sequence[str], count: int, transform: EvalTransform) -
     return chosen
 
 
-def _choose(place: str, count: int, transform: EvalTransform) -> list[ChosenImage]:
-    path, turned = Path(place), transform.exif_orientation
+def _source(place: str, transform: EvalTransform) -> ImageSource | Path:
+    """The images of a folder or of the digits, or a single file."""
+    path = Path(place)
     if place == DIGITS and not path.exists():
-        return _of_each_class(load_digits(transform.img_size)[1], count)
+        return load_digits(transform.img_size)[1]
     if path.is_file():
-        return [_file(path, turned)]
+        return path
     if not path.is_dir():
         raise DataError(f"{path}: there is no such image or folder")
     inner = {entry.name for entry in path.iterdir() if entry.is_dir() and entry.name[0] != "."}
     if inner & {"train", "val", *OTHER_NAMES["val"]}:
-        return _of_each_class(replace(read_split(path, "val"), exif_orientation=turned), count)
-    if inner:
-        return _of_each_class(replace(read_class_folders(path), exif_orientation=turned), count)
-    files = files_below(path).images
-    if not files:
-        raise DataError(f"{path}: expected images ({' '.join(EXTENSIONS)}), got none")
-    return [_file(path / name, turned) for name in files[:count]]
-
-
-def _file(path: Path, turned: bool) -> ChosenImage:
-    read = partial(decode_rgb, path, exif_orientation=turned)
-    return ChosenImage(path.name, path.absolute().parent.name, read)
-
-
-def _of_each_class(source: ImageSource, count: int) -> list[ChosenImage]:
-    chosen = []
-    for label, name in enumerate(source.classes):
-        for index in np.flatnonzero(source.labels == label)[:count]:
-            read = partial(source.image, int(index))
-            chosen.append(ChosenImage(Path(source.name(int(index))).name, name, read))
-    return chosen
+        source = read_split(path, "val")
+    elif inner:
+        source = read_class_folders(path)
+    else:
+        files = files_below(path).images
+        if not files:
+            raise DataError(f"{path}: expected images ({' '.join(EXTENSIONS)}), got none")
+        source = FolderSource(path, (path.absolute().name,), files, np.zeros(len(files), np.int64))
+    return replace(source, exif_orientation=transform.exif_orientation)
 
 
 @dataclass(frozen=True)
 class ChosenSentence:
-    """One sentence or pair to explain.
-
-    Attributes:
-        texts: one or two.
-        label: its class, "" when not known.
-    """
+    """One sentence or pair to explain, and its class, "" when not known."""
 
     texts: tuple[str, ...]
     label: str = ""
@@ -119,7 +114,7 @@ class ChosenSentence:
 def choose_sentences(
     texts: Sequence[Sequence[str]], file: str | None, labels: Sequence[str], num_texts: int | None
 ) -> list[ChosenSentence]:
-    """Read what is to be drawn.
+    """Read what is to be drawn, one sentence or pair at least.
 
     Args:
         texts: sentences or pairs without label.
@@ -128,47 +123,35 @@ def choose_sentences(
         labels: class names.
         num_texts: texts of the task, None when not known.
 
-    Returns:
-        At least one.
-
     Raises:
         DataError: the file cannot be read, a line or argument has another number of texts, a
             label that the model does not have, or there are more than 64.
     """
-    chosen = [_checked(ChosenSentence(tuple(each)), num_texts, "--text") for each in texts]
-    if file is not None:
-        try:
-            lines = read_text(file, encoding="utf-8-sig").replace("\r\n", "\n").split("\n")
-        except ValueError as error:
-            raise DataError(f"--sentences: {error}") from error
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                chosen.append(_columns(line.split("\t"), labels, num_texts, f"{file}:{number}"))
-    if not chosen:
-        raise DataError(f"{file}: expected a sentence per line, got none")
+    chosen = [("--text", ChosenSentence(tuple(each))) for each in texts]
+    for number, line in enumerate(decoded_lines(Path(file))[0] if file else (), 1):
+        if line.strip():
+            where = f"{file}:{number}"
+            chosen.append((where, _labelled(line.split("\t"), labels, num_texts, where)))
+    for where, sentence in chosen:
+        count = len(sentence.texts)
+        if count > 2 or (num_texts is not None and count != num_texts):
+            wanted = {1: "one sentence", 2: "a pair of sentences"}.get(num_texts, "one or two")
+            raise DataError(f"{where}: expected {wanted}, got {count} texts")
     if len(chosen) > MAX_ROWS:
         raise DataError(f"{len(chosen)} sentences, at most {MAX_ROWS} can be drawn: give fewer")
-    return chosen
+    return [sentence for _, sentence in chosen]
 
 
-def _columns(
+def _labelled(
     columns: list[str], labels: Sequence[str], num_texts: int | None, where: str
 ) -> ChosenSentence:
     """A line of a file; where the task does not say how many texts it has, a label shows it."""
     known = columns[0] in labels
-    labelled = len(columns) == num_texts + 1 if num_texts else known and len(columns) > 1
-    if labelled and not known:
+    if not (len(columns) == num_texts + 1 if num_texts else known and len(columns) > 1):
+        return ChosenSentence(tuple(columns))
+    if not known:
         raise DataError(
             f"{where}: the first of {len(columns)} columns is a label, expected one of "
             f"{', '.join(labels) or 'none (a score)'}, got {columns[0]!r}"
         )
-    label, texts = (columns[0], columns[1:]) if labelled else ("", columns)
-    return _checked(ChosenSentence(tuple(texts), label), num_texts, where)
-
-
-def _checked(chosen: ChosenSentence, num_texts: int | None, where: str) -> ChosenSentence:
-    count = len(chosen.texts)
-    if count > 2 or (num_texts is not None and count != num_texts):
-        wanted = {1: "one sentence", 2: "a pair of sentences"}.get(num_texts, "one or two")
-        raise DataError(f"{where}: expected {wanted}, got {count} texts")
-    return chosen
+    return ChosenSentence(tuple(columns[1:]), columns[0])

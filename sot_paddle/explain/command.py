@@ -1,4 +1,5 @@
-"""The visualization command: a trained folder and images or sentences to a PNG and a page."""
+"""The visualization command: a trained folder and images or sentences to a PNG and a page; a run of
+probes to the heat map of its layers."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from sot_paddle.distributed import say
 from sot_paddle.explain.choice import choose_images, choose_sentences
 from sot_paddle.explain.figures import image_figure, sentence_figure
 from sot_paddle.explain.image_maps import explain_images
+from sot_paddle.explain.layers import is_probing, layer_figure, layer_scores
 from sot_paddle.explain.pages import page
 from sot_paddle.explain.parts import parts_of
 from sot_paddle.explain.rows import Row, image_row, sentence_row
@@ -25,7 +27,8 @@ from sot_paddle.train.text_model import find_text_folder, load_trained_text
 DESCRIPTION = """\
 Show where ClassT, WordT and their sum look: heat maps over images for a trained image model, the
 impact of each word for a trained text model. Writes DIR/images.png and images.html, or
-DIR/words.png and words.html (one page, no network), and prints their paths."""
+DIR/words.png and words.html (one page, no network), and prints their paths. Of a run of probes
+(tools/train_adapter.py --model probes) it draws what each layer scores, DIR/layers.png."""
 EXAMPLES = """\
 examples:
   python tools/visualize.py output/digits digits --out output/seen
@@ -33,6 +36,7 @@ examples:
   python tools/visualize.py output/train/RUN a.jpg b.jpg --target daisy --out output/seen
   python tools/visualize.py OUTPUT --text "The cat sat on the mat." --out output/seen
   python tools/visualize.py OUTPUT --sentences lines.txt --out output/seen
+  python tools/visualize.py output/probes/rte output/probes/mrpc --out output/seen
 """
 
 
@@ -55,6 +59,9 @@ def _run(options: argparse.Namespace) -> None:
         if options.images or not sentences:
             raise ValueError(f"{place} is a text model: give --text or --sentences, not images")
         files = _words(options, place)
+    elif is_probing(place):
+        runs = [place, *map(Path, options.images)]
+        files = {"layers.png": layer_figure(dict(map(layer_scores, runs)))}
     else:
         raise ValueError(
             f"{place} holds no trained model: give the folder that tools/train_image.py or "
@@ -84,9 +91,9 @@ def _images(options: argparse.Namespace, place: Path) -> dict[str, bytes]:
             raise ValueError(f"{one.name}: {error}") from error
         rows.append(image_row(one.name, transform.crop(picture), parts, classes, label))
         say(f"{index + 1} of {len(chosen)}: {one.name}")
-    title = f"Where {model.name} looks"
-    text = page(title, rows, parts_of(model))
-    return {"images.png": image_figure(rows), "images.html": text.encode("utf-8")}
+    figure = image_figure(rows)
+    text = page(f"Where {model.name} looks", figure, rows, parts_of(model))
+    return {"images.png": figure, "images.html": text.encode("utf-8")}
 
 
 def _words(options: argparse.Namespace, place: Path) -> dict[str, bytes]:
@@ -102,8 +109,9 @@ def _words(options: argparse.Namespace, place: Path) -> dict[str, bytes]:
         evidence = explain_sentence(subject, one.texts, target)
         rows.append(sentence_row(evidence, subject.labels, one.label))
         say(f"{index + 1} of {len(chosen)}: {len(evidence.words)} words")
-    text = page(f"What {subject.model.name} reads", rows, parts_of(subject.model))
-    return {"words.png": sentence_figure(rows), "words.html": text.encode("utf-8")}
+    figure = sentence_figure(rows)
+    text = page(f"What {subject.model.name} reads", figure, rows, parts_of(subject.model))
+    return {"words.png": figure, "words.html": text.encode("utf-8")}
 
 
 def _target(name: str | None, classes: Sequence[str]) -> int | None:
@@ -123,13 +131,17 @@ def parser() -> OneLineParser:
     """The command line of ``tools/visualize.py``."""
     made = OneLineParser("visualize.py", DESCRIPTION, EXAMPLES)
     add = made.add_argument
-    add("model", metavar="MODEL_FOLDER", help="of train_image.py, train_glue.py or train_text.py")
+    add(
+        "model",
+        metavar="MODEL_FOLDER",
+        help="of train_image, _glue or _text, or of probes",
+    )
     add(
         *("images",),
         nargs="*",
         metavar="IMAGES",
         help="image files; a folder of one class; a folder of class folders, or with val in it; "
-        "or digits",
+        "or digits; of probes: further runs",
     )
     add("--out", required=True, metavar="DIR", help="where the two files are written")
     add("--target", metavar="CLASS", help="class to explain [the model's own prediction]")

@@ -7,12 +7,11 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from sot_paddle.explain.rows import RIGHT, Panel, Row
+from sot_paddle.explain.rows import RIGHT, Panel, Row, short
 
 _CELL, _CAPTION, _TOP = 1.75, 0.42, 0.36  # inches
 _DPI = 160
@@ -37,43 +36,44 @@ def image_figure(rows: Sequence[Row]) -> bytes:
             axes.set_axis_off()
             if r == 0:
                 axes.set_title("image" if panel is None else panel.name, fontsize=10, color=_INK)
+            below = {"transform": axes.transAxes, "ha": "center", "va": "top"}
             if panel is None:
-                _caption(axes, -0.04, _short(row.label or row.name), _SOFT)
-                _caption(axes, -0.14, f"explained: {_short(row.target)}", _SOFT, 7.5)
+                _text(axes, 0.5, -0.04, short(row.label or row.name), _SOFT, 9, **below)
+                _text(axes, 0.5, -0.14, f"explained: {short(row.target)}", _SOFT, 7.5, **below)
             else:
-                _caption(axes, -0.04, *_said(panel))
+                _text(axes, 0.5, -0.04, panel.said, _tone(panel), 9, **below)
     return _png(figure)
 
 
 def sentence_figure(rows: Sequence[Row]) -> bytes:
     """Draw sentences with coloured words as a PNG file, a paragraph for each part."""
-    laid_out = [_wrap(row) for row in rows]
-    block = [(2.2 + places[-1][0]) * _LINE for places in laid_out]  # of one part
-    heights = [len(row.panels) * one + _LINE for row, one in zip(rows, block, strict=True)]
-    longest = max(
+    layouts = [_wrap(row) for row in rows]  # line and column of each word
+    lines = [2.2 + places[-1][0] for places in layouts]  # of one part
+    height = _LINE * sum(len(row.panels) * n + 1 for row, n in zip(rows, lines, strict=True))
+    ends = [
         column + len(_fitting(word))
-        for row, places in zip(rows, laid_out, strict=True)
+        for row, places in zip(rows, layouts, strict=True)
         for word, (_, column) in zip(row.words, places, strict=True)
-    )
-    width, height = 0.3 + max(longest, _SHORTEST) * _WIDTH, sum(heights)
+    ]
+    width = 0.3 + max(*ends, _SHORTEST) * _WIDTH
     figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, width), ylim=(height, 0))
     axes.set_axis_off()
-    for row, places, own, one, end in zip(
-        rows, laid_out, heights, block, np.cumsum(heights), strict=True
-    ):
-        for index, panel in enumerate(row.panels):
-            _paragraph(axes, row, panel, places, end - own + 0.5 * _LINE + index * one)
+    top = 0.5 * _LINE
+    for row, places, count in zip(rows, layouts, lines, strict=True):
+        for panel in row.panels:
+            _paragraph(axes, row, panel, places, top)
+            top += count * _LINE
+        top += _LINE
     return _png(figure)
 
 
 def _paragraph(
     axes: Axes, row: Row, panel: Panel, places: Sequence[tuple[int, int]], top: float
 ) -> None:
-    text, colour = _said(panel)
     _text(axes, 0.15, top + 0.5 * _LINE, panel.name, _SOFT, 8.5)
-    _text(axes, 0.15 + 16 * _WIDTH, top + 0.5 * _LINE, text, colour, 8.5)
+    _text(axes, 0.15 + 16 * _WIDTH, top + 0.5 * _LINE, panel.said, _tone(panel), 8.5)
     for word, shade, (line, column) in zip(row.words, panel.colours / 255.0, places, strict=True):
         x, y = 0.15 + column * _WIDTH, top + (1 + line) * _LINE
         shown = _fitting(word)
@@ -98,19 +98,8 @@ def _fitting(word: str) -> str:
     return word if len(word) <= _CHARACTERS else f"{word[: _CHARACTERS - 1]}…"
 
 
-def _said(panel: Panel) -> tuple[str, str]:
-    said = ", ".join(filter(None, (_short(panel.choice), panel.share)))
-    text = f"{panel.mark} {said}".strip()
-    return text, _SOFT if not panel.mark else _GOOD if panel.mark == RIGHT else _BAD
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 22 else f"{text[:20]}…"
-
-
-def _caption(axes: Axes, y: float, text: str, colour: str, points: float = 9) -> None:
-    placed = {"transform": axes.transAxes, "ha": "center", "va": "top"}
-    _text(axes, 0.5, y, text, colour, points, **placed)
+def _tone(panel: Panel) -> str:
+    return _SOFT if not panel.mark else _GOOD if panel.mark == RIGHT else _BAD
 
 
 def _text(

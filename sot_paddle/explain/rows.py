@@ -31,8 +31,7 @@ class Panel:
 
     Attributes:
         name: of the part.
-        choice: what it predicts, as text.
-        share: its probability as text, "" for regression.
+        said: what it predicts, with mark and probability, as text.
         mark: ``RIGHT``, ``WRONG``, or "" when the label is not known.
         margin: of the explained class.
         picture: uint8 (S, S, 3), the image under its map; None for sentences.
@@ -41,8 +40,7 @@ class Panel:
     """
 
     name: str
-    choice: str
-    share: str
+    said: str
     mark: str
     margin: float
     picture: np.ndarray | None = None
@@ -82,16 +80,8 @@ def image_row(
     classes: Sequence[str],
     label: str = "",
 ) -> Row:
-    """Put the maps of one image on it.
-
-    Args:
-        name: of the image.
-        pixels: uint8 (S, S, 3), what the model sees.
-        parts: from explain_images.
-        classes: class names.
-        label: its class, "" when not known.
-    """
-    factor = -(-PICTURE // len(pixels)) if len(pixels) < PICTURE else 1
+    """Put the maps of one image, uint8 (S, S, 3) as the model sees it, on it."""
+    factor = -(-PICTURE // len(pixels))
     picture = pixels.repeat(factor, axis=0).repeat(factor, axis=1)
     panels = tuple(
         _panel(part, classes, label, picture=overlay(picture, part.evidence)) for part in parts
@@ -112,16 +102,21 @@ def sentence_row(evidence: SentenceEvidence, labels: Sequence[str], label: str =
     return Row("", label, target, panels, words=texts, second=second, left_out=evidence.left_out)
 
 
+def short(text: str) -> str:
+    """A text that fits below a picture."""
+    return text if len(text) <= 22 else f"{text[:20]}…"
+
+
 def _panel(
     evidence: PartEvidence, classes: Sequence[str], label: str, **drawn: np.ndarray
 ) -> Panel:
     if not classes:  # regression
-        value = f"{evidence.logits[0]:.2f}"
-        return Panel(evidence.part.name, value, "", "", evidence.margin, **drawn)
+        said = f"{evidence.logits[0]:.2f}"
+        return Panel(evidence.part.name, said, "", evidence.margin, **drawn)
     choice = classes[evidence.choice]
     mark = "" if not label else RIGHT if choice == label else WRONG
-    share = f"{100 * evidence.probability:.0f} %"
-    return Panel(evidence.part.name, choice, share, mark, evidence.margin, **drawn)
+    said = f"{mark} {short(choice)}, {100 * evidence.probability:.0f} %".strip()
+    return Panel(evidence.part.name, said, mark, evidence.margin, **drawn)
 
 
 def overlay(pixels: np.ndarray, evidence: np.ndarray) -> np.ndarray:
@@ -141,14 +136,8 @@ def overlay(pixels: np.ndarray, evidence: np.ndarray) -> np.ndarray:
 
 
 def word_colours(impacts: np.ndarray) -> np.ndarray:
-    """Colours of words: green for the strongest impact of the sentence, blue for none.
-
-    Args:
-        impacts: (W,), signed; the size counts.
-
-    Returns:
-        (W, 3) uint8.
-    """
+    """Colours (W, 3) uint8 of words by the size of their impacts (W,): green for the strongest of
+    the sentence, blue for none."""
     size = np.abs(impacts)
     strength = size / size.max() if size.max() > 0 else size
     return np.rint(_WEAK + strength[:, None] * (_STRONG - _WEAK)).astype(np.uint8)

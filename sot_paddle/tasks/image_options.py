@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle.config import near_names
-from sot_paddle.data.image_erasing import MODES
+from sot_paddle.data.image_mixing import MODES
 from sot_paddle.data.image_transforms import IMAGENET_MEAN, IMAGENET_STD
 from sot_paddle.options import PrecisionOptions, RunOptions, changeable, option, record
 
@@ -102,7 +102,6 @@ class ImageTrainConfig(ImageOptions, RunOptions):
     interpolation: str = changeable("bicubic", "resizing in evaluation")
     crop_pct: float = changeable(0.875, "share that evaluation crops", low=0.01, high=1)
     exif_orientation: bool = option(False, "turn photographs as their EXIF says (ours)")
-    cache: bool = changeable(False, "decode every image once and keep it in memory")
     model_ema_decay: float = option(0.99996, "of the moving average", low=0, high=0.9999999)
     model_ema_warmup: bool = option(False, "let the average follow closely at first")
     eval_metric: str = option("top1", "selects the best", choices=("top1", "top5", "loss"))

@@ -16,13 +16,18 @@ import paddle
 
 from sot_paddle import distributed
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.image_augment import AugmentConfig
-from sot_paddle.data.image_batches import EvalCollate, TrainCollate
-from sot_paddle.data.image_dataset import ImageEvalSet, ImageTrainSet
+from sot_paddle.data.image_dataset import (
+    EvalCollate,
+    ImageEvalSet,
+    ImageSource,
+    ImageTrainSet,
+    TrainCollate,
+    first_corrupt,
+)
 from sot_paddle.data.image_digits import DIGITS, load_digits
-from sot_paddle.data.image_erasing import ErasingConfig
 from sot_paddle.data.image_folder import (
     OTHER_NAMES,
+    FolderSource,
     Report,
     check_class_count,
     read_class_folders,
@@ -30,9 +35,8 @@ from sot_paddle.data.image_folder import (
     read_train_val,
 )
 from sot_paddle.data.image_loader import ImageLoader
-from sot_paddle.data.image_mixing import MixConfig
-from sot_paddle.data.image_sources import FolderSource, ImageSource, cache_in_memory, first_corrupt
-from sot_paddle.data.image_transforms import EvalTransform
+from sot_paddle.data.image_mixing import ErasingConfig, MixConfig
+from sot_paddle.data.image_transforms import AugmentConfig, EvalTransform
 from sot_paddle.data.imagenet_a import require_synsets
 from sot_paddle.distributed import say
 from sot_paddle.options import part_of
@@ -122,7 +126,7 @@ class ImageTask(Task):
 
 
 def load_images(config: ImageTrainConfig) -> ImageTask:
-    """List (and with ``cache`` decode) the images of both splits.
+    """List the images of both splits.
 
     Raises:
         DataError: the folder cannot be used, the classes of the splits or ``num_classes`` do not
@@ -142,9 +146,6 @@ def load_images(config: ImageTrainConfig) -> ImageTask:
     if config.eval_metric == "top5" and len(classes) <= image_scores.TOP:
         raise ValueError(f"--eval-metric top5 needs more than five classes, got {len(classes)}")
     prints = [fingerprint(source) for source in sources]
-    if config.cache and not digits:
-        sharers = distributed.world_size()
-        sources = tuple(cache_in_memory(source, sharers=sharers) for source in sources)
     if config.on_corrupt == "fatal" and not digits:
         _require_decodable(sources[1])
     augment = part_of(config, AugmentConfig, interpolation="train_interpolation", auto_augment="aa")

@@ -9,7 +9,7 @@ from typing import Any
 
 from sot_paddle import command_line
 from sot_paddle.config import CONFIGS, load_yaml
-from sot_paddle.data import image_augment, image_erasing, image_mixing, image_transforms
+from sot_paddle.data import image_mixing, image_transforms
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.tasks import glue_options as arguments
 from sot_paddle.tasks import image_options as image_arguments
@@ -65,7 +65,7 @@ def image_flags() -> Named:
 
 OF_DATA: Mapping[str, tuple[Any, Mapping[str, str]]] = {
     "training transform": (
-        image_augment.AugmentConfig,
+        image_transforms.AugmentConfig,
         {"interpolation": "train_interpolation", "auto_augment": "aa"},
     ),
     "mixing": (
@@ -77,11 +77,11 @@ OF_DATA: Mapping[str, tuple[Any, Mapping[str, str]]] = {
         },
     ),
     "erasing": (
-        image_erasing.ErasingConfig,
+        image_mixing.ErasingConfig,
         {"prob": "reprob", "mode": "remode", "count": "recount"},
     ),
     "evaluation transform": (image_transforms.EvalTransform, {}),
-    "crop": (image_augment.draw_crop, {}),
+    "crop": (image_transforms.draw_crop, {}),
 }
 """Part of the image data -> our options of it, and their names where a flag has another one."""
 

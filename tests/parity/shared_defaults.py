@@ -106,15 +106,15 @@ COUNTERPARTS: Mapping[str, str] = {
     "data.batching EpochOrder drop_last": (
         "torch.utils.data.distributed DistributedSampler drop_last"
     ),
-    "data.image_erasing ErasingConfig min_area": "timm.data.random_erasing RandomErasing min_area",
-    "data.image_erasing ErasingConfig max_area": "timm.data.random_erasing RandomErasing max_area",
-    "data.image_erasing ErasingConfig min_aspect": (
+    "data.image_mixing ErasingConfig min_area": "timm.data.random_erasing RandomErasing min_area",
+    "data.image_mixing ErasingConfig max_area": "timm.data.random_erasing RandomErasing max_area",
+    "data.image_mixing ErasingConfig min_aspect": (
         "timm.data.random_erasing RandomErasing min_aspect"
     ),
-    "data.image_operations level_to_argument negate": (
+    "data.image_randaugment level_to_argument negate": (
         "sot_torch_ref.train.image_transforms level_arguments negate"
     ),
-    "data.image_operations apply_operation fill": (
+    "data.image_randaugment apply_operation fill": (
         "sot_torch_ref.train.image_transforms apply_operation fill"
     ),
     "data.token_features PadCollator pad_id": "transformers BertConfig pad_token_id",

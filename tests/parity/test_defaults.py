@@ -296,7 +296,7 @@ _OWN_TEXT = (
     *("cpu_precision", "accept_other_operators"),
 )
 _OWN_IMAGE = (
-    *("model_options", "cache", "cpu", "save_epochs", "save_total_limit", "keep_states"),
+    *("model_options", "cpu", "save_epochs", "save_total_limit", "keep_states"),
     *("overwrite_output_dir", "early_stopping_patience", "eval_all_checkpoints"),
     *("model_ema_warmup", "cpu_precision", "exif_orientation", "accept_other_operators"),
 )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sot_torch_ref  # noqa: F401  isort: skip (torchvision beside a CPU torch)
-from sot_paddle.data import image_erasing, image_mixing, image_operations, image_transforms
+from sot_paddle.data import image_mixing, image_randaugment, image_transforms
 from sot_torch_ref.train import image_transforms as reference_transforms
 from sot_torch_ref.train.mixup import drawn_mix
 from sot_torch_ref.train.random_erasing import drawn_boxes
@@ -42,8 +42,8 @@ def test_centre_crop_that_is_larger_than_the_picture() -> None:
     ("increasing", "names", "levels"),
     [
         # magnitudes without those at which timm fails: posterize to 0 bits
-        (True, image_operations.INCREASING, (0.0, 3.7, 9.0, 9.9)),
-        (False, image_operations.PLAIN, (2.6, 3.7, 9.0, 10.0)),
+        (True, image_randaugment.INCREASING, (0.0, 3.7, 9.0, 9.9)),
+        (False, image_randaugment.PLAIN, (2.6, 3.7, 9.0, 10.0)),
     ],
 )
 def test_operations_of_randaugment(increasing: bool, names, levels) -> None:
@@ -51,10 +51,10 @@ def test_operations_of_randaugment(increasing: bool, names, levels) -> None:
     assert sorted(names) == sorted(reference_transforms.operation_names(increasing=increasing))
     for name in names:
         for index, (picture, level) in enumerate(zip(draw_pictures(), levels, strict=True)):
-            argument = image_operations.level_to_argument(name, level, bool(index % 2))
+            argument = image_randaugment.level_to_argument(name, level, bool(index % 2))
             arguments = reference_transforms.level_arguments(name, level, negate=bool(index % 2))
             key = f"{name} {level}"
-            made = image_operations.apply_operation(name, picture, argument)
+            made = image_randaugment.apply_operation(name, picture, argument)
             reference = reference_transforms.apply_operation(name, picture, arguments)
             assert_same({key: np.asarray(made)}, {key: np.array(reference)})
 
@@ -75,9 +75,9 @@ def test_boxes_of_cutmix_in_a_wide_image() -> None:
 
 @pytest.mark.parametrize(("shape", "count"), [(WIDE, 12), (STRIP, 60), (STRIP[::-1], 60)])
 def test_boxes_of_random_erasing(shape: tuple[int, int], count: int) -> None:
-    config = image_erasing.ErasingConfig(prob=1.0, mode="const", count=2)
+    config = image_mixing.ErasingConfig(prob=1.0, mode="const", count=2)
     for index in range(count):
-        erased = image_erasing.draw_erasures(
+        erased = image_mixing.draw_erasures(
             uniform_generator("erase", SEED, 0, index), config, (3, *shape)
         )
         draws = UniformDraws(uniform_numbers("erase", SEED, 0, index))

@@ -19,8 +19,8 @@ import pytest
 import sot_torch_ref  # noqa: F401  isort: skip (torchvision beside a CPU torch)
 from torchvision.datasets import ImageFolder
 
-from sot_paddle.data import image_batches, image_dataset, image_mixing
-from sot_paddle.data.image_augment import TrainDraws
+from sot_paddle.data import image_dataset, image_mixing
+from sot_paddle.data.image_transforms import TrainDraws
 from sot_paddle.tasks.image_options import ImageTrainConfig
 from sot_paddle.tasks.images import ImageSplit, load_images
 from sot_torch_ref.train.image_transforms import operation_names
@@ -113,10 +113,7 @@ def operation_arrays(operations: list[tuple[str, float]]) -> Arrays:
 def paddle_epoch(split: ImageSplit, epoch: int) -> Arrays:
     """Ask the trainer's training set and collate function; draw once more, to show the draws."""
     images = split.images
-    with (
-        mock.patch.object(image_dataset, "generator", uniform_generator),
-        mock.patch.object(image_batches, "generator", uniform_generator),
-    ):
+    with mock.patch.object(image_dataset, "generator", uniform_generator):
         samples = [images[epoch, index] for index in range(len(images))]
         batch = split.collate(samples)
     arrays: Arrays = {}
@@ -144,12 +141,12 @@ def paddle_batch(split: ImageSplit, epoch: int, pixels: np.ndarray, batch: Array
     collate, mix = split.collate, image_mixing.Mix()
     if collate.mix is not None:
         rng = uniform_generator("mix", collate.seed, epoch, 0)
-        mix = image_batches.draw_mix(rng, collate.mix, *pixels.shape[1:3], epoch=epoch)
+        mix = image_mixing.draw_mix(rng, collate.mix, *pixels.shape[1:3], epoch=epoch)
     box = (0, 0, 0, 0) if mix.box is None else dataclasses.astuple(mix.box)
     arrays = {
         "cutmix box": np.asarray(box),
         "lam": np.asarray(mix.lam),
-        "mixed bytes": image_batches.mix_images(pixels, mix).transpose(0, 3, 1, 2),
+        "mixed bytes": image_mixing.mix_images(pixels, mix).transpose(0, 3, 1, 2),
         "targets": batch["labels"],
         "images": batch["images"],
     }
@@ -157,7 +154,7 @@ def paddle_batch(split: ImageSplit, epoch: int, pixels: np.ndarray, batch: Array
         boxes = []
         if collate.erasing is not None:
             rng = uniform_generator("erase", collate.seed, epoch, index)
-            drawn = image_batches.draw_erasures(rng, collate.erasing, batch["images"].shape[1:])
+            drawn = image_mixing.draw_erasures(rng, collate.erasing, batch["images"].shape[1:])
             boxes = [(one.top, one.left, one.height, one.width) for one in drawn]
         arrays[f"image {index}/erased"] = boxes_array(boxes)
     return arrays

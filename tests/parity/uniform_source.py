@@ -12,7 +12,7 @@ import math
 import numpy as np
 from scipy import stats
 
-from sot_paddle.data.image_random import STREAMS
+from sot_paddle.data.image_dataset import STREAMS
 
 LENGTH = 8192
 """Numbers of a stream: the noise of an erased image takes most."""
@@ -67,5 +67,5 @@ class UniformGenerator:
 
 
 def uniform_generator(stream: str, seed: int, epoch: int, index: int) -> UniformGenerator:
-    """Takes the place of ``sot_paddle.data.image_random.generator``."""
+    """Takes the place of ``sot_paddle.data.image_dataset.generator``."""
     return UniformGenerator(uniform_numbers(stream, seed, epoch, index))

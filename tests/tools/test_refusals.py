@@ -15,7 +15,6 @@ ROWS = [
     ("export", "HERE HERE/out", NO_MODEL),
     ("extract_hidden_states", "--task_name RTE --model_name_or_path HERE --output_dir HERE")
     + ("RTE needs --data_dir",),
-    ("layer_map", "HERE --out HERE/map.png", "cannot read HERE/metrics.json"),
     ("predict", "HERE - --cpu", NO_MODEL),
     ("prepare_pretraining", "--input HERE/none --output_dir HERE/o", "tokenizer_name is required"),
     ("pretrain", "--do_train --data_dir HERE --model_name_or_path HERE --output_dir HERE/out")

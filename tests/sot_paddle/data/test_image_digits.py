@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_digits import load_digits, write_digits
+from sot_paddle.data.image_folder import read_split
 
 
 def test_split_is_stratified_and_whole() -> None:
@@ -41,26 +41,20 @@ def test_any_size_and_learnable() -> None:
     assert load_digits(19)[0].image(3).size == (19, 19)
     flat = [source.images[..., 0].reshape(len(source), -1) / 255 for source in (train, val)]
     assert KNeighborsClassifier(3).fit(flat[0], train.labels).score(flat[1], val.labels) > 0.97
-
-
-def test_writing_refuses_an_existing_folder_and_leaves_nothing_half_done(
-    tmp_path: Path, monkeypatch
-) -> None:
-    with pytest.raises(DataError, match="expected a new folder"):
-        write_digits(tmp_path)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="cannot be written"):
-        write_digits(tmp_path / "file" / "digits")
-
-    def full(*_) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(DataError, match="No space left"):
-        write_digits(tmp_path / "digits", 8)
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_refusals() -> None:
     with pytest.raises(DataError, match="at least 8 pixels"):
         load_digits(7)
+
+
+def test_the_written_digits_load_as_a_folder(tmp_path: Path) -> None:
+    folder = write_digits(tmp_path / "digits", 16)
+    _, val = load_digits(16)
+    source = read_split(folder, "val")
+    assert len(source) == len(val) == 364
+    assert source.classes == val.classes
+    loaded = {Path(source.name(i)).stem: (i, source.labels[i]) for i in range(len(source))}
+    for index in range(len(val)):
+        place, label = loaded[val.name(index).split()[1].zfill(4)]
+        assert label == val.labels[index]
+        assert np.array_equal(source.image(place), val.image(index))
+    with pytest.raises(DataError, match="expected a new folder"):
+        write_digits(folder)

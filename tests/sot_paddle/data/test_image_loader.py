@@ -1,37 +1,30 @@
-"""Paddle's loader: the same batches for any number of workers; failures reach the user."""
+"""The loader: the same batches for any number of workers; failures and deaths reach the user."""
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
-import threading
-import warnings
-from collections.abc import Iterator
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from sot_paddle.data import image_sources
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.image_augment import AugmentConfig
-from sot_paddle.data.image_batches import EvalCollate, TrainCollate
-from sot_paddle.data.image_dataset import ImageEvalSet, ImageTrainSet
-from sot_paddle.data.image_digits import load_digits, write_digits
-from sot_paddle.data.image_erasing import ErasingConfig
-from sot_paddle.data.image_folder import read_class_folders, read_split
-from sot_paddle.data.image_loader import ImageLoader
-from sot_paddle.data.image_mixing import MixConfig
-from sot_paddle.data.image_sources import (
-    ArraySource,
-    FolderSource,
-    cache_in_memory,
-    first_corrupt,
-)
-from sot_paddle.data.image_transforms import EvalTransform
+from sot_paddle.data.image_dataset import EvalCollate, ImageEvalSet, ImageTrainSet, TrainCollate
+from sot_paddle.data.image_digits import load_digits
+from sot_paddle.data.image_folder import FolderSource, read_class_folders
+from sot_paddle.data.image_loader import BatchWorkers, ImageLoader
+from sot_paddle.data.image_mixing import ErasingConfig, MixConfig
+from sot_paddle.data.image_transforms import AugmentConfig, EvalTransform
 
+HERE = Path(__file__).resolve().parent
 SIZE = 16
 
 
@@ -126,63 +119,88 @@ def test_evaluation_counts_only_what_it_saw(damaged, caplog) -> None:
     assert caplog.text.count("02.png cannot be decoded: it is left out") == 1  # of all evaluations
 
 
-def test_decoding_in_threads_leaves_the_warnings_of_the_process(monkeypatch) -> None:
-    """Of two threads that silence Pillow, the first to begin is the first to end."""
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    begun, both, ended = (threading.Event() for _ in range(3))
-
-    class Source(ArraySource):
-        def image(self, index: int) -> Image.Image:
-            assert index == 0 or begun.wait(9)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                (both if index else begun).set()
-                assert (ended if index else both).wait(9)
-            ended.set()
-            return super().image(index)
-
-    before = list(warnings.filters)
-    source = Source(np.zeros((2, 4, 4, 3), dtype=np.uint8), [0, 0], ["grey"])
-    assert first_corrupt(source, range(2)) is None
-    assert warnings.filters == before
+@pytest.fixture(scope="module")
+def items():
+    """The helper module under a name that worker processes can import as well."""
+    sys.path.insert(0, str(HERE))
+    specification = importlib.util.find_spec("worker_items")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules["worker_items"] = module
+    specification.loader.exec_module(module)
+    yield module
+    sys.path.remove(str(HERE))
+    del sys.modules["worker_items"]
 
 
-def test_the_first_corrupt_image_is_found(damaged) -> None:
-    assert first_corrupt(damaged, [0, 1, 3, 11]) is None
-    assert "07.png: the image cannot be decoded" in first_corrupt(damaged, range(3, 12))
-    assert "02.png" in first_corrupt(cache_in_memory(damaged), range(12))
-    Path(damaged.name(4)).unlink()
-    said = first_corrupt(damaged, [4])
-    assert "04.png: No such file or directory; expected a readable image file" in said
+NUMBERS = 700
+"""Numbers of an "image" of the helper module."""
 
 
-def test_processes_share_the_memory_for_the_cache(damaged, monkeypatch) -> None:
-    needed = 10 * 20 * 20 * 3
-    monkeypatch.setattr(image_sources, "_free_memory", lambda: 5 * needed)
-    assert len(cache_in_memory(damaged, sharers=2)) == 12
-    with pytest.raises(DataError, match="leave the cache off"):
-        cache_in_memory(damaged, sharers=3)
+@pytest.fixture
+def workers(items) -> Iterator[BatchWorkers]:
+    pool = BatchWorkers(items.Numbers(NUMBERS), items.collate, 2, image_bytes=4 * NUMBERS)
+    yield pool
+    pool.close()
 
 
-def test_cached_images_are_shared_with_the_workers(damaged) -> None:
-    cached = cache_in_memory(damaged)
-    options = {"on_corrupt": "skip"}
-    expected = arrays(train_loader(damaged, 0, **options))
-    for index in range(len(damaged)):  # from memory: a worker that decoded would fail
-        Path(damaged.name(index)).write_bytes(b"")
-    found = arrays(train_loader(cached, 2, **options))
-    for one, other in zip(expected, found, strict=True):
-        assert np.array_equal(one["images"], other["images"])
+def test_order_values_and_reuse(workers) -> None:
+    """A batch that is larger than the first, for which there is no room, is whole, too."""
+    processes = set()
+    keys = [[2 * number, 2 * number + 1] for number in range(9)]
+    for lists in (keys, [*keys, [5, 6, 7]]):
+        for batch, wanted in zip(workers.batches(lists), lists, strict=True):
+            assert batch["images"].shape == (len(wanted), NUMBERS)
+            assert batch["images"][:, 0].tolist() == batch["images"][:, -1].tolist() == wanted
+            assert not int(batch["heavy"])
+            processes.add(int(batch["process"]))
+    assert 1 <= len(processes) <= 2  # the second pass has no new ones
+    assert os.getpid() not in processes
 
 
-def test_the_written_digits_load_as_a_folder(tmp_path: Path) -> None:
-    folder = write_digits(tmp_path / "digits", SIZE)
-    _, val = load_digits(SIZE)
-    source = read_split(folder, "val")
-    assert len(source) == len(val) == 364
-    assert source.classes == val.classes
-    loaded = {Path(source.name(i)).stem: (i, source.labels[i]) for i in range(len(source))}
-    for index in range(len(val)):
-        place, label = loaded[val.name(index).split()[1].zfill(4)]
-        assert label == val.labels[index]
-        assert np.array_equal(source.image(place), val.image(index))
+def test_what_a_pass_that_is_given_up_left_under_way_spoils_nothing(workers) -> None:
+    for first in (0, 100):
+        unfinished = workers.batches([[first + number] for number in range(30)])
+        assert next(unfinished)["images"][0, 0] == first
+        unfinished.close()
+    for number, batch in enumerate(workers.batches([[number] for number in range(200, 220)])):
+        assert batch["images"][0].tolist() == [200 + number] * NUMBERS
+
+
+def test_an_error_of_a_worker_keeps_its_kind_and_the_next_pass_works(workers) -> None:
+    with pytest.raises(RuntimeError, match="a bug in a data set"):
+        list(workers.batches([[1], [-1], [2]]))
+    assert len(list(workers.batches([[1], [2]]))) == 2
+
+
+def test_a_dead_worker_is_told_and_the_next_pass_works(workers) -> None:
+    with pytest.raises(DataError, match="data worker ended unexpectedly.*fewer workers"):
+        list(workers.batches([[1], [-2], *([number] for number in range(20))]))
+    assert len(list(workers.batches([[1], [2]]))) == 2
+
+
+def alive(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return condition()
+
+
+def test_workers_end_with_a_killed_main_process() -> None:
+    with subprocess.Popen(
+        [sys.executable, HERE / "worker_items.py"], stdout=subprocess.PIPE, text=True
+    ) as main:
+        try:
+            processes = [int(word) for word in main.stdout.readline().split()]
+            assert processes
+            assert all(map(alive, processes))
+        finally:
+            main.kill()
+    assert wait_until(lambda: not any(map(alive, processes)))

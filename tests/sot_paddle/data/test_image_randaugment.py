@@ -7,14 +7,12 @@ import pytest
 from PIL import Image, ImageOps
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.image_operations import (
-    apply_operation,
-    level_to_argument,
-)
 from sot_paddle.data.image_randaugment import (
     RESAMPLINGS,
     RandAugmentConfig,
+    apply_operation,
     draw_operations,
+    level_to_argument,
     parse_randaugment,
 )
 
@@ -57,8 +55,8 @@ def test_parser() -> None:
         ("rand-mmax20", "unknown section 'mmax20'"),
         ("rand-m9-m8", "repeated section 'm8'"),
         ("rand-m", "unknown section 'm'"),
-        ("rand-m9.5", "whole numbers"),
-        ("rand-inc2", "0 or 1 for inc"),
+        ("rand-m9.5", "unknown section 'm9.5'"),
+        ("rand-inc2", "unknown section 'inc2'"),
         ("rand-p1.5", "probability from 0 to 1"),
     ],
 )

@@ -1,16 +1,16 @@
-"""The evaluation transform on photographs against timm's, and its options."""
+"""The transforms: evaluation on photographs against timm's, training on images of any size."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import sot_torch_ref  # noqa: F401  (makes timm importable beside a CPU build of torch)
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.image_decoding import decode_rgb
-from sot_paddle.data.image_transforms import (
-    EvalTransform,
-)
+from sot_paddle.data.image_dataset import generator
+from sot_paddle.data.image_folder import decode_rgb
+from sot_paddle.data.image_transforms import AugmentConfig, EvalTransform, TrainTransform
 
 
 def test_equal_to_timm_on_photographs(shared_data) -> None:
@@ -26,17 +26,35 @@ def test_equal_to_timm_on_photographs(shared_data) -> None:
         assert np.array_equal(EvalTransform()(image), theirs(image).numpy())
 
 
+def test_shape_and_fill() -> None:
+    transform = TrainTransform(AugmentConfig(img_size=20))
+    assert transform.fill == (124, 116, 104)
+    for k, size in enumerate([(47, 39), (1, 1), (1, 30), (300, 2)]):
+        pixels = transform(Image.new("RGB", size, (9, 8, 7)), generator("augment", 1, 0, k))
+        assert pixels.shape == (20, 20, 3)
+        assert pixels.dtype == np.uint8
+
+
+@pytest.mark.parametrize("more", [{"auto_augment": None}, {"no_aug": True}])
+def test_without_randaugment_any_filter_resizes(more: dict) -> None:
+    transform = TrainTransform(AugmentConfig(img_size=20, interpolation="lanczos", **more))
+    image = Image.fromarray(np.zeros((30, 25, 3), dtype=np.uint8))
+    assert transform(image, np.random.default_rng(0)).shape == (20, 20, 3)
+
+
 @pytest.mark.parametrize(
-    "options",
+    ("record", "options", "message"),
     [
-        {"img_size": 0},
-        {"crop_pct": 0.0},
-        {"crop_pct": 1.5},
-        {"interpolation": "random"},
-        {"mean": (0.5, 0.5)},
-        {"std": (0.5, 0.5, 0.0)},
+        (EvalTransform, {"interpolation": "random"}, "interpolation: expected"),
+        (EvalTransform, {"mean": (0.5, 0.5)}, "mean: expected"),
+        (EvalTransform, {"std": (0.5, 0.5, 0.0)}, "std: expected"),
+        (AugmentConfig, {"scale": (0.5, 1.2)}, "scale: expected"),
+        (AugmentConfig, {"scale": (0.0, 1.0)}, "scale: expected"),
+        (AugmentConfig, {"ratio": (2.0, 1.0)}, "ratio: expected"),
+        (AugmentConfig, {"interpolation": "lanczos"}, "cannot resample by 'lanczos': .*aa none"),
+        (AugmentConfig, {"interpolation": "cubic"}, "interpolation: expected"),
     ],
 )
-def test_refusals(options: dict) -> None:
-    with pytest.raises(DataError, match=f"{next(iter(options))}: expected"):
-        EvalTransform(**options)
+def test_refusals(record: type, options: dict, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        record(**options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from sot_paddle.data.squad.span_decoding import DecodingOptions, decode
 from sot_paddle.data.squad.span_features import span_features
 from sot_paddle.data.token_features import pad_rows
 from sot_paddle.deploy import export_command, predict_command
-from sot_paddle.deploy.preparation import preparation_of
+from sot_paddle.deploy.recipe import preparation_of
 from sot_paddle.deploy.trained import open_trained
 from sot_paddle.registry import create_model
 from sot_paddle.train.model_folder import write_config
@@ -74,17 +73,6 @@ def test_every_runtime_answers_as_the_training(files, tmp_path, which, runtime):
         assert one["candidates"][0]["text"] == answer.candidates[0].text
 
 
-def test_lines_from_stdin_are_answered(files, monkeypatch, capsys):
-    lines = [{"question": one.text, "context": one.context} for one in read_questions(files[2])[:2]]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    assert predict_command.run_command([str(files[1]), "--batch-size", "1"]) == 0
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    answers = list(expected(files[0], files[2]).values())[:2]
-    assert [one["answer"] for one in found] == [answer.text for answer in answers]
-    assert [one["id"] for one in found] == ["0", "1"]
-
-
 def test_a_file_without_answers_is_answered(files, tmp_path, capsys):
     """Whoever asks need not know; a question too long is named by its number in the file."""
     content = json.loads(files[2].read_text())
@@ -104,24 +92,20 @@ def test_a_file_without_answers_is_answered(files, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("text", "flags", "message"),
+    ("flags", "message"),
     [
-        ("{}\n", (), 'line 1: expected {"question": TEXT, "context": TEXT} (question is None)'),
-        ("[1]\n", (), "line 1: expected"),
-        ("{}\n", ("--columns", "1"), "takes one file"),
-        ("{}\n", ("--format", "tsv"), "takes one file"),
-        ("{}\n", ("--logits",), "an answer has none"),
+        (("--columns", "question"), "takes one file, the official .json"),
+        (("--format", "jsonl"), "takes one file, the official .json"),
+        (("--logits",), "an answer has none"),
     ],
 )
-def test_what_is_no_question_is_one_line(files, tmp_path, capsys, text, flags, message):
-    (tmp_path / "asked.jsonl").write_text(text, encoding="utf-8")
-    place = str(tmp_path / "asked.jsonl")
-    assert predict_command.run_command([str(files[1]), place, *flags]) == 2
+def test_what_questions_do_not_take_is_one_line(files, capsys, flags, message):
+    assert predict_command.run_command([str(files[1]), str(files[2]), *flags]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line
 
 
 def test_a_model_on_hidden_states_says_what_it_lacks(tmp_path):
     write_config(tmp_path, {"sot_model": "adapter_classifier", "num_layers": 3, "hidden_size": 12})
-    with pytest.raises(ValueError, match="hidden states, whose encoder it does not hold: predict"):
+    with pytest.raises(ValueError, match="hidden states, whose encoder it does not hold, predicts"):
         open_trained(tmp_path)

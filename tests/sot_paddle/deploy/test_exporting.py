@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.deploy import exporting
-from sot_paddle.deploy.checking import BOUND, ROWS, batches, compare, real_rows
-from sot_paddle.deploy.exporting import check_destination, export
-from sot_paddle.deploy.preparation import preparation_of
-from sot_paddle.deploy.recipe import Recipe, TextRecipe, read_recipe
+from sot_paddle.deploy.exporting import BOUND, ROWS, batches, compare, export, real_rows
+from sot_paddle.deploy.recipe import Recipe, TextRecipe, preparation_of, read_recipe
 from sot_paddle.deploy.trained import open_trained
 from sot_paddle.reading import read_json
 
@@ -57,48 +51,6 @@ def test_an_export_far_from_its_model_is_not_left_behind(exports, tmp_path, monk
     with pytest.raises(ValueError, match="the jit export is not the model: largest difference"):
         export(trained, tmp_path / "out", formats=("jit",))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_graph_that_a_full_disk_cut_off_is_told_as_that(exports, tmp_path, monkeypatch):
-    trained = open_trained(exports["cola"][0])
-    real = exporting.save_graph
-
-    def full(model, example, folder):
-        real(model, example, folder)
-        os.truncate(folder / "model.json", 100)  # as paddle.jit.save leaves it, without a word
-
-        def refuse(*_):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        monkeypatch.setattr(Path, "write_bytes", refuse)
-
-    monkeypatch.setattr(exporting, "save_graph", full)
-    out = tmp_path / "out"
-    for formats in exporting.FORMATS:
-        with pytest.raises(OSError, match=f"No space left on device: '{out}'"):
-            export(trained, out, formats=(formats,))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_one_format_alone(exports, tmp_path):
-    said = []
-    checks = export(
-        open_trained(exports["cola"][0]), tmp_path / "out", formats=("jit",), report=said.append
-    )
-    names = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert names == ["export.json", "manifest.json", "model.json", "model.pdiparams", "vocab.txt"]
-    assert list(checks) == ["jit"]
-    assert len(said) == 1
-    assert said[0].startswith(f"{tmp_path / 'out' / 'model.json'}: largest difference ")
-
-
-def test_what_is_there_is_not_replaced_unasked(exports, tmp_path):
-    check_destination(tmp_path / "new", overwrite=False)
-    with pytest.raises(ValueError, match="exists and is no export: name a new folder"):
-        check_destination(tmp_path, overwrite=True)
-    with pytest.raises(ValueError, match="holds an export: .* --overwrite"):
-        check_destination(exports["cola"][1], overwrite=False)
-    check_destination(exports["cola"][1], overwrite=True)
 
 
 def test_the_shapes_that_are_compared(exports):

@@ -1,10 +1,14 @@
-"""Traced graphs of every head: the model's logits for any batch and any length."""
+"""Traced graphs of every head: the model's logits for any batch and any length; the form in which a
+model is traced leaves no trace in it."""
 
 from __future__ import annotations
+
+import contextlib
 
 import numpy as np
 import pytest
 
+from sot_paddle.deploy.export_form import FORMS, export_form
 from sot_paddle.deploy.graph import load_graph, run_model, save_graph
 from sot_paddle.ops import build
 
@@ -54,3 +58,22 @@ def test_a_damaged_graph_is_one_line(exports, tmp_path):
     (tmp_path / "model.pdiparams").write_bytes((out / "model.pdiparams").read_bytes())
     with pytest.raises(ValueError, match="model.json cannot be loaded"):
         load_graph(tmp_path, NAMES)
+
+
+def test_the_forms_are_in_place_only_inside_of_the_block_also_after_an_error(tiny):
+    model = tiny.image_model("swin_tiny")
+    layers = [layer for layer in model.sublayers() if type(layer) in FORMS]
+    inside = []
+    with contextlib.suppress(KeyError), export_form(model):
+        inside += ["forward" in vars(layer) for layer in layers]
+        raise KeyError("stop")
+    assert len(inside) == 3
+    assert all(inside)
+    assert not any("forward" in vars(layer) for layer in layers)
+
+
+def test_a_model_in_training_mode_is_refused(tiny):
+    model = tiny.text_model()
+    model.train()
+    with pytest.raises(ValueError, match="evaluation mode: call eval"), export_form(model):
+        pass

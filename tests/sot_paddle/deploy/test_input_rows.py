@@ -51,8 +51,6 @@ def test_tables(tmp_path):
     assert read(csv) == [('one, "two"\nthree',), ("four",)]
     long = write(tmp_path / "long.csv", f"text,label\n{'ab ' * 50_000},0\n")  # train_text takes it
     assert read(long) == [("ab " * 50_000,)]
-    bare = write(tmp_path / "cola.tsv", "x\t1\t\tA cat.\nx\t0\t*\tCat a.\n")
-    assert read(bare, texts(1, ("sentence",)), columns="4") == [("A cat.",), ("Cat a.",)]
 
 
 def test_json_lines(tmp_path):
@@ -79,16 +77,15 @@ def test_lines_and_stdin(tmp_path, stdin):
         ("a.tsv", "text\n", {}, "expected at least one row, got none"),
         ("a.tsv", "text\tb\nx\n", {}, "a.tsv, line 2: expected 2 columns, got 1"),
         ("a.tsv", "text\nx\n", {"columns": "txt"}, "no column 'txt'; did you mean text?"),
-        ("a.tsv", "x\n", {"columns": "2"}, "line 1: expected 2 columns, got 1"),
-        ("a.tsv", "x\n", {"columns": "0"}, "counted from 1, got 0"),
-        ("a.csv", 'text\n"x\n', {}, "a.csv, line 2: expected CSV"),
+        ("a.tsv", "text\tn\na\t1\ntext\tn\n", {}, "line 3: expected a row, found the header again"),
+        ("a.csv", 'text\n"x\n', {}, "a.csv, after line 1: expected csv"),
         ("a.jsonl", "{}\n{\n", {}, "a.jsonl, line 1: expected a header"),
-        ("a.jsonl", '"a"\n{\n', {}, "a.jsonl, line 2: not JSON"),
-        ("a.jsonl", '{"text": "a"}\n{"txt": 1}\n', {}, "line 2: expected the key 'text'"),
-        ("a.jsonl", "[1]\n", {}, "line 1: expected text, got 1"),
-        ("a.jsonl", '["a", "b", "c"]\n', {}, "line 1: expected one or two texts, got 3"),
-        ("a.txt", "a\nb\tc\n", {}, r"row 2: expected 1 text\(s\) as in the first row, got 2"),
-        ("a.txt", "a\n", {"columns": "1"}, "--columns: .* is read as lines"),
+        ("a.jsonl", '"a"\n{\n', {}, "a.jsonl, after line 1: expected jsonl"),
+        ("a.jsonl", '{"text": "a"}\n{"txt": 1}\n', {}, "line 2: expected a header with"),
+        ("a.jsonl", "[1]\n", {}, "line 1: expected one text, got"),
+        ("a.jsonl", '["a", "b", "c"]\n', {}, "line 1: expected two texts, got"),
+        ("a.txt", "a\nb\tc\n", {}, "line 2: expected one text, got"),
+        ("a.txt", "a\n", {"columns": "a"}, "--columns: .* is read as lines"),
         ("a.txt", "", {}, "is empty"),
     ],
 )
@@ -99,12 +96,11 @@ def test_a_bad_file_is_one_line(tmp_path, name, content, options, told):
 
 def test_what_a_task_does_not_take(tmp_path):
     path = write(tmp_path / "a.txt", "a\n")
-    with pytest.raises(DataError, match="a.txt, line 1: expected two texts, got 1"):
+    with pytest.raises(DataError, match="a.txt, line 1: expected two texts, got"):
         read(path, texts(2))
-    with pytest.raises(DataError, match="expected a file of texts, got nothing there"):
-        read(tmp_path / "none.txt")
-    with pytest.raises(DataError, match="expected a file of texts, got a folder"):
-        read(tmp_path)
+    for place in (tmp_path / "none.txt", tmp_path):
+        with pytest.raises(DataError, match="expected a file of texts, there is none"):
+            read(place)
     with pytest.raises(DataError, match="expected one file of texts, got 2"):
         read_rows(["a", "b"], texts(), InputOptions())
 
@@ -113,7 +109,7 @@ def test_stdin_that_is_no_text(stdin):
     stdin(b"good\n\xff\n")
     rows = iter(read_rows(["-"], texts(), InputOptions()))
     assert next(rows).value == ("good",)
-    with pytest.raises(DataError, match="stdin, line 2: expected UTF-8 text"):
+    with pytest.raises(DataError, match="stdin, after line 1: expected lines"):
         next(rows)
 
 
@@ -160,12 +156,3 @@ def test_files_of_a_folder_that_are_not_read_are_told(tmp_path, caplog):
     assert caplog.messages[0].endswith(
         "2 files that are no images by their name: .gif (1), without one (1)"
     )
-
-
-@pytest.mark.parametrize("ending", [".tsv", ".csv"])
-def test_a_header_that_comes_again_is_no_row(tmp_path, ending):
-    table = "sentence,n\na,1\n".replace(",", "\t" if ending == ".tsv" else ",")
-    path = write(tmp_path / f"rows{ending}", table + table)
-    with pytest.raises(DataError, match="line 3: expected a row, found the header again"):
-        read(path)
-    assert read(write(path, table)) == [("a",)]

@@ -7,8 +7,8 @@ import shutil
 import numpy as np
 import pytest
 
-from sot_paddle.data.image_decoding import CorruptImage
-from sot_paddle.deploy.checking import BOUND
+from sot_paddle.data.image_folder import CorruptImage
+from sot_paddle.deploy.exporting import BOUND
 from sot_paddle.deploy.input_rows import InputOptions, Row, read_rows
 from sot_paddle.deploy.predictor import open_predictor, record
 from sot_paddle.deploy.recipe import Recipe, TextRecipe
@@ -46,11 +46,6 @@ def test_products_in_bfloat16_move_the_logits_a_little(exports):
     finally:
         bfloat16.choose_products("float32")
     assert 0.0 < np.abs(rough - exact).max() < 0.05 * max(1.0, np.abs(exact).max())
-
-
-def test_an_export_refuses_products_in_bfloat16(exports):
-    with pytest.raises(ValueError, match="is an export, which computes in float32: drop cpu_prec"):
-        open_predictor(exports["rte"][1], cpu_precision="bf16")
 
 
 def test_records_come_in_order_whatever_the_batch(exports):
@@ -98,14 +93,14 @@ def test_a_broken_model_and_a_broken_image_stop_it(exports, tmp_path):
 
 def test_a_runtime_that_is_not_there_is_refused(exports, tmp_path):
     folder, out = exports["cola"]
-    for place, runtime, told in (
-        (folder, "onnx", "is no export: --runtime onnx needs tools/export.py"),
-        (out, "model", "is an export: give the training's folder"),
-        (tmp_path, "auto", "holds no trained model: give the folder"),
-        (tmp_path / "none", "auto", "holds no trained model: give the folder"),
+    for place, options, told in (
+        (folder, {"runtime": "onnx"}, "is no export: --runtime onnx needs tools/export.py"),
+        (out, {"runtime": "model"}, "is an export: give the training's folder"),
+        (out, {"cpu_precision": "bf16"}, "is an export, which computes in float32: drop cpu_prec"),
+        (tmp_path, {}, "holds no trained model: give the folder"),
     ):
         with pytest.raises(ValueError, match=told):
-            open_predictor(place, runtime=runtime, cpu=True)
+            open_predictor(place, cpu=True, **options)
 
 
 FLIPPED = [
@@ -124,11 +119,11 @@ def test_a_file_of_an_export_that_was_changed_is_seen(exports, tmp_path, runtime
         open_predictor(out, runtime=runtime, cpu=True)
 
 
-def test_an_export_without_checksums_is_read_and_told(exports, tmp_path):
-    """Those of older versions; and a runtime that is not needed may be removed."""
+def test_an_export_without_checksums_is_refused(exports, tmp_path):
+    """A runtime that is not needed may be removed."""
     out = shutil.copytree(exports["rte"][1], tmp_path / "out")
     (out / "model.onnx").unlink()
     assert open_predictor(out, cpu=True).notes == ()
     (out / "manifest.json").unlink()
-    (note,) = open_predictor(out, cpu=True).notes
-    assert "has no manifest.json: exported by an older version" in note
+    with pytest.raises(ValueError, match="export.json: no manifest.json is beside it"):
+        open_predictor(out, cpu=True)

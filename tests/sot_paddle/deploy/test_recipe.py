@@ -27,6 +27,7 @@ def test_it_comes_back(exports, tmp_path):
         {"preparation": {"sound": {}}},
         {"preparation": {"text": {"max_length": 3}}},
         {"preparation": {"image": {"img_size": 16, "crop_pct": 1.0}}},
+        {"spans": ...},
         {"preparation": []},
         {"labels": ...},
     ],
@@ -37,13 +38,3 @@ def test_damage_is_one_line(exports, tmp_path, edit):
     (tmp_path / RECIPE).write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(ValueError, match="is not what tools/export.py of this version writes"):
         read_recipe(tmp_path)
-
-
-def test_an_export_knows_whether_to_turn_photographs_and_older_ones_did_not(exports, tmp_path):
-    content = json.loads((exports["swin"][1] / RECIPE).read_text(encoding="utf-8"))
-    image = content["preparation"]["image"]
-    for value, expected in ((True, True), (False, False), (None, False)):
-        image.pop("exif_orientation", None)
-        image |= {} if value is None else {"exif_orientation": value}
-        (tmp_path / RECIPE).write_text(json.dumps(content), encoding="utf-8")
-        assert read_recipe(tmp_path).preparation.exif_orientation is expected

@@ -64,15 +64,6 @@ def test_images_that_cannot_be_chosen(root, tmp_path) -> None:
             choose_images(places, count, SMALL)
 
 
-def test_a_sentence_ends_at_a_newline_alone(tmp_path) -> None:
-    """As everywhere: a text may hold what str.splitlines splits at; a byte-order mark is none."""
-    file = tmp_path / "lines.txt"
-    file.write_bytes("\ufeff1\tA\u2028b.\r\n0\tC\x85d.\n".encode())
-    chosen = choose_sentences([], str(file), ("0", "1"), 1)
-    assert [one.label for one in chosen] == ["1", "0"]
-    assert [one.texts for one in chosen] == [("A\u2028b.",), ("C\x85d.",)]
-
-
 def test_sentences_with_and_without_labels(tmp_path) -> None:
     file = tmp_path / "lines.txt"
     file.write_text("0\tA cat.\n\nA dog, 0.\n", encoding="utf-8")
@@ -93,7 +84,7 @@ def test_sentences_with_and_without_labels(tmp_path) -> None:
         ([["a", "b"]], None, "--text: expected one sentence, got 2 texts"),
         ([], "2\tA cat.\n", "lines.txt:1: the first of 2 columns is a label, expected one of 0, 1"),
         ([], "ok\n0\tA\tB\n", "lines.txt:2: expected one sentence, got 3 texts"),
-        ([], "\n \n", "expected a sentence per line, got none"),
+        ([], "\n \n", "lines.txt is empty"),
         ([], "a\n" * 65, "65 sentences, at most 64"),
     ],
 )

@@ -1,20 +1,20 @@
-"""Rows, the PNG and the page: colours, marks, nothing from elsewhere, every text escaped."""
+"""Rows, the PNG and the page: colours, marks, nothing from elsewhere, texts escaped; layers."""
 
 from __future__ import annotations
 
-import base64
 import io
+import json
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from sot_paddle.explain.figures import image_figure, sentence_figure
+from sot_paddle.explain.layers import layer_figure, layer_scores
 from sot_paddle.explain.pages import page
 from sot_paddle.explain.parts import Part, PartEvidence
 from sot_paddle.explain.rows import RIGHT, WRONG, image_row, overlay, sentence_row, word_colours
-from sot_paddle.explain.word_impact import SentenceEvidence
-from sot_paddle.explain.word_pieces import Word
+from sot_paddle.explain.word_impact import SentenceEvidence, Word
 from tests.html_tags import Page, assert_stands_alone
 
 PARTS = [Part(name, (), f"what {name} is") for name in ("ClassT", "WordT", "ClassT+WordT")]
@@ -52,13 +52,13 @@ def sentences(labels=("no", EVIL, "yes"), label: str = "", words=("red", EVIL, "
 def test_marks_shares_and_margins() -> None:
     row = pictures(label="ant")
     assert [panel.mark for panel in row.panels] == [RIGHT, WRONG, WRONG]
-    assert [panel.choice for panel in row.panels] == ["ant", EVIL, EVIL]
-    assert row.panels[1].share == "58 %"
+    assert row.panels[0].said == f"{RIGHT} ant, 79 %"
+    assert row.panels[1].said == f"{WRONG} {EVIL[:20]}…, 58 %"
     assert row.panels[1].margin == 1.0
     assert (row.target, row.picture.shape) == (EVIL, (224, 224, 3))
     assert {panel.mark for panel in pictures().panels} == {""}
     score = sentences(labels=())
-    assert [(p.choice, p.share, p.mark) for p in score.panels][0] == ("2.00", "", "")
+    assert (score.panels[0].said, score.panels[0].mark) == ("2.00", "")
     assert score.target == ""
 
 
@@ -77,14 +77,8 @@ def test_the_strongest_word_is_green_whatever_its_sign() -> None:
 
 @pytest.mark.parametrize("rows", [[pictures("ant"), pictures()], [sentences(label="no")]])
 def test_the_page_is_self_contained_and_escaped(rows) -> None:
-    text = page(EVIL, rows, PARTS)
-    parsed = assert_stands_alone(text)
-    sources = parsed.values("src")
-    assert len(sources) == (8 if rows[0].picture is not None else 0)
-    for source in sources:
-        head, content = source.split(",")
-        assert head == "data:image/jpeg;base64"
-        assert Image.open(io.BytesIO(base64.b64decode(content))).size == (224, 224)
+    parsed = assert_stands_alone(page(EVIL, b"figure", rows, PARTS))
+    assert parsed.values("src") == ["data:image/png;base64,ZmlndXJl"]
     assert EVIL in parsed.text
     for part in PARTS:
         assert part.note in parsed.text
@@ -92,7 +86,7 @@ def test_the_page_is_self_contained_and_escaped(rows) -> None:
 
 
 def test_words_carry_their_impact_and_pairs_break() -> None:
-    parsed = Page(page("t", [sentences()], PARTS))
+    parsed = Page(page("t", b"", [sentences()], PARTS))
     assert parsed.tags.count("br") == 3  # one for each part, before the second sentence
     assert "red-1.00" in parsed.text
     assert "red-2.00" in parsed.text
@@ -112,3 +106,30 @@ def test_the_figures_are_pictures_of_the_expected_size() -> None:
     ink = (np.asarray(few.convert("L")) < 250).any(axis=1)
     assert ink[-few.height // 4 :].any()  # the last paragraph is inside
     assert not ink[-8:].any()
+
+
+def test_scores_of_layers_come_in_their_order(tmp_path) -> None:
+    each = [layer / 20 for layer in range(13)]
+    best = {"step": "3", "acc": 0.9, "layer_1_loss": 0.2}
+    best |= {f"layer_{layer}_acc": value for layer, value in reversed([*enumerate(each)])}
+    content = {"task": "RTE", "metric": "acc", "best": best}
+    (tmp_path / "metrics.json").write_text(json.dumps(content), encoding="utf-8")
+    title, scores = layer_scores(tmp_path)
+    assert title == f"RTE acc {tmp_path.name}"
+    assert scores.tolist() == each
+    del best["layer_4_acc"]
+    (tmp_path / "metrics.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(ValueError, match="metrics.json has no acc of every layer"):
+        layer_scores(tmp_path)
+
+
+def test_the_best_layer_of_each_run_is_the_brightest() -> None:
+    columns = {"RTE acc": np.array([0.5, np.nan, 0.6]), "MRPC f1": np.array([90.0, 70.0, 80.0])}
+    pixels = np.asarray(Image.open(io.BytesIO(layer_figure(columns))).convert("RGB")).astype(int)
+    yellow = (np.abs(pixels - [253, 231, 36]).sum(axis=2) < 30).nonzero()
+    middle = (yellow[1].min() + yellow[1].max()) / 2
+    # the last layer is drawn first: RTE's best is at the top, MRPC's at the bottom
+    left, right = (yellow[0][side].mean() for side in (yellow[1] < middle, yellow[1] > middle))
+    assert left < right
+    with pytest.raises(ValueError, match=r"the runs have \[1, 2\] layers"):
+        layer_figure({"a": np.zeros(1), "b": np.zeros(2)})

@@ -18,7 +18,7 @@ from sot_paddle.backbones.bert import BERT
 from sot_paddle.backbones.gpt import GPT
 from sot_paddle.backbones.roberta import ROBERTA
 from sot_paddle.config import EncoderConfig
-from sot_paddle.data.image_batches import EvalCollate
+from sot_paddle.data.image_dataset import EvalCollate
 from sot_paddle.tasks.glue import GlueTask
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
