@@ -18,7 +18,7 @@ import pytest
 from sot_paddle import atomic
 from sot_paddle.command_line import parse
 from sot_paddle.deploy import export_command
-from sot_paddle.search import run_record as search_record
+from sot_paddle.search import trainings
 from sot_paddle.train import (
     checkpointing,
     extraction,
@@ -57,7 +57,7 @@ def _export(folder: Path, patch: pytest.MonkeyPatch):
 
 @contextlib.contextmanager
 def _runs(folder: Path, patch: pytest.MonkeyPatch):
-    yield search_record.open_folder(folder, "search.json").__enter__
+    yield trainings.open_folder(folder, "search.json", {}).__enter__
 
 
 @pytest.mark.parametrize("command", [_extraction, _export, _runs])
