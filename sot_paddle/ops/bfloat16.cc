@@ -1,19 +1,23 @@
 // A linear layer whose products take their factors in bfloat16 (rounded to nearest even) and add up
 // in float32: y = x w + b, dx = dy w^T, dw = x^T dy; db, the sum of dy over the rows, in float32.
 //
-// The products are oneDNN's, see onednn.h. Of a weight that is trained nothing is kept.
-#include "blocks.h"
+// The products are oneDNN's, see onednn.h. A weight that is trained is not kept; in inference it is
+// kept packed, and nothing is differentiated.
 #include "packed_weights.h"
 
 namespace sot {
 namespace bfloat16 {
 
+Tensor rows_like(const Tensor& x, int64_t width) {
+  auto shape = x.shape();
+  shape.back() = width;
+  return paddle::empty(shape, x.dtype(), x.place());
+}
+
 Tensors Forward(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const Tensor x = dense(input), w = dense(weight), b = dense(bias);
   const int64_t depth = w.shape()[0], width = w.shape()[1], rows = x.numel() / depth;
-  auto shape = x.shape();
-  shape.back() = width;
-  Tensor y = paddle::empty(shape, x.dtype(), x.place());
+  Tensor y = rows_like(x, width);
   packed::forget(w);
   const Factor left(x, depth), right(w, width);
   const onednn::Matrix shift = floats(1, width, b.data<float>());
@@ -36,6 +40,35 @@ Tensors Backward(const Tensor& input, const Tensor& weight, const Tensor& gradie
   return {dx, dw, db};
 }
 
+// y (rows, n) = f(x w + b) in one precision or the other; f is GELU or nothing.
+void apply(const Factor& x, const packed::Pack& w, const Tensor& b, const onednn::Matrix& y,
+           bool gelu) {
+  const onednn::Matrix shift = floats(1, w.width, b.data<float>());
+  onednn::multiply(x.plain(), *w.matrix, &shift, y, gelu);
+}
+
+Tensors PackedLinear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  const Tensor x = dense(input), w = dense(weight), b = dense(bias);
+  const int64_t depth = w.shape()[0], width = w.shape()[1], rows = x.numel() / depth;
+  Tensor y = rows_like(x, width);
+  apply(Factor(x, depth), *packed::of(w, rows), b, floats(rows, width, y.data<float>()), false);
+  return {y};
+}
+
+// gelu(x w1 + b1) w2 + b2: what lies between the two is written once, rounded.
+Tensors PackedFeedForward(const Tensor& input, const Tensor& weight1, const Tensor& bias1,
+                          const Tensor& weight2, const Tensor& bias2) {
+  const Tensor x = dense(input), w1 = dense(weight1), b1 = dense(bias1);
+  const Tensor w2 = dense(weight2), b2 = dense(bias2);
+  const int64_t depth = w1.shape()[0], inner = w1.shape()[1], width = w2.shape()[1];
+  const int64_t rows = x.numel() / depth;
+  const Factor between(rows, inner);
+  apply(Factor(x, depth), *packed::of(w1, rows), b1, between.plain(), true);
+  Tensor y = rows_like(x, width);
+  apply(between, *packed::of(w2, rows), b2, floats(rows, width, y.data<float>()), false);
+  return {y};
+}
+
 }  // namespace bfloat16
 }  // namespace sot
 
@@ -50,3 +83,13 @@ PD_BUILD_GRAD_OP(sot_bfloat16_linear)
     .SetKernelFn(PD_KERNEL(sot::bfloat16::Backward));
 
 SOT_ONCE_ONLY(sot_bfloat16_linear, "X");
+
+PD_BUILD_OP(sot_packed_linear)
+    .Inputs({"X", "Weight", "Bias"})
+    .Outputs({"Out"})
+    .SetKernelFn(PD_KERNEL(sot::bfloat16::PackedLinear));
+
+PD_BUILD_OP(sot_packed_feed_forward)
+    .Inputs({"X", "Weight1", "Bias1", "Weight2", "Bias2"})
+    .Outputs({"Out"})
+    .SetKernelFn(PD_KERNEL(sot::bfloat16::PackedFeedForward));

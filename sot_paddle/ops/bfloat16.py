@@ -45,7 +45,9 @@ def linear(
 
     Returns:
         (..., D), float32. Other precisions, a GPU and traced graphs are left to
-        ``paddle.nn.functional.linear``.
+        ``paddle.nn.functional.linear``. Without gradients a parameter is kept rounded and packed,
+        in half of its memory, until it is trained or gone; each call compares a sum of its bits,
+        so a weight that is set, loaded or trained is packed again.
 
     Gradient: smooth; once only.
     """
@@ -53,16 +55,8 @@ def linear(
     if not fits or not x.size or not weight.size or not runs_natively(x):
         return paddle_linear(x, weight, bias, name)
     bias = paddle.zeros(weight.shape[1:], x.dtype) if bias is None else bias
-    return run("sot_packed_linear" if keeps(weight) else "sot_bfloat16_linear", x, weight, bias)
-
-
-def keeps(weight: paddle.Tensor) -> bool:
-    """Whether a weight is kept rounded and packed: without gradients, for a parameter.
-
-    That takes half of its memory, until it is trained or gone. Each call compares a sum of its
-    bits, so a weight that is set, loaded or trained is packed again.
-    """
-    return weight.persistable and not paddle.is_grad_enabled()
+    is_kept = weight.persistable and not paddle.is_grad_enabled()
+    return run("sot_packed_linear" if is_kept else "sot_bfloat16_linear", x, weight, bias)
 
 
 def is_chosen() -> bool:

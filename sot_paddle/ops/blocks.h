@@ -87,7 +87,7 @@ inline void refuse(paddle::CustomOpKernelContext*) {
 
 }  // namespace sot
 
-// Register that refusal for the input x of an operator; without it Paddle leaves the derivative out.
+// Register that refusal for the input x of an operator; without it the derivative is left out.
 #define SOT_ONCE_ONLY(op, x)                                         \
   PD_BUILD_DOUBLE_GRAD_OP(op)                                        \
       .Inputs({paddle::Grad("Out"), paddle::Grad(paddle::Grad(x))})  \

@@ -78,7 +78,9 @@ Tensors OfSum(const Tensor& input, const Tensor& other, const Tensor& weight, co
   const auto add = [=](int64_t at) {
     if (drawn) {
 #pragma omp simd
-      for (int64_t i = at; i < at + width; ++i) sums[i] = dropped(from[i], drawn[i], left) + more[i];
+      for (int64_t i = at; i < at + width; ++i) {
+        sums[i] = dropped(from[i], drawn[i], left) + more[i];
+      }
     } else {
 #pragma omp simd
       for (int64_t i = at; i < at + width; ++i) sums[i] = from[i] + more[i];
