@@ -68,11 +68,7 @@ class SearchSpace:
 
 
 def read_space(path: str | Path) -> SearchSpace:
-    """Read the YAML file of a search space.
-
-    Raises:
-        ValueError: not readable, an unknown or missing key, a wrong type or value.
-    """
+    """Read the YAML file of a search space; what is wrong with it is a ValueError."""
     values = load_yaml(path)
     parameters = values["parameters"] = values.get("parameters") or {}
     for name, keys in parameters.items() if isinstance(parameters, dict) else ():

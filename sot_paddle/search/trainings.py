@@ -7,6 +7,7 @@ itself, a finished one is only read.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import sys
@@ -31,13 +32,7 @@ COMMANDS = {
 
 
 def read_options(command: str, words: Sequence[str], own: Mapping[str, Any]) -> Any:
-    """The options of a training that evaluates.
-
-    Args:
-        command: key of ``COMMANDS``.
-        words: of the command line that the user gave it.
-        own: option to value, of this run alone; its folder is one.
-    """
+    """The options of a training: the words that a user gave it, and those of this run alone."""
     module, name = COMMANDS[command]
     described = getattr(importlib.import_module(f"sot_paddle.train.{module}"), name)
     flags = [] if command == "train_image" else ["--do_train", "--do_eval"]
@@ -63,6 +58,7 @@ def train(
     if not (path.is_file() and read_json(path).get("finished")):
         print(f"{folder}: {' '.join(assigned(own)[1::2])}", file=sys.stderr, flush=True)
         options = read_options(command, words, {**own, "output_dir": folder})
+        gc.collect()  # the model of the run before goes first
         importlib.import_module(f"sot_paddle.train.{COMMANDS[command][0]}").run_config(options)
     return read_json(path)
 
@@ -75,12 +71,9 @@ def all_options(command: str, words: Sequence[str], own: Mapping[str, Any]) -> d
 
 @contextlib.contextmanager
 def open_folder(folder: Path, record: str, asked: Mapping[str, Any]) -> Iterator[None]:
-    """Lock the folder of many runs inside of the block; refuse one that was begun otherwise.
+    """Lock a folder of many runs inside of the block; refuse one that was begun otherwise.
 
-    Args:
-        folder: made when it is missing.
-        record: file in it that holds what was asked for; it goes where the block leaves nothing.
-        asked: JSON-ready; has to be the same each time.
+    The file `record` in it holds what was asked for; it goes where the block leaves nothing.
     """
     path, own = folder / record, {record, folder_lock.LOCK}
     if folder.is_dir() and {entry.name for entry in folder.iterdir()} - own and not path.is_file():

@@ -59,7 +59,8 @@ def test_steps_are_timed_on_every_side_beside_their_floor(tmp_path, monkeypatch)
 
 @pytest.mark.long
 def test_each_side_runs_its_own_framework_and_settings(monkeypatch):
-    monkeypatch.delenv("SOT_PADDLE_TUNE", raising=False)
+    for name in ("SOT_PADDLE_TUNE", "FLAGS_use_stride_kernel"):  # align sets the second one
+        monkeypatch.delenv(name, raising=False)
     with turns.workers(["paddle", "pytorch"], 1) as sides:
         paddle, torch = (sides[side].ask("stamp") for side in ("paddle", "pytorch"))
         with pytest.raises(ValueError, match="the pytorch side cannot measure step unknown train"):

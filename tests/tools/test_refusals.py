@@ -1,8 +1,5 @@
 """What a tool refuses is said in one line, with status 2, and nothing is written."""
 
-import runpy
-import sys
-
 import pytest
 
 from sot_paddle.ops import build
@@ -32,32 +29,10 @@ ROWS = [
 ]
 
 
-STARTED = (
-    *("eval_image", "export", "predict", "train_adapter", "train_image", "train_squad"),
-    "visualize",
-)
-"""Tools that other tests start in a process of their own; here they run in this one."""
-
-
-def refused_here(monkeypatch, capsys, tool: str, given: list[str]) -> str:
-    """What a tool prints that refuses in this process."""
-    monkeypatch.setattr(sys, "argv", [tool, *given])
-    monkeypatch.setattr(sys, "path", [*sys.path])  # a tool adds the project root
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(tool_runs.ROOT / "tools" / f"{tool}.py"), run_name="__main__")
-    assert ended.value.code == 2
-    out, messages = capsys.readouterr()
-    assert out == ""
-    return tool_runs.only_line(messages)
-
-
 @pytest.mark.parametrize(("tool", "flags", "said"), ROWS, ids=[row[0] for row in ROWS])
-def test_a_refusal_is_one_line(tmp_path, monkeypatch, capsys, tool, flags, said):
+def test_a_refusal_is_one_line(tmp_path, capsys, tool, flags, said):
     given = flags.replace("HERE", str(tmp_path)).split()
-    if tool in STARTED:
-        line = refused_here(monkeypatch, capsys, tool, given)
-    else:
-        line = tool_runs.refused(tool, *given)
+    line = tool_runs.refused_here(capsys, tool, *given)
     assert line.startswith(f"{tool}: {said}".replace("HERE", str(tmp_path)))
     assert list(tmp_path.iterdir()) == []
 
@@ -82,6 +57,6 @@ def test_a_refusal_is_one_line(tmp_path, monkeypatch, capsys, tool, flags, said)
 def test_every_training_hears_the_precision_of_products(tmp_path, monkeypatch, capsys, tool, flags):
     monkeypatch.setattr(build, "why_not", lambda: "no compiler")
     given = flags.replace("HERE", str(tmp_path)).split()
-    line = refused_here(monkeypatch, capsys, tool, [*given, "--cpu_precision", "bf16"])
+    line = tool_runs.refused_here(capsys, tool, *given, "--cpu_precision", "bf16")
     assert "cpu_precision bf16" in line
     assert list(tmp_path.iterdir()) == []
