@@ -252,7 +252,7 @@ KINDS = {
     "converted": Kind(convert, converted, 120, sealed=True, only=("ours.safetensors",)),
     "optimizer.pt": Kind(write_optimizer, optimizer, 100),
     "optimizer state": Kind(write_own_state, own_state, 100),
-    "hidden states": Kind(write_states, read_states, 150, sealed=True),
+    "hidden states": Kind(write_states, read_states, 150),  # the rows, not HDF5's index of them
     "config.json": Kind(text("config.json", bad.CONFIG), sizes, 150),
     "model folder": Kind(
         lambda folder: bad.image_run(folder),
