@@ -158,12 +158,13 @@ def test_order_values_and_reuse(workers) -> None:
 
 
 def test_what_a_pass_that_is_given_up_left_under_way_spoils_nothing(workers) -> None:
-    for first in (0, 100):
-        unfinished = workers.batches([[first + number] for number in range(30)])
-        assert next(unfinished)["images"][0, 0] == first
-        unfinished.close()
-    for number, batch in enumerate(workers.batches([[number] for number in range(200, 220)])):
-        assert batch["images"][0].tolist() == [200 + number] * NUMBERS
+    list(workers.batches([[9]]))  # they have started
+    unfinished = workers.batches([[0], [1], [2], [3], [-3], [4]])
+    next(unfinished)
+    unfinished.close()  # -3 is being made, and would be written over the fifth of the next pass
+    for number, batch in enumerate(workers.batches([[20], [21], [22], [23], [24]]), 20):
+        time.sleep(0.2)
+        assert batch["images"][0].tolist() == [number] * NUMBERS
 
 
 def test_an_error_of_a_worker_keeps_its_kind_and_the_next_pass_works(workers) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Numbers:
-    """Arrays filled with their key; key -1 is a bug, key -2 ends the process."""
+    """Arrays filled with their key; key -1 is a bug, -2 ends the process, -3 takes its time."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -23,6 +24,8 @@ class Numbers:
             raise RuntimeError("a bug in a data set")
         if key == -2:
             os.kill(os.getpid(), signal.SIGKILL)
+        if key == -3:
+            time.sleep(0.5)
         return np.full(self.size, key, dtype=np.float32)
 
 
