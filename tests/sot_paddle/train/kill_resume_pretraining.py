@@ -16,10 +16,7 @@ OPTIONS = (
     *("--model_name_or_path", "bert_base", "--do_train", "--max_steps", "12", "--block_size", "16"),
     *("--per_gpu_train_batch_size", "9", "--save_steps", "2", "--logging_steps", "3"),
 )
-COMPARED = (
-    *("last/model.safetensors", "last/optimizer.safetensors"),
-    *("last/state.json"),
-)
+COMPARED = ("last/model.safetensors", "last/optimizer.safetensors", "last/state.json")
 
 
 def prepare(root: Path) -> killing.Scenario:
