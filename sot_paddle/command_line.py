@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sot_paddle.config import OptionError, build_record, load_yaml
+from sot_paddle.config import load_yaml
 from sot_paddle.failures import exit_status
 from sot_paddle.guard import CommandParser
+from sot_paddle.options import OptionError, build_record
 
 
 class OneLineParser(CommandParser):
@@ -87,7 +88,8 @@ def parse(command: Command, arguments: Sequence[str]) -> Any:
     places = [(name, given.pop(f"{name} in place")) for name in command.positional]
     names = {item.name for item in dataclasses.fields(command.record)}
     rest = dict(_pair(text) for text in model)
-    for name, value in [*places, *(_pair(text) for text in assigned)]:
+    assigned = dict(_pair(text) for text in assigned)  # the last one of a name
+    for name, value in [*places, *assigned.items()]:
         into = rest if command.rest and name not in names else given
         if value is not None and name in into:
             raise ValueError(f"{name} is given twice: {into[name]} and {value}")

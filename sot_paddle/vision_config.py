@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-from sot_paddle.config import Options, option, record, require_positive
+from sot_paddle.options import Options, option, record, require_positive
 
 TOKEN_TYPES = ("densenet", "resnet", "inception", "nonlocal", "linear", "patch")
 DENSE_NORMS = ("none", "bn")

@@ -109,7 +109,7 @@ def test_corrupt_images_are_left_out_and_named(image_files, trained, evaluation,
         (("sot_base",), "is of a sot_tiny, and --model is sot_base"),
         (("--num-classes", "7"), "has 3 classes, and --num-classes is 7"),
         (("--imagenet-a",), "expected the 200 synset folders"),
-        (("--crop-pct", "2"), "crop_pct must be from 0.01 to 1"),
+        (("--crop-pct", "2"), "crop_pct must be at most 1, got 2"),
     ],
 )
 def test_refusals(image_folder, trained, evaluation, flags, said):

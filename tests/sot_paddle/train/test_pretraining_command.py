@@ -10,6 +10,7 @@ import pytest
 
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.data.errors import DataError
+from sot_paddle.options import build_record
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.tasks.pretraining import Instances
 from sot_paddle.tasks.pretraining_options import PretrainConfig
@@ -32,7 +33,7 @@ def options(data: Path, form: str, out: Path, **more) -> PretrainConfig:
         **{"per_gpu_train_batch_size": 9, "learning_rate": 5e-3, "output_dir": str(out)},
         **{"do_eval": True, "eval_data_dir": str(data / form), "logging_steps": 3},
     }
-    return PretrainConfig(**{**given, **more})
+    return build_record(PretrainConfig, {**given, **more})
 
 
 def run(config: PretrainConfig) -> dict:
