@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 from align.record.recording import ROOT, Call
-from sot_paddle import ops
+from sot_paddle.ops.dropout import masks_by_paddle
 
 UPSCALED = "upscale_in_train"
 """PADDLE: the mode of its dropout that divides what is kept by 1 - p, as PyTorch's always does."""
@@ -47,7 +47,7 @@ class DropoutCall:
 def without_dropout(functional: Any, note: Note | None = None) -> Iterator[None]:
     """Let every dropout function of a framework hand its input on, in training mode too.
 
-    Paddle's native operators, which draw masks themselves, are off meanwhile.
+    Native operators of sot_paddle draw no masks meanwhile.
 
     Args:
         functional: the framework's module of functions.
@@ -76,7 +76,7 @@ def without_dropout(functional: Any, note: Note | None = None) -> Iterator[None]
 
     others: dict[str, Any] = {name: handing_on(name) for name in plain}
     patched = mock.patch.multiple(functional, **others, scaled_dot_product_attention=attend_all)
-    with ops.native(False) if is_paddle else contextlib.nullcontext(), patched:
+    with masks_by_paddle() if is_paddle else contextlib.nullcontext(), patched:
         yield
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import paddle
 from paddle.nn import functional as F
 
@@ -9,6 +12,28 @@ from sot_paddle.ops.dispatch import run, runs_natively
 
 LARGEST = 1.0 - 2.0**-24
 """Rate up to which the operators drop: above it 1 - p is 0 in float32."""
+
+
+_masks = True  # whether operators may draw masks
+
+
+@contextlib.contextmanager
+def masks_by_paddle() -> Iterator[None]:
+    """Let Paddle's functions draw every mask in the block; who replaces those functions needs it.
+
+    What drops nothing goes on natively.
+    """
+    global _masks
+    before, _masks = _masks, False
+    try:
+        yield
+    finally:
+        _masks = before
+
+
+def may_drop(p: float) -> bool:
+    """Whether an operator may drop at a rate, 0 out of training, here and now."""
+    return p == 0.0 or (_masks and 0.0 < p <= LARGEST)
 
 
 def dropout(x: paddle.Tensor, p: float, *, training: bool) -> paddle.Tensor:
@@ -27,6 +52,7 @@ def dropout(x: paddle.Tensor, p: float, *, training: bool) -> paddle.Tensor:
 
     Gradient: ``mask / (1 - p)``; once only where it runs natively.
     """
-    if not (0.0 <= p <= LARGEST and runs_natively(x)):
+    rate = p if training else 0.0
+    if not (may_drop(rate) and runs_natively(x)):
         return F.dropout(x, p=p, training=training)
-    return run("sot_dropout", x, p)[0] if training and p > 0.0 else x
+    return run("sot_dropout", x, p)[0] if rate > 0.0 else x

@@ -10,7 +10,7 @@ from paddle import nn
 
 from sot_paddle.ops.attention import attention, can_attend
 from sot_paddle.ops.dispatch import is_plain, runs_natively
-from sot_paddle.ops.dropout import LARGEST, dropout
+from sot_paddle.ops.dropout import LARGEST, dropout, may_drop
 from sot_paddle.ops.embedding import embedding
 from sot_paddle.ops.feed_forward import can_run, feed_forward, norm_of_sum
 from sot_paddle.ops.gelu import gelu
@@ -70,7 +70,7 @@ class MultiHeadAttention(nn.MultiHeadAttention):
         """As Paddle's; natively for self-attention without a cache or weights to return."""
         alone = all(other is None or other is query for other in (key, value))
         p = self.dropout if self.training else 0.0
-        if not alone or cache is not None or self.need_weights or p == 1.0:
+        if not alone or cache is not None or self.need_weights or not may_drop(p):
             return super().forward(query, key, value, attn_mask, cache)
         if not can_attend([query] * 3, attn_mask):
             return super().forward(query, key, value, attn_mask, cache)
@@ -153,7 +153,8 @@ def can_fuse_dropout(layer: nn.Layer) -> bool:
         scaled up in training.
     """
     plain = is_plain(nn.Dropout, [layer]) or is_plain(Dropout, [layer])
-    return plain and layer.p <= LARGEST and _drops_elements(layer)
+    may = layer.p <= LARGEST and may_drop(layer.p if layer.training else 0.0)
+    return plain and may and _drops_elements(layer)
 
 
 def _drops_elements(layer: nn.Dropout) -> bool:

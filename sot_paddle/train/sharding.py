@@ -67,7 +67,11 @@ def keep_clipping(optimizer: Any, clip: nn.ClipGradBase | None) -> None:
 
 
 def gathered(optimizer: Any, model: nn.Layer) -> tuple[dict[str, Any], dict[str, int]] | None:
-    """The whole state, arrays and counters as `exact_state` names them, on every process."""
+    """The whole state, arrays and counters as `exact_state` names them, on every process.
+
+    Returns:
+        None where nothing is sharded.
+    """
     inner = innermost(optimizer)
     if inner is optimizer:
         return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import paddle
 import pytest
+from paddle import nn
 from paddle.nn import functional as F
 
 from sot_paddle import functional, ops
@@ -20,10 +21,11 @@ from sot_paddle.heads.pooling import MultiHeadCrossCovariance
 from sot_paddle.ops.attention import attention
 from sot_paddle.ops.dense_block import dense_block
 from sot_paddle.ops.dispatch import run
-from sot_paddle.ops.dropout import dropout
+from sot_paddle.ops.dropout import dropout, masks_by_paddle
 from sot_paddle.ops.embedding import embedding
 from sot_paddle.ops.gelu import gelu
 from sot_paddle.ops.layer_norm import layer_norm
+from sot_paddle.ops.layers import with_native_layers
 from sot_paddle.ops.linear import linear
 from sot_paddle.ops.second_order import cross_covariance, head_covariance, sv_power_norm
 from sot_paddle.ops.stem import stem
@@ -354,6 +356,25 @@ def test_the_switch_holds_from_a_plain_call_on(called) -> None:
     with pytest.raises(KeyError), ops.native(False):
         raise KeyError
     assert ops.native.enabled
+
+
+def test_paddles_functions_draw_the_masks_where_they_are_asked_to(called, monkeypatch) -> None:
+    """Who replaces `F.dropout` is called; what drops nothing goes on natively."""
+    asked = []
+    monkeypatch.setattr(F, "dropout", lambda x, p, **_: asked.append(p) or x)
+    x = paddle.rand([2, 3, 4])
+    attend = with_native_layers(nn.MultiHeadAttention(4, 2, dropout=0.5))
+    with masks_by_paddle():
+        dropout(x, 0.5, training=True)
+        dropout(x, 0.5, training=False)
+        attend(x)
+        attend.eval()
+        assert "sot_attention" not in called
+        attend(x)
+    assert asked == [0.5, 0.5]
+    assert "sot_attention" in called
+    dropout(x, 0.5, training=True)
+    assert called[-1] == "sot_dropout"
 
 
 def test_what_is_no_number_stays_where_it_was() -> None:
