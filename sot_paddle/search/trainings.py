@@ -35,6 +35,9 @@ def read_options(command: str, words: Sequence[str], own: Mapping[str, Any]) -> 
     """The options of a training: the words that a user gave it, and those of this run alone."""
     module, name = COMMANDS[command]
     described = getattr(importlib.import_module(f"sot_paddle.train.{module}"), name)
+    twice = [name for name in own for word in words if word.startswith(f"{name}=")]
+    if twice:
+        raise ValueError(f"{twice[0]} is given twice: each run has its own")
     flags = [] if command == "train_image" else ["--do_train", "--do_eval"]
     options = parse(described, [*flags, *words, *assigned(own)])
     if options.overwrite_output_dir or getattr(options, "seeds", None):

@@ -15,7 +15,8 @@ from sot_paddle.registry import create_model
 from sot_paddle.train import checkpointing
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.image_model import ImageModelConfig, flat_options
-from sot_paddle.train.model_folder import write_weights
+from sot_paddle.train.model_folder import EMA, WEIGHTS
+from sot_paddle.weights import weights_and_metadata
 from tests.sot_paddle.convert import tiny_checkpoints as tiny
 from tests.sot_paddle.train import tiny_images, tiny_run
 
@@ -83,10 +84,12 @@ def image_run(root: Path) -> Path:
     )
     average = ModelEma(model, 0.9)
 
-    def fill(folder: Path) -> None:
-        write_weights(folder, model, average)
-        config.write(folder)
-
+    arrays, metadata = weights_and_metadata(model)
+    files = [
+        (WEIGHTS, checkpointing.TensorFile(arrays, metadata)),
+        (EMA, checkpointing.TensorFile(average.arrays(), metadata)),
+        *config.file().items(),
+    ]
     for name in ("best", "last"):
-        checkpointing.write_folder(root / name, fill)
+        checkpointing.write_folder(root / name, files)
     return root

@@ -39,7 +39,7 @@ def refused(capfd) -> Callable[[Callable[[], object]], str]:
         assert action() == 2
         out, said = capfd.readouterr()
         assert out == ""
-        names = ("x: ", "pretrain: ")
+        names = ("x: ", "pretrain: ", "train_text: ")
         lines = [line for line in said.splitlines() if line.startswith(names)]
         assert len(lines) == 1, said
         return lines[0]

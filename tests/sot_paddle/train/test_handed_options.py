@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import paddle
@@ -27,6 +26,7 @@ from sot_paddle.train import image_command, text_command
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.image_evaluation import _transform
 from sot_paddle.train.run import _arguments
+from sot_paddle.train.setup import Run, Setup
 from tests.parity.built_records import Named, assert_facts
 from tests.parity.command_defaults import OF_DATA
 from tests.sot_paddle.train.tiny_images import write_images
@@ -216,11 +216,11 @@ def built_runs() -> Named:
 
     names = {"task_name": "RTE", "data_dir": "d", "model_name_or_path": "m", "output_dir": "o"}
     text = {**names, "do_train": True, "do_eval": True, **_TEXT}
-    plan = text_command.plan(TrainConfig(**text))
-    logged = text_command.plan(TrainConfig(**text, evaluate_during_training=True))
-    alone = text_command.plan(TrainConfig(**text | {"do_eval": False}))
+    setup = _text_setup(text)
+    logged = _text_setup(text | {"evaluate_during_training": True})
+    alone = _text_setup(text | {"do_eval": False})
     image = {"data_dir": "d", "model": "sot_tiny", **_IMAGE}
-    of_image = image_command.plan(ImageTrainConfig(**image))
+    of_image = image_command.image_setup(ImageTrainConfig(**image), None)
     model, pace = paddle.nn.Linear(2, 3, bias_attr=False), Pace(_STEPS_OF_EPOCH, 1)
     frozen = paddle.nn.Sequential(model, paddle.nn.Linear(3, 1, bias_attr=False))
     frozen[1].weight.stop_gradient = True
@@ -234,14 +234,14 @@ def built_runs() -> Named:
     ]
     return {
         "text": {
-            **_plan(plan),
-            "evaluate": plan.eval_steps,
+            **_of_setup(setup),
+            "evaluate": setup.eval_steps,
             "evaluate at every log": logged.eval_steps,
             "evaluate without a split": alone.eval_steps,
             "larger is better": GlueTask.maximise,
         },
         "image": {
-            **_plan(of_image),
+            **_of_setup(of_image),
             "save epochs": of_image.save_epochs,
             "statistics of all processes": of_image.sync_bn,
         },
@@ -256,7 +256,7 @@ def built_runs() -> Named:
         "image optimizer": _optimizer(made[3][0]),
         "image rates": _rates(made[3][1], (0, 5, 10, 30)),
         "image rates of a cosine": _rates(made[4][1], (45,)),
-        "run": _of_run(plan, TrainConfig(**text, max_steps=33), frozen),
+        "run": _of_run(_text_setup(text | {"max_steps": 33}), frozen),
         "presets": {f"{hint} {depth}": _preset(hint, depth) for hint, depth in _PRESETS},
         "longest rows": {
             one.prefix: one.position_limit(EncoderConfig(**one.presets[name]))
@@ -265,12 +265,13 @@ def built_runs() -> Named:
     }
 
 
-def _of_run(plan: Any, options: Any, model: paddle.nn.Layer) -> dict[str, Any]:
-    """What paddlenlp's trainer is told of a run."""
+def _text_setup(options: Mapping[str, Any]) -> Setup:
+    return text_command.text_setup(TrainConfig(**options), None, None, None)
 
-    setup = SimpleNamespace(plan=plan, options=options)
-    run = SimpleNamespace(setup=setup, root=Path("o"), seed=9, model=model)
-    found = _arguments(run, Pace(6, 3))
+
+def _of_run(setup: Setup, model: paddle.nn.Layer) -> dict[str, Any]:
+    """What paddlenlp's trainer is told of a run."""
+    found = _arguments(Run(setup, 9, Path("o"), model), Pace(6, 3))
     return {
         "accumulation": found.gradient_accumulation_steps,
         "epochs": found.num_train_epochs,
@@ -284,15 +285,15 @@ def _preset(hint: str, depth: int) -> str:
     return BERT.preset_for({"num_hidden_layers": depth} if depth else {}, hint)
 
 
-def _plan(plan: Any) -> dict[str, Any]:
+def _of_setup(setup: Setup) -> dict[str, Any]:
     return {
-        "batch": plan.batch_size,
-        "accumulation": plan.accumulation,
-        "epochs": plan.epochs,
-        "log": plan.log_steps,
-        "save": plan.save_steps,
-        "own masks": plan.own_masks,
-        "moving average": plan.ema_decay,
+        "batch": setup.arguments["per_device_train_batch_size"],
+        "accumulation": setup.arguments["gradient_accumulation_steps"],
+        "epochs": setup.arguments["num_train_epochs"],
+        "log": setup.arguments["logging_steps"],
+        "save": setup.arguments["save_steps"],
+        "own masks": setup.own_masks,
+        "moving average": setup.ema_decay,
     }
 
 
