@@ -82,20 +82,29 @@ def exit_status(program: str, action: Callable[[], object]) -> int:
     try:
         action()
         return 0
-    except Terminated:
+    except (KeyboardInterrupt, Exception) as escaped:  # everything that escapes ends here
+        error = _signal_behind(escaped) or escaped
+    if isinstance(error, Terminated):
         line, status = "terminated by SIGTERM; run the same command again", TERMINATED
-    except KeyboardInterrupt:
+    elif isinstance(error, KeyboardInterrupt):
         line, status = "interrupted; run the same command again", INTERRUPTED
-    except Exception as error:  # the one place: everything that escapes ends here
+    else:
         line = str(error) or type(error).__name__
         status = error.status if isinstance(error, TrainingStopped) else REFUSED
         is_defect = not isinstance(error, _REFUSALS)
         if is_defect:
             line = f"{type(error).__name__}: {error}"
         if is_defect or TRACEBACK in sys.argv:
-            traceback.print_exc()
+            traceback.print_exception(error)
     print(f"{program}: {' '.join(line.split())}", file=sys.stderr, flush=True)
     return status
+
+
+def _signal_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """Return the signal that made an error: an extension that is imported wraps it in its own."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__
+    return error
 
 
 @contextlib.contextmanager
