@@ -22,7 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from sot_paddle.atomic import write_atomically
 from sot_paddle.cli import CommandParser, command
 from sot_paddle.reading import read_json
-from tools.mutation.drawing import Mutant, draw
+from tools.mutation.drawing import Mutant, draw, standing
 
 FROZEN = [ROOT / "tests" / "yardstick" / name for name in ("mutants.json", "planted.json")]
 CHECKS = ("tests/parity", "tests/sot_paddle", "quick")
@@ -48,7 +48,8 @@ def main(arguments: list[str]) -> int:
     else:
         fields = [field.name for field in dataclasses.fields(Mutant)]
         records = [record for path in FROZEN for record in read_json(path, list)]
-        mutants = [Mutant(**{name: record[name] for name in fields}) for record in records]
+        frozen = [Mutant(**{name: record[name] for name in fields}) for record in records]
+        mutants = [standing(mutant) for mutant in frozen]
     part, parts = map(int, options.part.split("/"))
     mutants = [one for one in mutants if fnmatch.fnmatch(one.file, options.files)]
     mutants = mutants[part - 1 :: parts]

@@ -90,6 +90,14 @@ def test_a_frozen_mutant_is_found_in_its_definition_where_lines_have_moved(produ
     assert text.index("x + 1") < text.index("x - 1")
 
 
+def test_a_frozen_mutant_is_found_in_the_one_file_to_which_its_lines_have_moved(product) -> None:
+    product.rename(product.with_name("renamed.py"))
+    found = drawing.standing(SECOND)
+    assert (found.file, found.text().count("x - 1")) == ("sot_paddle/renamed.py", 1)
+    product.with_name("copied.py").write_text(product.with_name("renamed.py").read_text("utf-8"))
+    assert drawing.standing(SECOND) == SECOND
+
+
 @pytest.mark.parametrize("change", [("x + 1", "1 + x"), ("def second", "def other")])
 def test_a_mutant_whose_lines_are_gone_is_not_killed(product, change) -> None:
     product.write_text(product.read_text("utf-8").replace(*change), "utf-8")

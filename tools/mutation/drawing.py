@@ -7,6 +7,7 @@ and logs), annotations, imports, assertions, and blocks that end in ``raise``.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,13 +46,23 @@ class Mutant:
         """Return the file's text with the edit, None where its lines are gone."""
         path = ROOT / self.file
         content = path.read_text(encoding="utf-8") if path.is_file() else ""
-        span = definition_span(content, self.definition)
+        span = definition_span(content, self.definition) if self.before in content else None
         if span is None:
             return None
         at = content.find(self.before, span.start, span.stop)
         if at < 0:
             return None
         return content[:at] + self.after + content[at + len(self.before) :]
+
+
+def standing(mutant: Mutant) -> Mutant:
+    """Return a mutant in the one file that holds its lines, itself where none or several do."""
+    if mutant.text() is not None:
+        return mutant
+    files = (path.relative_to(ROOT).as_posix() for path in (ROOT / PRODUCT).rglob("*.py"))
+    moved = [dataclasses.replace(mutant, file=file) for file in files]
+    standing_ones = [elsewhere for elsewhere in moved if elsewhere.text() is not None]
+    return standing_ones[0] if len(standing_ones) == 1 else mutant
 
 
 def definition_span(content: str, name: str) -> range | None:
