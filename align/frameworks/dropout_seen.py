@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 from align.record.recording import ROOT, Call
-from sot_paddle.ops.dropout import masks_by_paddle
+from sot_paddle.ops import masks_by_paddle
 
 UPSCALED = "upscale_in_train"
 """PADDLE: the mode of its dropout that divides what is kept by 1 - p, as PyTorch's always does."""

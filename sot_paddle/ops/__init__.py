@@ -7,7 +7,9 @@ traced or exported, no compiler, ``SOT_PADDLE_NATIVE=0``, ``native(False)``).
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 
 class native:  # noqa: N801 (called like a function, as paddle.no_grad is)
@@ -18,8 +20,12 @@ class native:  # noqa: N801 (called like a function, as paddle.no_grad is)
 
     Args:
         enabled: whether native operators compute where they can.
+
+    Attributes:
+        masks: whether they may draw dropout's masks; see `masks_by_paddle`.
     """
 
+    masks = True
     enabled = os.environ.get("SOT_PADDLE_NATIVE") != "0"
 
     def __init__(self, enabled: bool) -> None:
@@ -32,3 +38,16 @@ class native:  # noqa: N801 (called like a function, as paddle.no_grad is)
     def __exit__(self, *error: object) -> None:
         """Choose what was chosen before."""
         native.enabled = self._before
+
+
+@contextlib.contextmanager
+def masks_by_paddle() -> Iterator[None]:
+    """Let Paddle's functions draw every mask in the block; who replaces those functions needs it.
+
+    What drops nothing goes on natively.
+    """
+    before, native.masks = native.masks, False
+    try:
+        yield
+    finally:
+        native.masks = before

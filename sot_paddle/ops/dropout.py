@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
 import paddle
 from paddle.nn import functional as F
 
+from sot_paddle.ops import native
 from sot_paddle.ops.dispatch import run, runs_natively
 
 LARGEST = 1.0 - 2.0**-24
 """Rate up to which the operators drop: above it 1 - p is 0 in float32."""
 
 
-_masks = True  # whether operators may draw masks
-
-
-@contextlib.contextmanager
-def masks_by_paddle() -> Iterator[None]:
-    """Let Paddle's functions draw every mask in the block; who replaces those functions needs it.
-
-    What drops nothing goes on natively.
-    """
-    global _masks
-    before, _masks = _masks, False
-    try:
-        yield
-    finally:
-        _masks = before
-
-
 def may_drop(p: float) -> bool:
     """Whether an operator may drop at a rate, 0 out of training, here and now."""
-    return p == 0.0 or (_masks and 0.0 < p <= LARGEST)
+    return p == 0.0 or (native.masks and 0.0 < p <= LARGEST)
 
 
 def dropout(x: paddle.Tensor, p: float, *, training: bool) -> paddle.Tensor:

@@ -21,7 +21,7 @@ from sot_paddle.heads.pooling import MultiHeadCrossCovariance
 from sot_paddle.ops.attention import attention
 from sot_paddle.ops.dense_block import dense_block
 from sot_paddle.ops.dispatch import run
-from sot_paddle.ops.dropout import dropout, masks_by_paddle
+from sot_paddle.ops.dropout import dropout
 from sot_paddle.ops.embedding import embedding
 from sot_paddle.ops.gelu import gelu
 from sot_paddle.ops.layer_norm import layer_norm
@@ -364,7 +364,7 @@ def test_paddles_functions_draw_the_masks_where_they_are_asked_to(called, monkey
     monkeypatch.setattr(F, "dropout", lambda x, p, **_: asked.append(p) or x)
     x = paddle.rand([2, 3, 4])
     attend = with_native_layers(nn.MultiHeadAttention(4, 2, dropout=0.5))
-    with masks_by_paddle():
+    with ops.masks_by_paddle():
         dropout(x, 0.5, training=True)
         dropout(x, 0.5, training=False)
         attend(x)
