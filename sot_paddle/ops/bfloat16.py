@@ -52,7 +52,7 @@ def linear(
     Gradient: smooth; once only.
     """
     fits = x.dtype == weight.dtype and x.ndim > 1 and x.shape[-1:] == weight.shape[:1]
-    if not fits or not x.size or not weight.size or not runs_natively(x):
+    if not fits or not runs_natively(x) or not x.size or not weight.size:
         return paddle_linear(x, weight, bias, name)
     bias = paddle.zeros(weight.shape[1:], x.dtype) if bias is None else bias
     is_kept = weight.persistable and not paddle.is_grad_enabled()

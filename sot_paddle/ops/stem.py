@@ -20,8 +20,8 @@ def can_run(images: paddle.Tensor, weight: paddle.Tensor) -> bool:
         False as well where the images are to get a gradient.
     """
     trained = paddle.is_grad_enabled() and not images.stop_gradient
-    fits = images.ndim == 4 and images.size > 0 and images.dtype == weight.dtype
-    return fits and not trained and runs_natively(images)
+    fits = images.ndim == 4 and images.dtype == weight.dtype and not trained
+    return fits and runs_natively(images) and images.size > 0  # a traced tensor has no size yet
 
 
 def stem(images: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:

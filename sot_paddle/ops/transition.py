@@ -16,8 +16,8 @@ def can_run(x: paddle.Tensor, scale: paddle.Tensor, weight: paddle.Tensor) -> bo
     Args:
         x, scale, weight: of :func:`transition`.
     """
-    fits = x.ndim == 4 and x.size > 0 and x.dtype == scale.dtype == weight.dtype
-    return fits and runs_natively(x)
+    fits = x.ndim == 4 and x.dtype == scale.dtype == weight.dtype
+    return fits and runs_natively(x) and x.size > 0  # a traced tensor has no size yet
 
 
 def transition(

@@ -11,6 +11,7 @@ import pytest
 from sot_paddle.deploy.export_form import FORMS, export_form
 from sot_paddle.deploy.graph import load_graph, run_model, save_graph
 from sot_paddle.ops import build
+from sot_paddle.registry import create_model
 
 HEADS = {
     "mgcrp_qk": {},
@@ -48,6 +49,18 @@ def test_a_text_graph_is_open_in_rows_and_tokens(tiny, tmp_path, head, monkeypat
         expected, found = direct(batch), graph(batch)
         scale = np.abs(expected).max()
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * max(1.0, scale))
+
+
+def test_an_image_graph_is_open_in_rows(tmp_path):
+    """Stem, dense blocks and transitions, native elsewhere, are traced as Paddle's."""
+    sizes = {"img_size": 32, "embed_dim": 12, "depth": 1, "num_heads": 3}
+    model = create_model("sot_tiny", 3, **sizes, wr_dim=4, head_num_heads=2)
+    model.eval()
+    draw = np.random.default_rng(0)
+    images = {"images": draw.normal(size=(5, 3, 32, 32)).astype("float32")}
+    save_graph(model, {"images": images["images"][:2]}, tmp_path)
+    graph, direct = load_graph(tmp_path, ("images",)), run_model(model, ("images",))
+    np.testing.assert_allclose(graph(images), direct(images), rtol=0, atol=2e-5)
 
 
 def test_a_damaged_graph_is_one_line(exports, tmp_path):
