@@ -20,8 +20,6 @@ from typing import BinaryIO
 WRITING, DISCARDED = ".writing-", ".discarded-"
 """Begin the names of what is being written or removed; the process id and a drawn number end it."""
 
-_FLUSHED = 1 << 25  # bytes that the disk is asked to begin with
-
 
 def beside(path: Path, start: str) -> Path:
     """A hidden name in the same folder that no other writer of any process has, or can foresee."""
@@ -70,24 +68,6 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     finally:
         remove(temporary)  # gone already when all went well
     sync(path.parent)
-
-
-def start_flush(handle: BinaryIO, begin: int) -> int:
-    """Have the disk begin with a part of a file while the next one is made; waits for nothing.
-
-    Args:
-        handle: an open file, of `atomic_file`.
-        begin: where the part begins; it ends where the file ends now.
-
-    Returns:
-        Where the next part begins: ``begin`` while the part is small.
-    """
-    size = handle.tell() - begin
-    if size < _FLUSHED or not hasattr(os, "posix_fadvise"):
-        return begin
-    handle.flush()  # pages that are not on the disk yet stay in memory
-    os.posix_fadvise(handle.fileno(), begin, size, os.POSIX_FADV_DONTNEED)
-    return begin + size
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:

@@ -27,7 +27,7 @@ import numpy as np
 import safetensors
 
 from sot_paddle import reading
-from sot_paddle.atomic import atomic_file, start_flush
+from sot_paddle.atomic import atomic_file
 from sot_paddle.pickled_arrays import read_arrays
 from sot_paddle.weight_entries import Choice
 
@@ -285,9 +285,41 @@ def write_tensors(
     table = dict(metadata or {})
     if not all(isinstance(item, str) for pair in table.items() for item in pair):
         raise ValueError(f"{path}: metadata keys and values must be strings")
-    write = _write_safetensors if path.suffix == ".safetensors" else _write_pdparams
     with atomic_file(path) as handle:
-        write(handle, as_tensors(arrays), table)
+        if path.suffix == ".safetensors":
+            handle.writelines(safetensors_parts(arrays, table))
+        else:
+            _write_pdparams(handle, as_tensors(arrays), table)
+
+
+def safetensors_parts(
+    arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]
+) -> Iterator[bytes | memoryview]:
+    """The bytes of a ``.safetensors`` file: its header, then one tensor after the other.
+
+    They are the same in every process; the library's own writer draws the metadata's order, needs
+    all tensors at once, makes files that only their owner can read and hides a full disk in an
+    error of its own.
+
+    Raises:
+        ValueError: a dtype that the format cannot hold.
+    """
+    tensors = as_tensors(arrays)
+    names = sorted(tensors, key=lambda name: -tensors.specs[name].dtype.itemsize)  # aligned
+    header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
+    end = 0
+    for name in names:
+        spec = tensors.specs[name]
+        if spec.dtype not in _CODES:
+            raise ValueError(f"tensor {name!r}: safetensors cannot hold dtype {spec.dtype}")
+        begin, end = end, end + spec.nbytes
+        code = _CODES[spec.dtype]
+        header[name] = {"dtype": code, "shape": list(spec.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for name in names:
+        yield _contiguous(tensors, name).reshape(-1).view(np.uint8).data
 
 
 def pack_files(files: Mapping[str, bytes]) -> str:
@@ -334,38 +366,15 @@ def _read_safetensors(path: Path) -> tuple[Tensors, dict[str, str]]:
         }
         metadata = file.metadata() or {}
     except (safetensors.SafetensorError, OSError, KeyError) as error:
-        raise ValueError(f"{path}: not a safetensors file, or truncated ({error})") from error
+        raise ValueError(
+            f"{path}: not a safetensors file, or truncated, or of a dtype not read here ({error})"
+        ) from error
 
     def load(name: str) -> np.ndarray:
         with reading.named_in_refusals(path):
             return file.get_tensor(name)
 
     return Tensors(specs, load), metadata
-
-
-def _write_safetensors(handle: BinaryIO, tensors: Tensors, metadata: dict[str, str]) -> None:
-    """Write one tensor after the other.
-
-    The library's ``save_file`` needs them all at once, makes files that only their owner can read
-    and hides a full disk in an error of its own.
-    """
-    names = sorted(tensors, key=lambda name: -tensors.specs[name].dtype.itemsize)  # aligned
-    header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
-    end = 0
-    for name in names:
-        spec = tensors.specs[name]
-        if spec.dtype not in _CODES:
-            raise ValueError(f"tensor {name!r}: safetensors cannot hold dtype {spec.dtype}")
-        begin, end = end, end + spec.nbytes
-        code = _CODES[spec.dtype]
-        header[name] = {"dtype": code, "shape": list(spec.shape), "data_offsets": [begin, end]}
-    raw = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
-    raw += b" " * (-len(raw) % 8)
-    handle.write(len(raw).to_bytes(8, "little") + raw)
-    flushed = 0
-    for name in names:
-        handle.write(_contiguous(tensors, name).reshape(-1).view(np.uint8).data)
-        flushed = start_flush(handle, flushed)
 
 
 def _contiguous(tensors: Tensors, name: str) -> np.ndarray:

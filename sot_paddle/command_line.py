@@ -20,12 +20,9 @@ from sot_paddle.options import OptionError, build_record
 class OneLineParser(CommandParser):
     """Argument parser of a command whose help ends with examples, as they are typed."""
 
-    def __init__(
-        self, prog: str, description: str, examples: str, usage: str | None = None
-    ) -> None:
+    def __init__(self, prog: str, description: str, examples: str) -> None:
         super().__init__(
             prog=prog,
-            usage=usage,
             description=description,
             epilog=examples,
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -76,31 +73,31 @@ def parse(command: Command, arguments: Sequence[str]) -> Any:
         ValueError: a refused flag, an unknown option, a wrong type or value.
         SystemExit: a flag that argparse refuses (status 2), or ``--help``.
     """
-    given = vars(_parser(command).parse_args(list(arguments)))
-    path, assigned, model = (given.pop(name) for name in ("config", "assigned", "model_option"))
-    _answer(command, [name for name in given if name.startswith("--")])
-    given = {
+    flags = vars(_parser(command).parse_args(list(arguments)))
+    path, assigned, model = (flags.pop(name) for name in ("config", "assigned", "model_option"))
+    _answer(command, [name for name in flags if name.startswith("--")])
+    values = {
         name: ",".join(value) if isinstance(value, list) else value
-        for name, value in given.items()
+        for name, value in flags.items()
         if not name.startswith("--")
     }
-    places = [(name, given.pop(f"{name} in place")) for name in command.positional]
+    places = [(name, values.pop(f"{name} in place")) for name in command.positional]
     names = {item.name for item in dataclasses.fields(command.record)}
     rest = dict(_pair(text) for text in model)
     assigned = dict(_pair(text) for text in assigned)  # the last one of a name
     for name, value in [*places, *assigned.items()]:
-        into = rest if command.rest and name not in names else given
+        into = rest if command.rest and name not in names else values
         if value is not None and name in into:
             raise ValueError(f"{name} is given twice: {into[name]} and {value}")
         into |= {} if value is None else {name: value}
     loaded = load_yaml(path) if path else {}
-    if rest:
-        rest = {name: literal(value) for name, value in rest.items()}
-        given[command.rest] = {**(loaded.get(command.rest) or {}), **rest}
+    stated = loaded.get(command.rest) or {}
+    if rest and isinstance(stated, dict):  # else the file's is refused
+        values[command.rest] = stated | {name: literal(value) for name, value in rest.items()}
     try:
-        return build_record(command.record, {**loaded, **given})
+        return build_record(command.record, loaded | values)
     except OptionError as error:
-        of_file = error.option in loaded and error.option not in given
+        of_file = error.option in loaded and error.option not in values
         raise ValueError(f"{path}: {error}" if of_file else str(error)) from error
 
 
@@ -181,5 +178,5 @@ def _answer(command: Command, flags: Sequence[str]) -> None:
 def _pair(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise ValueError(f"--set needs NAME=VALUE, got {text!r}")
+        raise ValueError(f"an option needs NAME=VALUE, got {text!r}")
     return name, value

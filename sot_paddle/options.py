@@ -76,7 +76,18 @@ def record(kind: type) -> type:
             again = dataclasses.field(default=default, metadata=inherited[name].metadata)
             setattr(kind, name, again)
     config = ConfigDict(extra="forbid", allow_inf_nan=False)
-    return pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=config)(kind)
+    made = pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=config)(kind)
+    validate = made.__init__
+
+    @functools.wraps(validate)
+    def initialise(self: Any, **values: Any) -> None:
+        try:
+            validate(self, **values)
+        except ValidationError as error:  # several lines of pydantic's
+            raise _option_error(error) from error
+
+    made.__init__ = initialise
+    return made
 
 
 @record
@@ -124,12 +135,12 @@ def require_one_of(name: str, value: object, allowed: Iterable[object]) -> None:
     allowed = tuple(allowed)
     if value in allowed:
         return
-    named = [str(one) for one in allowed if one is not None]
-    if not named:
+    choices = [str(choice) for choice in allowed if choice is not None]
+    if not choices:
         raise ValueError(f"{name} cannot be set (it has none), got {value!r}")
-    meant = _meant(str(value), named)
+    meant = _meant(str(value), choices)
     meant = f"; {meant}" if meant else ""
-    raise ValueError(f"{name} must be one of {', '.join(named)}, got {value!r}{meant}")
+    raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{meant}")
 
 
 def require_positive(name: str, value: int) -> None:
@@ -197,8 +208,7 @@ def build_record(record: type[Record], values: Mapping[str, Any], *, where: str 
     try:
         return _validator(record).validate_python(dict(values))
     except ValidationError as error:
-        name = str(next(iter(error.errors()[0]["loc"]), ""))
-        raise OptionError(f"{prefix}{_refusal(error, name)}", name) from error
+        raise _option_error(error, prefix) from error
 
 
 def require_type(record: type, name: str, value: object, *, where: str) -> None:
@@ -208,7 +218,7 @@ def require_type(record: type, name: str, value: object, *, where: str) -> None:
         ValueError: naming where it stands.
     """
     try:
-        _validator(typing.get_type_hints(record)[name]).validate_python(value)
+        _validator(typing.get_type_hints(record)[name]).validate_python(value, strict=True)
     except ValidationError as error:
         raise ValueError(_refusal(error, where)) from error
 
@@ -218,7 +228,12 @@ def _validator(kind: Any) -> Any:
     return TypeAdapter(kind)
 
 
-def _refusal(error: Any, name: str) -> str:
+def _option_error(error: ValidationError, prefix: str = "") -> OptionError:
+    name = str(next(iter(error.errors()[0]["loc"]), ""))
+    return OptionError(f"{prefix}{_refusal(error, name)}", name)
+
+
+def _refusal(error: ValidationError, name: str) -> str:
     first = error.errors()[0]
     if first["type"] == "value_error":  # of our own checks
         return str(first["ctx"]["error"])
@@ -280,7 +295,9 @@ class RunOptions(PrecisionOptions):
     )
     seed: int = option(42, "random seed", low=0)
     max_steps: int = option(
-        -1, "length of the run in optimizer steps; above 0 it goes before the epochs"
+        -1,
+        "length of the run in optimizer steps; above 0 it goes before the epochs",
+        high=LARGEST_NUMBER,
     )
     gradient_accumulation_steps: int = option(
         1, "batches (forward passes) of an optimizer step, whose gradients are added up", low=1

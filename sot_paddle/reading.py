@@ -62,11 +62,11 @@ def named_in_refusals(path: str | os.PathLike[str]) -> Iterator[None]:
     """Put the path of what is read before a refusal.
 
     Raises:
-        ValueError: as raised inside, and for a content that exhausts memory or the stack.
+        ValueError: as raised inside, and for a content that exhausts memory, the stack or a number.
     """
     try:
         yield
-    except (ValueError, MemoryError, RecursionError) as error:
+    except (ValueError, MemoryError, OverflowError, RecursionError) as error:
         begin = f"{shown(path)}: "
         text = str(error) or type(error).__name__
         raise ValueError(begin + text.removeprefix(begin)) from error
@@ -291,8 +291,3 @@ def sha256_of(path: Path) -> str:
     """
     with open_file(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def machine_memory() -> int:
-    """Bytes of main memory that this machine has, in use or not."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -72,15 +72,16 @@ def run_row(row: PortRow, dtypes: Sequence[str], choices: Choices) -> RowOutcome
             _add_checks(checks, pair, outcome.report.results)
             setup.ports.leave(dtype)
         findings = outcome.findings
-        if findings:
-            findings = _from_layers(layer_findings(request), findings)
+        if any(finding.step in _PASSES for finding in findings):
+            layers = layer_findings(request, forward_only=row.forward_only)
+            findings = _from_layers(layers, findings)
     findings = [
         dataclasses.replace(finding, place=f"{row.name}: {finding.place}") for finding in findings
     ]
     return RowOutcome(outcome.report.results, findings, checks, environment_stamp())
 
 
-def layer_findings(request: Request) -> list[Divergence]:
+def layer_findings(request: Request, *, forward_only: bool) -> list[Divergence]:
     """Compare the layers of a row whose taps differ, in float64; return wrong ones with causes.
 
     Taps say that and where along the model two sides part. Causes and lines of code come from the
@@ -88,6 +89,7 @@ def layer_findings(request: Request) -> list[Divergence]:
 
     Args:
         request: of `request_of`.
+        forward_only: of the row: then no backward pass is compared.
 
     Returns:
         Nothing where the layers agree, or cannot be paired.
@@ -99,7 +101,7 @@ def layer_findings(request: Request) -> list[Divergence]:
         unlike = unlike_modules(pair.reference, pair.ours, setup.modules.to_paddle)
         pair = AnyPair(Setup(by_layers(request, unlike)), "float64")
         steps = LiveSteps(outcome)
-        if not steps.forward(pair):
+        if not steps.forward(pair) and not forward_only:
             steps.backward(pair, failed=False)
     return outcome.findings
 

@@ -1,5 +1,4 @@
-"""The one writer of HTML pages: a page stands alone, without network or script, on a phone and on
-paper too.
+"""Parts of the report's page, which stands alone, without network or script, on phone and paper.
 
 Texts are plain and are escaped here; arguments called ``html`` are ready markup. Tables become
 labelled blocks where the screen is narrow, so nothing is cut.
@@ -14,10 +13,10 @@ from typing import Any
 STYLE = """
 :root { color-scheme: light dark; --bg:#fbfbfa; --card:#ffffff; --ink:#1c2024; --soft:#5d6670;
   --line:#e1e3e6; --faint:#f3f4f5; --pass:#1d7a4a; --pass-bg:#e8f4ed; --fail:#b3261e;
-  --fail-bg:#fbeae8; --ours:#2458b0; --ref:#c05f14; }
+  --fail-bg:#fbeae8; --focus:#2458b0; }
 @media (prefers-color-scheme: dark) { :root { --bg:#14171a; --card:#1b1f23; --ink:#e4e7ea;
   --soft:#9aa4ae; --line:#31373d; --faint:#22272c; --pass:#5cc48d; --pass-bg:#17301f;
-  --fail:#f28b82; --fail-bg:#3a1d1b; --ours:#7fabf5; --ref:#eba067; } }
+  --fail:#f28b82; --fail-bg:#3a1d1b; --focus:#7fabf5; } }
 * { box-sizing:border-box; }
 html { -webkit-text-size-adjust:100%; }
 body { margin:0; background:var(--bg); color:var(--ink); font:15px/1.55 system-ui, -apple-system,
@@ -63,7 +62,7 @@ summary { cursor:pointer; list-style:none; }
 summary::-webkit-details-marker { display:none; }
 summary::before { content:"\\25B8"; font-size:16px; line-height:1; }
 details[open] > summary::before { content:"\\25BE"; }
-summary:focus-visible { outline:2px solid var(--ours); outline-offset:1px; }
+summary:focus-visible { outline:2px solid var(--focus); outline-offset:1px; }
 @media screen and (max-width:640px) { main { padding:18px 12px 40px; } h2 { margin-top:32px; }
   .banner { padding:16px; } .banner strong { font-size:24px; }
   .facts { grid-template-columns:1fr 1fr; } dl { grid-template-columns:1fr; } }
@@ -76,7 +75,7 @@ summary:focus-visible { outline:2px solid var(--ours); outline-offset:1px; }
 @media print { body { background:#fff; font-size:10px; } main { max-width:none; padding:0; }
   h2 { margin:18px 0 6px; font-size:14px; } .banner { padding:8px 14px; } table { font-size:8.5px; }
   code { font-size:inherit; } h3 { font-size:12px; margin:12px 0 4px; }
-  th, td { padding:2px 6px; } tr, figure { break-inside:avoid; } h2, h3 { break-after:avoid; } }
+  th, td { padding:2px 6px; } tr { break-inside:avoid; } h2, h3 { break-after:avoid; } }
 """
 
 
@@ -111,9 +110,9 @@ def listed(rows: Iterable[tuple[str, str]]) -> str:
     return f"<dl>{cells}</dl>" if cells else ""
 
 
-def properties(found: Mapping[str, Any]) -> str:
+def properties(values: Mapping[str, Any]) -> str:
     """A table of names and values, nested or not, such as the environment of a run."""
-    cells = [[escape(str(name)), f"<code>{escape(spoken(v))}</code>"] for name, v in found.items()]
+    cells = [[escape(str(name)), f"<code>{escape(spoken(v))}</code>"] for name, v in values.items()]
     return table(("", ""), cells) if cells else "<p>Nothing was recorded.</p>"
 
 

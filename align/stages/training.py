@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -256,17 +255,15 @@ def _controls(
 
 
 def _other_order(pair: Pair, judge: TrainingJudge) -> list[ControlResult]:
-    """A run of Paddle on the same batches in another order, where there are several."""
+    """A run of Paddle on the batches in another order, where there are several.
+
+    It is stopped as soon as the fault shows.
+    """
     number, batches = exchanged(pair.plan.batches or (), pair.plan.accumulate)
     if not number:
         return []
     title = f"batches[0] and batches[{number}] exchanged"
-    return [_faulty(judge, title, "the run", batches=batches)]
-
-
-def _faulty(judge: TrainingJudge, fault: str, place: str, **changed: Any) -> ControlResult:
-    """A run of Paddle with a fault in its plan, stopped as soon as the fault shows."""
-    plan = dataclasses.replace(judge.plan, **changed)
+    plan = dataclasses.replace(judge.plan, batches=batches)
 
     def begun(ours: Ours) -> Iterator[Comparison]:
         return judge.settling.planted(judge.begun(*ours))
@@ -276,7 +273,7 @@ def _faulty(judge: TrainingJudge, fault: str, place: str, **changed: Any) -> Con
         found = begun(ours)
         if made == plan.steps:
             found = chain(found, judge.settling.planted(judge.everything(run)))
-        return judged_control(fault, found, f"{place}, after {made} of {plan.steps} steps")
+        return [judged_control(title, found, f"the run, after {made} of {plan.steps} steps")]
 
 
 def _average_cause(pair: Pair, judge: TrainingJudge) -> str:

@@ -80,16 +80,16 @@ def _backend(source: Path, special: tuple[str, ...], *, end_of_word: str) -> Tok
     if paired:
         vocabulary = read_json(source / "vocab.json")
         lines = read_text(path).split("\n")[1:]  # the first one is a version or empty
-        merges = [tuple(line.removesuffix("\r").split(" ")) for line in lines if line]
+        merges = [line.removesuffix("\r") for line in lines if line]
     else:
         model = field_of(read_json(path), "model", dict, str(path))
         if model.get("type") != "BPE":
             raise DataError(f"{path}: expected a BPE model, found {model.get('type')}")
         vocabulary = field_of(model, "vocab", dict, str(path))
-        listed = field_of(model, "merges", list, str(path))
-        merges = [tuple(m.split(" ") if isinstance(m, str) else m) for m in listed]
+        merges = field_of(model, "merges", list, str(path))
     require_tokens(path, vocabulary, special)
     with LibraryRefusals(path):
+        pairs = [tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in merges]
         return Tokenizer(
-            models.BPE(vocabulary, merges, unk_token=_UNKNOWN, end_of_word_suffix=end_of_word)
+            models.BPE(vocabulary, pairs, unk_token=_UNKNOWN, end_of_word_suffix=end_of_word)
         )

@@ -86,7 +86,8 @@ def cached_split(
             logger.warning("cache entry %s is damaged (%s); it is rebuilt", path, error)
     features = tokenize_split(data_dir, task, name, tokenizer)
     stream = io.BytesIO()
-    np.savez(stream, **features.arrays())
+    # labels first: a damaged directory can lose its last entry, which must be one that is required
+    np.savez(stream, **dict(reversed(features.arrays().items())))
     try:
         write_atomically(path, stream.getvalue())
     except OSError as error:

@@ -102,6 +102,8 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
         row = dict(zip(table.columns, cells, strict=True))
         try:
             index = int(row.get(task.index, position))
+            if index.bit_length() > 63:  # of int64
+                raise ValueError(f"expected a row number, found {index}")
             label = _label(task, row[task.label]) if file.labelled else None
         except ValueError as error:
             raise DataError(f"{table.path}, line {number}: {error}") from None

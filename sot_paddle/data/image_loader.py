@@ -131,11 +131,11 @@ class BatchWorkers:
         ahead = self._count * PREFETCHED
         slots = itertools.cycle(range(ahead + 1))
         try:
-            for some in keys:
+            for batch_keys in keys:
                 if self._pool is None:
-                    self._start(Slots.of(ahead + 1, len(some) * self._image_bytes))
+                    self._start(Slots.of(ahead + 1, len(batch_keys) * self._image_bytes))
                 slot = next(slots)
-                pending.append((slot, self._pool.submit(make_batch, some, slot)))
+                pending.append((slot, self._pool.submit(make_batch, batch_keys, slot)))
                 if len(pending) > ahead:
                     yield self._result(*pending.popleft())
             while pending:
@@ -151,7 +151,7 @@ class BatchWorkers:
                 self.close()
 
     def close(self) -> None:
-        """End the processes; a later pass starts new ones."""
+        """End the processes when their batches are done; a later pass starts new ones."""
         if self._pool is not None:
             self._finalizer()
             self._pool = None
@@ -163,9 +163,9 @@ class BatchWorkers:
         self._pool = ProcessPoolExecutor(
             self._count, context, initializer=start_worker, initargs=(*self._task, slots)
         )
-        self._finalizer = weakref.finalize(
-            self, self._pool.shutdown, wait=False, cancel_futures=True
-        )
+        # It waits: Python 3.11 ends by waking the thread of every pool, without a lock, and fails
+        # with "Bad file descriptor" where that thread is just closing the pipe that wakes it.
+        self._finalizer = weakref.finalize(self, self._pool.shutdown, cancel_futures=True)
 
     def _result(self, slot: int, future: Future) -> Batch:
         batch = future.result()

@@ -28,8 +28,6 @@ from sot_paddle.data.image_randaugment import (
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-LATER = ("exif_orientation",)
-"""Options of the evaluation transform that records of older versions lack: they had its default."""
 TRIES = 10
 JITTERS = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
 RESAMPLING = {kind.name.lower(): kind for kind in Image.Resampling}

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import numpy as np
     from tokenizers import Tokenizer
 
-TIE_BREAKS = ("slow", "fast")
 HEAD, TAIL, HALVES = -2, -1, 0
 """Which tokens of a single text are kept, see :func:`kept_tokens`."""
 _SHORTEST = 8  # room for the special tokens and a little text

@@ -37,9 +37,9 @@ def answers(
     max_length, spans = predictor.recipe.preparation.max_length, predictor.recipe.spans
     tokenizer = predictor.prepare.tokenizer
     for first in range(0, len(questions), batch_size):
-        asked = questions[first : first + batch_size]
-        named = [dataclasses.replace(one, id=str(first + n)) for n, one in enumerate(asked)]
-        features = span_features(named, tokenizer, max_length=max_length, stride=spans.stride)
+        chunk = questions[first : first + batch_size]
+        numbered = [dataclasses.replace(each, id=str(n)) for n, each in enumerate(chunk, first)]
+        features = span_features(numbered, tokenizer, max_length=max_length, stride=spans.stride)
         tokens, scores = features.tokens, []
         for start in range(0, len(tokens), batch_size):
             windows = range(start, min(start + batch_size, len(tokens)))
@@ -48,8 +48,8 @@ def answers(
         scores = np.concatenate(scores)
         if not np.isfinite(scores).all():
             raise ValueError("the model's output is not finite")
-        found = decode(named, features, scores[:, 0], scores[:, 1], spans.decoding)
-        for index, (question, answer) in enumerate(zip(asked, found.values(), strict=True), first):
+        by_id = decode(numbered, features, scores[:, 0], scores[:, 1], spans.decoding)
+        for index, (question, answer) in enumerate(zip(chunk, by_id.values(), strict=True), first):
             best = [dataclasses.asdict(one) for one in answer.candidates[:_SHOWN]]
             said = {"answer": answer.text, "null_odds": answer.null_odds, "candidates": best}
             yield {"index": index, "id": question.id, **said}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.squad.questions import Question, read_questions
 from sot_paddle.data.tsv import decoded_lines, refuse_repeated_header
 from sot_paddle.deploy.recipe import Recipe, TextRecipe
+from sot_paddle.reading import parse_json
 
 _LOG = logging.getLogger(__name__)
 STDIN = "-"
@@ -81,7 +81,7 @@ def read_rows(places: Sequence[str], recipe: Recipe, options: InputOptions) -> I
         A list, or for stdin an iterator that reads as it goes.
 
     Raises:
-        DataError: nothing there, no rows, a row or option that does not fit; names file and line.
+        ValueError: nothing there, no rows, a row or option that does not fit; names file and line.
     """
     details = recipe.preparation
     if isinstance(details, EvalTransform):
@@ -137,22 +137,23 @@ def _texts(
     kind = options.format or by_name
     if kind == "lines" and options.columns:
         raise DataError(f"--columns: {place} is read as lines; give --format tsv, csv or jsonl")
-    rows: Iterable[Any] = _lines(place)
+    lines = _lines(place)
+    rows: Iterator[tuple[int, Any]] = enumerate(lines, 1)
     if kind == "csv":
         csv.field_size_limit(1 << 22)  # characters; a long document is more than the usual 128 Ki
-        rows = csv.reader((f"{line}\n" for line in rows), strict=True)
+        reader = csv.reader((f"{line}\n" for line in lines), strict=True)
+        rows = ((reader.line_num, row) for row in reader)
     elif kind == "tsv":
-        rows = (line.split("\t") for line in rows)
-    elif kind == "jsonl":
-        rows = map(json.loads, rows)
+        rows = ((number, line.split("\t")) for number, line in rows)
     header: list[str] = []
     name, number = "stdin" if place == STDIN else place, 0
     try:
-        for number, row in enumerate(rows, 1):
+        for number, row in rows:
             where = f"{name}, line {number}"
             if kind == "lines":
                 yield where, [row] if details.num_texts == 1 else row.split("\t")
             elif kind == "jsonl":
+                row = parse_json(row, where, object)
                 if isinstance(row, dict):
                     row = [row[name] for name in _columns(row, details, options, where)]
                 yield where, row if isinstance(row, list) else [row]
@@ -163,8 +164,8 @@ def _texts(
                     raise DataError(f"{where}: expected {len(header)} columns, got {len(row)}")
                 refuse_repeated_header(row, header, where)
                 yield where, [row[header.index(name)] for name in names]
-    except (csv.Error, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{name}, after line {number}: expected {kind} ({error})") from None
+    except csv.Error as error:
+        raise DataError(f"{name}, after line {number}: expected csv ({error})") from None
 
 
 def _lines(place: str) -> Iterable[str]:
@@ -174,11 +175,19 @@ def _lines(place: str) -> Iterable[str]:
         DataError: there is no such file, or it is not UTF-8.
     """
     if place == STDIN:
-        return (line.decode("utf-8-sig").rstrip("\r\n") for line in sys.stdin.buffer)
+        return _stdin_lines()
     path = Path(place)
     if not path.is_file():
         raise DataError(f"{place}: expected a file of texts, there is none")
     return decoded_lines(path)[0]
+
+
+def _stdin_lines() -> Iterator[str]:
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        try:
+            yield line.decode("utf-8-sig").rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise DataError(f"stdin, line {number}: expected UTF-8 text") from None
 
 
 def _columns(

@@ -50,7 +50,7 @@ def _run(options: argparse.Namespace) -> None:
     for note in predictor.notes:
         print(note, file=sys.stderr)
     records = _records(predictor, options)
-    lines = (json.dumps(one, ensure_ascii=False, allow_nan=False) + "\n" for one in records)
+    lines = (json.dumps(each, ensure_ascii=False, allow_nan=False) + "\n" for each in records)
     if out is None:
         for line in lines:  # at once: who reads them may be waiting
             print(line, end="", flush=True)

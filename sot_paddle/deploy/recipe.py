@@ -105,7 +105,7 @@ def read_recipe(folder: Path) -> Recipe:
             raise ValueError(f"kind {content['kind']!r}, version {content['version']!r}")
         ((kind, fields),) = content["preparation"].items()
         record = {"text": TextRecipe, "image": EvalTransform}[kind]
-        if kind == "image" and set(fields) != {one.name for one in dataclasses.fields(record)}:
+        if kind == "image" and set(fields) != {field.name for field in dataclasses.fields(record)}:
             raise ValueError("the preparation of images is not whole")
         values = {name: content[name] for name in ("model", "labels", "inputs", "spans")}
         if values["spans"] is not None:

@@ -61,7 +61,7 @@ def _run(options: argparse.Namespace) -> None:
         files = _words(options, place)
     elif is_probing(place):
         runs = [place, *map(Path, options.images)]
-        files = {"layers.png": layer_figure(dict(map(layer_scores, runs)))}
+        files = {"layers.png": layer_figure(list(map(layer_scores, runs)))}
     else:
         raise ValueError(
             f"{place} holds no trained model: give the folder that tools/train_image.py or "

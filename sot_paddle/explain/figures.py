@@ -41,7 +41,7 @@ def image_figure(rows: Sequence[Row]) -> bytes:
                 _text(axes, 0.5, -0.04, short(row.label or row.name), _SOFT, 9, **below)
                 _text(axes, 0.5, -0.14, f"explained: {short(row.target)}", _SOFT, 7.5, **below)
             else:
-                _text(axes, 0.5, -0.04, panel.said, _tone(panel), 9, **below)
+                _text(axes, 0.5, -0.04, panel.verdict, _tone(panel), 9, **below)
     return _png(figure)
 
 
@@ -73,7 +73,7 @@ def _paragraph(
     axes: Axes, row: Row, panel: Panel, places: Sequence[tuple[int, int]], top: float
 ) -> None:
     _text(axes, 0.15, top + 0.5 * _LINE, panel.name, _SOFT, 8.5)
-    _text(axes, 0.15 + 16 * _WIDTH, top + 0.5 * _LINE, panel.said, _tone(panel), 8.5)
+    _text(axes, 0.15 + 16 * _WIDTH, top + 0.5 * _LINE, panel.verdict, _tone(panel), 8.5)
     for word, shade, (line, column) in zip(row.words, panel.colours / 255.0, places, strict=True):
         x, y = 0.15 + column * _WIDTH, top + (1 + line) * _LINE
         shown = _fitting(word)

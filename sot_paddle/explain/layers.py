@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +44,7 @@ def layer_scores(run: Path) -> tuple[str, np.ndarray]:
     return title, np.array([scores[n] for n in sorted(scores)])
 
 
-def layer_figure(columns: Mapping[str, np.ndarray]) -> bytes:
+def layer_figure(columns: Sequence[tuple[str, np.ndarray]]) -> bytes:
     """Draw the scores (L,) of each run as a column, coloured from its worst to its best layer.
 
     Returns:
@@ -53,10 +53,10 @@ def layer_figure(columns: Mapping[str, np.ndarray]) -> bytes:
     Raises:
         ValueError: runs of different numbers of layers.
     """
-    lengths = sorted(set(map(len, columns.values())))
+    lengths = sorted({len(layer_values) for _, layer_values in columns})
     if len(lengths) > 1:
         raise ValueError(f"the runs have {lengths} layers: expected one number of them")
-    scores = np.stack(list(columns.values()), axis=1)  # (L, runs)
+    scores = np.stack([layer_values for _, layer_values in columns], axis=1)  # (L, runs)
     low, high = np.nanmin(scores, axis=0), np.nanmax(scores, axis=0)
     shades = (scores - low) / np.maximum(high - low, 1e-12)
     figure = Figure((1.6 + len(columns), 1 + 0.3 * len(scores)), dpi=160, layout="constrained")
@@ -68,7 +68,7 @@ def layer_figure(columns: Mapping[str, np.ndarray]) -> bytes:
         axes.text(
             column, layer, f"{scores[layer, column]:.3g}", color=colour, weight=weight, **placed
         )
-    axes.set_xticks(range(len(columns)), [name.replace(" ", "\n", 1) for name in columns])
+    axes.set_xticks(range(len(columns)), [title.replace(" ", "\n", 1) for title, _ in columns])
     labels = ["embeddings", *(f"layer {layer}" for layer in range(1, len(scores)))]
     axes.set_yticks(range(len(scores)), labels)
     axes.xaxis.tick_top()

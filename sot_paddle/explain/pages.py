@@ -52,7 +52,7 @@ def _section(row: Row) -> str:
         tone = {"": "", RIGHT: "right"}.get(panel.mark, "wrong")
         lines.append(
             f'<p><span class="name">{escape(panel.name)}</span> <span class="{tone}">'
-            f"{escape(panel.said)}</span>, margin {panel.margin:+.2f}</p>"
+            f"{escape(panel.verdict)}</span>, margin {panel.margin:+.2f}</p>"
         )
         for index, word in enumerate(row.words):
             shade = ",".join(map(str, panel.colours[index].tolist()))

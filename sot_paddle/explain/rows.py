@@ -31,7 +31,7 @@ class Panel:
 
     Attributes:
         name: of the part.
-        said: what it predicts, with mark and probability, as text.
+        verdict: what it predicts, with mark and probability, as text.
         mark: ``RIGHT``, ``WRONG``, or "" when the label is not known.
         margin: of the explained class.
         picture: uint8 (S, S, 3), the image under its map; None for sentences.
@@ -40,7 +40,7 @@ class Panel:
     """
 
     name: str
-    said: str
+    verdict: str
     mark: str
     margin: float
     picture: np.ndarray | None = None
@@ -111,12 +111,12 @@ def _panel(
     evidence: PartEvidence, classes: Sequence[str], label: str, **drawn: np.ndarray
 ) -> Panel:
     if not classes:  # regression
-        said = f"{evidence.logits[0]:.2f}"
-        return Panel(evidence.part.name, said, "", evidence.margin, **drawn)
+        verdict = f"{evidence.logits[0]:.2f}"
+        return Panel(evidence.part.name, verdict, "", evidence.margin, **drawn)
     choice = classes[evidence.choice]
     mark = "" if not label else RIGHT if choice == label else WRONG
-    said = f"{mark} {short(choice)}, {100 * evidence.probability:.0f} %".strip()
-    return Panel(evidence.part.name, said, mark, evidence.margin, **drawn)
+    verdict = f"{mark} {short(choice)}, {100 * evidence.probability:.0f} %".strip()
+    return Panel(evidence.part.name, verdict, mark, evidence.margin, **drawn)
 
 
 def overlay(pixels: np.ndarray, evidence: np.ndarray) -> np.ndarray:

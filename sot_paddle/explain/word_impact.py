@@ -183,12 +183,12 @@ def encode(tokenizer: SubwordTokenizer, texts: Sequence[str]) -> EncodedSentence
         kept = list(truncated_lengths(*counts, room, tokenizer.tie_break))
     words: list[Word] = []
     expected, left_out, start = list(form.begin), 0, len(form.begin)
-    for sentence, (names, own, limit) in enumerate(zip(split, pieces, kept, strict=True)):
-        placed = _place(names, own, sentence, start, start + limit)
+    for sentence, (names, word_pieces, limit) in enumerate(zip(split, pieces, kept, strict=True)):
+        placed = _place(names, word_pieces, sentence, start, start + limit)
         words += placed
         left_out += len(names) - len(placed)
         after = form.end if sentence == len(texts) - 1 else form.between
-        expected += [*[piece for each in own for piece in each][:limit], *after]
+        expected += [*[piece for each in word_pieces for piece in each][:limit], *after]
         start += limit + len(after)
     if expected != list(row):
         raise DataError(f"the word pieces of {list(texts)!r} do not belong to single words")
@@ -208,10 +208,10 @@ def _place(
     names: Sequence[str], pieces: Sequence[list[int]], sentence: int, start: int, end: int
 ) -> list[Word]:
     words = []
-    for name, own in zip(names, pieces, strict=True):
-        if own and start >= end:
+    for name, word_pieces in zip(names, pieces, strict=True):
+        if word_pieces and start >= end:
             break
-        stop = min(start + len(own), end)
+        stop = min(start + len(word_pieces), end)
         words.append(Word(name, sentence, start, stop))
         start = stop
     return words

@@ -18,8 +18,13 @@ def can_run(x: paddle.Tensor, weights: Sequence[paddle.Tensor]) -> bool:
     Args:
         x, weights: of :func:`dense_block`.
     """
-    fits = x.ndim == 4 and all(weight.dtype == x.dtype for weight in weights)
-    return fits and runs_natively(x) and x.size > 0  # a traced tensor has no size yet
+    # a traced tensor has no size yet: whether anything runs natively is asked first
+    return (
+        runs_natively(x)
+        and x.ndim == 4
+        and x.size > 0
+        and all(weight.dtype == x.dtype for weight in weights)
+    )
 
 
 def dense_block(x: paddle.Tensor, weights: Sequence[paddle.Tensor]) -> paddle.Tensor:

@@ -24,11 +24,11 @@ def can_run(x: paddle.Tensor, first: nn.Linear, second: nn.Linear) -> bool:
     """
     tensors = (first.weight, second.weight, first.bias, second.bias)
     return (
-        all(tensor is not None and tensor.dtype == x.dtype for tensor in tensors)
+        runs_natively(x)  # first: while a graph is traced, sizes are tensors
+        and all(tensor is not None and tensor.dtype == x.dtype for tensor in tensors)
         and x.shape[-1:] == first.weight.shape[:1]
         and x.ndim > 1
         and 0 not in x.shape
-        and runs_natively(x)
     )
 
 

@@ -131,10 +131,10 @@ def side_by_side(x: paddle.Tensor, layers: Sequence[nn.Linear]) -> list[paddle.T
     """
     joined = (
         paddle.is_grad_enabled()
+        and runs_natively(x)  # before a size, which is a tensor while a graph is traced
         and (is_plain(nn.Linear, layers) or is_plain(Linear, layers))
         and all(layer.bias is None and layer.weight.dtype == x.dtype for layer in layers)
         and 0 not in x.shape
-        and runs_natively(x)
     )
     if not joined:
         return [layer(x) for layer in layers]

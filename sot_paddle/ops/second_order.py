@@ -13,16 +13,17 @@ from sot_paddle.ops.dispatch import run, runs_natively
 _CENTRING = {"none": 0, "channel": 1, "scalar": 2}
 
 
-def _fits(x: paddle.Tensor, centering: str, mask: paddle.Tensor | None) -> bool:
-    return centering in _CENTRING and x.ndim == 3 and (mask is None or mask.shape == x.shape[:2])
+def _can_run(x: paddle.Tensor, centering: str, mask: paddle.Tensor | None) -> bool:
+    fits = centering in _CENTRING and x.ndim == 3
+    # before a size, which is a tensor while a graph is traced
+    return fits and runs_natively(x) and (mask is None or mask.shape == x.shape[:2])
 
 
 def can_take_heads(
     projected: paddle.Tensor, num_heads: int, centering: str, mask: paddle.Tensor | None
 ) -> bool:
     """Whether :func:`head_covariance` computes on these tokens here and now."""
-    fits = _fits(projected, centering, mask) and projected.shape[2] % (2 * num_heads) == 0
-    return fits and runs_natively(projected)
+    return _can_run(projected, centering, mask) and projected.shape[2] % (2 * num_heads) == 0
 
 
 def head_covariance(
@@ -58,8 +59,8 @@ def cross_covariance(
     Returns:
         (B, d1, d2). Gradient: bilinear; once only where it runs natively.
     """
-    fits = _fits(x1, centering, mask) and x2.ndim == 3 and x1.shape[:2] == x2.shape[:2]
-    if not fits or x2.dtype != x1.dtype or not runs_natively(x1):
+    fits = _can_run(x1, centering, mask) and x2.ndim == 3 and x1.shape[:2] == x2.shape[:2]
+    if not fits or x2.dtype != x1.dtype:
         return F.cross_covariance(x1, x2, centering=centering, mask=mask)
     weights = None if mask is None else mask.astype("float32")
     return run("sot_pair_covariance", x1, x2, weights, _CENTRING[centering])

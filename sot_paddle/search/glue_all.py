@@ -56,8 +56,8 @@ TABLES: Mapping[str, Mapping[str, tuple[float, int, int, int]]] = {
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run ``tools/glue_all.py``; returns its exit status."""
-    own, training = trainings.split_arguments(arguments)
-    return parser().run(own, lambda options: _run(options, training))
+    tool_words, training_words = trainings.split_arguments(arguments)
+    return parser().run(tool_words, lambda options: _run(options, training_words))
 
 
 def _run(options: argparse.Namespace, shared: Sequence[str]) -> None:
@@ -70,15 +70,15 @@ def _run(options: argparse.Namespace, shared: Sequence[str]) -> None:
         raise ValueError("--per_device_train_batch_size must be at least 1")
     options.tasks = [task for task in ORDER if task in tasks]
     folder = Path(options.output_dir)
-    asked = {k: v for k, v in vars(options).items() if k not in ("repetitions", "output_dir")}
+    recorded = {k: v for k, v in vars(options).items() if k not in ("repetitions", "output_dir")}
     runs: dict[str, list[Mapping[str, Any]]] = {task: [] for task in options.tasks}
     first = trainings.all_options("train_glue", shared, run_options(options, options.tasks[0], 0))
-    with trainings.open_folder(folder, "glue_all.json", {**asked, "options": first}):
+    with trainings.open_folder(folder, "glue_all.json", {**recorded, "options": first}):
         for repetition in range(options.repetitions):
             for task in options.tasks:
-                own = run_options(options, task, repetition)
-                place = folder / f"{task}{repetition}"  # named as published
-                runs[task].append(trainings.train("train_glue", shared, place, own))
+                run_folder = folder / f"{task}{repetition}"  # named as published
+                of_run = run_options(options, task, repetition)
+                runs[task].append(trainings.train("train_glue", shared, run_folder, of_run))
         summary = {task: _scores(results) for task, results in runs.items()}
         trainings.write_summary(folder, summary, markdown(summary))
         for task, row in summary.items():
@@ -113,13 +113,13 @@ def _scores(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Scores of the last step (no choice on the development set, as published); NaN is None."""
     metric = runs[0]["metric"]
     values = [run["last"][metric] for run in runs]
-    known = [value for value in values if value is not None]
+    numbers = [value for value in values if value is not None]
     ranked = [-math.inf if value is None else value for value in values]
     return {
         "metric": metric,
         "values": values,
-        "mean": statistics.fmean(known) if known else None,
-        "std": statistics.stdev(known) if len(known) > 1 else None,
+        "mean": statistics.fmean(numbers) if numbers else None,
+        "std": statistics.stdev(numbers) if len(numbers) > 1 else None,
         "best_run": ranked.index(max(ranked)),
     }
 
@@ -129,9 +129,9 @@ def markdown(summary: Mapping[str, Mapping[str, Any]]) -> str:
     rows = []
     for task, row in summary.items():
         values, best = row["values"], row["best_run"]
-        known = sum(value is not None for value in values)
-        count = known if known == len(values) else f"{known} of {len(values)}"
-        rows.append([task, row["metric"], count, row["mean"], row["std"], values[best], best])
+        count = sum(value is not None for value in values)
+        runs = count if count == len(values) else f"{count} of {len(values)}"
+        rows.append([task, row["metric"], runs, row["mean"], row["std"], values[best], best])
     names = ["task", "score", "runs", "mean", "deviation", "best", "of run"]
     return trainings.markdown_table(names, rows)
 

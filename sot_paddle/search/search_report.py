@@ -61,12 +61,12 @@ def write_best(
 
     All options of its training are given; of images those of the model have a key of their own.
     """
-    own = {name: options[name] for name in best.params if name in options}
-    rest = {name: value for name, value in best.params.items() if name not in options}
-    if rest:
-        own["model_options"] = {name: options["model_options"][name] for name in rest}
+    best_options = {name: options[name] for name in best.params if name in options}
+    of_model = [name for name in best.params if name not in options]
+    if of_model:
+        best_options["model_options"] = {name: options["model_options"][name] for name in of_model}
     sets = [word for name in best.params for word in ("--set", f"{name}={best.params[name]}")]
     text = f"# trial {best.number} of the search, {space.metric} {best.value:.6g}\n"
     text += f"# beside another --config: {shlex.join(sets)}\n"
-    text += yaml.safe_dump(json.loads(json.dumps(own)), sort_keys=False)
+    text += yaml.safe_dump(json.loads(json.dumps(best_options)), sort_keys=False)
     write_atomically(folder / BEST, text.encode())

@@ -50,8 +50,8 @@ example:
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run ``tools/search.py``; returns its exit status."""
-    own, training = trainings.split_arguments(arguments)
-    return _parser().run(own, lambda options: _run(options, training))
+    tool_words, training_words = trainings.split_arguments(arguments)
+    return _parser().run(tool_words, lambda options: _run(options, training_words))
 
 
 def _run(options: argparse.Namespace, training: Sequence[str]) -> None:
@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace, training: Sequence[str]) -> None:
             raise ValueError(f"--{name} must be at least {lowest}, got {value}")
     folder = Path(options.output_dir)
     search = Search(space, folder, training, options.seed, options.keep == "all")
-    with trainings.open_folder(folder, "search.json", search.asked()):
+    with trainings.open_folder(folder, "search.json", search.record()):
         study = search.run(trials)
         best = search.best(study)
         if best is None:
@@ -87,11 +87,11 @@ class Search:
     seed: int
     keep_all: bool
 
-    def asked(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """What the search depends on; the options are of a trial that draws the last values."""
         last = {
-            name: drawn.choices[-1] if isinstance(drawn, CategoricalDistribution) else drawn.high
-            for name, drawn in self.space.parameters.items()
+            name: values.choices[-1] if isinstance(values, CategoricalDistribution) else values.high
+            for name, values in self.space.parameters.items()
         }
         options = trainings.all_options(self.space.command, self.arguments, last)
         space = {name: str(value) for name, value in vars(self.space).items() if name != "trials"}
@@ -125,7 +125,7 @@ class Search:
 
     def _run_trial(self, study: optuna.Study, trial: Trial) -> None:
         """Train with what a trial draws, and tell the study how it ended."""
-        drawn, folder = self._draw(study, trial), self._folder(trial.number)
+        options, folder = self._draw(study, trial), self._folder(trial.number)
 
         def watch(step: int, steps: int, scores: Mapping[str, float]) -> None:
             """Report an evaluation; end the training where others did better at that step."""
@@ -140,7 +140,7 @@ class Search:
 
         try:
             with watched_by(watch):
-                trainings.train(self.space.command, self.arguments, folder, drawn)
+                trainings.train(self.space.command, self.arguments, folder, options)
             finite = list(filter(math.isfinite, self._scores(study, trial).values()))
             if not finite:
                 raise NonFiniteLoss(f"{self.space.metric} was never a finite number")
@@ -164,12 +164,12 @@ class Search:
     def _draw(self, study: optuna.Study, trial: Trial) -> dict[str, bool | int | float | str]:
         """Draw the options of a trial; each has random numbers of its own.
 
-        They are made of (seed, trial, place of the option), so that a search that goes on after a
-        kill neither repeats nor shifts any.
+        They are made of (seed, trial, position of the option), so that a search that goes on after
+        a kill neither repeats nor shifts any.
         """
         options = {}
-        for place, (name, distribution) in enumerate(self.space.parameters.items()):
-            numbers = np.random.SeedSequence([self.seed, trial.number, place])
+        for position, (name, distribution) in enumerate(self.space.parameters.items()):
+            numbers = np.random.SeedSequence([self.seed, trial.number, position])
             seed, startup = int(numbers.generate_state(1)[0]), self.space.startup_trials
             study.sampler = RandomSampler(seed)
             if self.space.sampler == "tpe":

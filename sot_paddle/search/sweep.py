@@ -36,8 +36,8 @@ example:
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run ``tools/sweep.py``; returns its exit status."""
-    own, training = trainings.split_arguments(arguments)
-    return _parser().run(own, lambda options: _run(options, training))
+    tool_words, training_words = trainings.split_arguments(arguments)
+    return _parser().run(tool_words, lambda options: _run(options, training_words))
 
 
 def _run(options: argparse.Namespace, shared: Sequence[str]) -> None:
@@ -53,17 +53,17 @@ def _run(options: argparse.Namespace, shared: Sequence[str]) -> None:
         raise ValueError("config is given twice: by a configuration and by the shared options")
     if words["a"] == words.get("b"):
         raise ValueError("--a and --b are the same: nothing to compare")
-    asked = {
+    recorded = {
         name: trainings.all_options(command, [*shared, *more], {"seed": 0})
         for name, more in words.items()
     }
     runs: dict[str, list[Mapping[str, Any]]] = {name: [] for name in words}
-    with trainings.open_folder(folder, "sweep.json", {"command": command, **asked}):
+    with trainings.open_folder(folder, "sweep.json", {"command": command, **recorded}):
         for seed in seeds:
             for name, more in words.items():
-                place = folder / name / f"seed-{seed}"
-                given = [*shared, *more]
-                runs[name].append(trainings.train(command, given, place, {"seed": seed}))
+                run_folder = folder / name / f"seed-{seed}"
+                result = trainings.train(command, [*shared, *more], run_folder, {"seed": seed})
+                runs[name].append(result)
         metric = options.metric or runs["a"][0]["metric"]
         summary = {
             "command": command,
@@ -100,7 +100,7 @@ def _rows(
     values: dict[str, list[float]] = {}
     for name, results in runs.items():
         scores = [result.get(which, {}) for result in results]
-        if missing := [known for known in scores if metric not in known]:
+        if missing := [of_run for of_run in scores if metric not in of_run]:
             raise ValueError(f"{name}: no score {metric!r}; it has {', '.join(missing[0])}")
         values[name] = [math.nan if s[metric] is None else s[metric] for s in scores]
     if "b" in values:

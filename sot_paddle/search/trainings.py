@@ -31,15 +31,16 @@ COMMANDS = {
 """Training command -> module of ``sot_paddle.train`` with ``run_config``, name of its options."""
 
 
-def read_options(command: str, words: Sequence[str], own: Mapping[str, Any]) -> Any:
+def read_options(command: str, words: Sequence[str], run_options: Mapping[str, Any]) -> Any:
     """The options of a training: the words that a user gave it, and those of this run alone."""
     module, name = COMMANDS[command]
     described = getattr(importlib.import_module(f"sot_paddle.train.{module}"), name)
-    twice = [name for name in own for word in words if word.startswith(f"{name}=")]
+    assignments = [word.removeprefix("--set=") for word in words]
+    twice = [name for name in run_options for word in assignments if word.startswith(f"{name}=")]
     if twice:
         raise ValueError(f"{twice[0]} is given twice: each run has its own")
     flags = [] if command == "train_image" else ["--do_train", "--do_eval"]
-    options = parse(described, [*flags, *words, *assigned(own)])
+    options = parse(described, [*flags, *words, *assigned(run_options)])
     if options.overwrite_output_dir or getattr(options, "seeds", None):
         raise ValueError("each run has one seed and its own folder: no seeds, overwrite_output_dir")
     return options
@@ -51,7 +52,7 @@ def assigned(options: Mapping[str, Any]) -> list[str]:
 
 
 def train(
-    command: str, words: Sequence[str], folder: Path, own: Mapping[str, Any]
+    command: str, words: Sequence[str], folder: Path, run_options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Train, or go on with it, to its end; returns metrics.json, also of a run that is finished.
 
@@ -59,50 +60,58 @@ def train(
     """
     path = folder / "metrics.json"
     if not (path.is_file() and read_json(path).get("finished")):
-        print(f"{folder}: {' '.join(assigned(own)[1::2])}", file=sys.stderr, flush=True)
-        options = read_options(command, words, {**own, "output_dir": folder})
+        print(f"{folder}: {' '.join(assigned(run_options)[1::2])}", file=sys.stderr, flush=True)
+        options = read_options(command, words, {**run_options, "output_dir": folder})
         gc.collect()  # the model of the run before goes first
         importlib.import_module(f"sot_paddle.train.{COMMANDS[command][0]}").run_config(options)
     return read_json(path)
 
 
-def all_options(command: str, words: Sequence[str], own: Mapping[str, Any]) -> dict[str, Any]:
+def all_options(
+    command: str, words: Sequence[str], run_options: Mapping[str, Any]
+) -> dict[str, Any]:
     """All options of a run but its folder, those of a ``--config`` file too; see `read_options`."""
-    options = vars(read_options(command, words, {**own, "output_dir": "-"}))
+    options = vars(read_options(command, words, {**run_options, "output_dir": "-"}))
     return {name: value for name, value in options.items() if name != "output_dir"}
 
 
 @contextlib.contextmanager
-def open_folder(folder: Path, record: str, asked: Mapping[str, Any]) -> Iterator[None]:
+def open_folder(folder: Path, record: str, recorded: Mapping[str, Any]) -> Iterator[None]:
     """Lock a folder of many runs inside of the block; refuse one that was begun otherwise.
 
     The file `record` in it holds what was asked for; it goes where the block leaves nothing.
     """
-    path, own = folder / record, {record, folder_lock.LOCK}
-    if folder.is_dir() and {entry.name for entry in folder.iterdir()} - own and not path.is_file():
+    path, names = folder / record, {record, folder_lock.LOCK}
+    if (
+        folder.is_dir()
+        and {entry.name for entry in folder.iterdir()} - names
+        and not path.is_file()
+    ):
         raise ValueError(
             f"{folder} is not empty and holds no {record}: choose another --output_dir"
         )
     with folder_lock.hold(folder):
-        asked = json.loads(strict_json.dumps(asked))
-        before = read_json(path) if path.is_file() else asked
-        changed = [name for name in {**before, **asked} if before.get(name) != asked.get(name)]
+        recorded = json.loads(strict_json.dumps(recorded))
+        before = read_json(path) if path.is_file() else recorded
+        changed = [
+            name for name in {**before, **recorded} if before.get(name) != recorded.get(name)
+        ]
         if changed:
-            name, was, now = changed[0], before.get(changed[0]), asked.get(changed[0])
+            name, was, now = changed[0], before.get(changed[0]), recorded.get(changed[0])
             raise ValueError(
                 f"{folder} was begun with something else: {name} was {was}, now {now}; repeat the "
                 "first command to go on, or choose another --output_dir"
             )
-        write_atomically(path, strict_json.dumps(asked).encode())
+        write_atomically(path, strict_json.dumps(recorded).encode())
         try:
             yield
         finally:
-            if {entry.name for entry in folder.iterdir()} <= own:
+            if {entry.name for entry in folder.iterdir()} <= names:
                 path.unlink()
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split a command line at the first ``--``: own options, those of the training command."""
+    """Split a command line at the first ``--``: options of the tool, of the training command."""
     arguments = [*arguments, "--"]
     at = arguments.index("--")
     return arguments[:at], arguments[at + 1 : -1]

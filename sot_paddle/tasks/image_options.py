@@ -19,14 +19,14 @@ def registry_model(name: str) -> str:
     """
     from sot_paddle.registry import PUBLISHED_NAMES, TIMM_NAMES, list_models  # loads Paddle
 
-    others = {**PUBLISHED_NAMES, **TIMM_NAMES}
-    found = others.get(name, name)
-    if found in list_models("vision"):
-        return found
-    if found in list_models("text"):
+    of_originals = {**PUBLISHED_NAMES, **TIMM_NAMES}
+    registry_name = of_originals.get(name, name)
+    if registry_name in list_models("vision"):
+        return registry_name
+    if registry_name in list_models("text"):
         raise ValueError(f"{name} is a text model: tools/train_glue.py trains it")
-    known = [*list_models("vision"), *others]
-    raise ValueError(f"unknown image model {name!r}; {near_names(name, known)}")
+    names = [*list_models("vision"), *of_originals]
+    raise ValueError(f"unknown image model {name!r}; {near_names(name, names)}")
 
 
 @record

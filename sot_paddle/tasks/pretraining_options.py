@@ -82,7 +82,7 @@ class PretrainConfig(TunedOptions, TextRunOptions):
             raise ValueError("do_eval needs --eval_data_dir, prepared as --data_dir is")
 
     def filled(self, judged: bool) -> PretrainConfig:
-        """The same with optimizer and schedule filled in.
+        """Fill in optimizer and schedule where they are not given.
 
         Args:
             judged: whether the next sentence is judged: the recipe of BERT, else that of the

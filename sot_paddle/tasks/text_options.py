@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from sot_paddle.backbones import MODEL_TYPES
-from sot_paddle.options import Options, RunOptions, changeable, option, record
+from sot_paddle.options import LARGEST_NUMBER, Options, RunOptions, changeable, option, record
+
+Seed = Annotated[int, Field(ge=0, le=LARGEST_NUMBER)]
 
 
 @record
@@ -78,7 +82,7 @@ class TextRunOptions(RunOptions):
     do_eval: bool = changeable(False, "evaluate on the development set")
     do_predict: bool = changeable(False, "predict the test file, with the best weights")
     per_gpu_train_batch_size: int = option(8, "examples of a forward pass in training", low=1)
-    per_gpu_eval_batch_size: int = changeable(8, "the same in evaluation", low=1)
+    per_gpu_eval_batch_size: int = changeable(8, "examples of one in evaluation", low=1)
     learning_rate: float = option(5e-05, "its peak, such as 2e-5", low=0)
     weight_decay: float = option(0.0, "decay of all but biases and LayerNorm weights", low=0)
     adam_epsilon: float = option(1e-8, "epsilon of the optimizer", low=0)
@@ -95,7 +99,7 @@ class TextRunOptions(RunOptions):
     logging_steps: int = changeable(50, "optimizer steps between log lines", low=1)
     save_steps: int = changeable(50, "optimizer steps between checkpoints", low=1)
     eval_steps: int | None = changeable(None, "steps between evaluations, else epochs", low=1)
-    seeds: tuple[int, ...] | None = changeable(None, "several runs, such as 42,43,44")
+    seeds: tuple[Seed, ...] | None = changeable(None, "several runs, such as 42,43,44")
 
     half, half_flag, fp16_opt_level = "", "", "O1"  # see `TunedOptions`
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from sot_paddle import reading
 from sot_paddle.atomic import DISCARDED, WRITING, beside, remove, sync, write_atomically
-from sot_paddle.checkpoint import read_tensors
+from sot_paddle.checkpoint import read_tensors, safetensors_parts
 from sot_paddle.failures import NonFiniteState, StorageFailure
 
 PREFIX = "checkpoint-"
@@ -34,10 +34,6 @@ HALF_DONE = re.compile(
     rf"({PREFIX}\d+|best|{POINTER}|(?:run|metrics|evaluation)\.json)-[\d.]+"
 )
 """What a kill leaves of an entry of a run's folder."""
-_SAFETENSORS = {
-    **{"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "bool": "BOOL"},
-    **{"int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8"},
-}
 
 
 @dataclass(frozen=True)
@@ -46,23 +42,6 @@ class TensorFile:
 
     arrays: Mapping[str, np.ndarray]
     metadata: Mapping[str, str] = field(default_factory=dict)
-
-    def parts(self) -> list[bytes | memoryview]:
-        """The file's bytes, the same in every process (the library draws the metadata's order)."""
-        header, arrays, begin = {"__metadata__": self.metadata} if self.metadata else {}, [], 0
-        for width in (8, 4, 2, 1):  # aligned
-            arrays += [item for item in self.arrays.items() if item[1].itemsize == width]
-        for name, array in arrays:
-            header[name] = {
-                "dtype": _SAFETENSORS[array.dtype.name],
-                "shape": list(array.shape),
-                "data_offsets": [begin, begin + array.nbytes],
-            }
-            begin += array.nbytes
-        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-        text += b" " * (-len(text) % 8)
-        data = [np.ascontiguousarray(array).reshape(-1).view(np.uint8).data for _, array in arrays]
-        return [len(text).to_bytes(8, "little") + text, *data]
 
 
 def write_folder(target: Path, files: Iterable[tuple[str, bytes | TensorFile]]) -> None:
@@ -82,7 +61,7 @@ def write_folder(target: Path, files: Iterable[tuple[str, bytes | TensorFile]]) 
             parts = [content]
             if isinstance(content, TensorFile):
                 _require_finite(target, name, content.arrays)
-                parts = content.parts()
+                parts = safetensors_parts(content.arrays, content.metadata)
             listed[name] = _write_file(temporary / name, parts)
         _write_file(temporary / MANIFEST, [json.dumps({"files": listed}, indent=1).encode()])
         if target.exists():

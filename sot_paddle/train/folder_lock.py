@@ -52,13 +52,6 @@ def hold_beside(path: Path) -> Iterator[None]:
         yield
 
 
-def refuse_held(root: Path) -> None:
-    """Refuse a folder in which another run is at work."""
-    if (root / LOCK).exists():
-        with _held(root / LOCK, root):
-            pass
-
-
 @contextlib.contextmanager
 def _held(file: Path, subject: Path) -> Iterator[None]:
     if not file.parent.is_dir():  # filelock would make it

@@ -48,12 +48,8 @@ class ImageModelConfig(EvalTransform):
         return create_model(self.model, self.num_classes, **{**self.options, **overrides})
 
     def file(self) -> dict[str, bytes]:
-        """It as a file of the model's folder."""
+        """The configuration as a file of the model's folder."""
         return config_file({"kind": KIND, **dataclasses.asdict(self)})
-
-    def write(self, folder: Path) -> None:
-        """Write it into an existing folder, beside the weights."""
-        (folder / CONFIG).write_bytes(self.file()[CONFIG])
 
 
 def flat_options(model: nn.Layer) -> dict[str, Any]:
@@ -90,7 +86,7 @@ def weight_set(file: Path) -> str:
 
 
 def read_model_config(folder: Path) -> ImageModelConfig:
-    """Read what :meth:`ImageModelConfig.write` wrote."""
+    """Read the configuration of a trained folder."""
     path = folder / CONFIG
     names = {field.name for field in dataclasses.fields(ImageModelConfig)}
     values = read_object(path, dict.fromkeys(names, (object, bool)) | {"options": dict})

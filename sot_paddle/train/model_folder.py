@@ -13,23 +13,15 @@ from paddle import nn
 from sot_paddle.config import some
 from sot_paddle.reading import field_of, listed_files, read_object, verify
 from sot_paddle.train.ema import ModelEma
-from sot_paddle.weights import load_weights, save_weights
+from sot_paddle.weights import load_weights
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 EMA = "ema.safetensors"
 
 
-def write_weights(folder: Path, model: nn.Layer, ema: ModelEma | None = None) -> None:
-    """Write weights and, where there is one, their moving average into an existing folder."""
-    save_weights(model, folder / WEIGHTS)
-    if ema is not None:
-        with ema.in_place():
-            save_weights(model, folder / EMA)
-
-
 def read_weights(folder: Path, model: nn.Layer, ema: ModelEma | None = None) -> None:
-    """Load what :func:`write_weights` wrote."""
+    """Load a folder's weights into a model and, where there is one, into its moving average."""
     if ema is not None:
         load_weights(model, folder / EMA)
         ema.restart()
@@ -39,11 +31,6 @@ def read_weights(folder: Path, model: nn.Layer, ema: ModelEma | None = None) -> 
 def config_file(content: Mapping[str, Any]) -> dict[str, bytes]:
     """What rebuilds a model, as a file of its folder."""
     return {CONFIG: (json.dumps(content, indent=1) + "\n").encode()}
-
-
-def write_config(folder: Path, content: Mapping[str, Any]) -> None:
-    """Write what rebuilds the model into an existing folder."""
-    (folder / CONFIG).write_bytes(config_file(content)[CONFIG])
 
 
 def require_classes(recorded: Mapping[str, Any], classes: Sequence[str], origin: object) -> None:

@@ -151,8 +151,8 @@ def finish(
         "environment": environment_stamp(),
         "finished": True,
     }
-    place = run.root / run_folder.scores_file(run.root, options)
-    distributed.on_first_process(lambda: run_folder.write_json(place, content))
+    path = run.root / run_folder.scores_file(run.root, options)
+    distributed.on_first_process(lambda: run_folder.write_json(path, content))
     return content
 
 

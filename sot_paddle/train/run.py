@@ -221,7 +221,7 @@ def _arguments(run: Run, pace: Pace) -> TrainingArguments:
     # PADDLE: paddlenlp's callback takes a model's config for one that it made itself
     if importlib.util.find_spec("tensorboardX") is not None and not hasattr(run.model, "config"):
         loggers.append("tensorboard")
-    asked = {**run.setup.arguments, "gradient_accumulation_steps": pace.accumulation}
+    arguments = {**run.setup.arguments, "gradient_accumulation_steps": pace.accumulation}
     return TrainingArguments(
         output_dir=str(run.root),
         logging_dir=str(run.root / run_folder.LOGS),
@@ -232,5 +232,5 @@ def _arguments(run: Run, pace: Pace) -> TrainingArguments:
         ignore_data_skip=True,
         ddp_find_unused_parameters=head is None or head.fusion in _UNUSED_PARAMETERS,
         report_to=loggers,
-        **asked,
+        **arguments,
     )

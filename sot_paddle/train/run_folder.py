@@ -18,7 +18,7 @@ RUN = "run.json"
 METRICS, EVALUATION = "metrics.json", "evaluation.json"
 BEST = "best"
 LOGS = "runs"
-_OWN = re.compile(
+_OF_A_RUN = re.compile(
     rf"{checkpointing.PREFIX}\d+|{BEST}|{checkpointing.POINTER}|{LOGS}|"
     rf"{RUN}|{METRICS}|{EVALUATION}"
 )
@@ -61,13 +61,13 @@ def open_folders(options: Any, sources: Mapping[str, Path | None]) -> Iterator[l
             stack.enter_context(folder_lock.hold(root))
             if seeds is not None:
                 _check_summary(root)
-                for place in roots:
-                    stack.enter_context(folder_lock.hold(place))
-            for place in roots:
-                _check(place, options, sources)
-            for place in roots:
-                checkpointing.settle(place)
-                folders.append(RunFolder(place, _resumable(place, options)))
+                for folder in roots:
+                    stack.enter_context(folder_lock.hold(folder))
+            for folder in roots:
+                _check(folder, options, sources)
+            for folder in roots:
+                checkpointing.settle(folder)
+                folders.append(RunFolder(folder, _resumable(folder, options)))
 
         distributed.on_first_process(open_on_disk)
         yield distributed.gather(folders)[0]
@@ -78,9 +78,9 @@ def start_afresh(root: Path, prediction_files: Collection[str]) -> None:
 
     Everything that can be refused has to be refused before.
     """
-    own = [path for path in root.iterdir() if _OWN.fullmatch(path.name)]
-    own += [root / name for name in prediction_files]
-    for path in sorted(own, key=lambda path: path.name == RUN):  # last: it says whose the rest is
+    older = [path for path in root.iterdir() if _OF_A_RUN.fullmatch(path.name)]
+    older += [root / name for name in prediction_files]
+    for path in sorted(older, key=lambda path: path.name == RUN):  # last: it says whose the rest is
         atomic.remove(path)
 
 
@@ -104,7 +104,7 @@ def weights_in(root: Path) -> list[Path]:
 
 def scores_file(root: Path, options: Any) -> str:
     """Where a run's scores go: without training not over those of the folder's training."""
-    trained = any(weights_in(place) for place in (root, *_seed_folders(root)))
+    trained = any(weights_in(folder) for folder in (root, *_seed_folders(root)))
     return EVALUATION if trained and not options.do_train else METRICS
 
 
@@ -120,8 +120,8 @@ def named_checkpoint(options: Any) -> Path | None:
 
 def _check_summary(root: Path) -> None:
     """Refuse a folder for those of several seeds that holds something else and none of these."""
-    expected = {METRICS, EVALUATION, folder_lock.LOCK}
-    foreign = min({path.name for path in root.iterdir()} - expected, default=None)
+    names = {path.name for path in root.iterdir() if not _OF_A_SEED.fullmatch(path.name)}
+    foreign = min(names - {folder_lock.LOCK}, default=None)
     if foreign is not None and not _seed_folders(root):
         raise ValueError(
             f"{root} holds {foreign}, which no run with --seeds wrote: move or delete it "
@@ -135,7 +135,7 @@ def _check(root: Path, options: Any, sources: Mapping[str, Path | None]) -> None
     names -= {folder_lock.LOCK}
     if options.overwrite_output_dir:
         _check_sources(root, {"--resume": named_checkpoint(options), **sources})
-        names = {name for name in names if _OWN.fullmatch(name)}
+        names = {name for name in names if _OF_A_RUN.fullmatch(name)}
     elif options.do_train and _seed_folders(root) and not weights_in(root):
         raise ValueError(
             f"{root} holds runs with --seeds, whose summary is its {METRICS}: give --seeds, or "
@@ -192,12 +192,12 @@ def _resumable(root: Path, options: Any) -> Path | None:
 
 
 def _newest(root: Path) -> Path | None:
-    """The newest whole checkpoint; says which newer ones are damaged."""
+    """The newest checkpoint that can be continued; says which newer ones cannot."""
     newest = checkpointing.last_whole(root)
     for path in reversed(checkpointing.list_checkpoints(root)):
         if path == newest:
             break
-        say(f"{path} is damaged and passed over")
+        say(f"{path} is damaged or has no training state, and is passed over")
     return newest
 
 

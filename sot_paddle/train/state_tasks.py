@@ -65,11 +65,11 @@ def load_frozen(options: StateRows) -> FrozenModel:
 
 def read_tokenizer(options: CheckpointOptions, max_length: int) -> SubwordTokenizer:
     """The tokenizer alone, for states that are stored."""
-    place = Path(options.tokenizer_name or options.model_name_or_path)
-    if not str(place) or not place.exists():
-        raise ValueError(f"{str(place)!r} holds no vocabulary: give --tokenizer_name (its folder)")
+    name = options.tokenizer_name or options.model_name_or_path
+    if not name or not Path(name).exists():
+        raise ValueError(f"{name!r} holds no vocabulary: give --tokenizer_name (its folder)")
     family = FAMILIES[TEXT_BACKBONES[options.model_type].tokenizer]
-    return family.build(place, max_length=max_length, tie_break="fast")
+    return family.build(Path(name), max_length=max_length, tie_break="fast")
 
 
 def _of(split: StateSplit | AskedSplit) -> StateSplit:

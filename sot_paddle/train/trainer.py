@@ -74,6 +74,17 @@ class ExactTrainer(Trainer):
             return self.args.max_steps
         return int(self.pace.steps * self.args.num_train_epochs)
 
+    def train(self, *arguments: Any, **options: Any) -> Any:
+        """Train; the logs are closed also where it ends early: each has a thread."""
+        try:
+            return super().train(*arguments, **options)
+        finally:
+            for callback in self.callback_handler.callbacks:
+                for name in ("vdl_writer", "tb_writer"):
+                    if writer := getattr(callback, name, None):
+                        with contextlib.suppress(OSError):  # a full disk: why it ends is said
+                            writer.close()
+
     # data
 
     def get_train_dataloader(self) -> DataLoader:
@@ -168,9 +179,9 @@ class ExactTrainer(Trainer):
             check_identity(self._saved["identity"], self.run.identity, checkpoint)
             self._restore_progress()
             step = self._saved["step"]
-            place = checkpoint.resolve()  # it may be the pointer
-            if self._saved["saved_on_signal"] and place.parent == self.run.root.resolve():
-                self._replaced_by_next = place
+            resolved = checkpoint.resolve()  # it may be the pointer
+            if self._saved["saved_on_signal"] and resolved.parent == self.run.root.resolve():
+                self._replaced_by_next = resolved
         if self._is_over(step):
             return
         accepted = self.run.setup.options.accept_other_operators

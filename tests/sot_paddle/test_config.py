@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sot_paddle import config
+from sot_paddle.command_line import parse
 from sot_paddle.config import (
     EncoderConfig,
     HeadConfig,
@@ -16,6 +17,8 @@ from sot_paddle.config import (
     near_names,
     sort_options,
 )
+from sot_paddle.tasks.text_options import TextRunOptions
+from sot_paddle.train.image_flags import TRAINING
 from sot_paddle.vision_config import SwinConfig, ViTConfig
 
 
@@ -99,6 +102,28 @@ def test_refusals_name_the_option_and_where_it_stands(record, options, message) 
     with pytest.raises(ValueError, match=f"^run.yaml: .*{message}") as refused:
         build_record(record, options, where="run.yaml")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("record", "options", "message"),
+    [
+        (HeadConfig, {"alpha": 0}, "alpha must be above 0, got 0"),
+        (HeadConfig, {"layers": (1,)}, "layers is an option of pooling 'layers', got 'mgcrp'"),
+        (TextRunOptions, {"seeds": (3, -1)}, "seeds must be at least 0, got -1"),
+    ],
+)
+def test_a_record_that_is_made_directly_refuses_in_one_line(record, options, message) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        record(**options)
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        dataclasses.replace(record(), **options)
+
+
+def test_options_of_a_model_that_are_no_mapping_are_refused_by_file(tmp_path: Path) -> None:
+    (tmp_path / "o.yaml").write_text("model_options: 5\n")
+    words = ["digits", "--config", str(tmp_path / "o.yaml"), "--model-option", "depth=3"]
+    with pytest.raises(ValueError, match="o.yaml: model_options must be a valid dictionary, got 5"):
+        parse(TRAINING, words)
 
 
 def test_a_record_is_built_of_whatever_has_the_meaning_of_its_types() -> None:

@@ -46,27 +46,28 @@ def by_pytorch(names: Collection[str]) -> Callable[[WatchedCall], Any]:
 def _retaken(call: WatchedCall) -> paddle.Tensor:
     arguments = call.arguments()
     tensors = {n: v for n, v in arguments.items() if isinstance(v, paddle.Tensor)}
-    floating = {n: v for n, v in tensors.items() if v.is_floating_point()}
-    leaves = {name: tensor.detach() for name, tensor in floating.items()}
+    graded = {n: v for n, v in tensors.items() if v.is_floating_point() and not v.stop_gradient}
+    leaves = {name: tensor.detach() for name, tensor in graded.items()}
     for leaf in leaves.values():
         leaf.stop_gradient = False
     with paddle.enable_grad():
         paddle_result = call.with_arguments(leaves)
-    copies = {n: torch.tensor(v.numpy(), requires_grad=n in floating) for n, v in tensors.items()}
+    copies = {n: torch.tensor(v.numpy(), requires_grad=n in graded) for n, v in tensors.items()}
     with torch.enable_grad():
         torch_result = _in_torch(call.name, {**arguments, **copies})
 
     def back(gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
-        keep, seed = (
-            {"retain_graph": True, "allow_unused": True},
-            torch.from_numpy(gradient.numpy()),
+        options = {"retain_graph": True, "allow_unused": True}
+        paddle_grads = paddle.grad(paddle_result, [*leaves.values()], gradient, **options)
+        seed, sources = torch.from_numpy(gradient.numpy()), [copies[name] for name in graded]
+        torch_grads = torch.autograd.grad(torch_result, sources, seed, **options)
+        pairs = zip(paddle_grads, torch_grads, strict=True)
+        return tuple(
+            None if ours is None else paddle.to_tensor(_nearer(ours, theirs))
+            for ours, theirs in pairs
         )
-        ours = paddle.grad(paddle_result, [*leaves.values()], gradient, **keep)
-        theirs = torch.autograd.grad(torch_result, [copies[n] for n in floating], seed, **keep)
-        return tuple(a if a is None else _nearer(a, b) for a, b in zip(ours, theirs, strict=True))
 
-    made = _nearer(paddle_result, torch_result).numpy()
-    return _Computed.apply(made, back, *floating.values())
+    return _Computed.apply(_nearer(paddle_result, torch_result), back, *graded.values())
 
 
 def _in_torch(name: str, arguments: Mapping[str, Any]) -> torch.Tensor:
@@ -75,25 +76,28 @@ def _in_torch(name: str, arguments: Mapping[str, Any]) -> torch.Tensor:
     Raises:
         Exception: there is none of this name, or an argument that it does not know counts.
     """
-    function, given = getattr(F, name, None) or getattr(torch, name), {}
+    function, options = getattr(F, name, None) or getattr(torch, name), {}
     words = inspect.signature(get_testing_overrides().get(function, function)).parameters
     for word, value in arguments.items():
         other, convert = (word, None) if word in words else _SYNONYMS.get(word, (word, None))
         if other in words or not (value is None or value is False or _is_layout(value)):
-            given[other] = value if convert is None or value is None else convert(value)
-    return function(**given)
+            options[other] = value if convert is None or value is None else convert(value)
+    return function(**options)
 
 
 def _is_layout(value: Any) -> bool:
     return isinstance(value, str) and value.startswith("NC")
 
 
-def _nearer(ours: paddle.Tensor, theirs: torch.Tensor | None) -> paddle.Tensor:
+def _nearer(paddle_tensor: paddle.Tensor, torch_tensor: torch.Tensor | None) -> np.ndarray:
     """PyTorch's numbers where they are near Paddle's, else Paddle's own."""
-    if theirs is None or list(theirs.shape) != ours.shape or not ours.size:
+    ours = paddle_tensor.numpy()
+    theirs = ours if torch_tensor is None else torch_tensor.detach().numpy()
+    if theirs.shape != ours.shape or not ours.size:
         return ours
-    made = paddle.to_tensor(theirs.detach().numpy())
-    return made if (made - ours).abs().max() <= NEAR * ours.abs().max() else ours
+    with np.errstate(invalid="ignore"):  # what is infinite is not near
+        is_near = np.abs(theirs - ours).max() <= NEAR * np.abs(ours).max()
+    return theirs if is_near else ours
 
 
 class _Computed(paddle.autograd.PyLayer):

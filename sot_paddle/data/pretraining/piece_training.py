@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from sot_paddle.atomic import write_atomically
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.pretraining.prepared import begin_preparation, finish
 from sot_paddle.data.pretraining.text_lines import lines_of
@@ -44,8 +45,8 @@ def train_pieces(
     """
     import sentencepiece
 
-    asked = {"vocab_size": vocab_size, "sentences": sentences, "seed": seed, "options": options}
-    if not begin_preparation(folder, files, asked):
+    settings = {"vocab_size": vocab_size, "sentences": sentences, "seed": seed, "options": options}
+    if not begin_preparation(folder, files, settings):
         report(f"the pieces are in {folder / MODEL} already")
         return
     count = sum(1 for _ in _texts(files))
@@ -62,7 +63,7 @@ def train_pieces(
     except (RuntimeError, OSError) as error:
         reason = " ".join(str(error).split())[-200:]
         raise DataError(f"no model of {vocab_size} pieces from {files[0]}: {reason}") from None
-    (folder / MODEL).write_bytes(model.getvalue())
+    write_atomically(folder / MODEL, model.getvalue())
     finish(folder, (MODEL,), {})
     report(f"{vocab_size:,} pieces in {folder / MODEL}")
 

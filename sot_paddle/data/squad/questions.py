@@ -51,8 +51,8 @@ def read_questions(path: str | Path, *, labelled: bool = True) -> list[Question]
         for number, paragraph in enumerate(paragraphs):
             place = f"{path}, article {at}, paragraph {number}"
             context = _part(paragraph, "context", str, place)
-            for asked in _part(paragraph, "qas", list, place):
-                question = _question(asked, context, place, labelled)
+            for entry in _part(paragraph, "qas", list, place):
+                question = _question(entry, context, place, labelled)
                 if question.id in questions:
                     raise DataError(f"{path}: the question id {question.id!r} is given twice")
                 questions[question.id] = question
@@ -61,21 +61,21 @@ def read_questions(path: str | Path, *, labelled: bool = True) -> list[Question]
     return list(questions.values())
 
 
-def _question(asked: Any, context: str, place: str, labelled: bool) -> Question:
-    name = _part(asked, "id", str, place)
+def _question(entry: Any, context: str, place: str, labelled: bool) -> Question:
+    name = _part(entry, "id", str, place)
     place = f"{place}, question {name}"
-    given = _part(asked, "answers", list, place) if labelled or "answers" in asked else []
-    if given and asked.get("is_impossible", False):
-        raise DataError(f"{place}: is_impossible, and has {len(given)} answers")
-    texts = tuple(_part(answer, "text", str, place) for answer in given)
-    starts = tuple(_part(answer, "answer_start", int, place) for answer in given)
+    answers = _part(entry, "answers", list, place) if labelled or "answers" in entry else []
+    if answers and entry.get("is_impossible", False):
+        raise DataError(f"{place}: is_impossible, and has {len(answers)} answers")
+    texts = tuple(_part(answer, "text", str, place) for answer in answers)
+    starts = tuple(_part(answer, "answer_start", int, place) for answer in answers)
     for text, start in zip(texts, starts, strict=True):
         if start < 0 or not context.startswith(text, start):
             raise DataError(
                 f"{place}: the answer {text!r:.60} is not at {start} of its context (characters "
                 f"from 0, line ends and all); it is first at {context.find(text)} (-1: nowhere)"
             )
-    return Question(name, _part(asked, "question", str, place), context, texts, starts)
+    return Question(name, _part(entry, "question", str, place), context, texts, starts)
 
 
 def _part(value: Any, key: str, kind: type, place: str) -> Any:

@@ -116,11 +116,10 @@ class StateWriter:
     def __init__(
         self, folder: Path, split: StoredSplit, sizes: StateSizes, origin: Mapping[str, str]
     ) -> None:
-        self._sizes, self._origin = sizes, dict(origin)
+        self._sizes, self._origin, self.done = sizes, dict(origin), sizes.rows
         with contextlib.ExitStack() as opened:
             self._sets = [self._open(Path(folder), dataset, opened) for dataset in split.datasets]
             self._opened = opened.pop_all()
-        self.done = min(sizes.rows, *(int(dataset.attrs[LAST]) for dataset in self._sets))
 
     def __enter__(self) -> StateWriter:
         return self
@@ -137,6 +136,7 @@ class StateWriter:
         with _naming(path):
             stored = opened.enter_context(h5py.File(path, "r+"))[dataset.name]
             begun = {"shape": stored.shape, "dtype": stored.dtype.name, **_origin(stored)}
+            self.done = min(self.done, int(stored.attrs[LAST]))
         for name, value in {"shape": shape, "dtype": dtype, **self._origin}.items():
             if begun.get(name) != value:
                 raise DataError(
@@ -216,16 +216,16 @@ class StateReader:
     """
 
     def __init__(self, folder: str | Path, split: StoredSplit) -> None:
-        *small, self._states = (_finished(Path(folder), dataset) for dataset in split.datasets)
+        small = (*split.labels, split.rows)
+        *self.labels, self.rows = (_values(Path(folder) / each.file, each) for each in small)
         self._path = Path(folder) / split.states.file
-        with _naming(self._path):
-            *self.labels, self.rows = (dataset[:] for dataset in small)
+        with contextlib.ExitStack() as opened, _naming(self._path):
+            self._states = _finished(self._path, split.states, opened)
             self.origin = _origin(self._states)
-        for dataset in small:
-            dataset.file.close()
-        lengths = {len(self._states), len(self.rows), *map(len, self.labels)}
-        if len(lengths) > 1:
-            raise DataError(f"{folder}: the files of {split.states.file} have {lengths} rows")
+            lengths = {len(self._states), len(self.rows), *map(len, self.labels)}
+            if len(lengths) > 1:
+                raise DataError(f"{folder}: the files of {split.states.file} have {lengths} rows")
+            opened.pop_all()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -257,25 +257,29 @@ class StateReader:
         self._states.file.close()
 
 
-def _finished(folder: Path, dataset: Dataset) -> h5py.Dataset:
-    """An open dataset of which every row is written."""
-    path = folder / dataset.file
+def _values(path: Path, dataset: Dataset) -> np.ndarray:
+    """Read all rows of a small dataset."""
+    with contextlib.ExitStack() as opened, _naming(path):
+        return _finished(path, dataset, opened)[:]
+
+
+def _finished(path: Path, dataset: Dataset, opened: contextlib.ExitStack) -> h5py.Dataset:
+    """Open a dataset of which every row is written; its file is put on the stack."""
     if not path.is_file():
         raise DataError(
             f"{path} is not there: make it with tools/extract_hidden_states.py, or train "
             "without files: --states live"
         )
-    with _naming(path):
-        stored = h5py.File(path, "r")[dataset.name]
-        axes = 1 if dataset.dtype else 4
-        if stored.ndim != axes or stored.dtype.kind not in "fiu":
-            raise DataError(f"{path}: {dataset.name!r} is no array of numbers with {axes} axes")
-        written = int(stored.attrs.get(LAST, len(stored)))
-        if written < len(stored):
-            raise DataError(
-                f"{path} is unfinished: {written:,} of {len(stored):,} rows; run the same "
-                "tools/extract_hidden_states.py again"
-            )
+    stored = opened.enter_context(h5py.File(path, "r"))[dataset.name]
+    axes = 1 if dataset.dtype else 4
+    if stored.ndim != axes or stored.dtype.kind not in "fiu":
+        raise DataError(f"{path}: {dataset.name!r} is no array of numbers with {axes} axes")
+    written = int(stored.attrs.get(LAST, len(stored)))
+    if written < len(stored):
+        raise DataError(
+            f"{path} is unfinished: {written:,} of {len(stored):,} rows; run the same "
+            "tools/extract_hidden_states.py again"
+        )
     return stored
 
 

@@ -237,14 +237,15 @@ SHORT = 1e-4 * X
 
 
 class TorchUnit(torch.nn.Module):
-    """Rows of length 1."""
+    """Rows of length 1, after a product with numbers that get no gradient."""
 
     def __init__(self, eps: float = 1e-12) -> None:
         super().__init__()
         self.layer, self.eps = torch.nn.Linear(8, 4, bias=False), eps
+        self.register_buffer("fixed", torch.eye(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return TF.normalize(self.layer(x), eps=self.eps)
+        return TF.normalize(torch.matmul(self.layer(x), self.fixed), eps=self.eps)
 
 
 class PaddleUnit(paddle.nn.Layer):
@@ -253,9 +254,10 @@ class PaddleUnit(paddle.nn.Layer):
     def __init__(self, eps: float = 1e-12) -> None:
         super().__init__()
         self.layer, self.eps = paddle.nn.Linear(8, 4, bias_attr=False), eps
+        self.register_buffer("fixed", paddle.eye(4))
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        return PF.normalize(self.layer(x), epsilon=self.eps)
+        return PF.normalize(paddle.matmul(self.layer(x), self.fixed), epsilon=self.eps)
 
 
 @pytest.mark.parametrize(

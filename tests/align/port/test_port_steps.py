@@ -12,7 +12,7 @@ from align import cli
 from align.pair.any_pair import Setup
 from align.port.port_models import Choices, request_of
 from align.port.port_run import PortRun, run
-from align.port.port_steps import PortPair, run_row
+from align.port.port_steps import LiveSteps, PortPair, layer_findings, run_row
 from align.port.row import PortRow, Recipe
 from sot_paddle.heads import pooling
 from sot_paddle.heads.power_norm import SvPN
@@ -91,6 +91,15 @@ def test_another_activation_in_the_head_is_named_with_its_line(monkeypatch, caps
     assert "1. qk: head.pooling (forward, float64)" in top
     assert "cause: activation: Paddle computes GELU (erf), PyTorch ReLU" in top
     assert "sot_paddle/heads/pooling.py:" in top
+
+
+@pytest.mark.parametrize(("forward_only", "passes"), [(True, 0), (False, 1)])
+def test_layers_are_compared_as_far_as_their_row(monkeypatch, forward_only, passes):
+    compared = []
+    monkeypatch.setattr(LiveSteps, "backward", lambda *_, **__: compared.append(1))
+    request = request_of(PortRow("qk", options=OPTIONS), ("float64",), Choices())
+    assert layer_findings(request, forward_only=forward_only) == []
+    assert len(compared) == passes
 
 
 def test_running_statistics_are_judged_as_exactly_as_taps():

@@ -58,6 +58,14 @@ SPECIAL_IDS = {t: i for i, t in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<ma
         ({"vocab.json": "[", "merges.txt": ""}, "vocab.json: not JSON"),
         ({"vocab.json": "[]", "merges.txt": ""}, "expected a JSON object, got a list"),
         ({"tokenizer.json": '{"model": {"type": "WordPiece"}}'}, "expected a BPE model, found Wo"),
+        (
+            {
+                "tokenizer.json": json.dumps(
+                    {"model": {"type": "BPE", "vocab": SPECIAL_IDS, "merges": [5]}}
+                )
+            },
+            "tokenizer.json: the tokenizers library refuses it: 'int' object",
+        ),
     ],
 )
 def test_refusals(kind, files, match, tmp_path):

@@ -140,6 +140,7 @@ def test_the_diagnostic_set_lies_in_mnli_s_folder_or_beside_it(task_folder, plac
         (RTE + "0\ta\tb\tentail", r"line 2: expected the label entailment or not_ent.*'entail'"),
         (RTE + "0\ta\tb\t\n", r"line 2: expected the label .* found ''"),
         (RTE + "x\ta\tb\tentailment\n", r"line 2: invalid literal for int.* 'x'"),
+        (RTE + f"{2**63}\ta\tb\tentailment\n", r"line 2: expected a row number, found 9223"),
         ("index\tsentence1\tlabel\n", r"line 1: .*missing sentence2, found 'index', 'sentence1'"),
         ("<html>\n", r"line 1: expected a header with the columns sentence1, sentence2, label"),
         (RTE.replace("index", "label"), "expected different column names"),

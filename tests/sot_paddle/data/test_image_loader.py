@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -177,6 +178,14 @@ def test_a_dead_worker_is_told_and_the_next_pass_works(workers) -> None:
     with pytest.raises(DataError, match="data worker ended unexpectedly.*fewer workers"):
         list(workers.batches([[1], [-2], *([number] for number in range(20))]))
     assert len(list(workers.batches([[1], [2]]))) == 2
+
+
+def test_no_thread_of_a_closed_pool_is_left_to_meet_the_end_of_the_process(workers) -> None:
+    before = set(threading.enumerate())
+    list(workers.batches([[1], [2]]))
+    assert set(threading.enumerate()) - before
+    workers.close()
+    assert not set(threading.enumerate()) - before
 
 
 def alive(process: int) -> bool:

@@ -17,7 +17,6 @@ from sot_paddle.deploy import export_command, predict_command
 from sot_paddle.deploy.recipe import preparation_of
 from sot_paddle.deploy.trained import open_trained
 from sot_paddle.registry import create_model
-from sot_paddle.train.model_folder import write_config
 from sot_paddle.weights import save_weights
 from tests.sot_paddle.explain import tiny_models
 from tests.sot_paddle.train import state_files, tiny_run
@@ -37,7 +36,8 @@ def files(tmp_path_factory) -> tuple[Path, Path, Path]:
     model = tiny_models.spread(create_model("bert_base", 2, **sizes, pooling="spans"))
     save_weights(model, best / "model.safetensors")
     more = {"sot_model": model.name, "sot_head": vars(model.head_config), "task": "SQuAD"}
-    write_config(best, {**tiny_run.SIZES, **sizes, **more, "id2label": {}})
+    content = {**tiny_run.SIZES, **sizes, **more, "id2label": {}}
+    (best / "config.json").write_text(json.dumps(content), encoding="utf-8")
     (run / "run.json").write_text(json.dumps({"options": OPTIONS}), encoding="utf-8")
     asked = state_files.write_squad(root / "dev.json", questions=5)
     out = root / "export"
@@ -106,6 +106,7 @@ def test_what_questions_do_not_take_is_one_line(files, capsys, flags, message):
 
 
 def test_a_model_on_hidden_states_says_what_it_lacks(tmp_path):
-    write_config(tmp_path, {"sot_model": "adapter_classifier", "num_layers": 3, "hidden_size": 12})
+    content = {"sot_model": "adapter_classifier", "num_layers": 3, "hidden_size": 12}
+    (tmp_path / "config.json").write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(ValueError, match="hidden states, whose encoder it does not hold, predicts"):
         open_trained(tmp_path)

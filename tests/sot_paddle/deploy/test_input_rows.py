@@ -80,7 +80,8 @@ def test_lines_and_stdin(tmp_path, stdin):
         ("a.tsv", "text\tn\na\t1\ntext\tn\n", {}, "line 3: expected a row, found the header again"),
         ("a.csv", 'text\n"x\n', {}, "a.csv, after line 1: expected csv"),
         ("a.jsonl", "{}\n{\n", {}, "a.jsonl, line 1: expected a header"),
-        ("a.jsonl", '"a"\n{\n', {}, "a.jsonl, after line 1: expected jsonl"),
+        ("a.csv", 'text,n\n"x\ny",1\nz\n', {}, "a.csv, line 4: expected 2 columns, got 1"),
+        ("a.jsonl", '"a"\n{\n', {}, "a.jsonl, line 2: not JSON"),
         ("a.jsonl", '{"text": "a"}\n{"txt": 1}\n', {}, "line 2: expected a header with"),
         ("a.jsonl", "[1]\n", {}, "line 1: expected one text, got"),
         ("a.jsonl", '["a", "b", "c"]\n', {}, "line 1: expected two texts, got"),
@@ -90,7 +91,7 @@ def test_lines_and_stdin(tmp_path, stdin):
     ],
 )
 def test_a_bad_file_is_one_line(tmp_path, name, content, options, told):
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(ValueError, match=told):
         read(write(tmp_path / name, content), **options)
 
 
@@ -106,11 +107,13 @@ def test_what_a_task_does_not_take(tmp_path):
 
 
 def test_stdin_that_is_no_text(stdin):
-    stdin(b"good\n\xff\n")
-    rows = iter(read_rows(["-"], texts(), InputOptions()))
-    assert next(rows).value == ("good",)
-    with pytest.raises(DataError, match="stdin, after line 1: expected lines"):
-        next(rows)
+    for recipe in (texts(), IMAGES):
+        stdin(f"{__file__}\n".encode() + b"\xff\n")
+        rows = iter(read_rows(["-"], recipe, InputOptions()))
+        first = next(rows)
+        assert (first.name or first.value[0]) == __file__
+        with pytest.raises(DataError, match="stdin, line 2: expected UTF-8 text"):
+            list(rows)
 
 
 def test_images(tiny, tmp_path, stdin):

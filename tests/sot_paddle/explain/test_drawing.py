@@ -52,13 +52,13 @@ def sentences(labels=("no", EVIL, "yes"), label: str = "", words=("red", EVIL, "
 def test_marks_shares_and_margins() -> None:
     row = pictures(label="ant")
     assert [panel.mark for panel in row.panels] == [RIGHT, WRONG, WRONG]
-    assert row.panels[0].said == f"{RIGHT} ant, 79 %"
-    assert row.panels[1].said == f"{WRONG} {EVIL[:20]}…, 58 %"
+    assert row.panels[0].verdict == f"{RIGHT} ant, 79 %"
+    assert row.panels[1].verdict == f"{WRONG} {EVIL[:20]}…, 58 %"
     assert row.panels[1].margin == 1.0
     assert (row.target, row.picture.shape) == (EVIL, (224, 224, 3))
     assert {panel.mark for panel in pictures().panels} == {""}
     score = sentences(labels=())
-    assert (score.panels[0].said, score.panels[0].mark) == ("2.00", "")
+    assert (score.panels[0].verdict, score.panels[0].mark) == ("2.00", "")
     assert score.target == ""
 
 
@@ -124,12 +124,13 @@ def test_scores_of_layers_come_in_their_order(tmp_path) -> None:
 
 
 def test_the_best_layer_of_each_run_is_the_brightest() -> None:
-    columns = {"RTE acc": np.array([0.5, np.nan, 0.6]), "MRPC f1": np.array([90.0, 70.0, 80.0])}
+    # also of runs with one title
+    columns = [("RTE acc", np.array([0.5, np.nan, 0.6])), ("RTE acc", np.array([90.0, 70.0, 80.0]))]
     pixels = np.asarray(Image.open(io.BytesIO(layer_figure(columns))).convert("RGB")).astype(int)
     yellow = (np.abs(pixels - [253, 231, 36]).sum(axis=2) < 30).nonzero()
     middle = (yellow[1].min() + yellow[1].max()) / 2
-    # the last layer is drawn first: RTE's best is at the top, MRPC's at the bottom
+    # the last layer is drawn first: the first run's best is at the top, the other's at the bottom
     left, right = (yellow[0][side].mean() for side in (yellow[1] < middle, yellow[1] > middle))
     assert left < right
     with pytest.raises(ValueError, match=r"the runs have \[1, 2\] layers"):
-        layer_figure({"a": np.zeros(1), "b": np.zeros(2)})
+        layer_figure([("a", np.zeros(1)), ("b", np.zeros(2))])

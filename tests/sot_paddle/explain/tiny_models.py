@@ -12,7 +12,6 @@ from PIL import Image
 
 from sot_paddle.registry import create_model
 from sot_paddle.train.image_model import ImageModelConfig, flat_options
-from sot_paddle.train.model_folder import write_weights
 from sot_paddle.weights import save_weights
 
 CLASSES = ("ant", "bee", "cow")
@@ -60,8 +59,8 @@ def write_image_model(folder: Path, name: str = "sot_tiny", **options: object) -
         classes=CLASSES,
         **{"img_size": SIZE, "crop_pct": 1.0, "mean": statistics[0], "std": statistics[1]},
     )
-    write_weights(folder, model)
-    config.write(folder)
+    save_weights(model, folder / "model.safetensors")
+    (folder / "config.json").write_bytes(config.file()["config.json"])
     return folder
 
 

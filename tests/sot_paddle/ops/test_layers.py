@@ -322,6 +322,31 @@ def test_layers_side_by_side_are_called_where_they_must_be(monkeypatch) -> None:
     assert joined == []
 
 
+class SideBySide(nn.Layer):
+    """Two products of one input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.LayerList(nn.Linear(6, width, bias_attr=False) for width in (3, 4))
+
+    def forward(self, x: paddle.Tensor) -> list[paddle.Tensor]:
+        return side_by_side(x, list(self.parts))
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [(make, [None, None, 6]) for make in (encoder, mlp, SideBySide)]
+    + [(lambda: DenseBlock(3, num_layers=2), [None, 3, None, None])],
+    ids=["encoder", "feed-forward", "side by side", "dense block"],
+)
+def test_open_axes_are_traced_without_operators(called, make, shape) -> None:
+    """While a graph is traced, a size is a tensor: none is looked at before that is known."""
+    spec = [paddle.static.InputSpec(shape, "float32")]
+    graph = paddle.jit.to_static(make(), input_spec=spec, full_graph=True)
+    assert "sot_" not in str(graph.forward.concrete_program.main_program)
+    assert called == []
+
+
 def test_what_the_operators_of_images_leave_to_paddle(called) -> None:
     x, between, stem = paddle.to_tensor(rand(2, 3, 4, 4)), Transition(3, 4, pool=True), _Stem(3, 5)
     between(x)

@@ -109,6 +109,7 @@ def test_a_file_of_options_that_has_changed_is_refused(bench, capsys, place):
         (("--a", "x=1", "--seeds", "1"), (), "unknown option 'x'"),
         (("--a", "seed=1", "--seeds", "1"), (), "seed is given twice"),
         (("--a", "max_steps=1", "--seeds", "1"), ("--seed", 3), "seed is given twice"),
+        (("--a", "max_steps=1", "--seeds", "1"), ("--set=seed=3",), "seed is given twice"),
         (("--a", "max_steps=1", "--b", "max_steps=1", "--seeds", "1"), (), "are the same"),
         (("--a", "none.yaml", "--seeds", "1"), (), "--a takes one file at most"),
         (("--a", "README.md", "LICENSE", "--seeds", "1"), (), "--a takes one file at most"),

@@ -128,9 +128,10 @@ def test_probes_know_the_scores_of_every_layer(train, stored, encoder, squad, tm
 
 def test_states_of_other_rows_are_refused(train, stored, encoder, squad, tmp_path) -> None:
     flags = ["--task_name", "SQuAD", "--do_eval", "--predict_file", str(squad[1])]
-    flags += ["--states", str(stored), "--tokenizer_name", str(encoder), "--doc_stride", "3"]
-    said = train.refused(tmp_path / "out", *flags)
+    flags += ["--states", str(stored), "--doc_stride", "3"]
+    said = train.refused(tmp_path / "out", *flags, "--tokenizer_name", str(encoder))
     assert "give the file, vocabulary and stride that they were made from" in said
+    assert "give --tokenizer_name (its folder)" in train.refused(tmp_path / "out", *flags)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from sot_paddle.data.imagenet_a import INDICES, SYNSETS
 from sot_paddle.registry import create_model
 from sot_paddle.train import image_command, image_evaluation, image_model
 from sot_paddle.train.image_model import ImageModelConfig, flat_options
-from sot_paddle.train.model_folder import write_weights
 from sot_paddle.weights import save_weights
 from tests.sot_paddle.train.run_output import only_line
 
@@ -198,8 +197,8 @@ def test_a_trained_folder_whose_classes_are_not_imagenet_s_is_refused(evaluation
         **{"img_size": 16, "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)},
     )
     folder.mkdir()
-    write_weights(folder, model)
-    config.write(folder)
+    save_weights(model, folder / "model.safetensors")
+    (folder / "config.json").write_bytes(config.file()["config.json"])
     flags = ("--weights", folder / "model.safetensors", "--imagenet-a")
     said = f"with {SYNSETS[3]} as class {INDICES[3]}, got n{INDICES[3] + 1:08}"
     assert said in evaluation.refused(root, *flags)

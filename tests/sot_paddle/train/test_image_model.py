@@ -15,6 +15,7 @@ from sot_paddle.registry import create_model
 from sot_paddle.train import image_model
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.image_model import (
+    CONFIG,
     EMA,
     WEIGHTS,
     ImageModelConfig,
@@ -26,7 +27,6 @@ from sot_paddle.train.image_model import (
     weight_set,
     weights_file,
 )
-from sot_paddle.train.model_folder import write_weights
 from sot_paddle.weights import save_weights
 
 VIT = {
@@ -67,8 +67,10 @@ def _write(folder: Path, name: str, options: dict, classes=("a", "b", "c")):
         std=(1.0, 2.0, 3.0),
     )
     folder.mkdir(parents=True)
-    write_weights(folder, model, ema)
-    config.write(folder)
+    save_weights(model, folder / WEIGHTS)
+    with ema.in_place():
+        save_weights(model, folder / EMA)
+    (folder / CONFIG).write_bytes(config.file()[CONFIG])
     return model, ema, config
 
 

@@ -41,7 +41,10 @@ def test_which_checkpoint_a_run_begins_at(tmp_path, capsys):
         opened(root, resume=str(first), overwrite_output_dir=True)
     (second / checkpointing.STATE).write_bytes(b"{ }")
     assert opened(root) == first
-    assert f"{second} is damaged and passed over" in capsys.readouterr().err
+    assert (
+        f"{second} is damaged or has no training state, and is passed over"
+        in capsys.readouterr().err
+    )
 
 
 def test_json_is_strict(tmp_path):
@@ -161,9 +164,15 @@ def test_seeds_have_folders_of_their_own(tiny, tmp_path):
     assert content_of(out) == before, "the first seed's folder was emptied before the second check"
     tiny.done(out, *STEPS, "--seeds", "1,2", AFRESH)
     assert (out / "seed-2" / "thesis.txt").read_text("utf-8") == "mine"
-    one = tmp_path / "one"
-    write_file(one / "run.json", "{}")
-    assert "which no run with --seeds wrote" in tiny.refused(one, *STEPS, "--seeds", "1,2")
+    for name in ("run.json", "metrics.json"):
+        write_file(tmp_path / "other" / name, "{}")
+        assert f"holds {name}, which no run with --seeds wrote" in tiny.refused(
+            tmp_path / "other", *STEPS, "--seeds", "1,2"
+        )
+        (tmp_path / "other" / name).unlink()
+    killed = tmp_path / "killed"  # before a run.json was there
+    write_file(killed / "seed-1" / folder_lock.LOCK, "")
+    assert opened(killed, seeds=(1, 2)) is None
 
 
 @pytest.mark.parametrize("flags", [(), (AFRESH,), ("--seeds", "1,2")])
@@ -182,11 +191,11 @@ def test_the_lock_holds_from_the_first_file_to_the_last(tiny, tmp_path, monkeypa
 
     def noted(path, content):
         with pytest.raises(ValueError, match="in use by another run"):
-            folder_lock.refuse_held(out)
+            folder_lock.hold(out).__enter__()
         seen.append(path.name)
         original(path, content)
 
     monkeypatch.setattr(run_folder, "write_json", noted)
     tiny.done(out, *STEPS, "--head", "plain")
     assert (seen[0], seen[-1]) == ("run.json", "metrics.json")
-    folder_lock.refuse_held(out)
+    assert not (out / folder_lock.LOCK).exists()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from visualdl import LogReader
 
+from sot_paddle.failures import NonFiniteLoss
+from sot_paddle.train.watching import watched_by
 from tests.sot_paddle.train.run_output import metrics
 
 
@@ -26,3 +30,15 @@ def test_visualdl_has_loss_rate_and_scores(tiny, tmp_path):
         evaluations = metrics(out)["evaluations"].items()
         scores = {int(step): one[name] for step, one in evaluations}
         assert logged[f"eval/{name}"] == pytest.approx(scores, rel=1e-6)
+
+
+def test_a_training_that_is_ended_early_leaves_no_open_log(tiny, tmp_path):
+    """A search goes on in this process; each log has a thread."""
+
+    def end(step, steps, scores):
+        raise NonFiniteLoss("ended by the search")
+
+    threads = set(threading.enumerate())
+    with watched_by(end):
+        assert "ended by the search" in tiny.refused(tmp_path / "out", "--max_steps", "2")
+    assert set(threading.enumerate()) <= threads

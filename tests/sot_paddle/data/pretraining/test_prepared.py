@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,16 @@ def test_pieces_are_trained_on_a_drawn_sample(tmp_path) -> None:
     assert model("large") == first  # the size that the text can give
     with pytest.raises(DataError, match="made with another vocab_size"):
         model("first", vocab_size=19)
+
+
+def test_a_model_of_pieces_is_there_whole_or_not_at_all(tmp_path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("river stone green walks\n" * 50, "utf-8")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))  # bytes; the model is larger
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            train_pieces([text], tmp_path / "out", vocab_size=18, report=quiet)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert set(contents(tmp_path / "out")) == {"command.json"}

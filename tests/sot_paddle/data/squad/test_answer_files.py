@@ -54,14 +54,15 @@ def test_the_command_scores_them(tmp_path, capsys) -> None:
     assert (scores["best_exact"], scores["best_exact_thresh"]) == (100.0, -2.0)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"a": 1}', None])
+@pytest.mark.parametrize("content", ["{", "[]", '{"a": NaN}', '{"a": []}', None])
 def test_a_file_of_another_form_is_one_line(tmp_path, capsys, content) -> None:
     data, given = tmp_path / "dev.json", tmp_path / "given.json"
     data.write_text(json.dumps({"data": [{"paragraphs": [PARAGRAPH]}]}), encoding="utf-8")
     if content is not None:
         given.write_text(content, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"given\.json"):
-        read_answers(given)
+    for read in (read_answers, read_null_odds):
+        with pytest.raises(ValueError, match=r"given\.json"):
+            read(given)
     assert run_command([str(data), str(given)]) == 2
     error = capsys.readouterr().err
     assert error.startswith("evaluate_squad: ")

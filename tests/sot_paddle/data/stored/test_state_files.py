@@ -141,6 +141,30 @@ def test_a_damaged_or_missing_file_is_refused(tmp_path) -> None:
         StateReader(tmp_path, RTE)
 
 
+def test_a_refused_split_is_closed_and_its_damaged_file_named(tmp_path) -> None:
+    write(tmp_path)
+    labels = tmp_path / "rte_labels.h5"
+    before = h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE)
+    with h5py.File(labels) as file:
+        place = file["labels"].id.get_chunk_info(0).byte_offset
+    content = bytearray(labels.read_bytes())
+    content[place] ^= 1
+    labels.write_bytes(content)
+    with pytest.raises(DataError, match="rte_labels.h5 cannot be used"):
+        StateReader(tmp_path, RTE)
+    with h5py.File(labels, "r+") as file:
+        del file["labels"].attrs["last_index"]
+    with pytest.raises(DataError, match="rte_labels.h5 cannot be used .*last_index") as no_count:
+        write(tmp_path)
+    with h5py.File(labels, "w") as file:
+        file["labels"] = [1]
+    with pytest.raises(DataError, match="have .* rows") as too_few:
+        StateReader(tmp_path, RTE)
+    assert h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE) <= before
+    assert no_count.tb  # an exception that is kept keeps no file open
+    assert too_few.tb
+
+
 def test_files_of_others_are_no_ones_to_replace(tmp_path) -> None:
     write(tmp_path)
     require_ours(RTE.paths(tmp_path))
