@@ -21,7 +21,7 @@ from align.explain.calls.layer_words import SYNONYMS
 from align.frameworks.stepping_paddle import ERRORS
 from align.frameworks.watched_calls import WatchedCall
 
-NEAR = 1e-6  # of the largest value of a result or a gradient
+NEAR = 1e-6  # of the largest value of a result, of a gradient or of the one it comes from
 _SYNONYMS = SYNONYMS | {
     "x": ("input", None),
     "y": ("other", None),
@@ -62,8 +62,9 @@ def _retaken(call: WatchedCall) -> paddle.Tensor:
         seed, sources = torch.from_numpy(gradient.numpy()), [copies[name] for name in graded]
         torch_grads = torch.autograd.grad(torch_result, sources, seed, **options)
         pairs = zip(paddle_grads, torch_grads, strict=True)
+        size = float(gradient.abs().max())
         return tuple(
-            None if ours is None else paddle.to_tensor(_nearer(ours, theirs))
+            None if ours is None else paddle.to_tensor(_nearer(ours, theirs, size))
             for ours, theirs in pairs
         )
 
@@ -89,14 +90,21 @@ def _is_layout(value: Any) -> bool:
     return isinstance(value, str) and value.startswith("NC")
 
 
-def _nearer(paddle_tensor: paddle.Tensor, torch_tensor: torch.Tensor | None) -> np.ndarray:
-    """PyTorch's numbers where they are near Paddle's, else Paddle's own."""
+def _nearer(
+    paddle_tensor: paddle.Tensor, torch_tensor: torch.Tensor | None, size: float = 0.0
+) -> np.ndarray:
+    """PyTorch's numbers where they are near Paddle's, else Paddle's own.
+
+    Args:
+        size: of what a gradient is computed from: one that cancels out (x / |x| of one number) is
+            rounding alone on both sides, and near by this measure.
+    """
     ours = paddle_tensor.numpy()
     theirs = ours if torch_tensor is None else torch_tensor.detach().numpy()
     if theirs.shape != ours.shape or not ours.size:
         return ours
     with np.errstate(invalid="ignore"):  # what is infinite is not near
-        is_near = np.abs(theirs - ours).max() <= NEAR * np.abs(ours).max()
+        is_near = np.abs(theirs - ours).max() <= NEAR * max(np.abs(ours).max(), size)
     return theirs if is_near else ours
 
 

@@ -234,6 +234,7 @@ def test_a_wrong_interpolation_is_never_excused(right, wrong, cause, dtype) -> N
 SMALL = 1e-3 * IMAGES
 NEARLY_EQUAL = np.random.default_rng(1).normal(size=(2, 4, 20, 20)) + 100
 SHORT = 1e-4 * X
+SINGLE = np.array([[0.3], [1.7e-3], [-3.1e-3], [2.3e-3], [-1.1]])
 
 
 class TorchUnit(torch.nn.Module):
@@ -260,6 +261,22 @@ class PaddleUnit(paddle.nn.Layer):
         return PF.normalize(paddle.matmul(self.layer(x), self.fixed), epsilon=self.eps)
 
 
+class TorchSigns(torch.nn.Module):
+    """x / |x| of single numbers: a gradient that cancels out, and leaves rounding."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return TF.normalize(x, dim=-1) + x
+
+
+class PaddleSigns(paddle.nn.Layer):
+    def __init__(self, eps: float = 1e-12) -> None:
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return PF.normalize(x, axis=-1, epsilon=self.eps) + x
+
+
 @pytest.mark.parametrize(
     ("theirs", "port", "wrong", "inputs", "dtype", "named"),
     [
@@ -283,8 +300,9 @@ class PaddleUnit(paddle.nn.Layer):
         ),
         (TorchUnit(), PaddleUnit(), PaddleUnit(1e-2), SHORT, "float64", "normalize"),
         (TorchUnit(), PaddleUnit(), PaddleUnit(2e-7), SHORT, "float64", "normalize"),
+        (TorchSigns(), PaddleSigns(), PaddleSigns(2e-3), SINGLE, "float64", "normalize"),
     ],
-    ids=["ELU", "CELU", "group norm", "group norm in float64", "normalize", "its epsilon"],
+    ids=["ELU", "CELU", "group norm", "group norm in float64", "normalize", "its epsilon", "signs"],
 )
 def test_a_function_that_rounds_more_is_put_right(theirs, port, wrong, inputs, dtype, named):
     passed = align.compare(theirs, port, inputs, dtype=dtype, shake=False)
