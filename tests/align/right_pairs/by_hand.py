@@ -16,6 +16,8 @@ AGREE = 1e-9
 """How far the outputs of a right pair may be apart, of the largest value."""
 AGREE_BACKWARD = 1e-7
 """The same for gradients: what the frameworks' kernels leave open (docs/differences.md)."""
+ROUNDING = 1e-6
+"""Of the largest gradient: one that is smaller may be what is left where all cancels out."""
 CRASHES = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NameError)
 CRASHES += (OSError, RuntimeError, TypeError)
 """What may leave a model or the suite beside a ValueError."""
@@ -191,8 +193,15 @@ class Agreement:
         return self.finite and self.forward <= AGREE_BACKWARD
 
 
-def _is_zero(array: np.ndarray, largest: float) -> bool:
-    return not array.size or float(np.abs(array).max()) <= 1e-9 * largest
+def _nonzero_gradients(numbers: Arrays, least: float = 1e-9) -> set[str]:
+    """Names of the gradients that are more than rounding beside the largest one."""
+    sizes = {
+        name: float(np.abs(array).max())
+        for name, array in numbers.items()
+        if name not in ("output", "loss") and array.size
+    }
+    largest = max(sizes.values(), default=0.0)
+    return {name for name, size in sizes.items() if size > least * largest}
 
 
 def agreement(pair: Pair) -> Agreement:
@@ -204,14 +213,15 @@ def agreement(pair: Pair) -> Agreement:
     theirs |= {f"gradient of {name}": array for name, array in laid.items()}
     finite = not ours.pop("not finite") and all(np.isfinite(a).all() for a in theirs.values())
     forward = {"output", "loss"} if pair.loss else {"output"}  # the sum of weighted outputs cancels
-    gradients = {n: a for n, a in theirs.items() if n not in ("output", "loss")}
-    largest = max((np.abs(a).max() for a in gradients.values() if a.size), default=0.0)
-    backward = {n for n, a in gradients.items() if not _is_zero(a, largest)}
+    backward = _nonzero_gradients(theirs)
     return Agreement(apart(ours, theirs, forward), apart(ours, theirs, backward), finite)
 
 
 def effect(right: Pair, wrong: Pair) -> float:
-    """The largest change that a wrong option makes: outputs, gradients, statistics, weights."""
+    """The largest change that a wrong option makes: outputs, gradients, statistics, weights.
+
+    A gradient that is rounding beside the largest one on both sides is no number that changes.
+    """
     with in_float64():
         weights, _, _ = torch_numbers(right)
         state, before = paddle_numbers(right, weights, None)
@@ -219,5 +229,6 @@ def effect(right: Pair, wrong: Pair) -> float:
             _, after = paddle_numbers(wrong, None, state)
         except (*CRASHES, ValueError):  # the wrong port does not run
             return float("inf")
-    names = before.keys() | after.keys()
-    return apart(after, before, names if right.loss else names - {"loss"})
+    names = {"output", "loss"} if right.loss else {"output"}  # the sum of weighted outputs cancels
+    gradients = _nonzero_gradients(before, ROUNDING) | _nonzero_gradients(after, ROUNDING)
+    return apart(after, before, names | gradients)
