@@ -26,7 +26,7 @@ from sot_paddle.backbones.attention import (
     spans,
 )
 from sot_paddle.backbones.layers import LayerNorm, embedding
-from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS, TextBackbone
+from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS
 from sot_paddle.backbones.text_encoder import TextEncoder
 from sot_paddle.config import EncoderConfig, require_positive
 from sot_paddle.features import Features, Taps, record
@@ -397,24 +397,3 @@ class ConvBertEncoder(TextEncoder):
         for index, layer in enumerate(self.layers):
             hidden = record(taps, f"layers.{index}", layer(hidden, bias, valid))
         return Features(hidden[:, 0], hidden[:, 1:], words_mask)
-
-
-CONV_BERT = TextBackbone(
-    architecture="conv-bert",
-    model_type="conv_bert",
-    original_type="bert",
-    prefix="conv_bert",
-    encoder=ConvBertEncoder,
-    options=ConvEncoderConfig,
-    presets={
-        "conv_bert_base": {
-            "vocab_size": 30004,
-            "max_position_embeddings": 128,
-            "pad_token_id": 30002,
-        }
-    },
-    plain="pooler",
-    norms=r"conv_bert\..*\b(layer_norm|norm1|norm2)\.weight",
-    layers=r"conv_bert\.layers\.(\d+)\.",
-    tokenizer="sentencepiece",
-)

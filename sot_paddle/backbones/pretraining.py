@@ -8,7 +8,8 @@ from __future__ import annotations
 import paddle
 from paddle import nn
 
-from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS, TextBackbone
+from sot_paddle.backbones.families import TextBackbone
+from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS
 from sot_paddle.config import EncoderConfig
 from sot_paddle.heads.pretraining import MaskedWordHead, PretrainingHead, PretrainingHeadConfig
 

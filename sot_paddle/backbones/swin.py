@@ -6,9 +6,6 @@ Shape legend: B samples, N tokens, C channels, K classes, H = W = img_size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import paddle
 from paddle import nn
 
@@ -119,24 +116,3 @@ class SwinTransformer(ImageClassifier):
         for index, stage in enumerate(self.stages):
             x = stage(x, taps, f"stages.{index}")
         return Features(None, record(taps, "norm", self.norm(x)))
-
-
-_TINY: Mapping[str, Any] = {"embed_dim": 96, "depths": (2, 2, 6, 2), "num_heads": (3, 6, 12, 24)}
-_BASE: Mapping[str, Any] = {"embed_dim": 128, "depths": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)}
-_PLAIN: Mapping[str, Any] = {"pooling": "gap"}
-_OURS: Mapping[str, Any] = {
-    "token_type": "densenet",
-    "large_output": True,
-    "pooling": "mgcrp",
-    "head_num_heads": 6,
-}
-
-
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "swin_tiny": {**_TINY, **_PLAIN},
-    "swin_base": {**_BASE, **_PLAIN},
-    "swin_tiny_sot": {**_TINY, **_OURS, "wr_dim": 24, "head_dropout": 0.5},
-    "swin_base_sot": {**_BASE, **_OURS, "wr_dim": 38, "head_dropout": 0.7},
-}
-"""Registry name -> options that differ from the records' defaults: patches of 4 pixels and windows
-of 7; with dense tokens the head of SoT-Small or SoT-Base (sizes inferred: A.10)."""

@@ -14,6 +14,7 @@ import numpy as np
 import paddle
 
 from sot_paddle import distributed
+from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.data import glue_tasks
 from sot_paddle.data.cache import cached_split
 from sot_paddle.data.glue import available_splits
@@ -23,7 +24,6 @@ from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.token_features import PadCollator
 from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.home_folder import default_cache_dir
-from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue_options import OWN, TrainConfig
 from sot_paddle.tasks.losses import classification_loss, mean_loss
 from sot_paddle.tasks.metrics import glue_metrics

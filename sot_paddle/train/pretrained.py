@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from paddle import nn
 
-from sot_paddle.backbones.text import TextBackbone
+from sot_paddle.backbones.families import TextBackbone
 from sot_paddle.checkpoint import (
     FORMAT,
     SUFFIXES,

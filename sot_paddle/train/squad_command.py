@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.data.squad.questions import read_questions
 from sot_paddle.data.squad.span_features import span_features
 from sot_paddle.data.token_features import PadCollator
 from sot_paddle.data.tokenizer_families import FAMILIES
-from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad
 from sot_paddle.tasks.state_options import SQUAD_COMMAND as COMMAND
 from sot_paddle.tasks.state_options import SquadTrainConfig

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import Task as Table
 from sot_paddle.data.squad.questions import read_questions
@@ -18,7 +19,6 @@ from sot_paddle.data.stored.state_files import StateReader
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.distributed import say
-from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue import GlueTask, dev_splits, test_splits
 from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad
 from sot_paddle.tasks.state_options import LIVE, SQUAD, StateRows, StateTrainConfig
