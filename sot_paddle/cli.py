@@ -70,7 +70,6 @@ def exit_status(program: str, action: Callable[[], object]) -> int:
 
     Args:
         program: name at the beginning of the line on stderr.
-        action: the command.
 
     Returns:
         0 when all is done, 2 when the command was refused or had to stop (a defect of ours also
@@ -152,7 +151,6 @@ class CommandParser(argparse.ArgumentParser):
 
     Args:
         status: what ``--help`` ends with; "" where the description says it.
-        options: as argparse's.
     """
 
     def __init__(self, *, status: str = STATUS, **options) -> None:

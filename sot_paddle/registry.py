@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sot_paddle.backbones.families import TEXT_BACKBONES, TextBackbone, import_name
+from sot_paddle.backbones.families import TEXT_BACKBONES, TextBackbone
 from sot_paddle.config import (
     HEADS,
     LAYERS,
     SECOND_ORDER,
     SPANS,
+    import_name,
     near_names,
     require_one_of,
     sort_options,
@@ -165,7 +166,6 @@ def text_name(preset: str, pooling: str) -> str:
 
     Args:
         preset: registry name of the language model with its own classifier.
-        pooling: of the head.
 
     Returns:
         That name for its own classifier, for spans and for the class tokens of its layers, else

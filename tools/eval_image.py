@@ -8,15 +8,18 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sot_paddle.cli import command
+from sot_paddle.command_line import parse
 from sot_paddle.runtime import quiet_imports
+from sot_paddle.train.image_flags import EVALUATION
 
 
 @command("eval_image")
 def main(arguments: list[str]) -> None:
     """Run the command."""
+    config = parse(EVALUATION, arguments)  # --help ends here, before anything heavy is loaded
     with quiet_imports():
-        from sot_paddle.train.image_evaluation import run_command
-    run_command(arguments)
+        from sot_paddle.train import image_evaluation
+    image_evaluation.run_config(config)
 
 
 if __name__ == "__main__":

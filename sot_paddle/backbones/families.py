@@ -6,21 +6,14 @@ No framework is imported: an encoder's module is, when a model is built.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sot_paddle.config import EncoderConfig, require_type
+from sot_paddle.config import EncoderConfig, import_name, require_type
 
 if TYPE_CHECKING:
     from paddle import nn
-
-
-def import_name(path: str) -> Any:
-    """Import what a ``module:name`` names."""
-    module, name = path.split(":")
-    return getattr(importlib.import_module(module), name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +38,7 @@ class TextBackbone:
         config_values: option -> value in the config.json -> value here, where they differ.
         inner_factor: ``intermediate_size`` over ``hidden_size`` where the config.json does not
             state the former.
-        tokenizer: family of its tokenizer, a key of `data.tokenizer_families.FAMILIES`.
+        tokenizer: family of its tokenizer, a key of `data.tokenizers.FAMILIES`.
         positions_after_padding: whether the first position is row ``pad_token_id + 1`` of the
             position table, not row 0.
     """

@@ -24,11 +24,7 @@ _ROOT = math.sqrt(2.0 / math.pi)
 
 
 class GptMlp(nn.Layer):
-    """Linear to 4 C, activation, linear back to C, dropout.
-
-    Args:
-        config: dimensions of the transformer.
-    """
+    """Linear to 4 C, activation, linear back to C, dropout."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -57,11 +53,7 @@ class GptMlp(nn.Layer):
 
 
 class GptBlock(nn.Layer):
-    """``n = LN(x + attention(x))``, then ``LN(n + MLP(n))``.
-
-    Args:
-        config: dimensions of the transformer.
-    """
+    """``n = LN(x + attention(x))``, then ``LN(n + MLP(n))``."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()

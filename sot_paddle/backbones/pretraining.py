@@ -24,8 +24,6 @@ class PretrainingModel(nn.Layer):
 
     Args:
         backbone: what is known about the language model.
-        encoder: its dimensions.
-        head: which tasks.
         name: the registry name of its sizes, kept for checkpoints.
 
     Source: specs.md D.1, E.3.

@@ -18,9 +18,6 @@ class RobertaEncoder(CorrectedEncoder, RobertaModel):
     Further corrections: the padding row of the word embedding is used in the forward pass, the
     padding rows of word and position embedding get no gradient, and layer norms are those of the
     project, whose epsilon of 1e-5 is exact in float64.
-
-    Args:
-        config: dimensions.
     """
 
     def __init__(self, config: EncoderConfig) -> None:

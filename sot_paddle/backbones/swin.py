@@ -22,7 +22,6 @@ class SwinStage(nn.Layer):
     """Patch merging (but in the first stage) and blocks, every second one shifted.
 
     Args:
-        config: options of the transformer.
         stage: index s.
         size: side of the token grid before the merging.
         rates: stochastic depth of each block.
@@ -59,9 +58,6 @@ class SwinStage(nn.Layer):
 
 class SwinTransformer(ImageClassifier):
     """Token embedding, stages, norm, and any head of the project that needs no class token.
-
-    Args:
-        backbone, head, num_classes, name: see ImageClassifier.
 
     Raises:
         ValueError: a token embedding that does not give ``img_size / patch_size`` tokens along a

@@ -38,8 +38,6 @@ class TextClassifier(nn.Layer):
 
     Args:
         backbone: what is known about the language model.
-        encoder: its dimensions.
-        head: options of the head.
         num_classes: K; 1 means regression.
         name: the registry name it was built under, kept for checkpoints.
 

@@ -22,10 +22,6 @@ from sot_paddle.vision_config import ViTConfig
 class Block(nn.Layer):
     """Pre-norm transformer block: attention, then MLP, each with a residual connection.
 
-    Args:
-        config: dimensions of the transformer.
-        drop_path: rate of stochastic depth.
-
     Source: A.8.
     """
 
@@ -53,9 +49,6 @@ class Block(nn.Layer):
 
 class VisionTransformer(ImageClassifier):
     """Token embedding, class token, positions, blocks, norm, and any head of the project.
-
-    Args:
-        backbone, head, num_classes, name: see ImageClassifier.
 
     Raises:
         ValueError: a token embedding or head that cannot work.
