@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import importlib
 import os
 import re
 import signal
@@ -63,6 +64,21 @@ def command(program: str) -> Callable[[Callable], Callable[[Sequence[str] | None
         return run
 
     return wrap
+
+
+def lazy_command(program: str, path: str) -> Callable[[Sequence[str] | None], int]:
+    """Make a command of the function that a ``module:name`` names, imported when it is called."""
+
+    @command(program)
+    def main(arguments: list[str]) -> int | None:
+        from sot_paddle.runtime import quiet_imports
+
+        module, name = path.split(":")
+        with quiet_imports():
+            function = getattr(importlib.import_module(module), name)
+        return function(arguments)
+
+    return main
 
 
 def exit_status(program: str, action: Callable[[], object]) -> int:

@@ -7,20 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sot_paddle.cli import command
-from sot_paddle.command_line import parse
-from sot_paddle.runtime import quiet_imports
-from sot_paddle.tasks.state_options import EXTRACT_COMMAND
+from sot_paddle.train.commands import program
 
-
-@command("extract_hidden_states")
-def main(arguments: list[str]) -> None:
-    """Run the command."""
-    config = parse(EXTRACT_COMMAND, arguments)  # --help ends here, before anything heavy is loaded
-    with quiet_imports():
-        from sot_paddle.train import extraction
-    extraction.extract_splits(config)
-
+main = program("extract_hidden_states")
 
 if __name__ == "__main__":
     sys.exit(main())
