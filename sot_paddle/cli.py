@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import importlib
 import os
 import re
 import signal
@@ -65,12 +66,26 @@ def command(program: str) -> Callable[[Callable], Callable[[Sequence[str] | None
     return wrap
 
 
+def lazy_command(program: str, path: str) -> Callable[[Sequence[str] | None], int]:
+    """Make a command of the function that a ``module:name`` names, imported when it is called."""
+
+    @command(program)
+    def main(arguments: list[str]) -> int | None:
+        from sot_paddle.runtime import quiet_imports
+
+        module, name = path.split(":")
+        with quiet_imports():
+            function = getattr(importlib.import_module(module), name)
+        return function(arguments)
+
+    return main
+
+
 def exit_status(program: str, action: Callable[[], object]) -> int:
     """Run a command and turn every way in which it can fail into one line and a status.
 
     Args:
         program: name at the beginning of the line on stderr.
-        action: the command.
 
     Returns:
         0 when all is done, 2 when the command was refused or had to stop (a defect of ours also
@@ -152,7 +167,6 @@ class CommandParser(argparse.ArgumentParser):
 
     Args:
         status: what ``--help`` ends with; "" where the description says it.
-        options: as argparse's.
     """
 
     def __init__(self, *, status: str = STATUS, **options) -> None:

@@ -5,11 +5,11 @@ Multiply-adds are counted by forward hooks while the model really runs on one sa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import paddle
 from paddle import nn
 
@@ -69,59 +69,41 @@ def count_parameters(model: nn.Layer) -> Parameters:
     return Parameters(int(trainable), int(total), int(stored - total))
 
 
-def _convolution(layer: nn.Layer, given: Shape, made: Shape) -> int:
-    per_output = int(np.prod(layer.weight.shape[1:]))  # channels of a group x kernel
-    return int(np.prod(made)) * per_output
-
-
-def _linear(layer: nn.Layer, given: Shape, made: Shape) -> int:
-    return int(np.prod(given[:-1])) * layer.weight.shape[0] * layer.weight.shape[1]
-
-
-def _attention(layer: nn.Layer, given: Shape, made: Shape) -> int:
-    batch, length, dim = given
-    return 2 * batch * length * length * dim  # q k^T and weights v
-
-
-def _nonlocal(layer: NonLocalBlock, given: Shape, made: Shape) -> int:
-    batch, _, height, width = given
-    return 2 * batch * (height * width) ** 2 * layer.inner_dim
-
-
-def _multi_head(layer: MultiHeadCrossCovariance, given: Shape, made: Shape) -> int:
-    return given[0] * given[1] * layer.num_heads * layer.wr_dim**2
-
-
-def _single_head(layer: QKCrossCovariance, given: Shape, made: Shape) -> int:
-    return given[0] * given[1] * layer.output_dim
-
-
-def _auto(layer: CovariancePooling, given: Shape, made: Shape) -> int:
-    return given[0] * given[1] * layer.dr.weight.shape[1] ** 2
-
-
-def _one_branch(layer: BranchCovariance, given: Shape, made: Shape) -> int:
-    return given[0] * given[1] * layer.proj.weight.shape[1] ** 2
-
-
 def _matrix_sqrt(layer: MatrixSqrt, given: Shape, made: Shape) -> int:
     # one product for the first iteration, three for each in between, two for the last
     products = 1 + 3 * max(layer.num_iter - 2, 0) + 2 * (layer.num_iter > 1)
     return products * given[0] * given[1] ** 3
 
 
-_Counter = Callable[[nn.Layer, Shape, Shape], int]
-_LAYERS: Mapping[type[nn.Layer], _Counter] = {nn.Conv2D: _convolution, nn.Linear: _linear}
+def _attention(layer: nn.Layer, given: Shape, made: Shape) -> int:
+    return 2 * given[0] * given[1] ** 2 * given[2]  # q k^T and weights v
+
+
+_Counter = Callable[[Any, Shape, Shape], int]
+_LAYERS: Mapping[type[nn.Layer], _Counter] = {
+    # of each output: channels of a group x kernel
+    nn.Conv2D: lambda layer, given, made: math.prod([*made, *layer.weight.shape[1:]]),
+    nn.Linear: lambda layer, given, made: math.prod([*given[:-1], *layer.weight.shape]),
+}
 _PRODUCTS: Mapping[type[nn.Layer], _Counter] = {
     Attention: _attention,
     nn.MultiHeadAttention: _attention,
-    NonLocalBlock: _nonlocal,
-    MultiHeadCrossCovariance: _multi_head,
-    QKCrossCovariance: _single_head,
-    CovariancePooling: _auto,
-    BranchCovariance: _one_branch,
+    NonLocalBlock: lambda layer, given, made: (
+        2 * given[0] * (given[2] * given[3]) ** 2 * layer.inner_dim
+    ),
+    MultiHeadCrossCovariance: lambda layer, given, made: (
+        given[0] * given[1] * layer.num_heads * layer.wr_dim**2
+    ),
+    QKCrossCovariance: lambda layer, given, made: given[0] * given[1] * layer.output_dim,
+    CovariancePooling: lambda layer, given, made: (
+        given[0] * given[1] * layer.dr.weight.shape[1] ** 2
+    ),
+    BranchCovariance: lambda layer, given, made: (
+        given[0] * given[1] * layer.proj.weight.shape[1] ** 2
+    ),
     MatrixSqrt: _matrix_sqrt,
 }
+"""Kind of layer -> multiply-adds of a call, from the layer and the shapes of input and output."""
 
 
 def count_multiply_adds(model: nn.Layer, *inputs: paddle.Tensor) -> MultiplyAdds:

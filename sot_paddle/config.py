@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,12 @@ class EncoderConfig(Options):
                 f"pad_token_id must be in [0, vocab_size), got {self.pad_token_id} "
                 f"of {self.vocab_size}"
             )
+
+
+def import_name(path: str) -> Any:
+    """Import what a ``module:name`` names."""
+    module, name = path.split(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def some(names: Iterable[str]) -> str:

@@ -191,7 +191,6 @@ def build_record(record: type[Record], values: Mapping[str, Any], *, where: str 
     """Build a frozen option record from a mapping, by pydantic.
 
     Args:
-        record: a dataclass type.
         values: option name to value; text of a number is a number, a list is a tuple.
         where: prefix of error messages, such as a file name.
 
@@ -249,7 +248,6 @@ def part_of(options: Any, record: type[Record], **renamed: str) -> Record:
 
     Args:
         options: of a command.
-        record: a dataclass.
         renamed: field -> the option, where it has another name.
     """
     names = {item.name: item.name for item in dataclasses.fields(record)} | renamed

@@ -1,36 +1,29 @@
-"""Model names and how to build them."""
+"""Model names and how to build them; a model's module is imported when one is built."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from paddle import nn
-
-from sot_paddle.backbones import bert, conv_bert, gpt, roberta, spanbert, swin, vit
-from sot_paddle.backbones.image_classifier import ImageClassifier
-from sot_paddle.backbones.text import TextBackbone, build_text
+from sot_paddle.backbones.families import TEXT_BACKBONES, TextBackbone
 from sot_paddle.config import (
     HEADS,
     LAYERS,
     SECOND_ORDER,
     SPANS,
+    import_name,
     near_names,
     require_one_of,
     sort_options,
 )
-from sot_paddle.ops.layers import with_native_layers
 from sot_paddle.vision_config import ImageConfig, SwinConfig, ViTConfig
+
+if TYPE_CHECKING:
+    from paddle import nn
 
 TEXT_CLASSES, IMAGE_CLASSES = 2, 1000
 """Classes of a text model and, ImageNet's, of a vision model by default."""
-
-TEXT_BACKBONES: Mapping[str, TextBackbone] = {
-    backbone.architecture: backbone
-    for backbone in (bert.BERT, roberta.ROBERTA, spanbert.SPANBERT, gpt.GPT, conv_bert.CONV_BERT)
-}
-"""Value of ``--model_type`` -> everything about that language model; the first is the default."""
 
 _ALIAS = "_mgcrp"
 _TEXT: Mapping[str, tuple[TextBackbone, str, str]] = {
@@ -41,11 +34,73 @@ _TEXT: Mapping[str, tuple[TextBackbone, str, str]] = {
 }
 """Name -> backbone, its preset, and the head when none is asked for."""
 
-_VISION: Mapping[str, tuple[type[ImageClassifier], type[ImageConfig], Mapping[str, Any]]] = {
-    **{name: (vit.VisionTransformer, ViTConfig, preset) for name, preset in vit.PRESETS.items()},
-    **{name: (swin.SwinTransformer, SwinConfig, preset) for name, preset in swin.PRESETS.items()},
+_SOT = {"pooling": "mgcrp", "head_num_heads": 6}
+_SOT_TINY = {**_SOT, "wr_dim": 14}
+_SOT_SMALL = {**_SOT, "wr_dim": 24, "head_dropout": 0.5}
+_SOT_BASE = {**_SOT, "wr_dim": 38, "head_dropout": 0.7}
+
+_DEIT = {
+    "depth": 12,
+    "mlp_ratio": 4.0,
+    "qkv_bias": True,
+    "layer_norm_eps": 1e-6,
+    "position": "learned",
+    "token_type": "patch",
+    "pooling": "none",
 }
-"""Name -> model, record of its backbone, and preset."""
+_DEIT_TINY = {**_DEIT, "embed_dim": 192, "num_heads": 3}
+_DEIT_SMALL = {**_DEIT, "embed_dim": 384, "num_heads": 6}
+_DEIT_BASE = {**_DEIT, "embed_dim": 768, "num_heads": 12}
+_DENSE = {"token_type": "densenet"}
+
+_VIT_PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "sot_tiny": {"embed_dim": 240, "depth": 12, "num_heads": 4, "mlp_ratio": 2.5, **_SOT_TINY},
+    "sot_small": {"embed_dim": 384, "depth": 14, "num_heads": 6, "mlp_ratio": 3.5, **_SOT_SMALL},
+    "sot_base": {"embed_dim": 528, "depth": 24, "num_heads": 8, "mlp_ratio": 3.0, **_SOT_BASE},
+    "deit_tiny": _DEIT_TINY,
+    "deit_small": _DEIT_SMALL,
+    "deit_base": _DEIT_BASE,
+    "deit_tiny_sot": {**_DEIT_TINY, **_DENSE, **_SOT_TINY},
+    "deit_small_sot": {**_DEIT_SMALL, **_DENSE, **_SOT_SMALL},
+    "deit_base_sot": {**_DEIT_BASE, **_DENSE, **_SOT_BASE},
+}
+"""Registry name -> options that differ from the records' defaults: SoT (A.8), DeiT with patches of
+16 pixels, and DeiT with dense tokens and the head of the SoT of its size (sizes inferred: A.10)."""
+
+_SWIN_TINY = {
+    "embed_dim": 96,
+    "depths": (2, 2, 6, 2),
+    "num_heads": (3, 6, 12, 24),
+}
+_SWIN_BASE = {
+    "embed_dim": 128,
+    "depths": (2, 2, 18, 2),
+    "num_heads": (4, 8, 16, 32),
+}
+_SWIN_PLAIN = {"pooling": "gap"}
+_SWIN_SOT = {
+    "token_type": "densenet",
+    "large_output": True,
+    "pooling": "mgcrp",
+    "head_num_heads": 6,
+}
+
+_SWIN_PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "swin_tiny": {**_SWIN_TINY, **_SWIN_PLAIN},
+    "swin_base": {**_SWIN_BASE, **_SWIN_PLAIN},
+    "swin_tiny_sot": {**_SWIN_TINY, **_SWIN_SOT, "wr_dim": 24, "head_dropout": 0.5},
+    "swin_base_sot": {**_SWIN_BASE, **_SWIN_SOT, "wr_dim": 38, "head_dropout": 0.7},
+}
+"""Registry name -> options that differ from the records' defaults: patches of 4 pixels and windows
+of 7; with dense tokens the head of SoT-Small or SoT-Base (sizes inferred: A.10)."""
+
+_VIT = "sot_paddle.backbones.vit:VisionTransformer"
+_SWIN = "sot_paddle.backbones.swin:SwinTransformer"
+_VISION: Mapping[str, tuple[str, type[ImageConfig], Mapping[str, Any]]] = {
+    **{name: (_VIT, ViTConfig, preset) for name, preset in _VIT_PRESETS.items()},
+    **{name: (_SWIN, SwinConfig, preset) for name, preset in _SWIN_PRESETS.items()},
+}
+"""Name -> where its model is, record of its backbone, and preset."""
 
 PUBLISHED_NAMES = {name: name.lower() for name in ("SoT_Tiny", "SoT_Small", "SoT_Base")}
 """Names of the original release and what they are called here."""
@@ -111,7 +166,6 @@ def text_name(preset: str, pooling: str) -> str:
 
     Args:
         preset: registry name of the language model with its own classifier.
-        pooling: of the head.
 
     Returns:
         That name for its own classifier, for spans and for the class tokens of its layers, else
@@ -144,22 +198,26 @@ def create_model(
         ValueError: unknown name or option (the near ones are listed), a wrong type, a value
             out of range, or a head or token embedding that cannot work.
     """
+    from sot_paddle.ops.layers import with_native_layers  # loads Paddle
+
     name = PUBLISHED_NAMES.get(name, name)
     if name in _TEXT:
         return with_native_layers(_create_text(name, num_classes, head, overrides))
     if head is not None:
         raise ValueError(f"head is for language models, got {name!r}; give pooling instead")
     if name in _VISION:
-        kind, record, preset = _VISION[name]
+        path, record, preset = _VISION[name]
         classes = IMAGE_CLASSES if num_classes is None else num_classes
         records = sort_options(record, {**preset, **overrides}, where=name)
-        return with_native_layers(kind(*records, classes, name=name))
+        return with_native_layers(import_name(path)(*records, classes, name=name))
     raise ValueError(f"unknown model {name!r}; {near_names(name, list_models())}")
 
 
 def _create_text(
     name: str, num_classes: int | None, head: str | None, overrides: Mapping[str, Any]
 ) -> nn.Layer:
+    from sot_paddle.backbones.text import build_text  # loads Paddle
+
     backbone, preset, default = _TEXT[name]
     require_one_of("head", head, (None, *HEADS))
     if head is not None and name != preset:

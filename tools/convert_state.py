@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sot_paddle.cli import CommandParser, command
-from sot_paddle.convert import LAYOUTS
+from sot_paddle.convert import TABLES
 from sot_paddle.convert.state.command import StateRequest, convert_state
 from sot_paddle.convert.state.record import KINDS
 
@@ -33,7 +33,7 @@ def build_parser() -> CommandParser:
     pair = ("SIDE", "PATH")
     add("--from", dest="source", nargs=2, metavar=pair, required=True, help="torch or paddle")
     add("--to", dest="target", nargs=2, metavar=pair, required=True, help="the other side")
-    add("--layout", required=True, metavar="L", help=f"PyTorch's names: {', '.join(LAYOUTS)}")
+    add("--layout", required=True, metavar="L", help=f"PyTorch's names: {', '.join(TABLES)}")
     add("--model", default="", metavar="M", help="registry name, when neither side says it")
     add(
         "--names",

@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sot_paddle.cli import CommandParser, command
-from sot_paddle.convert import DTYPES, LAYOUTS, MODELS, convert_file
+from sot_paddle.convert import DTYPES, MODELS, TABLES, convert_file
 
 BIG = 128 * 2**20  # bytes from which progress is shown
 EXAMPLES = """\
@@ -31,7 +31,7 @@ def build_parser() -> CommandParser:
     parser = CommandParser(
         prog="convert_weights", description=__doc__, epilog=EXAMPLES, formatter_class=style
     )
-    layouts = "; ".join(f"{name}: {layout.description}" for name, layout in LAYOUTS.items())
+    layouts = "; ".join(f"{name}: {tables[0].description}" for name, tables in TABLES.items())
     add = parser.add_argument
     add("--layout", required=True, metavar="L", help=f"the PyTorch side's names. {layouts}")
     add("--model", required=True, metavar="M", help=f"{', '.join(MODELS)}; sizes come from SRC")

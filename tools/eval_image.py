@@ -7,17 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sot_paddle.cli import command
-from sot_paddle.runtime import quiet_imports
+from sot_paddle.train.commands import program
 
-
-@command("eval_image")
-def main(arguments: list[str]) -> None:
-    """Run the command."""
-    with quiet_imports():
-        from sot_paddle.train.image_evaluation import run_command
-    run_command(arguments)
-
+main = program("eval_image")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,17 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sot_paddle.cli import command
-from sot_paddle.runtime import quiet_imports
+from sot_paddle.cli import lazy_command
 
-
-@command("export")
-def main(arguments: list[str]) -> int:
-    """Run the command; returns its exit status."""
-    with quiet_imports():
-        from sot_paddle.deploy.export_command import run_command
-    return run_command(arguments)
-
+main = lazy_command("export", "sot_paddle.deploy.export_command:run_command")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,17 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sot_paddle.cli import command
-from sot_paddle.runtime import quiet_imports
+from sot_paddle.train.commands import program
 
-
-@command("extract_hidden_states")
-def main(arguments: list[str]) -> None:
-    """Run the command."""
-    with quiet_imports():
-        from sot_paddle.train.extraction import run_command
-    run_command(arguments)
-
+main = program("extract_hidden_states")
 
 if __name__ == "__main__":
     sys.exit(main())

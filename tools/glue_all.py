@@ -7,16 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sot_paddle.cli import command
+from sot_paddle.cli import lazy_command
 
-
-@command("glue_all")
-def main(arguments: list[str]) -> int:
-    """Run the command; returns its exit status."""
-    from sot_paddle.search.glue_all import run_command
-
-    return run_command(arguments)
-
+main = lazy_command("glue_all", "sot_paddle.search.glue_all:run_command")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,16 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sot_paddle.cli import command
+from sot_paddle.cli import lazy_command
 
-
-@command("prepare_pretraining")
-def main(arguments: list[str]) -> None:
-    """Run the command."""
-    from sot_paddle.train.preparation_command import prepare
-
-    prepare(arguments)
-
+main = lazy_command("prepare_pretraining", "sot_paddle.train.preparation_command:prepare")
 
 if __name__ == "__main__":
     sys.exit(main())

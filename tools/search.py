@@ -7,16 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sot_paddle.cli import command
+from sot_paddle.cli import lazy_command
 
-
-@command("search")
-def main(arguments: list[str]) -> int:
-    """Run the command; returns its exit status."""
-    from sot_paddle.search.study import run_command
-
-    return run_command(arguments)
-
+main = lazy_command("search", "sot_paddle.search.study:run_command")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,20 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sot_paddle.cli import command
-from sot_paddle.command_line import parse
-from sot_paddle.runtime import quiet_imports
-from sot_paddle.tasks.state_options import ADAPTER_COMMAND
+from sot_paddle.train.commands import program
 
-
-@command("train_adapter")
-def main(arguments: list[str]) -> int:
-    """Run the command; returns its exit status."""
-    options = parse(ADAPTER_COMMAND, arguments)  # --help ends here, before anything heavy is loaded
-    with quiet_imports():
-        from sot_paddle.train import adapter_command, session
-    return session.finish(ADAPTER_COMMAND, lambda: adapter_command.run_config(options))
-
+main = program("train_adapter")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,20 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sot_paddle.cli import command
-from sot_paddle.command_line import parse
-from sot_paddle.runtime import quiet_imports
-from sot_paddle.train.image_flags import TRAINING
+from sot_paddle.train.commands import program
 
-
-@command("train_image")
-def main(arguments: list[str]) -> int:
-    """Run the command; returns its exit status."""
-    options = parse(TRAINING, arguments)  # --help ends here, before anything heavy is loaded
-    with quiet_imports():
-        from sot_paddle.train import image_command, session
-    return session.finish(TRAINING, lambda: image_command.run_config(options))
-
+main = program("train_image")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,16 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sot_paddle.cli import command
+from sot_paddle.cli import lazy_command
 
-
-@command("train_tokenizer")
-def main(arguments: list[str]) -> None:
-    """Run the command."""
-    from sot_paddle.train.preparation_command import train_tokenizer
-
-    train_tokenizer(arguments)
-
+main = lazy_command("train_tokenizer", "sot_paddle.train.preparation_command:train_tokenizer")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,11 +11,10 @@ from align.port.installed_checkpoint import encoder_arrays
 from align.port.row import WORDS_DIM, Batch, ImageBatch, PortRow
 from align.record.arrays import Arrays
 from sot_paddle.convert import find_checkpoint
-from sot_paddle.data.batching import EpochOrder
+from sot_paddle.data.batches import epoch_batches, pad_rows
 from sot_paddle.data.corpus import FOLDER
 from sot_paddle.data.glue import read_split
-from sot_paddle.data.token_features import pad_rows
-from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.data.tokenizers import WordPieceTokenizer
 
 _CORPUS_BATCH_SIZE = 8
 _FIRST_TRAINING_SEED = 100
@@ -102,8 +101,7 @@ def training_batches(row: PortRow, checkpoint: Path | None = None) -> list[Array
     features = tokenizer.tokenize([sentence.text_a for sentence in sentences]).with_targets(
         list(range(len(sentences))), [sentence.label for sentence in sentences], np.int64
     )
-    order = EpochOrder(len(features), _CORPUS_BATCH_SIZE, seed=row.batch.seed)
-    chosen = order.batches()[:count]
+    chosen = epoch_batches(len(features), _CORPUS_BATCH_SIZE, seed=row.batch.seed)[:count]
     return [pad_rows(features, indices, max_length=length) for indices in chosen]
 
 

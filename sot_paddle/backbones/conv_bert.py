@@ -26,7 +26,7 @@ from sot_paddle.backbones.attention import (
     spans,
 )
 from sot_paddle.backbones.layers import LayerNorm, embedding
-from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS, TextBackbone
+from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS
 from sot_paddle.backbones.text_encoder import TextEncoder
 from sot_paddle.config import EncoderConfig, require_positive
 from sot_paddle.features import Features, Taps, record
@@ -152,7 +152,6 @@ class TokenProjection(nn.Layer):
     """Queries, keys or values of the hidden states.
 
     Args:
-        config: dimensions.
         projection: linear, convolved, or half of each.
         width: channels that come out.
     """
@@ -185,11 +184,7 @@ class TokenProjection(nn.Layer):
 
 
 class SpanScores(nn.Layer):
-    """Scores of the heads that are span-based dynamic convolutions.
-
-    Args:
-        config: dimensions.
-    """
+    """Scores of the heads that are span-based dynamic convolutions."""
 
     def __init__(self, config: ConvEncoderConfig) -> None:
         super().__init__()
@@ -207,9 +202,6 @@ class SpanScores(nn.Layer):
 
 class ConvAttention(nn.Layer):
     """Attention whose scores are a sum of terms, and whose projections may be convolutions.
-
-    Args:
-        config: dimensions and kernels.
 
     Source: specs.md E.1 and E.2.
     """
@@ -299,11 +291,7 @@ class ConvAttention(nn.Layer):
 
 
 class ConvBertLayer(nn.Layer):
-    """``n = LN(x + attention(x))``, then ``LN(n + MLP(n))``.
-
-    Args:
-        config: dimensions and kernels.
-    """
+    """``n = LN(x + attention(x))``, then ``LN(n + MLP(n))``."""
 
     def __init__(self, config: ConvEncoderConfig) -> None:
         super().__init__()
@@ -326,11 +314,7 @@ class ConvBertLayer(nn.Layer):
 
 
 class ConvBertEmbeddings(nn.Layer):
-    """Words, types and positions, layer norm, dropout, and a linear layer from E to C.
-
-    Args:
-        config: dimensions.
-    """
+    """Words, types and positions, layer norm, dropout, and a linear layer from E to C."""
 
     def __init__(self, config: ConvEncoderConfig) -> None:
         super().__init__()
@@ -361,9 +345,6 @@ class ConvBertEncoder(TextEncoder):
 
     Rows may be shorter than ``max_position_embeddings`` (the public code needs that very length).
     Without position embeddings nothing has that size, and it may be any number.
-
-    Args:
-        config: dimensions and kernels.
 
     Raises:
         ValueError: kernels that do not fit the dimensions.
@@ -397,24 +378,3 @@ class ConvBertEncoder(TextEncoder):
         for index, layer in enumerate(self.layers):
             hidden = record(taps, f"layers.{index}", layer(hidden, bias, valid))
         return Features(hidden[:, 0], hidden[:, 1:], words_mask)
-
-
-CONV_BERT = TextBackbone(
-    architecture="conv-bert",
-    model_type="conv_bert",
-    original_type="bert",
-    prefix="conv_bert",
-    encoder=ConvBertEncoder,
-    options=ConvEncoderConfig,
-    presets={
-        "conv_bert_base": {
-            "vocab_size": 30004,
-            "max_position_embeddings": 128,
-            "pad_token_id": 30002,
-        }
-    },
-    plain="pooler",
-    norms=r"conv_bert\..*\b(layer_norm|norm1|norm2)\.weight",
-    layers=r"conv_bert\.layers\.(\d+)\.",
-    tokenizer="sentencepiece",
-)

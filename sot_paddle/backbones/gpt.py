@@ -11,27 +11,20 @@ import numpy as np
 import paddle
 from paddle import nn
 
+from sot_paddle.backbones.families import GPT, GPT_ACTIVATIONS
 from sot_paddle.backbones.layers import Attention, LayerNorm, embedding
-from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS, TextBackbone
+from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS
 from sot_paddle.backbones.text_encoder import TextEncoder
 from sot_paddle.config import EncoderConfig, require_one_of
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads.pooling import linear
 
-ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "swish": "silu", "silu": "silu"}
-"""Activation in a checkpoint's config.json -> its name here; the last of two is what is written."""
-_WIDER = 4
-"""Width of the feed-forward layers over C."""
 _FUTURE = -1e4
 _ROOT = math.sqrt(2.0 / math.pi)
 
 
 class GptMlp(nn.Layer):
-    """Linear to 4 C, activation, linear back to C, dropout.
-
-    Args:
-        config: dimensions of the transformer.
-    """
+    """Linear to 4 C, activation, linear back to C, dropout."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -60,11 +53,7 @@ class GptMlp(nn.Layer):
 
 
 class GptBlock(nn.Layer):
-    """``n = LN(x + attention(x))``, then ``LN(n + MLP(n))``.
-
-    Args:
-        config: dimensions of the transformer.
-    """
+    """``n = LN(x + attention(x))``, then ``LN(n + MLP(n))``."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -163,12 +152,12 @@ class GptEncoder(TextEncoder):
 
 
 def _check(config: EncoderConfig) -> None:
-    known = sorted(set(ACTIVATIONS.values()))
+    known = sorted(set(GPT_ACTIVATIONS.values()))
     require_one_of("hidden_act of a GPT", config.hidden_act, known)
-    if config.intermediate_size != _WIDER * config.hidden_size:
+    if config.intermediate_size != GPT.inner_factor * config.hidden_size:
         raise ValueError(
-            f"intermediate_size of a GPT must be {_WIDER} * hidden_size = "
-            f"{_WIDER * config.hidden_size}, got {config.intermediate_size}"
+            f"intermediate_size of a GPT must be {GPT.inner_factor} * hidden_size = "
+            f"{GPT.inner_factor * config.hidden_size}, got {config.intermediate_size}"
         )
     if config.type_vocab_size != 1:
         raise ValueError(f"a GPT has one token type, got type_vocab_size {config.type_vocab_size}")
@@ -201,38 +190,3 @@ def _split(hidden: paddle.Tensor, mask: paddle.Tensor | None) -> Features:
     words = paddle.where(before.unsqueeze(2), hidden[:, :-1], hidden[:, 1:])  # (B, S - 1, C)
     words_mask = paddle.where(before, valid[:, :-1], valid[:, 1:]).astype("bool")
     return Features(cls, words, words_mask)
-
-
-GPT = TextBackbone(
-    architecture="openai-gpt",
-    model_type="openai-gpt",
-    prefix="gpt",
-    encoder=GptEncoder,
-    presets={
-        "openai_gpt": {
-            "vocab_size": 40478,
-            "type_vocab_size": 1,
-            "hidden_act": "gelu_new",
-            "layer_norm_eps": 1e-5,
-        }
-    },
-    plain="score",
-    norms=r"gpt\.layers\.\d+\.norm[12]\.weight",
-    layers=r"gpt\.layers\.(\d+)\.",
-    first_token=False,
-    config_keys={
-        "hidden_size": ("n_embd",),
-        "num_hidden_layers": ("n_layer",),
-        "num_attention_heads": ("n_head",),
-        "intermediate_size": (),
-        "max_position_embeddings": ("n_positions",),
-        "type_vocab_size": (),
-        "hidden_act": ("afn",),
-        "layer_norm_eps": ("layer_norm_epsilon",),
-        "hidden_dropout_prob": ("resid_pdrop", "embd_pdrop"),
-        "attention_probs_dropout_prob": ("attn_pdrop",),
-    },
-    config_values={"hidden_act": ACTIVATIONS},
-    inner_factor=_WIDER,
-    tokenizer="word_bpe",
-)

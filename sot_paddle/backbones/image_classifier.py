@@ -18,8 +18,6 @@ class ImageClassifier(nn.Layer):
     """Token embedding, layers, which a subclass makes, and a head.
 
     Args:
-        backbone: dimensions.
-        head: options of the head.
         num_classes: K.
         name: the registry name it was built under, kept for checkpoints.
         patch_norm_eps: of :func:`build_token_embed`.

@@ -1,17 +1,16 @@
 """What a model may be given: checked first, so that a mistake is one line, not a kernel's text.
 
 Shapes and types are looked at in every call. Values (ids, token types, masks) need the numbers
-themselves: on a CPU that is a pass over B x S integers; elsewhere it is one copy of five numbers,
-for which the device is waited for, so that in training only every 64th batch is looked at, the
-first one included. A program makes its masks and ids the same way in every batch. Inside a traced
-graph (``paddle.jit.to_static``) nothing is checked: it has no values.
+themselves: on a CPU that is a pass over B x S integers; elsewhere the device is waited for, so that
+in training only every 64th batch is looked at, the first one included. A program makes its masks
+and ids the same way in every batch. Inside a traced graph (``paddle.jit.to_static``) nothing is
+checked: it has no values.
 
 Shape legend: B samples, S tokens, H x W pixels.
 """
 
 from __future__ import annotations
 
-import numpy as np
 import paddle
 from paddle.jit.sot import psdb
 
@@ -57,7 +56,15 @@ class TextCheck:
         """
         if not paddle.in_dynamic_mode() or psdb.in_sot():
             return
-        self._check_ids(input_ids)
+        _require_integers("input_ids", input_ids)
+        if input_ids.ndim != 2 or not 1 <= input_ids.shape[1] <= self.max_positions:
+            raise ValueError(
+                f"input_ids must be (B, S) with between 1 and {self.max_positions} tokens, for "
+                f"which the model has positions, got shape {list(input_ids.shape)}"
+            )
+        _require_samples("input_ids", input_ids, "sequence")
+        if token_type_ids is not None:
+            _require_integers("token_type_ids", token_type_ids)
         others = {"token_type_ids": token_type_ids, "attention_mask": attention_mask}
         for name, value in others.items():
             if value is not None:
@@ -67,62 +74,33 @@ class TextCheck:
                         f"{name} must have the shape of input_ids {list(input_ids.shape)}, "
                         f"got {list(value.shape)}"
                     )
-        if token_type_ids is not None:
-            _require_integers("token_type_ids", token_type_ids)
-        if self._due(input_ids, training):
+        self._batches += training and not input_ids.place.is_cpu_place()
+        if not training or input_ids.place.is_cpu_place() or self._batches % SAMPLED == 1:
             self._check_values(input_ids, token_type_ids, attention_mask)
-
-    def _check_ids(self, ids: paddle.Tensor) -> None:
-        _require_tensor("input_ids", ids, "(B, S)")
-        _require_integers("input_ids", ids)
-        if ids.ndim != 2 or not 1 <= ids.shape[1] <= self.max_positions:
-            raise ValueError(
-                f"input_ids must be (B, S) with between 1 and {self.max_positions} tokens, for "
-                f"which the model has positions, got shape {list(ids.shape)}"
-            )
-        if ids.shape[0] == 0:
-            raise ValueError(
-                f"input_ids must hold at least one sequence, got shape {list(ids.shape)}; leave "
-                "an empty batch out"
-            )
-
-    def _due(self, ids: paddle.Tensor, training: bool) -> bool:
-        if not training or ids.place.is_cpu_place():
-            return True
-        self._batches += 1
-        return self._batches % SAMPLED == 1
 
     def _check_values(
         self, ids: paddle.Tensor, types: paddle.Tensor | None, mask: paddle.Tensor | None
     ) -> None:
-        found = _extremes(ids, types, mask)
-        _require_range("input_ids", found[:2], "vocab_size", self.vocab_size)
+        _require_range("input_ids", ids, "vocab_size", self.vocab_size)
         if types is not None:
-            _require_range("token_type_ids", found[2:4], "type_vocab_size", self.type_vocab_size)
-        if found[4]:
+            _require_range("token_type_ids", types, "type_vocab_size", self.type_vocab_size)
+        if mask is None or mask.dtype == paddle.bool:
+            return
+        if paddle.logical_and(mask != 0, mask != 1).any():  # NaN is neither
             _refuse_mask(mask)
 
 
-def _extremes(
-    ids: paddle.Tensor, types: paddle.Tensor | None, mask: paddle.Tensor | None
-) -> list[int]:
-    """Least and largest id, least and largest type, and whether the mask is none: one copy."""
-    if ids.place.is_cpu_place():
-        arrays = [None if tensor is None else tensor.numpy() for tensor in (ids, types)]
-        bounds = [0 if a is None else int(edge(a)) for a in arrays for edge in (np.min, np.max)]
-        return [*bounds, int(_is_no_mask(mask))] if mask is not None else [*bounds, 0]
-    zero = paddle.zeros([], dtype="int64")
-    parts = [zero if t is None else t.min().astype("int64") for t in (ids, types)]
-    tops = [zero if t is None else t.max().astype("int64") for t in (ids, types)]
-    wrong = zero if mask is None else _is_no_mask(mask).astype("int64")
-    return paddle.stack([parts[0], tops[0], parts[1], tops[1], wrong]).tolist()
-
-
-def _is_no_mask(mask: paddle.Tensor) -> paddle.Tensor:
-    """Whether any value is neither 0 nor 1 (NaN is neither)."""
-    if mask.dtype == paddle.bool:
-        return paddle.zeros([], dtype="bool")
-    return paddle.logical_and(mask != 0, mask != 1).any()
+def _require_range(name: str, value: paddle.Tensor, option: str, size: int) -> None:
+    if value.place.is_cpu_place():
+        numbers = value.numpy()
+        least, largest = int(numbers.min()), int(numbers.max())
+    else:
+        least, largest = paddle.stack([value.min(), value.max()]).tolist()  # waits once
+    if least < 0 or largest >= size:
+        raise ValueError(
+            f"{name} must be from 0 to {option} - 1 = {size - 1}, got values from {least} to "
+            f"{largest}; use the tokenizer of this model, or build the model with another {option}"
+        )
 
 
 def _refuse_mask(mask: paddle.Tensor) -> None:
@@ -140,16 +118,6 @@ def _refuse_mask(mask: paddle.Tensor) -> None:
     )
 
 
-def _require_range(name: str, found: list[int], option: str, size: int) -> None:
-    least, largest = found
-    if least >= 0 and largest < size:
-        return
-    raise ValueError(
-        f"{name} must be from 0 to {option} - 1 = {size - 1}, got values from {least} to "
-        f"{largest}; use the tokenizer of this model, or build the model with another {option}"
-    )
-
-
 def _require_tensor(name: str, value: object, shape: str) -> None:
     if not isinstance(value, paddle.Tensor):
         raise ValueError(
@@ -159,10 +127,19 @@ def _require_tensor(name: str, value: object, shape: str) -> None:
 
 
 def _require_integers(name: str, value: paddle.Tensor) -> None:
+    _require_tensor(name, value, "(B, S)")
     if value.dtype not in _INTEGERS:
         raise ValueError(
             f"{name} must be int64 or int32, got {_named(value.dtype)}; cast it with "
             ".astype('int64') if it holds whole numbers"
+        )
+
+
+def _require_samples(name: str, value: paddle.Tensor, sample: str) -> None:
+    if value.shape[0] == 0:
+        raise ValueError(
+            f"{name} must hold at least one {sample}, got shape {list(value.shape)}; leave an "
+            "empty batch out"
         )
 
 
@@ -195,11 +172,7 @@ def check_images(
             f"images must have shape {shape}, got {list(images.shape)}; resize them, or build "
             "the model with other img_size or in_chans"
         )
-    if images.shape[0] == 0:
-        raise ValueError(
-            f"images must hold at least one image, got shape {list(images.shape)}; leave an "
-            "empty batch out"
-        )
+    _require_samples("images", images, "image")
     if images.dtype not in _FLOATS:
         raise ValueError(
             f"images must be floating-point and normalised, got {_named(images.dtype)}; divide by "

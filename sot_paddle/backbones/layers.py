@@ -197,7 +197,6 @@ class Attention(nn.Layer):
     Args:
         dim: C.
         num_heads: h.
-        qkv_bias: bias of the projection.
         qk_scale: factor on the scores, None for ``d ** -0.5``.
         attn_drop: dropout of the weights.
         proj_drop: dropout of the output.

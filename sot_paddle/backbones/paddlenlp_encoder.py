@@ -45,7 +45,6 @@ class CorrectedEncoder(TextEncoder):
         """Apply the corrections, once, when paddlenlp has built the encoder.
 
         Args:
-            config: dimensions.
             padded: embeddings whose row ``pad_token_id`` is used and not trained.
             positions: tokens of a row at most.
         """

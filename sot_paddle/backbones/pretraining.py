@@ -8,7 +8,8 @@ from __future__ import annotations
 import paddle
 from paddle import nn
 
-from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS, TextBackbone
+from sot_paddle.backbones.families import TextBackbone
+from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS
 from sot_paddle.config import EncoderConfig
 from sot_paddle.heads.pretraining import MaskedWordHead, PretrainingHead, PretrainingHeadConfig
 
@@ -23,8 +24,6 @@ class PretrainingModel(nn.Layer):
 
     Args:
         backbone: what is known about the language model.
-        encoder: its dimensions.
-        head: which tasks.
         name: the registry name of its sizes, kept for checkpoints.
 
     Source: specs.md D.1, E.3.

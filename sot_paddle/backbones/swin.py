@@ -6,9 +6,6 @@ Shape legend: B samples, N tokens, C channels, K classes, H = W = img_size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import paddle
 from paddle import nn
 
@@ -25,7 +22,6 @@ class SwinStage(nn.Layer):
     """Patch merging (but in the first stage) and blocks, every second one shifted.
 
     Args:
-        config: options of the transformer.
         stage: index s.
         size: side of the token grid before the merging.
         rates: stochastic depth of each block.
@@ -62,9 +58,6 @@ class SwinStage(nn.Layer):
 
 class SwinTransformer(ImageClassifier):
     """Token embedding, stages, norm, and any head of the project that needs no class token.
-
-    Args:
-        backbone, head, num_classes, name: see ImageClassifier.
 
     Raises:
         ValueError: a token embedding that does not give ``img_size / patch_size`` tokens along a
@@ -119,24 +112,3 @@ class SwinTransformer(ImageClassifier):
         for index, stage in enumerate(self.stages):
             x = stage(x, taps, f"stages.{index}")
         return Features(None, record(taps, "norm", self.norm(x)))
-
-
-_TINY: Mapping[str, Any] = {"embed_dim": 96, "depths": (2, 2, 6, 2), "num_heads": (3, 6, 12, 24)}
-_BASE: Mapping[str, Any] = {"embed_dim": 128, "depths": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)}
-_PLAIN: Mapping[str, Any] = {"pooling": "gap"}
-_OURS: Mapping[str, Any] = {
-    "token_type": "densenet",
-    "large_output": True,
-    "pooling": "mgcrp",
-    "head_num_heads": 6,
-}
-
-
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "swin_tiny": {**_TINY, **_PLAIN},
-    "swin_base": {**_BASE, **_PLAIN},
-    "swin_tiny_sot": {**_TINY, **_OURS, "wr_dim": 24, "head_dropout": 0.5},
-    "swin_base_sot": {**_BASE, **_OURS, "wr_dim": 38, "head_dropout": 0.7},
-}
-"""Registry name -> options that differ from the records' defaults: patches of 4 pixels and windows
-of 7; with dense tokens the head of SoT-Small or SoT-Base (sizes inferred: A.10)."""

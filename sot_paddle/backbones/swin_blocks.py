@@ -97,12 +97,10 @@ class SwinBlock(nn.Layer):
     of the window is padded with zero tokens, after the shift, as in timm; they are attended to.
 
     Args:
-        config: options of the transformer.
         dim: C.
         num_heads: h.
         size: side of the token grid.
         shifted: shift the windows by half of their side.
-        drop_path: rate of stochastic depth.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What every language model shares: the record of a backbone, and the model with a head.
+"""A language model with a head.
 
 Shape legend: B samples, S tokens, C hidden size, K classes.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from sot_paddle.config import LAYERS, EncoderConfig, HeadConfig, require_type, sort_options
+from sot_paddle.backbones.families import TextBackbone
+from sot_paddle.config import LAYERS, EncoderConfig, HeadConfig, sort_options
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
 from sot_paddle.ops.gelu import gelu
@@ -33,112 +33,11 @@ ACTIVATION_FUNCTIONS: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
 """Name of ``sot_paddle.config.ACTIVATIONS`` -> its function."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextBackbone:
-    """Everything that the rest of the project must know about a language model.
-
-    Attributes:
-        architecture: what ``--model_type`` calls it.
-        model_type: what its checkpoint's config.json calls it.
-        original_type: what its original's own checkpoints call it, where that differs.
-        prefix: first part of the names of its parameters.
-        encoder: option record -> Layer that maps ids, types and mask to Features.
-        options: the option record.
-        presets: registry name -> options that differ from the record's defaults, smallest first.
-        plain: pooling of its own classifier.
-        norms: pattern of the names of its normalisation weights, which do not decay.
-        layers: pattern of the beginnings of the names of a layer's parameters, with its number, in
-            the order of computation, as its group.
-        first_token: whether the class token is the first one of a row.
-        config_keys: option -> keys of the checkpoint's config.json, the first of which is read,
-            where they are not the option's name; none for an option that it does not state.
-        config_values: option -> value in the config.json -> value here, where they differ.
-        inner_factor: ``intermediate_size`` over ``hidden_size`` where the config.json does not
-            state the former.
-        tokenizer: family of its tokenizer, a key of `data.tokenizer_families.FAMILIES`.
-        positions_after_padding: whether the first position is row ``pad_token_id + 1`` of the
-            position table, not row 0.
-    """
-
-    architecture: str
-    model_type: str
-    prefix: str
-    encoder: Callable[[Any], nn.Layer]
-    options: type[EncoderConfig] = EncoderConfig
-    presets: Mapping[str, Mapping[str, Any]]
-    plain: str
-    norms: str
-    layers: str
-    first_token: bool = True
-    config_keys: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    config_values: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
-    inner_factor: int | None = None
-    tokenizer: str
-    positions_after_padding: bool = False
-    original_type: str = ""
-
-    def position_offset(self, config: EncoderConfig) -> int:
-        """Rows of the position table before the one of a row's first token."""
-        return config.pad_token_id + 1 if self.positions_after_padding else 0
-
-    def position_limit(self, config: EncoderConfig) -> int:
-        """Tokens of a row at most."""
-        return config.max_position_embeddings - self.position_offset(config)
-
-    def defaults(self, name: str) -> dict[str, Any]:
-        """All options of an encoder of that registry name."""
-        return dataclasses.asdict(self.options(**self.presets[name]))
-
-    def preset_for(self, options: Mapping[str, Any], hint: str = "") -> str:
-        """The registry name for a checkpoint.
-
-        Args:
-            options: of the encoder, as far as they are known.
-            hint: a name of the checkpoint; one that begins with a preset's asks for it.
-
-        Returns:
-            The smallest preset that is as deep, the deepest where none is.
-        """
-        depths = {name: self.defaults(name)["num_hidden_layers"] for name in self.presets}
-        known = options.get("num_hidden_layers", 0)
-        deep = [name for name, depth in depths.items() if depth >= known] or list(depths)[-1:]
-        named = [name for name in depths if hint.replace("-", "_").startswith(name)]
-        return max([deep[0], *named], key=depths.__getitem__)
-
-    def read_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Options of the encoder that a config.json states."""
-        found = {}
-        for field in dataclasses.fields(self.options):
-            keys = self.config_keys.get(field.name, (field.name,))
-            if keys and keys[0] in config:
-                value = config[keys[0]]
-                known = self.config_values.get(field.name, {})
-                value = known[value] if isinstance(value, str) and value in known else value
-                require_type(self.options, field.name, value, where=f"config.json: {keys[0]}")
-                found[field.name] = value
-        if self.inner_factor and "hidden_size" in found:
-            found["intermediate_size"] = self.inner_factor * found["hidden_size"]
-        return found
-
-    def write_config(self, config: EncoderConfig) -> dict[str, Any]:
-        """Every option of an encoder, under the keys of its config.json."""
-        options = dataclasses.asdict(config)
-        options.pop("freeze_encoder")
-        stated = {}
-        for name, value in options.items():
-            theirs = {ours: key for key, ours in self.config_values.get(name, {}).items()}
-            keys = self.config_keys.get(name, (name,))
-            stated.update(dict.fromkeys(keys, theirs.get(value, value)))
-        return stated
-
-
 class TextClassifier(nn.Layer):
     """A language model with a classification head.
 
     Args:
         backbone: what is known about the language model.
-        encoder: its dimensions.
-        head: options of the head.
         num_classes: K; 1 means regression.
         name: the registry name it was built under, kept for checkpoints.
 

@@ -31,7 +31,6 @@ class TextEncoder(nn.Layer):
         """Say what may come in and what is trained, once, when the layers are built.
 
         Args:
-            config: dimensions.
             positions: tokens of a row at most.
             padded: embeddings whose row ``pad_token_id`` is used and not trained.
         """

@@ -32,7 +32,6 @@ class ConvNorm(nn.Layer):
         kernel: side of the kernel in pixels.
         stride: step in pixels.
         padding: zeros around the image.
-        bias: bias of the convolution.
         relu: end with ReLU.
         norm: keywords of the batch normalisation.
     """

@@ -5,9 +5,6 @@ Shape legend: B samples, N word tokens, C channels, K classes, H = W = img_size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import paddle
 from paddle import nn
@@ -24,10 +21,6 @@ from sot_paddle.vision_config import ViTConfig
 
 class Block(nn.Layer):
     """Pre-norm transformer block: attention, then MLP, each with a residual connection.
-
-    Args:
-        config: dimensions of the transformer.
-        drop_path: rate of stochastic depth.
 
     Source: A.8.
     """
@@ -56,9 +49,6 @@ class Block(nn.Layer):
 
 class VisionTransformer(ImageClassifier):
     """Token embedding, class token, positions, blocks, norm, and any head of the project.
-
-    Args:
-        backbone, head, num_classes, name: see ImageClassifier.
 
     Raises:
         ValueError: a token embedding or head that cannot work.
@@ -111,37 +101,3 @@ class VisionTransformer(ImageClassifier):
             x = record(taps, f"blocks.{index}", block(x))
         x = record(taps, "norm", self.norm(x))
         return Features(x[:, 0], x[:, 1:])
-
-
-_SOT: Mapping[str, Any] = {"pooling": "mgcrp", "head_num_heads": 6}
-_SOT_TINY = {**_SOT, "wr_dim": 14}
-_SOT_SMALL = {**_SOT, "wr_dim": 24, "head_dropout": 0.5}
-_SOT_BASE = {**_SOT, "wr_dim": 38, "head_dropout": 0.7}
-
-_DEIT: Mapping[str, Any] = {
-    "depth": 12,
-    "mlp_ratio": 4.0,
-    "qkv_bias": True,
-    "layer_norm_eps": 1e-6,
-    "position": "learned",
-    "token_type": "patch",
-    "pooling": "none",
-}
-_DEIT_TINY = {**_DEIT, "embed_dim": 192, "num_heads": 3}
-_DEIT_SMALL = {**_DEIT, "embed_dim": 384, "num_heads": 6}
-_DEIT_BASE = {**_DEIT, "embed_dim": 768, "num_heads": 12}
-_OURS = {"token_type": "densenet"}
-
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "sot_tiny": {"embed_dim": 240, "depth": 12, "num_heads": 4, "mlp_ratio": 2.5, **_SOT_TINY},
-    "sot_small": {"embed_dim": 384, "depth": 14, "num_heads": 6, "mlp_ratio": 3.5, **_SOT_SMALL},
-    "sot_base": {"embed_dim": 528, "depth": 24, "num_heads": 8, "mlp_ratio": 3.0, **_SOT_BASE},
-    "deit_tiny": _DEIT_TINY,
-    "deit_small": _DEIT_SMALL,
-    "deit_base": _DEIT_BASE,
-    "deit_tiny_sot": {**_DEIT_TINY, **_OURS, **_SOT_TINY},
-    "deit_small_sot": {**_DEIT_SMALL, **_OURS, **_SOT_SMALL},
-    "deit_base_sot": {**_DEIT_BASE, **_OURS, **_SOT_BASE},
-}
-"""Registry name -> options that differ from the records' defaults: SoT (A.8), DeiT with patches of
-16 pixels, and DeiT with dense tokens and the head of the SoT of its size (sizes inferred: A.10)."""

@@ -11,7 +11,7 @@ from typing import Any
 
 _HOMES = {
     "DTYPES": "engine.convert",
-    "LAYOUTS": "engine.registry",
+    "TABLES": "engine.registry",
     "MODELS": "engine.known_models",
     "PlanEntry": "engine.conversion_plan",
     "HeadTable": "engine.layout",

@@ -21,10 +21,10 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.atomic import write_atomically
+from sot_paddle.data.batches import TokenFeatures
 from sot_paddle.data.glue import Example, read_split, split_paths
 from sot_paddle.data.glue_tasks import Task, get_task, resolve_split
 from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.data.token_features import TokenFeatures
 from sot_paddle.home_folder import default_cache_dir
 
 logger = logging.getLogger(__name__)

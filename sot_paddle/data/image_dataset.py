@@ -128,7 +128,6 @@ class ImageSample(NamedTuple):
     Attributes:
         image: augmented, uint8 (S, S, 3); to evaluate, float32 (3, S, S), None when it cannot be
             decoded.
-        label: its class.
         key: what was asked for.
         corrupt: indices that cannot be decoded: those passed over, or its own.
     """
@@ -143,8 +142,6 @@ class ImageTrainSet:
     """Augmented training images.
 
     Args:
-        source: the images.
-        config: of the augmentation.
         seed: of the whole run.
         on_corrupt: ``"fatal"``, or ``"skip"``: the next image that can be decoded takes the place
             of one that cannot, with its own label, the same in every epoch, worker and process.
@@ -203,8 +200,6 @@ class ImageEvalSet:
     """Images for evaluation, in the source's order.
 
     Attributes:
-        source: the images.
-        transform: of the evaluation.
         on_corrupt: ``"fatal"``, or ``"skip"``: the sample has no image, the batch leaves it out.
         named: indices of corrupt images that the user was told of.
     """

@@ -24,7 +24,6 @@ from typing import Any
 
 import paddle
 
-from sot_paddle.data.batch_loader import BatchLoader
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_dataset import (
     CORRUPT,
@@ -36,6 +35,7 @@ from sot_paddle.data.image_dataset import (
     make_batch,
     start_worker,
 )
+from sot_paddle.data.splits import BatchLoader
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,6 @@ class ImageLoader(BatchLoader):
             for evaluation.
         collate: puts a batch together.
         workers: processes that decode, kept from pass to pass; 0 for none.
-        dtype: of the images.
 
     Attributes:
         corrupt: indices of the images skipped so far.

@@ -118,7 +118,6 @@ def mix_images(images: np.ndarray, mix: Mix) -> np.ndarray:
 
     Args:
         images: uint8 (B, H, W, 3), B even; not changed.
-        mix: the draw.
 
     Returns:
         uint8 (B, H, W, 3); the same array when there is nothing to mix.
@@ -201,7 +200,6 @@ def draw_erasures(
 
     Args:
         rng: of this image in this epoch.
-        config: the recipe.
         shape: (C, H, W).
     """
     if rng.random() >= config.prob:

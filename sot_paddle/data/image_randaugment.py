@@ -76,7 +76,6 @@ def apply_operation(
     """One operation on one RGB image, which is not changed itself.
 
     Args:
-        name: of the operation.
         image: of mode RGB.
         argument: from :func:`level_to_argument`.
         resampling: for operations that move pixels.
@@ -224,7 +223,6 @@ class DrawnOperation:
     """One operation to carry out.
 
     Attributes:
-        name: of the operation.
         argument: see :func:`level_to_argument`.
         resampling: for operations that move pixels.
     """
@@ -243,7 +241,6 @@ def draw_operations(
 
     Args:
         rng: advanced by the same number of draws whatever they give.
-        config: the recipe.
         resamplings: one of them is drawn per operation.
 
     Returns:

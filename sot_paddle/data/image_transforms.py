@@ -293,7 +293,6 @@ class TrainTransform:
     """The training transform.
 
     Attributes:
-        config: its options.
         fill: colour of the places that RandAugment leaves behind: the mean, 0 to 255.
     """
 

@@ -2,7 +2,7 @@
 
 Written for this project. They are varied and awkward on purpose, and chosen so that transformers'
 slow and fast tokenizers agree on them: the few inputs on which those two differ from each other
-are listed in :mod:`sot_paddle.data.tokenization` and tested apart.
+are listed in :mod:`sot_paddle.data.tokenizers` and tested apart.
 """
 
 REAL_SENTENCES: tuple[str, ...] = (

@@ -13,10 +13,8 @@ from pathlib import Path
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.subword import Pipeline, RowForm, SubwordTokenizer
+from sot_paddle.data.tokenizers import SENTENCE_PIECES
 from sot_paddle.reading import read_bytes
-
-MODEL_FILES = ("spiece.model", "spm.model")
-"""Names of a model's file: transformers', and that of the published commands."""
 
 _SPECIAL = ("[CLS]", "[SEP]", "<pad>", "[MASK]")
 _SPACE = "\u2581"
@@ -60,17 +58,16 @@ class SentencePieceTokenizer(SubwordTokenizer):
 def _find(folder: Path) -> Path:
     if not folder.is_dir():
         raise DataError(f"no tokenizer at {folder}: expected a folder")
-    for name in MODEL_FILES:
+    for name in SENTENCE_PIECES:
         if (folder / name).is_file():
             return folder / name
-    raise DataError(f"no SentencePiece model in {folder}: expected {' or '.join(MODEL_FILES)}")
+    raise DataError(f"no SentencePiece model in {folder}: expected {' or '.join(SENTENCE_PIECES)}")
 
 
 class _Pieces:
     """A model, with the calls of the tokenizers library that a `SubwordTokenizer` makes.
 
     Args:
-        path: the model.
         lower: lower-case the text.
 
     Attributes:

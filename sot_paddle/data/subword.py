@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from sot_paddle.data.batches import TokenFeatures, pad_rows
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.token_features import TokenFeatures, pad_rows
 
 if TYPE_CHECKING:
     import numpy as np

@@ -38,7 +38,6 @@ def read_table(
     """Read a tab-separated file, quoting off.
 
     Args:
-        path: the file.
         required: column names that must be there.
         columns: the column names of a file without a header line; None reads the first line.
         skip_malformed: skip rows with a wrong number of columns and log one line about them; a

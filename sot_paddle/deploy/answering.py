@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from sot_paddle.data.batches import pad_rows
 from sot_paddle.data.squad.questions import Question
 from sot_paddle.data.squad.span_decoding import decode
 from sot_paddle.data.squad.span_features import span_features
-from sot_paddle.data.token_features import pad_rows
 from sot_paddle.deploy.predictor import Predictor
 
 _SHOWN = 3

@@ -19,7 +19,7 @@ from sot_paddle.atomic import atomic_directory
 from sot_paddle.data.image_digits import load_digits
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.real_sentences import REAL_SENTENCES
-from sot_paddle.data.tokenizer_families import FAMILIES
+from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.deploy.graph import JSON, PARAMETERS, Runner, load_graph, run_model, save_graph
 from sot_paddle.deploy.onnx_file import ONNX, load_onnx, translate
 from sot_paddle.deploy.recipe import (

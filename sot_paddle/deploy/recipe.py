@@ -17,7 +17,7 @@ from sot_paddle.config import build_record
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.squad.span_decoding import DecodingOptions
 from sot_paddle.data.subword import HEAD, SubwordTokenizer
-from sot_paddle.data.tokenizer_families import FAMILIES
+from sot_paddle.data.tokenizers import FAMILIES
 
 RECIPE = "export.json"
 KIND, VERSION = "sot_paddle export", 1
@@ -28,7 +28,7 @@ class TextRecipe:
     """How rows of text become numbers.
 
     Attributes:
-        tokenizer: its family, a key of `sot_paddle.data.tokenizer_families.FAMILIES`.
+        tokenizer: its family, a key of `sot_paddle.data.tokenizers.FAMILIES`.
         max_length: tokens of a row at most.
         padding: ``"max_length"`` or ``"longest"``, as in training.
         do_lower_case: as in training.

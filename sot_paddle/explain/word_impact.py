@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 import paddle
 
+from sot_paddle.data.batches import TokenFeatures, pad_rows
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.subword import HEAD, SubwordTokenizer, truncated_lengths
-from sot_paddle.data.token_features import TokenFeatures, pad_rows
 from sot_paddle.explain.parts import PartEvidence, contrast, part_logits, parts_of
 from sot_paddle.train.evaluation import evaluation_mode
 from sot_paddle.train.text_model import TextModel

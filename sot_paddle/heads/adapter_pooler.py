@@ -94,9 +94,6 @@ class AdapterPooler(nn.Layer):
 class AdapterHead(nn.Layer):
     """What both models share: their dimensions and the pooler.
 
-    Args:
-        config: dimensions.
-
     Attributes:
         name: of the kind of model, kept for checkpoints.
     """
@@ -119,7 +116,6 @@ class AdapterClassifier(AdapterHead):
     """AP_GLUE: one linear layer on everything, flattened in the order token, width, layer.
 
     Args:
-        config: dimensions.
         num_classes: K; 1 is regression.
 
     Source: C.1.
@@ -141,9 +137,6 @@ class AdapterClassifier(AdapterHead):
 
 class AdapterSpans(AdapterHead):
     """AP_SQuAD: start and end score of every token from its own pooled states.
-
-    Args:
-        config: dimensions.
 
     Source: C.1.
     """

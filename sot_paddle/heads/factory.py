@@ -15,8 +15,6 @@ from sot_paddle.config import (
     HeadConfig,
 )
 from sot_paddle.heads import fusion, pooling, power_norm
-from sot_paddle.heads.layer_tokens import LayerTokensHead
-from sot_paddle.heads.spans import SpanHead
 
 TEXT_DROPOUT = 0.8
 """Dropout of the text release's head by default (its RTE setting)."""
@@ -129,7 +127,6 @@ def build_head(
     """Build a classification head.
 
     Args:
-        config: the options.
         dim: channels C of the tokens.
         num_classes: K, at least 1 (1 is regression).
         has_class_token: whether the features will carry a class token.
@@ -182,7 +179,7 @@ def _span_head(
             f"pooling {SPANS!r} scores the start and the end of an answer: it needs a class token, "
             f"num_classes 2 and no fusion, got {num_classes} and {config.fusion!r}"
         )
-    return SpanHead(dim, **own)
+    return fusion.SpanHead(dim, **own)
 
 
 def _layer_head(
@@ -198,7 +195,9 @@ def _layer_head(
         raise ValueError(
             f"layers must be numbers from 0 to {num_layers - 1} of this model, got {layers}"
         )
-    return LayerTokensHead(dim, num_classes, layers=layers, pooling=config.layer_pooling, **own)
+    return fusion.LayerTokensHead(
+        dim, num_classes, layers=layers, pooling=config.layer_pooling, **own
+    )
 
 
 def _class_token_head(

@@ -6,6 +6,7 @@ Shape legend: B samples, N words, C channels, D pooled size, K classes.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import paddle
@@ -193,3 +194,78 @@ class SumLossHead(_TwoTokenKindsHead):
         word = self.word_logits(features, taps)
         cls = self.cls_logits(features, taps)
         return (cls, word) if self.training else cls + word
+
+
+class SpanHead(nn.Layer):
+    """Question answering: one linear layer scores every token as the answer's first and last.
+
+    It is that of transformers' ...ForQuestionAnswering. S is the tokens, the class token included.
+
+    Args:
+        dim: C.
+        dropout: probability on the tokens; the original has none.
+        std: standard deviation of the weight at the start.
+
+    Source: C.4.
+    """
+
+    def __init__(self, dim: int, *, dropout: float, std: float) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.word_fc = linear(dim, 2, std=std)
+
+    def forward(
+        self, features: Features, taps: Taps | None = None
+    ) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Map class token and words to start and end logits, each (B, S)."""
+        tokens = paddle.concat([features.cls.unsqueeze(1), features.words], axis=1)  # (B, S, C)
+        scores = record(taps, "head.span_logits", self.word_fc(self.dropout(tokens)))  # (B, S, 2)
+        return scores[..., 0], scores[..., 1]
+
+
+_LAYER_POOLINGS: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
+    "concat": lambda tokens: tokens.flatten(1),
+    "max": lambda tokens: tokens.max(axis=1),
+    "mean": lambda tokens: tokens.mean(axis=1),
+}
+"""Class tokens (B, L, C) of L chosen layers to (B, L C) or (B, C)."""
+
+
+class LayerTokensHead(nn.Layer):
+    """The class tokens of chosen layers, as they are, to one vector: dropout and a linear layer.
+
+    Where two layers share the largest value, ``max`` hands each half of the gradient (torch: one
+    of them all of it).
+
+    Args:
+        dim: C.
+        num_classes: K.
+        layers: their numbers from 0, in the order of concatenation.
+        pooling: ``"concat"``, ``"max"`` or ``"mean"``.
+        dropout: probability on the vector.
+        std: standard deviation of the weights at the start.
+
+    Source: D.3.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_classes: int,
+        *,
+        layers: Sequence[int],
+        pooling: str,
+        dropout: float,
+        std: float,
+    ) -> None:
+        super().__init__()
+        self.layers, self._pool = tuple(layers), _LAYER_POOLINGS[pooling]
+        self.dropout = nn.Dropout(dropout)
+        width = dim * len(self.layers) if pooling == "concat" else dim
+        self.cls_fc = linear(width, num_classes, std=std)
+
+    def forward(self, features: Features, taps: Taps | None = None) -> paddle.Tensor:
+        """Map the outputs of the layers, (B, S, C) each, to logits (B, K)."""
+        tokens = paddle.stack([features.hidden[layer][:, 0] for layer in self.layers], axis=1)
+        pooled = record(taps, "head.pooled", self._pool(tokens))
+        return record(taps, "head.cls_logits", self.cls_fc(self.dropout(pooled)))

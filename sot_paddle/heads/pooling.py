@@ -169,7 +169,6 @@ class MultiHeadCrossCovariance(nn.Layer):
         num_heads: H.
         wr_dim: w.
         norm: power norm Layer on (B H, w, w).
-        qkv_bias: bias of the projection.
         centering: ``"scalar"`` is the published quirk, see functional.center_tokens.
         upper_triangle: flatten the upper triangles only (svPN's ``vec="triu"``; the original
             builds a classifier of the wrong width for it, so it has no published numbers).

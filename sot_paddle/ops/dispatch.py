@@ -36,7 +36,6 @@ def is_plain(kind: type[nn.Layer], layers: Iterable[nn.Layer]) -> bool:
     """Whether layers are of this very class and have no hook, so that no call of them is missed.
 
     Args:
-        kind: their class.
         layers: what an operator leaves out.
     """
     return all(

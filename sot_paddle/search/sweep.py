@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scipy import stats
-
 from sot_paddle.command_line import OneLineParser
 from sot_paddle.search import trainings
 
@@ -115,6 +113,8 @@ def seed_scores(values: Sequence[float], confidence: float) -> dict[str, Any]:
     Of paired differences p is that of the paired t-test. The values are taken for draws from a
     normal distribution; of a single seed, and where one is NaN, only the mean is known.
     """
+    from scipy import stats  # takes a second, which --help need not
+
     mean = statistics.fmean(values)
     std = low = high = p_value = None
     if len(values) > 1 and not math.isnan(mean):
@@ -147,7 +147,7 @@ def markdown(summary: Mapping[str, Any]) -> str:
 def _parser() -> OneLineParser:
     parser = OneLineParser("sweep.py", DESCRIPTION, EXAMPLES)
     add = parser.add_argument
-    add("--command", required=True, choices=tuple(trainings.COMMANDS), help="training command")
+    add("--command", required=True, choices=trainings.COMMANDS, help="training command")
     add("--a", required=True, nargs="+", metavar="CONFIG", help="file and NAME=VALUE")
     add("--b", nargs="+", metavar="CONFIG", help="a second one, to compare with")
     add("--seeds", required=True, metavar="LIST", help="such as 1,2,3,4,5")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,28 +18,20 @@ from sot_paddle import strict_json
 from sot_paddle.atomic import write_atomically
 from sot_paddle.command_line import parse
 from sot_paddle.reading import read_json
-from sot_paddle.train import folder_lock
+from sot_paddle.train import commands, folder_lock
 
-COMMANDS = {
-    "train_adapter": ("adapter_command", "COMMAND"),
-    "train_glue": ("text_command", "COMMAND"),
-    "train_image": ("image_command", "TRAINING"),
-    "train_squad": ("squad_command", "COMMAND"),
-    "train_text": ("document_command", "COMMAND"),
-}
-"""Training command -> module of ``sot_paddle.train`` with ``run_config``, name of its options."""
+COMMANDS = tuple(name for name in commands.COMMANDS if name.startswith("train_"))
+"""Those with scores to compare."""
 
 
 def read_options(command: str, words: Sequence[str], run_options: Mapping[str, Any]) -> Any:
     """The options of a training: the words that a user gave it, and those of this run alone."""
-    module, name = COMMANDS[command]
-    described = getattr(importlib.import_module(f"sot_paddle.train.{module}"), name)
     assignments = [word.removeprefix("--set=") for word in words]
     twice = [name for name in run_options for word in assignments if word.startswith(f"{name}=")]
     if twice:
         raise ValueError(f"{twice[0]} is given twice: each run has its own")
     flags = [] if command == "train_image" else ["--do_train", "--do_eval"]
-    options = parse(described, [*flags, *words, *assigned(run_options)])
+    options = parse(commands.part(command, 0), [*flags, *words, *assigned(run_options)])
     if options.overwrite_output_dir or getattr(options, "seeds", None):
         raise ValueError("each run has one seed and its own folder: no seeds, overwrite_output_dir")
     return options
@@ -63,7 +54,7 @@ def train(
         print(f"{folder}: {' '.join(assigned(run_options)[1::2])}", file=sys.stderr, flush=True)
         options = read_options(command, words, {**run_options, "output_dir": folder})
         gc.collect()  # the model of the run before goes first
-        importlib.import_module(f"sot_paddle.train.{COMMANDS[command][0]}").run_config(options)
+        commands.part(command, 1)(options)
     return read_json(path)
 
 

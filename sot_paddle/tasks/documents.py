@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from sot_paddle.data.batch_loader import BatchLoader
+from sot_paddle.data.batches import pad_rows
 from sot_paddle.data.documents.layouts import OWN, LabelledRows, read_own, read_published
+from sot_paddle.data.splits import ShuffledSplit
 from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.data.token_features import pad_rows
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.tasks.glue import GlueTask, tokenizer_of
-from sot_paddle.tasks.tokens import ShuffledSplit
 
 
 class DocumentSplit(ShuffledSplit):
@@ -47,11 +46,8 @@ class DocumentSplit(ShuffledSplit):
         parts = (self._rows.fingerprint, repr(self._rows.texts), self._tokenizer.fingerprint)
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32]
 
-    def load(self, batches: Iterable[Sequence[int]]) -> BatchLoader:
-        """Padded batches of ``input_ids``, ``token_type_ids``, ``attention_mask``, ``labels``."""
-        return BatchLoader(self._collate, batches)
-
-    def _collate(self, positions: Sequence[int]) -> Mapping[str, np.ndarray]:
+    def make_batch(self, positions: Sequence[int]) -> dict[str, np.ndarray]:
+        """Padded ``input_ids``, ``token_type_ids``, ``attention_mask``, and ``labels``."""
         texts = [self._rows.rows[position] for position in positions]
         columns = [list(column) for column in zip(*texts, strict=True)]
         features = self._tokenizer.tokenize(*columns)

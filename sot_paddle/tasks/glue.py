@@ -14,22 +14,21 @@ import numpy as np
 import paddle
 
 from sot_paddle import distributed
+from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.data import glue_tasks
+from sot_paddle.data.batches import EpochBatches
 from sot_paddle.data.cache import cached_split
-from sot_paddle.data.glue import available_splits
+from sot_paddle.data.glue import available_splits, prediction_path, write_predictions
 from sot_paddle.data.own_table import own_task
-from sot_paddle.data.predictions import prediction_path, write_predictions
+from sot_paddle.data.splits import ShuffledSplit, TokenSplit
 from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.data.token_features import PadCollator
-from sot_paddle.data.tokenizer_families import FAMILIES
+from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.home_folder import default_cache_dir
-from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue_options import OWN, TrainConfig
 from sot_paddle.tasks.losses import classification_loss, mean_loss
 from sot_paddle.tasks.metrics import glue_metrics
-from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions
+from sot_paddle.tasks.task import Outputs, Predictions
 from sot_paddle.tasks.text_options import CheckpointOptions
-from sot_paddle.tasks.tokens import ShuffledSplit, TokenSplit
 
 
 @dataclass
@@ -102,7 +101,6 @@ def score(task: str, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]
     """Mean ``loss`` and the official metrics of a task, or of ``MNLI-mm``.
 
     Args:
-        task: its name.
         logits: (M, K).
         labels: (M,).
     """
@@ -134,7 +132,8 @@ def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
     if not wanted:
         raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
     splits: dict[str, TokenSplit] = {}
-    collate = PadCollator(config.padding, config.max_seq_length, tokenizer.pad_id)
+    length = config.max_seq_length
+    padding = {"pad": config.padding, "max_length": length, "pad_id": tokenizer.pad_id}
 
     cache = Path(config.cache_dir) if config.cache_dir else default_cache_dir()
 
@@ -144,7 +143,7 @@ def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
                 for entry in cache.glob(f"{table.name}-{split}-*.npz"):
                     entry.unlink(missing_ok=True)
             features = cached_split(config.data_dir, table, split, tokenizer, cache)
-            splits[split] = TokenSplit(features, collate, config.per_gpu_eval_batch_size)
+            splits[split] = TokenSplit(features, config.per_gpu_eval_batch_size, **padding)
 
     distributed.on_first_process(read)
     if not splits:

@@ -15,6 +15,7 @@ import numpy as np
 import paddle
 
 from sot_paddle import distributed
+from sot_paddle.data.batches import EpochBatches
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_dataset import (
     EvalCollate,
@@ -38,13 +39,13 @@ from sot_paddle.data.image_loader import ImageLoader
 from sot_paddle.data.image_mixing import ErasingConfig, MixConfig
 from sot_paddle.data.image_transforms import AugmentConfig, EvalTransform
 from sot_paddle.data.imagenet_a import require_synsets
+from sot_paddle.data.splits import ShuffledSplit
 from sot_paddle.distributed import say
 from sot_paddle.options import part_of
 from sot_paddle.tasks import image_scores
 from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
 from sot_paddle.tasks.losses import image_loss
-from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions, Task
-from sot_paddle.tasks.tokens import ShuffledSplit
+from sot_paddle.tasks.task import Outputs, Predictions, Task
 
 TRANSFORM = fields(EvalTransform)
 """Options of the evaluation transform, by their names in every record that has them."""

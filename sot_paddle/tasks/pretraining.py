@@ -13,10 +13,11 @@ import numpy as np
 import paddle
 
 from sot_paddle import distributed
-from sot_paddle.data.batch_loader import BatchLoader
+from sot_paddle.data.batches import EpochBatches
 from sot_paddle.data.pretraining.masking import draws_of, masked
+from sot_paddle.data.splits import BatchLoader
 from sot_paddle.tasks.pretraining_loss import SUMS, pretraining_loss
-from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions, Task
+from sot_paddle.tasks.task import Outputs, Predictions, Task
 
 Arrays = dict[str, np.ndarray]
 

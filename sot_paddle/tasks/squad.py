@@ -12,15 +12,17 @@ from pathlib import Path
 import numpy as np
 import paddle
 
+from sot_paddle.data.batches import EpochBatches
+from sot_paddle.data.splits import ShuffledSplit
 from sot_paddle.data.squad.answer_files import ANSWERS, CANDIDATES, NULL_ODDS, write_answers
 from sot_paddle.data.squad.answer_scores import score_answers
-from sot_paddle.data.squad.questions import Question
+from sot_paddle.data.squad.questions import Question, read_questions
 from sot_paddle.data.squad.span_decoding import Answer, DecodingOptions, decode
-from sot_paddle.data.squad.span_features import SpanFeatures
+from sot_paddle.data.squad.span_features import SpanFeatures, span_features
+from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.tasks.losses import mean_loss, span_loss
-from sot_paddle.tasks.state_options import RecipeOptions
-from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions
-from sot_paddle.tasks.tokens import ShuffledSplit
+from sot_paddle.tasks.state_options import RecipeOptions, StateRows
+from sot_paddle.tasks.task import Outputs, Predictions
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,29 @@ class SquadTask:
     def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
         """Write answers, null odds and candidates."""
         return write_answers(folder, self.test[split].answer(found.outputs, self.decoding))
+
+
+def read_windows(
+    options: StateRows,
+    tokenizer: SubwordTokenizer,
+    file: str,
+    max_length: int,
+    *,
+    labelled: bool = True,
+) -> tuple[list[Question], SpanFeatures]:
+    """The questions of a file, and the windows of at most so many tokens that the options ask for.
+
+    A question without answers is refused where ``labelled``.
+    """
+    questions = read_questions(file, labelled=labelled)
+    features = span_features(
+        questions,
+        tokenizer,
+        max_length=max_length,
+        stride=options.doc_stride,
+        published_labels=options.published_labels,
+    )
+    return questions, features
 
 
 def load_squad(

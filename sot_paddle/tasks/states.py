@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import paddle
 
-from sot_paddle.data.batch_loader import BatchLoader
+from sot_paddle.data.splits import ShuffledSplit
 from sot_paddle.data.stored.live_states import StateSource
 from sot_paddle.strict_json import dumps
 from sot_paddle.tasks.glue import GlueTask
 from sot_paddle.tasks.losses import probe_loss
 from sot_paddle.tasks.squad import SquadTask
 from sot_paddle.tasks.task import Outputs, Predictions
-from sot_paddle.tasks.tokens import ShuffledSplit
 
 
 class StateSplit(ShuffledSplit):
@@ -47,11 +46,8 @@ class StateSplit(ShuffledSplit):
         digest.update(dumps(about | {"origin": dict(self.source.origin)}).encode())
         return digest.hexdigest()[:32]
 
-    def load(self, batches: Iterable[Sequence[int]]) -> BatchLoader:
-        """Batches of ``states`` (B, L, T, F) and ``labels``."""
-        return BatchLoader(self._collate, batches)
-
-    def _collate(self, positions: Sequence[int]) -> dict[str, np.ndarray]:
+    def make_batch(self, positions: Sequence[int]) -> dict[str, np.ndarray]:
+        """``states`` (B, L, T, F) and ``labels``."""
         chosen = [int(position) for position in positions]
         batch = {"states": self.source.states(chosen)}
         return batch if self.labels is None else batch | {"labels": self.labels[chosen]}

@@ -8,7 +8,7 @@ Shape legend: M examples of a split.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -17,8 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import paddle
 
-EpochBatches = Callable[[int], Sequence[Sequence[int]]]
-"""Epoch to its global batches of example indices; the same number of batches in every epoch."""
+from sot_paddle.data.batches import EpochBatches
 
 Outputs = paddle.Tensor | tuple[paddle.Tensor, ...]
 """What a model returns: logits, the pair of a ``sum_loss`` head in training, or a span's two."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from sot_paddle.backbones import MODEL_TYPES
+from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.options import LARGEST_NUMBER, Options, RunOptions, changeable, option, record
 
 Seed = Annotated[int, Field(ge=0, le=LARGEST_NUMBER)]
@@ -16,7 +16,9 @@ Seed = Annotated[int, Field(ge=0, le=LARGEST_NUMBER)]
 class CheckpointOptions(Options):
     """Which language model, and where it runs; by itself it is frozen, with its own head."""
 
-    model_type: str = option(MODEL_TYPES[0], ", ".join(MODEL_TYPES), choices=MODEL_TYPES)
+    model_type: str = option(
+        next(iter(TEXT_BACKBONES)), ", ".join(TEXT_BACKBONES), choices=tuple(TEXT_BACKBONES)
+    )
     model_name_or_path: str = changeable("", "checkpoint folder, or a name found locally")
     config_name: str = changeable("", "config.json, if not the checkpoint's own")
     tokenizer_name: str = changeable("", "vocabulary, if not the checkpoint's own")
@@ -35,8 +37,6 @@ class CheckpointOptions(Options):
     @property
     def resolved_pooling(self) -> str:
         """The pooling in the names of :class:`sot_paddle.config.HeadConfig`."""
-        from sot_paddle.registry import TEXT_BACKBONES  # loads Paddle
-
         return TEXT_BACKBONES[self.model_type].plain
 
     @property

@@ -65,7 +65,6 @@ class StateModel:
     """A model on hidden states; see :class:`sot_paddle.train.setup.ModelSource`.
 
     Attributes:
-        config: the command's options.
         of_row: (L, T, F) of the hidden states.
     """
 
@@ -107,7 +106,6 @@ def schedule_steps(config: RecipeOptions, pace: Pace, steps: int) -> int:
     full, is trained with a rate of zero.
 
     Args:
-        config: the command's options.
         pace: of the run: training rows, batches of a step.
         steps: optimizer steps of the run.
     """

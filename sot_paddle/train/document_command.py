@@ -58,7 +58,6 @@ def schedule_steps(config: DocumentTrainConfig, pace: Pace, steps: int) -> int:
     that the rate may be zero before the last steps; there it went on below zero.
 
     Args:
-        config: the command's options.
         pace: of the run: training rows, batches of a step.
         steps: optimizer steps of the run, which the Paddle port goes by.
     """

@@ -9,10 +9,11 @@ from pathlib import Path
 from sot_paddle.command_line import parse
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.stored.file_layout import StoredSplit, stored_split
-from sot_paddle.data.stored.live_sources import FrozenModel, glue_states, squad_states
+from sot_paddle.data.stored.live_sources import FrozenModel, glue_states
 from sot_paddle.data.stored.live_states import LiveStates, extract
 from sot_paddle.data.stored.state_files import StateSizes, require_ours, require_space
 from sot_paddle.distributed import say
+from sot_paddle.tasks.squad import read_windows
 from sot_paddle.tasks.state_options import EXTRACT_COMMAND as COMMAND
 from sot_paddle.tasks.state_options import ExtractConfig
 from sot_paddle.train import folder_lock
@@ -37,9 +38,8 @@ def extract_splits(config: ExtractConfig) -> None:
     frozen = load_frozen(config)
     sources = {split: _source(config, frozen, split) for split in layouts}
     files = [path for layout in layouts.values() for path in layout.paths(folder)]
-    require_ours(files)
     with folder_lock.hold(folder):
-        require_ours(files)  # now that nobody else writes here
+        require_ours(files)
         for split, source in sources.items():
             require_space(folder, layouts[split], _sizes(config, source))
         for path in files if config.overwrite else ():
@@ -70,9 +70,8 @@ def _source(config: ExtractConfig, frozen: FrozenModel, split: str) -> LiveState
         source, _ = glue_states(frozen, config.data_dir, config.task_name, split, config.rows)
         return source
     file = getattr(config, _SQUAD_FILES[split])
-    options = {"stride": config.doc_stride, "published_labels": config.published_labels}
-    _, _, states = squad_states(frozen, file, split, **options)
-    return states
+    _, features = read_windows(config, frozen.tokenizer, file, frozen.max_length)
+    return frozen.windows(features, split)
 
 
 def _sizes(config: ExtractConfig, source: LiveStates) -> StateSizes:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sot_paddle.tasks.task import EpochBatches
+from sot_paddle.data.batches import EpochBatches
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,6 @@ class MicroBatches:
 
     Args:
         epochs: the global batches of an epoch.
-        rank: this process.
-        world: number of processes.
         by_epoch: the data set is asked with (epoch, index), which data that are augmented need,
             instead of the index.
     """

@@ -58,8 +58,12 @@ class Subject:
 
 
 def run_command(arguments: Sequence[str]) -> None:
-    """Run ``tools/eval_image.py``; see :func:`evaluate` and :func:`write_files`."""
-    config = parse(EVALUATION, arguments)
+    """Run ``tools/eval_image.py``; see :func:`run_config`."""
+    run_config(parse(EVALUATION, arguments))
+
+
+def run_config(config: ImageEvalConfig) -> None:
+    """Evaluate, print and write what the options ask for."""
     content, predictions = evaluate(config)
     print_report(content)
     write_files(config, content, predictions)

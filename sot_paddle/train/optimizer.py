@@ -43,9 +43,6 @@ def decayed_names_by_shape(model: nn.Layer) -> set[str]:
     Left out are parameters with exactly one axis and names that end in ".bias". Hence the class
     token, a learned position table and a 0-dimensional factor *are* decayed.
 
-    Args:
-        model: any model.
-
     Returns:
         Names as in ``model.named_parameters()``, trainable ones only.
 
@@ -67,7 +64,6 @@ def decay_filter(
     name, so the set is translated here.
 
     Args:
-        model: the model.
         rule: model to the structured names of the decayed parameters.
     """
     structured = rule(model)
@@ -263,8 +259,6 @@ class HFAdamW(AdamW):
         beta1: decay of the first moment.
         beta2: decay of the second moment.
         epsilon: added to sqrt(v).
-        parameters: parameters or parameter groups.
-        weight_decay: coefficient.
         correct_bias: False drops the factor sqrt(1 - beta2^t) / (1 - beta1^t).
         options: others of ``paddle.optimizer.AdamW``: ``apply_decay_param_fun`` (see
             :func:`decay_filter`), ``grad_clip``, ``multi_precision``.

@@ -14,7 +14,7 @@ from sot_paddle.data.pretraining.piece_training import train_pieces
 from sot_paddle.data.pretraining.record_files import prepare_records
 from sot_paddle.data.pretraining.text_lines import text_files
 from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.data.tokenizer_families import FAMILIES
+from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.options import Options, option, record
 from sot_paddle.train import folder_lock
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from paddle import nn
 
-from sot_paddle.backbones.text import TextBackbone
+from sot_paddle.backbones.families import TextBackbone
 from sot_paddle.checkpoint import (
     FORMAT,
     SUFFIXES,
@@ -26,7 +26,7 @@ from sot_paddle.checkpoint import (
 )
 from sot_paddle.config import EncoderConfig
 from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
-from sot_paddle.data.tokenizer_families import FAMILIES, TokenizerFamily
+from sot_paddle.data.tokenizers import FAMILIES, TokenizerFamily
 from sot_paddle.reading import field_of, named_in_refusals, read_bytes, read_object
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_backbone, text_name
 from sot_paddle.tasks.text_options import CheckpointOptions

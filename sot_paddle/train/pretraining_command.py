@@ -11,14 +11,14 @@ from typing import Any
 
 from paddle import nn
 
+from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.backbones.pretraining import PretrainingModel
 from sot_paddle.config import EncoderConfig, build_record
 from sot_paddle.data.pretraining import instance_files, pair_files
 from sot_paddle.data.pretraining.prepared import form_of
 from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.data.tokenizer_families import FAMILIES
+from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
-from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.pretraining import (
     Instances,
     MaskedPairs,

@@ -43,7 +43,6 @@ def run_once(setup: Setup, seed: int, folder: RunFolder) -> dict[str, Any]:
     """Train, evaluate and predict as the options ask; write the scores.
 
     Args:
-        setup: what is trained.
         seed: of everything.
         folder: receives all that the run writes; an older run in it is removed when everything
             that can be refused has been tried.

@@ -41,7 +41,6 @@ def open_folders(options: Any, sources: Mapping[str, Path | None]) -> Iterator[l
     Nothing of an older run is removed here, see :func:`start_afresh`.
 
     Args:
-        options: of the run.
         sources: what it reads, by flag; None for a flag that is not given.
 
     Yields:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sot_paddle.data.squad.questions import read_questions
-from sot_paddle.data.squad.span_features import span_features
-from sot_paddle.data.token_features import PadCollator
-from sot_paddle.data.tokenizer_families import FAMILIES
-from sot_paddle.registry import TEXT_BACKBONES
-from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad
+from sot_paddle.backbones.families import TEXT_BACKBONES
+from sot_paddle.data.splits import TokenSplit
+from sot_paddle.data.tokenizers import FAMILIES
+from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad, read_windows
 from sot_paddle.tasks.state_options import SQUAD_COMMAND as COMMAND
 from sot_paddle.tasks.state_options import SquadTrainConfig
-from sot_paddle.tasks.tokens import TokenSplit
 from sot_paddle.train import session
 from sot_paddle.train.adapter_command import optimizer_of_full_batches
 from sot_paddle.train.text_command import run_text
@@ -31,18 +28,14 @@ run_command = session.training(COMMAND, run_config)
 def _load_task(config: SquadTrainConfig, vocabulary: Mapping[str, bytes]) -> SquadTask:
     family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
     tokenizer = family.from_files(vocabulary, max_length=config.length)
-    collate = PadCollator("max_length", config.length, tokenizer.pad_id)
+    padding = {"pad": "max_length", "max_length": config.length, "pad_id": tokenizer.pad_id}
 
     def ask(split: str, file: str) -> AskedSplit:
-        questions = read_questions(file, labelled=split == "train" or config.do_eval)
-        features = span_features(
-            questions,
-            tokenizer,
-            max_length=config.length,
-            stride=config.doc_stride,
-            published_labels=config.published_labels,
+        labelled = split == "train" or config.do_eval
+        questions, features = read_windows(
+            config, tokenizer, file, config.length, labelled=labelled
         )
-        windows = TokenSplit(features.tokens, collate, config.per_gpu_eval_batch_size)
+        windows = TokenSplit(features.tokens, config.per_gpu_eval_batch_size, **padding)
         return AskedSplit(questions, features, windows)
 
     return load_squad(SquadTask, config, ask, tokenizer.vocab_size)

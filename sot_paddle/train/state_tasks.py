@@ -7,20 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
+from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import Task as Table
-from sot_paddle.data.squad.questions import read_questions
-from sot_paddle.data.squad.span_features import span_features
 from sot_paddle.data.stored.file_layout import stored_split
-from sot_paddle.data.stored.live_sources import FrozenModel, glue_states, squad_states
+from sot_paddle.data.stored.live_sources import FrozenModel, glue_states
 from sot_paddle.data.stored.original_rows import original_task
 from sot_paddle.data.stored.state_files import StateReader
 from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.data.tokenizer_families import FAMILIES
+from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.distributed import say
-from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue import GlueTask, dev_splits, test_splits
-from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad
+from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad, read_windows
 from sot_paddle.tasks.state_options import LIVE, SQUAD, StateRows, StateTrainConfig
 from sot_paddle.tasks.states import ProbedGlueTask, ProbedSquadTask, StateSplit
 from sot_paddle.tasks.task import Task
@@ -121,19 +119,15 @@ def _asked(
     config: StateTrainConfig, frozen: FrozenModel | None, split: str, file: str
 ) -> AskedSplit:
     size = config.per_gpu_eval_batch_size
-    options = {"stride": config.doc_stride, "published_labels": config.published_labels}
     if frozen is not None:
         labelled = split == "train" or config.do_eval
-        questions, features, source = squad_states(
-            frozen, file, split, labelled=labelled, **options
+        questions, features = read_windows(
+            config, frozen.tokenizer, file, frozen.max_length, labelled=labelled
         )
-        return AskedSplit(questions, features, StateSplit(source, size))
+        return AskedSplit(questions, features, StateSplit(frozen.windows(features, split), size))
     reader = StateReader(config.states, stored_split(SQUAD, split))
     tokens = reader.of_row[1]
-    questions = read_questions(file)
-    features = span_features(
-        questions, read_tokenizer(config, tokens), max_length=tokens, **options
-    )
+    questions, features = read_windows(config, read_tokenizer(config, tokens), file, tokens)
     windows = StateSplit(reader, size)
     if not np.array_equal(windows.labels, features.tokens.labels):
         raise DataError(

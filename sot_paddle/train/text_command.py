@@ -46,7 +46,6 @@ def run_text(
     """Fine-tune a language model on a task; returns what its file of scores holds.
 
     Args:
-        config: the command's options.
         load_task: (options, vocabulary files) to the task.
         make_optimizer: see `Setup`.
     """
@@ -156,7 +155,6 @@ def optimizer(
     """The published recipe (B.2, C.4), or the one that the options ask for; see `Setup`.
 
     Args:
-        config: the command's options.
         model: gives parameters and their names.
         pace: without effect, the schedule goes by the step.
         steps: optimizer steps of the run, or those after which the rate is zero.

@@ -13,7 +13,7 @@ from paddle import nn
 from sot_paddle.config import SPANS
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.subword import HEAD, SubwordTokenizer
-from sot_paddle.data.tokenizer_families import FAMILIES
+from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.reading import field_of, read_object
 from sot_paddle.registry import create_model, text_backbone
 from sot_paddle.tasks.state_options import SQUAD_LENGTH

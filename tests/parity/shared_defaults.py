@@ -101,9 +101,9 @@ COUNTERPARTS: Mapping[str, str] = {
     "heads.pooling TokenBatchNorm epsilon": "torch.nn BatchNorm2d eps",
     "heads.power_norm RowLayerNorm epsilon": "torch.nn LayerNorm eps",
     "heads.power_norm MatrixSqrt num_iter": "sot_torch_ref.heads.power_norm MPN num_iter",
-    "data.batching EpochOrder shuffle": "torch.utils.data.distributed DistributedSampler shuffle",
-    "data.batching EpochOrder seed": "torch.utils.data.distributed DistributedSampler seed",
-    "data.batching EpochOrder drop_last": (
+    "data.batches epoch_batches shuffle": "torch.utils.data.distributed DistributedSampler shuffle",
+    "data.batches epoch_batches seed": "torch.utils.data.distributed DistributedSampler seed",
+    "data.batches epoch_batches drop_last": (
         "torch.utils.data.distributed DistributedSampler drop_last"
     ),
     "data.image_mixing ErasingConfig min_area": "timm.data.random_erasing RandomErasing min_area",
@@ -117,7 +117,6 @@ COUNTERPARTS: Mapping[str, str] = {
     "data.image_randaugment apply_operation fill": (
         "sot_torch_ref.train.image_transforms apply_operation fill"
     ),
-    "data.token_features PadCollator pad_id": "transformers BertConfig pad_token_id",
     "data.image_randaugment RandAugmentConfig prob": "timm.data.auto_augment AugmentOp prob",
     "data.squad.answer_scores score_answers null_limit": (
         "transformers.data.metrics.squad_metrics squad_evaluate no_answer_probability_threshold"
@@ -148,7 +147,7 @@ COUNTERPARTS: Mapping[str, str] = {
     "data.subword SubwordTokenizer max_length": (
         "sot_paddle.tasks.glue_options TrainConfig max_seq_length"
     ),
-    "data.token_features pad_rows pad_id": "transformers BertConfig pad_token_id",
+    "data.batches pad_rows pad_id": "transformers BertConfig pad_token_id",
     "tasks.losses image_loss smoothing": "torch.nn.functional cross_entropy label_smoothing",
 }
 """Module, name and parameter of ours -> those of what it stands for."""

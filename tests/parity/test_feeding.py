@@ -7,7 +7,6 @@ a share, whose loss then counts for nothing.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,9 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from sot_paddle.data.batch_loader import BatchLoader
-from sot_paddle.data.batching import EpochOrder
-from sot_paddle.data.token_features import PadCollator, TokenFeatures
+from sot_paddle.data.batches import TokenFeatures, epoch_batches
+from sot_paddle.data.splits import TokenSplit
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_torch_ref.padding import pad_batch
 
@@ -51,7 +49,7 @@ class Feeding:
 
     def batches_of(self, epoch: int) -> list[np.ndarray]:
         """Rows of each global batch of an epoch."""
-        return EpochOrder(self.rows, self.batch, seed=SEED).at_epoch(epoch).batches()
+        return epoch_batches(self.rows, self.batch, seed=SEED, epoch=epoch)
 
     def places(self) -> Iterator[tuple[int, int, Sequence[int]]]:
         """Epoch, number and rows of each global batch, from the start on."""
@@ -89,14 +87,15 @@ def paddle_shares(case: Feeding, rows: Sequence[Sequence[int]]) -> Arrays:
     """Read what our sampler and loader give to each process, by place."""
     features = TokenFeatures.from_rows(rows, [(len(row) + 1) // 2 for row in rows])
     features = features.with_targets(range(case.rows), range(case.rows), np.int64)
-    collate = functools.partial(PadCollator(case.pad, MAX_LENGTH, case.pad_id), features)
+    padding = {"pad": case.pad, "max_length": MAX_LENGTH, "pad_id": case.pad_id}
+    split = TokenSplit(features, 1, **padding)
     values: Arrays = {}
     for process in range(case.processes):
         batches = MicroBatches(case.batches_of, rank=process, world=case.processes)
         batches.seek(*case.start)
         for epoch in range(case.start[0], case.epochs):
             first = case.start[1] if epoch == case.start[0] else 0
-            for index, tensors in enumerate(BatchLoader(collate, batches), first):
+            for index, tensors in enumerate(split.load(batches), first):
                 place = f"epoch {epoch} batch {index} process {process}"
                 values |= {f"{place}/{name}": tensor.numpy() for name, tensor in tensors.items()}
                 values[f"{place}/asked for"] = np.asarray(batches.at(epoch, index))

@@ -11,15 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from sot_paddle.data.batch_loader import BatchLoader
-from sot_paddle.data.batching import EpochOrder
+from sot_paddle.data.batches import epoch_batches
 from sot_paddle.data.cache import tokenize_split
 from sot_paddle.data.corpus import FOLDER
-from sot_paddle.data.glue import available_splits, split_paths
-from sot_paddle.data.predictions import write_predictions
+from sot_paddle.data.glue import available_splits, split_paths, write_predictions
 from sot_paddle.data.real_sentences import REAL_SENTENCES
-from sot_paddle.data.token_features import PadCollator
-from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.data.splits import TokenSplit
+from sot_paddle.data.tokenizers import WordPieceTokenizer
 from sot_paddle.train.feeding import MicroBatches
 from tests.parity.glue_files import write_fixture
 from tests.parity.sides import assert_same
@@ -68,10 +66,10 @@ def test_batches_of_a_task(
     assert len(features) == len(examples)
     rows = min(len(features), ROWS)
     lengths = features.lengths[:rows] if bucket else None
-    order = EpochOrder(rows, BATCH_SIZE, seed=3, epoch=1, lengths=lengths)
-    batches = MicroBatches(lambda epoch: order.at_epoch(epoch).batches())
-    batches.seek(order.epoch, 0)
-    loader = BatchLoader(functools.partial(PadCollator(pad, max_length), features), batches)
+    order = functools.partial(epoch_batches, rows, BATCH_SIZE, seed=3, lengths=lengths)
+    batches = MicroBatches(lambda epoch: order(epoch=epoch))
+    batches.seek(1, 0)
+    loader = TokenSplit(features, BATCH_SIZE, pad=pad, max_length=max_length).load(batches)
     paddle_batches = [{n: t.numpy() for n, t in batch.items()} for batch in loader]
 
     def collate(examples: list[Example]) -> dict[str, torch.Tensor]:
@@ -87,7 +85,7 @@ def test_batches_of_a_task(
         dtype = torch.float32 if isinstance(labels[0], float) else torch.int64
         return {**encoded, "labels": torch.tensor(labels, dtype=dtype)}
 
-    chosen = [batch.tolist() for batch in order.batches()]
+    chosen = [batch.tolist() for batch in order(epoch=1)]
     torch_loader = torch.utils.data.DataLoader(examples, batch_sampler=chosen, collate_fn=collate)
     for paddle_batch, torch_batch in zip(paddle_batches, torch_loader, strict=True):
         assert_same(paddle_batch, {name: t.numpy() for name, t in torch_batch.items()}, bound=0.0)

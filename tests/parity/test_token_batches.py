@@ -18,8 +18,8 @@ import pytest
 import torch
 
 from sot_paddle import distributed
-from sot_paddle.data.token_features import PadCollator, TokenFeatures
-from sot_paddle.tasks.tokens import TokenSplit
+from sot_paddle.data.batches import TokenFeatures
+from sot_paddle.data.splits import TokenSplit
 from sot_paddle.train import exact_state
 from tests.parity.sides import assert_same
 
@@ -32,7 +32,7 @@ def test_rows_that_share_a_batch(pad: str) -> None:
     """Of an epoch of training in two processes, and of evaluation in one."""
     lengths = np.random.default_rng(3).integers(4, LONGEST, ROWS)
     features = TokenFeatures.from_rows([[1] * length for length in lengths], lengths)
-    split = TokenSplit(features, PadCollator(pad, 2 * LONGEST), 3)
+    split = TokenSplit(features, 3, pad=pad, max_length=2 * LONGEST)
     with mock.patch.object(distributed, "world_size", return_value=2):
         training = split.order(2, SEED)(EPOCH)
     shuffled = np.random.Generator(np.random.PCG64([SEED, EPOCH, 0])).permutation(ROWS)

@@ -16,12 +16,11 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from sot_paddle.data.batches import TokenFeatures, pad_rows
 from sot_paddle.data.real_sentences import REAL_SENTENCES
+from sot_paddle.data.splits import TokenSplit
 from sot_paddle.data.subword import truncated_lengths
-from sot_paddle.data.token_features import PadCollator, TokenFeatures, pad_rows
-from sot_paddle.data.tokenization import WordPieceTokenizer
-from sot_paddle.data.tokenizer_families import FAMILIES
-from sot_paddle.tasks.tokens import TokenSplit
+from sot_paddle.data.tokenizers import FAMILIES, WordPieceTokenizer
 from sot_torch_ref.padding import pad_batch
 from tests.parity.sides import assert_same
 from tests.parity.vocabularies import (
@@ -227,7 +226,7 @@ def test_padded_rows(pad: str, pad_id: int, dtype: str | None) -> None:
     labels = None if dtype is None else rng.uniform(0, 5, len(rows)).astype(dtype)
     if labels is not None:
         features = features.with_targets(range(len(rows)), labels.tolist(), labels.dtype.type)
-    collate = PadCollator(pad, 11, pad_id)
+    padding = {"pad": pad, "max_length": 11, "pad_id": pad_id}
     for batch in BATCHES:
         ids = [rows[position] for position in batch]
         second_lengths = [SECOND_LENGTHS[position] for position in batch]
@@ -235,20 +234,19 @@ def test_padded_rows(pad: str, pad_id: int, dtype: str | None) -> None:
         torch_values = {name: tensor.numpy() for name, tensor in padded.items()}
         if labels is not None:
             torch_values["labels"] = labels[list(batch)]
-        packed = pad_rows(features, batch, pad=pad, max_length=11, pad_id=pad_id)
-        assert_same(packed, torch_values)
-        assert_same(collate(features, batch), torch_values)
-    assert same_fingerprints(rows, features, collate) == [True, False, False]
+        assert_same(pad_rows(features, batch, **padding), torch_values)
+        assert_same(TokenSplit(features, 2, **padding).make_batch(batch), torch_values)
+    assert same_fingerprints(rows, features, padding) == [True, False, False]
 
 
 def same_fingerprints(
-    rows: Sequence[Sequence[int]], features: TokenFeatures, collate: PadCollator
+    rows: Sequence[Sequence[int]], features: TokenFeatures, padding: dict[str, Any]
 ) -> list[bool]:
     """Say whether a copy, another token, and the same bytes of another type hash alike."""
     fingerprints = []
     for change, dtype in ((0, "int32"), (1, "int32"), (0, "uint32")):
         packed = np.concatenate([*rows[:-1], [*rows[-1][:-1], rows[-1][-1] + change]])
         other = dataclasses.replace(features, input_ids=packed.astype(dtype))
-        fingerprints.append(TokenSplit(other, collate, 2).fingerprint)
-    expected = TokenSplit(features, collate, 2).fingerprint
+        fingerprints.append(TokenSplit(other, 2, **padding).fingerprint)
+    expected = TokenSplit(features, 2, **padding).fingerprint
     return [fingerprint == expected for fingerprint in fingerprints]

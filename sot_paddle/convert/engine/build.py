@@ -27,10 +27,8 @@ from sot_paddle.convert.engine.naming import (
     pattern,
     slots,
 )
-from sot_paddle.convert.engine.registry import LAYOUTS, find_table, recognise, reference_table
+from sot_paddle.convert.engine.registry import find_table, recognise, reference_table
 from sot_paddle.convert.engine.transforms import KINDS
-
-__all__ = ["LAYOUTS", "build_plan"]
 
 
 def build_plan(
@@ -46,7 +44,7 @@ def build_plan(
     """Plan a conversion from the names and shapes of its source.
 
     Args:
-        layout: key of `LAYOUTS`.
+        layout: key of `registry.TABLES`.
         model: registry name.
         shapes: source name -> shape; PyTorch names, or Paddle names when reverse.
         reverse: from Paddle to PyTorch.

@@ -82,7 +82,7 @@ def convert_file(
         src: file or Hugging Face directory; when reverse, a converted file or directory. Or one of
             them opened.
         dst: file (the suffix says which format) or directory (no suffix, or a trailing slash).
-        layout: key of `LAYOUTS`.
+        layout: key of `TABLES`.
         model: registry name.
         reverse: from Paddle to PyTorch.
         dtype: key of `DTYPES` for floating tensors, None to keep every dtype.

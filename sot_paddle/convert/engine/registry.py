@@ -4,66 +4,67 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
+from sot_paddle.config import import_name
 from sot_paddle.convert.engine.known_models import MODELS, TEXT_FAMILIES, known_traits
 from sot_paddle.convert.engine.layout import Layout, Row
 from sot_paddle.convert.engine.naming import TableFile, find_prefix, pattern
-from sot_paddle.convert.tables import (
-    bert4doc,
-    bert_hf,
-    conv_bert_original,
-    deit,
-    gpt_hf,
-    roberta_hf,
-    sot_nlp_official,
-    sot_official,
-    sot_torch_ref,
-    spanbert_original,
-    swin,
-)
 
 _MOST_WRAPPINGS = 8  # parts before a name that are looked at
 
-TABLES: Mapping[str, tuple[Layout, ...]] = {
-    "bert_hf": (bert_hf.LAYOUT,),
-    "roberta_hf": (roberta_hf.LAYOUT,),
-    "spanbert_original": (spanbert_original.LAYOUT,),
-    "gpt_hf": (gpt_hf.LAYOUT,),
-    "conv_bert_original": (conv_bert_original.LAYOUT,),
-    "sot_nlp_official": (sot_nlp_official.LAYOUT,),
-    "sot_torch_ref": (
-        *(sot_torch_ref.BERT, sot_torch_ref.ROBERTA_MODEL, sot_torch_ref.GPT),
-        sot_torch_ref.CONV_BERT,
-        *(sot_torch_ref.VIT, sot_torch_ref.SWIN),
+_PATHS: Mapping[str, tuple[str, ...]] = {
+    "bert_hf": ("bert_hf:LAYOUT",),
+    "roberta_hf": ("roberta_hf:LAYOUT",),
+    "spanbert_original": ("spanbert_original:LAYOUT",),
+    "gpt_hf": ("gpt_hf:LAYOUT",),
+    "conv_bert_original": ("conv_bert_original:LAYOUT",),
+    "sot_nlp_official": ("sot_nlp_official:LAYOUT",),
+    "sot_torch_ref": tuple(
+        f"sot_torch_ref:{name}"
+        for name in ("BERT", "ROBERTA_MODEL", "GPT", "CONV_BERT", "VIT", "SWIN")
     ),
-    "sot_official": (sot_official.LAYOUT,),
-    "deit_timm": (deit.TIMM,),
-    "deit_official": (deit.OFFICIAL,),
-    "swin_timm": (swin.TIMM,),
-    "swin_microsoft": (swin.MICROSOFT,),
-    "bert4doc": (bert4doc.POOLED,),
-    "bert4doc_layers": (bert4doc.OF_LAYERS,),
+    "sot_official": ("sot_official:LAYOUT",),
+    "deit_timm": ("deit:TIMM",),
+    "deit_official": ("deit:OFFICIAL",),
+    "swin_timm": ("swin:TIMM",),
+    "swin_microsoft": ("swin:MICROSOFT",),
+    "bert4doc": ("bert4doc:POOLED",),
+    "bert4doc_layers": ("bert4doc:OF_LAYERS",),
 }
-"""Layout name -> its tables, one for each family of backbones."""
+"""Layout name -> where its tables are, one for each family of backbones."""
 
-LAYOUTS: Mapping[str, Layout] = {name: tables[0] for name, tables in TABLES.items()}
-"""Layout name -> its (first) table."""
+
+class _Tables(Mapping[str, tuple[Layout, ...]]):
+    """The tables of a layout by its name; their module is imported when they are asked for."""
+
+    def __getitem__(self, layout: str) -> tuple[Layout, ...]:
+        return tuple(import_name(f"sot_paddle.convert.tables.{path}") for path in _PATHS[layout])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_PATHS)
+
+    def __len__(self) -> int:
+        return len(_PATHS)
+
+
+TABLES = _Tables()
+"""Layout name -> its tables, one for each family of backbones."""
 
 
 def find_table(layout: str, model: str) -> Layout:
     """The table for a model.
 
     Args:
-        layout: key of `LAYOUTS`.
+        layout: key of `TABLES`.
         model: registry name.
 
     Raises:
         ValueError: unknown layout or model, or a layout that is not for this model.
     """
     if layout not in TABLES:
-        raise ValueError(f"unknown layout {layout!r}; expected one of {', '.join(LAYOUTS)}")
+        raise ValueError(f"unknown layout {layout!r}; expected one of {', '.join(TABLES)}")
     known_traits(model)
     for table in TABLES[layout]:
         if fits(table, model):

@@ -51,7 +51,7 @@ def read_as_paddle(
     """Convert a checkpoint of a text model in memory.
 
     Args:
-        place: a Hugging Face or converted directory, or a file of any layout in ``LAYOUTS``.
+        place: a Hugging Face or converted directory, or a file of any layout in ``TABLES``.
         model: registry name of the model to fill.
         pretraining_heads: those of a PyTorch checkpoint as well, which a classifier leaves out;
             of a head that the checkpoint does not have nothing is there.
@@ -112,7 +112,7 @@ def read_for_model(
         place: a file, or a directory with weights.
         model: registry name of the model to fill.
         shapes: the model's own tensors: Paddle name -> shape.
-        layout: key of ``LAYOUTS``; found from the tensors when empty.
+        layout: key of ``TABLES``; found from the tensors when empty.
         ema: of a training's torch file, take the averaged weights (True), the others (False), or
             the averaged ones where there are any (None).
 

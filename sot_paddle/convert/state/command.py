@@ -50,7 +50,7 @@ class StateRequest:
     Attributes:
         source: (side, path); a side is "torch" or "paddle".
         target: (the other side, path).
-        layout: key of ``LAYOUTS``: PyTorch's names.
+        layout: key of ``TABLES``: PyTorch's names.
         model: registry name; what the source says when "".
         names: JSON file with the names of PyTorch's parameter groups.
         optimizer: kind of PyTorch's optimizer, where its state does not tell.

@@ -36,7 +36,6 @@ class Place:
 
     Attributes:
         name: of the file, or of the folder with a folder for each class.
-        read: its reader.
         columns: names of the cells of a file, of the classes of a folder.
     """
 
@@ -50,7 +49,6 @@ class TextLayout:
     """A published data set.
 
     Attributes:
-        title: its name.
         labels: class names in the order of their indices.
         splits: ``train`` and ``dev`` to where each may lie, tried in this order. The development
             split is the published test split (D.2).
@@ -121,7 +119,6 @@ class LabelledRows:
         rows: the text of each row, or its two texts.
         labels: (n,) class indices, None where they are not read.
         texts: columns of each text of a row; the cells of one are joined.
-        fingerprint: hash of the files.
     """
 
     rows: Sequence[tuple[str, ...]]
@@ -166,7 +163,6 @@ def read_own(
         folder: with the tables; ``train`` decides the classes.
         splits: of ``train``, ``dev`` and ``test``; labels of ``test`` are not read.
         text: one or two columns with text; () finds them by their usual names.
-        label: column of the label.
 
     Returns:
         The description of the tables, and their rows by split.

@@ -117,7 +117,6 @@ class InstanceRows:
         max_seq_length: S.
         max_predictions: P.
         vocab_size: words of the vocabulary.
-        fingerprint: hash of the data.
 
     Raises:
         ValueError: the folder is not finished, or a file is missing or damaged.

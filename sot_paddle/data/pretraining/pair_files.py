@@ -114,7 +114,6 @@ class PairRows:
 
     Attributes:
         vocab_size: token ids are below it.
-        fingerprint: hash of the data.
 
     Raises:
         ValueError: the folder is not finished, or a file is missing or damaged.

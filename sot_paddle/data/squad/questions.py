@@ -17,8 +17,6 @@ class Question:
 
     Attributes:
         id: of the official file, unique.
-        text: the question.
-        context: the paragraph.
         answers: texts of the gold answers, () where there is none.
         starts: position in ``context`` of the first character of each answer.
     """

@@ -77,7 +77,6 @@ def decode(
         features: their rows.
         starts: (n, T) scores of each token as the first of the answer.
         ends: (n, T) scores of each token as the last.
-        options: how spans are chosen.
 
     Source: C.4.
     """

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sot_paddle.data.batches import TokenFeatures
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.squad.questions import Question
 from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.data.token_features import TokenFeatures
 
 NO_ANSWER = (0, 0)
 """First and last token of an answer that is not there: the class token."""

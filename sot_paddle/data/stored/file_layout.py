@@ -12,6 +12,9 @@ from pathlib import Path
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import get_task
 
+DTYPES = ("float32", "float16")
+"""In which hidden states are stored."""
+
 SQUAD = "squad"
 _TASKS: Mapping[str, str] = {"sst-2": "sst", "mrpc": "msr", "sts-b": "stsb", "qqp": "qqpairs"}
 """Our name of a GLUE task -> the original's, where it is another."""
@@ -29,7 +32,6 @@ class Dataset:
     """One dataset in a file of its own.
 
     Attributes:
-        file: name of the file.
         name: of the dataset in it.
         dtype: of one row, NumPy's name; "" for that of the hidden states.
     """

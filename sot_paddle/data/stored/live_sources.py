@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 from paddle import nn
 
-from sot_paddle.data.squad.questions import Question, read_questions
-from sot_paddle.data.squad.span_features import SpanFeatures, span_features
+from sot_paddle.data.batches import TokenFeatures, pad_rows
+from sot_paddle.data.squad.span_features import SpanFeatures
 from sot_paddle.data.stored.file_layout import SQUAD
 from sot_paddle.data.stored.live_states import LiveStates
 from sot_paddle.data.stored.original_rows import original_features
 from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.data.token_features import TokenFeatures, pad_rows
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,10 @@ class FrozenModel:
             self.model, partial(pad_rows, tokens, **pad), len(tokens), labels, self.of_row, origin
         )
 
+    def windows(self, features: SpanFeatures, split: str) -> LiveStates:
+        """The hidden states of the windows of a SQuAD split."""
+        return self.states(features.tokens, {"task": SQUAD, "split": split})
+
 
 def _hash(arrays: Iterable[tuple[str, np.ndarray]]) -> str:
     """32 hex digits over named arrays."""
@@ -77,28 +80,3 @@ def glue_states(
     """
     tokens = original_features(folder, task, split, frozen.tokenizer, rows)
     return frozen.states(tokens, {"task": task, "split": split}), tokens.indices
-
-
-def squad_states(
-    frozen: FrozenModel,
-    file: str | Path,
-    split: str,
-    *,
-    stride: int = 128,
-    published_labels: bool = False,
-    labelled: bool = True,
-) -> tuple[list[Question], SpanFeatures, LiveStates]:
-    """The questions of a SQuAD file, their windows, and the windows' hidden states.
-
-    Options are those of :func:`~sot_paddle.data.squad.span_features.span_features` and
-    :func:`~sot_paddle.data.squad.questions.read_questions`; ``split`` names them.
-    """
-    questions = read_questions(file, labelled=labelled)
-    features = span_features(
-        questions,
-        frozen.tokenizer,
-        max_length=frozen.max_length,
-        stride=stride,
-        published_labels=published_labels,
-    )
-    return questions, features, frozen.states(features.tokens, {"task": SQUAD, "split": split})

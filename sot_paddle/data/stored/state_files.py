@@ -22,7 +22,6 @@ import numpy as np
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.stored.file_layout import Dataset, StoredSplit
 
-DTYPES = ("float32", "float16")
 LAST, ORIGIN = "last_index", "made_from"
 """Attributes: rows written so far, and what the rows were made from."""
 

@@ -14,7 +14,7 @@ import paddle
 from PIL import Image
 
 from sot_paddle.data.image_transforms import EvalTransform
-from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.data.tokenizers import WordPieceTokenizer
 
 LENGTH, BATCH, SIZE = 14, 3, 12
 

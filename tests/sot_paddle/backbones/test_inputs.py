@@ -174,25 +174,6 @@ def test_in_training_on_an_accelerator_one_batch_of_64_is_looked_at(monkeypatch)
     assert len(looked) == 8
 
 
-@pytest.mark.parametrize("given", [{}, {"types": 1}, {"mask": 0.5}, {"types": 1, "mask": 1.0}])
-def test_the_two_ways_to_look_at_values_agree(monkeypatch, given) -> None:
-    """NumPy on a CPU; elsewhere one stacked tensor."""
-    tensor = paddle.to_tensor(ids())
-    types = paddle.to_tensor(with_value(0 * ids(), given["types"])) if "types" in given else None
-    valid = paddle.to_tensor(with_value(1.0 * mask(), given["mask"])) if "mask" in given else None
-    here = inputs._extremes(tensor, types, valid)
-
-    class Elsewhere:
-        def is_cpu_place(self) -> bool:
-            return False
-
-    with monkeypatch.context() as patch:
-        patch.setattr(paddle.Tensor, "place", property(lambda tensor: Elsewhere()))
-        there = inputs._extremes(tensor, types, valid)
-    assert here == there
-    assert here[4] == (given.get("mask") == 0.5)
-
-
 def images(dtype: str = "float32", shape=(2, 3, 16, 16)) -> paddle.Tensor:
     return paddle.to_tensor(np.random.default_rng(2).normal(size=shape)).astype(dtype)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sot_paddle import convert as weights
-from sot_paddle.convert import LAYOUTS, Layout, Row, build_plan
+from sot_paddle.convert import TABLES, Layout, Row, build_plan
 from sot_paddle.convert.engine import build
 from sot_paddle.convert.engine.layout import HeadTable
 from tests.sot_paddle.convert.converted import assert_comes_back
@@ -87,7 +87,7 @@ def plan(table: Layout, shapes, *, reverse: bool = False):
     ],
 )
 def test_a_table_that_is_no_bijection_is_refused(hf_shapes, extra, message):
-    table = LAYOUTS["bert_hf"]
+    table = TABLES["bert_hf"][0]
     wrong = Layout("", (*table.encoder, extra), table.heads, optional_prefix="bert.")
     with pytest.raises(ValueError, match=re.escape(message)):
         plan(wrong, hf_shapes())

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from sot_paddle.convert import LAYOUTS, build_plan
+from sot_paddle.convert import TABLES, build_plan
 from sot_paddle.convert.engine.known_models import MODELS, registry_name
 from sot_paddle.convert.engine.registry import find_table, recognise
 from tests.sot_paddle.convert.converted import assert_comes_back
@@ -250,7 +250,7 @@ def test_every_image_model_has_a_layout_and_the_originals_capitals_are_read():
         assert find_table("sot_torch_ref", model).family == MODELS[model].family
     assert registry_name("SoT_Tiny") == "sot_tiny"
     assert registry_name("SoT_Huge") == "SoT_Huge"
-    assert set(LAYOUTS) > {layout for layout, _, _ in CASES}
+    assert set(TABLES) > {layout for layout, _, _ in CASES}
 
 
 @pytest.mark.parametrize("size", ["tiny", "small", "base"])

@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from sot_paddle.data.byte_pairs import ByteBpeTokenizer, WordBpeTokenizer
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.real_sentences import REAL_SENTENCES
-from sot_paddle.data.tokenizer_families import FAMILIES
+from sot_paddle.data.tokenizers import FAMILIES, ByteBpeTokenizer, WordBpeTokenizer
 from tests.parity.vocabularies import train_vocabulary
 
 

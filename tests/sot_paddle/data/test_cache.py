@@ -11,7 +11,7 @@ import pytest
 from sot_paddle.data import cache
 from sot_paddle.data.cache import cache_key, cached_split, tokenize_split
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.data.tokenizers import WordPieceTokenizer
 
 HEADER = "index\tsentence1\tsentence2\tlabel\n"
 TRAIN = HEADER + "0\ta b\tc\tentailment\n1\tcats\tx y.\tnot_entailment\n"

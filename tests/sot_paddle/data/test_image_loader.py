@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sot_paddle.data.batching import EpochOrder
+from sot_paddle.data.batches import epoch_batches
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_dataset import EvalCollate, ImageEvalSet, ImageTrainSet, TrainCollate
 from sot_paddle.data.image_digits import load_digits
@@ -52,7 +52,7 @@ def arrays(loader: ImageLoader) -> list[dict[str, np.ndarray]]:
 
 
 def evaluation_loader(dataset: ImageEvalSet, batch_size: int, workers: int = 0) -> ImageLoader:
-    batches = EpochOrder(len(dataset), batch_size, shuffle=False).batches()
+    batches = epoch_batches(len(dataset), batch_size, shuffle=False)
     return ImageLoader(dataset, batches, EvalCollate(dataset.transform.img_size), workers)
 
 

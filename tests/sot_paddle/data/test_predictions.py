@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sot_paddle.data.glue import prediction_path, write_predictions
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.own_table import table_task
-from sot_paddle.data.predictions import prediction_path, write_predictions
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.sentence_pieces import SentencePieceTokenizer
-from sot_paddle.data.tokenizer_families import FAMILIES
+from sot_paddle.data.tokenizers import FAMILIES
 from tests.parity.vocabularies import train_vocabulary
 
 TEXTS = ["the cat sees a dog", "a dog sees 1,000 cats, and 20, too", "an old tree", "red birds"]

@@ -7,7 +7,7 @@ import paddle
 import pytest
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.data.tokenizers import WordPieceTokenizer
 from sot_paddle.explain.parts import contrast
 from sot_paddle.explain.word_impact import encode, explain_sentence, masked_rows, split_words
 from sot_paddle.train.text_model import TextModel, load_trained_text

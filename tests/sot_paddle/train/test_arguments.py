@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sot_paddle.backbones import MODEL_TYPES
 from sot_paddle.command_line import Command, parse
-from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks import document_options, glue_options, pretraining_options, state_options
 from sot_paddle.tasks.glue_options import COMMAND, TrainConfig
 from sot_paddle.train import image_flags
@@ -75,10 +73,6 @@ def test_the_source_command_is_read_unchanged() -> None:
     assert (config.warmup_steps, config.lr_scheduler, config.max_grad_norm) == (0, "linear", 1.0)
     assert (config.seed, config.save_steps, config.padding) == (42, 50, "max_length")
     assert source(*MORE_FLAGS.split()).config_name == "c"
-
-
-def test_types_of_models_are_those_of_the_registry() -> None:
-    assert tuple(TEXT_BACKBONES) == MODEL_TYPES
 
 
 @pytest.mark.parametrize(

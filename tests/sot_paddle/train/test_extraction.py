@@ -12,8 +12,9 @@ from sot_paddle.cli import exit_status
 from sot_paddle.command_line import parse
 from sot_paddle.data.stored import live_states
 from sot_paddle.data.stored.file_layout import stored_split
-from sot_paddle.data.stored.live_sources import glue_states, squad_states
+from sot_paddle.data.stored.live_sources import glue_states
 from sot_paddle.data.stored.state_files import StateReader
+from sot_paddle.tasks.squad import read_windows
 from sot_paddle.train import extraction
 from sot_paddle.train.extraction import COMMAND, run_command
 from sot_paddle.train.state_tasks import load_frozen
@@ -94,9 +95,10 @@ def test_squad_is_stored_with_both_ends(store, encoder, tmp_path) -> None:
     assert status == 0, said
     reader = StateReader(tmp_path / "states", stored_split("squad", "dev"))
     options = ["--task_name", "squad", "--model_name_or_path", str(encoder), "--output_dir", "x"]
-    options += ["--max_seq_length", "20"]
-    frozen = load_frozen(parse(COMMAND, options))
-    questions, features, live = squad_states(frozen, file, "dev", stride=5)
+    options = parse(COMMAND, [*options, "--max_seq_length", "20", "--doc_stride", "5"])
+    frozen = load_frozen(options)
+    questions, features = read_windows(options, frozen.tokenizer, str(file), 20)
+    live = frozen.windows(features, "dev")
     assert len(questions) == 6
     assert len(reader) == len(features) > 12
     np.testing.assert_array_equal(np.stack(reader.labels, axis=1), features.tokens.labels)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import paddle
 import pytest
 
-from sot_paddle.registry import TEXT_BACKBONES, create_model
+from sot_paddle.backbones.families import TEXT_BACKBONES
+from sot_paddle.registry import create_model
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.train import document_command
 from sot_paddle.train.feeding import Pace

@@ -10,7 +10,7 @@ import numpy as np
 from sot_paddle.data.pretraining.instance_files import prepare_instances
 from sot_paddle.data.pretraining.instances import InstanceOptions
 from sot_paddle.data.pretraining.pair_files import prepare_pairs
-from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.data.tokenizers import WordPieceTokenizer
 
 WORDS = [f"word{index}" for index in range(40)]
 SIZES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sot_paddle.data.squad.questions import read_questions
 from sot_paddle.data.squad.span_features import span_features
-from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.data.tokenizers import WordPieceTokenizer
 
 
 def test_every_answer_of_the_real_file_is_found_in_some_window(shared_file) -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from sot_paddle.data.batches import TokenFeatures
 from sot_paddle.data.squad.questions import Question
 from sot_paddle.data.squad.span_decoding import Answer, Candidate, DecodingOptions, decode
 from sot_paddle.data.squad.span_features import SpanFeatures
-from sot_paddle.data.token_features import TokenFeatures
 
 CONTEXT = "b c d e"
 """Tokens 4 to 7 of a row of nine: [CLS] a ? [SEP] b c d e [SEP]."""

@@ -11,7 +11,7 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.data.squad.questions import Question
 from sot_paddle.data.squad.span_features import NO_ANSWER, span_features
 from sot_paddle.data.subword import RowForm
-from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.data.tokenizers import WordPieceTokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", "##j", "?", "."]
 

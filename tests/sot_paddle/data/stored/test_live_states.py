@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sot_paddle.data.batches import TokenFeatures, pad_rows
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.stored.file_layout import stored_split
 from sot_paddle.data.stored.live_states import LiveStates, extract, hidden_states
 from sot_paddle.data.stored.state_files import StateReader
-from sot_paddle.data.token_features import TokenFeatures, pad_rows
 
 FEATURES = TokenFeatures.from_rows([[2, 7, 8, 3], [2, 9, 3], [2, 5, 6, 7, 8, 3]], [4, 3, 3])
 LABELS = np.array([1, 0, 1])

@@ -6,7 +6,7 @@ import pytest
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.stored.original_rows import original_features, original_task
-from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.data.tokenizers import WordPieceTokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sot_paddle.data.batching import EpochOrder
+from sot_paddle.data.batches import TokenFeatures, epoch_batches, pad_rows
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.token_features import TokenFeatures, pad_rows
 
 
-def flat(order) -> list[int]:
-    return np.concatenate(order.batches()).tolist()
+def flat(*sizes: int, **options) -> list[int]:
+    return np.concatenate(epoch_batches(*sizes, **options)).tolist()
 
 
 def features(count: int, seed: int = 5, dtype=np.int64) -> TokenFeatures:
@@ -24,34 +23,41 @@ def features(count: int, seed: int = 5, dtype=np.int64) -> TokenFeatures:
 
 
 def test_every_sample_once_and_the_order_is_fixed_for_ever():
-    order = EpochOrder(11, 4, seed=42, epoch=1)
-    assert sorted(flat(order)) == list(range(11))
-    assert flat(order) == [0, 7, 4, 9, 8, 3, 1, 2, 10, 6, 5]  # a change breaks exact resume
-    assert [len(batch) for batch in order.batches()] == [4, 4, 3]
-    assert len(order) == 3
-    assert flat(EpochOrder(11, 4, shuffle=False)) == list(range(11))
+    options = {"seed": 42, "epoch": 1}
+    assert sorted(flat(11, 4, **options)) == list(range(11))
+    assert flat(11, 4, **options) == [
+        0,
+        7,
+        4,
+        9,
+        8,
+        3,
+        1,
+        2,
+        10,
+        6,
+        5,
+    ]  # a change breaks exact resume
+    assert [len(batch) for batch in epoch_batches(11, 4, **options)] == [4, 4, 3]
+    assert flat(11, 4, shuffle=False) == list(range(11))
 
 
 def test_seed_and_epoch_both_matter_and_nothing_else_does():
-    order = EpochOrder(50, 8, seed=1)
-    assert flat(order) == flat(EpochOrder(50, 8, seed=1))
-    assert flat(order.at_epoch(3)) == flat(EpochOrder(50, 8, seed=1, epoch=3))
-    orders = [flat(EpochOrder(50, 8, seed=s, epoch=e)) for s in range(3) for e in range(3)]
+    orders = [flat(50, 8, seed=seed, epoch=epoch) for seed in range(3) for epoch in range(3)]
     assert len({tuple(order) for order in orders}) == 9
     np.random.seed(0)
-    assert flat(order) == orders[3]
+    assert flat(50, 8, seed=1) == orders[3]
 
 
 def test_drop_last():
-    order = EpochOrder(11, 4, drop_last=True)
-    assert [len(batch) for batch in order.batches()] == [4, 4]
-    assert len(order) == 2
-    assert len(EpochOrder(12, 4, drop_last=True)) == len(EpochOrder(12, 4)) == 3
+    assert [len(batch) for batch in epoch_batches(11, 4, drop_last=True)] == [4, 4]
+    assert len(epoch_batches(12, 4, drop_last=True)) == len(epoch_batches(12, 4)) == 3
 
 
 def test_a_bucketed_order_is_fixed_for_ever_too():
-    order = EpochOrder(11, 4, seed=42, epoch=1, lengths=[5, 3, 8, 8, 1, 2, 9, 4, 7, 6, 3])
-    assert [batch.tolist() for batch in order.batches()] == [[6, 3, 2, 8], [9, 0, 7, 1], [10, 5, 4]]
+    lengths = [5, 3, 8, 8, 1, 2, 9, 4, 7, 6, 3]
+    batches = epoch_batches(11, 4, seed=42, epoch=1, lengths=lengths)
+    assert [batch.tolist() for batch in batches] == [[6, 3, 2, 8], [9, 0, 7, 1], [10, 5, 4]]
 
 
 def test_rows_without_any_token_are_padding():
@@ -79,7 +85,7 @@ def test_label_types_and_a_padding_id():
 )
 def test_impossible_orders(options, match):
     with pytest.raises(DataError, match=match):
-        EpochOrder(**({"n": 10, "batch_size": 4} | options))
+        epoch_batches(**({"n": 10, "batch_size": 4} | options))
 
 
 def test_impossible_batches():

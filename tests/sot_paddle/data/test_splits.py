@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import numpy as np
 import pytest
 
 from sot_paddle import tasks
-from sot_paddle.data.batch_loader import BatchLoader
-from sot_paddle.data.token_features import PadCollator, TokenFeatures, pad_rows
+from sot_paddle.data.batches import TokenFeatures, pad_rows
+from sot_paddle.data.splits import BatchLoader, TokenSplit
 
 
 @pytest.mark.parametrize("options", [{"pad": "max_length", "max_length": 12}, {"pad": "longest"}])
@@ -21,7 +20,7 @@ def test_the_loader_pads_the_rows_of_a_batch(options):
     packed = TokenFeatures.from_rows(rows, [2, 9, 3, 4, 2, 6, 5])
     features = packed.with_targets(range(7), [0, 1, 2, 0, 1, 2, 0], np.int64)
     order = [[5, 0, 3], [1, 6, 2], [4]]
-    loader = BatchLoader(functools.partial(PadCollator(pad_id=7, **options), features), order)
+    loader = TokenSplit(features, 3, pad_id=7, **options).load(order)
     for batch, positions in zip(list(loader), order, strict=True):
         expected = pad_rows(features, positions, pad_id=7, **options)
         assert batch.keys() == expected.keys()

@@ -13,7 +13,7 @@ import sot_torch_ref  # noqa: F401  (makes transformers importable beside a CPU 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.real_sentences import REAL_SENTENCES
 from sot_paddle.data.subword import TAIL
-from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.data.tokenizers import WordPieceTokenizer
 
 PAD, UNK, CLS, SEP, MASK, A, B, C, CAT, BIG_CAT, S, E_ACUTE, E = range(13)
 NOT_NFC = "e\u0301"  # a combining accent that has a composed form

@@ -1,16 +1,81 @@
-"""Tokenized examples in one ragged record, and their padding into batches.
+"""Tokenized rows, their order in an epoch, and their padding: the same batches for any framework.
 
 Shape legend: n rows, T tokens of all rows together, B rows of a batch, S tokens after padding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sot_paddle.data.errors import DataError
+
+EpochBatches = Callable[[int], Sequence[Sequence[int]]]
+"""Epoch to its global batches of example indices; the same number of batches in every epoch."""
+
+BUCKET_BATCHES = 50  # batches that are sorted by length together
+
+
+def epoch_batches(
+    n: int,
+    batch_size: int,
+    *,
+    seed: int = 0,
+    epoch: int = 0,
+    shuffle: bool = True,
+    lengths: Sequence[int] | np.ndarray | None = None,
+    drop_last: bool = False,
+) -> list[np.ndarray]:
+    """The batches of one epoch, a function of the arguments alone: the same after a resume.
+
+    Without ``lengths`` the samples are shuffled (or kept in order) and cut into batches. With
+    ``lengths`` they are bucketed: after the shuffle, chunks of 50 batches are sorted by length,
+    longest first, cut, and the batches are shuffled; unshuffled, everything is sorted. An
+    incomplete batch is always the last one.
+
+    Args:
+        n: number of samples.
+        batch_size: samples per step over all processes together.
+        seed: of the whole run.
+        epoch: counted from 0; each epoch has its own order.
+        shuffle: False keeps the samples' order (evaluation).
+        lengths: n token counts for bucketing, None for none.
+        drop_last: leave an incomplete last batch out.
+
+    Returns:
+        Sample positions, (B,) int64 each.
+
+    Raises:
+        DataError: no batch at all.
+    """
+    full, rest = divmod(n, batch_size)
+    if not full and (drop_last or not rest):
+        raise DataError(
+            f"no batch: {n} samples leave none of batch_size {batch_size}; use a smaller batch or "
+            "drop_last=False"
+        )
+
+    def permuted(stream: int, what: np.ndarray | int) -> np.ndarray:
+        return np.random.Generator(np.random.PCG64([seed, epoch, stream])).permutation(what)
+
+    samples = np.arange(n, dtype=np.int64)
+    if shuffle:
+        samples = permuted(0, samples)
+    if lengths is not None:
+        chunk = batch_size * BUCKET_BATCHES if shuffle else n
+        shortness = -np.asarray(lengths, dtype=np.int64)
+        parts = [samples[start : start + chunk] for start in range(0, n, chunk)]
+        parts = [part[np.argsort(shortness[part], kind="stable")] for part in parts]
+        samples = np.concatenate(parts)
+    cut = full * batch_size
+    batches = list(samples[:cut].reshape(full, batch_size))
+    if lengths is not None and shuffle:
+        batches = [batches[position] for position in permuted(1, full)]
+    if rest and not drop_last:
+        batches.append(samples[cut:])
+    return batches
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,24 +191,3 @@ def pad_rows(
     if features.labels is not None:
         batch["labels"] = features.labels[positions]
     return batch
-
-
-@dataclass(frozen=True)
-class PadCollator:
-    """Rows of tokenized examples to one padded batch; see :func:`pad_rows`.
-
-    Attributes:
-        pad: ``"max_length"`` (the original) or ``"longest"`` of the batch.
-        max_length: row length for ``"max_length"``.
-        pad_id: token id of padding.
-    """
-
-    pad: str = "max_length"
-    max_length: int | None = None
-    pad_id: int = 0
-
-    def __call__(self, features: TokenFeatures, positions: Iterable[int]) -> dict[str, np.ndarray]:
-        """(B, S) int64 ``input_ids``, ``token_type_ids``, ``attention_mask``; (B,) ``labels``."""
-        return pad_rows(
-            features, positions, pad=self.pad, max_length=self.max_length, pad_id=self.pad_id
-        )

@@ -1,0 +1,126 @@
+"""The examples of a split in batches, shuffled for training, as Paddle's tensors.
+
+Shape legend: M examples of a split.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle.io import DataLoader, Dataset
+
+from sot_paddle import distributed
+from sot_paddle.data.batches import EpochBatches, TokenFeatures, epoch_batches, pad_rows
+
+
+class BatchLoader(DataLoader):
+    """A Paddle DataLoader, for the Trainer of paddlenlp, whose batches are made one after another.
+
+    PADDLE: the DataLoader itself (3.3.1) makes them in a thread, without processes too. When the
+    data set raises there, the thread ends without a word to the one that waits for its batch, for
+    ever. Here it is an exception like any other. No random generator is touched.
+
+    Args:
+        make: the keys of a batch to its arrays.
+        batches: batch sampler: lists of keys.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Sequence[Any]], Mapping[str, np.ndarray]],
+        batches: Iterable[Sequence[Any]],
+    ) -> None:
+        super().__init__(Dataset(), batch_sampler=batches, collate_fn=make)
+
+    def __iter__(self) -> Iterator[dict[str, paddle.Tensor]]:
+        """One pass over the batch sampler."""
+        for keys in self.batch_sampler:
+            arrays = self.collate_fn(keys)
+            yield {name: paddle.to_tensor(array) for name, array in arrays.items()}
+
+
+class ShuffledSplit:
+    """Examples in batches, shuffled for training; a subclass knows what they are.
+
+    It is a :class:`sot_paddle.tasks.task.Split`.
+
+    Attributes:
+        batch_size: examples of a forward pass in evaluation.
+        indices: (M,) number of each example in its file, None where nothing is predicted.
+        labels: (M,) class of each example where the outputs are classes, None where unknown.
+        lengths: tokens of each example where batches are to be bucketed by them, else None.
+        drop_last: leave a training batch out that is not full.
+    """
+
+    batch_size: int
+    indices: np.ndarray | None
+    labels: np.ndarray | None = None
+    lengths: np.ndarray | None = None
+    drop_last = False
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def make_batch(self, positions: Sequence[Any]) -> Mapping[str, np.ndarray]:
+        """The arrays of one batch, by the names of the model's inputs, and ``labels``."""
+        raise NotImplementedError
+
+    def load(self, batches: Iterable[Sequence[Any]]) -> DataLoader:
+        """Each batch of `make_batch` when it is asked for."""
+        return BatchLoader(self.make_batch, batches)
+
+    @property
+    def batches(self) -> list[np.ndarray]:
+        """Batches that cover the split once, sorted by length when padding is dynamic."""
+        return epoch_batches(len(self), self.batch_size, shuffle=False, lengths=self.lengths)
+
+    def order(self, batch_size: int, seed: int) -> EpochBatches:
+        """The global batches of each epoch for batches of that size on each process.
+
+        They are shuffled by (seed, epoch), and bucketed where batches have lengths.
+        """
+        size = batch_size * distributed.world_size()
+        options = {"seed": seed, "lengths": self.lengths, "drop_last": self.drop_last}
+
+        @functools.lru_cache(maxsize=2)
+        def batches(epoch: int) -> list[np.ndarray]:
+            return epoch_batches(len(self), size, epoch=epoch, **options)
+
+        return batches
+
+
+class TokenSplit(ShuffledSplit):
+    """Tokenized examples that are padded when a batch is made.
+
+    Where rows are padded to the longest of a batch, batches are bucketed by length.
+
+    Args:
+        batch_size: examples of a forward pass in evaluation.
+        padding: of :func:`sot_paddle.data.batches.pad_rows`: ``pad``, ``max_length``, ``pad_id``.
+    """
+
+    def __init__(self, features: TokenFeatures, batch_size: int, **padding: Any) -> None:
+        self.features, self.batch_size, self._padding = features, batch_size, padding
+        self.indices, self.labels = features.indices, features.labels
+        self.lengths = features.lengths if padding["pad"] == "longest" else None
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Hash of tokens and labels."""
+        digest = hashlib.sha256()
+        for name, array in sorted(self.features.arrays().items()):
+            digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+            digest.update(np.ascontiguousarray(array))
+        return digest.hexdigest()[:32]
+
+    def make_batch(self, positions: Sequence[int]) -> dict[str, np.ndarray]:
+        """Padded ``input_ids``, ``token_type_ids``, ``attention_mask``, and ``labels``."""
+        return pad_rows(self.features, positions, **self._padding)

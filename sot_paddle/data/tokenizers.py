@@ -1,0 +1,299 @@
+"""The families of tokenizers: WordPiece, byte-pair encodings, and where SentencePiece is."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from sot_paddle.config import import_name, some
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.subword import Pipeline, RowForm, SubwordTokenizer
+from sot_paddle.reading import field_of, read_json, read_text
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+MAX_WORD_CHARS = 100  # longer words become [UNK], as in the original
+SENTENCE_PIECES = ("spiece.model", "spm.model")
+"""Names of a SentencePiece model: transformers', and that of the published commands."""
+
+_SETTINGS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+_PAIRS = ("vocab.json", "merges.txt")
+_BPE_UNKNOWN, _BPE_MASK = "<unk>", "<mask>"
+_BPE_SPECIAL = ("<s>", "<pad>", "</s>", _BPE_UNKNOWN, _BPE_MASK)
+_END_OF_WORD = "</w>"
+
+
+@dataclass(frozen=True)
+class TokenizerFamily:
+    """A family of tokenizers.
+
+    Attributes:
+        path: module and name of its class.
+        needed: sets of files, of which one must be there.
+    """
+
+    path: str
+    needed: tuple[tuple[str, ...], ...]
+
+    @property
+    def build(self) -> Callable[..., SubwordTokenizer]:
+        """Folder, ``do_lower_case`` and ``max_length`` to a tokenizer."""
+        return import_name(self.path)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Every file of a checkpoint that belongs to its tokenizer."""
+        needed = (name for names in self.needed for name in names)
+        return tuple(dict.fromkeys((*needed, *_SETTINGS)))
+
+    def whole(self, present: Collection[str]) -> bool:
+        """Whether the files that are there make a tokenizer."""
+        return any(set(names) <= set(present) for names in self.needed)
+
+    @property
+    def said(self) -> str:
+        """The files that are needed, for a message."""
+        return " or ".join(" and ".join(names) for names in self.needed)
+
+    def from_files(self, files: Mapping[str, bytes], **options: object) -> SubwordTokenizer:
+        """Build a tokenizer from the content of its files by name, and ``build``'s options.
+
+        Raises:
+            DataError: a broken vocabulary, or an impossible option.
+        """
+        with tempfile.TemporaryDirectory(prefix="sot_paddle_vocabulary_") as folder:
+            for name, content in files.items():
+                (Path(folder) / name).write_bytes(content)
+            try:
+                return self.build(folder, **options)
+            except ValueError as error:
+                raise DataError(str(error).replace(folder, "the checkpoint's vocabulary")) from None
+
+
+_HERE = "sot_paddle.data.tokenizers"
+FAMILIES: Mapping[str, TokenizerFamily] = {
+    "wordpiece": TokenizerFamily(f"{_HERE}:WordPieceTokenizer", (("vocab.txt",), _SETTINGS[:1])),
+    "byte_bpe": TokenizerFamily(f"{_HERE}:ByteBpeTokenizer", (_PAIRS, _SETTINGS[:1])),
+    "word_bpe": TokenizerFamily(f"{_HERE}:WordBpeTokenizer", (_PAIRS, _SETTINGS[:1])),
+    "sentencepiece": TokenizerFamily(
+        "sot_paddle.data.sentence_pieces:SentencePieceTokenizer",
+        tuple((name,) for name in SENTENCE_PIECES),
+    ),
+}
+"""What a backbone's record calls it -> the family."""
+
+
+class WordPieceTokenizer(SubwordTokenizer):
+    """Texts to token ids as BERT expects them: ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``.
+
+    Beside the notes of subword.py: without lower-casing, combining accents stay as they are
+    (transformers 2.2.1 and the fast tokenizer); today's slow tokenizer composes them first (NFC).
+    Code points that no Unicode version assigns are kept (as the fast tokenizer does), the slow one
+    drops them.
+
+    Args:
+        source: a folder with ``tokenizer.json`` or ``vocab.txt`` (``tokenizer_config.json`` is
+            read where it is), or a vocabulary file.
+        strip_accents: None follows the folder's setting, then ``do_lower_case``.
+        options: of `SubwordTokenizer`. ``do_lower_case`` lower-cases the text and strips its
+            accents. It is really applied, also with a cased vocabulary (as the original's command
+            does) and switched off with an uncased one. None takes the folder's setting, True
+            where there is none.
+
+    Raises:
+        DataError: no vocabulary there, a broken one, or an impossible option.
+    """
+
+    def __init__(
+        self, source: str | Path, *, strip_accents: bool | None = None, **options: Any
+    ) -> None:
+        self._strip_accents = strip_accents
+        super().__init__(source, **options)
+
+    def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
+        from tokenizers import normalizers, pre_tokenizers
+
+        backend, settings = load_backend(source)
+        lower = settings.get("do_lower_case") if do_lower_case is None else do_lower_case
+        lower = True if lower is None else bool(lower)
+        given = self._strip_accents
+        accents = settings.get("strip_accents") if given is None else given
+        chinese = settings.get("tokenize_chinese_chars", True)
+        backend.normalizer = normalizers.BertNormalizer(
+            handle_chinese_chars=chinese, strip_accents=accents, lowercase=lower
+        )
+        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        backend.no_padding()
+        backend.no_truncation()
+        backend.add_special_tokens(list(SPECIAL_TOKENS))
+        pad, _, first, separator, mask = map(backend.token_to_id, SPECIAL_TOKENS)
+        form = RowForm((first,), (separator,), (separator,), typed=True)
+        return Pipeline(backend, form, pad, mask, lower)
+
+
+class ByteBpeTokenizer(SubwordTokenizer):
+    """Rows ``<s> a </s>`` or ``<s> a </s></s> b </s>``, every token type 0.
+
+    A text is cut into words with the space before them, and those into pieces of their UTF-8 bytes.
+
+    ``source`` holds ``vocab.json`` and ``merges.txt``, or ``tokenizer.json``; ``do_lower_case``
+    None and False leave the text as it is.
+
+    Source: transformers' RobertaTokenizer.
+    """
+
+    def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
+        from tokenizers import AddedToken, normalizers, pre_tokenizers
+
+        backend = _bpe_backend(source, _BPE_SPECIAL, end_of_word="")
+        if do_lower_case:
+            backend.normalizer = normalizers.Lowercase()
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        # the mask takes the space before it, so that it stands for a word
+        backend.add_special_tokens([*_BPE_SPECIAL[:-1], AddedToken(_BPE_MASK, lstrip=True)])
+        first, pad, last, _, mask = map(backend.token_to_id, _BPE_SPECIAL)
+        form = RowForm((first,), (last, last), (last,))
+        return Pipeline(backend, form, pad, mask, bool(do_lower_case), word_lead=" ")
+
+
+class WordBpeTokenizer(SubwordTokenizer):
+    """Rows ``a`` or ``a b`` without special tokens, every token type 0.
+
+    The text is cleaned, lower-cased and cut into words as for WordPiece, accents stripped; the
+    last letter of a word carries ``</w>``. The vocabulary has no padding: ``<unk>`` stands there,
+    which the attention mask hides.
+
+    ``source`` holds ``vocab.json`` and ``merges.txt``, or ``tokenizer.json``; ``do_lower_case`` is
+    accepted as the other families do.
+
+    Source: transformers' OpenAIGPTTokenizer without spaCy and ftfy.
+    """
+
+    def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
+        from tokenizers import normalizers, pre_tokenizers
+
+        backend = _bpe_backend(source, (_BPE_UNKNOWN,), end_of_word=_END_OF_WORD)
+        backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        backend.add_special_tokens([_BPE_UNKNOWN])
+        unknown = backend.token_to_id(_BPE_UNKNOWN)
+        return Pipeline(backend, RowForm(), unknown, unknown, do_lower_case=True)
+
+
+def _bpe_backend(source: Path, special: tuple[str, ...], *, end_of_word: str) -> Tokenizer:
+    """A tokenizer of the vocabulary and merges of a folder, without a pipeline."""
+    from tokenizers import Tokenizer, models
+
+    if not source.is_dir():
+        raise DataError(f"no tokenizer at {source}: expected a folder")
+    paired = (source / "vocab.json").is_file() and (source / "merges.txt").is_file()
+    if not paired and not (source / "tokenizer.json").is_file():
+        refuse_folder(source, "vocab.json and merges.txt, or tokenizer.json,")
+    path = source / ("merges.txt" if paired else "tokenizer.json")
+    if paired:
+        vocabulary = read_json(source / "vocab.json")
+        lines = read_text(path).split("\n")[1:]  # the first one is a version or empty
+        merges = [line.removesuffix("\r") for line in lines if line]
+    else:
+        model = field_of(read_json(path), "model", dict, str(path))
+        if model.get("type") != "BPE":
+            raise DataError(f"{path}: expected a BPE model, found {model.get('type')}")
+        vocabulary = field_of(model, "vocab", dict, str(path))
+        merges = field_of(model, "merges", list, str(path))
+    require_tokens(path, vocabulary, special)
+    with LibraryRefusals(path):
+        pairs = [tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in merges]
+        return Tokenizer(
+            models.BPE(vocabulary, pairs, unk_token=_BPE_UNKNOWN, end_of_word_suffix=end_of_word)
+        )
+
+
+def load_backend(source: Path) -> tuple[Tokenizer, dict[str, Any]]:
+    """Load a vocabulary.
+
+    Args:
+        source: a folder with ``tokenizer.json`` or ``vocab.txt``, or a vocabulary file.
+
+    Returns:
+        The library's tokenizer, and the settings stored beside the vocabulary
+        (``do_lower_case``, ``strip_accents``, ``tokenize_chinese_chars``, where there are any).
+
+    Raises:
+        DataError: no vocabulary there, or one that is not BERT's kind.
+    """
+    if source.is_file():
+        return _from_vocabulary(source), {}
+    if not source.is_dir():
+        raise DataError(f"no tokenizer at {source}: expected a folder or a vocab.txt file")
+    settings_path = source / "tokenizer_config.json"
+    settings = read_json(settings_path) if settings_path.is_file() else {}
+    if (source / "tokenizer.json").is_file():
+        backend, stored = _from_json(source / "tokenizer.json")
+        return backend, stored | settings
+    if not (source / "vocab.txt").is_file():
+        refuse_folder(source, "tokenizer.json or vocab.txt")
+    return _from_vocabulary(source / "vocab.txt"), settings
+
+
+def _from_vocabulary(path: Path) -> Tokenizer:
+    from tokenizers import Tokenizer, models
+
+    lines = read_text(path).removesuffix("\n").split("\n")
+    vocabulary = {token.removesuffix("\r"): index for index, token in enumerate(lines)}
+    require_tokens(path, vocabulary, SPECIAL_TOKENS)
+    unknown = SPECIAL_TOKENS[1]
+    model = models.WordPiece(vocabulary, unk_token=unknown, max_input_chars_per_word=MAX_WORD_CHARS)
+    return Tokenizer(model)
+
+
+def _from_json(path: Path) -> tuple[Tokenizer, dict[str, Any]]:
+    from tokenizers import Tokenizer
+
+    content = read_json(path)
+    kind = field_of(content, "model", dict, str(path)).get("type")
+    if kind != "WordPiece":
+        raise DataError(f"{path}: expected a WordPiece model, found {kind}")
+    with LibraryRefusals(path):
+        backend = Tokenizer.from_str(json.dumps(content))
+    require_tokens(path, backend.get_vocab(with_added_tokens=True), SPECIAL_TOKENS)
+    stored = content.get("normalizer") or {}
+    names = {
+        "do_lower_case": "lowercase",
+        "strip_accents": "strip_accents",
+        "tokenize_chinese_chars": "handle_chinese_chars",
+    }
+    return backend, {ours: stored[theirs] for ours, theirs in names.items() if theirs in stored}
+
+
+class LibraryRefusals:
+    """Puts the path before what the tokenizers library refuses, with a bare Exception."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
+        if kind in (Exception, TypeError):
+            reason = str(error).splitlines()[0]
+            raise DataError(f"{self._path}: the tokenizers library refuses it: {reason}") from error
+
+
+def refuse_folder(folder: Path, wanted: str) -> NoReturn:
+    """Say what a folder holds in place of a vocabulary."""
+    held = some(sorted(path.name for path in folder.iterdir())) or "nothing"
+    raise DataError(f"expected {wanted} in {folder}, which holds {held}")
+
+
+def require_tokens(path: Path, vocabulary: Collection[str], tokens: Iterable[str]) -> None:
+    """Refuse a vocabulary without one of these tokens."""
+    missing = [token for token in tokens if token not in vocabulary]
+    if missing:
+        raise DataError(f"{path}: expected special tokens, missing {', '.join(missing)}")
