@@ -16,7 +16,6 @@ import pytest
 
 from sot_paddle.checkpoint import read_tensors, unpack_files, write_tensors
 from sot_paddle.convert import convert_file
-from sot_paddle.convert.engine import convert
 from sot_paddle.convert.formats import torch_files
 from tests.sot_paddle.convert.converted import Conversion, assert_same_file
 
@@ -320,33 +319,6 @@ def test_what_exists_is_not_overwritten_unless_asked(conversion, tmp_path, hf_di
     conversion(hf_dir, "empty")
     convert_file(hf_dir, f"{tmp_path / 'v1.5'}/", "bert_hf", "bert_base")
     assert (tmp_path / "v1.5" / "config.json").is_file()
-
-
-@pytest.mark.parametrize("name", ["there.safetensors", "there.pdparams", "folder"])
-@pytest.mark.parametrize("error", [OSError("no space left"), KeyboardInterrupt()])
-def test_a_conversion_that_dies_leaves_everything_as_it_was(
-    conversion, tmp_path, hf_dir, monkeypatch, name, error
-):
-    conversion(hf_dir, name)
-
-    def snapshot() -> dict[Path, bytes]:
-        return {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-
-    before = snapshot()
-    cast, calls = convert._cast, []
-
-    def dying(*arguments):
-        calls.append(arguments)
-        if len(calls) == 20:
-            raise error
-        return cast(*arguments)
-
-    monkeypatch.setattr(convert, "_cast", dying)
-    with pytest.raises(type(error)):
-        conversion(hf_dir, name, overwrite=True)
-    assert len(calls) == 20
-    assert snapshot() == before
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
 def test_the_real_checkpoint_is_bit_equal_and_loads_in_transformers(
