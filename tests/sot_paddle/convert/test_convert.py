@@ -326,11 +326,11 @@ def test_the_real_checkpoint_is_bit_equal_and_loads_in_transformers(
 ):
     there, back = tmp_path / "there.safetensors", tmp_path / "back"
     made = conversion(real_checkpoint, there)
-    assert made.absent == ("head.cls_fc.weight", "head.cls_fc.bias")
-    assert set(made.ignored) == {"embeddings.position_ids"}
+    assert made.plan.absent == ("head.cls_fc.weight", "head.cls_fc.bias")
+    assert set(made.plan.ignored) == {"embeddings.position_ids"}
     Path(f"{there}.manifest.json").unlink()
     made = conversion(there, back, reverse=True)
-    assert (made.num_hidden_layers, made.num_attention_heads, made.notes) == (6, 12, ())
+    assert (made.plan.depth, made.num_attention_heads, made.notes) == (6, 12, ())
     original, _ = read_tensors(real_checkpoint / "model.safetensors")
     kept = {name: original[name] for name in original if name not in {"embeddings.position_ids"}}
     assert_same_file(back / "model.safetensors", kept)
