@@ -95,10 +95,17 @@ def tree(name: str) -> ast.Module:
     return ast.parse(FILES[name].read_text(encoding="utf-8"), filename=name)
 
 
+@functools.cache
+def nodes(name: str) -> list[ast.AST]:
+    """All nodes of a file: a list is looked through faster than a tree is walked again."""
+    return list(ast.walk(tree(name)))
+
+
+@functools.cache
 def imported(name: str) -> set[str]:
     """Top-level packages that a file imports, anywhere in it."""
     roots = set()
-    for node in ast.walk(tree(name)):
+    for node in nodes(name):
         if isinstance(node, ast.Import):
             roots |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -134,7 +141,7 @@ def test_direction_of_imports(folder: str) -> None:
 
 def align_imports(name: str) -> Iterator[str]:
     """Modules of align/ that a file of it imports, anywhere in it, as paths of files."""
-    for node in ast.walk(tree(name)):
+    for node in nodes(name):
         if isinstance(node, ast.ImportFrom):
             targets = [f"{node.module}.{alias.name}" for alias in node.names]
             targets = [t if _file_of(t) else node.module for t in targets]
@@ -226,7 +233,7 @@ def test_pure_functions_and_configuration_stay_at_the_bottom() -> None:
     wrong = []
     for name in in_folders("sot_paddle", "sot_torch_ref"):
         package, part = Path(name).with_suffix("").parts[:2]
-        for node in ast.walk(tree(name)):
+        for node in nodes(name):
             module = node.module if isinstance(node, ast.ImportFrom) else ""
             names = [f"{module}.{a.name}" for a in node.names] if module else []
             for target in names:
@@ -257,7 +264,7 @@ NAMES_OF_BACKBONES = re.compile(
 def code_of(name: str) -> str:
     """The source of a file without its docstrings and comments."""
     lines = FILES[name].read_text(encoding="utf-8").splitlines()
-    for node in ast.walk(tree(name)):
+    for node in nodes(name):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
     tokens = tokenize.generate_tokens(io.StringIO("\n".join(lines)).readline)
@@ -297,7 +304,7 @@ def test_forward_methods_of_heads_do_not_ask_for_a_type() -> None:
     for name in in_folders("sot_paddle", "sot_torch_ref"):
         if "/heads/" not in name:
             continue
-        for node in ast.walk(tree(name)):
+        for node in nodes(name):
             if isinstance(node, ast.FunctionDef) and node.name in ("forward", "represent"):
                 wrong += [
                     f"{name}:{inner.lineno}"
@@ -339,7 +346,7 @@ def test_everything_public_has_a_docstring() -> None:
 def test_no_broad_except() -> None:
     wrong = []
     for name in FILES:
-        for node in ast.walk(tree(name)):
+        for node in nodes(name):
             if not isinstance(node, ast.ExceptHandler):
                 continue
             caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
@@ -355,7 +362,7 @@ def test_the_suite_executes_nothing_that_it_reads() -> None:
     refused = {*loads, "pickle.loads", "eval", "exec"}
     found: dict[str, set[str]] = {}
     for name in (*in_folders("align"), *CONVERSION):
-        calls = (ast.unparse(n.func) for n in ast.walk(tree(name)) if isinstance(n, ast.Call))
+        calls = (ast.unparse(n.func) for n in nodes(name) if isinstance(n, ast.Call))
         modules = {module for module in imported(name) if "pickle" in module}
         words = {"allow_pickle"} if "allow_pickle" in FILES[name].read_text("utf-8") else set()
         found[name] = (set(calls) & refused) | modules | words

@@ -65,6 +65,7 @@ def site(tmp_path_factory) -> Path:
     return root / "site"
 
 
+@pytest.mark.long
 def test_the_installed_package_holds_its_data(site, tmp_path):
     done = started(sys.executable, "-W", "ignore", "-c", LOOK, cwd=tmp_path, path=site)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -78,6 +79,7 @@ def test_the_installed_package_holds_its_data(site, tmp_path):
     assert found["native"] == sorted(path.name for path in native)
 
 
+@pytest.mark.long
 def test_every_console_command_starts_outside_of_the_checkout(site, tmp_path):
     scripts = PROJECT["project"]["scripts"]
     assert {"sot-train-glue", "sot-train-image", "sot-convert", "sot-export"} < set(scripts)

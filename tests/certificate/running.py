@@ -16,7 +16,7 @@ from typing import Any
 from tests.certificate import faults
 from tests.certificate.certificate import SEEDS, Certificate, CleanRun, FaultRow
 from tests.certificate.judging import work
-from tools.benchmarks.workers import Failure, outcomes
+from tests.worker_processes import Failure, outcomes
 
 Progress = Callable[[int, int, Any], None]
 """Called after each task with the number done, the number of all and the result."""

@@ -12,7 +12,7 @@ from tests.certificate.certificate import Certificate, CleanRun, FaultRow
 from tests.certificate.faults import Fault
 from tests.certificate.planting import plant
 from tests.certificate.source_edit import SourceEdit
-from tools.benchmarks.workers import Failure
+from tests.worker_processes import Failure
 
 pytestmark = pytest.mark.slow
 

@@ -101,6 +101,13 @@ _COUNTS = {
     },
     "sot_small": {"all values": 27_086_504, "trainable": 27_010_856, "head": 3_952_616},
     "sot_base": {"all values": 76_878_982, "trainable": 76_774_966, "head": 9_434_806},
+    "deit_tiny": {"trainable": 5_717_416},
+    "deit_base": {"trainable": 86_567_656},
+    "deit_tiny_sot": {"trainable": 7_052_062},
+    "deit_small_sot": {"trainable": 25_620_776},
+    "swin_tiny": {"trainable": 28_288_354},
+    "swin_tiny_sot": {"trainable": 31_453_306},
+    "swin_base": {"trainable": 87_768_224},
 }
 """Counts of the specification: A.8, A.9, B.1."""
 

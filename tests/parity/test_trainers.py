@@ -28,7 +28,8 @@ from sot_paddle.data.real_sentences import REAL_SENTENCES
 from sot_paddle.train import exact_state
 from sot_torch_ref.train.losses import task_loss
 from sot_torch_ref.train.optimizer import HFAdamW, decay_groups
-from tests.parity import launching, trainer_program
+from tests.launching import launch
+from tests.parity import trainer_program
 from tests.parity.glue_files import write_fixture
 from tests.parity.models import (
     NO_DROPOUT,
@@ -74,7 +75,7 @@ class Training:
     Attributes:
         model: registry name.
         options: of the model.
-        processes: one, which is this one, or several of a data-parallel run.
+        processes: one, which is this one, or two of a data-parallel run.
         epochs: passes over the file.
         rows: sentences in the file, None for all; the last batch may be smaller.
         interrupted_after: optimizer steps after which the run is stopped and the same command is
@@ -255,10 +256,7 @@ def flags_of(training: Training, data: Path, folder: Path) -> list[str]:
 def run_command(training: Training, record: Path, stop: int, flags: list[str]) -> None:
     """Run the command once, here or in processes of its own."""
     if training.processes > 1:
-        begin = launching.launcher(training.processes, record.parent)
-        command = [*begin, trainer_program.__file__, str(record), str(stop), *flags]
-        one_thread = {"OMP_NUM_THREADS": "1"}  # so that numbers do not depend on the machine
-        launching.run(command, record.parent, training.processes, one_thread)
+        launch(record.parent, Path(trainer_program.__file__), str(record), str(stop), *flags)
         return
     errors = io.StringIO()
     with contextlib.redirect_stderr(errors), settings_put_back():

@@ -1,4 +1,4 @@
-"""Functions against loops, decompositions and finite differences.
+"""Functions against loops, decompositions and finite differences; zeros: tests/parity.
 
 Dims, all different: B 2, N 5, d1 4, d2 3; svPN on 4 x 3 and 3 x 4 matrices.
 """
@@ -185,31 +185,6 @@ def test_svpn_beyond_the_rank_is_finite_with_nan_gradient() -> None:
     assert np.isnan(x.grad.numpy()).any()
 
 
-@pytest.mark.parametrize("on_zero", F.ON_ZERO)
-@pytest.mark.parametrize(("num_sv", "num_iter"), [(1, 1), (2, 3), (None, 2)])
-def test_svpn_of_zero(on_zero: str, num_sv, num_iter) -> None:
-    x = matrices()
-    x[0] = 0.0
-    options = {"num_sv": num_sv, "num_iter": num_iter, "on_zero": on_zero}
-    tensor = paddle.to_tensor(x, stop_gradient=False)
-    start = paddle.to_tensor(start_vector(), stop_gradient=False)
-    result = F.sv_power_norm(tensor, start, **options)
-    assert not result[0].numpy().any()  # finite in both modes
-    (result**3).sum().backward()
-
-    alone = paddle.to_tensor(x[1:], stop_gradient=False)
-    alone_start = paddle.to_tensor(start_vector(), stop_gradient=False)
-    other = F.sv_power_norm(alone, alone_start, **options)
-    (other**3).sum().backward()
-    np.testing.assert_allclose(result[1].numpy(), other[0].numpy(), rtol=1e-13)
-    np.testing.assert_allclose(tensor.grad[1].numpy(), alone.grad[0].numpy(), rtol=1e-11)
-    if on_zero == "nan":
-        assert np.isnan(tensor.grad[0].numpy()).all()
-    else:
-        assert not tensor.grad[0].numpy().any()
-        np.testing.assert_allclose(start.grad.numpy(), alone_start.grad.numpy(), rtol=1e-10)
-
-
 @pytest.mark.parametrize("oracle", ["numpy", "ours"])
 def test_matrix_sqrt_converges_to_the_eigenvalue_oracle(oracle: str) -> None:
     x = positive_definite(4)
@@ -221,26 +196,6 @@ def test_matrix_sqrt_converges_to_the_eigenvalue_oracle(oracle: str) -> None:
     result = F.matrix_sqrt(paddle.to_tensor(x), num_iter=30).numpy()
     np.testing.assert_allclose(result, exact, rtol=0, atol=1e-10)
     np.testing.assert_allclose(exact @ exact, x, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("on_zero", F.ON_ZERO)
-def test_matrix_sqrt_of_zero(on_zero: str) -> None:
-    x = positive_definite(3)
-    x[0] = 0.0
-    tensor = paddle.to_tensor(x, stop_gradient=False)
-    result = F.matrix_sqrt(tensor, on_zero=on_zero)
-    alone = F.matrix_sqrt(paddle.to_tensor(x[1:]))
-    np.testing.assert_array_equal(result[1].numpy(), alone[0].numpy())
-    result.sum().backward()
-    gradient = tensor.grad.numpy()
-    assert np.isfinite(gradient[1]).all()
-    assert gradient[1].any()
-    if on_zero == "nan":
-        assert np.isnan(result[0].numpy()).all()
-        assert np.isnan(gradient[0]).any()
-    else:
-        assert not result[0].numpy().any()
-        assert not gradient[0].any()
 
 
 def test_entrywise_power_norm_is_column_wise() -> None:

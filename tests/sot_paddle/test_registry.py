@@ -6,6 +6,7 @@ import pytest
 
 import sot_paddle
 from sot_paddle import create_model, list_models, registry
+from sot_paddle.config import EncoderConfig
 
 SIZES = [f"{name}_{size}" for name in ("bert", "roberta", "spanbert") for size in ("base", "large")]
 TEXT = [
@@ -140,20 +141,25 @@ def test_the_record_of_a_language_model_fits_its_parameters(backbone, tiny_optio
 
 
 @pytest.mark.parametrize(
-    ("options", "hint", "name"),
-    [
-        ({"num_hidden_layers": 6}, "", "bert_base"),
-        ({"num_hidden_layers": 13}, "", "bert_large"),
-        ({"num_hidden_layers": 30}, "", "bert_large"),
-        ({}, "bert-large-cased", "bert_large"),
-        ({"num_hidden_layers": 2}, "bert_large_mgcrp", "bert_large"),
-        ({}, "", "bert_base"),
-    ],
+    ("depth", "hint", "name"),
+    [(0, "", "base"), (6, "", "base"), (12, "", "base"), (13, "", "large"), (30, "", "large")]
+    + [(0, "bert-large-cased", "large"), (2, "bert_large_mgcrp", "large")]
+    + [(24, "bert-base-uncased", "large"), (2, "another-bert-large", "base")],
 )
-def test_the_preset_of_a_checkpoint(options, hint, name) -> None:
+def test_the_preset_of_a_checkpoint(depth, hint, name) -> None:
+    """The one that the name says, or the smallest that is as deep."""
     backbone = registry.TEXT_BACKBONES["bert"]
-    assert backbone.preset_for(options, hint) == name
-    assert backbone.position_limit(create_model(name, num_hidden_layers=1).encoder_config) == 512
+    stated = {"num_hidden_layers": depth} if depth else {}
+    assert backbone.preset_for(stated, hint) == f"bert_{name}"
+
+
+def test_the_longest_rows_of_a_preset() -> None:
+    for architecture, preset in (
+        *(("bert", "bert_base"), ("bert", "bert_large")),
+        *(("roberta", "roberta_base"), ("openai-gpt", "openai_gpt")),
+    ):
+        backbone = registry.TEXT_BACKBONES[architecture]
+        assert backbone.position_limit(EncoderConfig(**backbone.presets[preset])) == 512
 
 
 def test_public_names_are_lazy_and_complete() -> None:

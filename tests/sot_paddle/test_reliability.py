@@ -152,14 +152,6 @@ def test_what_lies_beside_the_destination_is_not_replaced(refused, hf, tmp_path)
     assert manifest.read_text() == "mine"
 
 
-def test_a_full_disk_at_the_manifest_leaves_no_weights(convert, hf, monkeypatch):
-    def full(_: object) -> bytes:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("sot_paddle.convert.engine.description.Manifest.to_json", full)
-    assert "No space" in convert(hf)
-
-
 def _groups(**values: object) -> Callable[[dict], None]:
     return lambda state: state["param_groups"][0].update(values)
 
@@ -221,14 +213,27 @@ def test_what_a_training_reads_is_refused_by_name(refused, good, tmp_path, name,
     assert not (tmp_path / "out").exists()
 
 
+def flip(path: Path) -> None:
+    """Change one bit of a file's last tensor."""
+    raw = bytearray(path.read_bytes())
+    raw[-5] ^= 1
+    path.write_bytes(raw)
+
+
 @pytest.mark.parametrize("name", ["ema.safetensors", "model.safetensors"])
 def test_a_flipped_bit_is_seen(evaluate, run, name):
-    raw = bytearray((run / "best" / name).read_bytes())
-    raw[-5] ^= 1
-    (run / "best" / name).write_bytes(raw)
+    flip(run / "best" / name)
     line = evaluate(run, *(("--no-ema",) if name == "model.safetensors" else ()))
     assert name in line
     assert "checksum" in line
+
+
+def test_a_flipped_bit_of_converted_weights_is_seen(tools, refused, hf, tmp_path):
+    path = tmp_path / "ours.safetensors"
+    assert tools["convert_weights"]([*TEXT, str(hf), str(path)]) == 0
+    flip(path)
+    line = refused("convert_weights", *TEXT, "--reverse", path, tmp_path / "back.pth")
+    assert "ours.safetensors" in line
 
 
 @pytest.mark.parametrize("content", ["{", "[1]", "", DEEP, None])

@@ -1,4 +1,4 @@
-"""Functions where no alignment case goes: edges, precision, the published backward, refusals.
+"""Functions where no alignment case goes: edges, precision, the published backward.
 
 Dims: B 2, N 5, d 4.
 """
@@ -28,37 +28,6 @@ def test_padded_values_reach_neither_value_nor_gradient() -> None:
         (total + (statistics.mean * statistics.variance).sum()).backward()
     assert torch.equal(clean.grad, polluted.grad)
     assert torch.equal(clean.grad[~mask], torch.zeros_like(clean.grad[~mask]))
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda x: functional.cross_covariance(x, x[:, 1:]), "same batch size and number"),
-        (lambda x: functional.cross_covariance(x, x, centering="row"), "centering must be one of"),
-        (lambda x: functional.auto_covariance(x, scale="d"), "covariance scale must be one of"),
-        (lambda x: functional.cov_forward(x), "images must have shape"),
-        (lambda x: functional.token_mean(x[:, :0]), "at least one token"),
-        (lambda x: functional.token_mean(x, mask=torch.ones(B, N)), "mask must be bool"),
-        (lambda x: functional.token_mean(x, mask=torch.ones(N, B).bool()), "of shape"),
-    ],
-)
-def test_covariance_refusals(call, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call(normal(B, N, D1))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"start": torch.ones(5)}, "start vector"),
-        ({"num_iter": 0}, "at least 1"),
-        ({"num_sv": 0}, "at least 1"),
-        ({"on_zero": "floor"}, "on_zero must be one of nan, zero"),
-    ],
-)
-def test_power_norm_refusals(arguments: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        functional.sv_power_norm(normal(B, 5, 4), **{"start": torch.ones(4), **arguments})
 
 
 def gram(seed: int = 11, size: int = 4) -> torch.Tensor:
@@ -94,13 +63,6 @@ def test_published_backward_is_the_transpose_of_autograd() -> None:
     functional.matrix_sqrt(x, 3).backward(grad)
     expected = published_backward(x.detach(), grad).transpose(1, 2)
     torch.testing.assert_close(x.grad, expected, rtol=1e-10, atol=1e-10)
-
-
-def test_matrix_sqrt_refusals() -> None:
-    with pytest.raises(ValueError, match="num_iter >= 1"):
-        functional.matrix_sqrt(gram(), 0)
-    with pytest.raises(ValueError, match="B, d, d"):
-        functional.matrix_sqrt(normal(B, 5, 4))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

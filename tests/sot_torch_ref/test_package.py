@@ -3,9 +3,12 @@
 import subprocess
 import sys
 
+import pytest
+
 import sot_torch_ref
 
 
+@pytest.mark.long
 def test_import_is_light_and_makes_timm_and_transformers_importable() -> None:
     """Global state is left alone; in a fresh interpreter in which a warning is an error."""
     code = (

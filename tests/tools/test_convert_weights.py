@@ -25,43 +25,31 @@ def checkpoint(tmp_path):
     return tmp_path / "a.safetensors"
 
 
-def test_there_and_back_without_any_framework(tmp_path, checkpoint):
+@pytest.mark.parametrize(
+    ("layout", "model", "shapes", "said"),
+    [
+        ("bert_hf", "bert_base", tiny.encoder_shapes(""), "37 tensors, bert_base, 2 layers, hid"),
+        ("deit_timm", "deit_tiny", tiny.deit(), "32 tensors, deit_tiny, 2 blocks, width 12,"),
+    ],
+)
+def test_there_and_back_without_any_framework(tmp_path, layout, model, shapes, said):
+    source = tmp_path / "a.safetensors"
     there, back = tmp_path / "there.pdparams", tmp_path / "back.safetensors"
-    blocked = ("paddle", "torch", "transformers", "paddlenlp")
-    done = run(*TINY, checkpoint, there, blocked=blocked)
+    write_tensors(source, tiny.fill(shapes, "float64"))
+    blocked = ("paddle", "torch", "transformers", "timm", "paddlenlp", "scipy")
+    args = ("--layout", layout, "--model", model)
+    done = run(*args, source, there, blocked=blocked)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert done.stdout.startswith(f"wrote {there}: 37 tensors, bert_base, 2 layers, hidden 12,")
-    assert "not in SRC, left at initialisation: head.dense.weight\n" in done.stdout
-    done = run(*TINY, "--reverse", there, back, blocked=blocked)
+    assert done.stdout.startswith(f"wrote {there}: {said}")
+    done = run(*args, "--reverse", there, back, blocked=blocked)
     assert done.returncode == 0, done.stderr
-    original, returned = read_tensors(checkpoint)[0], read_tensors(back)[0]
+    original, returned = read_tensors(source)[0], read_tensors(back)[0]
     assert set(original) == set(returned)
     for name in original:
         assert original[name].tobytes() == returned[name].tobytes()
         assert returned[name].dtype == np.float64
     assert json.loads(Path(f"{back}.manifest.json").read_text())["reverse"] is True
-
-
-@pytest.fixture
-def image_checkpoint(tmp_path):
-    """A two-block DeiT for images of 12 pixels, as a file."""
-    write_tensors(tmp_path / "deit.safetensors", tiny.fill(tiny.deit()))
-    return tmp_path / "deit.safetensors"
-
-
-def test_an_image_model_there_and_back_without_any_framework(tmp_path, image_checkpoint):
-    blocked = ("paddle", "torch", "timm", "paddlenlp", "scipy")
-    args = ("--layout", "deit_timm", "--model", "deit_tiny")
-    there, back = tmp_path / "there.pdparams", tmp_path / "back.safetensors"
-    done = run(*args, image_checkpoint, there, blocked=blocked)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"wrote {there}: 32 tensors, deit_tiny, 2 blocks, width 12,")
-    done = run(*args, "--reverse", there, back, blocked=blocked)
-    assert done.returncode == 0, done.stderr
-    original, returned = read_tensors(image_checkpoint)[0], read_tensors(back)[0]
-    assert set(original) == set(returned)
-    assert all(original[name].tobytes() == returned[name].tobytes() for name in original)
 
 
 def test_help_shows_examples(capsys):
@@ -76,15 +64,10 @@ def test_help_shows_examples(capsys):
     ("arguments", "message"),
     [
         (("--layout", "hf", "--model", "bert_base", "SRC", "DST"), "unknown layout 'hf'"),
-        (("--layout", "bert_hf", "--model", "bert", "SRC", "DST"), "unknown model 'bert'"),
         ((*TINY, "gone.safetensors", "DST"), "gone.safetensors: no such file"),
         ((*TINY, "--dtype", "int8", "SRC", "DST"), "invalid choice: 'int8'"),
         ((*TINY, "SRC"), "the following arguments are required: DST"),
-        ((*TINY, "SRC", "x.npz"), "got '.npz'"),
         ((*TINY, "--reverse", "SRC", "DST"), "drop --reverse"),
-        (("--layout", "sot_nlp_official", "--model", "bert_base", "SRC", "DST"), "this layout"),
-        (("--layout", "deit_timm", "--model", "sot_tiny", "SRC", "DST"), "not for 'sot_tiny'"),
-        (("--layout", "sot_official", "--model", "sot_tiny", "SRC", "DST"), "--layout bert_hf"),
         ((*TINY, "--key", "model", "SRC", "DST"), "holds one set of weights; drop --key"),
         ((*TINY, "--ema", "SRC", "DST"), "holds one set of weights; drop --ema"),
     ],

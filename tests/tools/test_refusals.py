@@ -5,6 +5,7 @@ import pytest
 from sot_paddle.ops import build
 from tests.tools import tool_runs
 
+NOT_HERE = "--model_name_or_path bert-base-not-here"
 NO_MODEL = "HERE holds no trained model: give the folder"
 ROWS = [
     ("eval_image", "HERE SoT_Tiny --weights HERE/none.pth", "--weights HERE/none.pth: there is no"),
@@ -18,6 +19,13 @@ ROWS = [
     + ("HERE holds neither config.json nor",),
     ("train_adapter", "--task_name RTE --states HERE --output_dir HERE/out --do_train")
     + ("HERE/rte_labels.h5 is not there: make it",),
+    (
+        *(
+            "train_glue",
+            "--task_name RTE --data_dir HERE --output_dir HERE/o --do_train " + NOT_HERE,
+        ),
+        "model 'bert-base-not-here' is not on this machine (looked for it as a path",
+    ),
     ("train_image", "HERE --model SoT_Tinny --output HERE/o")
     + ("unknown image model 'SoT_Tinny'; did you mean",),
     ("train_squad", "--model_name_or_path HERE --output_dir HERE/out --do_train")

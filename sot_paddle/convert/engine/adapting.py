@@ -6,7 +6,7 @@ Names are Paddle's. Nothing happens silently: every change has a reason that the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,41 +29,28 @@ _CLASSIFIERS = (*WORD_SCORES, *CLASS_SCORES)
 
 
 @dataclass(frozen=True)
-class Change:
-    """A tensor that is made for another size.
+class Fitted:
+    """A checkpoint fitted to a model.
 
     Args:
-        reason: from what to what, and how.
-        make: old array -> new array, of the same dtype.
+        arrays: Paddle name -> array of the model's shape and the checkpoint's dtype.
+        fresh: names of the model's tensors that keep their initialisation.
+        notes: what was read, resampled or left out; to be shown to the user.
+        metadata: what a file in Paddle's names states about the model it is of, else {}. Whoever
+            fills a model compares it with the model's options: shapes do not show them all.
+        averaged: whether these are the averaged weights of a training's file; None where the file
+            holds one set of weights.
     """
 
-    reason: str
-    make: Callable[[np.ndarray], np.ndarray]
-
-
-@dataclass(frozen=True)
-class Adaptation:
-    """What becomes of a file's tensors in a model of given shapes.
-
-    Args:
-        changes: name -> how it is resampled.
-        dropped: name -> why the file's tensor is not used.
-        fresh: the model's tensors that keep their initialisation.
-    """
-
-    changes: Mapping[str, Change]
-    dropped: Mapping[str, str]
+    arrays: Mapping[str, np.ndarray]
     fresh: tuple[str, ...]
-
-    def notes(self) -> list[str]:
-        """What to tell the user, tensors with the same reason in one line."""
-        resized = {name: change.reason for name, change in self.changes.items()}
-        lines = [f"resized: {text}" for text in by_reason(resized)]
-        return [*lines, *(f"not taken from the file: {text}" for text in by_reason(self.dropped))]
+    notes: tuple[str, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    averaged: bool | None = None
 
 
-def adapt(shapes: Shapes, wanted: Shapes, read: Callable[[str], np.ndarray]) -> Adaptation:
-    """Decide for every tensor of a file and of a model.
+def fit(shapes: Shapes, wanted: Shapes, read: Callable[[str], np.ndarray]) -> Fitted:
+    """Fit the tensors of a file to a model of given shapes.
 
     Position embeddings and bias tables are resampled. A token embedding of another kind, a head of
     another kind and classifiers of another number of classes are dropped. Everything else must fit.
@@ -72,9 +59,6 @@ def adapt(shapes: Shapes, wanted: Shapes, read: Callable[[str], np.ndarray]) -> 
         shapes: what the file holds.
         wanted: what the model holds.
         read: name -> array of the file.
-
-    Returns:
-        The decisions.
 
     Raises:
         ValueError: a backbone of another size or with other tensors, by name.
@@ -90,13 +74,21 @@ def adapt(shapes: Shapes, wanted: Shapes, read: Callable[[str], np.ndarray]) -> 
             f"the backbone {'; '.join(f'{verb} {some(n)}' for verb, n in what if n)}: build the "
             "model with the depth and options the file was made with"
         )
-    changes = {
-        name: _change(name, shapes[name], wanted[name], read)
-        for name in backbone
-        if shapes[name] != wanted[name]
-    }
+    others = [name for name in backbone if shapes[name] != wanted[name]]
+    resampled = {name: _resample(name, read(name), wanted[name]) for name in others}
     fresh = tuple(name for name in wanted if name not in shapes or name in dropped)
-    return Adaptation(changes, dropped, fresh)
+    arrays = {
+        name: resampled[name][0] if name in resampled else read(name)
+        for name in wanted
+        if name not in fresh
+    }
+    reasons = {name: reason for name, (_, reason) in resampled.items()}
+    notes = [f"resized: {text}" for text in by_reason(reasons)]
+    notes += [f"not taken from the file: {text}" for text in by_reason(dropped)]
+    if fresh:
+        count = f"{len(fresh)} tensors" if len(fresh) > 1 else "1 tensor"
+        notes.append(f"left at initialisation: {some(fresh)} ({count})")
+    return Fitted(arrays, fresh, tuple(notes))
 
 
 def _under(start: str, side: Shapes) -> Shapes:
@@ -135,36 +127,28 @@ def _drop_head(shapes: Shapes, wanted: Shapes) -> dict[str, str]:
     return reasons
 
 
-def _change(
-    name: str, shape: tuple[int, ...], wanted: tuple[int, ...], read: Callable[[str], np.ndarray]
-) -> Change:
+def _resample(name: str, array: np.ndarray, wanted: tuple[int, ...]) -> tuple[np.ndarray, str]:
+    """A tensor for another number of positions, and from what to what and how it was made."""
+    shape = array.shape
     same_width = len(shape) == len(wanted) and shape[-1] == wanted[-1]
     if name == POSITIONS and same_width:
-        return _new_positions(shape[1], wanted, sinusoid=is_sinusoid(read(name)))
+        return _new_positions(array, *wanted[1:])
     if name.endswith(BIAS_TABLE) and same_width:
         old, new = window_of(shape[0]), window_of(wanted[0])
-        reason = (
-            f"relative positions of windows of {old} to windows of {new}, bicubic without"
-            " antialiasing as Swin's own loading"
-        )
-        return Change(reason, lambda table: resample_bias_table(table, new))
+        how = "bicubic without antialiasing as Swin's own loading"
+        reason = f"relative positions of windows of {old} to windows of {new}, {how}"
+        return resample_bias_table(array, new), reason
     raise ValueError(
         f"{name} has shape {shape}, the model wants {wanted}: a backbone of another size"
     )
 
 
-def _new_positions(old: int, wanted: tuple[int, ...], *, sinusoid: bool) -> Change:
-    _, positions, dim = wanted
-    if sinusoid:
-
-        def recompute(table: np.ndarray) -> np.ndarray:
-            published = sinusoid_table(positions, dim).astype(np.float32)
-            return published.astype(table.dtype)
-
+def _new_positions(table: np.ndarray, positions: int, dim: int) -> tuple[np.ndarray, str]:
+    old = table.shape[1]
+    if is_sinusoid(table):
+        published = sinusoid_table(positions, dim).astype(np.float32)
         reason = f"the fixed table of {old} positions is computed for {positions}"
-        return Change(reason, recompute)
-    reason = (
-        f"learned positions of {old - 1} tokens to {positions - 1}, bicubic with antialiasing as"
-        " timm's resample_abs_pos_embed"
-    )
-    return Change(reason, lambda table: resample_position_embedding(table, positions - 1))
+        return published.astype(table.dtype), reason
+    how = "bicubic with antialiasing as timm's resample_abs_pos_embed"
+    reason = f"learned positions of {old - 1} tokens to {positions - 1}, {how}"
+    return resample_position_embedding(table, positions - 1), reason

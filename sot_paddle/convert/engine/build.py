@@ -128,7 +128,7 @@ def _reasons(file: TableFile, head: str, embed: str, *, encoder_only: bool) -> d
         return {part: reason for part, lacks in parts if lacks and encoder_only}
     return {
         **_of_other_heads(file),
-        **table.ignored,
+        **table.left_out,
         **(table.headless if lacks_head else {}),
         **(table.embedless if lacks_embed else {}),
     }
@@ -164,7 +164,7 @@ def _unknown(file: TableFile, reference: Layout, head: str, embed: str) -> list[
     lacks_embed = embed and embed not in file.layout.embeds
     rows = [*reference.embeds[embed]] if lacks_embed else []
     rows += reference.heads[head].rows if head not in file.layout.heads else ()
-    return [row.destination for row in rows if not row.optional]
+    return [row.destination for row in rows if not row.can_be_absent]
 
 
 def _lacking(expected: Sequence[Slot], filled: Collection[str]) -> list[str]:
@@ -172,7 +172,7 @@ def _lacking(expected: Sequence[Slot], filled: Collection[str]) -> list[str]:
     return [
         slot.destination
         for slot in expected
-        if not slot.required and not slot.row.optional and slot.paddle not in filled
+        if not slot.required and not slot.row.can_be_absent and slot.paddle not in filled
     ]
 
 

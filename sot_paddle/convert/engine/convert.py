@@ -287,24 +287,8 @@ class _Job:
 
     def _manifest(self) -> Manifest:
         order = [*self.plan.grouped, *self.plan.counters]
-        plan = self.plan
-        return Manifest(
-            layout=plan.layout,
-            model=plan.model,
-            head=plan.head,
-            reverse=plan.reverse,
-            source=self.ends[0],
-            destination=self.ends[1],
-            num_hidden_layers=plan.depth,
-            num_attention_heads=self.beside.heads,
-            sizes=dict(plan.sizes),
-            tensors=tuple(self.records[name] for name in order),
-            ignored=dict(plan.ignored),
-            absent=plan.absent,
-            notes=tuple(self.notes),
-            depths=plan.depths,
-            embed=plan.embed,
-        )
+        records = tuple(self.records[name] for name in order)
+        return Manifest(self.plan, *self.ends, self.beside.heads, records, tuple(self.notes))
 
 
 def _cast(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from sot_paddle.checkpoint import pack_files
@@ -137,72 +137,65 @@ class Manifest:
     """The record of a conversion.
 
     Args:
-        layout: layout name.
-        model: registry name.
-        head: head found in the source.
-        reverse: from Paddle to PyTorch.
+        plan: the conversion.
         source: path that was read.
         destination: path that was written.
-        num_hidden_layers: depth.
         num_attention_heads: None when unknown.
-        sizes: symbol of the table -> axis length.
         tensors: for each tensor source (None: filled in), destination, transform, part, shape,
             source_shape, dtype, source_dtype, sha256 of the destination's bytes.
-        ignored: source tensor -> reason.
-        absent: head tensors without a source, left at their initialisation.
         notes: what else the user should know.
-        depths: layers of each stage.
-        embed: token embedding found in the source, "" for text models.
     """
 
-    layout: str
-    model: str
-    head: str
-    reverse: bool
+    plan: ConversionPlan
     source: str
     destination: str
-    num_hidden_layers: int
     num_attention_heads: int | None
-    sizes: Mapping[str, int]
     tensors: tuple[Mapping[str, Any], ...]
-    ignored: Mapping[str, str]
-    absent: tuple[str, ...]
-    notes: tuple[str, ...] = field(default=())
-    depths: tuple[int, ...] = ()
-    embed: str = ""
+    notes: tuple[str, ...]
 
     def summary(self) -> str:
         """Describe the conversion for a console: what was written, left out and noted."""
-        written = f"wrote {self.destination}: {len(self.tensors)} tensors, {self.model},"
+        plan = self.plan
+        written = f"wrote {self.destination}: {len(self.tensors)} tensors, {plan.model},"
         notes = [f"note: {note}" for note in self.notes]
-        if self.embed:
-            return "\n".join([f"{written} {self._image_model()}", *self._image_lines(), *notes])
+        if plan.embed:
+            return "\n".join([f"{written} {_image_model(plan)}", *_image_lines(plan), *notes])
         heads = self.num_attention_heads or "unknown"
-        lines = [
-            f"{written} {self.num_hidden_layers} layers, hidden {self.sizes['C']}, heads {heads}"
-        ]
-        lines += [f"ignored: {name} ({reason})" for name, reason in self.ignored.items()]
-        lines += [f"not in SRC, left at initialisation: {name}" for name in self.absent]
+        lines = [f"{written} {plan.depth} layers, hidden {plan.sizes['C']}, heads {heads}"]
+        lines += [f"ignored: {name} ({reason})" for name, reason in plan.ignored.items()]
+        lines += [f"not in SRC, left at initialisation: {name}" for name in plan.absent]
         return "\n".join([*lines, *notes])
-
-    def _image_model(self) -> str:
-        layers = "+".join(map(str, self.depths))
-        width = self.sizes.get("C", self.sizes.get("C0"))
-        return f"{layers} blocks, width {width}, embedding {self.embed}, head {self.head}"
-
-    def _image_lines(self) -> list[str]:
-        parts: dict[str, list[str]] = {}
-        for name in self.absent:
-            parts.setdefault(name.partition(".")[0], []).append(name)
-        return [
-            *(f"ignored: {text}" for text in by_reason(self.ignored)),
-            *(
-                "not in SRC, left at initialisation: "
-                + (", ".join(names) if len(names) <= _SHOWN else f"{part}.* ({len(names)} tensors)")
-                for part, names in parts.items()
-            ),
-        ]
 
     def to_json(self) -> bytes:
         """Encode for a manifest file."""
-        return as_json(asdict(self))
+        plan = self.plan
+        content = {
+            **{"layout": plan.layout, "model": plan.model, "head": plan.head},
+            **{"reverse": plan.reverse, "source": self.source, "destination": self.destination},
+            "num_hidden_layers": plan.depth,
+            "num_attention_heads": self.num_attention_heads,
+            **{"sizes": plan.sizes, "tensors": self.tensors, "ignored": plan.ignored},
+            **{"absent": plan.absent, "notes": self.notes, "depths": plan.depths},
+            "embed": plan.embed,
+        }
+        return as_json(content)
+
+
+def _image_model(plan: ConversionPlan) -> str:
+    layers = "+".join(map(str, plan.depths))
+    width = plan.sizes.get("C", plan.sizes.get("C0"))
+    return f"{layers} blocks, width {width}, embedding {plan.embed}, head {plan.head}"
+
+
+def _image_lines(plan: ConversionPlan) -> list[str]:
+    parts: dict[str, list[str]] = {}
+    for name in plan.absent:
+        parts.setdefault(name.partition(".")[0], []).append(name)
+    return [
+        *(f"ignored: {text}" for text in by_reason(plan.ignored)),
+        *(
+            "not in SRC, left at initialisation: "
+            + (", ".join(names) if len(names) <= _SHOWN else f"{part}.* ({len(names)} tensors)")
+            for part, names in parts.items()
+        ),
+    ]

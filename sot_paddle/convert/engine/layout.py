@@ -10,6 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+
+COUNTED = "batches seen so far; Paddle's BatchNorm has a fixed momentum and does not count"
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,8 @@ class Row:
         kind: key of `sot_paddle.convert.engine.transforms.KINDS`.
         shape: PyTorch axes as symbols.
         aliases: other PyTorch templates that are read as well (old spellings).
-        optional: exists only under some options, so its absence is not reported.
+        optional: exists only under some options, so its absence is not reported; as those that
+            stand `together`.
         part: (index, count) when `destination` is one of `count` equal pieces of `source` along
             its first axis (fused projections).
         together: name of the option that makes an optional tensor; all tensors of that name
@@ -44,6 +49,11 @@ class Row:
     start: int = 0
     shift: int = 0
     beside: tuple[str, bool] | None = None
+
+    @property
+    def can_be_absent(self) -> bool:
+        """Whether a file may be without it."""
+        return self.optional or bool(self.together)
 
 
 @dataclass(frozen=True)
@@ -74,8 +84,6 @@ class Layout:
             it out then).
         headless: as `ignored`, for a model whose head this layout does not know; empty when such a
             model is refused.
-        counters: PyTorch template of an int64 scalar that Paddle does not have -> Paddle tensor
-            beside which it is written, as 0, when converting back.
         optional_prefix: may be missing from all source names.
         config: config.json key -> symbol, for sizes of the encoder.
         depth_key: config.json key of the number of layers.
@@ -97,7 +105,6 @@ class Layout:
     foreign: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     companions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     headless: Mapping[str, str] = field(default_factory=dict)
-    counters: Mapping[str, str] = field(default_factory=dict)
     optional_prefix: str = ""
     config: Mapping[str, str] = field(default_factory=dict)
     depth_key: str = "num_hidden_layers"
@@ -108,3 +115,26 @@ class Layout:
     embedless: Mapping[str, str] = field(default_factory=dict)
     averaged: tuple[str, ...] = ()
     written_under: tuple[str, ...] = ()
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """All rows, those of the token embeddings and of the heads included."""
+        heads = (table.rows for table in self.heads.values())
+        return (*self.encoder, *chain(*self.embeds.values()), *chain(*heads))
+
+    @cached_property
+    def counters(self) -> Mapping[str, str]:
+        """Counter of a batch normalisation in PyTorch -> Paddle tensor that it is written beside.
+
+        It is an int64 scalar that Paddle does not have; converting back writes 0.
+        """
+        return {
+            row.source.replace(".running_mean", ".num_batches_tracked"): row.destination
+            for row in self.rows
+            if row.source.endswith(".running_mean")
+        }
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """PyTorch template -> reason, whatever the model's head is."""
+        return {**self.ignored, **dict.fromkeys(self.counters, COUNTED)}

@@ -155,7 +155,7 @@ def slots(
         ValueError: the table maps two rows to one name, or pieces do not cover their whole.
     """
     backbone = _of_this_file(file, (*file.layout.encoder, *embed))
-    rows = [(row, not row.optional) for row in backbone]
+    rows = [(row, not row.can_be_absent) for row in backbone]
     rows += [(row, False) for row in (head.rows if head else ())]
     levels, expanded = _levels(file.layout), []
     for row, required in rows:

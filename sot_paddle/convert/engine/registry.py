@@ -143,22 +143,17 @@ _INDEX = re.compile(r"[0-9]+|{}")
 def _templates(table: Layout, names: Collection[str]) -> tuple[list, list]:
     """(template, lowest index) of every name of Paddle's side and of PyTorch's, as spelt here."""
     file = TableFile(table, {}, prefix=find_prefix(table, names))
-    rows = _rows(table)
+    rows = table.rows
     torch = [(n, row.start - row.shift) for row in rows for n in (row.source, *row.aliases)]
-    torch += [(name, 0) for name in (*table.ignored, *table.headless, *table.embedless)]
+    torch += [(name, 0) for name in (*table.left_out, *table.headless, *table.embedless)]
     paddle = [(row.destination, row.start) for row in rows]
     return paddle, [(file.spell(name), low) for name, low in torch]
-
-
-def _rows(table: Layout) -> list[Row]:
-    rows = [*table.encoder, *(row for head in table.heads.values() for row in head.rows)]
-    return rows + [row for embed in table.embeds.values() for row in embed]
 
 
 def _side(table: Layout, shapes: Mapping[str, Sequence[int]]) -> str:
     ours, theirs = (_all_match(templates, shapes) for templates in _templates(table, shapes))
     if ours and theirs and table.family not in TEXT_FAMILIES:  # those have names of their own here
-        return _orientation(_rows(table), shapes)
+        return _orientation(table.rows, shapes)
     return "paddle" if ours else "torch" if theirs else ""
 
 

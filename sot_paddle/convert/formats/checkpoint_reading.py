@@ -2,47 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from sot_paddle.checkpoint import FORMAT
-from sot_paddle.config import some
-from sot_paddle.convert.engine.adapting import adapt
+from sot_paddle.convert.engine.adapting import Fitted, fit
 from sot_paddle.convert.engine.build import build_plan
 from sot_paddle.convert.engine.conversion_plan import ConversionPlan, by_reason
 from sot_paddle.convert.engine.known_models import registry_name
 from sot_paddle.convert.engine.layout import Layout
 from sot_paddle.convert.engine.registry import find_table, layouts_of, recognise
+from sot_paddle.convert.engine.transforms import KINDS
 from sot_paddle.convert.formats.source import Source, open_source
 from sot_paddle.convert.tables.bert_hf import PRETRAINING
 from sot_paddle.reading import named_in_refusals
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """A checkpoint fitted to a model.
-
-    Args:
-        arrays: Paddle name -> array of the model's shape and the checkpoint's dtype.
-        fresh: names of the model's tensors that keep their initialisation.
-        notes: what was read, resampled or left out; to be shown to the user.
-        metadata: what a file in Paddle's names states about the model it is of, else {}. Whoever
-            fills a model compares it with the model's options: shapes do not show them all.
-        averaged: whether these are the averaged weights of a training's file; None where the file
-            holds one set of weights.
-    """
-
-    arrays: Mapping[str, np.ndarray]
-    fresh: tuple[str, ...]
-    notes: tuple[str, ...]
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    averaged: bool | None = None
 
 
 def read_as_paddle(
@@ -81,10 +60,11 @@ def read_as_paddle(
 def _pretraining_heads(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Paddle name -> tensor of the heads of BERT's pre-training."""
     heads = {}
-    for name, (destination, is_transposed) in PRETRAINING.items():
-        if name in tensors:
-            array = np.asarray(tensors[name])
-            heads[destination] = np.ascontiguousarray(array.T) if is_transposed else array
+    for row in PRETRAINING:
+        for name in (row.source, *row.aliases):
+            if name in tensors:
+                array = KINDS[row.kind].forward(np.asarray(tensors[name]))
+                heads[row.destination] = np.ascontiguousarray(array)
     return heads
 
 
@@ -161,17 +141,10 @@ def _fit(
     def read(name: str) -> np.ndarray:
         return source.tensors[name] if plan is None else plan.convert(name, source.tensors)
 
-    made = adapt(shapes, wanted, read)
-    arrays = {}
-    for name in wanted:
-        if name not in made.fresh:
-            change = made.changes.get(name)
-            arrays[name] = change.make(read(name)) if change else read(name)
-    said = (*notes, *made.notes(), *_fresh_note(made.fresh))
-    stated = source.metadata if plan is None else {}
-    return Fitted(arrays, made.fresh, said, stated, source.averaged)
-
-
-def _fresh_note(fresh: tuple[str, ...]) -> list[str]:
-    count = f"{len(fresh)} tensors" if len(fresh) > 1 else "1 tensor"
-    return [f"left at initialisation: {some(fresh)} ({count})"] if fresh else []
+    fitted = fit(shapes, wanted, read)
+    return dataclasses.replace(
+        fitted,
+        notes=(*notes, *fitted.notes),
+        metadata=source.metadata if plan is None else {},
+        averaged=source.averaged,
+    )

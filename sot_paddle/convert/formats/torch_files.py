@@ -123,24 +123,23 @@ def read_torch(path: Path, *, key: str = "", ema: bool | None = False) -> Choice
     content = load_safely(path, torch, "weights only")
     with reading.named_in_refusals(path):
         choice = choose_weights(content, as_tensor, key=key, ema=ema)
-        arrays = {n: to_numpy(f"tensor {n!r}", t, torch) for n, t in choice.tensors.items()}
+        arrays = {n: to_numpy(f"tensor {n!r}", t) for n, t in choice.tensors.items()}
     return replace(choice, tensors=as_tensors(arrays))
 
 
-def to_numpy(what: str, tensor: Any, torch: ModuleType) -> np.ndarray:
+def to_numpy(what: str, tensor: Any) -> np.ndarray:
     """The numbers of a tensor, where they lie.
 
     Args:
         what: its name, for the refusal.
         tensor: in main memory; an array is handed back.
-        torch: PyTorch.
 
     Raises:
         ValueError: it is sparse or quantised, or of a dtype that NumPy has not.
     """
     if isinstance(tensor, np.ndarray):
         return tensor
-    tensor = tensor.detach()
+    torch, tensor = importlib.import_module("torch"), tensor.detach()
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
         raise ValueError(f"{what} is not dense")
     claimed, stored = tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()
@@ -154,13 +153,13 @@ def to_numpy(what: str, tensor: Any, torch: ModuleType) -> np.ndarray:
         raise ValueError(f"{what} has the dtype {tensor.dtype}") from error
 
 
-def from_numpy(what: str, array: np.ndarray, torch: ModuleType) -> Any:
+def from_numpy(what: str, array: np.ndarray) -> Any:
     """A tensor with memory of its own.
 
     Raises:
         ValueError: a dtype that PyTorch has not.
     """
-    array = np.array(array, order="C")
+    torch, array = importlib.import_module("torch"), np.array(array, order="C")
     if array.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     try:
@@ -183,7 +182,7 @@ def write_torch(path: Path, handle: BinaryIO, tensors: Tensors, keys: tuple[str,
     """
     torch = _torch(path)
     state = {
-        name: from_numpy(f"tensor {name!r}", np.asarray(tensors[name], spec.dtype), torch)
+        name: from_numpy(f"tensor {name!r}", np.asarray(tensors[name], spec.dtype))
         for name, spec in tensors.specs.items()
     }
     save(torch, dict.fromkeys(keys, state) if keys else state, handle)

@@ -188,7 +188,7 @@ def _to_torch(request: StateRequest, notes: list[str]) -> OptimizerState:
         moved = dataclasses.replace(convert(state, plan), masters={})
     tensors = as_tensors({**source.tensors, **state.masters})  # instead of half precision
     torch = torch_or_refuse("the PyTorch side of a training's state needs torch: install it")
-    weights = {n: from_numpy(n, array, torch) for n, array in plan.apply(tensors).items()}
+    weights = {n: from_numpy(n, array) for n, array in plan.apply(tensors).items()}
     content: dict[str, Any] = dict.fromkeys(table.written_under or ("state_dict",), weights)
     content["optimizer"] = to_torch(moved, names)
     if moved.position is not None:

@@ -7,7 +7,6 @@ Here everything goes by the structured names of the model.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +21,6 @@ from sot_paddle.convert.state.record import (
     MOMENTS,
     Group,
     OptimizerState,
-    different_arrays,
     options_of,
     require_same,
 )
@@ -73,7 +71,7 @@ def put(
     *,
     position: int | None = None,
 ) -> None:
-    """Let a fresh optimizer and its scheduler continue a state; read back and compared.
+    """Let a fresh optimizer and its scheduler continue a state.
 
     Args:
         state: in Paddle's names.
@@ -98,13 +96,6 @@ def put(
     _check_dtypes(arrays, optimizer, model)
     prefixed = {_with_prefix(optimizer, key): array for key, array in arrays.items()}
     exact_state.restore_optimizer(optimizer, model, prefixed, stored_counters(state))
-    after = max(state.steps.values(), default=None)
-    result = take(optimizer, model, updates=after)
-    if not state.masters:
-        result = dataclasses.replace(result, masters={})
-    apart = different_arrays(result, state)
-    if apart:
-        raise ValueError(f"the Paddle optimizer does not hold what was loaded: {apart[0]}")
 
 
 def save(

@@ -268,19 +268,3 @@ def _difference(option: str, built: Any, expected: Any, names: Sequence[str]) ->
     ours, theirs = (f"{v:.12g}" if isinstance(v, float) else str(v) for v in (built, expected))
     many = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return f"{option} {ours}, expected {theirs} ({names[0]}{many})"
-
-
-def different_arrays(a: OptimizerState, b: OptimizerState) -> list[str]:
-    """Return the names of the arrays and counts that differ in any bit or are on one side only."""
-    first, second = a.arrays(), b.arrays()
-    names = [
-        name
-        for name in sorted(set(first) | set(second))
-        if name not in first or name not in second or not _same_bits(first[name], second[name])
-    ]
-    counts = sorted(set(a.steps) | set(b.steps))
-    return names + [f"{n}/updates" for n in counts if a.steps.get(n) != b.steps.get(n)]
-
-
-def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()

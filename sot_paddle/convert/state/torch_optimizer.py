@@ -107,7 +107,7 @@ def to_torch(state: OptimizerState, names: Names | None = None) -> dict[str, Any
     Raises:
         ValueError: torch is missing, the state is Paddle's, or the order does not fit it.
     """
-    torch = _torch()
+    _torch()
     if state.side != "torch":
         raise ValueError("this state is in Paddle's names: convert it first")
     entries: dict[int, dict[str, Any]] = {}
@@ -118,7 +118,7 @@ def to_torch(state: OptimizerState, names: Names | None = None) -> dict[str, Any
         index += len(group.names)
         written.append(_written_group(state.kind, group, list(params)))
         for number, name in zip(params, group.names, strict=True):
-            entry = _written_entry(state, name, torch)
+            entry = _written_entry(state, name)
             if entry:
                 entries[number] = entry
     return {"state": entries, "param_groups": written}
@@ -228,7 +228,7 @@ def _read_entry(
         elif value is not None:
             if not isinstance(value, torch.Tensor):
                 raise ValueError(f"{name}: {key} is a {type(value).__name__}, not a tensor")
-            array = to_numpy(f"{name}: a moment", value.cpu(), torch)
+            array = to_numpy(f"{name}: a moment", value.cpu())
             moments.setdefault(_KEYS[key], {})[name] = array
 
 
@@ -293,14 +293,13 @@ def _written_group(kind: str, group: Group, params: list[int]) -> dict[str, Any]
     return written | {"params": params, "param_names": list(group.names)}
 
 
-def _written_entry(state: OptimizerState, name: str, torch: ModuleType) -> dict[str, Any]:
+def _written_entry(state: OptimizerState, name: str) -> dict[str, Any]:
     arrays = {kind: state.moments[kind][name] for kind in state.moment_kinds
               if name in state.moments.get(kind, {})}  # fmt: skip
     if not arrays:
         return {}
-    entry: dict[str, Any] = {"step": state.steps[name]}  # transformers counts in Python
+    step: Any = state.steps[name]  # transformers counts in Python
     if state.kind != "hf_adamw":
         double = arrays["moment1"].dtype == np.float64
-        dtype = torch.float64 if double else torch.float32
-        entry["step"] = torch.tensor(float(state.steps[name]), dtype=dtype)
-    return entry | {_SPELT[kind]: from_numpy(name, array, torch) for kind, array in arrays.items()}
+        step = from_numpy(name, np.asarray(step, np.float64 if double else np.float32))
+    return {"step": step} | {_SPELT[k]: from_numpy(name, array) for k, array in arrays.items()}

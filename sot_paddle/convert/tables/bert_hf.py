@@ -5,10 +5,15 @@ The head of sequence classification is converted; every other one is left out an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from sot_paddle.convert.engine.layout import HeadTable, Layout
-from sot_paddle.convert.tables.hf_encoder import CONFIG, ENCODER, IGNORED, PREFIX, linear
+from sot_paddle.convert.engine.layout import HeadTable, Layout, Row
+from sot_paddle.convert.tables.hf_encoder import (
+    CONFIG,
+    ENCODER,
+    IGNORED,
+    PREFIX,
+    layer_norm,
+    linear,
+)
 
 _PRETRAINING = "head of the pre-training tasks: a classifier has no use for it"
 _TOKENS = "head of token classification (BertForTokenClassification): it scores every token"
@@ -47,18 +52,12 @@ LAYOUT = Layout(
     config=CONFIG,
 )
 
-PRETRAINING: Mapping[str, tuple[str, bool]] = {
-    "cls.predictions.transform.dense.weight": ("head.words.dense.weight", True),
-    "cls.predictions.transform.dense.bias": ("head.words.dense.bias", False),
-    "cls.predictions.transform.LayerNorm.weight": ("head.words.norm.weight", False),
-    "cls.predictions.transform.LayerNorm.bias": ("head.words.norm.bias", False),
-    "cls.predictions.transform.LayerNorm.gamma": ("head.words.norm.weight", False),
-    "cls.predictions.transform.LayerNorm.beta": ("head.words.norm.bias", False),
-    "cls.predictions.bias": ("head.words.bias", False),
-    "bert.pooler.dense.weight": ("head.dense.weight", True),
-    "bert.pooler.dense.bias": ("head.dense.bias", False),
-    "cls.seq_relationship.weight": ("head.next_fc.weight", True),
-    "cls.seq_relationship.bias": ("head.next_fc.bias", False),
-}
-"""Tensor of the heads of BERT's pre-training -> tensor here, and whether it is a linear weight
-(transposed). The decoder is tied to the word embeddings on both sides and has no row."""
+PRETRAINING = (
+    *linear("cls.predictions.transform.dense", "head.words.dense", "C", "C"),
+    *layer_norm("cls.predictions.transform.LayerNorm", "head.words.norm"),
+    Row("cls.predictions.bias", "head.words.bias", "bias", ("V",)),
+    *linear("bert.pooler.dense", "head.dense", "C", "C"),
+    *linear("cls.seq_relationship", "head.next_fc", "2", "C"),
+)
+"""Rows of the heads of BERT's pre-training. The decoder is tied to the word embeddings on both
+sides and has no row."""

@@ -28,7 +28,7 @@ _PLACES = "relative places, which follow from the kernel's reach; the model make
 
 def _option(name: str, *rows: Row) -> tuple[Row, ...]:
     """Tensors of an option: all of them in every layer, or none."""
-    return tuple(dataclasses.replace(row, optional=True, together=name) for row in rows)
+    return tuple(dataclasses.replace(row, together=name) for row in rows)
 
 
 def _among(rows: tuple[Row, ...], beside: tuple[str, bool]) -> tuple[Row, ...]:

@@ -10,8 +10,7 @@ import dataclasses
 
 from sot_paddle.convert.engine.layout import HeadTable, Layout, Row
 from sot_paddle.convert.tables.hf_encoder import CONFIG, ENCODER, IGNORED
-from sot_paddle.convert.tables.sot_torch_ref import COUNTERS, heads, named_in_release, released
-from sot_paddle.convert.tables.vision_rows import COUNTED
+from sot_paddle.convert.tables.sot_torch_ref import heads, released
 
 _BLOCK = "bert.pooler.representation.conv_dr_block."
 _NAMES = {
@@ -35,8 +34,6 @@ def _of_both_branches(row: Row) -> Row:
     return dataclasses.replace(row, shape=("K", "q*k")) if "R" in row.shape else row
 
 
-_COUNTERS = {named_in_release(name, _NAMES): beside for name, beside in COUNTERS.items()}
-
 LAYOUT = Layout(
     description="the original SoT text release: BERT with its second-order head as its pooler",
     encoder=ENCODER,
@@ -50,7 +47,6 @@ LAYOUT = Layout(
             config={"MGCrP_q": "d"},
         ),
     },
-    ignored={**IGNORED, **dict.fromkeys(_COUNTERS, COUNTED)},
-    counters=_COUNTERS,
+    ignored=IGNORED,
     config=CONFIG,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sot_paddle.convert.engine.layout import HeadTable, Layout
 from sot_paddle.convert.tables.sot_torch_ref import heads, released
-from sot_paddle.convert.tables.vision_rows import COUNTED, VIT, counters, densenet
+from sot_paddle.convert.tables.vision_rows import VIT, densenet
 
 _NAMES = {
     "head.pooling.": "classifier.representation.",
@@ -25,7 +25,6 @@ _EMBEDS = {
         proj="visual_tokens.tokens.transition",
     )
 }
-_COUNTERS = counters(_EMBEDS["densenet"])
 
 
 def _head(name: str) -> HeadTable:
@@ -44,8 +43,6 @@ LAYOUT = Layout(
         "gap": _head("gap"),
         "none": _head("none"),
     },
-    ignored=dict.fromkeys(_COUNTERS, COUNTED),
-    counters=_COUNTERS,
     averaged=("state_dict_ema",),
     written_under=("state_dict", "state_dict_ema"),
 )

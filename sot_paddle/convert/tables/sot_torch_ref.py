@@ -9,18 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from itertools import chain
 
 from sot_paddle.convert.engine.layout import HeadTable, Layout, Row
 from sot_paddle.convert.tables import conv_bert_original, gpt_hf, vision_rows
 from sot_paddle.convert.tables.hf_encoder import CONFIG, PREFIX, ROBERTA, encoder, ignored, linear
-from sot_paddle.convert.tables.vision_rows import COUNTED, batch_norm
-
-COUNTERS = {
-    f"head.pooling.{name}.num_batches_tracked": f"head.pooling.{name}.running_mean"
-    for name in ("q_norm", "k_norm", "proj_norm")
-}
-"""Counter of each batch normalisation of a head -> Paddle tensor beside which it is written."""
+from sot_paddle.convert.tables.vision_rows import batch_norm
 
 
 def _same(name: str, kind: str, *shape: str, optional: bool = False) -> Row:
@@ -106,8 +99,7 @@ def _text(family: str, prefix: str) -> Layout:
         family=family,
         encoder=encoder(prefix),
         heads=_HEADS,
-        ignored={**ignored(prefix), **dict.fromkeys(COUNTERS, COUNTED)},
-        counters=COUNTERS,
+        ignored=ignored(prefix),
         config=CONFIG,
     )
 
@@ -123,8 +115,7 @@ GPT = Layout(
     family="gpt",
     encoder=gpt_hf.encoder("gpt."),
     heads={**_HEADS, "score": HeadTable(rows=_SCORE)},
-    ignored={**gpt_hf.ignored("gpt."), **dict.fromkeys(COUNTERS, COUNTED)},
-    counters=COUNTERS,
+    ignored=gpt_hf.ignored("gpt."),
     config=gpt_hf.CONFIG,
     depth_key=gpt_hf.DEPTH,
 )
@@ -152,8 +143,6 @@ CONV_BERT = Layout(
     family="conv_bert",
     encoder=tuple(_named_as_here(row) for row in conv_bert_original.LAYOUT.encoder),
     heads=_HEADS,
-    ignored=dict.fromkeys(COUNTERS, COUNTED),
-    counters=COUNTERS,
     config=conv_bert_original.LAYOUT.config,
 )
 """Which tensors stand together, and their sizes, are as in the original's table."""
@@ -162,19 +151,12 @@ CONV_BERT = Layout(
 def _vision(
     family: str, encoder: tuple[Row, ...], width: str, first: str, *, class_token: bool
 ) -> Layout:
-    embeds = vision_rows.own_embeds(first, patch_norm=not class_token)
-    tables = heads(width, class_token=class_token)
-    counted = vision_rows.counters(
-        [*chain(*embeds.values()), *chain(*(t.rows for t in tables.values()))]
-    )
     return Layout(
         description=BERT.description,
         family=family,
         encoder=encoder,
-        embeds=embeds,
-        heads=tables,
-        ignored=dict.fromkeys(counted, COUNTED),
-        counters=counted,
+        embeds=vision_rows.own_embeds(first, patch_norm=not class_token),
+        heads=heads(width, class_token=class_token),
         averaged=("state_dict_ema", "model_ema"),
     )
 

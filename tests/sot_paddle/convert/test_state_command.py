@@ -12,9 +12,10 @@ import torch
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.convert.state import command
 from sot_paddle.convert.state.command import StateRequest, convert_state
-from sot_paddle.convert.state.record import Group, OptimizerState, different_arrays
+from sot_paddle.convert.state.record import Group, OptimizerState
 from sot_paddle.convert.state.state_file import FILE, read_state, write_state
 from sot_paddle.convert.state.torch_optimizer import from_torch, schedule_dict, to_torch
+from tests.sot_paddle.convert.both_runs import different_arrays
 
 LAYOUT, MODEL = "bert_hf", "bert_base"
 OPTIONS = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01, "amsgrad": False}

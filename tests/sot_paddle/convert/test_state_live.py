@@ -9,11 +9,18 @@ import torch
 
 from sot_paddle.convert import ConversionPlan
 from sot_paddle.convert.state import paddle_optimizer
-from sot_paddle.convert.state.record import convert, different_arrays
+from sot_paddle.convert.state.record import convert
 from sot_paddle.convert.state.torch_optimizer import from_torch, to_torch
 from sot_paddle.train.optimizer import HFAdamW
 from sot_torch_ref.train.optimizer import HFAdamW as TorchHFAdamW
-from tests.sot_paddle.convert.both_runs import PaddleRun, TorchRun, apart, linear_plan, names_of
+from tests.sot_paddle.convert.both_runs import (
+    PaddleRun,
+    TorchRun,
+    apart,
+    different_arrays,
+    linear_plan,
+    names_of,
+)
 
 DECAY = 2.0**-7  # exact in float32, as Paddle's kernels hold it
 BEGUN, AFTER = 7, 20

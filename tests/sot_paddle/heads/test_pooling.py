@@ -1,4 +1,4 @@
-"""Poolings against loops; the batch normalisation against NumPy; masks and half precision.
+"""The batch normalisation of tokens, and half precision; values: align/port/head_rows.py.
 
 Dims, all different: B 2, N 5, C 12, H 3, w 4, q 7, k 6.
 """
@@ -10,11 +10,9 @@ import paddle
 import pytest
 from paddle import nn
 
-from sot_paddle import functional as F
 from sot_paddle.heads import pooling, power_norm
 
 B, N, C, H, W, Q, K = 2, 5, 12, 3, 4, 7, 6
-MASK = np.array([[True, True, False, True, False], [True, True, True, True, False]])
 
 
 @pytest.fixture(autouse=True)
@@ -64,59 +62,6 @@ def test_batch_norm_computes_half_precision_in_float32(amp_switches) -> None:
     other = batch_norm().to(dtype="float32")
     np.testing.assert_array_equal(result.numpy(), other(half.astype("float32")).numpy())
     assert layer.running_mean.dtype == paddle.float32
-
-
-@pytest.mark.parametrize("centering", ["scalar", "channel"])
-@pytest.mark.parametrize("masked", [False, True])
-def test_multi_head_covariance(centering: str, masked: bool) -> None:
-    layer = pooling.MultiHeadCrossCovariance(
-        C, num_heads=H, wr_dim=W, norm=nn.Identity(), qkv_bias=True, centering=centering
-    )
-    paddle.assign(paddle.linspace(-2.0, 2.0, 2 * H * W), output=layer.wr.bias)
-    x, taps = tokens(), {}
-    mask = MASK if masked else np.ones((B, N), bool)
-    result = layer(paddle.to_tensor(x), paddle.to_tensor(MASK) if masked else None, taps)
-    assert layer.output_dim == H * W * W
-    assert result.shape == [B, H * W * W]
-    assert list(taps) == ["head.projection", "head.covariance", "head.power_norm"]
-    assert taps["head.covariance"].shape == [B * H, W, W]
-    projected = x @ layer.wr.weight.numpy() + layer.wr.bias.numpy()  # (B, N, 2 H w)
-    axis = None if centering == "scalar" else 0
-    for b in range(B):
-        for h in range(H):
-            left = projected[b, mask[b], h * W : (h + 1) * W]
-            right = projected[b, mask[b], H * W + h * W : H * W + (h + 1) * W]
-            cov = (left - left.mean(axis)).T @ (right - right.mean(axis)) / mask[b].sum()
-            got = result[b].numpy()[h * W * W : (h + 1) * W * W].reshape(W, W)
-            np.testing.assert_allclose(got, cov, rtol=0, atol=1e-12)
-            np.testing.assert_array_equal(taps["head.covariance"][b * H + h].numpy(), got)
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_qk_covariance(masked: bool) -> None:
-    norm = power_norm.SvPN(Q)
-    layer = pooling.QKCrossCovariance(C, q_dim=Q, k_dim=K, norm=norm)
-    x, taps = tokens(), {}
-    given = paddle.to_tensor(MASK) if masked else None
-    mask = MASK if masked else np.ones((B, N), bool)
-    result = layer(paddle.to_tensor(x), given, taps)
-    assert list(taps) == ["head.q", "head.k", "head.covariance", "head.power_norm"]
-
-    def branch(weight: paddle.Tensor) -> np.ndarray:
-        y = x @ weight.numpy()
-        return np.maximum((y - y[mask].mean(0)) / np.sqrt(y[mask].var(0) + 1e-5), 0.0)
-
-    q, k = branch(layer.q_proj.weight), branch(layer.k_proj.weight)
-    np.testing.assert_allclose(taps["head.q"].numpy(), q, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(taps["head.k"].numpy(), k, rtol=0, atol=1e-12)
-    assert layer.output_dim == Q * K
-    for b in range(B):
-        left, right = q[b, mask[b]], k[b, mask[b]]
-        cov = (left - left.mean(0)).T @ (right - right.mean(0)) / len(left)  # (q, k)
-        np.testing.assert_allclose(taps["head.covariance"][b].numpy(), cov, rtol=0, atol=1e-12)
-        # svPN acts on the transpose (k, q); the result is transposed back, flattened row-major
-        normed = F.sv_power_norm(paddle.to_tensor(cov.T[None]), norm.weight)[0].numpy().T
-        np.testing.assert_allclose(result[b].numpy(), normed.reshape(-1), rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("kind", ["mgcrp", "mgcrp_qk", "gcp"])

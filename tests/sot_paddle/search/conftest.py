@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sot_paddle.failures import Interrupted, NonFiniteLoss
+from sot_paddle.search import study
 from sot_paddle.train import text_command, watching
 
 STEPS = 3
@@ -77,6 +78,8 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch) -> Bench:
+    """Without the plots of a search, which take a second each time."""
     made = Bench(tmp_path)
     monkeypatch.setattr(text_command, "run_config", made.run_config)
+    monkeypatch.setattr(study, "write_plots", lambda *_: None)
     return made

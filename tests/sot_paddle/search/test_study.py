@@ -12,6 +12,8 @@ from matplotlib import image
 from optuna.samplers import RandomSampler
 
 from sot_paddle.command_line import parse
+from sot_paddle.search import study
+from sot_paddle.search.search_report import write_plots
 from sot_paddle.search.study import run_command
 from sot_paddle.train import folder_lock, text_command
 from tests.sot_paddle.search.conftest import Bench
@@ -27,7 +29,8 @@ def search(bench: Bench, *own: object, training: tuple = (), **space: object) ->
     return run_command(words)
 
 
-def test_a_search_says_and_keeps_what_is_best(bench, capsys):
+def test_a_search_says_and_keeps_what_is_best(bench, capsys, monkeypatch):
+    monkeypatch.setattr(study, "write_plots", write_plots)
     bench.out = bench.folder / "out ?%20#"
     assert search(bench, trials=8, sampler="tpe", startup_trials=4) == 0
     found = rows(bench.out)
@@ -62,14 +65,15 @@ def test_what_is_drawn_depends_on_seed_trial_and_place(bench):
 
 @pytest.mark.parametrize("space", [{}, {"pruner": "median", "metric": "main"}])
 def test_an_interrupted_search_goes_on_and_ends_as_a_whole_one(bench, space):
-    assert search(bench, "--keep", "all", trials=9, **space) == 0
+    own = ("--keep", "all")
+    assert search(bench, *own, trials=6, **space) == 0
     whole, started = rows(bench.out), bench.contents("started")
     shutil.rmtree(bench.out)
     bench.stops = {("0001", 1), ("0003", 3)}
     for _ in range(2):
-        assert search(bench, "--keep", "all", trials=9, **space) == 130
-    assert search(bench, "--keep", "all", "--trials", 7, trials=9, **space) == 0
-    assert search(bench, "--keep", "all", trials=9, **space) == 0  # two more
+        assert search(bench, *own, trials=6, **space) == 130
+    assert search(bench, *own, "--trials", 5, trials=6, **space) == 0
+    assert search(bench, *own, trials=6, **space) == 0  # one more
     assert rows(bench.out) == whole
     assert bench.contents("started") == {
         name: count + "x" * (name in ("trials/0001", "trials/0003"))

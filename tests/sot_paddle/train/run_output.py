@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,7 +49,7 @@ class Started:
         whole, parts = folder / "whole", folder / "parts"
         flags += ("--save_total_limit", "9", "--keep_states", "9")
         self.done(whole, *flags)
-        self.done(parts, *flags)
+        shutil.copytree(whole, parts, symlinks=True)
         first, *later = sorted(
             parts.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2])
         )
@@ -106,29 +103,6 @@ def only_line(err: str, program: str = "train_glue") -> str:
     assert len(lines) == 1, err
     assert "Traceback" not in err
     return lines[0]
-
-
-def launch(folder: Path, program: Path, *arguments: str) -> str:
-    """Run a program in two processes, to a good end; what the first of them said.
-
-    Args:
-        folder: to start in; the logs go into it.
-        program: the file.
-        arguments: of the program.
-    """
-    start = ["-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--backend", "gloo"]
-    done = subprocess.run(
-        [sys.executable, *start, "--log_dir", str(folder / "logs"), str(program), *arguments],
-        capture_output=True,
-        text=True,
-        env={k: v for k, v in os.environ.items() if not k.startswith("PADDLE_")},
-        timeout=300,
-        cwd=folder,
-        check=False,
-    )
-    said = (folder / "logs" / "workerlog.0").read_text("utf-8")
-    assert done.returncode == 0, said[-3000:] + done.stderr[-2000:]
-    return said
 
 
 def arrays_of(folder: Path, name: str = "model.safetensors") -> dict[str, np.ndarray]:

@@ -190,12 +190,13 @@ def test_every_number_of_a_command_is_finite_and_in_range(name: str, tmp_path: P
         count = item.metadata.get("min_length", 3) if "tuple" in item.type else 1
         limited = (HUGE, "-3") if item.name not in SIGNED and count == 1 else ()
         for value in ("nan", "inf", "-inf", *limited):
-            listed = ",".join([value] * count)
-            file.write_text(f"{item.name}: '{listed}'\n", encoding="utf-8")
-            for given in (f"--{item.name}={listed}", f"--set={item.name}={listed}"):
-                assert refusal(command, *required, given).startswith(item.name), given
-            said = refusal(command, *required, f"--config={file}")
-            assert f"--{item.name}" in required or said.startswith(f"{file}: {item.name}"), said
+            given = f"--{item.name}=" + ",".join([value] * count)
+            assert refusal(command, *required, given).startswith(item.name), given
+        listed = ",".join(["nan"] * count)
+        assert refusal(command, *required, f"--set={item.name}={listed}").startswith(item.name)
+        file.write_text(f"{item.name}: '{listed}'\n", encoding="utf-8")
+        said = refusal(command, *required, f"--config={file}")
+        assert f"--{item.name}" in required or said.startswith(f"{file}: {item.name}"), said
     assert numbers > 3
 
 

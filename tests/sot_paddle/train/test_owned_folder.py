@@ -290,8 +290,9 @@ def test_evaluation_leaves_best_alone_and_refuses_damaged_weights(tiny, done, ca
 # signals
 
 
-@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("kind", ["text", "images"])
+@pytest.mark.parametrize(
+    ("kind", "sent", "status"), [("text", signal.SIGINT, 130), ("images", signal.SIGTERM, 143)]
+)
 def test_a_signal_finishes_the_step_saves_and_states_itself(
     request, tmp_path, monkeypatch, sent, status, kind
 ):

@@ -1,8 +1,6 @@
-"""Stage 1 of sharding: what each process holds, the same run as without, resumed bit for bit."""
+"""Sharding: what is refused, and the norm of all processes. Runs: test_two_processes.py."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import paddle
@@ -10,31 +8,6 @@ import pytest
 
 from sot_paddle.train import sharding
 from sot_paddle.train.optimizer import ClipGradByGlobalNorm
-from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, launch
-from tests.sot_paddle.train.tiny_pretraining import write_texts
-
-FILES = ("model.safetensors", "optimizer.safetensors")
-NO_GRADIENT = "k_proj.bias"  # zero in exact arithmetic: Adam divides its rounding by its own size
-
-
-def test_two_processes_share_the_state_of_the_same_run(tmp_path) -> None:
-    root = write_texts(tmp_path)
-    said = launch(tmp_path, Path(__file__).with_name("sharded_runs.py"), str(root))
-    assert "continuing from" in said
-    parts = [set((root / f"held{rank}").read_text("utf-8").split()) for rank in (0, 1)]
-    whole = arrays_of(root / "whole" / "last", "optimizer.safetensors")
-    assert parts[0] | parts[1] == set(whole)
-    assert not parts[0] & parts[1]
-    sizes = [sum(whole[name].size for name in part) for part in parts]
-    assert abs(sizes[0] - sizes[1]) < 0.2 * sum(sizes)
-    for name in FILES:
-        expected, found = (arrays_of(root / run / "last", name) for run in ("whole", "sharded"))
-        assert expected.keys() == found.keys()
-        for key, array in expected.items():
-            if NO_GRADIENT not in key:
-                gap = np.abs(found[key] - array).max()
-                assert gap <= 1e-12 * np.abs(array).max(), (key, gap)
-    assert_same_last(root / "sharded", root / "resumed", FILES)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Swin's drop path against timm; refusals.
+"""Swin's drop path against timm.
 
 Its names and values are timm's: the cases timm_swin and swin_plain, timm_swin_padded_grid and
 swin_padded_grid hold both against one model.
@@ -6,29 +6,12 @@ swin_padded_grid hold both against one model.
 
 import pytest
 import torch
-from torch import nn
 
-from sot_torch_ref import create_model
 from tests.sot_torch_ref.backbones.against_timm import Scale, assert_same, with_their_weights
 
-K = 5
 TIMM_TINY = "swin_tiny_patch4_window7_224"
-TINY = {
-    "img_size": 32,
-    "embed_dim": 6,
-    "depths": (2, 2),
-    "num_heads": (2, 3),
-    "window_size": 3,
-    "head_num_heads": 2,
-    "wr_dim": 4,
-    "head_dropout": 0.0,
-}
 
 pytestmark = pytest.mark.usefixtures("float64")
-
-
-def tiny(name: str = "swin_tiny", **keys: object) -> nn.Module:
-    return create_model(name, num_classes=K, **{**TINY, **keys})
 
 
 def pictures(size: int, count: int = 2) -> torch.Tensor:
@@ -59,34 +42,3 @@ def test_drop_path_is_where_timm_has_it() -> None:
     ours = [block.drop_path.rate for stage in model.stages for block in stage.blocks]
     assert ours == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
     assert ours == pytest.approx(rates)
-
-
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"depths": (2,)}, "depths and num_heads must have one entry for each stage, got 1 and 2"),
-        ({"depths": 2}, "depths must be one integer for each stage, got 2"),
-        ({"depths": (2, 0)}, r"depths\[1\] must be an integer of at least 1"),
-        ({"num_heads": (2, 5)}, r"embed_dim of stage 1 must be a multiple of num_heads\[1\]"),
-        ({"window_size": 0}, "window_size must be an integer of at least 1"),
-        ({"img_size": 30}, "img_size must be a multiple of patch_size, got 30 and 4"),
-        ({"pooling": "none"}, "pooling 'none' needs a class token"),
-        ({"fusion": "sum_fc"}, "fusion 'sum_fc' needs a class token"),
-        ({"depth": 2}, "unknown override 'depth'; did you mean: depths"),
-        ({"token_type": "resnet", "large_output": True}, "'resnet' does not work"),
-        (
-            {"token_type": "inception", "large_output": True},
-            "gives 16 x 16 tokens at img_size=32, Swin needs 8 x 8",
-        ),
-    ],
-)
-def test_refusals(keys: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        tiny(**keys)
-
-
-def test_lists_are_accepted_and_kept_as_tuples() -> None:
-    model = tiny(depths=[1, 1], num_heads=[2, 3])
-    assert (model.config.depths, model.config.num_heads) == ((1, 1), (2, 3))
-    with pytest.raises(ValueError, match="images must be a float batch"):
-        model(pictures(36))

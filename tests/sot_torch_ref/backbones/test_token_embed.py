@@ -1,4 +1,4 @@
-"""Token embeddings: the third stride, refusals. Dims: C 12."""
+"""Token embeddings: the third stride. Dims: C 12."""
 
 import pytest
 from torch import nn
@@ -23,27 +23,3 @@ def test_third_stride() -> None:
     assert embed("inception", 336).blocks[2].branch3.conv.stride == (2, 2)
     assert isinstance(embed("resnet", 112).blocks[2].shortcut, nn.Identity)
     assert not isinstance(embed("resnet", 224).blocks[2].shortcut, nn.Identity)
-
-
-@pytest.mark.parametrize(
-    ("token_type", "keys", "message"),
-    [
-        ("resnet", {"large_output": True}, "'resnet' does not work with large_output=True"),
-        ("nonlocal", {"large_output": True}, "'nonlocal' does not work with large_output=True"),
-        ("linear", {"large_output": True}, "'linear' does not work with large_output=True"),
-        ("patch", {"large_output": True}, "'patch' does not work with large_output=True"),
-        ("densenet", {"token_dim": 32}, "token_dim of token_type 'densenet' must be 64.*got 32"),
-        ("inception", {"token_dim": 32}, "token_dim of token_type 'inception' must be 64"),
-        ("nonlocal", {"token_dim": 32}, "token_dim of token_type 'nonlocal' must be 64"),
-        ("resnet", {"dense_norm": "bn"}, "dense_norm='bn' is an option of token_type 'densenet'"),
-        ("patch", {"patch_size": 5}, "img_size must be a multiple of patch_size, got 32 and 5"),
-        ("densenet", {"img_size": 4}, "'densenet' gives no token at img_size=4"),
-        ("linear", {"img_size": 13}, "'linear' gives no token at img_size=13"),
-        ("vgg", {}, "token_type must be one of"),
-        ("densenet", {"dense_norm": "gn"}, "dense_norm must be one of"),
-        ("densenet", {"img_size": 0}, "img_size must be an integer of at least 1"),
-    ],
-)
-def test_refusals(token_type: str, keys: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        embed(token_type, **keys)

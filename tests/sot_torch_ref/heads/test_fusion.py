@@ -1,4 +1,4 @@
-"""Heads where no alignment case goes: the tap before dropout, a missing class token, bfloat16.
+"""Heads where no alignment case goes: the tap before dropout, bfloat16.
 
 Dims: B 2, N 5, C 12, K 3."""
 
@@ -16,9 +16,8 @@ SMALL = {"q_dim": 7, "k_dim": 6, "head_num_heads": 3, "wr_dim": 4, "qkv_dim": 4}
 pytestmark = pytest.mark.usefixtures("float64")
 
 
-def features(with_cls: bool = True, mask: torch.Tensor | None = MASK) -> Features:
-    cls = torch.randn(B, C) if with_cls else None
-    return Features(cls=cls, words=torch.randn(B, N, C), mask=mask)
+def features(mask: torch.Tensor | None = MASK) -> Features:
+    return Features(cls=torch.randn(B, C), words=torch.randn(B, N, C), mask=mask)
 
 
 def head_of(pooling: str, fusion: str | None = None, **keys: object) -> nn.Module:
@@ -34,12 +33,6 @@ def test_representation_tap_is_before_dropout_and_concat_keeps_the_class_token()
     logits, taps = head(given)
     torch.testing.assert_close(logits, expected)
     torch.testing.assert_close(taps["representation"], given.words.mean(dim=1))
-
-
-@pytest.mark.parametrize("pooling", ["mgcrp", "pooler", "fc", "none"])
-def test_missing_class_token_is_refused(pooling: str) -> None:
-    with pytest.raises(ValueError, match="needs a class token"):
-        head_of(pooling)(features(with_cls=False))
 
 
 def test_head_in_bfloat16_keeps_the_second_order_part_in_float32() -> None:

@@ -1,4 +1,4 @@
-"""svPN: the warning where it is ill-posed, refusals."""
+"""svPN: the warning where it is ill-posed."""
 
 import warnings
 
@@ -20,8 +20,3 @@ def test_well_posed_svpn_does_not_warn(num_iter: int, num_sv: int | None) -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         SvPN(COLUMNS, num_iter=num_iter, num_sv=num_sv)
-
-
-def test_unknown_start_is_refused() -> None:
-    with pytest.raises(ValueError, match="start must be one of learn, one"):
-        SvPN(COLUMNS, start="zeros")

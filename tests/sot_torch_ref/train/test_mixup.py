@@ -83,17 +83,3 @@ def test_a_drawn_mix_by_hand() -> None:
     assert torch.distributions.Beta(0.8, 0.8).sample((20000,)).lt(lam).float().mean() == (
         pytest.approx(0.9, abs=0.01)
     )
-
-
-def test_refusals() -> None:
-    images = pictures()
-    with pytest.raises(ValueError, match="even B, got shape"):
-        mixup.mixup_batch(images[:3], 0.5)
-    with pytest.raises(ValueError, match="use an even batch size"):
-        mixup.cutmix_batch(images[:1], (0, 1, 0, 1))
-    with pytest.raises(ValueError, match="does not lie in an image of 7 x 10 pixels"):
-        mixup.cutmix_batch(images, (0, 8, 0, 1))
-    with pytest.raises(ValueError, match=r"lam must be in \[0, 1\], got 1.2"):
-        mixup.mixup_batch(images, 1.2)
-    with pytest.raises(ValueError, match=r"smoothing must be in \[0, 1\)"):
-        mixup.mixed_targets(LABELS, K, 0.5, smoothing=1.0)
