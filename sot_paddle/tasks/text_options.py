@@ -44,6 +44,12 @@ class CheckpointOptions(Options):
         """Options of the head for ``create_model``."""
         return {"pooling": self.resolved_pooling}
 
+    @property
+    def encoder_options(self) -> dict[str, Any]:
+        """Options of the encoder for ``create_model`` that go before the checkpoint's."""
+        names = ("freeze_encoder", "hidden_dropout_prob", "attention_probs_dropout_prob")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
 
 @record
 class TunedOptions(CheckpointOptions):

@@ -17,7 +17,7 @@ from sot_paddle.train import model_folder
 from sot_paddle.train.checkpointing import TensorFile
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.feeding import Pace
-from sot_paddle.weights import weights_and_metadata
+from sot_paddle.weights import load_weights, weights_and_metadata
 
 
 class ModelSource(Protocol):
@@ -127,4 +127,7 @@ class Run:
 
     def restore(self, folder: Path) -> None:
         """Take the model from a folder."""
-        model_folder.read_weights(folder, self.model, self.ema)
+        if self.ema is not None:
+            load_weights(self.model, folder / model_folder.EMA)
+            self.ema.restart()
+        load_weights(self.model, folder)

@@ -54,7 +54,7 @@ def run_text(
     with open_folders(config, pretrained.sources(config)) as folders:
         source = TextSource(config, pretrained.find(config))
         task = load_task(config, source.found.vocabulary)
-        pretrained.require_embeddings(task.vocab_size, pretrained.encoder_of(config, source.found))
+        pretrained.require_embeddings(task.vocab_size, source.found.encoder)
         return session.run_setup(text_setup(config, task, source, make_optimizer), folders)
 
 
@@ -82,9 +82,10 @@ class TextSource:
 
     def build(self, task: Task) -> nn.Layer:
         """The encoder that the checkpoint's sizes describe, with the head of the options."""
-        model = pretrained.build(self.config, self.found, task.num_outputs)
+        options = {**self.config.encoder_options, **self.config.head_options}
+        model = self.found.build(task.num_outputs, options)
         if not self.config.do_train:
-            pretrained.check_trained_head(model, self.found.config, self.found.origin)
+            pretrained.check_trained_head(model, self.found)
             require_classes(self.found.config, task.classes, self.found.origin)
         return model
 

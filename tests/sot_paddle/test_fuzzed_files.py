@@ -25,8 +25,12 @@ from sot_paddle.convert import convert_file
 from sot_paddle.convert.formats.source import open_source
 from sot_paddle.convert.formats.torch_files import read_torch
 from sot_paddle.train.image_flags import TRAINING
-from sot_paddle.train.image_model import find_model_folder, read_model_config, weights_file
-from sot_paddle.train.model_folder import WEIGHTS
+from sot_paddle.train.model_folder import (
+    WEIGHTS,
+    find_model_folder,
+    read_model_config,
+    weights_file,
+)
 from tests.sot_paddle import good_files
 
 SEED = 20261122

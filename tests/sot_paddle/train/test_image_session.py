@@ -11,7 +11,7 @@ import pytest
 
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.train import checkpointing
-from sot_paddle.train.image_model import load_trained
+from sot_paddle.train.model_folder import load_trained
 from sot_paddle.train.schedule import PerEpoch
 from tests.sot_paddle.train import tiny_images
 from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, same_arrays
