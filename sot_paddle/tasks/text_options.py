@@ -33,6 +33,11 @@ class CheckpointOptions(Options):
         return None
 
     @property
+    def tokenizer_settings(self) -> dict[str, Any]:
+        """Settings of WordPiece that go after those of the checkpoint's tokenizer_config.json."""
+        return {}
+
+    @property
     def resolved_pooling(self) -> str:
         """The pooling in the names of :class:`sot_paddle.config.HeadConfig`."""
         from sot_paddle.registry import TEXT_BACKBONES  # loads Paddle

@@ -28,7 +28,7 @@ from sot_paddle.convert.engine.known_models import (
 )
 from sot_paddle.convert.engine.registry import fits, layouts_of, recognise, table_of
 from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
-from sot_paddle.convert.formats.source import Source, open_source
+from sot_paddle.convert.formats.source import Source, open_source, with_settings
 from sot_paddle.data.tokenizer_families import FAMILIES, TokenizerFamily
 from sot_paddle.heads.pretraining import PRETRAINING
 from sot_paddle.reading import field_of, named_in_refusals, read_bytes, read_object
@@ -216,6 +216,9 @@ def find(config: CheckpointOptions, *, pretraining_heads: bool = False) -> Pretr
     _note_unstated(found)
     if not family.whole(found.vocabulary):
         raise ValueError(f"{found.origin} has no {family.said}: give it with --tokenizer_name")
+    if backbone.tokenizer == "wordpiece":
+        files = with_settings(found.vocabulary, config.tokenizer_settings)
+        found = dataclasses.replace(found, vocabulary=files)
     if config.length is not None:
         limit = backbone.position_limit(found.encoder)
         require_positions(limit, config.length, found.origin, "lower --max_seq_length")

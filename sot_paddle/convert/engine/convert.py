@@ -39,6 +39,7 @@ from sot_paddle.convert.formats.source import (
     Source,
     open_source,
     read_vocabulary,
+    with_settings,
 )
 from sot_paddle.convert.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
 from sot_paddle.convert.formats.torch_files import write_torch
@@ -127,6 +128,8 @@ def convert_file(
         source.vocabulary = read_vocabulary(Path(vocab))
         if not source.vocabulary:
             raise ValueError(f"{vocab}: no tokenizer files such as vocab.txt")
+    if not reverse:
+        source.vocabulary = with_settings(source.vocabulary, table.tokenizer)
     ends = recorded or (str(source.path), str(dst))
     job = _Job(source, table, dtype, progress or (lambda *_: None), ends)
     with named_in_refusals(source.path):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class Layout:
         embeds: token embedding -> its rows; empty when `encoder` has the embeddings.
         embedless: as `headless`, for a model whose token embedding this layout does not know.
         averaged: keys under which a torch file with averaged (EMA) weights holds them.
+        tokenizer: settings of the original's tokenizer, which go after those of
+            tokenizer_config.json.
         written_under: keys under which a torch file is written; none for a plain state dict.
     """
 
@@ -108,3 +111,4 @@ class Layout:
     embedless: Mapping[str, str] = field(default_factory=dict)
     averaged: tuple[str, ...] = ()
     written_under: tuple[str, ...] = ()
+    tokenizer: Mapping[str, Any] = field(default_factory=dict)
