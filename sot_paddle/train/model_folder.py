@@ -14,7 +14,7 @@ from typing import Any
 from paddle import nn
 
 from sot_paddle.checkpoint import FORMAT, metadata_json
-from sot_paddle.config import HEAD_QKV_BIAS, build_record, some
+from sot_paddle.config import HEAD_QKV_BIAS, PLAIN, SECOND_ORDER, build_record, some
 from sot_paddle.convert.engine.adapting import BIAS_TABLE, POSITIONS
 from sot_paddle.convert.engine.build import build_plan
 from sot_paddle.convert.engine.description import image_options
@@ -63,6 +63,58 @@ def require_classes(recorded: Mapping[str, Any], classes: Sequence[str], origin:
             f"{origin} was trained on the classes {there}, the data has {here}: give data with "
             "the labels of the training (of an own table in train.tsv)"
         )
+
+
+def check_trained_head(
+    model: nn.Layer, trained: Mapping[str, Any], origin: object, *, flags: bool = False
+) -> None:
+    """Refuse to use a trained head with other options than it was trained with.
+
+    ``sum_fc`` and ``aggre_all``, or a masked and an unmasked head, have tensors of equal names
+    and shapes: without this check the weights would load and the scores be wrong.
+
+    Args:
+        model: a language model.
+        trained: options of the head that the weights were trained with, as far as they are known.
+        origin: of the weights, for the message.
+        flags: name the options as flags of a command.
+    """
+    head = json.loads(json.dumps(dataclasses.asdict(model.head_config)))  # lists for tuples
+    for name in ("head_dropout", "on_zero"):  # they act in training only
+        head.pop(name)
+    differing = [name for name in head if name in trained and trained[name] != head[name]]
+    if "pooling" in differing:
+        differing = ["pooling"]  # the others are those of another head
+    if differing:
+        before, now = (
+            ", ".join(
+                as_typed(name, options[name], model.backbone.plain, flags=flags)
+                for name in differing
+            )
+            for options in (trained, head)
+        )
+        raise ValueError(
+            f"{origin} was trained with {before}, and this asks for {now}: give the same options"
+        )
+
+
+def as_typed(name: str, value: Any, plain: str, *, flags: bool) -> str:
+    """An option of a language model's head as a user gives it, such as ``--head plain``.
+
+    Args:
+        name: of an option of `sot_paddle.config.HeadConfig`.
+        value: its value.
+        plain: pooling of the language model's own classifier.
+        flags: as a flag of a command, else as an argument of `create_model`.
+    """
+    heads = {plain: PLAIN, SECOND_ORDER: "mgcrp"}
+    if name == "pooling" and value in heads:
+        name, value = "head", heads[value]
+    if not flags:
+        return f"{name}={value!r}"
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"no --{name}"
+    return f"--{name} {'none' if value is None else value}"
 
 
 def find_folder(

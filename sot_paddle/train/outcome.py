@@ -113,6 +113,8 @@ def load_trained(run: Run) -> str | None:
     chosen = whole[-1] if run.task.dev or whole[0].name != run_folder.BEST else whole[0]
     config = read_object(chosen / model_folder.CONFIG)
     model_folder.require_classes(config, run.task.classes, chosen)
+    if "sot_head" in config:
+        model_folder.check_trained_head(run.model, config["sot_head"], chosen, flags=True)
     run.restore(chosen)
     say(f"weights: {chosen}")
     if chosen.name == run_folder.BEST:

@@ -6,7 +6,6 @@ Nothing is written beside them.
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import os
 import re
@@ -37,6 +36,7 @@ from sot_paddle.tasks.text_options import CheckpointOptions
 from sot_paddle.train.model_folder import (
     CONFIG,
     WEIGHTS,
+    check_trained_head,
     find_model_folder,
     find_text_folder,
     image_from_pretrained,
@@ -119,7 +119,7 @@ def from_pretrained(
     model = found.build(classes, {**of_head, **options})
     _, fresh = load(model, found)
     if not fresh:
-        check_trained_head(model, found)
+        check_trained_head(model, found.head, found.origin)
     elif num_classes is None and new_head is None:
         raise ValueError(
             f"{found.origin}: {fresh[0]} is missing or of another size: give the options that its "
@@ -247,22 +247,6 @@ def require_embeddings(entries: int, sizes: EncoderConfig) -> None:
             f"the vocabulary has {entries} entries, the model's embedding {sizes.vocab_size}: "
             "they do not belong together"
         )
-
-
-def check_trained_head(model: nn.Layer, pretrained: Pretrained) -> None:
-    """Refuse to use a trained head with other options than it was trained with.
-
-    ``sum_fc`` and ``aggre_all``, or a masked and an unmasked head, have tensors of equal names
-    and shapes: without this check the weights would load and the scores be wrong.
-    """
-    head = json.loads(json.dumps(dataclasses.asdict(model.head_config)))  # lists for tuples
-    for name in ("head_dropout", "on_zero"):  # they act in training only
-        head.pop(name)
-    trained, origin = pretrained.head, pretrained.origin
-    differing = [name for name in head if name in trained and trained[name] != head[name]]
-    if differing:
-        shown = ", ".join(f"{name} {trained[name]} (now {head[name]})" for name in differing)
-        raise ValueError(f"{origin} was trained with {shown}: give the same options of the head")
 
 
 def load(model: nn.Layer, pretrained: Pretrained) -> tuple[int, list[str]]:
