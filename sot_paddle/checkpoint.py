@@ -34,7 +34,10 @@ from sot_paddle.weight_entries import Choice
 _LOG = logging.getLogger(__name__)
 
 FORMAT = "sot_paddle"
+"""Key of the metadata of a file in this project's names; its value is `FORMAT_VERSION`."""
 FORMAT_VERSION = "1"
+STORED_NAMES = "names"
+"""Key of the metadata: JSON of tensor -> its name in the file, of those that have another there."""
 SUFFIXES = (".safetensors", ".pdparams")
 
 _DTYPES = {
@@ -177,8 +180,8 @@ def read_entry(
     else:
         tensors, metadata = _read_safetensors(path)
         choice = Choice(tensors)
-    version = metadata.get("format_version", FORMAT_VERSION)
-    if metadata.get("format") == FORMAT and version != FORMAT_VERSION:
+    version = metadata.get(FORMAT, FORMAT_VERSION)
+    if version != FORMAT_VERSION:
         raise ValueError(
             f"{path}: format version {version!r}, this program reads {FORMAT_VERSION!r}: convert "
             "or save it again"
@@ -307,6 +310,7 @@ def safetensors_parts(
     tensors = as_tensors(arrays)
     widths = {name: spec.dtype.itemsize for name, spec in tensors.specs.items()}
     names = sorted(widths, key=widths.__getitem__, reverse=True)  # aligned
+    stored = metadata_json(metadata, STORED_NAMES)
     header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     end = 0
     for name in names:
@@ -315,7 +319,8 @@ def safetensors_parts(
             raise ValueError(f"tensor {name!r}: safetensors cannot hold dtype {spec.dtype}")
         begin, end = end, end + math.prod(spec.shape) * widths[name]
         code = _CODES[spec.dtype]
-        header[name] = {"dtype": code, "shape": list(spec.shape), "data_offsets": [begin, end]}
+        entry = {"dtype": code, "shape": list(spec.shape), "data_offsets": [begin, end]}
+        header[stored.get(name, name)] = entry
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little") + text
@@ -362,20 +367,24 @@ def _read_safetensors(path: Path) -> tuple[Tensors, dict[str, str]]:
     reading.open_weights(path).close()
     try:
         file = safetensors.safe_open(path, "np")
-        slices = {name: file.get_slice(name) for name in file.offset_keys()}
+        metadata = file.metadata() or {}
+        stored = metadata_json(metadata, STORED_NAMES)
+        names = {name: name for name in file.offset_keys()}
+        for name, in_file in stored.items():
+            names[name] = names.pop(in_file)
+        slices = {name: file.get_slice(in_file) for name, in_file in names.items()}
         specs = {
             name: TensorSpec(tuple(part.get_shape()), _DTYPES[part.get_dtype()])
             for name, part in slices.items()
         }
-        metadata = file.metadata() or {}
-    except (safetensors.SafetensorError, OSError, KeyError) as error:
+    except (safetensors.SafetensorError, OSError, LookupError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path}: not a safetensors file, or truncated, or of a dtype not read here ({error})"
         ) from error
 
     def load(name: str) -> np.ndarray:
         with reading.named_in_refusals(path):
-            return file.get_tensor(name)
+            return file.get_tensor(names[name])
 
     return Tensors(specs, load), metadata
 

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
+import sot_paddle
 from sot_paddle.failures import (
     INTERRUPTED,
     REFUSED,
@@ -27,7 +28,7 @@ from sot_paddle.failures import (
     TrainingStopped,
 )
 
-TRACEBACK = "--traceback"
+TRACEBACK, VERSION = "--traceback", "--version"
 STATUS = """\
 exit status: 0 done; 2 refused or failed, with one line on stderr that says why; 130 after Ctrl-C,
 143 after SIGTERM."""
@@ -52,6 +53,8 @@ def command(program: str) -> Callable[[Callable], Callable[[Sequence[str] | None
         @functools.wraps(main)
         def run(arguments: Sequence[str] | None = None) -> int:
             words = list(sys.argv[1:] if arguments is None else arguments)
+            if words == [VERSION]:  # before anything heavy is loaded
+                CommandParser(prog=program.partition(":")[0]).parse_args(words)
             statuses: list[int] = []
 
             def action() -> None:
@@ -173,6 +176,7 @@ class CommandParser(argparse.ArgumentParser):
         ends = ((options.pop("epilog", None) or "").rstrip(), status)
         options["epilog"] = "\n\n".join(text for text in ends if text)
         super().__init__(**{"allow_abbrev": False, **options})
+        self.add_argument(VERSION, action="version", version=f"%(prog)s {sot_paddle.__version__}")
         what = "after a failure, show where it arose as well as the line"
         self.add_argument(
             TRACEBACK, action=_ReadElsewhere, nargs=0, default=argparse.SUPPRESS, help=what

@@ -27,7 +27,8 @@ ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
 LARGEST_EPSILON = 1e-3
 """What the kernel of Paddle's layer norm takes at most."""
 
-HEADS = ("mgcrp", "plain")
+PLAIN = "plain"
+HEADS = ("mgcrp", PLAIN)
 """The second-order head, and a language model's own classifier."""
 
 SECOND_ORDER = "mgcrp_qk"

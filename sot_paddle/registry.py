@@ -155,6 +155,12 @@ def list_models(kind: str | None = None) -> list[str]:
     return sorted(kinds[kind])
 
 
+def image_defaults(name: str) -> ImageConfig:
+    """Options of the backbone of an image model's registry name."""
+    _, record, preset = _VISION[name]
+    return sort_options(record, preset, where=name)[0]
+
+
 def text_backbone(name: str) -> TextBackbone | None:
     """What is known about the language model of a registry name, None for another name."""
     found = _TEXT.get(name)

@@ -260,8 +260,8 @@ def save_weights(model: nn.Layer, path: str | Path) -> None:
 def weights_and_metadata(model: nn.Layer) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """A model's parameters and buffers as copies by name, and what their file says of them."""
     metadata = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format": "np",
+        FORMAT: FORMAT_VERSION,
         "model": model.name,
         **_described(model),
         "absent": "[]",

@@ -19,8 +19,8 @@ there and back again; a released DeiT, and its backbone for our head:
   convert_weights.py --layout deit_official --model deit_tiny deit_tiny.pth deit.safetensors
   convert_weights.py --layout deit_official --model deit_tiny_sot deit_tiny.pth ours.safetensors
 
-A DST without a suffix becomes a directory (--reverse: one that transformers loads); beside a file
-DST stands DST.manifest.json. Torch files end in .bin, .pth, .pt, .pth.tar or .ckpt.
+A DST without a suffix becomes a directory, which paddlenlp loads (--reverse: transformers); beside
+a file DST stands DST.manifest.json. Torch files end in .bin, .pth, .pt, .pth.tar or .ckpt.
 See docs/weights.md.
 """
 

@@ -23,7 +23,7 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +114,38 @@ def read_train_val(
     return train, val
 
 
+def is_bare(root: Path) -> bool:
+    """Whether a folder has class folders, two at least, in the place of those of splits."""
+    names = {entry.name for entry in root.iterdir() if entry.is_dir()} if root.is_dir() else set()
+    of_classes = [name for name in names if not name.startswith(".")]
+    return len(of_classes) > 1 and not names & {"train", "val", *OTHER_NAMES["val"]}
+
+
+def split_classes(
+    source: FolderSource, fraction: float, seed: int
+) -> tuple[FolderSource, FolderSource]:
+    """Draw a share of each class, rounded, but at least one image and never all of them.
+
+    Returns:
+        (the rest, what was drawn), each in the order of the source.
+
+    Raises:
+        DataError: a class of one image.
+    """
+    draw, drawn = np.random.default_rng(seed), np.zeros(len(source), bool)
+    for label, name in enumerate(source.classes):
+        members = np.flatnonzero(source.labels == label)
+        if len(members) < 2:
+            raise DataError(f"{source.root / name}: one image cannot be split: add another")
+        count = min(max(round(fraction * len(members)), 1), len(members) - 1)
+        drawn[draw.permutation(members)[:count]] = True
+    parts = []
+    for chosen in (np.flatnonzero(~drawn), np.flatnonzero(drawn)):
+        files = tuple(source.files[index] for index in chosen)
+        parts.append(replace(source, files=files, labels=source.labels[chosen]))
+    return parts[0], parts[1]
+
+
 def read_split(root: str | Path, split: str, report: Report = _LOG.warning) -> FolderSource:
     """List one split, ``"train"`` or ``"val"`` (then ``validation`` is accepted as well).
 
@@ -130,7 +162,8 @@ def read_split(root: str | Path, split: str, report: Report = _LOG.warning) -> F
         content = some(sorted(entry.name for entry in root.iterdir())) or "an empty folder"
     raise DataError(
         f"{root}: expected a folder with {' or '.join(names)} in it (train/<class>/*, "
-        f"val/<class>/*), got: {content}; name the folder above {split}"
+        f"val/<class>/*), or with class folders alone (<class>/*), got: "
+        f"{content}; name the folder above {split}"
     )
 
 

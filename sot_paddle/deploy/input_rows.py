@@ -150,7 +150,9 @@ def _texts(
     try:
         for number, row in rows:
             where = f"{name}, line {number}"
-            if kind == "lines":
+            if place == STDIN and kind == "lines" and not row.strip():
+                _LOG.warning("%s: an empty line, left out", where)
+            elif kind == "lines":
                 yield where, [row] if details.num_texts == 1 else row.split("\t")
             elif kind == "jsonl":
                 row = parse_json(row, where, object)

@@ -110,6 +110,11 @@ class DocumentTrainConfig(ClassifierOptions):
             raise ValueError("paddle_compat chooses optimizer and rates: leave discr_blocks out")
 
     @property
+    def tokenizer_settings(self) -> dict[str, Any]:
+        """The original's fine-tuning does not split Chinese words into letters."""
+        return {"tokenize_chinese_chars": False}
+
+    @property
     def head_options(self) -> dict[str, Any]:
         """Options of the head for ``create_model``."""
         options = {"pooling": self.resolved_pooling, "head_dropout": self.head_dropout}

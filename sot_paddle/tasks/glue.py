@@ -51,6 +51,7 @@ class GlueTask:
     unit = "examples"
     maximise = True
     by_epoch = False
+    tie_breaker = ""
 
     @property
     def title(self) -> str:

@@ -33,7 +33,9 @@ def registry_model(name: str) -> str:
 class ImageOptions(PrecisionOptions):
     """What training and evaluation can both be asked for."""
 
-    data_dir: str = changeable("", "folder with train/<class>/* and val/<class>/*, or digits")
+    data_dir: str = changeable(
+        "", "folder with train/<class>/* and val/<class>/*, or with <class>/* alone, or digits"
+    )
     model: str = option("", "a name of ours, of the original or of timm; trained folders know it")
     model_options: dict = option({}, "options of the model by name (--set, --model-option)")
     num_classes: int | None = option(None, "outputs, the number of folders if not given", low=2)
@@ -61,6 +63,9 @@ class ImageTrainConfig(ImageOptions, RunOptions):
     """
 
     img_size: int = option(224, "side of the training images in pixels", low=8)
+    val_fraction: float = option(
+        0.2, "validation's share of each class where DATA has no train and val", gt=0, lt=1
+    )
     initial_checkpoint: str = option("", "weights to start from", flags=("--pretrained",))
     output_dir: str = changeable("", "folder [output/train/MODEL-SIZE]", flags=("--output",))
     batch_size: int = option(128, "images per process and step", low=1, flags=("-b", "--b"))
@@ -103,7 +108,9 @@ class ImageTrainConfig(ImageOptions, RunOptions):
     crop_pct: float = changeable(0.875, "share that evaluation crops", low=0.01, high=1)
     exif_orientation: bool = option(False, "turn photographs as their EXIF says (ours)")
     model_ema_decay: float = option(0.99996, "of the moving average", low=0, high=0.9999999)
-    model_ema_warmup: bool = option(False, "let the average follow closely at first")
+    model_ema_warmup: bool | None = option(
+        None, "let the average follow closely at first [where the run is too short for its decay]"
+    )
     eval_metric: str = option("top1", "selects the best", choices=("top1", "top5", "loss"))
     sync_bn: bool = option(False, "batch statistics over all processes")
     amp: bool = option(False, "mixed precision (GPU)", flags=("--apex-amp", "--native-amp"))

@@ -31,9 +31,11 @@ from sot_paddle.data.image_folder import (
     FolderSource,
     Report,
     check_class_count,
+    is_bare,
     read_class_folders,
     read_split,
     read_train_val,
+    split_classes,
 )
 from sot_paddle.data.image_loader import ImageLoader
 from sot_paddle.data.image_mixing import ErasingConfig, MixConfig
@@ -93,6 +95,7 @@ class ImageTask(Task):
 
     unit = "images"
     by_epoch = True
+    tie_breaker = "loss"
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -139,7 +142,7 @@ def load_images(config: ImageTrainConfig) -> ImageTask:
         sources = load_digits(config.img_size)
     else:
         turned = config.exif_orientation
-        listed = read_train_val(config.data_dir, say)
+        listed = _read_train_val(config)
         sources = tuple(replace(source, exif_orientation=turned) for source in listed)
     classes = sources[0].classes
     if config.num_classes is not None:
@@ -216,6 +219,20 @@ def _is_digits(root: str) -> bool:
     return root == DIGITS and not any((Path(root) / split).is_dir() for split in splits)
 
 
+def _read_train_val(config: ImageTrainConfig) -> tuple[FolderSource, FolderSource]:
+    """Both splits of a folder; bare class folders are split here."""
+    if not is_bare(Path(config.data_dir)):
+        return read_train_val(config.data_dir, say)
+    whole = read_class_folders(config.data_dir, say)
+    train, val = split_classes(whole, config.val_fraction, config.seed)
+    say(
+        f"{config.data_dir} has no train and val: {len(val)} of its {len(whole)} images are for "
+        f"validation, of each class {config.val_fraction:.0%} by seed {config.seed} "
+        "(--val-fraction)"
+    )
+    return train, val
+
+
 def _require_decodable(source: ImageSource) -> None:
     """Decode every validation image now: a damaged one would else end the run an epoch later."""
     say(f"checking {len(source)} validation images, as --on-corrupt is fatal")
@@ -232,7 +249,9 @@ def _read_val(root: str, report: Report, *, bare: bool) -> FolderSource:
     split = any((place / name).is_dir() for name in ("val", *OTHER_NAMES["val"]))
     if split or not place.is_dir() or ((place / "train").is_dir() and not bare):
         return read_split(root, "val", report)
-    return read_class_folders(root, report)
+    listed = read_class_folders(root, report)
+    report(f"{root} has no val: all {len(listed)} images of its class folders are evaluated")
+    return listed
 
 
 def _collate(config: ImageTrainConfig, num_classes: int) -> TrainCollate:

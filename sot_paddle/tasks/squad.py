@@ -78,6 +78,7 @@ class SquadTask:
     metric = "f1"
     maximise = True
     by_epoch = False
+    tie_breaker = ""
 
     def order(self, seed: int) -> EpochBatches:
         """The global batches of each epoch, shuffled by (seed, epoch)."""

@@ -80,6 +80,8 @@ class Task(Protocol):
         num_outputs: width of the model's last layer.
         metric: the main score, which selects the best checkpoint.
         maximise: whether a larger main score is better.
+        tie_breaker: of equal main scores that with the smaller one of this name is better, "" for
+            the first.
         train: None when the run does not train.
         dev: splits to score by name; the first decides about the best. {} for no evaluation.
         test: splits to predict, by name; {} for none.
@@ -97,6 +99,7 @@ class Task(Protocol):
     dev: Mapping[str, Split]
     test: Mapping[str, Split] = MappingProxyType({})
     by_epoch: bool
+    tie_breaker: str = ""
 
     def order(self, seed: int) -> EpochBatches:
         """The global batches of each training epoch, a pure function of (seed, epoch)."""

@@ -35,6 +35,11 @@ class CheckpointOptions(Options):
         return None
 
     @property
+    def tokenizer_settings(self) -> dict[str, Any]:
+        """Settings of WordPiece that go after those of the checkpoint's tokenizer_config.json."""
+        return {}
+
+    @property
     def resolved_pooling(self) -> str:
         """The pooling in the names of :class:`sot_paddle.config.HeadConfig`."""
         return TEXT_BACKBONES[self.model_type].plain
@@ -43,6 +48,12 @@ class CheckpointOptions(Options):
     def head_options(self) -> dict[str, Any]:
         """Options of the head for ``create_model``."""
         return {"pooling": self.resolved_pooling}
+
+    @property
+    def encoder_options(self) -> dict[str, Any]:
+        """Options of the encoder for ``create_model`` that go before the checkpoint's."""
+        names = ("freeze_encoder", "hidden_dropout_prob", "attention_probs_dropout_prob")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
 @record

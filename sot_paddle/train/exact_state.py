@@ -151,6 +151,8 @@ def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any], where: 
     saved, current = _flat(saved), _flat(json.loads(json.dumps(current)))
     keys = sorted(set(saved) | set(current))
     differing = [key for key in keys if saved.get(key) != current.get(key)]
+    # the head's options follow from others where these differ
+    differing = [key for key in differing if not key.startswith("head_options.")] or differing
     if differing:
         shown = "; ".join(
             "the training data have changed: files, rows or labels"

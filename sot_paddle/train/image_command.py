@@ -21,7 +21,7 @@ from sot_paddle.train import session
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.image_flags import TRAINING
-from sot_paddle.train.image_model import (
+from sot_paddle.train.model_folder import (
     ImageModelConfig,
     find_model_folder,
     fitted_set,

@@ -31,7 +31,7 @@ from sot_paddle.train import checkpointing, run_folder
 from sot_paddle.train.device import prepare_device, seed_everything
 from sot_paddle.train.evaluation import duration, predict
 from sot_paddle.train.image_flags import EVALUATION
-from sot_paddle.train.image_model import (
+from sot_paddle.train.model_folder import (
     Fitted,
     ImageModelConfig,
     find_model_folder,

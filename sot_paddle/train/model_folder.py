@@ -1,31 +1,44 @@
-"""A folder that holds a model: every kind's weights and moving average, and how it is found."""
+"""A folder that holds a model: how it is found; image models rebuilt from it or from any file."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from paddle import nn
 
-from sot_paddle.config import some
-from sot_paddle.reading import field_of, listed_files, read_object, verify
-from sot_paddle.train.ema import ModelEma
-from sot_paddle.weights import load_weights
+from sot_paddle.checkpoint import FORMAT, metadata_json
+from sot_paddle.config import HEAD_QKV_BIAS, PLAIN, SECOND_ORDER, build_record, some
+from sot_paddle.convert.engine.adapting import BIAS_TABLE, POSITIONS
+from sot_paddle.convert.engine.build import build_plan
+from sot_paddle.convert.engine.description import image_options
+from sot_paddle.convert.engine.known_models import TEXT_FAMILIES
+from sot_paddle.convert.engine.registry import fits, recognise, table_of
+from sot_paddle.convert.formats.checkpoint_reading import Fitted, read_for_model
+from sot_paddle.convert.formats.source import Source
+from sot_paddle.data.image_transforms import EvalTransform
+from sot_paddle.distributed import say
+from sot_paddle.reading import field_of, listed_files, named_in_refusals, read_object, verify
+from sot_paddle.registry import create_model, image_defaults, list_models
+from sot_paddle.resampling import window_of
+from sot_paddle.weights import check_options, fill_tensor, load_weights
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 EMA = "ema.safetensors"
-
-
-def read_weights(folder: Path, model: nn.Layer, ema: ModelEma | None = None) -> None:
-    """Load a folder's weights into a model and, where there is one, into its moving average."""
-    if ema is not None:
-        load_weights(model, folder / EMA)
-        ema.restart()
-    load_weights(model, folder)
+KIND = "sot_paddle image model"
+AVERAGE, RAW, ONLY = "the moving average", "the raw weights", "the only weights there are"
+"""Which of a training's two sets of weights was taken."""
+_RESAMPLED = ("img_size", "window_size")
+"""Options that a checkpoint may differ in: its tensors are fitted to the model's."""
+_OF_TOKENS = ("token_type", "token_dim", "large_output", "dense_norm", "patch_size", "patch_norm")
+"""Options of the token embedding; without effect where that starts afresh."""
 
 
 def config_file(content: Mapping[str, Any]) -> dict[str, bytes]:
@@ -52,6 +65,58 @@ def require_classes(recorded: Mapping[str, Any], classes: Sequence[str], origin:
         )
 
 
+def check_trained_head(
+    model: nn.Layer, trained: Mapping[str, Any], origin: object, *, flags: bool = False
+) -> None:
+    """Refuse to use a trained head with other options than it was trained with.
+
+    ``sum_fc`` and ``aggre_all``, or a masked and an unmasked head, have tensors of equal names
+    and shapes: without this check the weights would load and the scores be wrong.
+
+    Args:
+        model: a language model.
+        trained: options of the head that the weights were trained with, as far as they are known.
+        origin: of the weights, for the message.
+        flags: name the options as flags of a command.
+    """
+    head = json.loads(json.dumps(dataclasses.asdict(model.head_config)))  # lists for tuples
+    for name in ("head_dropout", "on_zero"):  # they act in training only
+        head.pop(name)
+    differing = [name for name in head if name in trained and trained[name] != head[name]]
+    if "pooling" in differing:
+        differing = ["pooling"]  # the others are those of another head
+    if differing:
+        before, now = (
+            ", ".join(
+                as_typed(name, options[name], model.backbone.plain, flags=flags)
+                for name in differing
+            )
+            for options in (trained, head)
+        )
+        raise ValueError(
+            f"{origin} was trained with {before}, and this asks for {now}: give the same options"
+        )
+
+
+def as_typed(name: str, value: Any, plain: str, *, flags: bool) -> str:
+    """An option of a language model's head as a user gives it, such as ``--head plain``.
+
+    Args:
+        name: of an option of `sot_paddle.config.HeadConfig`.
+        value: its value.
+        plain: pooling of the language model's own classifier.
+        flags: as a flag of a command, else as an argument of `create_model`.
+    """
+    heads = {plain: PLAIN, SECOND_ORDER: "mgcrp"}
+    if name == "pooling" and value in heads:
+        name, value = "head", heads[value]
+    if not flags:
+        return f"{name}={value!r}"
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"no --{name}"
+    return f"--{name} {'none' if value is None else value}"
+
+
 def find_folder(
     place: Path, is_ours: Callable[[dict[str, Any]], bool], *, needs: Sequence[str] = ()
 ) -> Path | None:
@@ -67,3 +132,206 @@ def find_folder(
         ):
             return folder
     return None
+
+
+def find_text_folder(place: Path) -> Path | None:
+    """The folder with a text model that a path means, or None; see `find_folder`."""
+    return find_folder(
+        place, lambda content: isinstance(content.get("sot_head"), dict), needs=(WEIGHTS,)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageModelConfig(EvalTransform):
+    """Everything that rebuilds an image model, and its evaluation transform.
+
+    Attributes:
+        model: registry name.
+        num_classes: K.
+        options: flat options of ``create_model``, all of them.
+        classes: class names; a label is a position in it.
+    """
+
+    model: str
+    num_classes: int
+    options: dict
+    classes: tuple[str, ...]
+
+    def build(self, **overrides: Any) -> nn.Layer:
+        """The model with random weights; overrides go before the recorded options."""
+        return create_model(self.model, self.num_classes, **{**self.options, **overrides})
+
+    def file(self) -> dict[str, bytes]:
+        """The configuration as a file of the model's folder."""
+        return config_file({"kind": KIND, **dataclasses.asdict(self)})
+
+
+def flat_options(model: nn.Layer) -> dict[str, Any]:
+    """All options of a built image model, as ``create_model`` takes them."""
+    head = dataclasses.asdict(model.head_config)
+    head[HEAD_QKV_BIAS] = head.pop("qkv_bias")
+    return dataclasses.asdict(model.backbone_config) | head
+
+
+def find_model_folder(place: Path) -> Path | None:
+    """The folder with an image model that a path means, or None; see model_folder.find_folder."""
+    return find_folder(place, lambda content: content.get("kind") == KIND)
+
+
+def weights_file(place: Path, *, ema: bool) -> Path:
+    """The weights that a trained folder (or its run's folder, or a file in it) means."""
+    folder = find_model_folder(place)
+    if folder is None:
+        raise ValueError(
+            f"{place} holds no trained image model ({CONFIG} and {WEIGHTS} or {EMA}): give the "
+            "folder that tools/train_image.py wrote, or its best or last"
+        )
+    if place.is_file() and place.name == EMA and not ema:
+        raise ValueError(f"{place} is the moving average: name {WEIGHTS} for the raw weights")
+    file = place if place.is_file() else folder / (EMA if ema else WEIGHTS)
+    if not file.is_file():
+        raise ValueError(f"{folder} has no {file.name}")
+    return file
+
+
+def weight_set(file: Path) -> str:
+    """Which set of weights a trained folder's file holds, in words."""
+    return {EMA: AVERAGE, WEIGHTS: RAW}.get(file.name, ONLY)
+
+
+def read_model_config(folder: Path) -> ImageModelConfig:
+    """Read the configuration of a trained folder."""
+    path = folder / CONFIG
+    names = {field.name for field in dataclasses.fields(ImageModelConfig)}
+    values = read_object(path, dict.fromkeys(names, (object, bool)) | {"options": dict})
+    values.pop("kind", None)
+    options = values["options"]
+    for name, value in options.items():
+        options[name] = tuple(value) if isinstance(value, list) else value  # JSON has no tuples
+    return build_record(ImageModelConfig, values, where=str(path))
+
+
+def load_trained(place: str | Path, *, ema: bool = True) -> tuple[nn.Layer, ImageModelConfig]:
+    """Rebuild a trained model from its folder (or the folder of its run, or its weights file).
+
+    Args:
+        place: as ``tools/train_image.py`` left it.
+        ema: the moving average, as the original evaluates; False for the raw weights.
+
+    Returns:
+        (model in evaluation mode, its configuration).
+    """
+    file = weights_file(Path(place), ema=ema)
+    config = read_model_config(file.parent)
+    model = config.build()
+    load_weights(model, file)
+    model.eval()
+    return model, config
+
+
+def load_foreign(model: nn.Layer, place: Path, *, ema: bool | None = None) -> Fitted:
+    """Load a checkpoint of any origin, sizes adapted, into a model.
+
+    Args:
+        model: of the registry; what the checkpoint does not fit keeps its initialisation.
+        place: a file or folder.
+        ema: None takes averaged weights where the file has them, as the original evaluates;
+            False the raw ones.
+
+    Returns:
+        What was loaded and what was not; its notes have been said.
+    """
+    state = model.state_dict()
+    shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    fitted = read_for_model(place, model.name, shapes, ema=ema)
+    taken = set(state) - set(fitted.fresh)
+    parts = {name.partition(".")[0] for name in taken}
+    exempt = _RESAMPLED if "embed" in parts else (*_RESAMPLED, *_OF_TOKENS)
+    check_options(place, fitted.metadata, model, has_head="head" in parts, exempt=exempt)
+    for name in taken:
+        fill_tensor(name, state[name], fitted.arrays[name], place)
+    for note in fitted.notes:
+        say(note)
+    return fitted
+
+
+def fitted_set(fitted: Fitted) -> str:
+    """Which set of weights was taken from a file that is no trained folder's, in words."""
+    return {True: AVERAGE, False: RAW, None: ONLY}[fitted.averaged]
+
+
+def is_of_images(source: Source) -> bool:
+    """Whether a checkpoint is of an image model."""
+    if FORMAT in source.metadata:
+        return source.metadata.get("model") in list_models("vision")
+    table = table_of(source.tensors.shapes)
+    return table is not None and table.family not in TEXT_FAMILIES
+
+
+def image_from_pretrained(
+    place: Path, source: Source, num_classes: int | None, options: Mapping[str, Any]
+) -> nn.Layer:
+    """Build an image model with the sizes and weights of a checkpoint.
+
+    Args:
+        place: what was asked for.
+        source: the file that it means, opened.
+        num_classes: see `sot_paddle.train.pretrained.from_pretrained`, as `options`.
+    """
+    if find_model_folder(place) is not None:
+        config = read_model_config(source.path.parent)
+        name, classes, stated = config.model, config.num_classes, config.options
+    else:
+        with named_in_refusals(source.path):
+            name, classes, stated = _stated_model(source)
+    if num_classes is None and classes is None:
+        raise ValueError(f"{place} holds no trained classifier: give num_classes")
+    if "num_heads" not in {**stated, **options} and not _has_size(name, stated):
+        raise ValueError(f"{place} is no {name} by its size and tells no num_heads: give them")
+    model = create_model(name, num_classes or classes, **{**stated, **options})
+    fitted = load_foreign(model, source.path)
+    if fitted.fresh and num_classes is None and not options:
+        raise ValueError(
+            f"{place} gives no value to {fitted.fresh[0]} of {name}: give num_classes for a new "
+            "classifier, or the options that the model was made with"
+        )
+    model.eval()
+    return model
+
+
+def _stated_model(source: Source) -> tuple[str, int | None, dict[str, Any]]:
+    """Registry name, classes and options of the image model that a file is of."""
+    shapes = source.tensors.shapes
+    if FORMAT in source.metadata:
+        name = source.metadata["model"]
+        classes = metadata_json(source.metadata, "num_classes", int) or None
+        head = metadata_json(source.metadata, "head_config")
+        if head:
+            head[HEAD_QKV_BIAS] = head.pop("qkv_bias")
+        stated = {**metadata_json(source.metadata, "config"), **head}
+    else:
+        layout, side = recognise(shapes)
+        table = table_of(shapes)
+        names = [name for name in list_models("vision") if fits(table, name)]
+        plan = build_plan(layout, names[0], shapes, reverse=side == "paddle")
+        stated, classes = image_options(plan), None
+        name = next((name for name in names if _has_size(name, stated)), names[0])
+    options = {key: tuple(v) if isinstance(v, list) else v for key, v in stated.items()}
+    options.pop("model", None)
+    classes = options.pop("num_classes", classes)
+    if POSITIONS in shapes and "img_size" not in options:
+        side = math.isqrt(shapes[POSITIONS][1] - 1)
+        options["img_size"] = side * image_defaults(name).patch_size
+    tables = [window_of(shape[0]) for key, shape in shapes.items() if key.endswith(BIAS_TABLE)]
+    if tables and "window_size" not in options:
+        options["window_size"] = max(tables)
+    return name, classes, options
+
+
+def _has_size(name: str, stated: Mapping[str, Any]) -> bool:
+    """Whether a registry name has the width and depth that a file tells."""
+    defaults = dataclasses.asdict(image_defaults(name))
+    sizes = ("embed_dim", "depth", "depths")
+    return all(
+        json.dumps(defaults[key]) == json.dumps(stated[key]) for key in sizes if key in stated
+    )

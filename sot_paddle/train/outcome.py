@@ -37,7 +37,8 @@ class Evaluator:
         autocast: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
     ) -> None:
         self._run, self._autocast = run, autocast
-        self._best_step, self._best_value = "", None
+        self._best_step: str = ""
+        self._best_scores: Scores | None = None
         self._best_outputs: dict[str, Predictions] = {}
 
     def scores(self, step: str) -> Scores:
@@ -48,9 +49,8 @@ class Evaluator:
             with run.ema.in_place():
                 averaged, outputs = self._score()
             scores |= {f"ema_{name}": value for name, value in averaged.items()}
-        value = scores[run.metric]
-        if is_better(value, self._best_value, maximise=run.task.maximise):
-            self._best_step, self._best_value = step, value
+        if is_better(scores, self._best_scores, run):
+            self._best_step, self._best_scores = step, scores
             dev = {id(split): outputs[name] for name, split in run.task.dev.items()}
             shared = {name: split for name, split in run.task.test.items() if id(split) in dev}
             self._best_outputs = {name: dev[id(split)] for name, split in shared.items()}
@@ -77,11 +77,21 @@ class Evaluator:
             return predict(run.model, run.task.test[name], autocast=self._autocast, report=say)
 
 
-def is_better(value: float, best: float | None, *, maximise: bool) -> bool:
-    """Whether a main score is better than the best so far; NaN is worse than any number."""
-    if best is None or math.isnan(best):
-        return best is None or not math.isnan(value)
-    return value > best if maximise else value < best
+def is_better(scores: Scores, best: Scores | None, run: Run) -> bool:
+    """Whether an evaluation is better than the best so far; see :func:`_order`."""
+    return best is None or _order(scores, run) > _order(best, run)
+
+
+def _order(scores: Scores, run: Run) -> tuple[bool, float, float]:
+    """What orders evaluations: the main score, and where equal the task's tie breaker, if any.
+
+    NaN is worse than any number.
+    """
+    value = scores[run.metric] if run.task.maximise else -scores[run.metric]
+    if math.isnan(value):
+        return False, 0.0, 0.0
+    tie = run.metric.removesuffix(run.task.metric) + run.task.tie_breaker
+    return True, value, -scores.get(tie, 0.0)
 
 
 def load_trained(run: Run) -> str | None:
@@ -103,6 +113,8 @@ def load_trained(run: Run) -> str | None:
     chosen = whole[-1] if run.task.dev or whole[0].name != run_folder.BEST else whole[0]
     config = read_object(chosen / model_folder.CONFIG)
     model_folder.require_classes(config, run.task.classes, chosen)
+    if "sot_head" in config:
+        model_folder.check_trained_head(run.model, config["sot_head"], chosen, flags=True)
     run.restore(chosen)
     say(f"weights: {chosen}")
     if chosen.name == run_folder.BEST:
@@ -169,12 +181,11 @@ def _evaluate_checkpoints(run: Run, evaluator: Evaluator, evaluations: dict[str,
 def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> dict[str, Any]:
     """The best evaluation whose weights are there; leaves them in the model and in ``best``."""
     metric, best = run.metric, run.root / run_folder.BEST
-    ranked = sorted(
-        evaluations.items(), key=lambda item: item[1][metric], reverse=run.task.maximise
-    )
-    ranked.sort(key=lambda item: math.isnan(item[1][metric]))  # NaN last
+    ranked = sorted(evaluations.items(), key=lambda item: _order(item[1], run), reverse=True)
     kept, value, data = kept_best(best)
-    if kept in evaluations and value == ranked[0][1][metric]:
+    first = ranked[0][1]
+    is_equal = kept in evaluations and value == first[metric]
+    if is_equal and not is_better(first, evaluations[kept], run):
         ranked.insert(0, (kept, evaluations[kept]))  # of equal ones, whose weights are there
     for step, scores in ranked:
         folder = best if step == kept else run.root / f"{checkpointing.PREFIX}{step}"

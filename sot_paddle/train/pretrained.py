@@ -1,14 +1,16 @@
-"""Where the encoder comes from: a local folder or file, converted on the fly, never written to."""
+"""Where weights come from: folders and files of any origin, converted on the fly.
+
+Nothing is written beside them.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,43 +18,169 @@ import numpy as np
 from paddle import nn
 
 from sot_paddle.backbones.families import TextBackbone
-from sot_paddle.checkpoint import (
-    FORMAT,
-    SUFFIXES,
-    metadata_json,
-    read_tensors,
-    refuse_tensorflow,
-    unpack_files,
+from sot_paddle.checkpoint import FORMAT, SUFFIXES, metadata_json, refuse_tensorflow, unpack_files
+from sot_paddle.config import HEADS, PLAIN, SECOND_ORDER, EncoderConfig, require_one_of, some
+from sot_paddle.convert.engine.known_models import (
+    CLASS_SCORES,
+    HEAD_SIGNATURES,
+    WORD_SCORES,
 )
-from sot_paddle.config import EncoderConfig
+from sot_paddle.convert.engine.registry import fits, layouts_of, recognise, table_of
 from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
+from sot_paddle.convert.formats.source import Source, open_source, with_settings
 from sot_paddle.data.tokenizers import FAMILIES, TokenizerFamily
+from sot_paddle.heads.pretraining import PRETRAINING
 from sot_paddle.reading import field_of, named_in_refusals, read_bytes, read_object
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_backbone, text_name
 from sot_paddle.tasks.text_options import CheckpointOptions
+from sot_paddle.train.model_folder import (
+    CONFIG,
+    WEIGHTS,
+    check_trained_head,
+    find_model_folder,
+    find_text_folder,
+    image_from_pretrained,
+    is_of_images,
+    weights_file,
+)
 from sot_paddle.weights import fill_tensor
 
 _UNTOLD = ("num_attention_heads", "hidden_act", "layer_norm_eps")
 """Options that change every score and that no tensor tells."""
 
+_HEAD_WIDTHS = {
+    "q_dim": ("head.pooling.q_proj.weight", "head.pooling.proj.weight"),
+    "k_dim": ("head.pooling.k_proj.weight",),
+}
+"""Option of a second-order head -> the weights of which it is the number of outputs."""
+
 _LOG = logging.getLogger(__name__)
+
+
+def from_pretrained(
+    source: str | os.PathLike[str],
+    *,
+    head: str | None = None,
+    num_classes: int | None = None,
+    **options: Any,
+) -> nn.Layer:
+    """Build a model with the weights and the sizes of a checkpoint; nothing is written.
+
+    Args:
+        source: a Hugging Face folder or file (or a name in its cache), a file or folder that
+            ``tools/convert_weights.py`` or `save_weights` wrote, or the folder of a training (its
+            best weights; of images their moving average).
+        head: of a language model: ``"mgcrp"`` or ``"plain"``; None for the checkpoint's own.
+        num_classes: outputs of a new classifier; None for the checkpoint's own.
+        options: of the model, as `create_model` takes them, such as ``q_dim=12``; they go before
+            the checkpoint's.
+
+    Returns:
+        The model in evaluation mode. What the checkpoint does not have of the head is new, with
+        random weights, and a log line names it.
+
+    Raises:
+        ValueError: there is no such checkpoint, or it does not tell what the model needs; says
+            which file and what to give.
+    """
+    place = _locate(str(source), "")
+    if place is None:
+        raise ValueError(
+            f"{source}: no such file or folder, nor a name in the hub cache, and nothing is "
+            "downloaded (random weights: sot_paddle.create_model)"
+        )
+    if (place / "export.json").is_file():
+        trained = read_object(place / "export.json").get("source")
+        raise ValueError(
+            f"{place} is an export, whose graph has no weights by name: give the folder of the "
+            f"training that it was made from, {trained}"
+        )
+    if find_model_folder(place) is not None:
+        place = weights_file(place, ema=True)
+    place = find_text_folder(place) or place
+    opened = open_weights(place)
+    if is_of_images(opened):
+        if head is not None:
+            raise ValueError(f"{place} is of an image model: give pooling in the place of head")
+        return image_from_pretrained(place, opened, num_classes, options)
+    require_one_of("head", head, (None, *HEADS))
+    new_head = options.get("pooling") or {"mgcrp": SECOND_ORDER}.get(head, head)
+    found = read(place, opened, pooling=new_head)
+    _note_unstated(found)
+    classes = num_classes or found.num_classes
+    if classes is None:
+        raise ValueError(
+            f"{found.origin} holds no trained classifier: give num_classes (and head='mgcrp' for "
+            "the second-order head)"
+        )
+    plain = found.backbone.plain
+    pooling = plain if new_head == PLAIN else new_head or found.head.get("pooling", plain)
+    of_head = found.head if found.head.get("pooling") == pooling else {"pooling": pooling}
+    model = found.build(classes, {**of_head, **options})
+    _, fresh = load(model, found)
+    if not fresh:
+        check_trained_head(model, found.head, found.origin)
+    elif num_classes is None and new_head is None:
+        raise ValueError(
+            f"{found.origin}: {fresh[0]} is missing or of another size: give the options that its "
+            "head was trained with, or head and num_classes for a new one"
+        )
+    else:
+        _LOG.warning("%s: new, with random weights: %s", found.origin, some(fresh))
+    model.eval()
+    return model
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """An encoder to start from.
+    """A language model to start from.
 
     Attributes:
-        origin: where it was found, for messages.
+        origin: where it was read, for messages.
+        backbone: what is known about its architecture.
         config: the content of config.json, at least the sizes that are not the preset's.
         arrays: tensors under this project's names, empty for random weights.
         vocabulary: tokenizer files by name.
+        head: options of the head that it holds, as far as anything tells; {} for none.
+        hint: a name of the checkpoint; one that begins with a preset's asks for it.
     """
 
     origin: str
+    backbone: TextBackbone
     config: Mapping[str, Any]
     arrays: Mapping[str, np.ndarray]
     vocabulary: Mapping[str, bytes]
+    head: Mapping[str, Any] = field(default_factory=dict)
+    hint: str = ""
+
+    @property
+    def preset(self) -> str:
+        """The registry name of the language model with its own classifier."""
+        return self.backbone.preset_for(self.backbone.read_config(self.config), hint=self.hint)
+
+    @property
+    def encoder(self) -> EncoderConfig:
+        """The encoder's options: those of its preset, then what the checkpoint says."""
+        stated = self.backbone.read_config(self.config)
+        return self.backbone.options(**{**self.backbone.defaults(self.preset), **stated})
+
+    @property
+    def num_classes(self) -> int | None:
+        """Outputs of the classifier that the checkpoint holds, None where it holds none."""
+        names = (CLASS_SCORES[0], WORD_SCORES[0])
+        return next((self.arrays[n].shape[-1] for n in names if n in self.arrays), None)
+
+    def build(self, num_classes: int, options: Mapping[str, Any]) -> nn.Layer:
+        """Build the model with fresh weights; :func:`load` fills them in.
+
+        Args:
+            num_classes: K.
+            options: flat, of the head with its ``pooling``, and of the encoder over the
+                checkpoint's.
+        """
+        name = text_name(self.preset, options["pooling"])
+        stated = self.backbone.read_config(self.config)
+        return create_model(name, num_classes, **{**stated, **options})
 
 
 def find(config: CheckpointOptions, *, pretraining_heads: bool = False) -> Pretrained:
@@ -65,35 +193,34 @@ def find(config: CheckpointOptions, *, pretraining_heads: bool = False) -> Pretr
     Returns:
         The encoder; its arrays may be read lazily from the file.
     """
-    name = config.model_name_or_path
+    name, backbone = config.model_name_or_path, TEXT_BACKBONES[config.model_type]
+    family = FAMILIES[backbone.tokenizer]
     place = _locate(name, config.cache_dir)
-    if place is None:
-        if name not in _built(config):
-            raise ValueError(_not_local(config))
-        if not config.tokenizer_name:
-            raise ValueError(
-                f"{name} has no vocabulary: give --tokenizer_name ({_family(config).said})"
-            )
-        found = Pretrained(f"{name} (random weights)", {}, {}, {})
+    if place is not None:
+        source, pooling = open_weights(place), config.resolved_pooling
+        found = read(place, source, backbone, pooling, pretraining_heads=pretraining_heads)
+    elif name not in _built(backbone):
+        raise ValueError(_not_local(config))
+    elif not config.tokenizer_name:
+        raise ValueError(f"{name} has no vocabulary: give --tokenizer_name ({family.said})")
     else:
-        found = _read(place, config, pretraining_heads=pretraining_heads)
+        found = Pretrained(f"{name} (random weights)", backbone, {}, {}, {})
+    found = dataclasses.replace(found, hint=name)
     if config.config_name:
-        found = dataclasses.replace(found, config=_read_config(config, Path(config.config_name)))
+        found = dataclasses.replace(found, config=_read_config(Path(config.config_name)))
     if config.tokenizer_name:
         source = Path(config.tokenizer_name)
-        found = dataclasses.replace(found, vocabulary=_vocabulary(config, source))
-    stated = _backbone(config).read_config(found.config)
-    untold = [key for key in _UNTOLD if key not in stated]
-    if found.arrays and untold:
-        _LOG.warning(
-            "%s does not state %s: those of %s are taken",
-            *(found.origin, ", ".join(untold), _preset(config, found.config)),
-        )
-    family = _family(config)
+        found = dataclasses.replace(found, vocabulary=_vocabulary(family, source))
+        if not family.whole(found.vocabulary):
+            raise ValueError(f"--tokenizer_name {source}: no {family.said} there")
+    _note_unstated(found)
     if not family.whole(found.vocabulary):
         raise ValueError(f"{found.origin} has no {family.said}: give it with --tokenizer_name")
+    if backbone.tokenizer == "wordpiece":
+        files = with_settings(found.vocabulary, config.tokenizer_settings)
+        found = dataclasses.replace(found, vocabulary=files)
     if config.length is not None:
-        limit = _backbone(config).position_limit(encoder_of(config, found))
+        limit = backbone.position_limit(found.encoder)
         require_positions(limit, config.length, found.origin, "lower --max_seq_length")
     return found
 
@@ -105,18 +232,6 @@ def sources(config: CheckpointOptions) -> dict[str, Path | None]:
         "--model_name_or_path": _locate(config.model_name_or_path, config.cache_dir),
         **{flag: Path(name) if name else None for flag, name in names.items()},
     }
-
-
-def registry_name(config: CheckpointOptions, sizes: Mapping[str, Any]) -> str:
-    """The registry name of the model that the options and the checkpoint's sizes describe."""
-    return text_name(_preset(config, sizes), config.resolved_pooling)
-
-
-def encoder_of(config: CheckpointOptions, pretrained: Pretrained) -> EncoderConfig:
-    """The encoder's options: those of its preset, then what the checkpoint says."""
-    backbone = _backbone(config)
-    preset = backbone.defaults(_preset(config, pretrained.config))
-    return backbone.options(**{**preset, **backbone.read_config(pretrained.config)})
 
 
 def require_positions(limit: int, tokens: int, origin: str, advice: str) -> None:
@@ -132,53 +247,6 @@ def require_embeddings(entries: int, sizes: EncoderConfig) -> None:
             f"the vocabulary has {entries} entries, the model's embedding {sizes.vocab_size}: "
             "they do not belong together"
         )
-
-
-def _backbone(config: CheckpointOptions) -> TextBackbone:
-    return TEXT_BACKBONES[config.model_type]
-
-
-def _built(config: CheckpointOptions) -> list[str]:
-    """Registry names of the language models that ``model_type`` means."""
-    return [name for name in list_models("text") if text_backbone(name) is _backbone(config)]
-
-
-def _family(config: CheckpointOptions) -> TokenizerFamily:
-    return FAMILIES[_backbone(config).tokenizer]
-
-
-def _preset(config: CheckpointOptions, sizes: Mapping[str, Any]) -> str:
-    backbone = _backbone(config)
-    return backbone.preset_for(backbone.read_config(sizes), hint=config.model_name_or_path)
-
-
-def build(config: CheckpointOptions, pretrained: Pretrained, num_classes: int) -> nn.Layer:
-    """Build the model with fresh weights; :func:`load` fills them in."""
-    sizes = _backbone(config).read_config(pretrained.config)
-    for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-        if getattr(config, key) is not None:
-            sizes[key] = getattr(config, key)
-    sizes["freeze_encoder"] = config.freeze_encoder
-    name = registry_name(config, pretrained.config)
-    if config.model_name_or_path in _built(config) and not pretrained.arrays:
-        name = config.model_name_or_path
-    return create_model(name, num_classes, **sizes, **config.head_options)
-
-
-def check_trained_head(model: nn.Layer, recorded: Mapping[str, Any], origin: str) -> None:
-    """Refuse to use a trained head with other options than it was trained with.
-
-    ``sum_fc`` and ``aggre_all``, or a masked and an unmasked head, have tensors of equal names
-    and shapes: without this check the weights would load and the scores be wrong.
-    """
-    head = json.loads(json.dumps(dataclasses.asdict(model.head_config)))  # lists for tuples
-    for name in ("head_dropout", "on_zero"):  # they act in training only
-        head.pop(name)
-    trained = field_of({"sot_head": {}, **recorded}, "sot_head", dict, origin)
-    differing = [name for name in head if name in trained and trained[name] != head[name]]
-    if differing:
-        shown = ", ".join(f"{name} {trained[name]} (now {head[name]})" for name in differing)
-        raise ValueError(f"{origin} was trained with {shown}: give the same options of the head")
 
 
 def load(model: nn.Layer, pretrained: Pretrained) -> tuple[int, list[str]]:
@@ -221,104 +289,198 @@ def _locate(name: str, cache_dir: str) -> Path | None:
     return next((path for path in candidates if path.exists()), None)
 
 
+def _built(backbone: TextBackbone) -> list[str]:
+    """Registry names of a language model."""
+    return [name for name in list_models("text") if text_backbone(name) is backbone]
+
+
 def _not_local(config: CheckpointOptions) -> str:
     under = f", under {config.cache_dir}" if config.cache_dir else ""
+    names = ", ".join(_built(TEXT_BACKBONES[config.model_type]))
     return (
         f"model {config.model_name_or_path!r} is not on this machine (looked for it as a path"
         f"{under}, in the hub cache) and nothing is downloaded: fetch config.json, the vocabulary "
         "and model.safetensors (or pytorch_model.bin) of that model into a folder and give the "
         "folder as --model_name_or_path; for random "
-        f"weights of --model_type {config.model_type} give one of {', '.join(_built(config))}"
+        f"weights of --model_type {config.model_type} give one of {names}"
     )
 
 
-def _read(place: Path, config: CheckpointOptions, *, pretraining_heads: bool) -> Pretrained:
+def open_weights(place: Path) -> Source:
+    """Open the weights of a folder, or a file; what the user should know of them is logged."""
     refuse_tensorflow(place)
-    file = _own_file(place)
-    if file is not None:
-        tensors, metadata = read_tensors(file)
-        if metadata.get("format") == FORMAT:
-            sizes = _config_beside(config, file)
-            packed = metadata.get("vocabulary")
-            beside = _vocabulary(config, file.parent, required=False)
-            with named_in_refusals(file):
-                sizes |= metadata_json(metadata, "config")
-                words = unpack_files(packed) if packed else beside
-            return Pretrained(str(place), sizes, tensors, words)
-    folder = place if place.is_dir() else place.parent
-    sizes = _config_beside(config, place)
-    if not sizes and place.is_dir():
+    file = _weights_file(place)
+    if file is None and place.is_dir() and not _config_file(place).exists():
         inside = [place / name for name in ("best", "last") if (place / name).is_dir()]
         hint = f", such as {inside[0]}" if inside else ""
         raise ValueError(
             f"{place} holds neither config.json nor a converted checkpoint "
-            f"({' or '.join(SUFFIXES)}): give a folder with a {config.model_type} checkpoint{hint}"
+            f"({' or '.join(SUFFIXES)}): give a folder with a checkpoint{hint}"
         )
-    expected = _backbone(config).model_type
-    kind = field_of({"model_type": expected, **sizes}, "model_type", str, f"{place}: config.json")
-    if kind not in (expected, _backbone(config).original_type or expected):
-        raise ValueError(f"{place} is a {kind!r} checkpoint, expected {expected}{_meant(kind)}")
-    if file is not None and (file.suffix == ".pdparams" or metadata.get("format") == "np"):
-        # of paddlenlp: our names, but the pooler's; without prefix where it has no task's head
-        prefix = f"{_backbone(config).prefix}."
-        bare = not any(name.startswith(prefix) for name in tensors)
-        names = {f"{prefix}{name}" if bare else name: name for name in tensors}
-        pooler = re.compile(rf"^{re.escape(prefix)}pooler\.")
-        arrays = {pooler.sub("head.", ours): tensors[name] for ours, name in names.items()}
+    source = open_source(file or place)
+    for note in source.notes:
+        _LOG.warning("%s", note)
+    return source
+
+
+def read(
+    place: Path,
+    source: Source,
+    backbone: TextBackbone | None = None,
+    pooling: str | None = None,
+    *,
+    pretraining_heads: bool = False,
+) -> Pretrained:
+    """Read a language model's checkpoint, with the config.json and the vocabulary beside it.
+
+    Args:
+        place: what was asked for, for messages.
+        source: its weights.
+        backbone: the architecture that is expected, None for the checkpoint's own.
+        pooling: of the head of the model to be filled, or ``"plain"``; None for the checkpoint's.
+        pretraining_heads: see `find`.
+    """
+    folder = source.path.parent
+    config = _read_config(folder) if _config_file(folder).exists() else {}
+    is_converted = FORMAT in source.metadata
+    if is_converted:
+        with named_in_refusals(source.path):
+            config |= metadata_json(source.metadata, "config")
+    elif backbone is not None:
+        kind = field_of({"model_type": "", **config}, "model_type", str, f"{place}: config.json")
+        if kind not in ("", backbone.model_type, backbone.original_type):
+            types = [name for name, other in TEXT_BACKBONES.items() if other.model_type == kind]
+            meant = f": give --model_type {' or '.join(types)}" if types else ""
+            expected = backbone.model_type
+            raise ValueError(f"{place} is a {kind!r} checkpoint, expected {expected}{meant}")
+    backbone = backbone or _architecture(source, config)
+    vocabulary = _vocabulary(FAMILIES[backbone.tokenizer], folder)
+    if is_converted and "vocabulary" in source.metadata:
+        with named_in_refusals(source.path):
+            vocabulary = unpack_files(source.metadata["vocabulary"])
+    found = Pretrained(str(place), backbone, config, source.tensors, vocabulary)
+    if is_converted:
+        arrays = source.tensors
+    elif source.path.suffix == ".pdparams" or source.metadata.get("format") == "np":
+        arrays = _named_as_here(source.tensors, f"{backbone.prefix}.")
     else:
-        name = registry_name(config, sizes)
-        arrays = read_as_paddle(place, name, pretraining_heads=pretraining_heads)
-    return Pretrained(str(place), sizes, arrays, _vocabulary(config, folder, required=False))
+        name = _model_to_fill(source, found.preset, {PLAIN: backbone.plain}.get(pooling, pooling))
+        arrays = read_as_paddle(source, name, pretraining_heads=pretraining_heads)
+    return dataclasses.replace(found, arrays=arrays, head=_head_options(found, source, arrays))
 
 
-def _meant(kind: str) -> str:
-    types = [name for name, known in TEXT_BACKBONES.items() if known.model_type == kind]
-    return f": give --model_type {' or '.join(types)}" if types else ""
+def _architecture(source: Source, config: Mapping[str, Any]) -> TextBackbone:
+    """The language model that a checkpoint is of: by its own word, or its tensors' names."""
+    recorded = {"sot_model": source.metadata.get("model", ""), **config}
+    stated = field_of(recorded, "sot_model", str, str(source.path))
+    if stated:
+        trained = text_backbone(stated)
+        if trained is None:
+            raise ValueError(f"{source.path}: 'sot_model' is {stated!r}, which is no text model")
+        return trained
+    table = table_of(source.tensors.shapes)
+    for backbone in TEXT_BACKBONES.values():
+        is_listed = table is not None and any(fits(table, name) for name in _built(backbone))
+        has_prefix = any(name.startswith(f"{backbone.prefix}.") for name in source.tensors)
+        of_type = config.get("model_type") in (backbone.model_type, backbone.original_type)
+        if is_listed or (table is None and (has_prefix or of_type)):
+            return backbone
+    raise ValueError(
+        f"{source.path} is no checkpoint of a known model: known are {', '.join(TEXT_BACKBONES)} "
+        "and the image models of sot_paddle.list_models('vision')"
+    )
 
 
-def _own_file(place: Path) -> Path | None:
+def _model_to_fill(source: Source, preset: str, pooling: str | None) -> str:
+    """The registry name of a model with the head that is wanted, or with the checkpoint's own."""
+    if pooling is None:
+        layout, _ = recognise(source.tensors.shapes, first=layouts_of(preset)[0])
+        pools = any(name.startswith("head.pooling.") for name in source.tensors)
+        if pools or (layout and layout not in layouts_of(preset)):
+            pooling = SECOND_ORDER
+    return text_name(preset, pooling) if pooling else preset
+
+
+def _named_as_here(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """paddlenlp's tensors under our names, which are its own but for the pooler's.
+
+    Without a task's head they have no prefix.
+    """
+    bare = not any(name.startswith(prefix) for name in tensors)
+    names = {f"{prefix}{name}" if bare else name: name for name in tensors}
+    pooler = re.compile(rf"^{re.escape(prefix)}pooler\.")
+    return {pooler.sub("head.", ours): tensors[name] for ours, name in names.items()}
+
+
+def _head_options(
+    found: Pretrained, source: Source, arrays: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """Options of the head that a checkpoint holds: those that it states, else what tensors tell."""
+    recorded = metadata_json(source.metadata, "head_config")
+    stated = field_of({"sot_head": recorded, **found.config}, "sot_head", dict, found.origin)
+    if stated.get("pooling", PRETRAINING) != PRETRAINING:
+        return stated
+    signatures = {**HEAD_SIGNATURES, "gap": WORD_SCORES, PLAIN: CLASS_SCORES}
+    kinds = [kind for kind, names in signatures.items() if names[0] in arrays]
+    if FORMAT in source.metadata:
+        kinds = [source.metadata["head"]]
+    if not kinds or kinds[0] == PRETRAINING:
+        return {}
+    widths = {
+        option: arrays[name].shape[-1]
+        for option, names in _HEAD_WIDTHS.items()
+        for name in names
+        if name in arrays
+    }
+    plain = found.backbone.plain
+    return {"pooling": plain if kinds[0] in ("pooler", PLAIN) else kinds[0], **widths}
+
+
+def _note_unstated(found: Pretrained) -> None:
+    """Say which options that change every score come from the preset."""
+    stated = found.backbone.read_config(found.config)
+    untold = [key for key in _UNTOLD if key not in stated]
+    if found.arrays and untold:
+        _LOG.warning(
+            "%s does not state %s: those of %s are taken",
+            *(found.origin, ", ".join(untold), found.preset),
+        )
+
+
+def _weights_file(place: Path) -> Path | None:
     """The one tensor file of a place, None when it has none or several shards."""
     if place.is_file():
         return place if place.suffix in SUFFIXES else None
-    preferred = place / "model.safetensors"
+    preferred = place / WEIGHTS
     if preferred.is_file():
         return preferred
     files = [path for suffix in SUFFIXES for path in sorted(place.glob(f"*{suffix}"))]
     return files[0] if len(files) == 1 else None
 
 
-def _config_beside(config: CheckpointOptions, place: Path) -> dict[str, Any]:
-    folder = place if place.is_dir() else place.parent
-    return _read_config(config, folder) if _config_file(config, folder).exists() else {}
-
-
-def _config_file(config: CheckpointOptions, folder: Path) -> Path:
-    """The file with the sizes as transformers, the model's authors, or paddlenlp 2 name it."""
-    names = ("config.json", f"{_backbone(config).model_type}_config.json", "model_config.json")
+def _config_file(folder: Path) -> Path:
+    """The file with the sizes as transformers, a model's authors, or paddlenlp 2 name it."""
+    authors = {f"{backbone.model_type}_config.json": None for backbone in TEXT_BACKBONES.values()}
+    names = (CONFIG, *authors, "model_config.json")
     there = (folder / name for name in names if (folder / name).exists())
-    return next(there, folder / names[0])
+    return next(there, folder / CONFIG)
 
 
-def _read_config(config: CheckpointOptions, place: Path) -> dict[str, Any]:
-    return _unnested(read_object(_config_file(config, place) if place.is_dir() else place))
+def _read_config(place: Path) -> dict[str, Any]:
+    return _unnested(read_object(_config_file(place) if place.is_dir() else place))
 
 
 def _unnested(content: Mapping[str, Any]) -> dict[str, Any]:
     """Sizes beside each other; paddlenlp 2 keeps the encoder's in the arguments of the model."""
     inner = content.get("init_args", ())
-    found: dict[str, Any] = {}
+    sizes: dict[str, Any] = {}
     for part in inner if isinstance(inner, list) else ():
-        found |= _unnested(part) if isinstance(part, dict) else {}
-    return found | {key: value for key, value in content.items() if not key.startswith("init_")}
+        sizes |= _unnested(part) if isinstance(part, dict) else {}
+    return sizes | {key: value for key, value in content.items() if not key.startswith("init_")}
 
 
-def _vocabulary(
-    config: CheckpointOptions, place: Path, *, required: bool = True
-) -> dict[str, bytes]:
-    family = _family(config)
+def _vocabulary(family: TokenizerFamily, place: Path) -> dict[str, bytes]:
+    """A tokenizer's files in a folder, by name; a file is the first of them."""
     if place.is_file():
         return {family.files[0]: read_bytes(place)}
-    names = [name for name in family.files if (place / name).exists()]
-    if required and not family.whole(names):
-        raise ValueError(f"--tokenizer_name {place}: no {family.said} there")
-    return {name: read_bytes(place / name) for name in names}
+    return {name: read_bytes(place / name) for name in family.files if (place / name).exists()}

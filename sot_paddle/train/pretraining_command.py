@@ -80,9 +80,8 @@ def encoder_config(
     config: PretrainConfig, found: Pretrained, tokenizer: SubwordTokenizer
 ) -> EncoderConfig:
     """Sizes of the encoder: the checkpoint's, or from scratch the options' and the vocabulary's."""
-    backbone = TEXT_BACKBONES[config.model_type]
-    name = pretrained.registry_name(config, found.config)
-    sizes = {**backbone.presets[name], **backbone.read_config(found.config)}
+    backbone = found.backbone
+    sizes = {**backbone.presets[found.preset], **backbone.read_config(found.config)}
     if found.arrays and config.architecture:
         first = next(iter(config.architecture))
         raise ValueError(f"{first} is for weights from scratch: {found.origin} has its own")
@@ -91,13 +90,10 @@ def encoder_config(
         sizes["pad_token_id"] = tokenizer.pad_id
         if "vocab_size" not in found.config:
             sizes["vocab_size"] = tokenizer.vocab_size
-    for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-        if getattr(config, key) is not None:
-            sizes[key] = getattr(config, key)
-    sizes["freeze_encoder"] = config.freeze_encoder
-    made = build_record(backbone.options, sizes, where=name)
-    pretrained.require_embeddings(tokenizer.vocab_size, made)
-    return made
+    sizes |= config.encoder_options
+    encoder = build_record(backbone.options, sizes, where=found.preset)
+    pretrained.require_embeddings(tokenizer.vocab_size, encoder)
+    return encoder
 
 
 def _task(
@@ -165,7 +161,7 @@ class PretrainingSource(TextSource):
             TEXT_BACKBONES[self.config.model_type],
             self.sizes,
             PretrainingHeadConfig(next_sentence=self.judged),
-            name=pretrained.registry_name(self.config, self.found.config),
+            name=self.found.preset,
         )
         model.judge = row_sums
         return model

@@ -35,6 +35,8 @@ from sot_paddle.train.trainer import ExactTrainer
 
 _UNUSED_PARAMETERS = ("concat", "aggre_all")
 """Fusions whose heads leave parameters without a gradient."""
+_MOST_OF_START = 0.1
+"""Share of a run's start in its moving average beyond which the average warms up."""
 _MOST_CLASSES, _LONGEST_NAME = 20, 40
 """Classes that are told one by one, and letters of their names."""
 
@@ -64,12 +66,14 @@ def run_once(setup: Setup, seed: int, folder: RunFolder) -> dict[str, Any]:
         say(f"batch normalisation synchronised in {count} layers")
     ema = None
     if setup.ema_decay is not None:
-        ema = ModelEma(model, setup.ema_decay, warmup=setup.ema_warmup)
+        ema = ModelEma(model, setup.ema_decay, warmup=bool(setup.ema_warmup))
     run = Run(setup, seed, folder.root, model, ema)
     run_folder.check_outputs(run.root, options, run.prediction_files)
     trainer = None
     if options.do_train:
         trainer = _trainer(run)
+        if ema is not None and setup.ema_warmup is None:
+            _choose_warmup(ema, trainer.total_steps)
         trainer.accept(folder.checkpoint)
     elif fresh and (options.overwrite_output_dir or not run_folder.weights_in(run.root)):
         raise ValueError(
@@ -88,6 +92,17 @@ def run_once(setup: Setup, seed: int, folder: RunFolder) -> dict[str, Any]:
     if step is None:
         _write_options(run)
     return outcome.finish(run, outcome.Evaluator(run), step=step or "given")
+
+
+def _choose_warmup(ema: ModelEma, steps: int) -> None:
+    """Warm the average up where the run is so short that much of the start would stay in it."""
+    share = ema.decay**steps
+    ema.warmup = share > _MOST_OF_START
+    if ema.warmup:
+        say(
+            f"the moving average warms up: {steps} steps with decay {ema.decay:g} would leave "
+            f"{share:.0%} of the start in it (--set model_ema_warmup=false: as published)"
+        )
 
 
 def _write_options(run: Run) -> None:

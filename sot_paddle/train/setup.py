@@ -17,7 +17,7 @@ from sot_paddle.train import model_folder
 from sot_paddle.train.checkpointing import TensorFile
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.feeding import Pace
-from sot_paddle.weights import weights_and_metadata
+from sot_paddle.weights import load_weights, weights_and_metadata
 
 
 class ModelSource(Protocol):
@@ -60,7 +60,8 @@ class Setup:
         save_epochs: epochs between checkpoints, 0 for none but those of ``save_steps``.
         eval_steps: optimizer steps between evaluations, None for each epoch, 0 for never.
         ema_decay: of the moving average, None for none.
-        ema_warmup: the average follows closely at first.
+        ema_warmup: the average follows closely at first; None for where the run is so short that
+            much of the start would stay in it.
         sync_bn: batch statistics over all processes.
         own_masks: each process draws dropout masks of its own.
     """
@@ -73,7 +74,7 @@ class Setup:
     save_epochs: int = 0
     eval_steps: int | None = None
     ema_decay: float | None = None
-    ema_warmup: bool = False
+    ema_warmup: bool | None = False
     sync_bn: bool = True
     own_masks: bool = False
 
@@ -127,4 +128,7 @@ class Run:
 
     def restore(self, folder: Path) -> None:
         """Take the model from a folder."""
-        model_folder.read_weights(folder, self.model, self.ema)
+        if self.ema is not None:
+            load_weights(self.model, folder / model_folder.EMA)
+            self.ema.restart()
+        load_weights(self.model, folder)

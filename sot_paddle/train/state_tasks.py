@@ -50,7 +50,7 @@ def load_states(config: StateTrainConfig) -> tuple[Task, Sizes]:
 def load_frozen(options: StateRows) -> FrozenModel:
     """Read a checkpoint: a Hugging Face folder, or a folder that tools/train_glue.py wrote."""
     found = pretrained.find(options)
-    model = pretrained.build(options, found, 2)
+    model = found.build(2, {**options.encoder_options, **options.head_options})
     loaded, _ = pretrained.load(model, found)
     model.eval()
     for parameter in model.parameters():

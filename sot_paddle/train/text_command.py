@@ -12,6 +12,8 @@ from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle.distributed import say
+from sot_paddle.reading import field_of
+from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue import load_glue
 from sot_paddle.tasks.glue_options import COMMAND, TrainConfig
 from sot_paddle.tasks.task import Task
@@ -19,7 +21,12 @@ from sot_paddle.tasks.text_options import CheckpointOptions, TextRunOptions
 from sot_paddle.train import pretrained, session
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.model_folder import config_file, require_classes
+from sot_paddle.train.model_folder import (
+    as_typed,
+    check_trained_head,
+    config_file,
+    require_classes,
+)
 from sot_paddle.train.optimizer import CLIPPINGS, OPTIMIZERS, decay_filter, decayed_names
 from sot_paddle.train.pretrained import Pretrained
 from sot_paddle.train.run_folder import open_folders
@@ -29,8 +36,10 @@ from sot_paddle.train.setup import ModelSource, Setup
 
 def run_config(config: TrainConfig) -> dict[str, Any]:
     """Run every seed of a configuration; see :func:`.session.run_setup`."""
+    plain = TEXT_BACKBONES[config.model_type].plain
+    head = as_typed("pooling", config.resolved_pooling, plain, flags=True)
     for name in config.unused_sizes:
-        say(f"--{name} has no effect: the head has none (pooling {config.resolved_pooling})")
+        say(f"--{name} has no effect: the head has none ({head})")
     return run_text(config, load_glue, optimizer)
 
 
@@ -53,7 +62,7 @@ def run_text(
     with open_folders(config, pretrained.sources(config)) as folders:
         source = TextSource(config, pretrained.find(config))
         task = load_task(config, source.found.vocabulary)
-        pretrained.require_embeddings(task.vocab_size, pretrained.encoder_of(config, source.found))
+        pretrained.require_embeddings(task.vocab_size, source.found.encoder)
         return session.run_setup(text_setup(config, task, source, make_optimizer), folders)
 
 
@@ -81,9 +90,11 @@ class TextSource:
 
     def build(self, task: Task) -> nn.Layer:
         """The encoder that the checkpoint's sizes describe, with the head of the options."""
-        model = pretrained.build(self.config, self.found, task.num_outputs)
+        options = {**self.config.encoder_options, **self.config.head_options}
+        model = self.found.build(task.num_outputs, options)
         if not self.config.do_train:
-            pretrained.check_trained_head(model, self.found.config, self.found.origin)
+            stated = field_of({"sot_head": {}, **self.found.config}, "sot_head", dict, self.origin)
+            check_trained_head(model, stated, self.origin, flags=True)
             require_classes(self.found.config, task.classes, self.found.origin)
         return model
 

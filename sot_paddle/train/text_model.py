@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,10 @@ from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.subword import HEAD, SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.reading import field_of, read_object
-from sot_paddle.registry import create_model, text_backbone
 from sot_paddle.tasks.state_options import SQUAD_LENGTH
 from sot_paddle.train import run_folder
-from sot_paddle.train.model_folder import CONFIG, WEIGHTS, find_folder
-from sot_paddle.weights import load_weights
+from sot_paddle.train.model_folder import CONFIG, WEIGHTS, find_text_folder
+from sot_paddle.train.pretrained import from_pretrained
 
 _LENGTH = 128
 """Tokens of a row where the run's options are not there: the default of training."""
@@ -49,14 +47,7 @@ class TextModel:
     num_texts: int | None
     padding: str
     notes: tuple[str, ...] = ()
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-
-def find_text_folder(place: Path) -> Path | None:
-    """The folder with a text model that a path means, or None; see model_folder.find_folder."""
-    return find_folder(
-        place, lambda content: isinstance(content.get("sot_head"), dict), needs=(WEIGHTS,)
-    )
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_trained_text(place: str | Path, *, max_length: int | None = None) -> TextModel:
@@ -75,10 +66,8 @@ def load_trained_text(place: str | Path, *, max_length: int | None = None) -> Te
             f"{place} holds no trained text model ({CONFIG} with sot_head, and {WEIGHTS}): give "
             "the folder that tools/train_glue.py wrote, or its best"
         )
-    config = read_object(folder / CONFIG)
-    model = _build(folder, config)
-    load_weights(model, folder / WEIGHTS)
-    model.eval()
+    model = from_pretrained(folder)
+    config, where = read_object(folder / CONFIG), str(folder / CONFIG)
     options, notes = _options(folder)
     limit = model.backbone.position_limit(model.encoder_config)
     usual = SQUAD_LENGTH if model.head_config.pooling == SPANS else _LENGTH
@@ -94,23 +83,12 @@ def load_trained_text(place: str | Path, *, max_length: int | None = None) -> Te
     return TextModel(
         model,
         tokenizer,
-        tuple(map(str, config["id2label"].values())),
+        tuple(map(str, field_of(config, "id2label", dict, where).values())),
         len(task.text) if task else None,
         options.get("padding", "max_length"),
         notes,
         options,
     )
-
-
-def _build(folder: Path, config: dict[str, Any]) -> nn.Layer:
-    where, kinds = str(folder / CONFIG), {"sot_model": str, "sot_head": dict, "id2label": dict}
-    name, head, labels = (field_of(config, key, kind, where) for key, kind in kinds.items())
-    backbone = text_backbone(name)
-    if backbone is None:
-        raise ValueError(f"{where}: 'sot_model' is {name!r}, which is no text model")
-    sizes = backbone.read_config(config)
-    outputs = 2 if head.get("pooling") == SPANS else len(labels) or 1
-    return create_model(name, outputs, **sizes, **head)
 
 
 def _options(folder: Path) -> tuple[dict[str, Any], tuple[str, ...]]:

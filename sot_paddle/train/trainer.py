@@ -298,8 +298,8 @@ class ExactTrainer(Trainer):
         metrics = self.evaluator.scores(str(step))
         self.progress.evaluations[str(step)] = metrics
         value = metrics[self.run.metric]
-        maximise = self.run.task.maximise
-        if outcome.is_better(value, self.progress.best_metric, maximise=maximise):
+        best = self.progress.evaluations.get(str(self.progress.best_step))
+        if outcome.is_better(metrics, best, self.run):
             self.progress.best_metric, self.progress.since_best = value, 0
             self.progress.best_step = step
             outcome.write_best(self.run, step, value)

@@ -31,7 +31,7 @@ from sot_paddle.data.image_dataset import ImageTrainSet
 from sot_paddle.registry import create_model
 from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
 from sot_paddle.tasks.images import ImageSplit
-from sot_paddle.train import exact_state, image_command, image_evaluation, image_model
+from sot_paddle.train import exact_state, image_command, image_evaluation, model_folder
 from sot_paddle.train.feeding import MicroBatches
 from sot_paddle.train.trainer import ExactTrainer
 from sot_torch_ref.train.ema import ModelEma
@@ -218,8 +218,8 @@ def paddle_run(folder: Path, **options: Any) -> PaddleRun:
     ):
         run.content = image_command.run_config(config)
     last = Path(config.output_dir) / "last"
-    model, kept = image_model.load_trained(last, ema=False)
-    run.state, run.average = arrays_of(model), arrays_of(image_model.load_trained(last)[0])
+    model, kept = model_folder.load_trained(last, ema=False)
+    run.state, run.average = arrays_of(model), arrays_of(model_folder.load_trained(last)[0])
     asked = create_model(config.model, kept.num_classes, **config.overrides)
     again = create_model(config.model, kept.num_classes, **kept.options)
     run.keeps_options = (asked.backbone_config, asked.head_config) == (

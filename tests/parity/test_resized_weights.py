@@ -20,7 +20,7 @@ import sot_paddle
 import sot_torch_ref
 from sot_paddle import resampling
 from sot_paddle.checkpoint import write_tensors
-from sot_paddle.train.image_model import load_foreign
+from sot_paddle.train.model_folder import load_foreign
 from sot_torch_ref.resampling import resize_bias_table, resize_position_embedding
 from tests.parity.model_inputs import image_inputs
 from tests.parity.models import models_of_equal_weights, to_paddle_names

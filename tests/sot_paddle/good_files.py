@@ -14,8 +14,7 @@ from sot_paddle.convert.state.torch_optimizer import schedule_dict, to_torch
 from sot_paddle.registry import create_model
 from sot_paddle.train import checkpointing
 from sot_paddle.train.ema import ModelEma
-from sot_paddle.train.image_model import ImageModelConfig, flat_options
-from sot_paddle.train.model_folder import EMA, WEIGHTS
+from sot_paddle.train.model_folder import EMA, WEIGHTS, ImageModelConfig, flat_options
 from sot_paddle.weights import weights_and_metadata
 from tests.sot_paddle.convert import tiny_checkpoints as tiny
 from tests.sot_paddle.train import tiny_images, tiny_run

@@ -15,7 +15,7 @@ from sot_paddle import checkpoint
 from sot_paddle.checkpoint import Tensors, TensorSpec, read_tensors, write_tensors
 
 SUFFIXES = (".safetensors", ".pdparams")
-METADATA = {"format": "sot_paddle", "ä": "ö\n"}
+METADATA = {"sot_paddle": "1", "ä": "ö\n"}
 
 
 def arrays_of_every_dtype() -> dict[str, np.ndarray]:
@@ -100,7 +100,7 @@ def test_one_entry_of_a_nested_pickle_is_read_and_said(tmp_path, caplog):
 
 
 WHOLE = {"w": np.ones(9, np.float32), "v": np.ones(3)}
-FUTURE = {"format": "sot_paddle", "format_version": "2"}
+FUTURE = {"sot_paddle": "2"}
 
 
 @pytest.mark.parametrize(

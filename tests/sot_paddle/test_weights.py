@@ -78,7 +78,7 @@ def test_metadata_describe_the_model(tmp_path: Path, tiny_bert, tiny_options) ->
     metadata = read_tensors(tmp_path / "m.safetensors")[1]
     assert metadata["model"] == "bert_base_mgcrp"
     assert metadata["head"] == "mgcrp_qk"
-    assert metadata["format"] == "sot_paddle"
+    assert metadata["sot_paddle"] == "1"
     assert metadata["num_attention_heads"] == "3"
     config = json.loads(metadata["config"])
     for name in ("hidden_size", "vocab_size", "intermediate_size", "max_position_embeddings"):

@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import ml_dtypes
@@ -17,6 +18,7 @@ from sot_paddle.atomic import atomic_directory, atomic_file, atomic_files
 from sot_paddle.checkpoint import (
     FORMAT,
     FORMAT_VERSION,
+    STORED_NAMES,
     SUFFIXES,
     Tensors,
     TensorSpec,
@@ -28,7 +30,7 @@ from sot_paddle.convert.engine.conversion_plan import ConversionPlan
 from sot_paddle.convert.engine.description import Manifest, describe
 from sot_paddle.convert.engine.known_models import TEXT_FAMILIES, registry_name
 from sot_paddle.convert.engine.layout import Layout
-from sot_paddle.convert.engine.registry import find_table
+from sot_paddle.convert.engine.registry import TABLES, find_table
 from sot_paddle.convert.engine.transforms import in_rows
 from sot_paddle.convert.formats.hf_config import as_json, check_config
 from sot_paddle.convert.formats.source import (
@@ -37,6 +39,7 @@ from sot_paddle.convert.formats.source import (
     Source,
     open_source,
     read_vocabulary,
+    with_settings,
 )
 from sot_paddle.convert.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
 from sot_paddle.convert.formats.torch_files import write_torch
@@ -54,6 +57,9 @@ DTYPES: Mapping[str, np.dtype] = {
 MANIFEST = "manifest.json"
 OURS = (*WEIGHT_FILES, *VOCABULARY_FILES, "config.json", MANIFEST)
 """Every file that a written directory can hold; only such a directory is ever replaced."""
+
+PADDLENLP = ("bert_hf", "roberta_hf")
+"""Layouts whose models paddlenlp has, too, under our names but for the head's."""
 
 Progress = Callable[[int, int, str], None]
 """Called with (bytes done, bytes in all, name of the tensor just written)."""
@@ -122,6 +128,8 @@ def convert_file(
         source.vocabulary = read_vocabulary(Path(vocab))
         if not source.vocabulary:
             raise ValueError(f"{vocab}: no tokenizer files such as vocab.txt")
+    if not reverse:
+        source.vocabulary = with_settings(source.vocabulary, table.tokenizer)
     ends = recorded or (str(source.path), str(dst))
     job = _Job(source, table, dtype, progress or (lambda *_: None), ends)
     with named_in_refusals(source.path):
@@ -133,7 +141,7 @@ def convert_file(
 
 
 def _check_direction(source: Source, table: Layout, *, reverse: bool) -> None:
-    converted = source.metadata.get("format") == FORMAT
+    converted = FORMAT in source.metadata
     if converted and not reverse:
         raise ValueError(f"{source.path}: is a converted file already; add --reverse to go back")
     if not reverse and source.path.suffix == ".pdparams":
@@ -197,7 +205,7 @@ class _Job:
     def write_directory(self, dst: Path) -> Manifest:
         """Write weights, config.json, vocabulary and manifest as one folder."""
         with atomic_directory(dst) as folder:
-            self._write_weights(folder / "model.safetensors")
+            self._write_weights(folder / "model.safetensors", self._paddlenlp_names())
             manifest = self._manifest()
             config = self.beside.config_file(self.plan, self._dtype())
             files = {"config.json": as_json(config)} if config else {}
@@ -212,10 +220,19 @@ class _Job:
         first = (e.destination for e in self.plan.entries if e.kind in ("embedding", "conv"))
         return self.records[next(first, self.plan.entries[0].destination)]["dtype"]
 
-    def _write_weights(self, path: Path) -> None:
+    def _paddlenlp_names(self) -> dict[str, str]:
+        """Metadata that store a plain head under paddlenlp's names, which are transformers'."""
+        layout = f"{self.table.family}_hf"
+        if self.plan.reverse or layout not in PADDLENLP:
+            return {}
+        head = TABLES[layout][0].heads.get(self.plan.head)
+        rows = [row for row in head.rows if row.destination in self.plan.grouped] if head else []
+        return {STORED_NAMES: json.dumps({row.destination: row.source for row in rows})}
+
+    def _write_weights(self, path: Path, more: Mapping[str, str] = MappingProxyType({})) -> None:
         tensors = self._tensors()
         if path.suffix not in TORCH_SUFFIXES:
-            write_tensors(path, tensors, self._metadata())
+            write_tensors(path, tensors, {**self._metadata(), **more})
             return
         keys = self.table.written_under
         if keys:
@@ -273,8 +290,8 @@ class _Job:
         if self.plan.reverse:
             return {"format": "pt", **beside}
         return {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
+            "format": "np",
+            FORMAT: FORMAT_VERSION,
             "layout": self.plan.layout,
             "model": self.plan.model,
             "head": self.plan.head,

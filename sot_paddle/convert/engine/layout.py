@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 COUNTED = "batches seen so far; Paddle's BatchNorm has a fixed momentum and does not count"
 
@@ -95,6 +96,8 @@ class Layout:
         embeds: token embedding -> its rows; empty when `encoder` has the embeddings.
         embedless: as `headless`, for a model whose token embedding this layout does not know.
         averaged: keys under which a torch file with averaged (EMA) weights holds them.
+        tokenizer: settings of the original's tokenizer, which go after those of
+            tokenizer_config.json.
         written_under: keys under which a torch file is written; none for a plain state dict.
     """
 
@@ -115,6 +118,7 @@ class Layout:
     embedless: Mapping[str, str] = field(default_factory=dict)
     averaged: tuple[str, ...] = ()
     written_under: tuple[str, ...] = ()
+    tokenizer: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:

@@ -111,6 +111,11 @@ def recognise(shapes: Mapping[str, Sequence[int]], first: str = "") -> tuple[str
     return "", ""
 
 
+def table_of(shapes: Mapping[str, Sequence[int]]) -> Layout | None:
+    """The first table that has every name of a file on one of its sides, None for no table."""
+    return next((table for table in chain(*TABLES.values()) if _side(table, shapes)), None)
+
+
 def find_wrapping(names: Collection[str]) -> str:
     """What wrapping a model put before all names, such as ``model.`` or ``module._orig_mod.``.
 

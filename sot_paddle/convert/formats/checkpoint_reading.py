@@ -25,12 +25,12 @@ _LOG = logging.getLogger(__name__)
 
 
 def read_as_paddle(
-    place: Path, model: str, *, pretraining_heads: bool = False
+    source: Source, model: str, *, pretraining_heads: bool = False
 ) -> Mapping[str, np.ndarray]:
     """Convert a checkpoint of a text model in memory.
 
     Args:
-        place: a Hugging Face or converted directory, or a file of any layout in ``TABLES``.
+        source: of any layout in ``TABLES``, or with Paddle's names.
         model: registry name of the model to fill.
         pretraining_heads: those of a PyTorch checkpoint as well, which a classifier leaves out;
             of a head that the checkpoint does not have nothing is there.
@@ -41,9 +41,6 @@ def read_as_paddle(
     Raises:
         ValueError: not a checkpoint, or one that does not fit the model.
     """
-    source = open_source(place)
-    for note in source.notes:
-        _LOG.warning("%s", note)
     usual = layouts_of(model)[0]
     layout, side = recognise(source.tensors.shapes, first=usual)
     if side == "paddle":
@@ -53,7 +50,7 @@ def read_as_paddle(
     plan = build_plan(layout, model, source.tensors.shapes, config=source.config)
     left_out = _heads_of_other_tasks(plan, find_table(layout, model))
     if left_out:
-        _LOG.warning("%s: left out: %s", place, "; ".join(by_reason(left_out)))
+        _LOG.warning("%s: left out: %s", source.path, "; ".join(by_reason(left_out)))
     return {**plan.apply(source.tensors), **heads}
 
 
@@ -113,7 +110,7 @@ def _plan(source: Source, layout: str, model: str) -> ConversionPlan | None:
     """The conversion to Paddle's names; None for a file that has them."""
     shapes = source.tensors.shapes
     found, side = recognise(shapes, first=layout)
-    own = source.metadata.get("format") == FORMAT or source.path.suffix == ".pdparams"
+    own = FORMAT in source.metadata or source.path.suffix == ".pdparams"
     if own or side == "paddle":
         if layout:
             raise ValueError(f"is in Paddle's names already; leave the layout {layout!r} out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -119,6 +120,15 @@ def read_vocabulary(folder: Path) -> dict[str, bytes]:
     """The tokenizer's files of a directory, name -> content; {} when there are none."""
     files = (folder / name for name in VOCABULARY_FILES)
     return {f.name: reading.read_bytes(f) for f in files if f.exists()}
+
+
+def with_settings(files: Mapping[str, bytes], settings: Mapping[str, Any]) -> dict[str, bytes]:
+    """A tokenizer's files with settings that their tokenizer_config.json does not state."""
+    name = "tokenizer_config.json"
+    stated = reading.parse_json(files.get(name, b"{}"), name)
+    if not files or settings.keys() <= stated.keys():
+        return dict(files)
+    return {**files, name: json.dumps({**settings, **stated}, indent=1).encode()}
 
 
 def _weights_in(folder: Path) -> Path:

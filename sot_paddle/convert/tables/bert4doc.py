@@ -24,6 +24,7 @@ POOLED = Layout(
     ignored=IGNORED,
     optional_prefix=PREFIX,
     config=CONFIG,
+    tokenizer={"tokenize_chinese_chars": False},  # its fine-tuning takes Chinese words whole
 )
 
 OF_LAYERS = dataclasses.replace(

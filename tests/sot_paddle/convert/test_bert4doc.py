@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sot_paddle.checkpoint import refuse_tensorflow
-from sot_paddle.convert import build_plan
+from sot_paddle.checkpoint import refuse_tensorflow, write_tensors
+from sot_paddle.convert import build_plan, convert_file
 from sot_paddle.convert.formats.source import open_source
+from sot_paddle.data.tokenizers import WordPieceTokenizer
 from tests.sot_paddle.convert.tiny_checkpoints import CLASSES, HIDDEN, encoder_shapes, linear
 
 POOLER = linear("bert.pooler.dense", HIDDEN, HIDDEN)
@@ -63,6 +64,26 @@ def test_the_head_of_layers_does_not_pass_for_another(random_arrays) -> None:
     assert (
         build_plan("bert_hf", "bert_base", made, reverse=True, encoder_only=True).head == "layers"
     )
+
+
+def test_its_tokenizer_takes_chinese_words_whole_unless_the_files_say_otherwise(
+    tmp_path, random_arrays
+) -> None:
+    source, name = tmp_path / "original", "tokenizer_config.json"
+    source.mkdir()
+    write_tensors(source / "model.safetensors", random_arrays(original(HIDDEN)))
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat"]
+    (source / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
+
+    def tokens(folder: str, layout: str) -> list[int]:
+        convert_file(source, tmp_path / folder, layout, "bert_base", num_attention_heads=2)
+        tokenizer = WordPieceTokenizer(tmp_path / folder, max_length=9)
+        return tokenizer.tokenize(["中文 cat"]).row(0).tolist()
+
+    assert tokens("document", "bert4doc") == [2, 1, 5, 3]
+    (source / name).write_text('{"tokenize_chinese_chars": true}', encoding="utf-8")
+    assert tokens("stated", "bert4doc") == [2, 1, 1, 5, 3]
+    assert (tmp_path / "stated" / name).read_bytes() == (source / name).read_bytes()
 
 
 @pytest.mark.parametrize("name", ["", "bert_model.ckpt", "bert_model.ckpt.index"])

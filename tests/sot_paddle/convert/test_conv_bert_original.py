@@ -14,6 +14,7 @@ import sot_torch_ref
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.convert import build_plan, convert_file
 from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
+from sot_paddle.convert.formats.source import open_source
 from sot_paddle.convert.state.command import StateRequest, convert_state
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import pretrained
@@ -237,8 +238,9 @@ def test_a_folder_is_a_checkpoint_for_training(folder) -> None:
     options = {"task_name": "CoLA", "data_dir": "data", "output_dir": "out", "head": "plain"}
     options |= {"model_name_or_path": str(place), "model_type": "conv-bert"}
     options |= {"max_seq_length": P}
-    found = pretrained.find(TrainConfig(**options))
-    model = pretrained.build(TrainConfig(**options), found, K)
+    config = TrainConfig(**options)
+    found = pretrained.find(config)
+    model = found.build(K, {**config.encoder_options, **config.head_options})
     loaded, fresh = pretrained.load(model, found)
     assert (loaded, sorted(fresh)) == (
         len(model.state_dict()) - 4,
@@ -249,7 +251,7 @@ def test_a_folder_is_a_checkpoint_for_training(folder) -> None:
         ours["conv_bert.layers.0.self_attn.convq"].numpy(),
         arrays["bert.encoder.layer.0.attention.self.convq_param"],
     )
-    head = read_as_paddle(place, "conv_bert_base", pretraining_heads=True)
+    head = read_as_paddle(open_source(place), "conv_bert_base", pretraining_heads=True)
     dense = arrays["cls.predictions.transform.dense.weight"].T
     np.testing.assert_array_equal(head["head.words.dense.weight"], dense)
     with pytest.raises(ValueError, match="is a 'bert' checkpoint, expected roberta"):

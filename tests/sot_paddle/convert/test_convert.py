@@ -125,7 +125,7 @@ def test_manifest_and_metadata_say_what_was_done(conversion, tmp_path, hf_dir, h
     assert len(content["ignored"]) == 4
     assert len(content["absent"]) == 15
     assert {"head.pooling.q_proj.weight", "head.word_fc.bias"} < set(content["absent"])
-    assert metadata["format"] == "sot_paddle"
+    assert metadata["sot_paddle"] == "1"
     assert metadata["layout"] == "bert_hf"
     assert metadata["model"] == "bert_base_mgcrp"
     assert metadata["head"] == "mgcrp_qk"

@@ -1,7 +1,6 @@
 """Files of weights as other tools write and hand them on: read as they are, or named."""
 
 import json
-import logging
 import pickle
 from pathlib import Path
 
@@ -179,7 +178,7 @@ def test_what_is_no_file_of_weights_is_named(conversion, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
-def test_a_training_reads_the_same_files(tmp_path, arrays, expected, hf_config, caplog, name):
+def test_a_training_reads_the_same_files(tmp_path, arrays, expected, hf_config, name):
     folder = tmp_path / "hf"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(hf_config))
@@ -187,14 +186,13 @@ def test_a_training_reads_the_same_files(tmp_path, arrays, expected, hf_config, 
         torch.save({"net": tensors(arrays, "model.")}, folder / name)
     else:
         write_tensors(folder / name, {f"model.{n}": a for n, a in arrays.items()})
-    with caplog.at_level(logging.WARNING):
-        found = read_as_paddle(folder, "bert_base")
-    assert set(found) == set(expected)
-    assert f"{name}: every name begins with 'model.': stripped" in caplog.messages
+    source = open_source(folder)
+    assert set(read_as_paddle(source, "bert_base")) == set(expected)
+    assert f"{name}: every name begins with 'model.': stripped" in source.notes
     (folder / name).write_bytes(POINTER)
-    for read in (read_as_paddle, lambda place, model: read_for_model(place, model, {})):
+    for read in (open_source, lambda place: read_for_model(place, "bert_base", {})):
         with pytest.raises(ValueError, match="is a Git LFS pointer"):
-            read(folder, "bert_base")
+            read(folder)
 
 
 def test_the_layout_of_a_wrapped_image_model_is_found(tmp_path, image_shapes, random_arrays):

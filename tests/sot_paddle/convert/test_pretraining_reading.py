@@ -10,6 +10,7 @@ from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.backbones.pretraining import PretrainingModel
 from sot_paddle.config import EncoderConfig
 from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
+from sot_paddle.convert.formats.source import open_source
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
 from sot_torch_ref.backbones import text  # noqa: F401 (makes transformers importable)
 
@@ -28,7 +29,7 @@ def test_the_scores_are_those_of_transformers(tmp_path) -> None:
         for parameter in theirs.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
     theirs.save_pretrained(tmp_path)
-    arrays = read_as_paddle(tmp_path, "bert_base", pretraining_heads=True)
+    arrays = read_as_paddle(open_source(tmp_path), "bert_base", pretraining_heads=True)
     ours = PretrainingModel(
         TEXT_BACKBONES["bert"], EncoderConfig(**SIZES), PretrainingHeadConfig(), name="bert_base"
     )

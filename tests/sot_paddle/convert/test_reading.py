@@ -9,6 +9,7 @@ import pytest
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.convert import build_plan, convert_file
 from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle, read_for_model
+from sot_paddle.convert.formats.source import open_source
 from sot_paddle.resampling import resample_bias_table, resample_position_embedding
 
 
@@ -65,13 +66,13 @@ def test_a_training_is_told_of_the_head_of_another_task(
     path = tmp_path / "m.safetensors"
     write_tensors(path, arrays)
     with caplog.at_level(logging.WARNING, logger="sot_paddle.convert.formats.checkpoint_reading"):
-        found = read_as_paddle(path, "bert_base")
+        found = read_as_paddle(open_source(path), "bert_base")
     assert not any(name.startswith("head.") for name in found)
     (line,) = caplog.messages
     assert f"left out: {head}.weight, {head}.bias (head of " in line
     write_tensors(path, random_arrays(hf_shapes()))
     caplog.clear()
-    assert "head.cls_fc.weight" in read_as_paddle(path, "bert_base")
+    assert "head.cls_fc.weight" in read_as_paddle(open_source(path), "bert_base")
     assert caplog.messages == []
 
 

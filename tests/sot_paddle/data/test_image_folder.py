@@ -16,9 +16,11 @@ from sot_paddle.data.image_folder import (
     EXTENSIONS,
     CorruptImage,
     decode_rgb,
+    is_bare,
     read_class_folders,
     read_split,
     read_train_val,
+    split_classes,
 )
 
 import sot_torch_ref  # noqa: F401  isort: skip (declares the operators that torchvision lacks)
@@ -41,6 +43,29 @@ def test_links_in_a_circle_list_every_image_once(tmp_path: Path) -> None:
     (tmp_path / "b" / "itself").symlink_to("itself")
     files = read_class_folders(tmp_path).files
     assert files == ("a/1.png", "a/b/3.png", "a/in/2.png", "b/3.png", "b/a/1.png", "b/a/in/2.png")
+
+
+def test_bare_class_folders_are_split_within_each_class_by_the_seed(tmp_path: Path) -> None:
+    counts = {"ant": 10, "bee": 3, "cow": 2}
+    names = [f"{name}/{index}.png" for name, count in counts.items() for index in range(count)]
+    assert not is_bare(fill(tmp_path / "one", "ant/1.png"))
+    assert not is_bare(fill(tmp_path / "both", "ant/1.png", "bee/1.png", "val/ant/1.png"))
+    assert is_bare(fill(tmp_path / "bare", *names))
+    source = read_class_folders(tmp_path / "bare")
+    train, val = split_classes(source, 0.2, seed=1)
+    assert np.bincount(val.labels).tolist() == [2, 1, 1]
+    assert sorted(train.files + val.files) == sorted(source.files)
+    assert train.classes == val.classes == source.classes
+    for part in (train, val):
+        assert [name.split("/")[0] for name in part.files] == [
+            part.classes[label] for label in part.labels
+        ]
+    assert split_classes(source, 0.2, seed=1)[1].files == val.files
+    assert split_classes(source, 0.2, seed=2)[1].files != val.files
+    assert np.bincount(split_classes(source, 0.99, seed=1)[0].labels).tolist() == [1, 1, 1]
+    alone = read_class_folders(fill(tmp_path / "alone", "ant/1.png", "bee/1.png", "bee/2.png"))
+    with pytest.raises(DataError, match="alone/ant: one image cannot be split: add another"):
+        split_classes(alone, 0.5, seed=1)
 
 
 def test_order_labels_and_nested_files_are_those_of_torchvision(tmp_path: Path) -> None:

@@ -60,12 +60,15 @@ def test_json_lines(tmp_path):
     assert read(write(tmp_path / "b.ndjson", '"a"\n{"text": "b"}\n')) == [("a",), ("b",)]
 
 
-def test_lines_and_stdin(tmp_path, stdin):
+def test_lines_and_stdin(tmp_path, stdin, caplog):
     assert read(write(tmp_path / "a.txt", "\ufeffa b\r\n\r\nc\n")) == [("a b",), ("",), ("c",)]
     assert read(write(tmp_path / "b", "a\tb\nc\td\n")) == [("a", "b"), ("c", "d")]
     assert read(tmp_path / "b", texts(1)) == [("a\tb",), ("c\td",)]
     stdin("\ufeffone\ntwö\n".encode())
     assert read("-") == [("one",), ("twö",)]
+    stdin(b"one\n\n \ntwo\n")
+    assert read("-") == [("one",), ("two",)]
+    assert caplog.messages == [f"stdin, line {n}: an empty line, left out" for n in (2, 3)]
     stdin(b"sentence\tlabel\nx\t1\n")
     assert read("-", format="tsv") == [("x",)]
 

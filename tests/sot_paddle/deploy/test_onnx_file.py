@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import onnx
 import paddle
@@ -29,6 +32,15 @@ def test_names_and_open_axes(exports):
     graph = onnx.load(str(exports["swin"][1] / "model.onnx")).graph
     assert shapes(graph.input) == {"images": ["batch", 3, 16, 16]}
     assert shapes(graph.output) == {"logits": ["batch", 3]}
+
+
+def test_onnxruntime_loads_an_export_without_a_word(exports):
+    files = [str(folder / "model.onnx") for _, folder in exports.values()]
+    load = "import sys, onnxruntime\nfor file in sys.argv[1:]: onnxruntime.InferenceSession(file)"
+    done = subprocess.run(
+        [sys.executable, "-c", load, *files], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 class Untranslatable(nn.Layer):

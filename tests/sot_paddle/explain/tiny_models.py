@@ -11,7 +11,7 @@ import paddle
 from PIL import Image
 
 from sot_paddle.registry import create_model
-from sot_paddle.train.image_model import ImageModelConfig, flat_options
+from sot_paddle.train.model_folder import ImageModelConfig, flat_options
 from sot_paddle.weights import save_weights
 
 CLASSES = ("ant", "bee", "cow")

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from sot_paddle.train import image_command, image_model
+from sot_paddle.train import image_command, model_folder
 from sot_paddle.train.text_command import run_command
 from tests.sot_paddle.train import state_files, tiny_images, tiny_run
 from tests.sot_paddle.train.run_output import Started
@@ -140,11 +140,11 @@ def image_folder(tmp_path_factory, image_files) -> Path:
 @pytest.fixture
 def images(image_folder, image_files, capfd):
     def start(
-        out: Path, *more: str, data: Path = image_folder, convert=image_model.read_for_model
+        out: Path, *more: str, data: Path = image_folder, convert=model_folder.read_for_model
     ) -> tuple[int, str]:
         capfd.readouterr()
         flags = image_files.command(data, out, *more)
-        with mock.patch.object(image_model, "read_for_model", convert):
+        with mock.patch.object(model_folder, "read_for_model", convert):
             status = image_command.run_command(flags)
         return status, capfd.readouterr().err
 

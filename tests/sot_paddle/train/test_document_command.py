@@ -70,6 +70,11 @@ def test_it_learns_from_the_end_of_a_text_and_predicts_by_itself(train, tmp_path
     assert row == ["[CLS]", "the", "a", *tiny_run.WORDS[3:10], "old", "[SEP]"]
     assert open_trained(learnt).recipe.preparation.trunc_medium == 2
     assert model.model.head_config.layers == (0, 1)
+    # and takes a Chinese word whole, as the original's fine-tuning does
+    assert model.tokenizer.tokens(model.tokenizer.tokenize(["中文 cat"]).row(0))[1:-1] == [
+        "[UNK]",
+        "cat",
+    ]
 
 
 def test_a_run_is_continued_bit_for_bit(train, tmp_path) -> None:

@@ -18,8 +18,8 @@ from sot_paddle.cli import exit_status
 from sot_paddle.convert.formats.checkpoint_reading import read_for_model
 from sot_paddle.data.imagenet_a import INDICES, SYNSETS
 from sot_paddle.registry import create_model
-from sot_paddle.train import image_command, image_evaluation, image_model
-from sot_paddle.train.image_model import ImageModelConfig, flat_options
+from sot_paddle.train import image_command, image_evaluation, model_folder
+from sot_paddle.train.model_folder import ImageModelConfig, flat_options
 from sot_paddle.weights import save_weights
 from tests.sot_paddle.train.run_output import only_line
 
@@ -39,7 +39,7 @@ class Evaluation:
         self.capfd.readouterr()
         flags = [*map(str, flags), "--workers", "0", "--cpu"]
         run = functools.partial(image_evaluation.run_command, flags)
-        with mock.patch.object(image_model, "read_for_model", convert):
+        with mock.patch.object(model_folder, "read_for_model", convert):
             status = exit_status("eval_image", run)
         seen = self.capfd.readouterr()
         return status, seen.out, seen.err

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from sot_paddle.checkpoint import read_tensors
-from sot_paddle.train import checkpointing
-from sot_paddle.train.image_model import load_trained
+from sot_paddle.train import checkpointing, outcome
+from sot_paddle.train.model_folder import load_trained
 from sot_paddle.train.schedule import PerEpoch
 from tests.sot_paddle.train import tiny_images
 from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, same_arrays
@@ -177,7 +177,9 @@ def test_a_continued_run_does_not_need_its_initial_checkpoint(images, tmp_path):
     assert_same_last(outs[0], outs[1], STATE)
 
 
-@pytest.mark.parametrize(("more", "behind"), [((), True), (("--model-ema-warmup",), False)])
+@pytest.mark.parametrize(
+    ("more", "behind"), [(("--set", "model_ema_warmup=false"), True), ((), False)]
+)
 def test_an_average_that_lags_is_said_to_and_a_warm_up_lets_it_catch_up(
     images, tmp_path, more, behind
 ):
@@ -187,6 +189,7 @@ def test_an_average_that_lags_is_said_to_and_a_warm_up_lets_it_catch_up(
     lag = content["best"]["ema_loss"] - content["best"]["loss"]
     assert ("is behind the weights themselves" in err) == (lag > 0)
     assert (lag > 0.02) == behind
+    assert ("18 steps with decay 0.9999 would leave 100% of the start in it" in err) != behind
 
 
 def test_measured_otherwise_old_results_are_forgotten(images, tmp_path):
@@ -210,3 +213,27 @@ def test_the_best_of_a_finished_run_says_how_it_was_measured_last(images, tmp_pa
         assert (str(kept["step"]), kept["value"]) == ("6", content["best"]["ema_top1"])
         assert load_trained(out)[1].crop_pct == float(crop)
         assert checkpointing.is_whole(out / "best")
+
+
+def test_bare_class_folders_train_with_a_share_for_validation(images, tmp_path):
+    data = tmp_path / "mine"
+    images.files.write_images(data, train=5, val=1)
+    shutil.rmtree(data / "val")
+    (data / "train").rename(tmp_path / "bare")
+    err = images.done(tmp_path / "out", "--max-steps", "2", data=tmp_path / "bare")
+    assert "bare has no train and val: 3 of its 15 images are for validation" in err
+    assert "train, 3 classes: ant (4), bee (4), cow (4)\nval, 3 classes: ant (1)" in err
+    assert "continuing" in images.done(tmp_path / "out", "--max-steps", "2", data=tmp_path / "bare")
+
+
+def test_of_equal_scores_the_lower_loss_is_the_best():
+    task = SimpleNamespace(metric="top1", maximise=True, tie_breaker="loss")
+    run = SimpleNamespace(task=task, metric="ema_top1")
+    scores = [{"ema_top1": top1, "ema_loss": loss, "loss": 9 - loss} for top1, loss in TIES]
+    better = [outcome.is_better(scores[0], other, run) for other in scores]
+    assert better == [False, True, False, True, True]
+    task.tie_breaker = ""
+    assert not outcome.is_better(scores[0], scores[1], run)
+
+
+TIES = ((50.0, 1.0), (50.0, 2.0), (50.0, 0.5), (40.0, 0.1), (float("nan"), 0.1))

@@ -9,6 +9,7 @@ import transformers
 
 from sot_paddle import create_model, save_weights
 from sot_paddle.checkpoint import write_tensors
+from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import pretrained
 
@@ -31,7 +32,7 @@ def _config(path, **more):
 @pytest.fixture
 def one_tensor(monkeypatch):
     """Every checkpoint of PyTorch holds one tensor."""
-    read = lambda place, model, **_: {"bert.x": np.zeros(3)}  # noqa: E731
+    read = lambda source, model, **_: {"bert.x": np.zeros(3)}  # noqa: E731
     monkeypatch.setattr(pretrained, "read_as_paddle", read)
 
 
@@ -41,8 +42,8 @@ def nothing_to_convert(monkeypatch):
     monkeypatch.delattr(pretrained, "read_as_paddle")
 
 
-def _hugging_face(folder, tiny_files):
-    tiny_files.write_model(folder)
+def _hugging_face(folder, tiny_files, **sizes):
+    tiny_files.write_model(folder, **sizes)
     arrays = {"embeddings.word_embeddings.weight": np.ones((17, 12), dtype=np.float32)}
     write_tensors(folder / "model.safetensors", arrays)
     return folder
@@ -53,8 +54,8 @@ def test_a_hugging_face_folder_is_converted_and_not_written_to(tmp_path, tiny_fi
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     asked = []
 
-    def convert(place, model, *, pretraining_heads):
-        asked.append((place, model, pretraining_heads))
+    def convert(source, model, *, pretraining_heads):
+        asked.append((source.path.parent, model, pretraining_heads))
         return {"bert.x": np.zeros(3)}
 
     monkeypatch.setattr(pretrained, "read_as_paddle", convert)
@@ -91,7 +92,7 @@ def test_a_converted_checkpoint_is_read_directly(
     place = folder if as_folder else folder / f"model.{suffix}"
     config = _config(place)
     found = pretrained.find(config)
-    built = pretrained.build(config, found, 2)
+    built = found.build(2, config.head_options)
     loaded, fresh = pretrained.load(built, found)
     assert (loaded, fresh) == (len(model.state_dict()), [])
     for name, tensor in model.state_dict().items():
@@ -106,7 +107,7 @@ def test_a_head_that_does_not_fit_stays_fresh(tmp_path, tiny_files):
     )
     config = _config(folder)
     found = pretrained.find(config)
-    _, fresh = pretrained.load(pretrained.build(config, found, 2), found)
+    _, fresh = pretrained.load(found.build(2, config.head_options), found)
     assert fresh == ["head.word_fc.weight", "head.word_fc.bias"] + [
         "head.cls_fc.weight",
         "head.cls_fc.bias",
@@ -120,7 +121,7 @@ def test_an_encoder_that_does_not_fit_is_refused(tmp_path, tiny_files):
     config = _config(folder, config_name=str(folder))
     found = pretrained.find(config)
     with pytest.raises(ValueError, match=r"has shape \(17, 15\), expected \(17, 12\)"):
-        pretrained.load(pretrained.build(config, found, 2), found)
+        pretrained.load(found.build(2, config.head_options), found)
 
 
 def test_names_are_looked_for_in_the_cache_and_in_the_hub_cache(
@@ -156,15 +157,14 @@ def test_unusable_folders_are_refused(tmp_path, tiny_files, one_tensor):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="holds neither config.json nor"):
         pretrained.find(_config(tmp_path / "empty"))
-    other = tiny_files.write_model(tmp_path / "gpt", model_type="gpt2")
+    other = _hugging_face(tmp_path / "gpt", tiny_files, model_type="gpt2")
     with pytest.raises(ValueError, match="'gpt2' checkpoint, expected bert"):
         pretrained.find(_config(other))
     (other / "config.json").write_text("{", encoding="utf-8")
     with pytest.raises(ValueError, match="config.json: not JSON"):
         pretrained.find(_config(other))
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    (bare / "config.json").write_text(json.dumps(SIZES), encoding="utf-8")
+    bare = _hugging_face(tmp_path / "bare", tiny_files)
+    (bare / "vocab.txt").unlink()
     with pytest.raises(ValueError, match=r"has no vocab.txt"):
         pretrained.find(_config(bare))
 
@@ -174,8 +174,9 @@ def test_unusable_folders_are_refused(tmp_path, tiny_files, one_tensor):
     [(12, "mgcrp", "bert_base_mgcrp"), (24, "plain", "bert_large"), (6, "plain", "bert_base")],
 )
 def test_registry_name(layers, head, name):
-    config = _config("somewhere", head=head)
-    assert pretrained.registry_name(config, {"num_hidden_layers": layers}) == name
+    sizes = {**SIZES, "num_hidden_layers": layers}
+    found = pretrained.Pretrained("somewhere", TEXT_BACKBONES["bert"], sizes, {}, {})
+    assert found.build(2, _config("x", head=head).head_options).name == name
 
 
 STATED = {**SIZES, "hidden_act": "gelu", "layer_norm_eps": 1e-5, "type_vocab_size": 2}
@@ -220,7 +221,7 @@ def test_paddlenlp_2_keeps_the_sizes_in_model_config_json(tmp_path, file, prefix
         write_tensors(folder / file, named, {"format": "np"})
     config = _config(folder, head="plain")
     found = pretrained.find(config)
-    built = pretrained.build(config, found, 2)
+    built = found.build(2, config.head_options)
     assert built.encoder_config.layer_norm_eps == 1e-5
     loaded, fresh = pretrained.load(built, found)
     assert fresh == ["head.cls_fc.weight", "head.cls_fc.bias"]
@@ -241,7 +242,7 @@ def test_the_authors_of_bert_name_it_bert_config_json(tmp_path):
     folder = _folder_of_an_original(tmp_path / "tf", "bert_config.json", STATED, arrays)
     options = _config(folder, head="plain")
     found = pretrained.find(options)
-    built = pretrained.build(options, found, 2)
+    built = found.build(2, options.head_options)
     assert pretrained.load(built, found)[1] == ["head.cls_fc.weight", "head.cls_fc.bias"]
     query = built.state_dict()["bert.encoder.layers.0.self_attn.q_proj.weight"]
     theirs = arrays["bert.encoder.layer.0.attention.self.query.weight"]

@@ -133,12 +133,30 @@ def test_weights_of_other_classes_are_not_evaluated(tiny, done, tmp_path, tiny_f
 
 
 def test_a_trained_head_is_not_read_with_other_options(tiny, finished, tmp_path, tiny_files, capfd):
-    other = ("--mask_padding", "--fusion", "aggre_all")
-    flags = _evaluation(tiny, finished, tmp_path / "other", *other)
-    capfd.readouterr()
-    assert text_command.run_command(flags) == 2
+    """In the words of the command; also where the folder itself holds the weights."""
+    of_the_folder = [flag for flag in tiny.command(finished) if flag != "--do_train"]
+    for flags, before, now in (
+        (
+            ("--mask_padding", "--fusion", "aggre_all"),
+            "--fusion none, no --mask_padding",
+            "--fusion aggre_all, --mask_padding",
+        ),
+        (("--head", "plain"), "--head mgcrp", "--head plain"),
+        (("--pooling", "gap"), "--head mgcrp", "--pooling gap"),
+    ):
+        other = _evaluation(tiny, finished, tmp_path / "other", *flags)
+        for command in (other, [*of_the_folder, *flags]):
+            capfd.readouterr()
+            assert text_command.run_command(command) == 2
+            line = only_line(capfd.readouterr().err)
+            assert f"was trained with {before}, and this asks for {now}: give the same" in line
+
+
+def test_another_head_than_the_run_s_is_said_once(tiny, finished, tiny_files, capfd):
+    command = tiny.command(finished, *tiny_files.STEPS, "--head", "plain")
+    assert text_command.run_command(command) == 2
     line = only_line(capfd.readouterr().err)
-    assert "trained with fusion None (now aggre_all), mask_padding False (now True)" in line
+    assert "other options (head: 'mgcrp' there, 'plain' now): repeat" in line
 
 
 def test_early_stopping(tiny, tmp_path):
@@ -146,7 +164,7 @@ def test_early_stopping(tiny, tmp_path):
     more = ("--max_steps", "40", "--save_steps", "40", "--eval_steps", "1", "--head", "plain")
     more += ("--learning_rate", "0", "--early_stopping_patience", "3")
     for _ in range(2):  # again: an ended run stays ended
-        assert "--q_dim has no effect: the head has none (pooling pooler)" in tiny.done(out, *more)
+        assert "--q_dim has no effect: the head has none (--head plain)" in tiny.done(out, *more)
         content = metrics(out)
         assert content["train"]["steps"] == 4  # the first evaluation is the best, three in vain
         assert content["train"]["stopped_early"]

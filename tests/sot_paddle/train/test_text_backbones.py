@@ -110,7 +110,9 @@ def test_a_trained_model_predicts_and_goes_back_bit_for_bit(original, run, tmp_p
     back = tmp_path / "back"
     convert_file(best / "model.safetensors", back, kind.layout, kind.model, reverse=True)
     trained, _ = read_tensors(best / "model.safetensors")
-    assert same_bits({n: np.array(trained[n]) for n in trained}, read_as_paddle(back, kind.model))
+    assert same_bits(
+        {n: np.array(trained[n]) for n in trained}, read_as_paddle(open_source(back), kind.model)
+    )
     subject = load_trained_text(best)
     batch = subject.tokenizer.encode_batch(["the cat sees a dog", "old tree"], ["red bird", "a"])
     with paddle.no_grad():

@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from sot_paddle.train.text_model import find_text_folder, load_trained_text
+from sot_paddle.train.model_folder import find_text_folder
+from sot_paddle.train.text_model import load_trained_text
 
 
 @pytest.fixture

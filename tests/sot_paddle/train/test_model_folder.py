@@ -12,9 +12,9 @@ import pytest
 
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.registry import create_model
-from sot_paddle.train import image_model
+from sot_paddle.train import model_folder
 from sot_paddle.train.ema import ModelEma
-from sot_paddle.train.image_model import (
+from sot_paddle.train.model_folder import (
     CONFIG,
     EMA,
     WEIGHTS,
@@ -135,7 +135,7 @@ class Reader:
 
 
 def _load(model, place, reader, **options):
-    with mock.patch.object(image_model, "read_for_model", reader):
+    with mock.patch.object(model_folder, "read_for_model", reader):
         return load_foreign(model, place, **options)
 
 

@@ -1,0 +1,182 @@
+"""A model from any source in one call: sizes, head and classes are the source's."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import numpy as np
+import paddle
+import pytest
+import torch
+import transformers
+from paddlenlp.transformers import (
+    BertForSequenceClassification,
+    BertModel,
+    BertTokenizer,
+    RobertaModel,
+)
+
+from sot_paddle import create_model, from_pretrained, save_weights
+from sot_paddle.convert import convert_file
+from sot_paddle.train.model_folder import EMA
+from tests.sot_paddle.explain import tiny_models
+from tests.sot_paddle.train import tiny_run
+from tests.sot_paddle.train.original_checkpoints import ORIGINALS, Original, _shaken
+
+IDS = [[2, 7, 9, 3, 5, 3], [2, 4, 8, 3, 6, 3]]
+
+
+def _write_bert(folder):
+    tiny_run.write_model(folder)
+    sizes = json.loads((folder / "config.json").read_text("utf-8"))
+    config = transformers.BertConfig(**sizes, num_labels=3)
+    _shaken(transformers.BertForSequenceClassification(config)).save_pretrained(folder)
+    return folder
+
+
+BERT = Original("bert", "bert_hf", "bert_base", _write_bert)
+KINDS = (BERT, *ORIGINALS)
+OF_PADDLENLP = {"bert": BertModel, "spanbert": BertModel, "roberta": RobertaModel}
+
+
+@pytest.fixture
+def bert(tmp_path):
+    return _write_bert(tmp_path / "bert")
+
+
+def scores(model):
+    assert not model.training
+    with paddle.no_grad():
+        return model(paddle.to_tensor(IDS)).numpy()
+
+
+def files_in(folder):
+    return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.architecture)
+def test_every_language_model_from_its_original_and_from_what_was_converted(kind, tmp_path):
+    folder = kind.write(tmp_path / "original")
+    before = files_in(folder)
+    convert_file(folder, tmp_path / "converted", kind.layout, kind.model)
+    convert_file(folder, tmp_path / "converted.safetensors", kind.layout, kind.model)
+    new = {} if kind.loads else {"num_classes": 2, "head": "mgcrp", "q_dim": 5, "k_dim": 3}
+    places = (folder, tmp_path / "converted", tmp_path / "converted.safetensors")
+    models = [from_pretrained(place, **new) for place in places]
+    if kind.loads:
+        theirs = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+        with torch.no_grad():
+            expected = theirs(torch.tensor(IDS)).logits.numpy()
+        for model in models:
+            np.testing.assert_allclose(scores(model), expected, rtol=0, atol=2e-6)
+    for model in models[1:]:
+        for name, tensor in model.state_dict().items():
+            if kind.loads or not name.startswith("head."):
+                assert (tensor.numpy() == models[0].state_dict()[name].numpy()).all(), name
+    assert files_in(folder) == before
+    if kind.architecture in OF_PADDLENLP:
+        encoder = OF_PADDLENLP[kind.architecture].from_pretrained(str(tmp_path / "converted"))
+        encoder.eval()
+        words = encoder(paddle.to_tensor(IDS))[0].numpy()
+        last = models[0](paddle.to_tensor(IDS), return_taps=True)[1]["layers.1"].numpy()
+        np.testing.assert_allclose(words, last, rtol=0, atol=2e-6)
+
+
+def test_what_paddlenlp_loads_has_pooler_classifier_and_tokenizer(bert, tmp_path):
+    convert_file(bert, tmp_path / "ours", "bert_hf", "bert_base")
+    theirs = BertForSequenceClassification.from_pretrained(str(tmp_path / "ours"))
+    theirs.eval()
+    expected = theirs(paddle.to_tensor(IDS))[0].numpy()
+    np.testing.assert_allclose(expected, scores(from_pretrained(bert)), rtol=0, atol=2e-6)
+    pooled = BertModel.from_pretrained(str(tmp_path / "ours")).pooler.dense.weight.numpy()
+    assert (pooled == from_pretrained(tmp_path / "ours").head.dense.weight.numpy()).all()
+    ids = BertTokenizer.from_pretrained(str(tmp_path / "ours"))("the old cat")["input_ids"]
+    assert ids == [2, 5, 16, 7, 3]
+
+
+def test_a_new_head_is_said_and_a_trained_one_is_complete(bert, tmp_path, caplog):
+    with caplog.at_level(logging.WARNING, logger="sot_paddle.train.pretrained"):
+        model = from_pretrained(bert, head="mgcrp", num_classes=4, q_dim=5, k_dim=3)
+    assert "new, with random weights: head.pooling.q_proj.weight" in caplog.text
+    assert (model.name, model.num_classes) == ("bert_base_mgcrp", 4)
+    save_weights(model, tmp_path / "saved.safetensors")
+    caplog.clear()
+    again = from_pretrained(tmp_path / "saved.safetensors")
+    assert not caplog.text
+    np.testing.assert_array_equal(scores(again), scores(model))
+    fewer = from_pretrained(tmp_path / "saved.safetensors", num_classes=2)
+    q_proj = "head.pooling.q_proj.weight"
+    assert (fewer.state_dict()[q_proj].numpy() == model.state_dict()[q_proj].numpy()).all()
+    assert from_pretrained(bert, hidden_dropout_prob=0.3).encoder_config.hidden_dropout_prob == 0.3
+    with pytest.raises(
+        ValueError, match="was trained with alpha=0.5, and this asks for alpha=0.25"
+    ):
+        from_pretrained(tmp_path / "saved.safetensors", alpha=0.25)
+
+
+@pytest.mark.parametrize("name", ["sot_tiny", "swin_tiny"])
+def test_a_folder_of_a_training_and_a_file_of_images(name, tmp_path):
+    text = tiny_models.write_text_model(tmp_path / "text", options=None)
+    assert from_pretrained(text).name == "bert_base_mgcrp"
+    folder = tiny_models.write_image_model(tmp_path / "run" / "best", name)
+    images = paddle.to_tensor(np.random.default_rng(0).normal(size=(2, 3, 16, 16)), "float32")
+    averaged = tiny_models.image_model(name)
+    for parameter in averaged.parameters():
+        paddle.assign(parameter * 0.5, output=parameter)
+    save_weights(averaged, folder / EMA)
+    expected = averaged(images).numpy()
+    np.testing.assert_array_equal(from_pretrained(tmp_path / "run")(images).numpy(), expected)
+    save_weights(averaged, tmp_path / "saved.pdparams")
+    again = from_pretrained(tmp_path / "saved.pdparams")
+    np.testing.assert_array_equal(again(images).numpy(), expected)
+    assert from_pretrained(folder, num_classes=7)(images).shape == [2, 7]
+    raw = from_pretrained(folder / "model.safetensors")(images).numpy()
+    assert not np.array_equal(raw, expected)
+
+
+@pytest.mark.parametrize("sizes", [{}, {"embed_dim": 24, "depth": 1, "num_heads": 4}])
+def test_a_released_file_of_images_tells_its_model_by_its_sizes(tmp_path, sizes):
+    model = create_model("deit_tiny", 5, img_size=32, **sizes)
+    save_weights(model, tmp_path / "ours.safetensors")
+    back = tmp_path / "deit.pth"
+    convert_file(tmp_path / "ours.safetensors", back, "deit_official", "deit_tiny", reverse=True)
+    convert_file(back, tmp_path / "there.safetensors", "deit_official", "deit_tiny")
+    model.eval()
+    images = paddle.randn([1, 3, 32, 32])
+    paddle.save(model.state_dict(), str(tmp_path / "plain.pdparams"))
+    for file in (back, tmp_path / "there.safetensors", tmp_path / "plain.pdparams"):
+        heads = {}
+        if sizes:
+            with pytest.raises(ValueError, match="tells no num_heads: give them"):
+                from_pretrained(file)
+            heads = {"num_heads": 4}
+        there = from_pretrained(file, **heads)
+        assert there.num_classes == 5
+        assert sizes or there.name == "deit_tiny"
+        np.testing.assert_array_equal(there(images).numpy(), model(images).numpy())
+
+
+def test_what_cannot_be_used_is_refused_by_its_name(bert, tmp_path):
+    def refused(*words, place=bert, **options):
+        with pytest.raises(ValueError) as error:
+            from_pretrained(place, **options)
+        message = str(error.value)
+        assert "\n" not in message
+        assert all(word in message for word in words), message
+
+    refused("nowhere", "sot_paddle.create_model", place="nowhere")
+    refused("head must be one of", head="fancy")
+    (tmp_path / "export").mkdir()
+    (tmp_path / "export" / "export.json").write_text('{"source": "output/rte/best"}')
+    refused("is an export", "output/rte/best", place=tmp_path / "export")
+    config = json.loads((bert / "config.json").read_text("utf-8"))
+    sizes = {key: config[key] for key in tiny_run.SIZES}
+    encoder = _shaken(transformers.BertModel(transformers.BertConfig(**sizes)))
+    encoder.save_pretrained(tmp_path / "encoder")
+    refused("encoder holds no trained classifier", "num_classes", place=tmp_path / "encoder")
+    save_weights(create_model("deit_tiny", 3, depth=1, img_size=32), tmp_path / "image.safetensors")
+    refused("give pooling", place=tmp_path / "image.safetensors", head="mgcrp")
+    refused("unknown option 'q_dimm'", q_dimm=4)
+    (tmp_path / "empty").mkdir()
+    refused("empty holds neither config.json nor", place=tmp_path / "empty")

@@ -1,0 +1,30 @@
+"""Every command says its version."""
+
+from __future__ import annotations
+
+import importlib
+import tomllib
+
+import pytest
+
+from sot_paddle import __version__
+from tests.tools import tool_runs
+
+PROJECT = tomllib.loads((tool_runs.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+TOOLS = sorted(path.stem for path in (tool_runs.ROOT / "tools").glob("[a-z]*.py"))
+
+
+def test_there_is_one_version():
+    assert PROJECT["version"] == __version__
+    homes = {target.partition(":")[0] for target in PROJECT["scripts"].values()}
+    assert homes - {"align.__main__"} <= {f"sot_paddle_tools.{name}" for name in TOOLS}
+
+
+@pytest.mark.parametrize("name", [*TOOLS, "align"])
+def test_a_command_answers_with_it(capsys, name):
+    module = importlib.import_module("align.__main__") if name == "align" else tool_runs.load(name)
+    with pytest.raises(SystemExit) as ended:
+        (module._work if name == "align" else module.main)(["--version"])
+    assert ended.value.code == 0
+    out, err = capsys.readouterr()
+    assert (out.split(), err) == ([out.split()[0], __version__], "")
