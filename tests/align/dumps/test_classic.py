@@ -15,10 +15,10 @@ with warnings.catch_warnings():  # 2026-11-21, reprod_log 1.0.1 imports paddle
     from reprod_log import ReprodDiffHelper
 
 from align.commands import dump_comparing
-from align.commands.dump_commands import main_compare
 from align.pair.dump_pair import Names
 from align.record.files.dump_reading import Dump
 from align.report import dump_classic
+from tests.align.dumps.guarded_commands import main_compare
 
 CHECKS = {"forward_align", "loss_align", "lr_align", "backward_align", "train_align"}
 

@@ -88,7 +88,7 @@ def pair():
         "torch": {"class": "Net", "code": "net.py:9", "parameters": 1234},
         "seed": 3,
         "date": "2026-11-22T08:00:00+00:00",
-        "command": "python -m align --spec tiny.py",
+        "command": "python -m align spec tiny.py",
         "commit": {"suite": "0.1.0 abc", "yours": "def"},
     }
     return Report(
@@ -139,7 +139,7 @@ def test_the_report_of_a_pair_names_it_and_how_it_was_made(pair):
         "Port, 1,234 parameters, port.py:7",
         "Net, 1,234 parameters, net.py:9",
         "2026-11-22T08:00:00+00:00",
-        "python -m align --spec tiny.py",
+        "python -m align spec tiny.py",
         "0.1.0 abc",
         "def",
     )
