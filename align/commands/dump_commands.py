@@ -11,8 +11,8 @@ from align.commands import dump_comparing
 from align.commands.spec import USER_ERRORS, read_spec
 from align.match.name_table import read_table
 from align.record.files.dump_reading import Dump
-from align.report.dump_classic import write_both, write_side
 from align.report.report import check_writable, write_asked
+from align.report.reprod import write_both, write_side
 from align.stages import dumping
 
 
