@@ -18,8 +18,8 @@ from align.judge.rate_curves import Curve
 from align.match.mapping import to_paddle
 from align.match.name_table import Table
 from align.match.paired_names import settled
-from align.pair.pair import Ours, Pair, TrainingRuns, own_tensors, steady_elements
-from align.pair.side_records import METRIC, scored_output, widened
+from align.pair.pair import Ours, Pair, TrainingRuns, own_tensors, steady_elements, widened
+from align.pair.side import METRIC, scored_output
 from align.record.arrays import Arrays, BothScores, BothWeights
 from align.record.files.dump_meta import Module
 from align.record.files.dump_reading import Dump

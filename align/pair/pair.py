@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,14 +14,12 @@ from align.judge import bounds
 from align.judge.bounds import Settling
 from align.judge.drift import FIRST, Sample, Track, driven_by_rounding
 from align.judge.judging import Judge, flags, largest_gradient
-from align.judge.noise_band import Kinds, NoiseBand
+from align.judge.noise_band import NoiseBand
 from align.judge.rate_curves import Curve
 from align.match.mapping import WeightMapping, to_paddle
 from align.match.paired_names import ModuleMap
 from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun
-from align.record.moved_run import MovedRun
 from align.record.recording import ROOT, Recording
-from align.record.request import Request
 from align.record.results import Comparison, Tolerance
 from align.record.stored_arrays import Lazy
 from sot_paddle.config import some
@@ -190,6 +188,16 @@ def own_tensors(name: str, held: Mapping[str, np.ndarray]) -> Arrays:
     return {end: held[n].astype(np.float64) for n, end in ends.items() if "." not in end}
 
 
+def widened(arrays: Mapping[str, np.ndarray]) -> Lazy:
+    """Return whole numbers as int64, others as float64, each on access; no value changes."""
+
+    def read(name: str) -> np.ndarray:
+        array = arrays[name]
+        return array.astype("int64" if array.dtype.kind in "biu" else "float64")
+
+    return Lazy({name: functools.partial(read, name) for name in arrays})
+
+
 STATE = ""
 """Kind of the parameters and buffers; the moments are kinds of their own."""
 Ours = tuple[TrainingRun, Track | None]
@@ -231,22 +239,6 @@ def tensor_title(kind: str, name: str) -> str:
     return f"{kind}/{name}" if kind else name
 
 
-def measured_training(run: TrainingRun, track: Track | None, steady: np.ndarray) -> Kinds:
-    """What the noise band measures of a run of the reference, in PyTorch's names."""
-    steps = range(1, len(track) if track is not None else 0)
-    drift = {str(step): functools.partial(_chosen, track, step, steady) for step in steps}
-    return {
-        "losses": {"losses": np.asarray(run.losses)},
-        "state": run.state,
-        "drift": Lazy(drift),
-        **run.moments,
-    }
-
-
-def _chosen(track: Track, step: int, steady: np.ndarray) -> np.ndarray:
-    return track[step][steady]
-
-
 def steady_elements(sample: Sample, exact: TrainingRun) -> np.ndarray:
     """Places of the samples of all tensors but those that rounding drives: they would drown all.
 
@@ -255,98 +247,3 @@ def steady_elements(sample: Sample, exact: TrainingRun) -> np.ndarray:
         exact: the most exact run of the reference.
     """
     return sample.without(driven_by_rounding(exact.moments.get(FIRST, {})))
-
-
-def live_training(pair: Any, theirs: Any, own: Any) -> TrainingRuns:
-    """Train the reference, and in float64; moved when the band asks for it.
-
-    Args:
-        pair: an `AnyPair` with an optimizer and a number of steps.
-        theirs: `on_torch`.
-        own: `on_paddle`.
-    """
-    sample = Sample(pair.setup.entries, pair.setup.weights)
-    pick = functools.partial(sample.reference, theirs)
-    reference, plain = pair.trained_once(pair.dtype, pick)
-    oracle, exact = (None, None) if pair.dtype == "float64" else pair.trained_once("float64", pick)
-    chosen = steady_elements(sample, oracle or reference)
-
-    @contextlib.contextmanager
-    def ours(
-        plan: Request | None = None, enough: Callable[[Ours], bool] = lambda _: False
-    ) -> Iterator[Ours]:
-        track = Track(functools.partial(sample.ours, own))
-        asked = {"enough": lambda run: enough((run, track))}
-        with pair.trained_ours(track.watch, plan, **asked) as run:
-            yield run, track
-
-    @contextlib.contextmanager
-    def moved(asked: MovedRun) -> Iterator[Kinds]:
-        track = Track(pick)
-        with pair.trained_moved(asked, track.watch) as run:
-            yield measured_training(run, track, chosen)
-
-    centre = (reference, plain) if exact is None else (oracle, exact)
-    band = NoiseBand(lambda: measured_training(*centre, chosen), moved)
-    return TrainingRuns(reference, oracle, band, ours, plain, exact, chosen)
-
-
-_AGAIN = 2  # runs that have to agree: a rare draw, a layer that is skipped, may not show in one
-_ROUNDINGS = 256  # by which two runs of the same numbers may differ, where kernels add in any order
-
-Run = TypeVar("Run", Recording, TrainingRun)
-
-
-def repeated(side: Any, run: Callable[[bool], Run]) -> Run:
-    """A run of the reference; one in which a generator moved has to give the same again.
-
-    Args:
-        side: `on_torch`.
-        run: makes it, told whether it is the first time.
-
-    Raises:
-        ValueError: it does not, see `no_scatter`.
-    """
-    before = side.generators()
-    found = run(True)
-    for _ in range(_AGAIN if side.generators() != before else 0):
-        no_scatter(side, found, run(False))
-    return found
-
-
-def no_scatter(side: Any, a: Run, b: Run) -> None:
-    """Two runs of one side have to be the same: the reference's scatter would pass for rounding.
-
-    Raises:
-        ValueError: they are not; the first place that differs.
-    """
-    where = differs(a, b)
-    if where is not None:
-        raise ValueError(
-            f"two runs of the {side.NAME} side differ at {where}: it draws by chance (noise, a "
-            "dropout of its own) or goes on from its last run, and against that nothing can be "
-            "judged; hand the numbers to both sides as an input"
-        )
-
-
-def differs(a: Any, b: Any) -> str | None:
-    """The first place where two runs of one side differ, None without."""
-    if isinstance(a, TrainingRun):
-        pairs = zip(a.losses, b.losses, strict=True)
-        apart = (_apart(np.float32(x), np.float32(y)) for x, y in pairs)
-        return next((f"the loss of step {i}" for i, one in enumerate(apart, 1) if one), None)
-    for key, call in a.calls.items():
-        again = b.calls[key].outputs if key in b.calls else ()
-        if len(again) != len(call.outputs) or any(
-            _apart(x, y) for (_, x), (_, y) in zip(call.outputs, again, strict=True)
-        ):
-            return key
-    return "the loss" if _apart(a.loss, b.loss) else None
-
-
-def _apart(a: Any, b: Any) -> bool:
-    a, b = np.asarray(a), np.asarray(b)
-    if a.shape != b.shape or a.dtype.kind != "f":
-        return not np.array_equal(a, b)
-    room = _ROUNDINGS * float(np.finfo(a.dtype).eps) * float(np.abs(b).max(initial=0.0))
-    return not np.allclose(a, b, rtol=0.0, atol=room, equal_nan=True)
