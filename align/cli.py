@@ -97,9 +97,9 @@ def main(arguments: list[str]) -> int:
         if options.subcommand == "spec":
             from align.commands.spec import run_spec as run
         elif options.subcommand == "dump":
-            from align.commands.dump_commands import run_dump as run
+            from align.commands.dump_comparing import run_dump as run
         elif options.subcommand == "compare":
-            from align.commands.dump_commands import run_compare as run
+            from align.commands.dump_comparing import run_compare as run
         else:
             from align.port.port_run import run_port as run
     return run(options)

@@ -18,7 +18,7 @@ from align.commands.steps import LOSS, Outcome, Steps, left_out
 from align.explain import locate
 from align.explain.experiment import fewest
 from align.frameworks import on_paddle, on_torch
-from align.frameworks.stepping_paddle import ERRORS
+from align.frameworks.on_paddle import ERRORS
 from align.frameworks.watched_calls import DIGITS, WatchedCall, watched_in
 from align.judge.judging import OUTPUTS
 from align.pair.any_pair import AnyPair, Setup

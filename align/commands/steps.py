@@ -19,16 +19,14 @@ from align.judge.judging import OUTPUTS
 from align.match.mapping import to_paddle
 from align.pair.pair import Pair
 from align.record.arrays import pair_leaves
-from align.record.files.dump_meta import OWN
+from align.record.files.dump_reading import OWN
 from align.record.recording import ROOT
 from align.record.results import Comparison, Divergence, StepResult
 from align.record.run_report import REPAIR_ORDER, Report
 from align.record.stored_arrays import paths_of
 from align.report.report import console, write_html, write_json
 from align.stages import stages
-from align.stages.converted import weights
-from align.stages.metric_stage import metric
-from align.stages.rates import learning_rate
+from align.stages.numbers import learning_rate, metric, weights
 from align.stages.training import training
 from sot_paddle.config import some
 

@@ -20,8 +20,7 @@ import numpy as np
 from align.judge import bounds
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.judge.distance import MASK, peak
-from align.judge.noise_band import Find
-from align.judge.spread import Spread, Spreads, joined
+from align.judge.noise_band import Find, Spread, Spreads, joined
 from align.match import name_table
 from align.match.mapping import MappedRow, WeightMapping, to_paddle
 from align.match.paired_names import ModuleMap

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from align.frameworks import on_paddle, on_torch, stepping_paddle, stepping_torch
+from align.frameworks import on_paddle, on_torch
 from align.judge.distance import exact_in_float32, peak
 from align.judge.drift import Sample, Track
 from align.judge.judging import Judge
 from align.judge.noise_band import Kinds, NoiseBand, kinds_of
-from align.judge.rate_curves import Curve
+from align.judge.update_judging import Curve
 from align.match.mapping import to_paddle
 from align.match.name_table import read_table
 from align.match.paired_names import ModuleMap, SideNames, pair_names
@@ -36,11 +36,11 @@ from align.record.arrays import (
     Arrays,
     BothScores,
     BothWeights,
+    MovedRun,
     TrainingRun,
     cast,
     moved_vectors,
 )
-from align.record.moved_run import MovedRun
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
 from align.record.run_report import code_of, described, origin, source_of
@@ -254,11 +254,11 @@ class AnyPair(Pair):
         model = self.setup.paddle.build(self.dtype, True)
         with on_paddle.default_dtype(self.dtype):
             optimizer, _ = on_paddle.make_optimizer(self.plan, model)
-        which = stepping_paddle.held_in_float32(optimizer)
+        which = on_paddle.held_in_float32(optimizer)
         if which is None:  # a class that is not known: it is compared as it is
             return None
-        limit = stepping_paddle.clipping_limit(optimizer)
-        return lambda theirs, _: stepping_torch.as_paddle(theirs, which, limit)
+        limit = on_paddle.clipping_limit(optimizer)
+        return lambda theirs, _: on_torch.as_paddle(theirs, which, limit)
 
     def trained_ours(
         self, watch: Watch | None = None, plan: Request | None = None, **options: Any

@@ -26,9 +26,8 @@ from align.pair.pair import steady_elements
 from align.pair.runs import tensors
 from align.pair.side import METRIC, Side, differs, measured_training, no_scatter, scored_output
 from align.record.arrays import Entry, moved_vectors
-from align.record.files import dump_meta, dump_reading, record_files, storage
-from align.record.files.dump_meta import Module
-from align.record.files.dump_reading import Dump
+from align.record.files import dump_reading, storage
+from align.record.files.dump_reading import Dump, Module
 from align.record.recording import Recording
 from align.record.request import Request, request_of
 from align.record.run_report import code_of, commit
@@ -78,8 +77,8 @@ def request(
     Raises:
         ValueError: an argument that means nothing.
     """
-    if side not in dump_meta.SIDES:
-        raise ValueError(f"side {side!r}: expected one of {', '.join(dump_meta.SIDES)}")
+    if side not in dump_reading.SIDES:
+        raise ValueError(f"side {side!r}: expected one of {', '.join(dump_reading.SIDES)}")
     plan = given if isinstance(given, Request) else request_of(**given)
     other = options.get("other")
     if other is not None and other.meta.side == side:
@@ -154,13 +153,13 @@ def _write_passes(one: DumpedSide, folder: Path, dtype: str) -> Recording:
     plain = side.record_pass(plan, dtype, dtype)
     no_scatter(one.framework, plain, side.record_pass(plan, dtype, dtype))
     one.record.framework = dict(plain.stamp)
-    record_files.write_recording(_slim(one, _with_inputs(one, plain, dtype)), folder)
+    storage.write_recording(_slim(one, _with_inputs(one, plain, dtype)), folder)
     if not side.is_torch:
         return plain
     exact = plain
     if dtype != "float64":
         exact = side.record_pass(plan, "float64", dtype)
-        record_files.write_recording(_slim(one, exact), folder / dump_reading.ORACLE)
+        storage.write_recording(_slim(one, exact), folder / dump_reading.ORACLE)
     band = NoiseBand(lambda: kinds_of(exact), functools.partial(side.open_moved_pass, plan, dtype))
     storage.write_tensors(folder / dump_reading.NOISE, band.to_store())
     return plain
@@ -193,14 +192,14 @@ def _write_training(one: DumpedSide, folder: Path, dtype: str) -> None:
     side, plan = one.side, one.plan
     track = None if one.sample is None else drift.Track(one.sample)
     run = side.train(plan, dtype, dtype, None if track is None else track.watch)
-    record_files.write_training(run, folder)
+    storage.write_training(run, folder)
     rows = {"weights": _rows(track)} if track is not None else {}
     if side.is_torch:
         exact, exact_track = run, track
         if dtype != "float64":
             exact_track = drift.Track(one.sample)
             exact = side.train(plan, "float64", dtype, exact_track.watch)
-            record_files.write_training(exact, folder / dump_reading.ORACLE)
+            storage.write_training(exact, folder / dump_reading.ORACLE)
             rows["exact"] = _rows(exact_track)
         steady = steady_elements(drift.Sample(one.entries), exact)
         centre = measured_training(exact, exact_track, steady)
@@ -262,11 +261,11 @@ class DumpedSide:
             self.sample = functools.partial(drift.Sample(self.entries).reference, self.framework)
         else:
             self._take_weights(model)
-        self.record.weights = dump_meta.weights_digest(self.state)
+        self.record.weights = dump_reading.weights_digest(self.state)
 
-    def _record(self, model: Any) -> dump_meta.Meta:
+    def _record(self, model: Any) -> dump_reading.Meta:
         spec = self.asked.spec
-        return dump_meta.Meta(
+        return dump_reading.Meta(
             side=self.asked.side,
             framework={},
             environment=environment(spec),
@@ -275,7 +274,7 @@ class DumpedSide:
             entries=self.entries,
             modules=[module_of(name, one) for name, one in self.framework.modules(model).items()],
             table=told_table(self._table),
-            **dump_meta.asked(self.plan),
+            **dump_reading.asked(self.plan),
         )
 
     def _shake(self) -> None:
@@ -315,10 +314,10 @@ class DumpedSide:
         self.sample = functools.partial(sample.ours, self.framework)
         self.record.weights_from = other.meta.weights
 
-    def _paired(self, torch: dump_meta.Meta, paddle: dump_meta.Meta) -> PairedNames:
+    def _paired(self, torch: dump_reading.Meta, paddle: dump_reading.Meta) -> PairedNames:
         other = self.asked.other
         assert other is not None
-        dump_meta.same_request(self.record, other.meta, ("this spec", str(other.path)))
+        dump_reading.same_request(self.record, other.meta, ("this spec", str(other.path)))
         return settled(torch, paddle, self._table, self.asked.folder)
 
 

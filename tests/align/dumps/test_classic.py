@@ -15,7 +15,7 @@ with warnings.catch_warnings():  # 2026-11-21, reprod_log 1.0.1 imports paddle
     from reprod_log import ReprodDiffHelper
 
 from align.commands import dump_comparing
-from align.pair.dump_pair import Names
+from align.pair.pair import Names
 from align.record.files.dump_reading import Dump
 from align.report import reprod
 from tests.align.dumps.guarded_commands import main_compare
