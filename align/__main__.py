@@ -1,22 +1,17 @@
 """Entry point of ``python -m align`` and of the installed command ``sot-align``."""
 
+import functools
 import sys
 
-from align.verdict_process import guarded, runs_user_code
-from sot_paddle.cli import command, ending_at_once
-
-
-@command("align: error")
-def _work(arguments: list[str]) -> int:
-    with ending_at_once():
-        from align.cli import main
-
-    return main(arguments)
+from align import cli
+from align.verdict_process import guarded
 
 
 def main() -> int:
     """Run the command of this process; what executes a user's files has a process of its own."""
-    return guarded(_work, sys.argv[1:]) if runs_user_code(sys.argv[1:]) else _work()
+    run = functools.partial(cli.main, sys.argv[1:])
+    minutes = cli.parse(sys.argv[1:]).timeout
+    return run() if minutes is None else guarded(run, minutes)
 
 
 if __name__ == "__main__":

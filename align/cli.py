@@ -1,186 +1,233 @@
-"""``python -m align``: prove the port, write the evidence, say one verdict."""
+"""``python -m align``: the port's own models, and the subcommands spec, dump and compare.
+
+Nothing heavy is imported before the command line is read, so that ``--help`` answers at once.
+"""
 
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Sequence
-from pathlib import Path
+import contextlib
+import math
+from collections.abc import Callable, Sequence
 
-from align.port import port_run
-from align.port.row import DTYPES, PortRow
-from align.record.results import StepResult
-from align.verdict_process import add_timeout
-from sot_paddle.cli import CommandParser, command
-from sot_paddle.reading import read_text
+from sot_paddle.cli import CommandParser, command, ending_at_once
 from sot_paddle.runtime import ignore_import_warnings
 
-_DESCRIPTION = """\
+MINUTES = 30.0
+"""In which a command that runs a user's files has to reach its verdict."""
+_DTYPES = ("float64", "float32")
+_STATUS = """\
+exit status: 0 {good}; {bad}2 could not run (one line
+says why); 130 interrupted, 143 terminated."""
+_VERDICT = _STATUS.format(good="everything agrees", bad="1 a difference, or a fault went unseen; ")
+
+_PORT = f"""\
 Compare every model of the Paddle port with the independent PyTorch reference, step by step as any
 pair, and check in the same run that every step would have noticed a fault (negative controls).
 
-exit status: 0 everything agrees and every control was caught; 1 a comparison failed or a control
-was not caught; 2 could not run (one line says why); 130 interrupted; 143 terminated."""
-
-_EXAMPLES = """\
+{_VERDICT}"""
+_PORT_EXAMPLES = """\
 examples:
-  python -m align --quick                      small models only, a minute or two on two idle cores
-  python -m align --out align_report           everything, with the HTML report and the log files
+  python -m align --quick                   small models only, a minute or two on two idle cores
+  python -m align --out align_report        everything, with the HTML report and the log files
   python -m align --case 'bert_mgcrp*' --dtype float64
-  python -m align --case checkpoint_sentences --sentences my_sentences.txt
-  python -m align --spec my_pair.py --inject   your own pair, see docs/align_your_own.md
 
-two more commands, each with its own --help:
-  python -m align dump     run one side alone, where the other framework is not installed
-  python -m align compare  judge two dumps, where neither is"""
+subcommands, each with its own --help:
+  spec FILE      compare a pair of your own
+  dump           run one side alone, where the other framework is not installed
+  compare A B    judge two dumps, where neither is"""
+_SPEC = f"""\
+Compare the pair of models that a small Python file defines: torch_module(), paddle_layer(),
+inputs() and any argument of align.compare. docs/align_your_own.md begins from nothing.
 
+{_VERDICT}"""
+_SPEC_EXAMPLES = """\
+examples:
+  python -m align spec my_pair.py
+  python -m align spec my_pair.py --inject --out report"""
+_DUMP = f"""\
+Run one side of a pair and write everything that a comparison needs into a folder: weights, the
+output of every layer, loss, gradients, training, hashes of the inputs. Only the framework of that
+side has to be installed. Files are safetensors and JSON; no pickle is written or read.
 
-def _parser() -> argparse.ArgumentParser:
-    parser = CommandParser(
-        prog="python -m align",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        status="",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--case", action="append", metavar="C", help="name or pattern of cases; may be repeated"
-    )
-    parser.add_argument("--dtype", choices=(*DTYPES, "both"), default="both")
-    parser.add_argument("--quick", action="store_true", help="small models only")
-    parser.add_argument("--list", action="store_true", help="list the cases and stop")
-    parser.add_argument(
-        "--out", metavar="DIR", help="write report.html, report.json and reprod_log files there"
-    )
-    parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
-    parser.add_argument(
-        "--junit", metavar="FILE", help="write the results as JUnit XML, for continuous integration"
-    )
-    parser.add_argument(
-        "--checkpoint",
-        metavar="DIR",
-        help="a BERT checkpoint (Hugging Face directory) instead of the installed one",
-    )
-    parser.add_argument(
-        "--sentences",
-        metavar="FILE",
-        help="text file, one sentence a line, instead of the embedded sentences",
-    )
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        metavar="N",
-        help="worker processes, one thread each (default: one for each processor, at most 2); "
-        "0 runs everything in this process",
-    )
-    _add_spec_options(parser)
-    return parser
+{_STATUS.format(good="written", bad="")}"""
+_DUMP_EXAMPLES = """\
+examples:
+  python -m align dump --side torch  --spec my_pair.py --out from_torch
+  python -m align dump --side paddle --spec my_pair.py --out from_paddle --weights from_torch
+  python -m align dump --side paddle --spec my_pair.py --out own         weights of its own
+  python -m align dump --side torch  --spec my_pair.py --out small --dtype float32 --shallow"""
+_COMPARE = f"""\
+Judge a Paddle dump by a PyTorch dump, with the rules of `python -m align spec`. No framework is
+needed. Refused: two dumps of one framework, other inputs, labels, weights or settings, a file that
+is missing, truncated or changed.
+
+{_VERDICT}"""
+_COMPARE_EXAMPLES = """\
+examples:
+  python -m align compare from_torch from_paddle
+  python -m align compare from_torch from_paddle --out report --json result.json --junit result.xml
+  python -m align compare from_torch own --table weights_draft.json
+  python -m align compare from_torch from_paddle --reprod logs     for ReprodDiffHelper"""
 
 
-def _add_spec_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--spec",
-        metavar="FILE",
-        help="compare the pair that this Python file defines instead of the project's own",
-    )
-    parser.add_argument(
-        "--inject",
-        action="store_true",
-        help="with --spec: also feed each layer the reference's inputs, to list every wrong one",
-    )
-    add_timeout(parser)
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read a command line.
 
+    Args:
+        arguments: without the program's name.
 
-def _only(options: argparse.Namespace, mode: str, others: Sequence[str]) -> None:
-    """Refuse options that mean nothing in a mode of the command."""
-    given = [f"--{name.replace('_', '-')}" for name in others if getattr(options, name)]
-    if given:
-        raise ValueError(f"{given[0]} means nothing with {mode}")
-
-
-_CASES = ("case", "quick", "checkpoint", "sentences")
-_SPEC = ("inject", "timeout")
-
-
-def _run_spec(options: argparse.Namespace) -> int:
-    """``--spec``: the user's own pair."""
-    _only(options, "--spec", (*_CASES, "list", "jobs"))
-    _check_writable(options)
-    from align.commands.spec import Files, run_spec
-
-    dtype = () if options.dtype == "both" else (options.dtype,)
-    files = Files(options.out, options.json, options.junit)
-    path = Path(options.spec)
-    return run_spec(path, dtype, options.inject, files)
-
-
-def _sentences(path: str | None) -> list[str]:
-    if path is None:
-        return []
-    lines = read_text(path, encoding="utf-8-sig").splitlines()
-    if not any(line.strip() for line in lines):
-        raise ValueError(f"{path} holds no sentence; expected one a line")
-    return lines
-
-
-def _show(row: str, results: Sequence[StepResult]) -> None:
-    """Print a line for a row that is done: verdict, name, the steps that fail, seconds."""
-    wrong = dict.fromkeys(result.step for result in results if not result.passed)
-    mark = "FAIL" if wrong else "PASS"
-    seconds = sum(result.seconds for result in results)
-    text = f"{mark} {row:38s} {seconds:6.1f} s  {', '.join(wrong)}"
-    print(text.rstrip(), file=sys.stderr, flush=True)
-
-
-def _list(rows: Sequence[PortRow]) -> None:
-    for row in rows:
-        ends = "forward" if row.forward_only else "backward"
-        print(f"{row.name:42s} {'training' if row.recipe else ends:9s} {', '.join(row.dtypes)}")
-
-
-def _check_writable(options: argparse.Namespace) -> None:
-    """Refuse an impossible destination before an hour of work, not after it."""
-    from align.report.report import check_writable
-
-    check_writable([options.out], [options.json, options.junit])
-
-
-def _run(options: argparse.Namespace) -> int:
-    if options.spec:
-        return _run_spec(options)
-    for name in _SPEC:
-        if getattr(options, name):
-            raise ValueError(f"--{name} belongs to --spec")
-    rows = port_run.select(port_run.ROWS, options.case or (), options.quick)
-    if options.list:
-        _list(rows)
-        return 0
-    _check_writable(options)
-    dtypes = DTYPES if options.dtype == "both" else (options.dtype,)
-    checkpoint = Path(options.checkpoint) if options.checkpoint else None
-    asked = port_run.PortRun(rows, dtypes, checkpoint, _sentences(options.sentences))
-    from align.record import run_report
-    from align.report import report as writer
-    from align.report import reprod
-
-    report, checks = port_run.run(asked, options.jobs, _show)
-    report.about = run_report.origin()
-    print(writer.console(report))
-    if options.out:
-        reprod.write_reprod(Path(options.out) / "reprod_log", checks)
-    writer.write_asked(report, options.out, options.json, options.junit)
-    return report.exit_code
+    Returns:
+        The options; `subcommand` is "port", "spec", "dump" or "compare", and `timeout` is None
+        where the command runs none of the user's files.
+    """
+    words = _with_subcommand(arguments)
+    parser, rest = _port_parser(), words
+    if words[:1] and words[0] in _SUBCOMMANDS:
+        parser, rest = _SUBCOMMANDS[words[0]](), words[1:]
+    return parser.parse_args(rest)
 
 
 @command("align: error")
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit status."""
-    if arguments[:1] in (["dump"], ["compare"]):
-        from align.commands import dump_commands
-
-        name, *rest = arguments
-        chosen = {"dump": dump_commands.main_dump, "compare": dump_commands.main_compare}[name]
-        return chosen(rest)
-    options = _parser().parse_args(arguments)
+    options = parse(arguments)
     ignore_import_warnings()
-    return _run(options)
+    with ending_at_once():
+        if options.subcommand == "spec":
+            from align.commands.spec import run_spec as run
+        elif options.subcommand == "dump":
+            from align.commands.dump_comparing import run_dump as run
+        elif options.subcommand == "compare":
+            from align.commands.dump_comparing import run_compare as run
+        else:
+            from align.port.port_run import run_port as run
+    return run(options)
+
+
+def _with_subcommand(arguments: Sequence[str]) -> list[str]:
+    """Return a command line in which ``--spec FILE``, an older spelling, is ``spec FILE``."""
+    words = list(arguments)
+    if words[:1] and words[0] in _SUBCOMMANDS:
+        return words
+    for number, word in enumerate(words):
+        option, _, file = word.partition("=")
+        if option == "--spec":
+            return ["spec", *words[:number], *([file] if file else []), *words[number + 1 :]]
+    return words
+
+
+def _port_parser() -> CommandParser:
+    parser = _parser("port", _PORT, _PORT_EXAMPLES)
+    parser.add_argument(
+        "--case", action="append", metavar="C", help="name or pattern of cases; may be repeated"
+    )
+    parser.add_argument("--dtype", choices=(*_DTYPES, "both"), default="both")
+    parser.add_argument("--quick", action="store_true", help="small models only")
+    parser.add_argument("--list", action="store_true", help="list the cases and stop")
+    _add_files(parser, "report.html, report.json and reprod_log files")
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", help="a BERT checkpoint instead of the installed one"
+    )
+    parser.add_argument(
+        "--sentences", metavar="FILE", help="one sentence a line, instead of the embedded ones"
+    )
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="worker processes [at most 2]; 0: in this process"
+    )
+    return parser
+
+
+def _spec_parser() -> CommandParser:
+    parser = _parser("spec", _SPEC, _SPEC_EXAMPLES)
+    parser.add_argument("spec", metavar="FILE", help="the pair, see docs/align_your_own.md")
+    parser.add_argument(
+        "--inject",
+        action="store_true",
+        help="feed each layer PyTorch's inputs too",
+    )
+    parser.add_argument("--dtype", choices=(*_DTYPES, "both"), default="both")
+    _add_files(parser, "report.html and report.json")
+    _add_timeout(parser)
+    return parser
+
+
+def _dump_parser() -> CommandParser:
+    parser = _parser("dump", _DUMP, _DUMP_EXAMPLES)
+    parser.add_argument("--side", choices=("torch", "paddle"), required=True)
+    parser.add_argument(
+        "--spec", metavar="FILE", required=True, help="the pair, see docs/align_your_own.md"
+    )
+    parser.add_argument("--out", metavar="DIR", required=True, help="a folder that does not exist")
+    parser.add_argument(
+        "--weights", metavar="DUMP", help="paddle: run on the weights of this PyTorch dump"
+    )
+    parser.add_argument(
+        "--against", metavar="DUMP", help="torch: follow the norms of this Paddle dump"
+    )
+    parser.add_argument("--dtype", choices=_DTYPES, action="append", default=[])
+    parser.add_argument(
+        "--no-shake", action="store_true", help="torch: leave fresh zeros and ones as they are"
+    )
+    parser.add_argument(
+        "--shallow", action="store_true", help="no inputs of layers: half the size, no cause"
+    )
+    parser.add_argument(
+        "--names", action="store_true", help="run nothing: what --against of the other side needs"
+    )
+    parser.add_argument("--reprod", metavar="DIR", help="also write reprod_log files (pickles)")
+    _add_timeout(parser)
+    return parser
+
+
+def _compare_parser() -> CommandParser:
+    parser = _parser("compare", _COMPARE, _COMPARE_EXAMPLES)
+    parser.add_argument("first", metavar="A", help="a dump")
+    parser.add_argument("second", metavar="B", help="the other side's dump, in any order")
+    _add_files(parser, "report.html and report.json")
+    parser.add_argument(
+        "--table", metavar="FILE", help="names that differ, instead of those of the dumps' spec"
+    )
+    parser.add_argument("--dtype", choices=_DTYPES, action="append", default=[])
+    parser.add_argument("--reprod", metavar="DIR", help="also write reprod_log files (pickles)")
+    return parser
+
+
+_SUBCOMMANDS: dict[str, Callable[[], CommandParser]] = {
+    "spec": _spec_parser,
+    "dump": _dump_parser,
+    "compare": _compare_parser,
+}
+
+
+def _parser(subcommand: str, description: str, examples: str) -> CommandParser:
+    parser = CommandParser(
+        prog="python -m align" + (f" {subcommand}" if subcommand in _SUBCOMMANDS else ""),
+        description=description,
+        epilog=examples,
+        status="",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(subcommand=subcommand, timeout=None)
+    return parser
+
+
+def _add_files(parser: CommandParser, in_folder: str) -> None:
+    """Give a command the options for what it writes beside the console's text."""
+    parser.add_argument("--out", metavar="DIR", help=f"write {in_folder} there")
+    parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
+    parser.add_argument("--junit", metavar="FILE", help="write the results as JUnit XML")
+
+
+def _add_timeout(parser: CommandParser) -> None:
+    what = f"end without a verdict after so many minutes [{MINUTES:g}]"
+    parser.add_argument("--timeout", type=_minutes, default=MINUTES, metavar="MINUTES", help=what)
+
+
+def _minutes(text: str) -> float:
+    """Read a number of minutes above 0, for argparse."""
+    with contextlib.suppress(ValueError):
+        value = float(text)
+        if value > 0 and math.isfinite(value):
+            return value
+    raise argparse.ArgumentTypeError(f"expected minutes, a number above 0, got {text!r}")

@@ -7,9 +7,6 @@ is written to a file when it has reached its end, within ``--timeout``.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import math
 import os
 import signal
 import subprocess
@@ -19,46 +16,20 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sot_paddle.failures import REFUSED, TERMINATED, ParserEnd
+from sot_paddle.failures import REFUSED, TERMINATED
 
-MINUTES = 30.0
 _GRACE_S = 10.0
 """In which the process that works has to end after SIGTERM."""
 _VERDICT = "SOT_ALIGN_VERDICT"
 """Variable of the working process alone: the file for its status."""
 
 
-def runs_user_code(arguments: Sequence[str]) -> bool:
-    """Return whether a command line of ``python -m align`` executes a file that the user gives.
-
-    Args:
-        arguments: without the program's name.
-    """
-    specs = (text.partition("=")[0] == "--spec" for text in arguments)
-    return arguments[:1] == ["dump"] or any(specs)
-
-
-def minutes(text: str) -> float:
-    """Read a number of minutes above 0, for argparse."""
-    with contextlib.suppress(ValueError):
-        value = float(text)
-        if value > 0 and math.isfinite(value):
-            return value
-    raise argparse.ArgumentTypeError(f"expected minutes, a number above 0, got {text!r}")
-
-
-def add_timeout(parser: argparse.ArgumentParser) -> None:
-    """Give a command the option that `guarded` reads."""
-    what = f"end without a verdict after so many minutes [{MINUTES:g}]"
-    parser.add_argument("--timeout", type=minutes, metavar="MINUTES", help=what)
-
-
-def guarded(command: Callable[[], int], arguments: Sequence[str]) -> int:
+def guarded(command: Callable[[], int], limit: float) -> int:
     """Run this program once more, in a process that runs the command; return its status.
 
     Args:
         command: returns its exit status.
-        arguments: its command line; what follows ``--timeout`` there is the limit.
+        limit: minutes in which it has to say its verdict.
 
     Returns:
         The command's status, or 2 after a line on stderr when its process has not said one.
@@ -66,7 +37,6 @@ def guarded(command: Callable[[], int], arguments: Sequence[str]) -> int:
     verdict_file = os.environ.pop(_VERDICT, "")
     if verdict_file:
         return _work(command, Path(verdict_file))
-    limit = _limit(arguments)
     terminations: list[int] = []
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C reaches both, the worker answers
@@ -98,22 +68,10 @@ def guarded(command: Callable[[], int], arguments: Sequence[str]) -> int:
 def _work(command: Callable[[], int], verdict_file: Path) -> int:
     """Run the command and write its status; return it."""
     worker = os.getpid()
-    try:
-        status = command()
-    except ParserEnd as end:
-        status = int(end.code or 0)
+    status = command()
     if os.getpid() == worker:  # not a process that the user's code forked
         verdict_file.write_text(str(status))
     return status
-
-
-def _limit(arguments: Sequence[str]) -> float:
-    """Return the minutes that a command line gives; the default where argparse will refuse it."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    add_timeout(parser)
-    with contextlib.suppress(argparse.ArgumentError):
-        return parser.parse_known_args(arguments)[0].timeout or MINUTES
-    return MINUTES
 
 
 def _wait(worker: subprocess.Popen, seconds: float, terminations: Sequence[int]) -> bool:

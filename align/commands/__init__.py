@@ -1,1 +1,1 @@
-"""`align.compare`, --spec, dump and compare: a whole comparison from question to verdict."""
+"""`align.compare`, spec, dump and compare: a whole comparison from question to verdict."""

@@ -18,11 +18,11 @@ from align.commands.steps import LOSS, Outcome, Steps, left_out
 from align.explain import locate
 from align.explain.experiment import fewest
 from align.frameworks import on_paddle, on_torch
-from align.frameworks.stepping_paddle import ERRORS
+from align.frameworks.on_paddle import ERRORS
 from align.frameworks.watched_calls import DIGITS, WatchedCall, watched_in
 from align.judge.judging import OUTPUTS
 from align.pair.any_pair import AnyPair, Setup
-from align.pair.pair import differs, no_scatter
+from align.pair.side import differs, no_scatter
 from align.record.recording import BadLoss
 from align.record.request import Request, documented, request_of
 from align.record.results import Comparison, Divergence, StepResult
@@ -97,7 +97,7 @@ def compared(request: Request, out: str | Path | None = None) -> Outcome:
     kind(outcome).once(AnyPair(setup, request.dtypes[0]))
     for dtype in request.dtypes:
         outcome = _put_right(kind, outcome, setup, dtype)
-        setup.ports.leave(dtype)  # the reference stays: in float64 it judges float32
+        setup.paddle.leave(dtype)  # the reference stays: in float64 it judges float32
     outcome.report.environment = environment_stamp()
     outcome.report.about = setup.about()
     outcome.notes[:] = dict.fromkeys(outcome.notes)
@@ -116,7 +116,7 @@ def _put_right(kind: type[LiveSteps], outcome: Outcome, setup: Setup, dtype: str
         steps, mends = kind(outcome.copied()), dict(setup.mends)
         with contextlib.ExitStack() as stack:
             for mend in mends.values():
-                stack.enter_context(mend(setup.ports.get(dtype, setup.plan.train)))
+                stack.enter_context(mend(setup.paddle.build(dtype, setup.plan.train)))
             steps.precision(AnyPair(setup, dtype))
         if len(setup.mends) == len(mends):
             break

@@ -1,4 +1,4 @@
-"""`python -m align --spec FILE`: a pair written down in a small Python file.
+"""`python -m align spec FILE`: a pair written down in a small Python file.
 
 The file defines `torch_module()`, `paddle_layer()` and `inputs()`, and may define any other
 argument of `align.compare`, in lower or upper case, as a value or a function without arguments.
@@ -6,20 +6,20 @@ argument of `align.compare`, in lower or upper case, as a value or a function wi
 
 from __future__ import annotations
 
+import argparse
 import ast
 import dataclasses
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
 from align.record.request import FIELDS, NEEDED, OPTIONS, Request, nearest
-from align.report.report import write_asked
+from align.report.report import check_writable, write_asked
 from sot_paddle.reading import read_bytes
 
 BUILT = NEEDED[:2]
@@ -65,9 +65,9 @@ def read_spec(path: Path) -> Request:
             for something that means nothing.
     """
     if not path.is_file():
-        raise ValueError(f"--spec {path}: no such file")
+        raise ValueError(f"spec {path}: no such file")
     if path.suffix != ".py":
-        raise ValueError(f"--spec {path}: expected a Python file (.py)")
+        raise ValueError(f"spec {path}: expected a Python file (.py)")
     name = f"align_spec_{path.stem}"
     loader = _FromText(name, str(path))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
@@ -84,12 +84,12 @@ def read_spec(path: Path) -> Request:
     missing = [name for name in NEEDED if given[name] is None]
     if missing:
         raise ValueError(
-            f"--spec {path}: {', '.join(missing)} missing; a spec defines {', '.join(NEEDED)} and "
+            f"spec {path}: {', '.join(missing)} missing; a spec defines {', '.join(NEEDED)} and "
             f"may define {', '.join(OPTIONS)}"
         )
     for name in BUILT:
         if not callable(given[name]):
-            raise ValueError(f"--spec {path}: {name} is not a function")
+            raise ValueError(f"spec {path}: {name} is not a function")
     found = {
         name: value if name in BUILT else _value(path, value)
         for name, value in given.items()
@@ -124,7 +124,7 @@ def _refuse_misspelled(path: Path) -> None:
             if meant:
                 said = f"did you mean {meant.upper() if name.isupper() else meant}?"
             raise ValueError(
-                f"--spec {path}: {name} is no option, and nothing in the file reads it: {said} If "
+                f"spec {path}: {name} is no option, and nothing in the file reads it: {said} If "
                 "it is your own, begin it with an underscore"
             )
 
@@ -138,40 +138,17 @@ def _value(path: Path, value: Any) -> Any:
         raise ValueError(_told(path, error)) from error
 
 
-@dataclass(frozen=True)
-class Files:
-    """What a run writes beside the console text; None for not at all.
-
-    Attributes:
-        out: folder for report.html and report.json.
-        json: file for the JSON alone.
-        junit: file for the JUnit XML.
-    """
-
-    out: str | None = None
-    json: str | None = None
-    junit: str | None = None
-
-
-def run_spec(
-    path: Path,
-    dtype: Sequence[str],
-    inject: bool,
-    files: Files,
-) -> int:
-    """Compare the pair of a spec, print the report, write the files; returns the exit status.
-
-    Args:
-        path: the spec.
-        dtype: precisions asked for on the command line, empty for those of the spec.
-        inject: feed each layer the reference's inputs as well.
-        files: what to write.
+def run_spec(options: argparse.Namespace) -> int:
+    """Compare the pair of a spec, print the report, write the files; return the exit status.
 
     Raises:
         ValueError: a spec that cannot be run, in one line.
     """
+    check_writable([options.out], [options.json, options.junit])
+    path = Path(options.spec)
     request = read_spec(path)
-    changed = {"dtype": tuple(dtype) or request.dtype, "inject": inject or request.inject}
+    dtypes = request.dtype if options.dtype == "both" else (options.dtype,)
+    changed = {"dtype": dtypes, "inject": options.inject or request.inject}
     request = dataclasses.replace(request, **changed)
     try:
         from align.commands.comparing import compared
@@ -182,7 +159,7 @@ def run_spec(
             raise
         raise ValueError(_told(path, error)) from error
     print(result)
-    write_asked(result.report, files.out, files.json, files.junit)
+    write_asked(result.report, options.out, options.json, options.junit)
     return result.exit_code
 
 
@@ -196,7 +173,7 @@ def _told(path: Path, error: BaseException) -> str:
     if isinstance(error, SystemExit):
         text = f"sys.exit({error.code!r}) before a verdict"
     said = f": {text[:LONGEST]}" if text else ""
-    return f"--spec {path}{_place(path, error)}: {type(error).__name__}{said}"
+    return f"spec {path}{_place(path, error)}: {type(error).__name__}{said}"
 
 
 def _place(path: Path, error: BaseException) -> str:

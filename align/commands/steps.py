@@ -19,16 +19,14 @@ from align.judge.judging import OUTPUTS
 from align.match.mapping import to_paddle
 from align.pair.pair import Pair
 from align.record.arrays import pair_leaves
-from align.record.files.dump_meta import OWN
+from align.record.files.dump_reading import OWN
 from align.record.recording import ROOT
 from align.record.results import Comparison, Divergence, StepResult
 from align.record.run_report import REPAIR_ORDER, Report
 from align.record.stored_arrays import paths_of
 from align.report.report import console, write_html, write_json
 from align.stages import stages
-from align.stages.converted import weights
-from align.stages.metric_stage import metric
-from align.stages.rates import learning_rate
+from align.stages.numbers import learning_rate, metric, weights
 from align.stages.training import training
 from sot_paddle.config import some
 
@@ -284,21 +282,32 @@ class Steps:
             pair.judge.note(f"{told}: {some(zero)}")
         outcome.notes.extend(pair.judge.notes)
         wrong = bool(result.failures) and outcome.first_backward_divergence is None
-        guilty = self.alone_backward(pair, result, wrong and not failed)
-        if not wrong:
-            return
-        first = locate.first_backward(pair, result.failures, guilty)
-        if failed:  # a wrong forward pass makes wrong gradients
-            made = outcome.first_divergence
-            first = first.after("forward", made.place if made else "")
-        elif first.place == LOSS:
-            said = _another_order(pair)
-            held = dataclasses.replace(first, cause=said)
-            first = held if said else self.wrong_loss(pair, first)
-        elif not guilty:  # each layer's own is right: a wrong gradient of the loss arrives
-            (first,) = outcome.after([LOSS], [first])
-        outcome.first_backward_divergence = first
-        outcome.add([first])
+        wrong_layers = self.alone_backward(pair, result, wrong and not failed)
+        if wrong:
+            first = self._first_wrong_gradient(pair, result, wrong_layers, failed)
+            outcome.first_backward_divergence = first
+            outcome.add([first])
+
+    def _first_wrong_gradient(
+        self,
+        pair: Pair,
+        result: StepResult,
+        wrong_layers: Sequence[Divergence],
+        forward_failed: bool,
+    ) -> Divergence:
+        """Return the first wrong gradient, as a consequence where another step's fault makes it."""
+        first = locate.first_backward(pair, result.failures, wrong_layers)
+        if forward_failed:
+            forward = self.outcome.first_divergence
+            return first.after("forward", forward.place if forward else "")
+        if first.place == LOSS:
+            cause = _another_order(pair)
+            if cause:
+                return dataclasses.replace(first, cause=cause)
+            return self.wrong_loss(pair, first)
+        if not wrong_layers:  # each layer alone is right: the loss hands in a wrong gradient
+            return self.outcome.after([LOSS], [first])[0]
+        return first
 
     def alone_forward(
         self, pair: Pair, failed: Sequence[Comparison], unplaced: bool

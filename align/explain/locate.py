@@ -146,7 +146,10 @@ def running_statistic(pair: Any, name: str) -> str:
         pair: a live one.
         name: of Paddle's buffer.
     """
-    from align.frameworks import on_paddle, on_torch  # two dumps are compared without them
+    from align.frameworks import (
+        on_paddle,  # two dumps are compared without them
+        on_torch,
+    )
     from align.pair import runs
 
     weights, plan = pair.setup.weights, dataclasses.replace(pair.plan, train=True)

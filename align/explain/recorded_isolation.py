@@ -17,8 +17,8 @@ from align.explain.losses.loss_causes import LossRun
 from align.judge import bounds
 from align.judge.judging import alike, compare_outputs, largest
 from align.match.mapping import to_paddle
-from align.pair.dump_pair import DumpPair
 from align.pair.isolation import Guilty, is_mask
+from align.pair.pair import DumpPair
 from align.record.arrays import Leaf
 from align.record.recording import ROOT, Call, Recording
 from align.record.results import Comparison, Divergence, Tolerance

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+CLIP_EPS = 1e-6  # PyTorch's clip_grad_norm_ divides by norm + 1e-6
 FORMS = "the optimizer, (optimizer, scheduler), or also before_step and a moving average"
 
 AVERAGE = "_align_moving_average"

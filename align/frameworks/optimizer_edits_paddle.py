@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import paddle
 
-from align.frameworks import stepping_paddle as stepping
+from align.frameworks import on_paddle as stepping
 from align.frameworks.factories import around_steps
 from align.frameworks.object_options import Option, options
 from align.frameworks.on_paddle import view
-from align.frameworks.swapping import set_to
+from align.frameworks.watched_calls import set_to
 
 Decay = tuple[float, float]
 """(straight from the weight, added to the gradient) of one parameter."""

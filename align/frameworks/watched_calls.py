@@ -1,23 +1,56 @@
-"""Watch the calls of Paddle's functions and tensor methods, and put others in the place of one."""
+"""What functions are called with while a model runs, in Paddle and in PyTorch, and others in place.
+
+Also other values of attributes for the length of a block, and PyTorch with the numbers that a
+function is given rounded to float32, as kernels of Paddle hold them in every precision (the limits
+of hardtanh, the delta of a Huber loss).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import paddle
 from paddle.nn import functional as F
+from torch.nn.functional import huber_loss
+from torch.overrides import TorchFunctionMode, get_testing_overrides
 
-from align.frameworks.swapping import attributes, modules_of, set_to
 from align.record.run_report import shown
 from sot_paddle import ops
+
+
+@contextlib.contextmanager
+def set_to(values: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Other values of attributes, each (owner, name, value), for the length of a ``with`` block."""
+    values = list(values)
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in values]
+    try:
+        for one in values:
+            setattr(*one)
+        yield
+    finally:
+        for one in before:
+            setattr(*one)
+
+
+def attributes(owner: Any, **values: Any) -> AbstractContextManager[None]:
+    """The same of one object."""
+    return set_to((owner, name, value) for name, value in values.items())
+
+
+def modules_of(layers: Iterable[Any]) -> list[Any]:
+    """The Python modules that define the classes of some layers, and their base classes."""
+    names = {kind.__module__ for layer in layers for kind in type(layer).__mro__}
+    return [sys.modules[name] for name in sorted(names) if name in sys.modules]
+
 
 _ACTIVATIONS = (
     "gelu relu silu swish tanh sigmoid elu selu leaky_relu relu6 hardswish hardsigmoid mish "
@@ -214,3 +247,119 @@ def watched_in(
     """
     layers = [layer, *layer.sublayers()]
     return watched(active, answer, (*modules_of(layers), *layers))
+
+
+REDUCED = "amax amin all any logsumexp max mean min prod sum"
+SIGNATURES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(REDUCED.split(), ("input", "dim", "keepdim")),
+    **dict.fromkeys(("var", "std"), ("input", "dim", "unbiased", "keepdim")),
+}
+"""The arguments of functions written in C++ whose forms are several."""
+
+
+class TorchCall(NamedTuple):
+    """One call: the function's name, its arguments by PyTorch's names, defaults included."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+class TorchCalls(TorchFunctionMode):
+    """Writes down the calls that nothing written down has made.
+
+    Args:
+        active: asked at every call.
+    """
+
+    def __init__(self, active: Callable[[], bool] = lambda: True) -> None:
+        super().__init__()
+        self.active, self.calls = active, []
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        if self.active():
+            self.calls.append(TorchCall(name, _bound(func, name, args, kwargs)))
+        return func(*args, **kwargs)
+
+
+def _bound(func: Any, name: str, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name; those given by name alone where no signature fits."""
+    if name in SIGNATURES:
+        told = {"dim": None, "keepdim": False} | dict(zip(SIGNATURES[name], args, strict=False))
+        return {**told, **kwargs}
+    for signature in (func, *_signatures().get(name, ())):
+        try:
+            bound = inspect.signature(signature).bind(*args, **kwargs)
+        except (TypeError, ValueError):  # written in C++, or another form
+            continue
+        bound.apply_defaults()
+        return dict(bound.arguments)
+    return dict(kwargs)
+
+
+@functools.cache
+def _signatures() -> dict[str, list[Callable]]:
+    """Functions with PyTorch's arguments, by name."""
+    found: dict[str, list[Callable]] = {}
+    for function, like in get_testing_overrides().items():
+        found.setdefault(getattr(function, "__name__", ""), []).append(like)
+    return found
+
+
+Run = TypeVar("Run")
+NEAR = 1e-6  # of the largest value: what such numbers change of a result
+PERHAPS = (
+    "perhaps no fault of the port: Paddle may hold a number in float32, which changes as little; "
+    'compare with dtype="float32" too'
+)
+
+
+def mending(
+    run: Callable[[], Run], passes: Callable[[Run], bool], budget: int
+) -> tuple[str, Callable[[Any], TorchFunctionMode]]:
+    """The function of which Paddle holds a number in float32: a sentence, "" without, and the mode
+    in which PyTorch does so too (made of anything).
+
+    Args:
+        run: the reference, whole or in part.
+        passes: whether such a run agrees with Paddle's.
+        budget: trials.
+    """
+    with _Rounded() as seen:
+        run()
+    for name in list(seen.met)[:budget]:
+        with contextlib.suppress(Exception):
+            with _Rounded(name):
+                made = run()
+            if passes(made):
+                says = f"no fault of the port: Paddle holds the numbers that {name} is given in "
+                says += "float32, with PyTorch's rounded to float32 it agrees"
+                return says, lambda _, name=name: _Rounded(name)
+    return "", lambda _: _Rounded()
+
+
+class _Rounded(TorchFunctionMode):
+    """Rounds the numbers of one function; writes down which ones are given any."""
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__()
+        self.name, self.met = name, {}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        if any(_single(x) != x for x in (*args, *kwargs.values()) if isinstance(x, float)):
+            self.met[name] = None
+            if name == self.name == "smooth_l1_loss":  # PADDLE: divided by the number as it is
+                beta, reduction = kwargs["beta"], kwargs["reduction"]
+                return huber_loss(*args[:2], reduction=reduction, delta=_single(beta)) / beta
+            if name == self.name:
+                args, kwargs = map(_single, args), {k: _single(x) for k, x in kwargs.items()}
+        return func(*args, **kwargs)
+
+
+def _single(value: Any) -> Any:
+    return float(np.float32(value)) if isinstance(value, float) else value

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from align.judge.comparator import within
 from align.judge.distance import CEILING
-from align.judge.noise_band import FLOOR, ILL_CONDITIONED, Find, NoiseBand
-from align.judge.spread import FALSE_ALARM, KERNELS
+from align.judge.noise_band import FALSE_ALARM, FLOOR, ILL_CONDITIONED, KERNELS, Find, NoiseBand
 from align.record.results import Comparison, Tolerance
 from sot_paddle.config import some
 

@@ -20,18 +20,32 @@ import numpy as np
 from align.judge import bounds
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.judge.distance import MASK, peak
-from align.judge.noise_band import Find
-from align.judge.spread import Spread, Spreads, joined
+from align.judge.noise_band import Find, Spread, Spreads, joined
 from align.match import name_table
 from align.match.mapping import MappedRow, WeightMapping, to_paddle
 from align.match.paired_names import ModuleMap
 from align.record.arrays import Leaf, pair_leaves
 from align.record.recording import ROOT, Call, Recording
 from align.record.results import Comparison, Tolerance
-from align.record.stored_arrays import Lazy, paths_of
+from align.record.stored_arrays import Lazy, Reader, paths_of
 
 OUTPUTS = "(outputs of the model)"
 _NEAR = 1e-3  # of the largest value: two outputs that agree so far are one
+
+
+@dataclass(frozen=True)
+class _GradientTap:
+    """The gradient at one output of a paired layer: its name, PyTorch's place, what reads it."""
+
+    name: str
+    at: tuple[str, str]
+    paddle: Reader
+    torch: Reader
+    torch64: Reader
+
+
+def _float64(arrays: Mapping[str, np.ndarray], path: str) -> np.ndarray:
+    return np.asarray(arrays[path], np.float64)
 
 
 @dataclass
@@ -140,41 +154,53 @@ class Judge:
             scale: the reference's largest gradient, see `largest_gradient`.
             rule: of gradients, see `bounds.backward`.
         """
-        order, expected, judged, own = self._gradient_taps(ours, reference, oracle)
-        losses = ours.loss, reference.loss, bounds.TOLERANCES["forward", self.dtype]
+        loss_rule = bounds.TOLERANCES["forward", self.dtype]
+        taps = self._gradient_taps(ours, reference, oracle)
+        names = {tap.at: tap.name for tap in taps}
         exact = None if oracle is None else np.asarray(oracle.loss, np.float64)
-        yield compare_arrays("loss", *losses, oracle=exact, zero_scale=scale)
-        yield from each(own, expected, judged, rule, scale, order)
-        judged = None if oracle is None else to_paddle(self.weights, oracle.gradients)
+        yield compare_arrays(
+            "loss", ours.loss, reference.loss, loss_rule, oracle=exact, zero_scale=scale
+        )
+        yield from each(
+            Lazy({tap.name: tap.paddle for tap in taps}),
+            Lazy({tap.name: tap.torch for tap in taps}),
+            None if oracle is None else Lazy({tap.name: tap.torch64 for tap in taps}),
+            rule,
+            scale,
+            [names[at] for at in reference.backward_order if at in names],
+        )
         expected = to_paddle(self.weights, reference.gradients)
+        judged = None if oracle is None else to_paddle(self.weights, oracle.gradients)
         yield from each(ours.gradients, expected, judged, rule, scale)
-        own, expected, judged = (_of_inputs(r) for r in (ours, reference, oracle))
-        yield from each(own, expected, judged, rule, scale)
+        of_inputs = [_of_inputs(recording) for recording in (ours, reference, oracle)]
+        yield from each(*of_inputs, rule, scale)
 
-    def _gradient_taps(self, ours: Recording, reference: Recording, oracle: Recording | None):
-        own, expected, judged = Lazy(), Lazy(), Lazy()
-        place: dict[tuple[str, str], str] = {}
-        for key, mine, call in self.taps(ours, reference):
-            both = ([(p, p) for p in paths_of(one.outputs)] for one in (call, mine))
-            pairs, _, _ = pair_leaves(*both, (call.array, mine.array))
-            for label, path, ours_path in pairs:
+    def _gradient_taps(
+        self, ours: Recording, reference: Recording, oracle: Recording | None
+    ) -> list[_GradientTap]:
+        """Return the gradients at the outputs of paired layers; note those that one side lacks."""
+        taps, one_sided = [], []
+        for key, paddle_call, torch_call in self.taps(ours, reference):
+            torch64_call = torch_call if oracle is None else oracle.calls[torch_call.key]
+            both = ([(p, p) for p in paths_of(call.outputs)] for call in (torch_call, paddle_call))
+            pairs, _, _ = pair_leaves(*both, (torch_call.array, paddle_call.array))
+            for label, torch_path, paddle_path in pairs:
                 name = f"gradient at {key}[{label}]" if label else f"gradient at {key}"
-                self._places[name] = "gradients at taps", f"{call.key}[{path}]"
-                if path in call.grad_outputs:
-                    expected.hold(name, functools.partial(call.grad_outputs.__getitem__, path))
-                    place[call.key, path] = name
-                    if oracle is not None:
-                        held = oracle.calls[call.key].grad_outputs
-                        judged.hold(name, lambda h=held, p=path: np.asarray(h[p], np.float64))
-                if ours_path in mine.grad_outputs:
-                    own.hold(name, functools.partial(mine.grad_outputs.__getitem__, ours_path))
-        absent = sorted(set(own) ^ set(expected))
-        for name in absent:  # no gradient asked for on one side: says nothing when all others agree
+                at = torch_call.key, torch_path
+                self._places[name] = "gradients at taps", f"{torch_call.key}[{torch_path}]"
+                paddle, torch = paddle_call.grad_outputs, torch_call.grad_outputs
+                if paddle_path in paddle and torch_path in torch:
+                    readers = (
+                        functools.partial(paddle.__getitem__, paddle_path),
+                        functools.partial(torch.__getitem__, torch_path),
+                        functools.partial(_float64, torch64_call.grad_outputs, torch_path),
+                    )
+                    taps.append(_GradientTap(name, at, *readers))
+                elif paddle_path in paddle or torch_path in torch:
+                    one_sided.append(name)
+        for name in sorted(one_sided):  # says nothing when all others agree
             self.note(f"{name}: on one side only, not compared")
-            for arrays in (own, expected, judged):
-                arrays.leave(name)
-        order = [place[at] for at in reference.backward_order if place.get(at) in expected]
-        return order, expected, judged if oracle is not None else None, own
+        return taps
 
     def buffers(
         self,

@@ -18,11 +18,52 @@ from typing import Any
 
 import numpy as np
 
-from align.frameworks.stepping_torch import CLIP_EPS
+from align.frameworks.factories import CLIP_EPS
 from align.judge import bounds
+from align.judge.bounds import SCHEDULE
 from align.judge.comparator import compare_arrays
 from align.match.mapping import WeightMapping
 from align.record.results import Comparison, Tolerance
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The rates of parameters that share a group on both sides.
+
+    Attributes:
+        group: PyTorch's group, counted from 0; None for rates that the user logs.
+        parameters: Paddle's names.
+        ours: (steps,) Paddle's rates.
+        reference: (steps,) PyTorch's.
+        only: the only curve of the schedule.
+    """
+
+    group: int | None
+    parameters: tuple[str, ...]
+    ours: np.ndarray
+    reference: np.ndarray
+    only: bool = False
+
+    @property
+    def place(self) -> str:
+        """Of a divergence: "schedule", or "schedule of group 1"."""
+        return "schedule" if self.only or self.group is None else f"schedule of group {self.group}"
+
+    @property
+    def name(self) -> str:
+        """Of its comparison."""
+        return self.place.replace("schedule", "learning rate")
+
+
+def compare_curves(curves: Sequence[Curve]) -> list[Comparison]:
+    """One comparison for each curve; a failed one when there is none."""
+    if not curves:
+        nothing = np.empty(0)
+        return [
+            compare_arrays("learning rate (no parameter in common)", nothing, nothing, SCHEDULE)
+        ]
+    return [compare_arrays(c.name, c.ours, c.reference, SCHEDULE) for c in curves]
+
 
 SAMPLE = 2048  # elements kept of a larger tensor
 TILE = 4093  # elements of the drawn patterns, which repeat in larger tensors

@@ -11,37 +11,40 @@ from typing import Any
 
 import numpy as np
 
-from align.frameworks import on_paddle, on_torch, stepping_paddle, stepping_torch
-from align.frameworks.moved_roundings import MovedRoundings
+from align.frameworks import on_paddle, on_torch
 from align.judge.distance import exact_in_float32, peak
-from align.judge.drift import Track
+from align.judge.drift import Sample, Track
 from align.judge.judging import Judge
 from align.judge.noise_band import Kinds, NoiseBand, kinds_of
-from align.judge.rate_curves import Curve
+from align.judge.update_judging import Curve
 from align.match.mapping import to_paddle
 from align.match.name_table import read_table
 from align.match.paired_names import ModuleMap, SideNames, pair_names
-from align.pair import runs, side_records
+from align.pair import runs
 from align.pair.isolation import Isolation
-from align.pair.pair import Pair, TrainingRuns, live_training, no_scatter, own_tensors, repeated
-from align.pair.runs import Models, load, tensors
+from align.pair.pair import Ours, Pair, TrainingRuns, own_tensors, steady_elements, widened
+from align.pair.runs import tensors
+from align.pair.side import (
+    Side,
+    Watch,
+    measured_training,
+    no_scatter,
+    repeated,
+    scored_output,
+)
 from align.record.arrays import (
     Arrays,
     BothScores,
     BothWeights,
+    MovedRun,
     TrainingRun,
     cast,
     moved_vectors,
-    rounded_state,
 )
-from align.record.moved_run import MovedRun
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
 from align.record.run_report import code_of, described, origin, source_of
 from align.record.stored_arrays import Store
-
-Watch = Callable[[Any], None]
-"""Called with the model before the first training step and after every one."""
 
 
 class Setup:
@@ -57,9 +60,9 @@ class Setup:
 
     def __init__(self, plan: Request, folder: Path = Path()) -> None:
         self.plan = plan
-        self.references, self.ports = Models(on_torch, plan), Models(on_paddle, plan)
-        model = self.references.get(plan.dtypes[0], plan.train)
-        layer = self.ports.get(plan.dtypes[0], plan.train)
+        self.torch, self.paddle = Side(on_torch, plan), Side(on_paddle, plan)
+        model = self.torch.build(plan.dtypes[0], plan.train)
+        layer = self.paddle.build(plan.dtypes[0], plan.train)
         source, own = on_torch.entries(model), on_paddle.entries(layer)
         self.entries = source
         found = pair_names(
@@ -90,7 +93,9 @@ class Setup:
             self.moved = list(moved)
         stock = set(on_paddle.stock_norms(layer))
         self.stock_norms = [a for a, b in self.modules.to_paddle.items() if b in stock]
-        self.references.adapt(lambda built: on_torch.follow_paddle(built, self.stock_norms))
+        self.torch.adapt(lambda built: on_torch.follow_paddle(built, self.stock_norms))
+        self.torch.weights = self.state
+        self.paddle.weights = to_paddle(self.weights, self.state)
 
     def about(self) -> dict[str, Any]:
         """The pair, both models, seed, date, command and commits, as the report tells them."""
@@ -127,62 +132,65 @@ class AnyPair(Pair):
         super().__init__(Judge(setup.weights, setup.modules, dtype), setup.plan)
         self.setup, self.alone = setup, "float64" not in setup.plan.dtypes
         whole = set(setup.modules.to_paddle) == {ROOT}  # no layer is compared beside the model
-        self._options = {"only": {ROOT} if whole else None}
+        self._recorded = {ROOT} if whole else None
 
     def reference_model(self, dtype: str, train: bool) -> Any:
-        """The reference with its weights; its norms follow what Paddle's kernels hold in float32.
-
-        There is one of each precision: a second call resets it.
-        """
-        model = self._reference(dtype, train)
-        del self.setup.references.clean[dtype]  # the caller may change it
-        return model
-
-    def _reference(self, dtype: str, train: bool) -> Any:
-        """The same for those who leave the weights alone."""
-        return self._loaded(on_torch, self.setup.references, dtype, train)
-
-    def _loaded(self, side: Any, models: Models, dtype: str, train: bool) -> Any:
-        model, setup = models.get(dtype, train), self.setup
-        if models.clean.get(dtype) != self.dtype:
-            state = setup.state if side is on_torch else to_paddle(setup.weights, setup.state)
-            change = functools.partial(rounded_state, dtype=dtype, rounded=self.dtype)
-            load(side, model, state, change)
-            models.clean[dtype] = self.dtype
-        return model
+        """Return PyTorch's model of a precision with the pair's weights; a caller may change it."""
+        return self.setup.torch.model(dtype, self.dtype, train)
 
     def our_model(self, train: bool) -> Any:
-        """The Paddle model with the reference's weights; there is one, a second call resets it."""
-        model = self._ours(train)
-        del self.setup.ports.clean[self.dtype]  # the caller may change it
-        return model
+        """Return the Paddle model with PyTorch's weights; a caller may change it."""
+        return self.setup.paddle.model(self.dtype, self.dtype, train)
 
-    def _ours(self, train: bool) -> Any:
-        return self._loaded(on_paddle, self.setup.ports, self.dtype, train)
-
-    def _moved_reference(self, moves: MovedRoundings, train: bool) -> Any:
-        """The same with moved weights."""
-        model = self.setup.references.get(self.dtype, train)
-        self.setup.references.clean.pop(self.dtype, None)
-        runs.load_moved(on_torch, model, self.setup.state, moves, self.dtype)
-        return model
+    @property
+    def model(self) -> Any:
+        """The Paddle model as the passes use it: whoever changes its weights puts them back."""
+        return self.setup.paddle.model(self.dtype, self.dtype, self.plan.train, will_change=False)
 
     def run_reference(self, dtype: str | None = None, *, deep: bool = False) -> Recording:
-        """The reference now."""
-        dtype = dtype or self.dtype
-        model = self._reference(dtype, self.plan.train)
-        options = {"deep": deep, "backward": self.backward, **self._options}
-        return runs.run(on_torch, model, self.plan, dtype, self.dtype, **options)
+        """Run PyTorch's model now and return the pass, kept."""
+        return self.setup.torch.record_pass(
+            self.plan,
+            dtype or self.dtype,
+            self.dtype,
+            deep=deep,
+            backward=self.backward,
+            only=self._recorded,
+        )
+
+    def run_ours(self, *, deep: bool = False, tripled: str = "") -> Recording:
+        """Run the Paddle model now and return the pass, kept."""
+        return self.setup.paddle.record_pass(
+            self.plan,
+            self.dtype,
+            self.dtype,
+            deep=deep,
+            tripled=tripled,
+            backward=self.backward,
+            only=self._recorded,
+        )
+
+    def pass_ours(
+        self, *, tripled: str = "", backward: bool = True
+    ) -> contextlib.AbstractContextManager[Recording]:
+        """Run the Paddle model for a ``with`` block that judges the pass; see `runs.passed`."""
+        return self.setup.paddle.open_pass(
+            self.plan,
+            self.dtype,
+            self.dtype,
+            tripled=tripled,
+            backward=backward,
+            only=self._recorded,
+        )
 
     @contextlib.contextmanager
     def _moved_pass(self, asked: MovedRun) -> Iterator[Kinds]:
         if not asked.number:
             no_scatter(on_torch, self.reference, self.run_reference())
-        moves = MovedRoundings(asked, self.dtype)
-        model = self._moved_reference(moves, self.plan.train)
-        options = {"moves": moves, "backward": self.backward, **self._options}
-        with runs.passed(on_torch, model, self.plan, self.dtype, self.dtype, **options) as found:
-            yield kinds_of(found)
+        with self.setup.torch.open_moved_pass(
+            self.plan, self.dtype, asked, backward=self.backward, only=self._recorded
+        ) as kinds:
+            yield kinds
 
     @functools.cached_property
     def band(self) -> NoiseBand:
@@ -210,32 +218,10 @@ class AnyPair(Pair):
     def _shared(self, kind: str) -> Any:
         return self.setup.shared.get(kind) if self.dtype == "float32" else None
 
-    @property
-    def model(self) -> Any:
-        """The Paddle model as the passes use it: whoever changes its weights puts them back."""
-        return self._ours(self.plan.train)
-
     @functools.cached_property
     def ours(self) -> Recording:
         """The Paddle side."""
         return self.run_ours()
-
-    def run_ours(self, *, deep: bool = False, tripled: str = "") -> Recording:
-        """The Paddle side now."""
-        options = {"deep": deep, "tripled": tripled, "backward": self.backward, **self._options}
-        return runs.run(on_paddle, self.model, self.plan, self.dtype, self.dtype, **options)
-
-    def pass_ours(
-        self, *, tripled: str = "", backward: bool = True
-    ) -> contextlib.AbstractContextManager[Recording]:
-        """The Paddle side now, to be judged in a ``with`` block and not kept; see `runs.passed`.
-
-        Args:
-            tripled: see there.
-            backward: see there.
-        """
-        options = {"tripled": tripled, "backward": backward, **self._options}
-        return runs.passed(on_paddle, self.model, self.plan, self.dtype, self.dtype, **options)
 
     @functools.cached_property
     def deep(self) -> Recording:
@@ -249,14 +235,8 @@ class AnyPair(Pair):
             return isolation.run(self.plan)
 
     def train_reference(self, dtype: str, watch: Watch | None = None) -> TrainingRun:
-        """Train the reference."""
-
-        def run(first: bool) -> TrainingRun:
-            given = self.reference_model(dtype, True), self.plan, dtype, self.dtype, None
-            own = watch if first else None
-            return runs.train(on_torch, *given, own, self.follow)
-
-        return repeated(on_torch, run)
+        """Train PyTorch's model now and return the run, kept."""
+        return self.setup.torch.train(self.plan, dtype, self.dtype, watch, self.follow)
 
     def trained_once(
         self, dtype: str, pick: Callable[[Any], np.ndarray]
@@ -271,35 +251,51 @@ class AnyPair(Pair):
     @functools.cached_property
     def follow(self) -> Callable[[Any, Any], None] | None:
         """Lets the reference's optimizer use the numbers that Paddle's kernels hold in float32."""
-        model = self.setup.ports.get(self.dtype, True)
+        model = self.setup.paddle.build(self.dtype, True)
         with on_paddle.default_dtype(self.dtype):
             optimizer, _ = on_paddle.make_optimizer(self.plan, model)
-        which = stepping_paddle.held_in_float32(optimizer)
+        which = on_paddle.held_in_float32(optimizer)
         if which is None:  # a class that is not known: it is compared as it is
             return None
-        limit = stepping_paddle.clipping_limit(optimizer)
-        return lambda theirs, _: stepping_torch.as_paddle(theirs, which, limit)
-
-    def trained_moved(
-        self, asked: MovedRun, watch: Watch | None = None
-    ) -> contextlib.AbstractContextManager[TrainingRun]:
-        """The reference trained with moved roundings, to be looked at in a ``with`` block."""
-        moves = MovedRoundings(asked, self.dtype)
-        model, dtype = self._moved_reference(moves, True), self.dtype
-        options = {"watch": watch, "follow": self.follow}
-        return runs.trained(on_torch, model, self.plan, dtype, dtype, moves=moves, **options)
+        limit = on_paddle.clipping_limit(optimizer)
+        return lambda theirs, _: on_torch.as_paddle(theirs, which, limit)
 
     def trained_ours(
         self, watch: Watch | None = None, plan: Request | None = None, **options: Any
     ) -> contextlib.AbstractContextManager[TrainingRun]:
         """Train the Paddle model for a ``with`` block that judges it; see `runs.trained`."""
-        model, dtype = self.our_model(True), self.dtype
-        plan = plan or self.plan
-        return runs.trained(on_paddle, model, plan, dtype, dtype, watch=watch, **options)
+        return self.setup.paddle.open_training(
+            plan or self.plan, self.dtype, watch=watch, **options
+        )
 
     def trainings(self) -> TrainingRuns:
-        """The training runs of both sides; Paddle's when it is asked for."""
-        return live_training(self, on_torch, on_paddle)
+        """Train PyTorch's model, also in float64; moved and Paddle's runs wait to be asked for."""
+        torch, sample = self.setup.torch, Sample(self.setup.entries, self.setup.weights)
+        pick = functools.partial(sample.reference, on_torch)
+        reference, plain = self.trained_once(self.dtype, pick)
+        oracle, exact = None, None
+        if self.dtype == "float32":
+            oracle, exact = self.trained_once("float64", pick)
+        steady = steady_elements(sample, oracle or reference)
+
+        @contextlib.contextmanager
+        def ours(
+            plan: Request | None = None, enough: Callable[[Ours], bool] = lambda _: False
+        ) -> Iterator[Ours]:
+            track = Track(functools.partial(sample.ours, on_paddle))
+            with self.trained_ours(
+                track.watch, plan, enough=lambda run: enough((run, track))
+            ) as run:
+                yield run, track
+
+        def moved(asked: MovedRun) -> contextlib.AbstractContextManager[Kinds]:
+            return torch.open_moved_training(
+                self.plan, self.dtype, asked, pick, steady, self.follow
+            )
+
+        centre = (reference, plain) if exact is None else (oracle, exact)
+        band = NoiseBand(lambda: measured_training(*centre, steady), moved)
+        return TrainingRuns(reference, oracle, band, ours, plain, exact, steady)
 
     def asks(self, step: str) -> bool:
         """Whether "weights", "metric" or "learning_rate" is to be compared."""
@@ -307,16 +303,33 @@ class AnyPair(Pair):
         return bool(getattr(self.plan, asked[step]))
 
     def both_weights(self) -> BothWeights:
-        """The weights that the user converted, read before any of the reference's is loaded."""
-        return side_records.both_weights(self, on_torch, on_paddle)
+        """The weights that the user converted, read before any of PyTorch's is loaded."""
+        models = [side.build_as_given(self.plan) for side in (self.setup.torch, self.setup.paddle)]
+        expected = self.setup.weights.to_paddle(on_torch.state(models[0]))
+        ours = {n: array for n, array in on_paddle.state(models[1]).items() if n in expected}
+        stamps = {}
+        if expected:
+            stamps = {
+                "reference": on_torch.stamp(next(iter(models[0].state_dict().values()))),
+                "ours": on_paddle.stamp(next(iter(models[1].state_dict().values()))),
+            }
+        note = "as the user converted them; the later steps run with PyTorch's own weights"
+        return BothWeights(dict(widened(ours)), dict(widened(expected)), note, stamps)
 
     def both_scores(self) -> BothScores:
-        """Both metrics on the reference's output."""
-        return side_records.both_scores(self, on_torch, on_paddle)
+        """Both metrics on PyTorch's output and the user's labels."""
+        output = scored_output(self.reference)
+        ours, our_stamp = self.setup.paddle.compute_scores(self.plan, output, self.dtype)
+        reference, their_stamp = self.setup.torch.compute_scores(self.plan, output, self.dtype)
+        stamps = {"ours": our_stamp, "reference": their_stamp}
+        return BothScores(ours, reference, output, stamps)
 
     def logged_rates(self) -> Curve | None:
         """The rates that the user's callables return, None for those of the optimizers."""
-        return side_records.logged_rates(self.plan)
+        if self.plan.schedule is None:
+            return None
+        torch_rates = self.setup.torch.compute_rates(self.plan)
+        return Curve(None, (), self.setup.paddle.compute_rates(self.plan), torch_rates, only=True)
 
     def planted(self, step: str) -> Iterator[tuple[str, str, Recording]]:
         """Paddle's pass with a fault in the model: what, where, the pass; see `Pair`."""
@@ -378,7 +391,7 @@ class AnyPair(Pair):
     def layer(self, key: str) -> tuple[Any, Any, Arrays]:
         """Paddle layer, PyTorch module and the layer's own tensors, by a call's key."""
         name, partner = self._paired(key)
-        model = self.setup.references.get(self.dtype, self.plan.train)
+        model = self.setup.torch.build(self.dtype, self.plan.train)
         layer = on_paddle.modules(self.model).get(name)
         own = own_tensors(name, tensors(on_paddle, self.model))
         return layer, on_torch.modules(model).get(partner), own

@@ -14,7 +14,7 @@ import numpy as np
 import paddle
 
 from align.frameworks import on_paddle
-from align.frameworks.stepping_paddle import ERRORS
+from align.frameworks.on_paddle import ERRORS
 from align.judge.bounds import POOLED
 from align.pair import runs
 from align.pair.any_pair import AnyPair

@@ -20,7 +20,7 @@ import numpy as np
 from align.frameworks import on_paddle
 from align.judge import bounds
 from align.judge.judging import alike, compare_outputs
-from align.judge.spread import ONE_DIRECTION
+from align.judge.noise_band import ONE_DIRECTION
 from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.pair.isolation import Isolation, is_mask

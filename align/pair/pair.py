@@ -1,27 +1,31 @@
-"""What a stage needs of a pair, whoever wrote the records: two live models, or two dumps."""
+"""What a step needs of a pair, whoever wrote the records: two live models, or two dumps."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Protocol
 
 import numpy as np
 
-from align.judge import bounds
+from align.judge import bounds, drift
 from align.judge.bounds import Settling
 from align.judge.drift import FIRST, Sample, Track, driven_by_rounding
 from align.judge.judging import Judge, flags, largest_gradient
-from align.judge.noise_band import Kinds, NoiseBand
-from align.judge.rate_curves import Curve
+from align.judge.noise_band import NoiseBand
+from align.judge.update_judging import Curve
 from align.match.mapping import WeightMapping, to_paddle
-from align.match.paired_names import ModuleMap
+from align.match.name_table import Table
+from align.match.paired_names import ModuleMap, settled
+from align.pair.side import METRIC, scored_output
 from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun
-from align.record.moved_run import MovedRun
+from align.record.files.dump_reading import Dump, Module
 from align.record.recording import ROOT, Recording
-from align.record.request import Request
 from align.record.results import Comparison, Tolerance
 from align.record.stored_arrays import Lazy
 from sot_paddle.config import some
@@ -190,6 +194,16 @@ def own_tensors(name: str, held: Mapping[str, np.ndarray]) -> Arrays:
     return {end: held[n].astype(np.float64) for n, end in ends.items() if "." not in end}
 
 
+def widened(arrays: Mapping[str, np.ndarray]) -> Lazy:
+    """Return whole numbers as int64, others as float64, each on access; no value changes."""
+
+    def read(name: str) -> np.ndarray:
+        array = arrays[name]
+        return array.astype("int64" if array.dtype.kind in "biu" else "float64")
+
+    return Lazy({name: functools.partial(read, name) for name in arrays})
+
+
 STATE = ""
 """Kind of the parameters and buffers; the moments are kinds of their own."""
 Ours = tuple[TrainingRun, Track | None]
@@ -231,22 +245,6 @@ def tensor_title(kind: str, name: str) -> str:
     return f"{kind}/{name}" if kind else name
 
 
-def measured_training(run: TrainingRun, track: Track | None, steady: np.ndarray) -> Kinds:
-    """What the noise band measures of a run of the reference, in PyTorch's names."""
-    steps = range(1, len(track) if track is not None else 0)
-    drift = {str(step): functools.partial(_chosen, track, step, steady) for step in steps}
-    return {
-        "losses": {"losses": np.asarray(run.losses)},
-        "state": run.state,
-        "drift": Lazy(drift),
-        **run.moments,
-    }
-
-
-def _chosen(track: Track, step: int, steady: np.ndarray) -> np.ndarray:
-    return track[step][steady]
-
-
 def steady_elements(sample: Sample, exact: TrainingRun) -> np.ndarray:
     """Places of the samples of all tensors but those that rounding drives: they would drown all.
 
@@ -257,96 +255,171 @@ def steady_elements(sample: Sample, exact: TrainingRun) -> np.ndarray:
     return sample.without(driven_by_rounding(exact.moments.get(FIRST, {})))
 
 
-def live_training(pair: Any, theirs: Any, own: Any) -> TrainingRuns:
-    """Train the reference, and in float64; moved when the band asks for it.
+class Names:
+    """What is settled once for two dumps.
 
     Args:
-        pair: an `AnyPair` with an optimizer and a number of steps.
-        theirs: `on_torch`.
-        own: `on_paddle`.
+        torch: PyTorch's dump.
+        paddle: Paddle's.
+        table: rows for names that differ.
+        folder: where a draft of a table goes.
+
+    Raises:
+        ValueError: names that do not match.
     """
-    sample = Sample(pair.setup.entries, pair.setup.weights)
-    pick = functools.partial(sample.reference, theirs)
-    reference, plain = pair.trained_once(pair.dtype, pick)
-    oracle, exact = (None, None) if pair.dtype == "float64" else pair.trained_once("float64", pick)
-    chosen = steady_elements(sample, oracle or reference)
 
-    @contextlib.contextmanager
-    def ours(
-        plan: Request | None = None, enough: Callable[[Ours], bool] = lambda _: False
-    ) -> Iterator[Ours]:
-        track = Track(functools.partial(sample.ours, own))
-        asked = {"enough": lambda run: enough((run, track))}
-        with pair.trained_ours(track.watch, plan, **asked) as run:
-            yield run, track
+    def __init__(self, torch: Dump, paddle: Dump, table: Table, folder: Path) -> None:
+        self.torch, self.paddle = torch, paddle
+        found = settled(torch.meta, paddle.meta, table, folder)
+        self.weights, self.modules, self.note = found.weights, found.modules, found.note
+        self.state, self.own_state = torch.weights(), paddle.weights()
+        self.own: Mapping[str, Module] = {one.name: one for one in paddle.meta.modules}
+        self.theirs: Mapping[str, Module] = {one.name: one for one in torch.meta.modules}
 
-    @contextlib.contextmanager
-    def moved(asked: MovedRun) -> Iterator[Kinds]:
-        track = Track(pick)
-        with pair.trained_moved(asked, track.watch) as run:
-            yield measured_training(run, track, chosen)
-
-    centre = (reference, plain) if exact is None else (oracle, exact)
-    band = NoiseBand(lambda: measured_training(*centre, chosen), moved)
-    return TrainingRuns(reference, oracle, band, ours, plain, exact, chosen)
+    def wrong_norms(self) -> list[str]:
+        """PyTorch's norms that computed with other numbers than their partner's kernel does."""
+        stock = set(self.paddle.meta.stock_norms)
+        return [
+            name
+            for name, followed in self.torch.meta.norms.items()
+            if name in self.modules.to_paddle
+            and bool(followed) != (self.modules.to_paddle[name] in stock)
+        ]
 
 
-_AGAIN = 2  # runs that have to agree: a rare draw, a layer that is skipped, may not show in one
-_ROUNDINGS = 256  # by which two runs of the same numbers may differ, where kernels add in any order
-
-Run = TypeVar("Run", Recording, TrainingRun)
-
-
-def repeated(side: Any, run: Callable[[bool], Run]) -> Run:
-    """A run of the reference; one in which a generator moved has to give the same again.
+class DumpPair(Pair):
+    """Both sides in one precision, read when they are asked for.
 
     Args:
-        side: `on_torch`.
-        run: makes it, told whether it is the first time.
-
-    Raises:
-        ValueError: it does not, see `no_scatter`.
+        names: what holds for every precision.
+        dtype: "float64" or "float32".
+        alone: see `Pair`.
     """
-    before = side.generators()
-    found = run(True)
-    for _ in range(_AGAIN if side.generators() != before else 0):
-        no_scatter(side, found, run(False))
-    return found
 
+    live = False
 
-def no_scatter(side: Any, a: Run, b: Run) -> None:
-    """Two runs of one side have to be the same: the reference's scatter would pass for rounding.
+    def __init__(self, names: Names, dtype: str, alone: bool = False) -> None:
+        judge = Judge(names.weights, names.modules, dtype)
+        super().__init__(judge, names.torch.meta)
+        self.setup, self.alone = names, alone
 
-    Raises:
-        ValueError: they are not; the first place that differs.
-    """
-    where = differs(a, b)
-    if where is not None:
-        raise ValueError(
-            f"two runs of the {side.NAME} side differ at {where}: it draws by chance (noise, a "
-            "dropout of its own) or goes on from its last run, and against that nothing can be "
-            "judged; hand the numbers to both sides as an input"
+    @functools.cached_property
+    def ours(self) -> Recording:
+        """Paddle's pass."""
+        return self.setup.paddle.recording(self.dtype)
+
+    @functools.cached_property
+    def reference(self) -> Recording:
+        """PyTorch's pass."""
+        return self.setup.torch.recording(self.dtype)
+
+    @functools.cached_property
+    def oracle(self) -> Recording | None:
+        """PyTorch's float64 pass on the same rounded numbers; None for a pair in float64."""
+        return self.setup.torch.oracle(self.dtype)
+
+    @functools.cached_property
+    def band(self) -> NoiseBand:
+        """How far rounding alone moves what PyTorch's pass leaves, as it was measured there."""
+        return NoiseBand.stored(self.setup.torch.noise(self.dtype))
+
+    def trainings(self) -> TrainingRuns:
+        """The training runs of both sides."""
+        torch, dtype = self.setup.torch, self.dtype
+        reference, oracle = torch.training(dtype), torch.training_oracle(dtype)
+        sample = drift.Sample(self.plan.entries, self.setup.weights)
+        sides = (self.setup.paddle, "weights"), (torch, "weights"), (torch, "exact")
+        ours, plain, exact = (self._track(dump, kind, sample.size) for dump, kind in sides)
+
+        @contextlib.contextmanager
+        def run() -> Iterator[Ours]:
+            yield self.setup.paddle.training(dtype), ours
+
+        band = NoiseBand.stored(torch.training_noise(dtype))
+        chosen = steady_elements(sample, oracle or reference)
+        return TrainingRuns(reference, oracle, band, run, plain, exact, chosen)
+
+    def _track(self, dump: Dump, kind: str, size: int) -> drift.Track | None:
+        """The sampled weights of a side's steps; None when Paddle ran on weights of its own."""
+        rows = dump.drift(self.dtype).get(kind)
+        if rows is None:
+            return None
+        if rows.shape != (self.plan.steps + 1, size):
+            raise ValueError(f"{self.dtype}: the drift of both dumps is not of the same elements")
+        return drift.Track(rows=rows)
+
+    def asks(self, step: str) -> bool:
+        """Whether "weights", "metric" or "learning_rate" is to be compared."""
+        if step == "weights":
+            return bool(self.setup.weights.rows)
+        return any(self._numbers(step))
+
+    def both_weights(self) -> BothWeights:
+        """The tensors that the passes ran on, each read on access."""
+        expected = to_paddle(self.setup.weights, self.setup.state)
+        own = self.setup.own_state
+        ours = widened({name: own[name] for name in expected if name in own})
+        note = "that the passes ran on, PyTorch's after the conversion"
+        return BothWeights(ours, widened(expected), note, self._stamps())
+
+    def _stamps(self) -> dict[str, Mapping]:
+        torch, paddle = self.setup.torch, self.setup.paddle
+        return {"ours": paddle.meta.framework, "reference": torch.meta.framework}
+
+    def _numbers(self, kind: str) -> list[dict[str, list[float]]]:
+        """What each side computed of a metric or a schedule, Paddle first."""
+        return [dump.numbers().get(kind, {}) for dump in (self.setup.paddle, self.setup.torch)]
+
+    def both_scores(self) -> BothScores:
+        """Both metrics as each side computed them."""
+        ours, reference = (
+            {n if n == METRIC else f"{METRIC} {n}": values[0] for n, values in side.items()}
+            for side in self._numbers("metric")
         )
+        return BothScores(ours, reference, scored_output(self.reference), self._stamps())
+
+    def logged_rates(self) -> Curve:
+        """Both schedules as each side computed them."""
+        held = self._numbers("learning_rate")
+        ours, theirs = (np.asarray(side.get("schedule", ()), float) for side in held)
+        return Curve(None, (), ours, theirs, only=True)
+
+    def planted(self, step: str) -> Iterator[tuple[str, str, Recording]]:
+        """Paddle's pass with a fault in its arrays: what, where, the pass; see `Pair`."""
+        ours = self.ours
+        if step == "forward":
+            taps = self.judge.taps(ours, self.reference)
+            key = next((key for key, call, _ in taps if call.floating()), None)
+            if key is not None:
+                at = ours.calls[key].floating()[0]
+                value = ours.calls[key].outputs[at][1]
+                off = value + 0.01 * np.abs(value).max().astype(value.dtype)
+                yield "a layer 1 % off", key, ours.with_output(key, at, off)
+            return
+        sizes = {n: float(np.abs(a).max()) for n, a in ours.gradients.items() if a.size}
+        name = max(sizes, key=sizes.__getitem__, default="")
+        if name and sizes[name] > 0:
+            value = ours.gradients[name]
+            poisoned = np.array(value)
+            poisoned.reshape(-1)[0] = np.nan
+            for title, array in (("gradient x 3", value * 3), ("one NaN", poisoned)):
+                changed = {**ours.gradients, name: array}
+                yield title, name, dataclasses.replace(ours, gradients=changed)
+
+    def code(self, key: str) -> str:
+        """Where to look, by a call's key."""
+        module = self.setup.own.get(key.partition("#")[0])
+        return module.source if module is not None else ""
+
+    def layer(self, key: str) -> tuple[object, object, Arrays]:
+        """Stand-ins for the Paddle layer and its partner, and the layer's own tensors."""
+        (name, partner), setup = self._paired(key), self.setup
+        own = own_tensors(name, setup.own_state)
+        return _stand_in(setup.own.get(name)), _stand_in(setup.theirs.get(partner)), own
 
 
-def differs(a: Any, b: Any) -> str | None:
-    """The first place where two runs of one side differ, None without."""
-    if isinstance(a, TrainingRun):
-        pairs = zip(a.losses, b.losses, strict=True)
-        apart = (_apart(np.float32(x), np.float32(y)) for x, y in pairs)
-        return next((f"the loss of step {i}" for i, one in enumerate(apart, 1) if one), None)
-    for key, call in a.calls.items():
-        again = b.calls[key].outputs if key in b.calls else ()
-        if len(again) != len(call.outputs) or any(
-            _apart(x, y) for (_, x), (_, y) in zip(call.outputs, again, strict=True)
-        ):
-            return key
-    return "the loss" if _apart(a.loss, b.loss) else None
-
-
-def _apart(a: Any, b: Any) -> bool:
-    a, b = np.asarray(a), np.asarray(b)
-    if a.shape != b.shape or a.dtype.kind != "f":
-        return not np.array_equal(a, b)
-    room = _ROUNDINGS * float(np.finfo(a.dtype).eps) * float(np.abs(b).max(initial=0.0))
-    return not np.allclose(a, b, rtol=0.0, atol=room, equal_nan=True)
+def _stand_in(module: Module | None) -> object:
+    """An object whose class has a module's name and which has its plain attributes."""
+    if module is None:
+        return None
+    return type(module.kind, (SimpleNamespace,), {})(**dict(module.settings))

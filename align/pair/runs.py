@@ -1,10 +1,4 @@
-"""Running one side: models, a recorded pass, a training run. The side's module is an argument.
-
-A model of each side and precision is built once and used again: building BERT-base takes longer
-than running it, and every copy weighs as much as its weights. A model that is asked for again gets
-its weights, its mode and its trainable flags back; what it keeps outside of its state dict is its
-own.
-"""
+"""Running one model: a recorded pass, a training run. The side's module is an argument."""
 
 from __future__ import annotations
 
@@ -19,7 +13,7 @@ import numpy as np
 
 from align.frameworks.dropout_seen import without_dropout
 from align.frameworks.factories import AVERAGE, make_step, next_rate
-from align.record.arrays import TrainingRun, is_array, replace, rounded_state
+from align.record.arrays import TrainingRun, is_array, replace
 from align.record.recording import Recorder, Recording, loss_of, one_loss, run_model
 from align.record.request import Request
 from align.record.stored_arrays import Lazy, Store, by_kind
@@ -232,59 +226,6 @@ def train(
 
 _GROUP = 2**22  # numbers of the weights written back to a model at a time
 _LARGE = 2**24  # numbers of a model that is too large to wait for the next collection
-_FLAGS = {"PyTorch": "requires_grad", "Paddle": "stop_gradient"}
-
-
-class Models:
-    """One model for each precision.
-
-    Args:
-        side: `on_torch` or `on_paddle`.
-        plan: how to build.
-
-    Attributes:
-        clean: precision -> to which precision the weights were rounded that its model holds now;
-            absent when they may have changed since.
-    """
-
-    def __init__(self, side: Any, plan: Request) -> None:
-        self.side, self.plan = side, plan
-        self.clean: dict[str, str] = {}
-        self._built: dict[str, tuple[Any, list[tuple[Any, bool]]]] = {}
-        self._adapt: Callable[[Any], None] = lambda _: None
-        self._flag = _FLAGS[side.NAME]
-
-    def adapt(self, change: Callable[[Any], None]) -> None:
-        """Change every model once: those that are built already now, others when they are built."""
-        self._adapt = change
-        for model, _ in self._built.values():
-            change(model)
-
-    def get(self, dtype: str, train: bool) -> Any:
-        """The model of a precision, in the given mode; its weights are those of its last use."""
-        if dtype not in self._built:
-            model = self.side.prepare(self.plan, dtype, train)
-            self._adapt(model)
-            flags = [(p, getattr(p, self._flag)) for p in model.parameters()]
-            self._built[dtype] = model, flags
-        model, flags = self._built[dtype]
-        if model.training != train:
-            self.side.set_mode(model, train)
-        for parameter, flag in flags:
-            setattr(parameter, self._flag, flag)
-        if dtype not in self.clean:
-            self.side.clear(model)
-        return model
-
-    def leave(self, dtype: str) -> None:
-        """Give up the model of a precision; it is built anew when it is asked for again."""
-        self.clean.pop(dtype, None)
-        model, _ = self._built.pop(dtype, (None, None))
-        if model is not None:
-            large = is_large(self.side, model)
-            del model
-            if large:
-                gc.collect()
 
 
 def tensors(side: Any, model: Any) -> Lazy:
@@ -319,13 +260,6 @@ def load(side: Any, model: Any, arrays: Mapping[str, np.ndarray], change: Callab
     """Overwrite tensors group by group, each changed on its way."""
     for part in groups(arrays.items()):
         side.load(model, part if change is None else change(part))
-
-
-def load_moved(
-    side: Any, model: Any, arrays: Mapping[str, np.ndarray], moves: Any, dtype: str
-) -> None:
-    """The same, rounded to a precision and moved by `MovedRoundings`."""
-    load(side, model, arrays, lambda part: moves.arrays(rounded_state(part, dtype, dtype)))
 
 
 def groups(tensors: Iterable[tuple[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:

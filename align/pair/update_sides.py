@@ -7,21 +7,105 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from align.frameworks import (
-    on_paddle,
-    on_torch,
-    optimizer_edits_paddle,
-    stepping_paddle,
-    stepping_torch,
-)
+from align.frameworks import on_paddle, on_torch, optimizer_edits_paddle
 from align.frameworks.factories import make_step, next_rate
-from align.judge.update_judging import Feed, ParameterTrace, SideTrace, UpdateJudge, sample
+from align.judge.update_judging import Curve, Feed, ParameterTrace, SideTrace, UpdateJudge, sample
 from align.pair.any_pair import AnyPair
 from align.record.request import Request
+
+Prepare = Callable[[Any], None]
+"""Of a fresh scheduler, None where there is none."""
+
+
+def schedule_of(side: Any, optimizer: Any, scheduler: Any, model: Any, steps: int) -> np.ndarray:
+    """The rates that an optimizer would apply, its scheduler stepped after each.
+
+    Args:
+        side: `on_torch` or `on_paddle`.
+        optimizer: it makes no step, so no weight moves.
+        scheduler: None for a constant rate.
+        model: whose parameters it holds.
+        steps: how many.
+
+    Returns:
+        (steps, groups) float64.
+    """
+    rates = [side.rates(optimizer, model)]
+    if scheduler is None:
+        return np.repeat(np.asarray(rates), steps, axis=0)
+    paddle_factors = None if side is on_torch else side.factors(optimizer, model)
+    for _ in range(steps - 1):
+        next_rate(scheduler)
+        if paddle_factors is None:
+            rates.append(side.rates(optimizer, model))
+        else:
+            base = side.base_rate(optimizer)
+            rates.append([base * factor for factor in paddle_factors])
+    return np.asarray(rates)
+
+
+@dataclass(frozen=True)
+class ScheduleSide:
+    """The schedule of one side: groups of parameters, (steps, groups) rates, its scheduler."""
+
+    groups: list[list[str]]
+    rates: np.ndarray
+    scheduler: Any
+    stamp: Any
+
+
+def _side(pair: AnyPair, side: Any, model: Any, prepare: Prepare) -> ScheduleSide:
+    plan = pair.plan
+    with side.default_dtype(pair.dtype):
+        optimizer, scheduler = side.make_optimizer(plan, model)
+        prepare(scheduler)
+        names = side.groups(optimizer, model)
+        rates = schedule_of(side, optimizer, scheduler, model, plan.schedule_steps)
+    stamp = side.stamp(next(iter(side.parameters(model).values())))
+    return ScheduleSide(names, rates, scheduler, stamp)
+
+
+def theirs(pair: AnyPair) -> ScheduleSide:
+    """PyTorch's side."""
+    return _side(pair, on_torch, pair.reference_model(pair.dtype, True), lambda _: None)
+
+
+def ours(pair: AnyPair, prepare: Prepare = lambda _: None) -> ScheduleSide:
+    """Paddle's side; ``prepare`` may change its fresh scheduler."""
+    return _side(pair, on_paddle, pair.our_model(True), prepare)
+
+
+def matched(pair: AnyPair, reference: ScheduleSide, own: ScheduleSide) -> list[Curve]:
+    """Curves of the groups of both optimizers, matched by the parameters that they hold."""
+    partners = pair.setup.weights.partners()
+    group_of = {
+        target: index
+        for index, members in enumerate(reference.groups)
+        for name in members
+        for target in partners.get(name, ())
+    }
+    cells: dict[tuple[int, bytes], list[tuple[str, int]]] = {}
+    for index, members in enumerate(own.groups):
+        for name in members:
+            if name in group_of:
+                key = group_of[name], own.rates[:, index].tobytes()
+                cells.setdefault(key, []).append((name, index))
+    return [
+        Curve(
+            group,
+            tuple(name for name, _ in held),
+            own.rates[:, held[0][1]],
+            reference.rates[:, group],
+            only=len(cells) == 1,
+        )
+        for (group, _), held in sorted(cells.items(), key=lambda item: item[0][0])
+    ]
+
 
 Change = Callable[[Any, Any], Any]
 """Of a fresh Paddle optimizer and its model; may return another optimizer."""
@@ -66,7 +150,6 @@ class Follower:
 
     Args:
         side: `on_torch` or `on_paddle`.
-        stepping: `stepping_torch` or `stepping_paddle`.
         model: with its weights loaded; they are put back after each run.
         plan: the optimizer's factories.
         view: reads the side in Paddle's names.
@@ -81,7 +164,6 @@ class Follower:
     def __init__(
         self,
         side: Any,
-        stepping: Any,
         model: Any,
         plan: Any,
         view: View,
@@ -93,10 +175,10 @@ class Follower:
         bare: bool = False,
         prepare: Callable[[Any], Any] | None = None,
     ) -> None:
-        self._side, self._stepping, self._model, self._plan = side, stepping, model, plan
+        self._side, self._model, self._plan = side, model, plan
         self._view, self._own, self._dtype, self._warm = view, own, dtype, warm
         self._prepare, self._watch, self._bare = prepare, watch, bare
-        self._parameters = stepping.parameters(model)
+        self._parameters = side.parameters(model)
 
     def run(self, steps: int) -> SideTrace:
         """One step without gradients, then so many with them, each from the same weights."""
@@ -122,26 +204,26 @@ class Follower:
         gradients: Callable[[int], Iterator[tuple[str, np.ndarray | None]]],
         steps: int,
     ) -> None:
-        stepping, model = self._stepping, self._model
-        optimizer, scheduler = self._side.make_optimizer(self._plan, model)
+        side, model = self._side, self._model
+        optimizer, scheduler = side.make_optimizer(self._plan, model)
         if self._prepare is not None:
             optimizer = self._prepare(optimizer) or optimizer
         for _ in range(self._warm if scheduler is not None else 0):
             next_rate(scheduler)
-        members = stepping.groups(optimizer, model)
+        members = side.groups(optimizer, model)
         group_of = {name: i for i, held in enumerate(members) for name in held}
         for name, weight in self._weights():
             traces[name] = ParameterTrace([weight])
         for step in range(steps):
             for name, gradient in gradients(step):
                 if name in self._parameters:
-                    stepping.give(self._parameters[name], gradient)
-            rates = stepping.rates(optimizer, model)
+                    side.give(self._parameters[name], gradient)
+            rates = side.rates(optimizer, model)
             applied = {name: rates[i] for name, i in group_of.items()}
-            norm = stepping.gradient_norm(model) if self._watch else 0.0
-            make_step(self._side.NAME, optimizer)
+            norm = side.gradient_norm(model) if self._watch else 0.0
+            make_step(side.NAME, optimizer)
             if traces is found.main:
-                found.clipped.append(stepping.gradient_norm(model) / norm if norm else 1.0)
+                found.clipped.append(side.gradient_norm(model) / norm if norm else 1.0)
                 found.norms.append(norm)
             self._record(traces, applied)
             if not self._bare:
@@ -209,7 +291,7 @@ class UpdateSides:
         self.module = pair.reference_model(pair.dtype, True)
         self.model = pair.our_model(True)
         self._shapes = {
-            name: tuple(p.shape) for name, p in stepping_torch.parameters(self.module).items()
+            name: tuple(p.shape) for name, p in on_torch.parameters(self.module).items()
         }
         if not self._shapes:
             raise ValueError("optimizer: the PyTorch module has no trainable parameter")
@@ -218,16 +300,16 @@ class UpdateSides:
         recorded, seed = pair.reference.gradients, pair.plan.seed
         self.feed = Feed(recorded, self._shapes, self._weights, pair.dtype, self.steps, seed)
         self._warm = max(
-            self._zero_rates(on_torch, stepping_torch, self.module),
-            self._zero_rates(on_paddle, stepping_paddle, self.model),
+            self._zero_rates(on_torch, self.module),
+            self._zero_rates(on_paddle, self.model),
         )
 
-    def _zero_rates(self, side: Any, stepping: Any, model: Any) -> int:
+    def _zero_rates(self, side: Any, model: Any) -> int:
         """Steps until the schedule applies a rate other than zero (a warm-up starts from it)."""
         with side.default_dtype(self._pair.dtype):
             optimizer, scheduler = side.make_optimizer(self._pair.plan, model)
         for count in range(ZERO_RATES):
-            if any(rate > 0 for rate in stepping.rates(optimizer, model)):
+            if any(rate > 0 for rate in side.rates(optimizer, model)):
                 return count
             if scheduler is None:
                 break
@@ -247,7 +329,7 @@ class UpdateSides:
         """
         try:
             return self._followed(changes, prepare)
-        except stepping_paddle.ERRORS:
+        except on_paddle.ERRORS:
             if not self.feed.absent:
                 raise
             self.feed.absent = ""
@@ -294,7 +376,7 @@ class UpdateSides:
         try:
             with optimizer_edits_paddle.kept(self.model):
                 ours = self._follow_ours(changes)
-        except stepping_paddle.ERRORS:
+        except on_paddle.ERRORS:
             return False
         return all(comparison.passed for comparison in judge.compare(ours))
 
@@ -302,7 +384,7 @@ class UpdateSides:
         """Whether the steps agree under a change of Paddle's optimizer and one of PyTorch's."""
         try:
             ours, judge = self.follow((change,), prepare)
-        except stepping_paddle.ERRORS:
+        except on_paddle.ERRORS:
             return False
         return all(comparison.passed for comparison in judge.compare(ours))
 
@@ -321,7 +403,7 @@ class UpdateSides:
                 optimizer = change(optimizer, self.model) or optimizer
             return optimizer
 
-        partners, known = self._weights.partners(), stepping_paddle.parameters(self.model)
+        partners, known = self._weights.partners(), on_paddle.parameters(self.model)
         targets = [t for bundle in self.feed.bundles for name in bundle for t in partners[name]]
         own = {name: (name,) for name in dict.fromkeys(targets) if name in known}
 
@@ -335,7 +417,6 @@ class UpdateSides:
 
         follower = Follower(
             on_paddle,
-            stepping_paddle,
             self.model,
             plan or self._pair.plan,
             View(list(own.values()), dict, own),
@@ -358,7 +439,6 @@ class UpdateSides:
         weights = self._weights
         follower = Follower(
             on_torch,
-            stepping_torch,
             model,
             self._pair.plan,
             View(self.feed.bundles, weights.to_paddle, weights.partners()),
@@ -381,10 +461,10 @@ class UpdateSides:
         pair = self._pair
         with on_paddle.default_dtype(pair.dtype):
             ours = on_paddle.make_optimizer(pair.plan, self.model)[0]
-        which = stepping_paddle.held_in_float32(ours)
+        which = on_paddle.held_in_float32(ours)
         theirs = on_torch.make_optimizer(pair.plan, self.module)[0]
-        changed = stepping_torch.round_settings(theirs, which)
-        limit = stepping_paddle.clipping_limit(ours)
+        changed = on_torch.round_settings(theirs, which)
+        limit = on_paddle.clipping_limit(ours)
         clipped = limit is not None and not all(share > 1 - 1e-12 for share in reference.clipped)
         if not changed and not clipped:
             return None
@@ -392,7 +472,7 @@ class UpdateSides:
         def prepare(own: Any) -> None:
             if changed_by is not None:
                 changed_by(own)
-            stepping_torch.as_paddle(own, which, limit)
+            on_torch.as_paddle(own, which, limit)
 
         return self._follow_theirs(self.module, pair.dtype, prepare)
 

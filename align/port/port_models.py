@@ -22,8 +22,13 @@ import sot_paddle
 import sot_torch_ref
 from align.frameworks import on_torch
 from align.port.installed_checkpoint import encoder_sizes
-from align.port.port_inputs import draw_batch, draw_state, training_batches
-from align.port.port_recipes import paddle_factory, torch_factory
+from align.port.port_inputs import (
+    draw_batch,
+    draw_state,
+    paddle_factory,
+    torch_factory,
+    training_batches,
+)
 from align.port.row import WORDS_DIM, Batch, PortRow, TimmModel
 from align.record.arrays import Arrays
 from align.record.request import Request

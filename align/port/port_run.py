@@ -1,11 +1,12 @@
-"""Run rows in worker processes or in this one; one report of them all. No framework at import.
+"""The port's own models as a command: rows in worker processes or in this one, one report.
 
-A worker is a fresh Python process with one thread for each library, so that what it computes does
-not depend on how many workers there are.
+No framework is imported before a row runs. A worker is a fresh Python process with one thread for
+each library, so that what it computes does not depend on how many workers there are.
 """
 
 from __future__ import annotations
 
+import argparse
 import concurrent.futures
 import contextlib
 import fnmatch
@@ -13,6 +14,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -22,10 +24,13 @@ from unittest import mock
 
 from align.port.head_rows import HEAD_ROWS
 from align.port.image_rows import IMAGE_ROWS
-from align.port.row import PortRow
+from align.port.row import DTYPES, PortRow
 from align.port.text_rows import TEXT_ROWS
 from align.record.results import StepResult
-from align.record.run_report import Report
+from align.record.run_report import Report, origin
+from align.report.report import check_writable, console, write_asked
+from align.report.reprod import write_reprod
+from sot_paddle.reading import read_text
 from sot_paddle.runtime import ignore_import_warnings, tune_cpu
 
 if TYPE_CHECKING:
@@ -57,6 +62,46 @@ class PortRun:
     def dtypes_of(self, row: PortRow) -> list[str]:
         """Return the precisions in which a row is run."""
         return [dtype for dtype in row.dtypes if dtype in self.dtypes]
+
+
+def run_port(options: argparse.Namespace) -> int:
+    """Run the command of this project's own models; return its exit status."""
+    rows = select(ROWS, options.case or (), options.quick)
+    if options.list:
+        for row in rows:
+            ends = "forward" if row.forward_only else "backward"
+            kind = "training" if row.recipe else ends
+            print(f"{row.name:42s} {kind:9s} {', '.join(row.dtypes)}")
+        return 0
+    check_writable([options.out], [options.json, options.junit])
+    dtypes = DTYPES if options.dtype == "both" else (options.dtype,)
+    checkpoint = Path(options.checkpoint) if options.checkpoint else None
+    asked = PortRun(rows, dtypes, checkpoint, _sentences(options.sentences))
+    report, checks = run(asked, options.jobs, _show)
+    report.about = origin()
+    print(console(report))
+    if options.out:
+        write_reprod(Path(options.out) / "reprod_log", checks)
+    write_asked(report, options.out, options.json, options.junit)
+    return report.exit_code
+
+
+def _sentences(path: str | None) -> list[str]:
+    if path is None:
+        return []
+    lines = read_text(path, encoding="utf-8-sig").splitlines()
+    if not any(line.strip() for line in lines):
+        raise ValueError(f"{path} holds no sentence; expected one a line")
+    return lines
+
+
+def _show(row: str, results: Sequence[StepResult]) -> None:
+    """Print a line for a row that is done: verdict, name, the steps that fail, seconds."""
+    wrong = dict.fromkeys(result.step for result in results if not result.passed)
+    mark = "FAIL" if wrong else "PASS"
+    seconds = sum(result.seconds for result in results)
+    text = f"{mark} {row:38s} {seconds:6.1f} s  {', '.join(wrong)}"
+    print(text.rstrip(), file=sys.stderr, flush=True)
 
 
 def select(rows: Sequence[PortRow], patterns: Sequence[str], quick: bool) -> list[PortRow]:

@@ -70,7 +70,7 @@ def run_row(row: PortRow, dtypes: Sequence[str], choices: Choices) -> RowOutcome
                 steps.once(pair)
             steps.precision(pair)
             _add_checks(checks, pair, outcome.report.results)
-            setup.ports.leave(dtype)
+            setup.paddle.leave(dtype)
         findings = outcome.findings
         if any(finding.step in _PASSES for finding in findings):
             layers = layer_findings(request, forward_only=row.forward_only)

@@ -1,6 +1,11 @@
 """The files of a report: JSON, JUnit XML, one page for people.
 
 Files are written atomically: a reader sees the old file or the whole new one.
+
+A report as JUnit XML, which continuous integration systems read.
+
+One test suite for each case, one test case for each step and dtype; a failure holds what the
+console says. Times are seconds.
 """
 
 from __future__ import annotations
@@ -8,11 +13,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
+from align.record.results import StepResult
 from align.record.run_report import Report
 from align.report.report_html import page
-from align.report.report_junit import junit
-from align.report.report_text import console
+from align.report.report_text import NOTHING, console, explain, headline
 from sot_paddle.atomic import write_atomically
 
 __all__ = ["check_writable", "console", "write_asked", "write_html", "write_json", "write_junit"]
@@ -69,3 +76,66 @@ def write_asked(report: Report, out: Name | None, json: Name | None, junit: Name
     if out:
         write_json(report, Path(out) / "report.json")
         print("HTML report:", write_html(report, Path(out) / "report.html"))
+
+
+_UNPRINTABLE = {i: "?" for i in range(32) if chr(i) not in "\t\n\r"}
+
+
+def junit(report: Report) -> bytes:
+    """The XML document.
+
+    Args:
+        report: the run.
+
+    Returns:
+        UTF-8 bytes with declaration. A report without results has one failing test, because
+        nothing was proved.
+    """
+    results = report.results
+    failures = sum(not result.passed for result in results)
+    root = _element(None, "testsuites", name=headline(report))
+    for case, held in report.cases.items():
+        failed = sum(not result.passed for result in held)
+        counts = {"tests": str(len(held)), "failures": str(failed), "errors": "0"}
+        seconds = f"{sum(result.seconds for result in held):.3f}"
+        suite = _element(root, "testsuite", name=case, **counts, time=seconds)
+        for result in held:
+            _case(suite, report, result)
+    if not results:
+        suite = _element(root, "testsuite", name="align", tests="1", failures="1")
+        test = _element(suite, "testcase", classname="align", name="anything ran")
+        _element(test, "failure", message=NOTHING)
+    root.set("tests", str(len(results) or 1))
+    root.set("failures", str(failures if results else 1))
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+
+
+def _case(suite: Element, report: Report, result: StepResult) -> None:
+    name = f"{result.step} {result.dtype}" if result.dtype else result.step
+    seconds = f"{result.seconds:.3f}"
+    test = _element(suite, "testcase", classname=f"align.{result.case}", name=name, time=seconds)
+    if result.passed:
+        return
+    reasons = explain(result)
+    found = [
+        str(one)
+        for one in report.findings
+        if one.step == result.step and one.dtype in (result.dtype, "")
+    ]
+    failure = _element(test, "failure", message=reasons[0], type="AlignmentFailure")
+    failure.text = _text("\n".join([*reasons, *found]))
+
+
+def _element(
+    parent: ElementTree.Element | None, tag: str, **attributes: str
+) -> ElementTree.Element:
+    kept = {name: _text(value) for name, value in attributes.items()}
+    if parent is None:
+        return ElementTree.Element(tag, kept)
+    return ElementTree.SubElement(parent, tag, kept)
+
+
+def _text(text: str) -> str:
+    """Without the control characters that XML forbids."""
+    return text.translate(_UNPRINTABLE)

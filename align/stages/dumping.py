@@ -1,14 +1,17 @@
 """`align dump`: run one side of a pair and write everything that a comparison needs.
 
 The PyTorch dump also holds what judges the Paddle side: its float64 run on the rounded weights and
-inputs, and the noise band. Nothing here imports a framework; the side is loaded when it is known.
+inputs, and the noise band. Facts about the model and its surroundings go with it: modules, commit,
+spec, machine. Nothing here imports a framework; the side is loaded when it is known.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+import importlib
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +19,48 @@ import numpy as np
 
 from align.judge import drift
 from align.judge.noise_band import NoiseBand, kinds_of
-from align.pair import side_records
-from align.pair.one_side import DumpRequest, OneSide
-from align.pair.pair import differs, measured_training, no_scatter, steady_elements
-from align.record.arrays import cast
-from align.record.files import dump_meta, dump_reading, record_files, storage
-from align.record.files.dump_reading import Dump
+from align.match.mapping import to_paddle
+from align.match.name_table import Table, read_table
+from align.match.paired_names import PairedNames, settled
+from align.pair.pair import steady_elements
+from align.pair.runs import tensors
+from align.pair.side import METRIC, Side, differs, measured_training, no_scatter, scored_output
+from align.record.arrays import Entry, moved_vectors
+from align.record.files import dump_reading, storage
+from align.record.files.dump_reading import Dump, Module
 from align.record.recording import Recording
 from align.record.request import Request, request_of
+from align.record.run_report import code_of, commit
+from align.record.stored_arrays import Store
+from sot_paddle.reading import sha256_of
+from sot_paddle.runtime import environment_stamp
 
 _OTHERS = ("data", "converted")
-_NOT_HERE = "{} is not part of a dump: run align --spec where both frameworks are installed"
+_NOT_HERE = "{} is not part of a dump: run align spec where both frameworks are installed"
+
+
+@dataclasses.dataclass
+class DumpRequest:
+    """What to dump.
+
+    Attributes:
+        side: "torch" or "paddle".
+        plan: the pair.
+        spec: file of the pair, None when there is none.
+        deep: record the inputs of every layer too, so that a place and a cause can be named.
+        names_only: run nothing: names, modules and weights, for the other side's ``other``.
+        other: the other side's dump: PyTorch's, whose weights the Paddle side loads; or Paddle's,
+            whose norms the PyTorch side follows.
+        folder: where a draft of a table goes when names do not match.
+    """
+
+    side: str
+    plan: Request
+    spec: Path | None = None
+    deep: bool = True
+    names_only: bool = False
+    other: Dump | None = None
+    folder: Path = Path()
 
 
 def request(
@@ -43,8 +77,8 @@ def request(
     Raises:
         ValueError: an argument that means nothing.
     """
-    if side not in dump_meta.SIDES:
-        raise ValueError(f"side {side!r}: expected one of {', '.join(dump_meta.SIDES)}")
+    if side not in dump_reading.SIDES:
+        raise ValueError(f"side {side!r}: expected one of {', '.join(dump_reading.SIDES)}")
     plan = given if isinstance(given, Request) else request_of(**given)
     other = options.get("other")
     if other is not None and other.meta.side == side:
@@ -68,11 +102,11 @@ def dump(asked: DumpRequest, out: Path) -> Dump:
         ValueError: the folder exists, or the pair cannot be run.
     """
     with storage.new_folder(out) as folder:
-        _write(OneSide(asked), folder)
+        _write(DumpedSide(asked), folder)
     return Dump(out)
 
 
-def _write(one: OneSide, folder: Path) -> None:
+def _write(one: DumpedSide, folder: Path) -> None:
     """Run everything and write it."""
     record, plan = one.record, one.plan
     record.notes += plan.notes
@@ -92,52 +126,50 @@ def _write(one: OneSide, folder: Path) -> None:
     storage.write_json(folder / dump_reading.META, record.to_json())
 
 
-def _numbers(one: OneSide, plain: Recording) -> dict[str, dict[str, list[float]]]:
-    """The metric and the schedule of this side: kind -> name -> values.
+def _numbers(one: DumpedSide, plain: Recording) -> dict[str, dict[str, list[float]]]:
+    """Return the metric and the schedule of this side: kind -> name -> values.
 
     A metric alone is judged: the Paddle side's gets PyTorch's output, when its dump is there.
 
     Raises:
         ValueError: one that is no number.
     """
-    plan, at, dtype = one.plan, 0 if one.is_torch else 1, one.plan.dtypes[0]
-    found: dict[str, dict[str, list[float]]] = {}
+    plan, dtype = one.plan, one.plan.dtypes[0]
+    numbers: dict[str, dict[str, list[float]]] = {}
     if plan.metric is not None:
-        other = None if one.is_torch else one.asked.other
+        other = None if one.side.is_torch else one.asked.other
         if other is not None and dtype in other.meta.dtypes:
             plain = other.recording(dtype)
-        labels = cast(np.asarray(plan.labels), dtype, dtype)
-        given = side_records.scored_output(plain), labels, dtype
-        held, _ = side_records.scores(one.side, plan.metric[at], *given)
-        prefix = f"{side_records.METRIC} "
-        found["metric"] = {name.removeprefix(prefix): [score] for name, score in held.items()}
+        scores, _ = one.side.compute_scores(plan, scored_output(plain), dtype)
+        prefix = f"{METRIC} "
+        numbers["metric"] = {n.removeprefix(prefix): [score] for n, score in scores.items()}
     if plan.schedule is not None:
-        rates = side_records.rates(one.side.NAME, plan.schedule[at], plan.schedule_steps)
-        found["learning_rate"] = {"schedule": rates.tolist()}
-    return found
+        numbers["learning_rate"] = {"schedule": one.side.compute_rates(plan).tolist()}
+    return numbers
 
 
-def _write_passes(one: OneSide, folder: Path, dtype: str) -> Recording:
-    plain = one.run(dtype, dtype)
-    no_scatter(one.side, plain, one.run(dtype, dtype))
+def _write_passes(one: DumpedSide, folder: Path, dtype: str) -> Recording:
+    side, plan = one.side, one.plan
+    plain = side.record_pass(plan, dtype, dtype)
+    no_scatter(one.framework, plain, side.record_pass(plan, dtype, dtype))
     one.record.framework = dict(plain.stamp)
-    record_files.write_recording(_slim(one, _with_inputs(one, plain, dtype)), folder)
-    if not one.is_torch:
+    storage.write_recording(_slim(one, _with_inputs(one, plain, dtype)), folder)
+    if not side.is_torch:
         return plain
     exact = plain
     if dtype != "float64":
-        exact = one.run("float64", dtype)
-        record_files.write_recording(_slim(one, exact), folder / dump_reading.ORACLE)
-    band = NoiseBand(lambda: kinds_of(exact), functools.partial(one.moved_pass, dtype))
+        exact = side.record_pass(plan, "float64", dtype)
+        storage.write_recording(_slim(one, exact), folder / dump_reading.ORACLE)
+    band = NoiseBand(lambda: kinds_of(exact), functools.partial(side.open_moved_pass, plan, dtype))
     storage.write_tensors(folder / dump_reading.NOISE, band.to_store())
     return plain
 
 
-def _with_inputs(one: OneSide, plain: Recording, dtype: str) -> Recording:
+def _with_inputs(one: DumpedSide, plain: Recording, dtype: str) -> Recording:
     """The pass with the inputs of every layer, when watching them changes nothing."""
     if not one.asked.deep:
         return plain
-    deep = one.run(dtype, dtype, deep=True)
+    deep = one.side.record_pass(one.plan, dtype, dtype, deep=True)
     where = differs(plain, deep)
     if where is None:
         return _merged(plain, deep)
@@ -148,29 +180,32 @@ def _with_inputs(one: OneSide, plain: Recording, dtype: str) -> Recording:
     return plain
 
 
-def _slim(one: OneSide, recording: Recording) -> Recording:
+def _slim(one: DumpedSide, recording: Recording) -> Recording:
     """Of the state only what a pass may move: no frozen parameter."""
     kept = {entry.name for entry in one.entries if entry.buffer}
     state = {name: recording.state[name] for name in recording.state if name in kept}
     return dataclasses.replace(recording, state=state)
 
 
-def _write_training(one: OneSide, folder: Path, dtype: str) -> None:
-    """The run, its weights after every step, and how far rounding moves both."""
-    track = None if one.sample is None else drift.Track(functools.partial(one.sample, one.side))
-    run = one.train(dtype, dtype, None if track is None else track.watch)
-    record_files.write_training(run, folder)
+def _write_training(one: DumpedSide, folder: Path, dtype: str) -> None:
+    """Write the run, its weights after every step, and how far rounding moves both."""
+    side, plan = one.side, one.plan
+    track = None if one.sample is None else drift.Track(one.sample)
+    run = side.train(plan, dtype, dtype, None if track is None else track.watch)
+    storage.write_training(run, folder)
     rows = {"weights": _rows(track)} if track is not None else {}
-    if one.is_torch:
+    if side.is_torch:
         exact, exact_track = run, track
         if dtype != "float64":
-            exact_track = drift.Track(functools.partial(one.sample, one.side))
-            exact = one.train("float64", dtype, exact_track.watch)
-            record_files.write_training(exact, folder / dump_reading.ORACLE)
+            exact_track = drift.Track(one.sample)
+            exact = side.train(plan, "float64", dtype, exact_track.watch)
+            storage.write_training(exact, folder / dump_reading.ORACLE)
             rows["exact"] = _rows(exact_track)
         steady = steady_elements(drift.Sample(one.entries), exact)
         centre = measured_training(exact, exact_track, steady)
-        moved = functools.partial(one.moved_training, dtype, steady=steady)
+        moved = functools.partial(
+            side.open_moved_training, plan, dtype, sample=one.sample, steady=steady
+        )
         band = NoiseBand(lambda: centre, moved)
         storage.write_tensors(folder / dump_reading.TRAINING_NOISE, band.to_store())
     storage.write_tensors(folder / dump_reading.DRIFT, rows)
@@ -189,3 +224,150 @@ def _merged(plain: Recording, deep: Recording) -> Recording:
         for key, call in plain.calls.items()
     }
     return dataclasses.replace(plain, calls=calls)
+
+
+class DumpedSide:
+    """One framework's model with its weights, and the record of its dump.
+
+    Args:
+        asked: what to dump.
+
+    Attributes:
+        side: the model, run and trained in any precision.
+        record: what the dump says about itself.
+        state: the weights, in the precision in which the model is built.
+        sample: takes the elements of a model whose drift is recorded, None when they cannot be
+            known.
+
+    Raises:
+        ValueError: another request than the other side's, or names that do not match.
+    """
+
+    def __init__(self, asked: DumpRequest) -> None:
+        self.framework = importlib.import_module(f"align.frameworks.on_{asked.side}")
+        self.asked, self.plan = asked, asked.plan
+        self.side = Side(self.framework, self.plan)
+        self._table = read_table(self.plan.weights)
+        self.sample: Callable[[Any], np.ndarray] | None = None
+        model = self.side.build(self.plan.dtypes[0], self.plan.train)
+        self.entries: list[Entry] = self.framework.entries(model)
+        self.record = self._record(model)
+        self._store = Store()
+        self.state = self._store.keep(tensors(self.framework, model))
+        self.side.weights = self.state
+        if self.side.is_torch:
+            self._shake()
+            self._choose_norms(model)
+            self.sample = functools.partial(drift.Sample(self.entries).reference, self.framework)
+        else:
+            self._take_weights(model)
+        self.record.weights = dump_reading.weights_digest(self.state)
+
+    def _record(self, model: Any) -> dump_reading.Meta:
+        spec = self.asked.spec
+        return dump_reading.Meta(
+            side=self.asked.side,
+            framework={},
+            environment=environment(spec),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            spec=told_spec(spec),
+            entries=self.entries,
+            modules=[module_of(name, one) for name, one in self.framework.modules(model).items()],
+            table=told_table(self._table),
+            **dump_reading.asked(self.plan),
+        )
+
+    def _shake(self) -> None:
+        if not self.plan.shake:
+            return
+        moved = moved_vectors(self.state, self.entries, self.plan.seed)
+        for name, value in moved.items():
+            self.state.hold(name, self._store.put(value))
+        self.record.moved = list(moved)
+
+    def _choose_norms(self, model: Any) -> None:
+        """Which norms compute with the numbers that Paddle's kernels hold."""
+        held = self.framework.modules(model)
+        norms = [n for n, one in held.items() if isinstance(getattr(one, "eps", None), float)]
+        if self.asked.other is None:
+            chosen = {name for name in norms if has_stock_partner(held[name])}
+        else:
+            stock = set(self.asked.other.meta.stock_norms)
+            pairs = self._paired(self.record, self.asked.other.meta).modules.to_paddle
+            chosen = {a for a, b in pairs.items() if b in stock}
+        self.record.norms = {name: name in chosen for name in norms}
+        followed = [name for name in norms if name in chosen]
+        self.side.adapt(lambda built: self.framework.follow_paddle(built, followed))
+
+    def _take_weights(self, model: Any) -> None:
+        """PyTorch's weights, when its dump is given; they keep their precision."""
+        self.record.stock_norms = self.framework.stock_norms(model)
+        other = self.asked.other
+        if other is None:
+            self.record.notes.append("ran on weights of its own: compare judges them first")
+            return
+        found = self._paired(other.meta, self.record)
+        taken: Any = to_paddle(found.weights, other.weights())
+        for name in taken:
+            self.state.hold(name, functools.partial(taken.__getitem__, name))
+        sample = drift.Sample(other.meta.entries, found.weights)
+        self.sample = functools.partial(sample.ours, self.framework)
+        self.record.weights_from = other.meta.weights
+
+    def _paired(self, torch: dump_reading.Meta, paddle: dump_reading.Meta) -> PairedNames:
+        other = self.asked.other
+        assert other is not None
+        dump_reading.same_request(self.record, other.meta, ("this spec", str(other.path)))
+        return settled(torch, paddle, self._table, self.asked.folder)
+
+
+NORM_FILES = ("normalization", "batchnorm", "instancenorm")
+"""Modules of torch.nn.modules with the norms that Paddle's own kernels hold in float32."""
+_LONGEST = 80  # characters of a setting
+
+
+def module_of(name: str, module: Any) -> Module:
+    """The record of one module: class, code, plain attributes."""
+    kinds = (bool, int, float, str)
+    settings = {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, kinds) and len(str(value)) < _LONGEST
+    }
+    return Module(name, type(module).__name__, code_of({name: module}, name), settings)
+
+
+def has_stock_partner(module: Any) -> bool:
+    """Whether Paddle's own layer of this kind holds its epsilon in float32."""
+    return any(
+        kind.__module__.startswith("torch.nn.modules.")
+        and kind.__module__.rpartition(".")[2] in NORM_FILES
+        and "GroupNorm" not in kind.__name__
+        for kind in type(module).__mro__
+    )
+
+
+def environment(spec: Path | None) -> dict[str, Any]:
+    """Packages, machine and the commits of the suite and of the spec, where they are known."""
+    found = environment_stamp()
+    folders = {"suite": Path(__file__).parents[1]}
+    if spec is not None:
+        folders["spec"] = spec.resolve().parent
+    found["commit"] = {title: text for title, at in folders.items() if (text := commit(at))}
+    return found
+
+
+def told_spec(spec: Path | None) -> dict[str, str]:
+    """Name and SHA-256 of a spec file."""
+    if spec is None:
+        return {}
+    return {"file": spec.name, "sha256": sha256_of(spec)}
+
+
+def told_table(table: Table) -> dict[str, Any] | None:
+    """The rows of a table as they are written in a table file, None when there are none."""
+    sections = ("rows", "modules", "ignore_torch", "ignore_paddle")
+    held: Mapping[str, Any] = {name: dict(getattr(table, name)) for name in sections}
+    if not any(held.values()):
+        return None
+    return {"map" if name == "rows" else name: rows for name, rows in held.items()}

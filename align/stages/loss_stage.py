@@ -19,16 +19,14 @@ from align.explain.losses import loss_causes
 from align.explain.losses.loss_causes import LossRun
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.moved_roundings import MovedRoundings
-from align.frameworks.rounded_numbers import NEAR, PERHAPS, mending
-from align.frameworks.swapping import attributes
+from align.frameworks.watched_calls import NEAR, PERHAPS, attributes, mending
 from align.judge import bounds
 from align.judge.bounds import Settling
 from align.judge.comparator import compare_mappings
 from align.judge.noise_band import Kinds, NoiseBand
 from align.pair import runs
 from align.pair.any_pair import AnyPair
-from align.record.arrays import Arrays, cast, output_weights, pair_leaves, replace
-from align.record.moved_run import MovedRun
+from align.record.arrays import Arrays, MovedRun, cast, output_weights, pair_leaves, replace
 from align.record.recording import ROOT, Call, loss_of, run_model
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.run_report import place_of, source_of

@@ -1,6 +1,6 @@
 """A full-size pair: transformers' BERT-base against this project's, random weights, 2 x 32 tokens.
 
-python -m align --spec docs/examples/bert_base_pair.py
+python -m align spec docs/examples/bert_base_pair.py
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The pair of align_your_own.md: python -m align --spec docs/examples/distilbert_pair.py."""
+"""The pair of align_your_own.md: python -m align spec docs/examples/distilbert_pair.py."""
 
 import numpy as np
 

@@ -295,11 +295,29 @@ def test_an_impossible_destination_is_refused_before_the_work(
     assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
 
 
-def test_the_help_states_the_exit_statuses(capsys):
+@pytest.mark.parametrize("subcommand", [[], ["spec"], ["dump"], ["compare"]])
+def test_the_help_states_the_exit_statuses_on_one_screen(capsys, monkeypatch, subcommand):
+    monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit) as stop:
-        cli.main(["--help"])
+        cli.main([*subcommand, "--help"])
     assert stop.value.code == 0
-    assert "exit status: 0" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("exit status: 0") for line in lines)
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 100
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom align import cli\n"
+        "for name in ([], ['spec'], ['dump'], ['compare']):\n"
+        "    try: cli.main([*name, '-h'])\n    except SystemExit: pass\n"
+        "print([name for name in ('numpy', 'paddle', 'torch') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_a_fault_edited_into_the_source_exits_with_1_and_is_located(tmp_path):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
-from align.frameworks.swapping import attributes
+from align.frameworks.watched_calls import attributes
 
 
 @dataclass(frozen=True)

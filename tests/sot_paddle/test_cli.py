@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from align import cli as align_cli
-from align.commands import dump_commands
 from sot_paddle.cli import CommandParser, command
 from sot_paddle.failures import NonFiniteLoss, Terminated
 from tests.tools import tool_runs
@@ -91,8 +90,10 @@ def test_options_are_written_out(capsys):
 COMMANDS = {
     **{f"tools/{name}.py": lambda name=name: tool_runs.load(name).main for name in TOOLS},
     "python -m align": lambda: align_cli.main,
-    "python -m align dump": lambda: dump_commands.main_dump,
-    "python -m align compare": lambda: dump_commands.main_compare,
+    **{
+        f"python -m align {name}": lambda name=name: lambda words: align_cli.main([name, *words])
+        for name in ("spec", "dump", "compare")
+    },
 }
 
 

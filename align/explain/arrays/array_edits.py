@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from align.explain.experiment import Edits, scale
-from align.judge.rounding import PRECISIONS
+from align.judge.distance import PRECISIONS
 
 PARTS = (2, 3, 4)
 FEW = 0.1  # share of the slices that counts as some

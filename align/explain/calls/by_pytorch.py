@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from torch.overrides import get_testing_overrides
 
 from align.explain.calls.layer_words import SYNONYMS
-from align.frameworks.stepping_paddle import ERRORS
+from align.frameworks.on_paddle import ERRORS
 from align.frameworks.watched_calls import WatchedCall
 
 NEAR = 1e-6  # of the largest value of a result, of a gradient or of the one it comes from

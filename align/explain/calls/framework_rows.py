@@ -14,7 +14,7 @@ import paddle
 
 from align.explain.calls import call_values as values
 from align.explain.calls.call_values import Around, CallRow
-from align.frameworks.stepping_paddle import ERRORS
+from align.frameworks.on_paddle import ERRORS
 from align.frameworks.watched_calls import WatchedCall
 from align.record.results import Tolerance
 

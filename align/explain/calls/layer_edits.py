@@ -17,8 +17,8 @@ import paddle
 from align.explain.calls.call_values import activated, turned
 from align.explain.calls.layer_words import unequal
 from align.frameworks import on_paddle
-from align.frameworks.stepping_paddle import ERRORS
-from align.frameworks.swapping import attributes
+from align.frameworks.on_paddle import ERRORS
+from align.frameworks.watched_calls import attributes
 from align.pair.any_pair import AnyPair
 from align.pair.bench import Bench
 from align.pair.isolation import Guilty

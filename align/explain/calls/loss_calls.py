@@ -14,10 +14,15 @@ from paddle.nn import functional as F
 from align.explain.calls import partner_calls
 from align.explain.losses.loss_causes import LossRun
 from align.frameworks import on_paddle, on_torch
-from align.frameworks.called_torch import TorchCall, TorchCalls
-from align.frameworks.stepping_paddle import ERRORS
-from align.frameworks.swapping import modules_of
-from align.frameworks.watched_calls import LOSSES, WatchedCall, watched
+from align.frameworks.on_paddle import ERRORS
+from align.frameworks.watched_calls import (
+    LOSSES,
+    TorchCall,
+    TorchCalls,
+    WatchedCall,
+    modules_of,
+    watched,
+)
 
 GIVEN: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
     "its logarithm": paddle.log,

@@ -11,8 +11,7 @@ import numpy as np
 from align.explain.calls.layer_words import partner_of, single
 from align.explain.settings.exchange import number
 from align.frameworks import on_paddle, on_torch
-from align.frameworks.called_torch import TorchCall
-from align.frameworks.watched_calls import WatchedCall
+from align.frameworks.watched_calls import TorchCall, WatchedCall
 
 FUNCTIONS = {
     "clamp": "clip",

@@ -25,11 +25,16 @@ from align.explain.calls.place_rows import PLACE_ROWS
 from align.explain.calls.value_rows import VALUE_ROWS
 from align.explain.experiment import fewest, first_cause
 from align.frameworks import on_paddle, on_torch
-from align.frameworks.called_torch import TorchCalls
-from align.frameworks.rounded_numbers import NEAR, PERHAPS, mending
-from align.frameworks.stepping_paddle import ERRORS
-from align.frameworks.swapping import attributes
-from align.frameworks.watched_calls import WatchedCall, watched_in
+from align.frameworks.on_paddle import ERRORS
+from align.frameworks.watched_calls import (
+    NEAR,
+    PERHAPS,
+    TorchCalls,
+    WatchedCall,
+    attributes,
+    mending,
+    watched_in,
+)
 from align.judge.bounds import ISOLATED
 from align.judge.judging import alike
 from align.pair import runs

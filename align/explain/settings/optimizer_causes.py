@@ -19,8 +19,8 @@ from align.explain.experiment import fewest
 from align.explain.settings import exchange
 from align.explain.settings import gradient_treatments as gradients
 from align.explain.settings.gradient_treatments import Treatment
+from align.frameworks import on_torch
 from align.frameworks import optimizer_edits_paddle as paddles
-from align.frameworks import stepping_torch
 from align.frameworks.object_options import differing, options
 from align.judge.update_judging import SideTrace, UpdateJudge
 from align.pair.update_sides import Change, UpdateSides
@@ -130,9 +130,9 @@ class Differences:
         self._ours, self._reference, self._wrong = ours, reference, wrong
         self._theirs, self._mine = sides.optimizers()
         self._model, self._options = sides.model, options(*self._theirs.param_groups)
-        decays = stepping_torch.decays_of(self._theirs, sides.module)
+        decays = on_torch.decays_of(self._theirs, sides.module)
         self._decays = {t: decay for n, decay in decays.items() for t in sides.paddle_names(n)}
-        name = stepping_torch.kind_of(self._theirs)
+        name = on_torch.kind_of(self._theirs)
         if name == "SGD" and self._theirs.param_groups[0]["momentum"]:
             name = "Momentum"
         self.kind, own = FAMILY.get(name, name), paddles.kind_of(self._mine)

@@ -11,13 +11,13 @@ import numpy as np
 from align.explain.experiment import fewest
 from align.explain.settings import schedule_causes
 from align.explain.settings.exchange import sentence
-from align.frameworks import on_paddle, stepping_paddle
+from align.frameworks import on_paddle
 from align.frameworks.factories import next_rate
 from align.frameworks.object_options import differing, options
-from align.judge.rate_curves import Curve, compare_curves
-from align.pair import schedule_sides as sides
+from align.judge.update_judging import Curve, compare_curves
+from align.pair import update_sides as sides
 from align.pair.any_pair import AnyPair
-from align.pair.schedule_sides import ScheduleSide
+from align.pair.update_sides import ScheduleSide
 from sot_paddle.config import some
 
 TRIALS = 12
@@ -34,11 +34,11 @@ def exchanged(pair: AnyPair, theirs: ScheduleSide, ours: ScheduleSide) -> str:
             held = options(scheduler)
             for name in names:
                 held[name].put(reference[name].value)
-            stepping_paddle.begin_again(scheduler)
+            on_paddle.begin_again(scheduler)
 
         try:
             curves = sides.matched(pair, theirs, sides.ours(pair, prepare))
-        except stepping_paddle.ERRORS:
+        except on_paddle.ERRORS:
             return False
         return all(comparison.passed for comparison in compare_curves(curves))
 

@@ -1,17 +1,292 @@
-"""A dump on disk, checked and read part by part."""
+"""A dump on disk, read part by part, and what it says about itself: who ran what, and where."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from align.record.arrays import Arrays, TrainingRun
-from align.record.files import dump_meta, record_files
-from align.record.files.storage import Folder
+from align.record.arrays import Arrays, Entry, TrainingRun, is_array, is_container, leaves
+from align.record.files import storage
+from align.record.files.storage import Folder, digest
 from align.record.recording import Recording
+from align.record.request import Request
+from align.record.results import DTYPES
+from sot_paddle.reading import field_of
+
+SIDES = {"torch": "PyTorch", "paddle": "Paddle"}
+OWN = "the user's own"
+Rows = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Module:
+    """One module of a model.
+
+    Args:
+        name: dotted name, ROOT for the model.
+        kind: its class.
+        source: class, file and line of its forward.
+        settings: its plain attributes (numbers, flags, short texts).
+    """
+
+    name: str
+    kind: str
+    source: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Meta:
+    """The record of one dump.
+
+    Attributes:
+        side: "torch" or "paddle".
+        name: of the pair.
+        framework: version and device of the framework, and which one it says it is.
+        environment: machine, packages, commit.
+        created: UTC, ISO 8601.
+        seed: of everything that was drawn.
+        dtypes: precisions that were run.
+        train: the passes ran in training mode.
+        steps: training steps.
+        loss, optimizer, dropout: what was asked for; OWN for functions.
+        spec: name and SHA-256 of the spec file.
+        inputs: path -> {"dtype", "shape", "sha256"} of each input; plain values as text.
+        labels: the same, empty without labels.
+        batches: the same of every batch of the training run, empty without any.
+        entries: names of the state dict, as `align.record.arrays` lists them.
+        modules: every module, in the model's order.
+        table: the user's rows for names that differ, None without.
+        weights: SHA-256 over all tensors.
+        weights_from: SHA-256 of the PyTorch weights that a Paddle dump was run on, "" for its own.
+        moved: PyTorch only: constant vectors that were moved off their value.
+        norms: PyTorch only: norms with an epsilon -> whether they followed Paddle's numbers.
+        stock_norms: Paddle only: its own norms.
+        notes: what the reader must know.
+    """
+
+    side: str
+    name: str
+    framework: dict[str, Any]
+    environment: dict[str, Any]
+    created: str
+    seed: int
+    dtypes: list[str]
+    train: bool
+    steps: int
+    accumulate: int
+    loss: str
+    optimizer: Any
+    dropout: str
+    spec: dict[str, Any]
+    inputs: dict[str, Any]
+    labels: dict[str, Any]
+    entries: list[Entry]
+    modules: list[Module]
+    table: dict[str, Any] | None
+    batches: dict[str, Any] = field(default_factory=dict)
+    weights: str = ""
+    weights_from: str = ""
+    moved: list[str] = field(default_factory=list)
+    norms: dict[str, Any] = field(default_factory=dict)
+    stock_norms: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """The framework's name."""
+        return SIDES[self.side]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; identities of tied tensors become small numbers."""
+        found = dataclasses.asdict(self)
+        numbers: dict[int, int] = {}
+        for row, entry in zip(found["entries"], self.entries, strict=True):
+            row["identity"] = numbers.setdefault(entry.identity, len(numbers))
+        return found
+
+
+_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    "optimizer": (dict, str),
+    "table": (dict, type(None)),
+    "seed": int,
+    "steps": int,
+    "accumulate": int,
+    "train": bool,
+    **dict.fromkeys(("side", "name", "created", "loss", "dropout", "weights", "weights_from"), str),
+    **dict.fromkeys(
+        ("framework", "environment", "spec", "inputs", "labels", "batches", "norms"), dict
+    ),
+    **dict.fromkeys(("dtypes", "entries", "modules", "moved", "stock_norms", "notes"), list),
+}
+
+
+def read_meta(raw: Mapping[str, Any], where: str) -> Meta:
+    """The record of a JSON object.
+
+    Args:
+        raw: content of meta.json.
+        where: for messages.
+
+    Raises:
+        ValueError: a key that is missing, unknown or of another type.
+    """
+    unknown = sorted(set(raw) - set(_KINDS))
+    if unknown:
+        raise ValueError(f"{where}: unknown key {unknown[0]!r}")
+    raw = {"batches": {}, **raw}  # a dump that was made before there were any
+    held = {key: field_of(raw, key, kinds, where) for key, kinds in _KINDS.items()}
+    if held["side"] not in SIDES:
+        raise ValueError(f"{where}: side {held['side']!r}, expected one of {', '.join(SIDES)}")
+    wrong = [name for name in held["dtypes"] if name is None or name not in DTYPES]
+    if wrong or not held["dtypes"]:
+        raise ValueError(f"{where}: dtypes {held['dtypes']!r}, expected some of {DTYPES[:-1]}")
+    for key in ("moved", "stock_norms", "notes"):
+        if not all(isinstance(item, str) for item in held[key]):
+            raise ValueError(f"{where}: {key!r} holds something else than text")
+    held["entries"] = [_record(Entry, row, f"{where}, entries") for row in held["entries"]]
+    held["modules"] = [_record(Module, row, f"{where}, modules") for row in held["modules"]]
+    return Meta(**held)
+
+
+_ENTRY_KINDS: Mapping[str, type] = {
+    **dict.fromkeys(("name", "dtype", "owner", "kind", "source"), str),
+    **dict.fromkeys(("shape", "types"), list),
+    **dict.fromkeys(("trainable", "buffer"), bool),
+    "identity": int,
+    "settings": dict,
+}
+
+
+def _record(kind: type, row: Any, where: str) -> Any:
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: a {type(row).__name__}, expected an object")
+    names = [f.name for f in dataclasses.fields(kind)]
+    held = {name: field_of(row, name, _ENTRY_KINDS[name], where) for name in names}
+    for name in ("shape", "types"):
+        if name in held:
+            item = int if name == "shape" else str
+            if not all(isinstance(value, item) for value in held[name]):
+                raise ValueError(f"{where}: {name!r} of {row['name']!r} is {held[name]!r}")
+            held[name] = tuple(held[name])
+    return kind(**held)
+
+
+def described(value: Any) -> dict[str, Any]:
+    """Path -> dtype, shape and hash of every array of a structure; other values as text."""
+    found: dict[str, Any] = {}
+    for path, leaf in leaves(value, lambda v: not is_container(v)):
+        if is_array(leaf):
+            array = np.asarray(leaf)
+            found[path] = {
+                "dtype": array.dtype.name,
+                "shape": list(array.shape),
+                "sha256": digest(array),
+            }
+        else:
+            found[path] = {"value": repr(leaf)}
+    return found
+
+
+def asked(plan: Request) -> dict[str, Any]:
+    """The part of a record that follows from the request alone."""
+    own = plan.loss is not None and not isinstance(plan.loss, str)
+    optimizer = plan.optimizer if isinstance(plan.optimizer, Mapping) else OWN
+    return {
+        "name": plan.name,
+        "seed": plan.seed,
+        "dtypes": list(plan.dtypes),
+        "train": plan.train,
+        "steps": plan.steps,
+        "accumulate": plan.accumulate,
+        "loss": OWN if own else plan.loss or "weighted sum of the outputs",
+        "optimizer": "none" if plan.optimizer is None else optimizer,
+        "dropout": plan.dropout,
+        "inputs": described(plan.inputs),
+        "labels": {} if plan.labels is None else described(plan.labels),
+        "batches": {} if plan.batches is None else described(plan.batches),
+    }
+
+
+def weights_digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """One SHA-256 for a state dict, whatever its order."""
+    rows = [f"{name} {digest(arrays[name])}" for name in sorted(arrays)]
+    return digest(np.frombuffer("\n".join(rows).encode(), dtype=np.uint8))
+
+
+def same_request(theirs: Meta, own: Meta, names: Sequence[str] = ("A", "B")) -> None:
+    """Refuse two requests that are not one.
+
+    Args:
+        theirs: one side.
+        own: the other side.
+        names: what to call them.
+
+    Raises:
+        ValueError: the first thing that differs, by name.
+    """
+    first, second = names
+    for key in ("loss", "train", "steps", "accumulate", "optimizer", "dropout"):
+        a, b = getattr(theirs, key), getattr(own, key)
+        if a != b:
+            raise ValueError(f"{key} differs: {a!r} in {first}, {b!r} in {second}")
+    _same_batches(theirs.batches, own.batches, names)
+    for title, a, b in (
+        ("input", theirs.inputs, own.inputs),
+        ("labels", theirs.labels, own.labels),
+        ("batches", theirs.batches, own.batches),
+    ):
+        if set(a) != set(b):
+            missing = sorted(set(a) ^ set(b))[0]
+            raise ValueError(
+                f"{title} {missing!r} is in {first if missing in a else second} only: both sides "
+                "must be dumped on the same data"
+            )
+        for path, value in a.items():
+            if value != b[path]:
+                raise ValueError(
+                    f"{title}{f' {path!r}' if path else ''} differs: {_short(value)} in {first}, "
+                    f"{_short(b[path])} in {second}: both sides must be dumped on the same data"
+                )
+    if theirs.loss not in (OWN, "cross_entropy", "mse") and theirs.seed != own.seed:
+        raise ValueError(
+            f"seed differs: {theirs.seed} in {first}, {own.seed} in {second}; the weights of the "
+            "default loss are drawn with it"
+        )
+
+
+def _same_batches(theirs: Rows, own: Rows, names: Sequence[str]) -> None:
+    """Refuse the same batches in another order."""
+    a, b = _by_number(theirs), _by_number(own)
+    wrong = [i for i, (one, other) in enumerate(zip(a, b, strict=False)) if one != other]
+    if not wrong or any(batch not in b for batch in a) or any(batch not in a for batch in b):
+        return
+    moved = ", ".join(f"batches[{i}] of {names[1]} is batches[{a.index(b[i])}]" for i in wrong[:4])
+    raise ValueError(
+        f"batches exchanged: {moved} of {names[0]}: both sides must be dumped on the same batches "
+        "in the same order (does the spec draw or shuffle them without a fixed seed?)"
+    )
+
+
+def _by_number(rows: Rows) -> list[Rows]:
+    """What `described` said of the batches, one by one."""
+    found: dict[str, Rows] = {}
+    for path, row in rows.items():
+        number, _, rest = path.partition(".")
+        found.setdefault(number, {})[rest] = row
+    return list(found.values())
+
+
+def _short(row: Mapping[str, Any]) -> str:
+    if "sha256" not in row:
+        return str(row.get("value"))
+    return f"{row['dtype']} {tuple(row['shape'])} {row['sha256'][:12]}"
+
 
 META, WEIGHTS = "meta.json", "weights.safetensors"
 LABELS = "labels.safetensors"
@@ -33,12 +308,12 @@ class Dump:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.folder = Folder(path)
         self.path = self.folder.path
-        self.meta = dump_meta.read_meta(self.folder.json(META), str(self.path / META))
+        self.meta = read_meta(self.folder.json(META), str(self.path / META))
 
     @property
     def complete(self) -> bool:
         """Whether the passes were run, not only the names written."""
-        return all(self.folder.has(f"{dtype}/{record_files.RECORD}") for dtype in self.meta.dtypes)
+        return all(self.folder.has(f"{dtype}/{storage.RECORD}") for dtype in self.meta.dtypes)
 
     def weights(self) -> Arrays:
         """The tensors that the passes ran on, by canonical name.
@@ -47,7 +322,7 @@ class Dump:
             ValueError: they are not those that meta.json speaks of.
         """
         found = self.folder.tensors(WEIGHTS)
-        if dump_meta.weights_digest(found) != self.meta.weights:
+        if weights_digest(found) != self.meta.weights:
             raise ValueError(f"{self.path / WEIGHTS}: not the weights of {META}")
         return found
 
@@ -57,7 +332,7 @@ class Dump:
 
     def recording(self, dtype: str) -> Recording:
         """The pass in one precision."""
-        found = record_files.read_recording(self.folder, dtype)
+        found = storage.read_recording(self.folder, dtype)
         self._check_stamp(found.stamp, dtype)
         return found
 
@@ -65,7 +340,7 @@ class Dump:
         """PyTorch's float64 run on what was rounded to a precision; None for float64 itself."""
         if dtype == "float64":
             return None
-        return record_files.read_recording(self.folder, f"{dtype}/{ORACLE}")
+        return storage.read_recording(self.folder, f"{dtype}/{ORACLE}")
 
     def noise(self, dtype: str) -> Arrays:
         """The noise band of PyTorch's pass, as `NoiseBand.to_store` made it."""
@@ -73,7 +348,7 @@ class Dump:
 
     def training(self, dtype: str) -> TrainingRun:
         """The training run in one precision."""
-        found = record_files.read_training(self.folder, dtype)
+        found = storage.read_training(self.folder, dtype)
         self._check_stamp(found.stamp, dtype)
         return found
 
@@ -81,7 +356,7 @@ class Dump:
         """PyTorch's float64 training run; None for float64 itself."""
         if dtype == "float64":
             return None
-        return record_files.read_training(self.folder, f"{dtype}/{ORACLE}")
+        return storage.read_training(self.folder, f"{dtype}/{ORACLE}")
 
     def training_noise(self, dtype: str) -> Arrays:
         """The same of its training run."""

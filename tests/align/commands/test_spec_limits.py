@@ -40,7 +40,7 @@ def inputs():
 def test_what_a_spec_raises_is_one_line(line, status, said, place, tmp_path, capsys):
     path = tmp_path / "pair.py"
     path.write_text(SPEC.format(**({"inputs": "pass", "end": ""} | {place: line})), "utf-8")
-    for start in (["--spec", path], ["dump", "--side", "torch", "--out", "d", "--spec", path]):
+    for start in (["spec", path], ["dump", "--side", "torch", "--out", "d", "--spec", path]):
         assert cli.main([*map(str, start)]) == status
         lines = capsys.readouterr().err.splitlines()
         assert said in lines[-1]
@@ -59,7 +59,7 @@ def test_what_a_spec_raises_is_one_line(line, status, said, place, tmp_path, cap
 def test_unknown_names_in_capitals_are_refused(end, said, tmp_path, capsys):
     path = tmp_path / "pair.py"
     path.write_text(SPEC.format(inputs="pass", end=end), "utf-8")
-    assert cli.main(["--spec", str(path)]) == 2
+    assert cli.main(["spec", str(path)]) == 2
     assert said in tool_runs.only_line(capsys.readouterr().err)
 
 
@@ -78,7 +78,7 @@ def test_a_spec_that_hangs_ends_in_time(place, tmp_path):
     path = tmp_path / "pair.py"
     lines = {"inputs": "pass", "end": ""} | {place: "time.sleep(600)"}
     path.write_text(SPEC.format(**lines), "utf-8")
-    done = _align("--spec", path, "--timeout", 0.03)
+    done = _align("spec", path, "--timeout", 0.03)
     assert (done.returncode, done.stdout) == (2, "")
     line = tool_runs.only_line(done.stderr)
     assert line.endswith("no verdict within 0.03 minutes; --timeout MINUTES allows more")
@@ -87,6 +87,6 @@ def test_a_spec_that_hangs_ends_in_time(place, tmp_path):
 @pytest.mark.parametrize("given", ["0", "-1", "nan", "inf", "1e999", "soon", ""])
 def test_a_limit_is_minutes(given, capsys):
     with pytest.raises(SystemExit) as end:
-        cli.main(["--spec", "x.py", "--timeout", given])
+        cli.main(["spec", "x.py", "--timeout", given])
     assert end.value.code == 2
     assert "expected minutes, a number above 0" in tool_runs.only_line(capsys.readouterr().err)

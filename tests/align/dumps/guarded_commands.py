@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from align.commands import dump_commands, dump_comparing
+from align import cli
+from align.commands import dump_comparing
 from align.commands.steps import Outcome
 from align.record.files.dump_reading import Dump
-from sot_paddle.cli import command
 
-main_compare = command("align: error")(dump_commands.main_compare)
-main_dump = command("align: error")(dump_commands.main_dump)
+
+def main_dump(arguments: list[str]) -> int:
+    """`python -m align dump` with some arguments."""
+    return cli.main(["dump", *arguments])
+
+
+def main_compare(arguments: list[str]) -> int:
+    """`python -m align compare` with some arguments."""
+    return cli.main(["compare", *arguments])
 
 
 def judged(first: Dump, second: Dump) -> Outcome:

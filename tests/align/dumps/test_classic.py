@@ -15,10 +15,10 @@ with warnings.catch_warnings():  # 2026-11-21, reprod_log 1.0.1 imports paddle
     from reprod_log import ReprodDiffHelper
 
 from align.commands import dump_comparing
-from align.commands.dump_commands import main_compare
-from align.pair.dump_pair import Names
+from align.pair.pair import Names
 from align.record.files.dump_reading import Dump
-from align.report import dump_classic
+from align.report import reprod
+from tests.align.dumps.guarded_commands import main_compare
 
 CHECKS = {"forward_align", "loss_align", "lr_align", "backward_align", "train_align"}
 
@@ -50,7 +50,7 @@ def names(torch_dump: Dump, paddle_dump: Dump) -> Names:
 
 def test_the_stock_helper_loads_what_each_side_writes(torch_dump, paddle_dump, tmp_path) -> None:
     for dump in (torch_dump, paddle_dump):
-        written = dump_classic.write_side(dump, tmp_path / "apart")
+        written = reprod.write_side(dump, tmp_path / "apart")
         assert {path.name.rpartition("_")[0] for path in written} == CHECKS
     for check in sorted(CHECKS):
         said = stock(tmp_path / "apart", check, tmp_path / f"{check}.txt")
@@ -73,7 +73,7 @@ def test_both_sides_and_the_log(names, tmp_path, capsys) -> None:
 def test_a_wrong_port_fails_there_too(make, torch_dump, tmp_path) -> None:
     wrong = make("paddle", "classic_wrong", ("EPSILON = 1e-5", "EPSILON = 1e-3"), other=torch_dump)
     found = dump_comparing.pair_up(torch_dump, wrong)
-    dump_classic.write_both(found, ["float64"], tmp_path)
+    reprod.write_both(found, ["float64"], tmp_path)
     for check in ("forward_align", "backward_align"):
         assert "diff check failed" in stock(tmp_path, check, tmp_path / f"{check}.txt")
         assert "diff check failed" in (tmp_path / f"{check}.log").read_text()

@@ -6,7 +6,7 @@ import hashlib
 from types import SimpleNamespace
 
 from align.match.name_table import Table, read_table
-from align.pair.one_side import module_of, told_spec, told_table
+from align.stages.dumping import module_of, told_spec, told_table
 
 
 def test_a_spec_is_told_by_its_hash_and_a_table_by_its_rows(tmp_path) -> None:

@@ -184,7 +184,7 @@ def test_a_stage_that_a_dump_cannot_hold_is_told(make, torch_dump) -> None:
     asked = make(
         "torch", "own_weights", ("SHAKE = True", "SHAKE, CONVERTED = True, True"), names_only=True
     )
-    told = "converted is not part of a dump: run align --spec where both frameworks are installed"
+    told = "converted is not part of a dump: run align spec where both frameworks are installed"
     assert told in asked.meta.notes
     assert told not in torch_dump.meta.notes
 

@@ -10,11 +10,11 @@ import pytest
 from align.commands import dump_comparing
 from align.commands.comparing import compared
 from align.commands.spec import read_spec
-from align.judge.spread import RUNS
+from align.judge.noise_band import RUNS
 from align.match.name_table import read_table
 from align.pair.any_pair import AnyPair, Setup
-from align.pair.dump_pair import DumpPair, Names
-from align.record.files import record_files, storage
+from align.pair.pair import DumpPair, Names
+from align.record.files import storage
 from align.record.files.dump_reading import Dump
 from align.record.recording import Recording
 from tests.align.dumps.guarded_commands import judged
@@ -120,10 +120,10 @@ def test_own_weights_are_compared_first(make, torch_dump) -> None:
 def test_arrays_come_back_bit_for_bit(tmp_path: Path, torch_dump: Dump) -> None:
     for dtype in ("float64", "float32"):
         recording = torch_dump.recording(dtype)
-        record_files.write_recording(recording, tmp_path / dtype)
+        storage.write_recording(recording, tmp_path / dtype)
         with storage.new_folder(tmp_path / f"copy_{dtype}") as copy:
-            record_files.write_recording(recording, copy / dtype)
-        again = record_files.read_recording(storage.Folder(tmp_path / f"copy_{dtype}"), dtype)
+            storage.write_recording(recording, copy / dtype)
+        again = storage.read_recording(storage.Folder(tmp_path / f"copy_{dtype}"), dtype)
         _same_recordings(recording, again)
         assert recording.calls["norm"].inputs
         assert recording.calls["norm"].outputs[0][1].dtype == dtype

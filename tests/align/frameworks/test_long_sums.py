@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import align
-from align.frameworks import long_sums
+from align.frameworks import moved_roundings
 from align.frameworks.moved_roundings import MovedRoundings
-from align.record.moved_run import MovedRun
+from align.record.arrays import MovedRun
 
 F, PF = torch.nn.functional, paddle.nn.functional
 UNIT = 2.0**-23
@@ -25,13 +25,13 @@ def one_by_one(terms):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_sum_adds_its_terms_in_the_order_of_the_memory(columns, dtype):
     terms = np.random.default_rng(0).normal(size=(3000, columns)).astype(dtype)
-    found = long_sums.in_order(torch.from_numpy(terms), [0], long_sums.Order()).numpy()
+    found = moved_roundings.in_order(torch.from_numpy(terms), [0], moved_roundings.Order()).numpy()
     assert np.array_equal(found[0], one_by_one(terms))
 
 
 def test_a_sum_over_several_axes_goes_through_them_as_they_lie():
     x = np.random.default_rng(1).normal(size=(5, 3, 40, 7)).astype(np.float32)
-    found = long_sums.in_order(torch.from_numpy(x), [0, 2, 3], long_sums.Order())
+    found = moved_roundings.in_order(torch.from_numpy(x), [0, 2, 3], moved_roundings.Order())
     assert found.shape == (1, 3, 1, 1)
     terms = x.transpose(0, 2, 3, 1).reshape(-1, 3)
     assert np.array_equal(found.numpy().reshape(3), one_by_one(terms))
@@ -39,8 +39,8 @@ def test_a_sum_over_several_axes_goes_through_them_as_they_lie():
 
 def test_a_drawn_order_rounds_otherwise():
     x = torch.randn(5000, 3, generator=torch.Generator().manual_seed(2))
-    plain = long_sums.in_order(x, [0], long_sums.Order())
-    drawn = long_sums.in_order(x, [0], long_sums.Order(np.random.default_rng(3)))
+    plain = moved_roundings.in_order(x, [0], moved_roundings.Order())
+    drawn = moved_roundings.in_order(x, [0], moved_roundings.Order(np.random.default_rng(3)))
     assert not torch.equal(plain, drawn)
     assert torch.allclose(plain, drawn, atol=1e-3)
 
@@ -48,10 +48,12 @@ def test_a_drawn_order_rounds_otherwise():
 @pytest.mark.parametrize("columns", [1, 5])
 def test_parts_round_equal_terms_otherwise_and_lose_none(columns):
     equal = torch.full((1003, columns), 0.3)
-    in_turn, in_parts = (long_sums.in_order(equal, [0], long_sums.Order(None, n)) for n in (1, 8))
+    in_turn, in_parts = (
+        moved_roundings.in_order(equal, [0], moved_roundings.Order(None, n)) for n in (1, 8)
+    )
     assert not torch.equal(in_turn, in_parts)
     counted = torch.arange(1003.0)[:, None] * torch.ones(columns)
-    assert (long_sums.in_order(counted, [0], long_sums.Order.of_run(3)) == 502503).all()
+    assert (moved_roundings.in_order(counted, [0], moved_roundings.Order.of_run(3)) == 502503).all()
 
 
 BLOCK = torch.randn(6, 4, 9, 10, generator=torch.Generator().manual_seed(4))
@@ -140,13 +142,13 @@ def test_the_planted_scatter_of_a_product_is_that_of_a_chain(terms, positive):
     chain = one_by_one(np.stack([np.multiply.outer(x, y) for x, y in zip(a.T, b, strict=True)]))
     product = torch.from_numpy(a) @ torch.from_numpy(b)
     args = torch.from_numpy(a), torch.from_numpy(b)
-    (reach,) = long_sums.reaches(torch.ops.aten.mm.default, args, product)
+    (reach,) = moved_roundings.reaches(torch.ops.aten.mm.default, args, product)
     planted = UNIT * float(reach.double().square().mean().sqrt())
     assert 0.5 < planted / float(np.sqrt(np.square(chain - exact).mean())) < 2.5
 
 
 def test_what_a_convolution_adds_is_counted_in_both_directions():
-    count = long_sums._terms
+    count = moved_roundings._terms
     weight = torch.ones(6, 2, 3, 3)  # of 4 channels in 2 groups, or to 4 channels transposed
     assert count(weight, transposed=False, groups=2) == 2 * 9
     assert count(weight, transposed=True, groups=2) == 3 * 9

@@ -6,9 +6,8 @@ import torch
 
 from align.frameworks import moved_roundings
 from align.frameworks.moved_roundings import MovedRoundings
-from align.judge.kinks import next_run
-from align.judge.spread import RUNS
-from align.record.moved_run import MovedRun
+from align.judge.noise_band import RUNS, next_run
+from align.record.arrays import MovedRun
 
 UNIT = moved_roundings.UNIT[torch.float32]
 

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from align.judge.kinks import next_run
-from align.judge.spread import KERNELS, RUNS
-from align.record.moved_run import MovedRun
+from align.judge.noise_band import KERNELS, RUNS, next_run
+from align.record.arrays import MovedRun
 
 RNG = np.random.default_rng(4)
 

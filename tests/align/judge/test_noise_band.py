@@ -6,11 +6,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from align.judge import spread
+from align.judge import noise_band
 from align.judge.comparator import compare_arrays
 from align.judge.distance import CEILING
-from align.judge.noise_band import FLOOR, NoiseBand
-from align.judge.spread import FEW, KERNELS, ONE_DIRECTION, RUNS, Errors, factor, joined
+from align.judge.noise_band import (
+    FEW,
+    FLOOR,
+    KERNELS,
+    ONE_DIRECTION,
+    RUNS,
+    Errors,
+    NoiseBand,
+    factor,
+    joined,
+)
 from align.record.results import Tolerance
 
 BAND = Tolerance("band", FLOOR, "the band of the tests")
@@ -35,7 +44,7 @@ def allowed(errors, centre, norm):
 
 
 def test_the_factor_of_one_direction_is_students_t_and_never_below_the_kernels():
-    assert factor(1.0) == pytest.approx(stats.t.isf(spread.FALSE_ALARM / 2, RUNS))
+    assert factor(1.0) == pytest.approx(stats.t.isf(noise_band.FALSE_ALARM / 2, RUNS))
     assert factor(1.0) > factor(1.5) > factor(3.0) > KERNELS
     assert factor(1000.0) == KERNELS
     assert factor(1.0) <= ONE_DIRECTION < 1.001 * factor(1.0)
@@ -45,8 +54,8 @@ def test_the_factor_of_one_direction_is_students_t_and_never_below_the_kernels()
 @pytest.mark.long
 def test_right_code_fails_no_more_often_than_stated(monkeypatch, rank):
     """At a rate of one in fifty, which a test can count: Gaussian errors of a known rank."""
-    monkeypatch.setattr(spread, "FALSE_ALARM", 0.02)
-    monkeypatch.setattr(spread, "KERNELS", 0.0)
+    monkeypatch.setattr(noise_band, "FALSE_ALARM", 0.02)
+    monkeypatch.setattr(noise_band, "KERNELS", 0.0)
     rounds, alarms, late = 2000, 0, 0
     centre = np.ones(300)
     for _ in range(rounds):

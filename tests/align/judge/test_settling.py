@@ -7,8 +7,7 @@ import pytest
 
 from align.judge.bounds import TOLERANCES, Settling
 from align.judge.comparator import compare_arrays
-from align.judge.noise_band import NoiseBand
-from align.judge.spread import FEW, RUNS
+from align.judge.noise_band import FEW, RUNS, NoiseBand
 
 RNG = np.random.default_rng(2)
 CENTRE = {name: RNG.normal(size=500) for name in ("steady", "rough", "lost")}

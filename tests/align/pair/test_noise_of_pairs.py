@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import align
-from align.judge import kinks
+from align.judge import noise_band
 
 import sot_torch_ref  # noqa: F401  isort: skip (declares the operators that torchvision lacks)
 import torchvision  # isort: skip
@@ -92,13 +92,14 @@ def test_an_error_as_large_as_a_rounding_passes_and_ten_times_as_much_fails(dtyp
 
 
 @pytest.mark.parametrize(
-    ("units", "sides", "passes"), [(2, kinks.SIDES, True), (2, {}, False), (20, kinks.SIDES, False)]
+    ("units", "sides", "passes"),
+    [(2, noise_band.SIDES, True), (2, {}, False), (20, noise_band.SIDES, False)],
 )
 def test_a_kink_within_rounding_passes_on_either_side_and_one_beyond_fails(
     monkeypatch, units, sides, passes
 ):
     """Paddle's ReLU opens late; its argument is so many units of a rounding above zero."""
-    monkeypatch.setattr(kinks, "SIDES", sides)
+    monkeypatch.setattr(noise_band, "SIDES", sides)
     unit = LARGE["float32"] * float(np.finfo("float32").eps)
 
     class Late(paddle.nn.ReLU):

@@ -11,9 +11,8 @@ import pytest
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.record.results import ControlResult, Divergence, StepResult, Tolerance
 from align.record.run_report import Report
-from align.report.report import console, write_html, write_json, write_junit
+from align.report.report import console, junit, write_html, write_json, write_junit
 from align.report.report_html import page
-from align.report.report_junit import junit
 from tests.html_tags import Page, assert_stands_alone
 
 RULE = Tolerance("scaled", 1e-10, "rounding is far below")
@@ -88,7 +87,7 @@ def pair():
         "torch": {"class": "Net", "code": "net.py:9", "parameters": 1234},
         "seed": 3,
         "date": "2026-11-22T08:00:00+00:00",
-        "command": "python -m align --spec tiny.py",
+        "command": "python -m align spec tiny.py",
         "commit": {"suite": "0.1.0 abc", "yours": "def"},
     }
     return Report(
@@ -139,7 +138,7 @@ def test_the_report_of_a_pair_names_it_and_how_it_was_made(pair):
         "Port, 1,234 parameters, port.py:7",
         "Net, 1,234 parameters, net.py:9",
         "2026-11-22T08:00:00+00:00",
-        "python -m align --spec tiny.py",
+        "python -m align spec tiny.py",
         "0.1.0 abc",
         "def",
     )
@@ -164,12 +163,16 @@ def test_json_file_is_the_report(failing, tmp_path):
     assert os.listdir(path.parent) == ["report.json"]
 
 
-def test_the_page_stands_alone_and_opens_what_failed(failing, tmp_path):
+def test_the_page_stands_alone_and_says_what_failed(failing, tmp_path):
     text = write_html(failing, tmp_path / "report.html").read_text()
     shown = assert_stands_alone(text)
-    assert shown.opened == [False, True, False, True]  # grouped by case, failures open
+    assert [tag for tag in shown.tags if tag == "script"] == []
     for said in ("Fail", "rounding is far below", "is 3.000 x the reference", "numpy 1.26"):
         assert said in text
+    forward, backward, training = re.split("<h2>(?:Backward|Training)</h2>", text)
+    assert forward.index("FAIL") < forward.index(">pass<")  # what failed comes first
+    assert "control not caught: epsilon (no difference)" in training
+    assert ">pass<" in backward
     good = page(Report({}, [result()]))
     assert '<section class="banner pass"' in good
     assert 'class="why"' not in good
@@ -200,18 +203,42 @@ def test_rules_that_differ_in_their_number_are_one_sentence():
     assert "<= 1e-08 x the tensor's largest value; the loosest tensor 1.0e-03. rounding" in text
 
 
-def test_curves_are_told_at_their_first_and_last_step():
+def test_curves_are_drawn_over_the_steps():
     series = {
         "loss": {"paddle": [1.0, float("nan"), 0.5], "pytorch": [1.0, 0.8]},
         "without a step": {"paddle": [], "pytorch": []},
-        "long": {"paddle": list(range(1, 5001)), "noise band": list(range(5000))},
+        "drift": {"paddle": list(range(1, 5001)), "allowed": list(range(5000))},
     }
-    text = page(Report({}, [result(series=series)]))
-    shown = Page(text).text
-    for said in ("Loss", "nan", "–", "noise band", "5000", "4999"):
-        assert said in shown
-    assert "Without a step" not in shown
-    assert len(text) < 60_000
+    text = page(Report({}, [result(step="training", series=series)]))
+    shown = assert_stands_alone(text)
+    assert shown.tags.count("svg") == 2
+    assert shown.tags.count("polyline") == 4
+    for said in ("Loss: training float64 of bert", "paddle 1 to 5000", "allowed 0 to 4999"):
+        assert said in shown.text
+    assert "Without a step" not in shown.text
+    loss = re.findall(r'<polyline class="k0" stroke="gray" points="([^"]*)"', text)[0]
+    assert len(loss.split()) == 2  # a number that is none has no point
+    assert len(text) < 40_000
+
+
+def test_the_first_divergence_is_drawn_along_the_layers(failing):
+    shown = Page(page(failing))
+    assert "first out of tolerance: layers.2" in shown.text
+    kinds = [kind for kind in shown.values("class") if kind in ("good", "wrong")]
+    assert kinds[:6] == ["good", "good", "wrong", "good", "good", "good"]
+    many = Page(page(Report({}, [result(count=1000, broken="layers.700")])))
+    assert many.tags.count("circle") <= 120
+    assert many.values("class").count("wrong") == 1
+    assert "first out of tolerance: layers.700" in many.text
+
+
+def test_a_step_has_one_table_whose_further_rows_are_folded():
+    results = [result(case=f"case {i}") for i in range(40)]
+    shown = Page(page(Report({}, results)))
+    assert "16 more" in shown.text
+    assert [tag for tag in shown.tags if tag == "table"] == ["table"] * 3  # planted faults
+    few = Page(page(Report({}, [result(count=30), result(count=30)])))
+    assert few.tags.count("tr") == 1 + 24 + 1 + 2
 
 
 def test_a_hundred_results_stay_below_three_megabytes():

@@ -13,10 +13,10 @@ from paddle import nn
 import align
 from align.explain.arrays.weight_causes import Explainer
 from align.frameworks import on_paddle, on_torch
-from align.judge.rounding import cut_to_bfloat16, to_bfloat16
+from align.judge.distance import cut_to_bfloat16, to_bfloat16
 from align.pair.any_pair import AnyPair, Setup
 from align.record.request import Request
-from align.stages.converted import weights
+from align.stages.numbers import weights
 from tests.align.small_pairs import pair_in
 
 MODULES = {

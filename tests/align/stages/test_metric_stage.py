@@ -10,7 +10,7 @@ import torch
 from paddle import nn
 from sklearn import metrics
 
-from align.stages.metric_stage import metric
+from align.stages.numbers import metric
 from tests.align.small_pairs import pair_in
 
 RNG = np.random.default_rng(3)

@@ -10,10 +10,8 @@ import pytest
 import torch
 
 from align.frameworks.factories import unpack
-from align.frameworks.on_paddle import live_moments
-from align.frameworks.on_torch import MOMENTS
-from align.frameworks.stepping_paddle import parameters
-from align.frameworks.stepping_torch import as_paddle
+from align.frameworks.on_paddle import live_moments, parameters
+from align.frameworks.on_torch import MOMENTS, as_paddle
 from align.stages.optimizing import optimizer
 from tests.align.small_pairs import pair_in
 

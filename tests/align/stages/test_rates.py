@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from align.pair.any_pair import AnyPair
-from align.stages.rates import learning_rate
+from align.stages.numbers import learning_rate
 from tests.align.small_pairs import pair_in
 
 S, L = torch.optim.lr_scheduler, paddle.optimizer.lr

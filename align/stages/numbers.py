@@ -1,0 +1,306 @@
+"""Steps "weights", "metric" and "learning_rate": what is compared without running the layers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from align.explain.arrays import weight_causes
+from align.explain.losses import metric_causes
+from align.explain.settings import schedule_causes
+from align.judge.comparator import compare_arrays, compare_mappings
+from align.judge.distance import to_bfloat16
+from align.judge.judging import each
+from align.judge.update_judging import Curve, compare_curves
+from align.pair.pair import Pair
+from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
+from align.record.run_report import place_of
+from align.record.stored_arrays import Lazy
+from align.stages.stages import judged_control
+
+EXACT = Tolerance(
+    "exact", 0.0, "a conversion moves numbers and does not compute: equal to the last bit"
+)
+Tensors = Mapping[str, np.ndarray]
+
+
+def weights(pair: Pair) -> tuple[StepResult, list[Divergence]]:
+    """Compare every tensor that the Paddle side came with.
+
+    Args:
+        pair: with `plan.converted`, or dumps.
+
+    Returns:
+        The step, and one divergence with its cause for each wrong tensor.
+
+    Raises:
+        ValueError: the mapping holds no tensor.
+    """
+    both = pair.both_weights()
+    if not both.expected:
+        raise ValueError("converted=True: the pair has no tensor in common to compare")
+    result = StepResult(
+        pair.plan.name,
+        "weights",
+        None,
+        list(compare_tensors(both.ours, both.expected)),
+        _weight_controls(both.expected),
+        note=f"{len(both.expected)} tensors {both.note}",
+        stamps=dict(both.stamps),
+    )
+    if not result.failures:
+        return result, []
+    explain = weight_causes.Explainer(both.ours, both.expected)
+    return result, [
+        Divergence(c.name, c.name, "weights", "", c.reason, explain(c.name) or c.hint)
+        for c in result.failures
+    ]
+
+
+def compare_tensors(ours: Tensors, expected: Tensors) -> Iterator[Comparison]:
+    """Judge every tensor exactly, in the order of the reference, one at a time."""
+    yield from each(ours, expected, None, lambda *_: EXACT, None)
+
+
+def _weight_controls(expected: Tensors) -> list[ControlResult]:
+    """Slips of a conversion, planted in a copy of the right tensors."""
+    name = max(expected, key=lambda n: (np.ptp(expected[n]) > 0, expected[n].size))
+    array = expected[name]
+    nudged = array.copy()
+    at = np.unravel_index(array.size // 2, array.shape) if array.ndim else ()
+    nudged[at] = np.nextafter(array[at], np.inf) if array.dtype.kind == "f" else array[at] + 1
+    faults = {
+        "one value off by one unit in the last place": _with(expected, {name: nudged}),
+        "a tensor left out": _with(expected, {}, absent=name),
+    }
+    for title, changed in (
+        ("rows in another order", array[::-1] if array.ndim else array),
+        ("a tensor rounded to bfloat16", to_bfloat16(array)),
+    ):
+        if array.dtype.kind == "f" and not np.array_equal(changed, array):
+            faults[title] = _with(expected, {name: changed})
+    for one, other in itertools.combinations(expected, 2):
+        a, b = expected[one], expected[other]
+        if a.shape == b.shape and not np.array_equal(a, b):
+            faults["two tensors swapped"] = _with(expected, {one: b, other: a})
+            break
+    return [judged_control(k, compare_tensors(held, expected), name) for k, held in faults.items()]
+
+
+def _with(tensors: Tensors, changed: Tensors, absent: str = "") -> Lazy:
+    """Some tensors changed or left out, the others read when they are compared."""
+    found = Lazy({name: partial(tensors.__getitem__, name) for name in tensors if name != absent})
+    for name in changed:
+        found.hold(name, partial(changed.__getitem__, name))
+    return found
+
+
+_WHY = (
+    "scores are often computed in float32 (6e-8); one answer more among a million rows is as much"
+)
+SMALL = Tolerance("absolute", 1e-6, _WHY)
+LARGE = Tolerance("scaled", 1e-6, f"{_WHY}; values above 1 relative to their size")
+UNDEFINED = Tolerance("exact", 0.0, "both sides say that the score is undefined (NaN)")
+
+Scores = dict[str, float]
+
+
+def metric(pair: Pair) -> tuple[StepResult, list[Divergence]]:
+    """Compare the two metrics on one output.
+
+    Args:
+        pair: with `plan.metric` = (torch_metric, paddle_metric), callables of (output, labels) that
+            return a number or a mapping of numbers; or with the numbers that they returned.
+
+    Returns:
+        The step, and one divergence for each score that differs, at "metric NAME" ("metric" for a
+        plain number).
+
+    Raises:
+        ValueError: there is no metric, or one returns something else than numbers.
+    """
+    if not pair.asks("metric"):
+        raise ValueError("the metric stage needs metric=: there is none to compare")
+    both = pair.both_scores()
+    ours, reference = both.ours, both.reference
+    result = StepResult(
+        pair.plan.name,
+        "metric",
+        None,
+        compare_scores(ours, reference),
+        _score_controls(reference),
+        note="both metrics got the reference's output",
+        stamps=dict(both.stamps),
+    )
+    found = []
+    for comparison in result.failures:
+        name = comparison.name
+        cause = metric_causes.explain(name, ours, reference, len(both.output))
+        found.append(Divergence(name, name, "metric", "", comparison.reason, cause))
+    return result, found
+
+
+def compare_scores(ours: Scores, reference: Scores) -> list[Comparison]:
+    """Judge every score; one that both sides call undefined is equal."""
+    shared = [name for name in reference if name in ours]
+    found = []
+    for name in shared:
+        a, b = ours[name], reference[name]
+        if math.isnan(a) and math.isnan(b):
+            zero = np.zeros(())
+            found.append(compare_arrays(name, zero, zero, UNDEFINED))
+            continue
+        rule = SMALL if abs(b) <= 1 else LARGE
+        found.append(compare_arrays(name, np.asarray(a), np.asarray(b), rule))
+    absent = [name for name in (*reference, *ours) if name not in shared]
+    if absent:
+        sides = [{n: np.asarray(s[n]) for n in absent if n in s} for s in (ours, reference)]
+        found += compare_mappings(*sides, SMALL)
+    return found
+
+
+def _score_controls(reference: Scores) -> list[ControlResult]:
+    """Wrong scores made from the reference's."""
+    name, value = max(
+        reference.items(), key=lambda one: -1.0 if math.isnan(one[1]) else abs(one[1])
+    )
+    value = 0.0 if math.isnan(value) else value
+    faults: dict[str, Scores] = {
+        "a score 0.1 % off": {**reference, name: value * 1.001 + 1e-5},
+        "a score that is not a number": {**reference, name: math.nan},
+        "a score left out": {n: v for n, v in reference.items() if n != name},
+    }
+    if math.isnan(reference[name]):
+        faults.pop("a score that is not a number")
+    if value:
+        faults["per cent instead of a fraction"] = {**reference, name: 100 * value}
+    return [
+        judged_control(k, compare_scores(scores, reference), name) for k, scores in faults.items()
+    ]
+
+
+@dataclass(frozen=True)
+class _Schedules:
+    """The rates of both sides.
+
+    Attributes:
+        curves: one for each group of parameters.
+        explain: from a curve, the first curve, and whether all differ, to a cause.
+        told: the options that explain every curve, "" for none.
+        stamps: of both sides; none for rates that the user logs.
+        source: Paddle's code.
+    """
+
+    curves: list[Curve]
+    explain: Callable[[Curve, Curve, bool], str]
+    told: str = ""
+    stamps: dict[str, Any] = field(default_factory=dict)
+    source: str = ""
+
+
+def learning_rate(pair: Pair) -> tuple[StepResult, list[Divergence]]:
+    """Compare `plan.schedule_steps` rates of every group; they do not depend on the precision.
+
+    Args:
+        pair: with `schedule`, or with optimizer factories, or with the rates that they gave.
+
+    Returns:
+        The result, and one divergence for each group with another cause.
+
+    Raises:
+        ValueError: callables that return something else than so many finite numbers, or a
+            scheduler that cannot be stepped without a metric.
+    """
+    logged = pair.logged_rates()
+    held = _of_optimizers(pair) if logged is None else _of_logs(pair, logged)
+    curves = held.curves
+    comparisons = compare_curves(curves)
+    controls = []
+    for fault, rates in _faults(curves):
+        planted = compare_curves([replace(curves[0], ours=rates), *curves[1:]])
+        controls.append(judged_control(fault, planted, curves[0].name))
+    series = {
+        curve.name.replace("learning rate", "learning_rate"): {
+            "paddle": curve.ours.tolist(),
+            "pytorch": curve.reference.tolist(),
+        }
+        for curve in curves
+    }
+    steps = max((len(curve.reference) for curve in curves), default=0)
+    result = StepResult(
+        pair.plan.name,
+        "learning_rate",
+        None,
+        comparisons,
+        controls,
+        note=f"{steps} steps, {len(curves)} group{'s' if len(curves) != 1 else ''}",
+        series=series,
+        stamps=held.stamps,
+        framework_free=logged is not None,
+    )
+    return result, _divergences(pair, held, comparisons)
+
+
+def _of_logs(pair: Pair, curve: Curve) -> _Schedules:
+    def explain(one: Curve, *_: object) -> str:
+        return schedule_causes.explain(one.ours, one.reference)
+
+    source = place_of(pair.plan.schedule[1]) if pair.live else ""
+    return _Schedules([curve], explain, source=source)
+
+
+def _of_optimizers(pair: Any) -> _Schedules:
+    """Of a live pair: its schedulers, stepped."""
+    # comparing files of two machines needs no framework
+    from align.explain.settings import scheduler_options
+    from align.pair import update_sides as sides
+
+    theirs, ours = sides.theirs(pair), sides.ours(pair)
+    curves, told = sides.matched(pair, theirs, ours), ""
+    if not all(c.passed for c in compare_curves(curves)):
+        told = scheduler_options.exchanged(pair, theirs, ours)
+    given = pair.plan.optimizer
+    return _Schedules(
+        curves,
+        partial(scheduler_options.of_curve, pair),
+        told,
+        {"reference": theirs.stamp, "ours": ours.stamp},
+        place_of(given[1]) if isinstance(given, (tuple, list)) else "",
+    )
+
+
+def _faults(curves: list[Curve]) -> Iterator[tuple[str, np.ndarray]]:
+    """What a port gets wrong, in the first curve."""
+    rates = curves[0].reference if curves else np.empty(0)
+    if not rates.size:
+        return
+    yield "rates 0.1 % too large", rates * 1.001 + 1e-3 * (np.abs(rates).max() or 1.0)
+    if np.ptp(rates) > 0:
+        yield "shifted by one step", np.append(rates[1:], rates[-1] * 0.5)
+    yield "one step short", rates[:-1]
+
+
+def _divergences(pair: Pair, held: _Schedules, comparisons: list[Comparison]) -> list[Divergence]:
+    """One for each cause; options that explain every curve are told once, for the schedule."""
+    curves, step = held.curves, "learning_rate"
+    wrong = [(c, one) for c, one in zip(curves, comparisons, strict=False) if not one.passed]
+    if not curves:
+        reason = "the two optimizers hold no parameter in common"
+        where = comparisons[0].name
+        return [Divergence(where, "schedule", step, pair.dtype, reason, "", held.source)]
+    everywhere = len(wrong) == len(curves) or bool(held.told)
+    found: list[Divergence] = []
+    for index, (curve, one) in enumerate(wrong):
+        cause = held.told or held.explain(curve, curves[0], everywhere)
+        place = "schedule" if everywhere and index == 0 else curve.place
+        if cause and any(cause == other.cause for other in found):
+            continue
+        cause, given = cause or one.hint, (place, step, pair.dtype, one.reason)
+        found.append(Divergence(one.name, *given, cause, held.source))
+    return found
