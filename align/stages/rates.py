@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from align.explain.settings import schedule_causes
+from align.explain import rate_causes
 from align.judge.rate_curves import Curve, compare_curves
 from align.pair.pair import Pair
 from align.record.results import Comparison, Divergence, StepResult
@@ -86,7 +86,7 @@ def learning_rate(pair: Pair) -> tuple[StepResult, list[Divergence]]:
 
 def _of_logs(pair: Pair, curve: Curve) -> _Schedules:
     def explain(one: Curve, *_: object) -> str:
-        return schedule_causes.explain(one.ours, one.reference)
+        return rate_causes.explain(one.ours, one.reference)
 
     source = place_of(pair.plan.schedule[1]) if pair.live else ""
     return _Schedules([curve], explain, source=source)
@@ -95,17 +95,16 @@ def _of_logs(pair: Pair, curve: Curve) -> _Schedules:
 def _of_optimizers(pair: Any) -> _Schedules:
     """Of a live pair: its schedulers, stepped."""
     # comparing files of two machines needs no framework
-    from align.explain.settings import scheduler_options
     from align.pair import schedule_sides as sides
 
     theirs, ours = sides.theirs(pair), sides.ours(pair)
     curves, told = sides.matched(pair, theirs, ours), ""
     if not all(c.passed for c in compare_curves(curves)):
-        told = scheduler_options.exchanged(pair, theirs, ours)
+        told = rate_causes.exchanged(pair, theirs, ours)
     given = pair.plan.optimizer
     return _Schedules(
         curves,
-        partial(scheduler_options.of_curve, pair),
+        partial(rate_causes.explain_group, pair),
         told,
         {"reference": theirs.stamp, "ours": ours.stamp},
         place_of(given[1]) if isinstance(given, (tuple, list)) else "",

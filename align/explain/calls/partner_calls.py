@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from align.explain.calls.layer_words import partner_of, single
-from align.explain.settings.exchange import number
+from align.explain.experiment import number
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.called_torch import TorchCall
 from align.frameworks.watched_calls import WatchedCall

@@ -1,13 +1,17 @@
-"""What hooks do to gradients is read back from what is left after the step."""
+"""Options are read by name; what hooks do to gradients is read back from what is left of them."""
 
 from __future__ import annotations
 
+import functools
 import math
+from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from align.explain.settings.gradient_treatments import Treatment, sentence, treatment_of
+from align.explain.optimizer_causes import Treatment, treatment_of, treatments_in_words
+from align.frameworks.object_options import differing, options
 from align.judge.update_judging import ParameterTrace, SideTrace
 
 SHAPES = {"fc": (6, 5), "bias": (6,), "head": (9, 4)}
@@ -63,8 +67,46 @@ def test_what_is_no_treatment_is_none_and_cleared_gradients_say_nothing() -> Non
 
 def test_a_difference_says_what_each_side_does() -> None:
     norm = Treatment("global norm", 1.0)
-    limit = sentence(Treatment("global norm", 5.0), norm)
+    limit = treatments_in_words(Treatment("global norm", 5.0), norm)
     assert limit == "clipping limit (global norm): Paddle 5, PyTorch 1"
-    assert sentence(Treatment(), norm).startswith("clipping missing: Paddle leaves gradients")
-    assert sentence(norm, Treatment()).startswith("clipping in Paddle only: Paddle clips the gl")
-    assert sentence(Treatment("none", 1.0, 0.1), Treatment()).startswith("double decay: ")
+    assert treatments_in_words(Treatment(), norm).startswith(
+        "clipping missing: Paddle leaves gradients"
+    )
+    assert treatments_in_words(norm, Treatment()).startswith(
+        "clipping in Paddle only: Paddle clips the gl"
+    )
+    assert treatments_in_words(Treatment("none", 1.0, 0.1), Treatment()).startswith(
+        "double decay: "
+    )
+
+
+def test_options_are_read_and_put_wherever_an_object_holds_them() -> None:
+    def rate(step, *, warmup_steps, power=1.0):
+        return warmup_steps, power
+
+    def enclosing(total):
+        return lambda step: total + step
+
+    group = {"params": [], "lr": 0.1, "betas": (0.9, 0.99), "eps": 1e-6}
+    held = SimpleNamespace(
+        _beta1=0.8,
+        _step_count=3,
+        name="adam",
+        milestones=Counter([5, 9]),
+        lr_lambdas=[functools.partial(rate, warmup_steps=6)],
+        inner=enclosing(40),
+    )
+    found = options(held)
+    assert {name: option.value for name, option in found.items()} == {
+        "beta1": 0.8,
+        "milestones": (5, 9),
+        "warm-up steps": 6,
+        "total": 40,
+    }
+    found["beta1"].put(0.9)
+    found["warm-up steps"].put(7)
+    found["total"].put(50)
+    assert (held._beta1, held.lr_lambdas[0](0)[0], held.inner(1)) == (0.9, 7, 51)
+    read = {name: option.value for name, option in options(group).items()}
+    assert read == {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-6}
+    assert differing(found, options(group)) == ["beta1"]
