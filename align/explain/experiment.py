@@ -76,8 +76,6 @@ def fewest(
     """Find the fewest changes after which the judge passes: one, or all but those not needed.
 
     Args:
-        changes: what may be changed together.
-        passes: the judge of some of them together.
         budget: trials of single changes; as many again are needed to find a smallest set.
 
     Returns:
@@ -103,33 +101,6 @@ def scale(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.vdot(b, a)) / energy if energy else 0.0
 
 
-_OF_LENGTHS = {
-    (lambda n: n): "a division by n is missing (1/N)",
-    (lambda n: 1 / n): "one division by n is too many (1/N)",
-    (lambda n: n**0.5): "a factor 1/sqrt(n) is missing",
-    (lambda n: n**-0.5): "a factor 1/sqrt(n) is too many",
-    (lambda n: (n - 1) / n): "it is divided by n, in PyTorch by n - 1 (unbiased)",
-    (lambda n: n / (n - 1)): "it is divided by n - 1 (unbiased), in PyTorch by n",
-}
-"""A factor made of a length -> what it comes from."""
-
-
-def named_factor(factor: float, lengths: Mapping[str, int]) -> str:
-    """Say what a factor comes from: its sign, or a length; "" for one that says nothing.
-
-    Args:
-        factor: of Paddle's values to PyTorch's.
-        lengths: what may have been divided by, in words, and its length.
-    """
-    if abs(factor + 1) < SAME:
-        return "the opposite sign"
-    for value, text in _OF_LENGTHS.items():
-        for what, n in lengths.items():
-            if n > 1 and abs(factor / value(n) - 1) < SAME:
-                return f"{text}: n = {n} is {what}"
-    return ""
-
-
 def close_to(a: np.ndarray, near: float) -> Callable[[np.ndarray], bool]:
     """Make the judge of edits of an array: whether an edited b is a.
 
@@ -140,13 +111,7 @@ def close_to(a: np.ndarray, near: float) -> Callable[[np.ndarray], bool]:
 
 
 def fitted(error: Callable[[float], float], low: float, high: float) -> float:
-    """Fit the one number of an edit: the best of a grid, refined by scipy where it is installed.
-
-    Args:
-        error: what an edit with a number leaves.
-        low: of the range.
-        high: of the range.
-    """
+    """Fit the one number of an edit: the best of a grid, refined by scipy where it is installed."""
     grid = np.linspace(low, high, 73)
     best = float(grid[int(np.argmin([error(value) for value in grid]))])
     if optimize is None:
@@ -186,9 +151,10 @@ def both(paddle_value: Any, torch_value: Any) -> str:
 
 def options_in_words(values: Sequence[tuple[str, Any, Any]]) -> str:
     """Say which options differ, from (name, Paddle's, PyTorch's)."""
-    names, ours, theirs = zip(*values, strict=True)
-    if len(names) == 1 and True in (ours[0] is True, theirs[0] is True):
-        return f"{names[0]}: only {'Paddle' if ours[0] else 'PyTorch'} has it"
-    exchanged = sorted(map(str, ours)) == sorted(map(str, theirs)) and len(names) > 1
+    names, paddle_values, torch_values = zip(*values, strict=True)
+    if len(names) == 1 and True in (paddle_values[0] is True, torch_values[0] is True):
+        return f"{names[0]}: only {'Paddle' if paddle_values[0] else 'PyTorch'} has it"
+    sides = [[number(value) for value in side] for side in (paddle_values, torch_values)]
+    exchanged = sorted(sides[0]) == sorted(sides[1]) and len(names) > 1
     title = " and ".join(names) + (" exchanged" if exchanged else "")
-    return f"{title}: {both(' and '.join(map(number, ours)), ' and '.join(map(number, theirs)))}"
+    return f"{title}: Paddle {' and '.join(sides[0])}, PyTorch {' and '.join(sides[1])}"

@@ -109,15 +109,13 @@ def explain(
 def explain_average(pair: AnyPair, passes: Callable[[Request], bool]) -> str:
     """Find the options of Paddle's moving average of the weights that have to be PyTorch's.
 
-    Args:
-        pair: a live one, with an optimizer.
-        passes: whether Paddle's averages agree after a training run of a plan.
+    The judge is asked whether Paddle's averages agree after a training run of a plan.
     """
     plan, factories = pair.plan, pair.plan.optimizer
     if isinstance(factories, Mapping):
         return ""
     models = pair.our_model(True), pair.reference_model(pair.dtype, True)
-    ours, theirs = (
+    paddle_options, torch_options = (
         _average_options(side, pair, model)
         for side, model in zip((on_paddle, on_torch), models, strict=True)
     )
@@ -127,13 +125,13 @@ def explain_average(pair: AnyPair, passes: Callable[[Request], bool]) -> str:
             objects = factories[1](model)
             current = options(objects[3])
             for name in names:
-                current[name].put(theirs[name].value)
+                current[name].put(torch_options[name].value)
             return objects
 
         return passes(dataclasses.replace(plan, optimizer=(factories[0], factory)))
 
-    needed = fewest(differing(ours, theirs), agree, TRIALS // 2)
-    values = [(name, ours[name].value, theirs[name].value) for name in needed]
+    needed = fewest(differing(paddle_options, torch_options), agree, TRIALS // 2)
+    values = [(name, paddle_options[name].value, torch_options[name].value) for name in needed]
     return f"moving average: {options_in_words(values)}; with PyTorch's it agrees" if values else ""
 
 
@@ -154,28 +152,25 @@ def _in_one_sentence(causes: Sequence[Cause]) -> list[Cause]:
 
 
 class _Differences:
-    """Reads both optimizers.
-
-    Args:
-        sides: of the pair.
-        ours: Paddle's steps.
-        reference: PyTorch's.
-        wrong: Paddle's names of the parameters that were out of tolerance.
-    """
+    """Reads both optimizers and their steps; the arguments are those of `explain`."""
 
     def __init__(
         self, sides: UpdateSides, ours: SideTrace, reference: SideTrace, wrong: tuple[str, ...]
     ) -> None:
         self._ours, self._reference, self._wrong = ours, reference, wrong
-        theirs, self._paddle = sides.optimizers()
-        self._model, self._options = sides.model, options(*theirs.param_groups)
-        decays = stepping_torch.decays_of(theirs, sides.module)
+        torch_optimizer, self._paddle = sides.optimizers()
+        self._model, self._options = sides.model, options(*torch_optimizer.param_groups)
+        decays = stepping_torch.decays_of(torch_optimizer, sides.module)
         self._decays = {t: decay for n, decay in decays.items() for t in sides.paddle_names(n)}
-        name = stepping_torch.kind_of(theirs)
-        if name == "SGD" and theirs.param_groups[0]["momentum"]:
+        name = stepping_torch.kind_of(torch_optimizer)
+        if name == "SGD" and torch_optimizer.param_groups[0]["momentum"]:
             name = "Momentum"
-        self.kind, own = FAMILY.get(name, name), paddles.kind_of(self._paddle)
-        self._other_kind = "" if "" in (name, own) or FAMILY.get(own, own) == self.kind else own
+        self.kind, paddle_kind = FAMILY.get(name, name), paddles.kind_of(self._paddle)
+        self._other_kind = (
+            ""
+            if "" in (name, paddle_kind) or FAMILY.get(paddle_kind, paddle_kind) == self.kind
+            else paddle_kind
+        )
 
     def all(self) -> Iterator[Cause]:
         """In the order in which the changes are applied: a change of gradients drops hooks."""
@@ -199,15 +194,17 @@ class _Differences:
 
     def _members(self) -> Iterator[Cause]:
         traces = self._ours.main, self._reference.main
-        ours, theirs = ({n for n, one in trace.items() if one.held} for trace in traces)
+        in_paddle, in_torch = (
+            {n for n, trace_of_n in trace.items() if trace_of_n.held} for trace in traces
+        )
         for odd, without, other in (
-            (theirs - ours, "Paddle's", "PyTorch's"),
-            (ours - theirs, "PyTorch's", "Paddle's"),
+            (in_torch - in_paddle, "Paddle's", "PyTorch's"),
+            (in_paddle - in_torch, "PyTorch's", "Paddle's"),
         ):
             names = tuple(n for n in self._ours.main if n in odd)
             text = f"not in {without} optimizer: {some(names)}; {other} updates them"
             if names:
-                change = partial(paddles.put_members, names=theirs)
+                change = partial(paddles.put_members, names=in_torch)
                 yield Cause(text, names, tuple(self._ours.main), change)
 
     def _named_options(self) -> Iterator[Cause]:
@@ -231,14 +228,14 @@ class _Differences:
 
     def _rates(self) -> Iterator[Cause]:
         by_numbers: dict[str, dict[str, float]] = {}
-        for name, one in self._ours.main.items():
-            a, b = np.asarray(one.rates), np.asarray(self._reference.main[name].rates)
+        for name, trace in self._ours.main.items():
+            a, b = np.asarray(trace.rates), np.asarray(self._reference.main[name].rates)
             if not (np.isnan([*a, *b]).any() or np.allclose(a, b, 1e-9, 0)):
                 at = int(np.argmax(np.abs(a - b)))
                 ratio = f"{a[at] / b[at]:.6g} x" if b[at] else "not 0, as"
                 text = f"{both(a[at], b[at])} ({ratio} PyTorch's)"
                 by_numbers.setdefault(text, {})[name] = b[at] / a[at] if a[at] else 1.0
-        everyone = tuple(n for n, one in self._ours.main.items() if one.held)
+        everyone = tuple(n for n, trace in self._ours.main.items() if trace.held)
         for numbers, factors in by_numbers.items():
             who = "" if len(factors) == len(everyone) else f" of {some(tuple(factors))}"
             text = f"the learning rate applied to the update{who}: {numbers}"
@@ -275,21 +272,21 @@ class _Differences:
     def _unused(self) -> tuple[str, ...]:
         """Parameters that move in a step in which they have no gradient, on one side only."""
         names = []
-        for name, one in self._ours.main.items():
-            steps = [step for step, g in enumerate(one.gradients) if g is None and one.held]
+        for name, trace in self._ours.main.items():
+            steps = [step for step, g in enumerate(trace.gradients) if g is None and trace.held]
             reference = self._reference.main[name]
-            if any(one.update(s).any() and not reference.update(s).any() for s in steps):
+            if any(trace.update(s).any() and not reference.update(s).any() for s in steps):
                 names.append(name)
         return tuple(names)
 
     def _decay(self) -> Iterator[Cause]:
-        ours, theirs = paddles.decays_of(self._paddle, self._model), self._decays
-        pairs = {n: (ours[n], theirs[n]) for n in ours if n in theirs}
+        paddle_decays, torch_decays = paddles.decays_of(self._paddle, self._model), self._decays
+        pairs = {n: (paddle_decays[n], torch_decays[n]) for n in paddle_decays if n in torch_decays}
         odd = {n: (a, b) for n, (a, b) in pairs.items() if not np.allclose(a, b, 1e-6, 0)}
         if odd:
             same_set = all(any(a) == any(b) for a, b in odd.values())
             hit = {n for n, (_, b) in pairs.items() if any(b)} if same_set else set(self._ours.main)
-            change = partial(paddles.put_decays, decays=theirs)
+            change = partial(paddles.put_decays, decays=torch_decays)
             yield Cause(_decays_in_words(odd), tuple(odd), tuple(hit), change)
 
 
@@ -386,11 +383,11 @@ def treatment_of(side: SideTrace) -> Treatment | None:
     """Read what hooks did to the gradients of one side; None when no treatment fits."""
     weight = _added_weight(side)
     read = [
-        (name, step, g, e - weight * one.weights[step])
-        for name, one in side.main.items()
-        for step, (g, e) in enumerate(zip(one.gradients, one.used, strict=False))
+        (name, step, g, e - weight * trace.weights[step])
+        for name, trace in side.main.items()
+        for step, (g, e) in enumerate(zip(trace.gradients, trace.used, strict=False))
         if g is not None and e is not None and g.any() and step != SMALL_STEP
-        if ALIKE * np.abs(g).max() > 8 * side.eps * weight * np.abs(one.weights[step]).max()
+        if ALIKE * np.abs(g).max() > 8 * side.eps * weight * np.abs(trace.weights[step]).max()
     ]  # the small step is below every limit, and lost in rounding in float32
     if not read:
         return Treatment()
@@ -429,21 +426,21 @@ def _alike_groups(factors: Mapping[tuple[str, int], float]) -> tuple[tuple[str, 
     """Names whose gradients have one factor in each step, by (name, step)."""
     groups: list[tuple[tuple[str, ...], dict[int, float]]] = []
     for name in dict.fromkeys(name for name, _ in factors):
-        own = {step: factor for (n, step), factor in factors.items() if n == name}
-        for i, (names, known) in enumerate(groups):
-            if all(abs(known.get(s, f) - f) <= ALIKE * abs(f) for s, f in own.items()):
-                groups[i] = (*names, name), {**own, **known}
+        of_name = {step: factor for (n, step), factor in factors.items() if n == name}
+        for i, (names, of_group) in enumerate(groups):
+            if all(abs(of_group.get(s, f) - f) <= ALIKE * abs(f) for s, f in of_name.items()):
+                groups[i] = (*names, name), {**of_name, **of_group}
                 break
         else:
-            groups.append(((name,), own))
+            groups.append(((name,), of_name))
     return tuple(names for names, _ in groups)
 
 
 def _added_weight(side: SideTrace) -> float:
     """How much of the weights hooks add to a gradient of zero."""
     shares = [
-        scale(one.used[0], one.weights[0])
-        for one in side.still.values()
-        if one.used and one.used[0] is not None and one.used[0].any()
+        scale(trace.used[0], trace.weights[0])
+        for trace in side.still.values()
+        if trace.used and trace.used[0] is not None and trace.used[0].any()
     ]
     return float(np.median(shares)) if shares else 0.0

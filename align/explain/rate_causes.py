@@ -38,42 +38,36 @@ Rates = np.ndarray
 
 
 def exchanged(pair: Any, torch_schedule: Any, paddle_schedule: Any) -> str:
-    """Find the options of Paddle's scheduler that have to be PyTorch's before all curves agree.
-
-    Args:
-        pair: a live one.
-        torch_schedule, paddle_schedule: `align.pair.schedule_sides.ScheduleSide`.
-    """
+    """Find the options of Paddle's scheduler that have to be PyTorch's before all curves agree."""
     from align.frameworks.stepping_paddle import begin_again  # files need no framework
     from align.pair import schedule_sides as sides
 
     if torch_schedule.scheduler is None or paddle_schedule.scheduler is None:
         return ""
-    ours, theirs = options(paddle_schedule.scheduler), options(torch_schedule.scheduler)
+    paddle_options, torch_options = (
+        options(paddle_schedule.scheduler),
+        options(torch_schedule.scheduler),
+    )
 
     def passes(names: Sequence[str]) -> bool:
         def prepare(scheduler: Any) -> None:
             current = options(scheduler)
             for name in names:
-                current[name].put(theirs[name].value)
+                current[name].put(torch_options[name].value)
             begin_again(scheduler)
 
         curves = sides.matched(pair, torch_schedule, sides.ours(pair, prepare))
         return all(comparison.passed for comparison in compare_curves(curves))
 
-    needed = fewest(differing(ours, theirs), passes, OPTIONS)
-    values = [(name, ours[name].value, theirs[name].value) for name in needed]
+    needed = fewest(differing(paddle_options, torch_options), passes, OPTIONS)
+    values = [(name, paddle_options[name].value, torch_options[name].value) for name in needed]
     return f"{options_in_words(values)}; with PyTorch's the schedule agrees" if values else ""
 
 
 def explain_group(pair: Any, curve: Curve, first: Curve, everywhere: bool) -> str:
     """Explain one curve of optimizers that differs, "" when nothing does.
 
-    Args:
-        pair: a live one.
-        curve: of the parameters of one group.
-        first: the first curve of the schedule.
-        everywhere: all curves differ.
+    The first curve of the schedule is at hand; everywhere says that all curves differ.
     """
     cause = explain(curve.ours, curve.reference)
     if cause.startswith("constant factor") and not everywhere:
@@ -89,8 +83,13 @@ def _group_factor(curve: Curve, first: Curve) -> str:
     ratio = curve.ours[at] / curve.reference[at] if curve.reference[at] else np.inf
     text = f"constant factor on group {curve.group}: Paddle's rate is {ratio:.6g} x PyTorch's"
     if first is not curve and first.ours[at] and first.reference[at]:
-        ours, theirs = curve.ours[at] / first.ours[at], curve.reference[at] / first.reference[at]
-        text += f" (times the first group's rate: Paddle {ours:.6g}, PyTorch {theirs:.6g})"
+        paddle_ratio, torch_ratio = (
+            curve.ours[at] / first.ours[at],
+            curve.reference[at] / first.reference[at],
+        )
+        text += (
+            f" (times the first group's rate: Paddle {paddle_ratio:.6g}, PyTorch {torch_ratio:.6g})"
+        )
     return f"{text}; it holds {some(curve.parameters)}"
 
 
@@ -131,11 +130,11 @@ def explain(paddle_rates: Rates, torch_rates: Rates) -> str:
 
 def _same(curve: Rates, edited: Rates) -> bool:
     """Whether what is known of an edited curve is a curve; enough of it has to be known."""
-    known = np.isfinite(edited)
-    if known.sum() < max(4, len(curve) // TIMES):
+    is_known = np.isfinite(edited)
+    if is_known.sum() < max(4, len(curve) // TIMES):
         return False
-    size = max(float(np.abs(curve).max()), float(np.abs(edited[known]).max())) or 1.0
-    return bool(np.abs(edited[known] - curve[known]).max() <= EXACT * size)
+    size = max(float(np.abs(curve).max()), float(np.abs(edited[is_known]).max())) or 1.0
+    return bool(np.abs(edited[is_known] - curve[is_known]).max() <= EXACT * size)
 
 
 _NEVER = "Paddle's rate never changes"
@@ -234,10 +233,10 @@ def _ended(a: Rates, b: Rates) -> Edits:
         ("the warm-up starts from another value", slice(0, top), (a[0], b[0])),
         ("decays to another floor", slice(top, None), (a[top:].min(), b[top:].min())),
     ):
-        ours, theirs = a[part] - peak, b[part] - peak
-        share = float(ours @ theirs) / (float(theirs @ theirs) or 1.0)
+        paddle_part, torch_part = a[part] - peak, b[part] - peak
+        share = float(paddle_part @ torch_part) / (float(torch_part @ torch_part) or 1.0)
         edited = b.copy()
-        edited[part] = peak + share * theirs
+        edited[part] = peak + share * torch_part
         yield f"{title}: {both(*values)}", edited
 
 

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from align.explain.arrays import weight_causes
+from align.explain.array_edits import WeightExplainer
 from align.judge.judging import each
 from align.judge.rounding import to_bfloat16
 from align.pair.pair import Pair
@@ -52,7 +52,7 @@ def weights(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     )
     if not result.failures:
         return result, []
-    explain = weight_causes.Explainer(both.ours, both.expected)
+    explain = WeightExplainer(both.ours, both.expected)
     return result, [
         Divergence(c.name, c.name, "weights", "", c.reason, explain(c.name) or c.hint)
         for c in result.failures

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from align.explain.losses import metric_causes
+from align.explain.loss_causes import explain_score
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.pair.pair import Pair
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
@@ -56,7 +56,7 @@ def metric(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     found = []
     for comparison in result.failures:
         name = comparison.name
-        cause = metric_causes.explain(name, ours, reference, len(both.output))
+        cause = explain_score(name, ours, reference, len(both.output))
         found.append(Divergence(name, name, "metric", "", comparison.reason, cause))
     return result, found
 

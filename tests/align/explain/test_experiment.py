@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from align.explain.arrays.array_edits import pairs, reordered, single
+from align.explain.array_edits import pairs, reordered, single
 from align.explain.experiment import close_to, fewest, first_cause, options_in_words
 
 RNG = np.random.default_rng(5)

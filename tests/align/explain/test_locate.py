@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from paddle import nn
 
-from align.explain import locate
-from align.explain.calls import search
+from align.explain import calls, locate
 from align.judge.bounds import EXACT
 from align.judge.comparator import compare_arrays
 from align.pair.isolation import Guilty
@@ -36,7 +35,7 @@ def wrong(ours: np.ndarray = X, note: str = "") -> Guilty:
 
 
 def causes(*guilty: Guilty) -> list[str]:
-    return [one.cause for one in locate.forward_guilty(Pair(), guilty)]
+    return [one.cause for one in locate.forward_divergences(Pair(), guilty)]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,7 @@ def causes(*guilty: Guilty) -> list[str]:
     ],
 )
 def test_the_stronger_evidence_is_told(monkeypatch, guilty, study, said) -> None:
-    monkeypatch.setattr(search, "study", lambda *_: study)
+    monkeypatch.setattr(calls, "study", lambda *_: study)
     (found,) = causes(guilty)
     assert found.startswith(said)
     assert bool(found) == bool(said)
@@ -59,7 +58,7 @@ def test_the_stronger_evidence_is_told(monkeypatch, guilty, study, said) -> None
 
 def test_without_another_run_the_tensors_are_looked_at(monkeypatch) -> None:
     """The second wrong layer of a live pair, and every one of two dumps."""
-    monkeypatch.setattr(search, "study", lambda *_: ("proved", "", ""))
+    monkeypatch.setattr(calls, "study", lambda *_: ("proved", "", ""))
     second = Guilty("b", COMPARISON, "b", [("input 0", X)], X, 2 * X)
     assert causes(wrong(), second) == ["proved", MISSING]
     monkeypatch.setattr(Pair, "live", False)
@@ -67,11 +66,11 @@ def test_without_another_run_the_tensors_are_looked_at(monkeypatch) -> None:
 
 
 def test_what_inject_mode_knows_needs_no_experiment(monkeypatch) -> None:
-    monkeypatch.setattr(search, "study", lambda *_: pytest.fail("not needed"))
+    monkeypatch.setattr(calls, "study", lambda *_: pytest.fail("not needed"))
     assert causes(wrong(note="operands are swapped")) == ["operands are swapped"]
 
 
 def test_of_the_backward_pass_the_experiment_comes_first(monkeypatch) -> None:
-    monkeypatch.setattr(search, "explained", lambda pair, key, told: f"{key}: not {told}")
+    monkeypatch.setattr(calls, "explain_backward", lambda pair, key, told: f"{key}: not {told}")
     held = Divergence("gradient", "a", "backward", "float64", "", "formula")
     assert locate.first_backward(Pair(), [COMPARISON], [held]).cause == "a: not formula"

@@ -1,7 +1,6 @@
-"""Calls of Paddle's functions computed by PyTorch's function of the same name, in both directions.
+"""Calls of Paddle's functions computed by another arithmetic: float64, or PyTorch.
 
-What this may change is small: where PyTorch's numbers are farther than NEAR from Paddle's own, or
-an argument has no place in PyTorch's function, the call stays as it is.
+A comparison that fails by little is made again with them: what they change is Paddle's rounding.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ import torch
 from torch.nn import functional as F
 from torch.overrides import get_testing_overrides
 
-from align.explain.calls.layer_words import SYNONYMS
+from align.frameworks.object_options import LAYER_WORDS
 from align.frameworks.stepping_paddle import ERRORS
 from align.frameworks.watched_calls import WatchedCall
 
 NEAR = 1e-6  # of the largest value of a result or a gradient
-_SYNONYMS = SYNONYMS | {
+_WORDS = LAYER_WORDS | {
     "x": ("input", None),
     "y": ("other", None),
     "label": ("target", None),
@@ -31,8 +30,40 @@ _SYNONYMS = SYNONYMS | {
 """Paddle's word of an argument -> PyTorch's, where it is another."""
 
 
+def in_float64(names: Collection[str]) -> Callable[[WatchedCall], Any]:
+    """Answer every call of some functions in float64, rounded to float32, others as they are.
+
+    What several operators lose together (log(sigmoid(x)) in two calls) stays lost.
+    """
+
+    def answer(call: WatchedCall) -> Any:
+        if call.name in names:
+            with contextlib.suppress(*ERRORS):  # it has no kernel of float64
+                wide = _cast((call.args, call.kwargs), "float32", "float64")
+                return _cast(call.function(*wide[0], **wide[1]), "float64", "float32")
+        return call.go()
+
+    return answer
+
+
+def _cast(values: Any, old: str, new: str) -> Any:
+    """Arguments or results whose tensors of one precision have another."""
+    if isinstance(values, paddle.Tensor):
+        return values.astype(new) if values.dtype == getattr(paddle, old) else values
+    if isinstance(values, Mapping):
+        return {name: _cast(value, old, new) for name, value in values.items()}
+    if isinstance(values, tuple | list):
+        cast = [_cast(value, old, new) for value in values]
+        return type(values)(*cast) if hasattr(values, "_fields") else type(values)(cast)
+    return values
+
+
 def by_pytorch(names: Collection[str]) -> Callable[[WatchedCall], Any]:
-    """Answer every call of some functions with PyTorch's numbers, others as they are."""
+    """Answer every call of some functions with PyTorch's numbers in both directions.
+
+    What this may change is small: where PyTorch's numbers are farther than NEAR from Paddle's own,
+    or an argument has no place in PyTorch's function, the call stays as it is.
+    """
 
     def answer(call: WatchedCall) -> Any:
         with contextlib.suppress(*ERRORS):  # PyTorch has no such function, or of other arguments
@@ -59,8 +90,8 @@ def _retaken(call: WatchedCall) -> paddle.Tensor:
     def back(gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         options = {"retain_graph": True, "allow_unused": True}
         paddle_grads = paddle.grad(paddle_result, [*leaves.values()], gradient, **options)
-        seed, sources = torch.from_numpy(gradient.numpy()), [copies[name] for name in graded]
-        torch_grads = torch.autograd.grad(torch_result, sources, seed, **options)
+        arriving, sources = torch.from_numpy(gradient.numpy()), [copies[name] for name in graded]
+        torch_grads = torch.autograd.grad(torch_result, sources, arriving, **options)
         pairs = zip(paddle_grads, torch_grads, strict=True)
         return tuple(
             None if ours is None else paddle.to_tensor(_nearer(ours, theirs))
@@ -79,14 +110,11 @@ def _in_torch(name: str, arguments: Mapping[str, Any]) -> torch.Tensor:
     function, options = getattr(F, name, None) or getattr(torch, name), {}
     words = inspect.signature(get_testing_overrides().get(function, function)).parameters
     for word, value in arguments.items():
-        other, convert = (word, None) if word in words else _SYNONYMS.get(word, (word, None))
-        if other in words or not (value is None or value is False or _is_layout(value)):
+        other, convert = (word, None) if word in words else _WORDS.get(word, (word, None))
+        is_layout = isinstance(value, str) and value.startswith("NC")
+        if other in words or not (value is None or value is False or is_layout):
             options[other] = value if convert is None or value is None else convert(value)
     return function(**options)
-
-
-def _is_layout(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith("NC")
 
 
 def _nearer(paddle_tensor: paddle.Tensor, torch_tensor: torch.Tensor | None) -> np.ndarray:
