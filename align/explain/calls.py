@@ -79,7 +79,7 @@ def study(pair: AnyPair, wrong: Guilty) -> tuple[str, str, str]:
         calls: list[WatchedCall] = []
         if not bench.trial(_watching(bench, _noting(calls))):
             return "", "", ""  # it does not fail on its own
-        if pair.dtype == "float64" and any(has_exact_form(r, c) for r in COARSE for c in calls):
+        if pair.dtype == "float64" and _with_exact_form(COARSE, calls):
             if not alike(wrong.ours, wrong.expected, EXCUSED):
                 bench.rule = ISOLATED["float32"]  # an option too many beside float32's places
             else:
@@ -130,8 +130,9 @@ def _excused(
 
     A wrong gradient is put right only beside a comparison in float32, which runs the port as it is.
     """
-    fitting = [row for row in rows if any(has_exact_form(row, call) for call in calls)]
-    blamed = fewest(fitting, lambda chosen: passes(watch(exactly(chosen))), TRIALS)
+    blamed = fewest(
+        _with_exact_form(rows, calls), lambda chosen: passes(watch(exactly(chosen))), TRIALS
+    )
     sentences = []
     for row in blamed:
         call = next(call for call in calls if has_exact_form(row, call))
@@ -140,6 +141,10 @@ def _excused(
     if says and (rows is COARSE or "float32" in pair.plan.dtypes):
         pair.setup.mends[says] = lambda layer: watched_in(layer, exactly(blamed))
     return says
+
+
+def _with_exact_form(rows: Sequence[CallRow], calls: Sequence[WatchedCall]) -> list[CallRow]:
+    return [row for row in rows if any(has_exact_form(row, call) for call in calls)]
 
 
 def _drawn(bench: Bench) -> str:
@@ -262,9 +267,10 @@ def _masks(bench: Bench, module: Any) -> list[np.ndarray]:
 
 def _widths(bench: Bench, calls: list[WatchedCall]) -> list[int]:
     """Last sizes of what is multiplied in the layer and of its inputs: widths of a head, of all."""
-    operands = [x for call in calls if call.name in ("matmul", "bmm") for x in call.args[:2]]
-    inputs = [array for _, array in bench.partner.inputs] if bench.partner else []
-    shapes = [tuple(x.shape) for x in (*operands, *inputs)]
+    arrays = [array for _, array in bench.partner.inputs] if bench.partner else []
+    for call in calls:
+        arrays += call.args[:2] if call.name in ("matmul", "bmm") else ()
+    shapes = [tuple(x.shape) for x in arrays]
     return sorted({shape[-1] for shape in shapes if len(shape) > 1})
 
 

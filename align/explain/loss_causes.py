@@ -194,12 +194,11 @@ def _of_options(
     outputs: Arrays, labels: np.ndarray | None, ours: LossRun, reference: LossRun
 ) -> Edits:
     """Of textbook losses on the output whose gradient differs most."""
-    apart = {
-        path: float(np.abs(ours.gradients[path] - b).max() / (np.abs(b).max() or 1.0))
-        for path, b in reference.gradients.items()
-        if path in ours.gradients and ours.gradients[path].shape == b.shape
-        if ours.gradients[path].any()  # of no gradient every formula is one
-    }
+    apart: dict[str, float] = {}
+    for path, b in reference.gradients.items():
+        a = ours.gradients.get(path)
+        if a is not None and a.shape == b.shape and a.any():  # of no gradient every formula is one
+            apart[path] = float(np.abs(a - b).max() / (np.abs(b).max() or 1.0))
     path = max(apart, key=lambda name: apart[name], default=None)
     if path is None or outputs[path].size > LARGEST or ours.value.size > 1:
         return

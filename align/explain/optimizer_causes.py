@@ -161,7 +161,9 @@ class _Differences:
         torch_optimizer, self._paddle = sides.optimizers()
         self._model, self._options = sides.model, options(*torch_optimizer.param_groups)
         decays = stepping_torch.decays_of(torch_optimizer, sides.module)
-        self._decays = {t: decay for n, decay in decays.items() for t in sides.paddle_names(n)}
+        self._decays = {}
+        for torch_name, decay in decays.items():
+            self._decays |= dict.fromkeys(sides.paddle_names(torch_name), decay)
         name = stepping_torch.kind_of(torch_optimizer)
         if name == "SGD" and torch_optimizer.param_groups[0]["momentum"]:
             name = "Momentum"
@@ -379,47 +381,64 @@ def treatments_in_words(a: Treatment, b: Treatment) -> str:
     return f"{title}: Paddle {a}, PyTorch {b}"
 
 
+@dataclass(frozen=True)
+class _Hooked:
+    """One gradient of a step: as it was given (g), after the hooks (e)."""
+
+    name: str
+    step: int
+    g: np.ndarray
+    e: np.ndarray
+
+
+NORMS = ("global norm", "norm of each tensor", "norm of each group")
+
+
 def treatment_of(side: SideTrace) -> Treatment | None:
     """Read what hooks did to the gradients of one side; None when no treatment fits."""
     weight = _added_weight(side)
-    read = [
-        (name, step, g, e - weight * trace.weights[step])
-        for name, trace in side.main.items()
-        for step, (g, e) in enumerate(zip(trace.gradients, trace.used, strict=False))
-        if g is not None and e is not None and g.any() and step != SMALL_STEP
-        if ALIKE * np.abs(g).max() > 8 * side.eps * weight * np.abs(trace.weights[step]).max()
-    ]  # the small step is below every limit, and lost in rounding in float32
-    if not read:
+    hooked = _hooked_gradients(side, weight)
+    if not hooked:
         return Treatment()
-    factors = [scale(e, g) for *_, g, e in read]
-    groups = _alike_groups({(n, s): f for (n, s, *_), f in zip(read, factors, strict=True)})
-    group_of = {name: group for group in groups for name in group}
-    pairs = []  # norms of all, of the tensor, of its group; g; e
-    for name, step, g, e in read:
-        norms = [side.main[n].norms[step] for n in group_of[name]]
-        norm = math.sqrt(sum(value**2 for value in norms))
-        pairs.append((side.norms[step], side.main[name].norms[step], norm, g, e))
+    factors = [scale(gradient.e, gradient.g) for gradient in hooked]
     least = int(np.argmin(factors))
     if factors[least] <= 0:
         return None  # cleared after the step: nothing is left to read
-    limits = {
-        "none": 1.0,
-        "scaled": factors[0],
-        "value": max(float(np.abs(e).max()) for *_, e in pairs),
-        "global norm": factors[least] * pairs[least][0],
-        "norm of each tensor": factors[least] * pairs[least][1],
-        "norm of each group": factors[least] * pairs[least][2],
-    }
+    keys = [(gradient.name, gradient.step) for gradient in hooked]
+    groups = _alike_groups(dict(zip(keys, factors, strict=True)))
+    group_of = {name: group for group in groups for name in group}
+
+    def norm(kind: str, name: str, step: int) -> float:
+        if kind == "global norm":
+            return side.norms[step]
+        names = group_of[name] if kind == "norm of each group" else (name,)
+        return math.sqrt(sum(side.main[member].norms[step] ** 2 for member in names))
+
+    largest = max(float(np.abs(gradient.e).max()) for gradient in hooked)
+    limits = {"none": 1.0, "scaled": factors[0], "value": largest}
+    limits |= {kind: factors[least] * norm(kind, *keys[least]) for kind in NORMS}
     for kind, limit in limits.items():
         treatment = Treatment(kind, limit, weight, groups)
-        at = {"global norm": 0, "norm of each group": 2}.get(kind, 1)
-        if all(
-            np.abs(treatment.treat(pair[3], pair[at]) - pair[4]).max()
-            <= ALIKE * np.abs(pair[4]).max()
-            for pair in pairs
-        ):
+        left = []
+        for (name, step), gradient in zip(keys, hooked, strict=True):
+            treated = treatment.treat(gradient.g, norm(kind, name, step))
+            left.append(np.abs(treated - gradient.e).max() / np.abs(gradient.e).max())
+        if max(left) <= ALIKE:
             return treatment
     return None
+
+
+def _hooked_gradients(side: SideTrace, weight: float) -> list[_Hooked]:
+    """Gradients that say something: the small step is below every limit, and lost in rounding."""
+    hooked = []
+    for name, trace in side.main.items():
+        for step, (g, e) in enumerate(zip(trace.gradients, trace.used, strict=False)):
+            if g is None or e is None or not g.any() or step == SMALL_STEP:
+                continue
+            rounding = 8 * side.eps * weight * np.abs(trace.weights[step]).max()
+            if ALIKE * np.abs(g).max() > rounding:
+                hooked.append(_Hooked(name, step, g, e - weight * trace.weights[step]))
+    return hooked
 
 
 def _alike_groups(factors: Mapping[tuple[str, int], float]) -> tuple[tuple[str, ...], ...]:
