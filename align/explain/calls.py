@@ -12,7 +12,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
@@ -61,24 +61,33 @@ Answer = Callable[[WatchedCall], Any]
 Watch = Callable[[Answer], AbstractContextManager]
 
 
-def study(pair: AnyPair, wrong: Guilty) -> tuple[str, str, str]:
-    """Experiment on one wrong layer.
+class LayerStudy(NamedTuple):
+    """What experiments say of one wrong layer, sentences, "" for what is not known.
 
-    Returns:
-        Three sentences, "" for what is not known: the cause after whose edit the layer agrees; what
-        both sides' records of the calls in it say; what is odd about the layer otherwise, a guess.
+    Attributes:
+        proved: the cause after whose edit the layer agrees.
+        recorded: what both sides' records of the calls in it say.
+        guess: what is odd about the layer otherwise.
     """
+
+    proved: str = ""
+    recorded: str = ""
+    guess: str = ""
+
+
+def study(pair: AnyPair, wrong: Guilty) -> LayerStudy:
+    """Experiment on one wrong layer."""
     size = 0 if wrong.expected is None else wrong.expected.size
     if size > LARGE:
-        return "", "", ""
+        return LayerStudy()
     small = pair.dtype == "float64" and alike(wrong.ours, wrong.expected, ROUNDED)
     excuse = _rounding(pair, wrong) if small else ""
     if excuse:
-        return excuse, "", ""
+        return LayerStudy(excuse)
     with Bench(pair, wrong.place).ready() as bench, np.errstate(all="ignore"):
         calls: list[WatchedCall] = []
         if not bench.trial(_watching(bench, _noting(calls))):
-            return "", "", ""  # it does not fail on its own
+            return LayerStudy()  # it does not fail on its own
         if pair.dtype == "float64" and _with_exact_form(COARSE, calls):
             if not alike(wrong.ours, wrong.expected, EXCUSED):
                 bench.rule = ISOLATED["float32"]  # an option too many beside float32's places
@@ -86,13 +95,14 @@ def study(pair: AnyPair, wrong: Guilty) -> tuple[str, str, str]:
                 watch = functools.partial(_watching, bench)
                 excuse = _excused(pair, COARSE, calls, watch, bench.mended_by)
             if excuse:
-                return excuse, "", ""
+                return LayerStudy(excuse)
         by_chance = _drawn(bench)
         recorded = layer_edits.recorded(bench)
         guess = layer_edits.unused(pair, bench) or layer_edits.arguments(bench) or PERHAPS * small
         budget = max(LEAST, min(MOST, WORK // max(size, 1)))
         changes = _changes(pair, bench, wrong, calls if len(calls) <= MANY else [])
-        return first_cause(changes, bench.mended_by, budget) or by_chance, recorded, guess
+        proved = first_cause(changes, bench.mended_by, budget) or by_chance
+        return LayerStudy(proved, recorded, guess)
 
 
 def _noting(calls: list[WatchedCall]) -> Answer:
