@@ -140,7 +140,11 @@ def _arrangements(output: np.ndarray, labels: np.ndarray | None) -> Iterator[Ite
         count = z.shape[axis]
         arrange = partial(_by_class, axis=axis, count=count)
         if y.dtype.kind in "iu" and y.size * count == z.size and count > 1:
-            yield Items(arrange(z), y.reshape(-1).astype(np.int64), arrange, rows)
+            classes = y.reshape(-1).astype(np.int64)
+            yield Items(arrange(z), classes, arrange, rows)
+            one_hot = (classes[:, None] == np.arange(count)).astype(np.float64).ravel()
+            flat = partial(_by_class, axis=axis, count=1)
+            yield Items(flat(z), one_hot, flat, rows)  # as a regression
         elif y.shape == z.shape and count > 1:
             yield Items(arrange(z), arrange(y.astype(np.float64)), arrange, rows)
     if y.size == z.size:
@@ -222,7 +226,7 @@ def _groups(items: Items) -> list[np.ndarray]:
     """(M,) one group of all items; the label of each as a number, where labels say enough."""
     y = items.labels
     values, groups = np.unique(y, return_inverse=True)
-    most = SHOWN if items.scores.shape[1] < 3 else len(y)  # scores prove the formula
+    most = min(SHOWN, len(y) // 2) if items.scores.shape[1] < 3 else len(y)
     by_label = [groups] if y.ndim == 1 and 1 < len(values) <= most else []
     return [np.zeros(len(y), np.int64), *by_label]
 

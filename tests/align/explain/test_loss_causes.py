@@ -236,7 +236,12 @@ def test_a_large_output_is_not_searched_through() -> None:
     assert found.cause == ""
 
 
-def test_a_softmax_taken_twice_is_known_beside_label_smoothing() -> None:
+def test_formulas_behind_one_hot_labels_are_known() -> None:
+    found = caught(
+        lambda z, y: theirs.smooth_l1_loss(z, theirs.one_hot(y, 5).to(z.dtype), beta=0.5),
+        lambda z, y: 0.5 * smooth(z, ours.one_hot(y, 5).astype(z.dtype), 0.5),
+    )
+    assert "PyTorch takes the mean of 40 items divided by 0.5 (smooth L1)" in found.cause
     found = caught(
         lambda z, y: CROSS(z, y, label_smoothing=0.1),
         lambda z, y: smoothed(ours.softmax(z), y, 0.1),
