@@ -206,9 +206,11 @@ def _explain_whole(batch: Evidence, a: np.ndarray, b: np.ndarray, equal: Judge) 
     key = _ids_key(batch.ours, batch.reference)
     differs = key is not None and not np.array_equal(batch.ours[key], batch.reference[key])
     cause = _explain_ids(batch.ours, batch.reference, key) if differs else ""
-    if key != batch.key or cause.startswith("other tokens"):
-        cause = _first_equal(a, b, edits, equal) or cause and f"follows {key!r}: {cause}"
-    return cause
+    if key == batch.key and not cause.startswith("other tokens"):
+        return cause
+    if cause and key != batch.key:
+        cause = f"follows {key!r}: {cause}"
+    return _first_equal(a, b, edits, equal) or cause
 
 
 def _renumbered(a: np.ndarray, b: np.ndarray, visible: np.ndarray) -> Edits:
