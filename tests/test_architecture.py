@@ -68,7 +68,10 @@ WITH_FRAMEWORKS = {
     "align/frameworks/": "both frameworks from outside",
     "align/pair/": "both sides built and run",
     "align/port/": "both sides of our own models",
-    "align/explain/calls/": "a layer is run again with other calls",
+    "align/explain/calls.py": "a layer is run again with other calls",
+    "align/explain/call_rows.py": "the right answers of calls",
+    "align/explain/call_values.py": "what is tried of calls",
+    "align/explain/layer_edits.py": "a layer is run again with other arrays",
 }
 """Where align/ may import paddle, paddlenlp, torch, transformers or timm, and for what."""
 FRAMEWORKS = {"paddle", "paddlenlp", "torch", "transformers", "timm"}

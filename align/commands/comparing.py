@@ -142,8 +142,8 @@ def _keeping_digits(
     Returns:
         The steps and what to say of each function; None where the port has none, or fails still.
     """
-    from align.explain.calls.by_pytorch import by_pytorch
-    from align.explain.calls.framework_rows import EXCUSED, in_float64
+    from align.explain.call_rows import EXCUSED
+    from align.frameworks.other_arithmetic import by_pytorch, in_float64
 
     if setup.plan.torch_module is None or not _passed(outcome, "float64"):
         return None
@@ -280,7 +280,7 @@ class LiveSteps(Steps):
         """Inject mode, where it is asked for or due."""
         if not (pair.plan.inject or unplaced):
             return []
-        found = locate.forward_guilty(pair, self._alone(lambda: stages.isolated(pair)))
+        found = locate.forward_divergences(pair, self._alone(lambda: stages.isolated(pair)))
         self.outcome.wrong_alone(found)
         return found
 

@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from align.explain import locate, recorded_isolation
-from align.explain.arrays.statistic_edits import explain_statistic
+from align.explain import locate
+from align.explain.hints import explain_statistic
 from align.judge.judging import OUTPUTS
 from align.match.mapping import to_paddle
+from align.pair import recorded_isolation
 from align.pair.pair import Pair
 from align.record.arrays import pair_leaves
 from align.record.files.dump_reading import OWN
@@ -315,17 +316,17 @@ class Steps:
         """Layers whose own forward code is wrong, where no place is known yet."""
         if not unplaced:
             return []
-        return locate.forward_guilty(pair, recorded_isolation.guilty_forward(pair, failed))
+        return locate.forward_divergences(pair, recorded_isolation.wrong_output(pair, failed))
 
     def alone_backward(self, pair: Pair, result: StepResult, unplaced: bool) -> list[Divergence]:
         """Layers whose own backward code is wrong, where no place is known yet."""
         if not unplaced or locate.is_of_loss(result.failures[0]):
             return []
-        return recorded_isolation.guilty_backward(pair)
+        return locate.backward_divergences(pair, recorded_isolation.wrong_gradient(pair))
 
     def wrong_loss(self, pair: Pair, first: Divergence) -> Divergence:
         """The divergence of a loss that differs on equal outputs."""
-        return dataclasses.replace(first, step=LOSS, cause=recorded_isolation.loss_cause(pair))
+        return dataclasses.replace(first, step=LOSS, cause=locate.recorded_loss_cause(pair))
 
     def continues(self, pair: Pair, failed: Sequence[Comparison]) -> bool:
         """Whether the steps after the forward pass mean something."""

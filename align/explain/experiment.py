@@ -1,12 +1,12 @@
 """The experiment: a cause is an edit after which the judge passes.
 
 A subject is whatever an edit can change: an array, a loss, a setting, the calls of a layer. An edit
-is a sentence and what it makes of the subject; the sentence is true when the stage's own judge
+is a sentence and what it makes of the subject; the sentence is true when the step's own judge
 passes then. Edits are tried in their order, and the first that passes is the cause. A budget is a
 number of trials, not of seconds: one fault has one answer on every machine. What an experiment
 raises ends that experiment only. (Of the calls of a layer, `WatchedCall` limits the bytes.)
 
-Legend: a = ours (Paddle), b = the reference (PyTorch), for edits of arrays.
+Legend: a = Paddle's array, b = PyTorch's, for edits of arrays.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import contextlib
 import importlib
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
@@ -50,21 +51,21 @@ def first_cause(
     """
     trials = 0
     with np.errstate(all="ignore"), contextlib.suppress(Exception):  # no further edit is made
-        for says, made in edits:
-            if made is None:
+        for sentence, edited in edits:
+            if edited is None:
                 continue
             trials += 1
-            if survived(passes, made):
-                return says
+            if _passes(passes, edited):
+                return sentence
             if trials >= budget:
                 break
     return ""
 
 
-def survived(passes: Callable[[Subject], bool], made: Subject) -> bool:
-    """Whether the judge passes: whatever an experiment raises, MemoryError included, ends it."""
+def _passes(passes: Callable[[Subject], bool], edited: Subject) -> bool:
+    """Ask the judge; whatever an experiment raises, MemoryError included, is a no."""
     with contextlib.suppress(Exception):
-        return passes(made)
+        return passes(edited)
     return False
 
 
@@ -72,110 +73,88 @@ def survived(passes: Callable[[Subject], bool], made: Subject) -> bool:
 def fewest(
     changes: Sequence[Subject], passes: Callable[[Sequence[Subject]], bool], budget: int
 ) -> Sequence[Subject]:
-    """The fewest changes after which the judge passes: one, or all without those it does not need.
+    """Find the fewest changes after which the judge passes: one, or all but those not needed.
 
     Args:
-        changes: what may be changed together.
-        passes: the judge of some of them together.
         budget: trials of single changes; as many again are needed to find a smallest set.
 
     Returns:
         Changes, none when the judge fails after all of them together.
     """
     changes = changes[:budget]
-    for one in changes:
-        if survived(passes, [one]):
-            return [one]
-    if len(changes) < 2 or not survived(passes, changes):
+    for change in changes:
+        if _passes(passes, [change]):
+            return [change]
+    if len(changes) < 2 or not _passes(passes, changes):
         return []
-    kept = changes
+    needed = changes
     for left_out in changes:
-        rest = [one for one in kept if one is not left_out]
-        if len(rest) > 1 and survived(passes, rest):
-            kept = rest
-    return kept
+        rest = [change for change in needed if change is not left_out]
+        if len(rest) > 1 and _passes(passes, rest):
+            needed = rest
+    return needed
 
 
 def scale(a: np.ndarray, b: np.ndarray) -> float:
-    """The factor k with which k b is nearest to a, 0 for b = 0."""
+    """Return the factor k with which k b is nearest to a, 0 for b = 0."""
     energy = float(np.vdot(b, b))
     return float(np.vdot(b, a)) / energy if energy else 0.0
 
 
-_OF_LENGTHS = {
-    (lambda n: n): "a division by n is missing (1/N)",
-    (lambda n: 1 / n): "one division by n is too many (1/N)",
-    (lambda n: n**0.5): "a factor 1/sqrt(n) is missing",
-    (lambda n: n**-0.5): "a factor 1/sqrt(n) is too many",
-    (lambda n: (n - 1) / n): "it is divided by n, in PyTorch by n - 1 (unbiased)",
-    (lambda n: n / (n - 1)): "it is divided by n - 1 (unbiased), in PyTorch by n",
-}
-"""A factor made of a length -> what it comes from."""
-
-
-def named_factor(factor: float, lengths: Mapping[str, int]) -> str:
-    """What a factor comes from: its sign, or a length; "" for one that says nothing.
-
-    Args:
-        factor: of Paddle's values to PyTorch's.
-        lengths: what may have been divided by, in words, and its length.
-    """
-    if abs(factor + 1) < SAME:
-        return "the opposite sign"
-    named = (
-        f"{text}: n = {n} is {what}"
-        for value, text in _OF_LENGTHS.items()
-        for what, n in lengths.items()
-        if n > 1 and abs(factor / value(n) - 1) < SAME
-    )
-    return next(named, "")
-
-
 def close_to(a: np.ndarray, near: float) -> Callable[[np.ndarray], bool]:
-    """The judge of edits of an array: whether an edited b is a.
+    """Make the judge of edits of an array: whether an edited b is a.
 
     Nothing passes when ``near`` is 0 or no finite number: the values agree already, or all would.
     """
-    told = 0 < near < np.inf
-    return lambda made: told and made.shape == a.shape and bool(np.abs(made - a).max() <= near)
+    can_judge = 0 < near < np.inf
+    return lambda b: can_judge and b.shape == a.shape and bool(np.abs(b - a).max() <= near)
 
 
 def fitted(error: Callable[[float], float], low: float, high: float) -> float:
-    """The one number of an edit: the best of a grid, refined by scipy where it is installed.
-
-    Args:
-        error: what an edit with a number leaves.
-        low: of the range.
-        high: of the range.
-    """
+    """Fit the one number of an edit: the best of a grid, refined by scipy where it is installed."""
     grid = np.linspace(low, high, 73)
     best = float(grid[int(np.argmin([error(value) for value in grid]))])
     if optimize is None:
         return best
     step = grid[1] - grid[0]
     around, fine = (best - step, best + step), {"xatol": 1e-12}
-    found = optimize.minimize_scalar(error, bounds=around, method="bounded", options=fine)
-    return float(found.x)
+    return float(optimize.minimize_scalar(error, bounds=around, method="bounded", options=fine).x)
 
 
 def renamed(
     name: str,
-    ours: Mapping[str, Any],
-    reference: Mapping[str, Any],
-    same: Callable[[Any, Any], bool],
+    paddle_values: Mapping[str, Any],
+    torch_values: Mapping[str, Any],
+    equal: Callable[[Any, Any], bool],
 ) -> str:
-    """Of a name that one side lacks: whether its value stands there under another name.
-
-    Args:
-        name: of one side only.
-        ours: Paddle's values by name.
-        reference: PyTorch's.
-        same: whether two values are equal.
-    """
-    who, lacks, has = "Paddle", ours, reference
-    if name in ours:
-        who, lacks, has = "PyTorch", reference, ours
-    for other, value in lacks.items():
-        if other not in has and same(value, has[name]):
+    """Say of a name that one side lacks whether its value stands there under another name."""
+    who, lacking, having = "Paddle", paddle_values, torch_values
+    if name in paddle_values:
+        who, lacking, having = "PyTorch", torch_values, paddle_values
+    for other, value in lacking.items():
+        if other not in having and equal(value, having[name]):
             return f"{name!r} is missing in {who}: its values are there under the name {other!r}"
-    return f"{name!r} is missing in {who}: it has {', '.join(lacks)}"
+    return f"{name!r} is missing in {who}: it has {', '.join(lacking)}"
+
+
+def number(value: Any) -> str:
+    """Write a setting as people write it."""
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(number, value)) + "]"
+    return f"{value:.6g}" if isinstance(value, Real) and not isinstance(value, bool) else str(value)
+
+
+def both(paddle_value: Any, torch_value: Any) -> str:
+    """Write two settings side by side."""
+    return f"Paddle {number(paddle_value)}, PyTorch {number(torch_value)}"
+
+
+def options_in_words(values: Sequence[tuple[str, Any, Any]]) -> str:
+    """Say which options differ, from (name, Paddle's, PyTorch's)."""
+    names, paddle_values, torch_values = zip(*values, strict=True)
+    if len(names) == 1 and True in (paddle_values[0] is True, torch_values[0] is True):
+        return f"{names[0]}: only {'Paddle' if paddle_values[0] else 'PyTorch'} has it"
+    sides = [[number(value) for value in side] for side in (paddle_values, torch_values)]
+    exchanged = sorted(sides[0]) == sorted(sides[1]) and len(names) > 1
+    title = " and ".join(names) + (" exchanged" if exchanged else "")
+    return f"{title}: Paddle {' and '.join(sides[0])}, PyTorch {' and '.join(sides[1])}"

@@ -1,7 +1,6 @@
 """Textbook formulas in NumPy, to ask which one explains what a layer computed.
 
-Shapes: x is any array; `axis` counts as in NumPy. sigmoid, softplus and the softmaxes take complex
-numbers too: the imaginary part of a tiny complex step is a slope.
+Shapes: x is any array; `axis` counts as in NumPy.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ _erf = special.erf if special else np.vectorize(math.erf, otypes=[np.float64])
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(-x)), without overflow."""
+    """Compute 1 / (1 + exp(-x)), without overflow."""
     return 0.5 * (1.0 + np.tanh(0.5 * x))
 
 
-def softplus(x: np.ndarray) -> np.ndarray:
-    """log(1 + exp(x)), without overflow."""
-    top = np.maximum(x.real, 0.0)
-    return top + np.log(np.exp(x - top) + np.exp(-top))
+def softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    """Compute the softmax over one axis."""
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
 
 
 ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -42,26 +41,13 @@ ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
         1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(np.minimum(x, 0.0)))
     ),
     "SiLU": lambda x: x * sigmoid(x),
-    "Mish": lambda x: x * np.tanh(softplus(x)),
+    "Mish": lambda x: x * np.tanh(np.logaddexp(0, x)),
     "tanh": np.tanh,
     "sigmoid": sigmoid,
     "hard sigmoid (PyTorch: x/6 + 1/2)": lambda x: np.clip(x / 6 + 0.5, 0, 1),
     "hard sigmoid (0.2 x + 1/2)": lambda x: np.clip(0.2 * x + 0.5, 0, 1),
     "hard swish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
-    "softplus": softplus,
-    "softsign": lambda x: x / (1 + np.abs(x)),
+    "softplus": lambda x: np.logaddexp(0, x),
     "the identity": lambda x: x,
 }
 """Name -> elementwise formula."""
-
-
-def softmax(x: np.ndarray, axis: int) -> np.ndarray:
-    """Softmax over one axis."""
-    e = np.exp(x - x.real.max(axis=axis, keepdims=True))
-    return e / e.sum(axis=axis, keepdims=True)
-
-
-def log_softmax(x: np.ndarray, axis: int) -> np.ndarray:
-    """Logarithm of the softmax over one axis."""
-    shifted = x - x.real.max(axis=axis, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))

@@ -1,155 +1,153 @@
-"""From failed comparisons to the layer to fix, its cause and its line of code."""
+"""From failed comparisons to the layer to fix, its cause and its line of code.
+
+Of two live models inject mode has found the wrong layers (`align.pair.isolation`), of two records
+what every layer was given and returned (`align.pair.recorded_isolation`).
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
-from align.explain.arrays import output_edits, statistic_edits
-from align.explain.arrays.gradient_edits import NO_TORCH, UNKNOWN, explain_gradient
+from align.explain import hints, loss_causes
+from align.explain.loss_causes import LossRun
 from align.judge.judging import OUTPUTS
 from align.pair.isolation import Guilty, merged
-from align.pair.pair import Pair
+from align.pair.pair import DumpPair, Pair
 from align.record.recording import ROOT
 from align.record.results import Comparison, Divergence
 
 
-def forward_guilty(pair: Pair, guilty: Sequence[Guilty]) -> list[Divergence]:
-    """Inject mode's wrong layers with their causes, each once; experiments on the first one."""
-    held = merged(list(guilty))
-    return [_describe(pair, one, first=i == 0) for i, one in enumerate(held)]
+def forward_divergences(pair: Pair, wrong_layers: Sequence[Guilty]) -> list[Divergence]:
+    """Return wrong layers with their causes, each once; experiments are made on the first one."""
+    divergences = []
+    for index, wrong in enumerate(merged(list(wrong_layers))):
+        cause = wrong.note or _forward_cause(pair, wrong, experiments=index == 0)
+        if not cause:
+            inside = ", ".join(dict.fromkeys(wrong.siblings[:4]))
+            hidden = f"layers without a partner run there: {inside}" if inside else ""
+            cause = "; ".join(filter(None, [wrong.comparison.hint, hidden, _left_out(pair, wrong)]))
+        shown = wrong.shown_at, wrong.place, "forward", pair.dtype, wrong.comparison.reason
+        divergences.append(Divergence(*shown, cause, pair.code(wrong.place)))
+    return divergences
 
 
-def _describe(pair: Pair, one: Guilty, *, first: bool) -> Divergence:
-    cause = one.note or _cause(pair, one, first=first)
-    if not cause:
-        inside = ", ".join(dict.fromkeys(one.siblings[:4]))
-        hidden = f"layers without a partner run there: {inside}" if inside else ""
-        cause = "; ".join(filter(None, [one.comparison.hint, hidden, _other_work(pair, one)]))
-    shown = one.shown_at, one.place, "forward", pair.dtype, one.comparison.reason
-    return Divergence(*shown, cause, pair.code(one.place))
+def _forward_cause(pair: Pair, wrong: Guilty, *, experiments: bool) -> str:
+    """Experiments on the layer, then what is recorded, then edits of its output, then a guess."""
+    proved = recorded = odd = ""
+    if experiments and pair.live:
+        from align.explain import calls  # two dumps are compared without a framework
+
+        proved, recorded, odd = calls.study(pair, wrong)
+    layer, module, weights = pair.layer(wrong.place)
+    cause = proved or recorded or hints.explain_output(wrong, weights)
+    return cause or odd or hints.guess_output(wrong, layer, module)
 
 
-def _other_work(pair: Pair, one: Guilty) -> str:
+def _left_out(pair: Pair, wrong: Guilty) -> str:
     """A guess about a layer whose output has another shape; "" for what cannot be left out."""
-    place, shapes = one.place.partition("#")[0], [np.shape(x) for x in (one.ours, one.expected)]
-    if shapes[0] == shapes[1] or place == ROOT or not one.shown_at.startswith(place):
+    layer_name, shapes = (
+        wrong.place.partition("#")[0],
+        [np.shape(x) for x in (wrong.ours, wrong.expected)],
+    )
+    if shapes[0] == shapes[1] or layer_name == ROOT or not wrong.shown_at.startswith(layer_name):
         return ""
-    names = [a for a, b in pair.judge.modules.to_paddle.items() if b == place]
+    names = [a for a, b in pair.judge.modules.to_paddle.items() if b == layer_name]
     return (
         "perhaps the two layers do not do the same part of the work: if what follows is right, "
         f'"modules": {{"{names[0]}": null}} in the table of weights= leaves this pair out'
     )
 
 
-def _cause(pair: Pair, one: Guilty, *, first: bool) -> str:
-    """Experiments on the layer, then what is recorded, then edits of its output, then a guess."""
-    proved = recorded = odd = ""
-    if first and pair.live:
-        from align.explain.calls import search  # two dumps are compared without a framework
-
-        proved, recorded, odd = search.study(pair, one)
-    layer, module, weights = pair.layer(one.place)
-    said = proved or recorded or output_edits.of_output(one, weights)
-    return said or odd or output_edits.guess(one, layer, module)
-
-
 def first_forward(
-    pair: Pair, failed: Sequence[Comparison], guilty: Sequence[Divergence]
+    pair: Pair, failed: Sequence[Comparison], wrong_layers: Sequence[Divergence]
 ) -> Divergence:
-    """The first failed tap, placed at the first layer that inject mode finds wrong."""
+    """Return the first failed tap, placed at the first layer that is wrong on its own."""
     first = failed[0]
-    if guilty:
+    if wrong_layers:
         shown = next((c for c in failed if not c.name.startswith("(")), first)
-        return dataclasses.replace(guilty[0], name=shown.name, reason=shown.reason)
-    place = first.name.partition("[")[0]
-    if place.startswith("(") and place != ROOT:
-        place, cause = _structural(first)
-        return Divergence(first.name, place, "forward", pair.dtype, first.reason, cause)
-    code = pair.code(place)
-    return Divergence(first.name, place, "forward", pair.dtype, first.reason, first.hint, code)
+        return dataclasses.replace(wrong_layers[0], name=shown.name, reason=shown.reason)
+    tap, cause = first.name.partition("[")[0], first.hint
+    code = "" if tap.startswith("(") and tap != ROOT else pair.code(tap)
+    if not code:
+        tap, cause = _of_structure(first, tap)
+    return Divergence(first.name, tap, "forward", pair.dtype, first.reason, cause, code)
 
 
-def _structural(first: Comparison) -> tuple[str, str]:
+def _of_structure(first: Comparison, tap: str) -> tuple[str, str]:
     """Place and cause of "(tied parameters: a, b)", "(trainable parameters: a)", "(inputs: a)"."""
     title, _, names = first.name.strip("()").partition(": ")
+    owner = names.split(", ")[0].rpartition(".")[0] or ROOT
     if first.name == OUTPUTS:
         return ROOT, first.hint
     if title == "inputs":
         return ROOT, f"changed in place in Paddle, not in PyTorch: input {names}"
-    owner = names.split(", ")[0].rpartition(".")[0] or ROOT
     if title == "tied parameters":
         return owner, f"one tensor on one side, several on the other: {names}"
-    return owner, f"trained on one side only (stop_gradient, requires_grad): {names}"
+    if title == "trainable parameters":
+        return owner, f"trained on one side only (stop_gradient, requires_grad): {names}"
+    return tap, first.hint
 
 
-def backward_guilty(pair: Any, run: Any) -> list[Divergence]:
-    """One entry for each wrong layer, its first wrong gradient, in backward order.
-
-    Args:
-        pair: a live one.
-        run: `BackwardIsolation` that has gone.
-    """
-    from align.explain.calls.finite_differences import refutes_paddle  # with a framework
-
-    found: dict[str, Divergence] = {}
-    for one in run.wrong:
-        layer_name = one.place.partition("#")[0]
-        if layer_name in found:
-            continue
-        cause = explain_gradient(one.ours, one.expected, one.seeds, one.value)
-        if cause.startswith(NO_TORCH) and pair.dtype == "float64" and refutes_paddle(pair):
-            cause = UNKNOWN
-        if one.place in run.forward_wrong:
-            cause = "its forward pass differs as well, fix that first" + (cause and f": {cause}")
-        shown = one.comparison.name, layer_name, "backward", pair.dtype, one.comparison.reason
-        found[layer_name] = Divergence(*shown, cause, pair.code(one.place))
-    return list(found.values())
-
-
-def first_backward(
-    pair: Pair, failed: Sequence[Comparison], guilty: Sequence[Divergence]
-) -> Divergence:
-    """The first bad gradient in backward order, and the layer whose own backward pass makes it.
+def backward_divergences(
+    pair: Pair, wrong_gradients: Sequence[Any], forward_wrong: Collection[str] = ()
+) -> list[Divergence]:
+    """Return one entry for each wrong layer, its first wrong gradient, in backward order.
 
     Args:
         pair: both sides.
-        failed: failed comparisons of the backward stage.
-        guilty: layers whose own backward pass is wrong, in backward order.
+        wrong_gradients: `WrongGradient` of a live pair, `RecordedGradient` of two records.
+        forward_wrong: calls whose output is wrong already.
     """
-    first = failed[0]
-    if not guilty:
-        place = first.name.removeprefix("gradient at ").partition("[")[0]
-        place = "loss" if is_of_loss(first) else place
-        return Divergence(first.name, place, "backward", pair.dtype, first.reason, first.hint)
-    found = dataclasses.replace(guilty[0], name=first.name, reason=first.reason)
-    if not pair.live:
-        return found
-    from align.explain.calls import search  # two dumps are compared without it
+    by_layer: dict[str, Divergence] = {}
+    for wrong in wrong_gradients:
+        layer_name = wrong.place.partition("#")[0] if pair.live else wrong.place
+        if layer_name in by_layer:
+            continue
+        of_parameter = wrong.value is None
+        cause = hints.explain_gradient(
+            wrong.ours, wrong.expected, wrong.seeds, of_parameter=of_parameter
+        )
+        if cause.startswith(hints.NO_TORCH) and pair.live and pair.dtype == "float64":
+            from align.pair.finite_differences import refutes_paddle  # with a framework
 
-    cause = search.explained(pair, found.place, found.cause)
-    return dataclasses.replace(found, cause=cause)
+            cause = hints.UNKNOWN if refutes_paddle(pair) else cause
+        if wrong.place in forward_wrong:
+            cause = "its forward pass differs as well, fix that first" + (cause and f": {cause}")
+        shown = wrong.comparison.name, layer_name, "backward", pair.dtype, wrong.comparison.reason
+        by_layer[layer_name] = Divergence(*shown, cause, pair.code(wrong.place))
+    return list(by_layer.values())
+
+
+def first_backward(
+    pair: Pair, failed: Sequence[Comparison], wrong_layers: Sequence[Divergence]
+) -> Divergence:
+    """Return the first bad gradient in backward order, at the layer that makes it."""
+    first = failed[0]
+    if not wrong_layers:
+        where = first.name.removeprefix("gradient at ").partition("[")[0]
+        where = "loss" if is_of_loss(first) else where
+        return Divergence(first.name, where, "backward", pair.dtype, first.reason, first.hint)
+    divergence = dataclasses.replace(wrong_layers[0], name=first.name, reason=first.reason)
+    if not pair.live:
+        return divergence
+    from align.explain import calls  # two dumps are compared without it
+
+    cause = calls.explain_backward(pair, divergence.place, divergence.cause)
+    return dataclasses.replace(divergence, cause=cause)
 
 
 def is_of_loss(first: Comparison) -> bool:
-    """Whether the first wrong gradient is that of the model's output, or the loss itself."""
+    """Say whether the first wrong gradient is that of the model's output, or the loss itself."""
     return first.name == "loss" or ROOT in first.name
 
 
 def running_statistic(pair: Any, name: str) -> str:
-    """The cause of a running statistic that is wrong after training, found in one pass.
-
-    Args:
-        pair: a live one.
-        name: of Paddle's buffer.
-    """
-    from align.frameworks import (
-        on_paddle,  # two dumps are compared without them
-        on_torch,
-    )
+    """Explain a running statistic that is wrong after training, by one pass of a live pair."""
+    from align.frameworks import on_paddle, on_torch  # two dumps are compared without them
     from align.pair import runs
 
     weights, plan = pair.setup.weights, dataclasses.replace(pair.plan, train=True)
@@ -158,13 +156,23 @@ def running_statistic(pair: Any, name: str) -> str:
         return ""
     source, dtype = weights.torch_names[rows[0].source.name], pair.dtype
 
-    def after(side: Any, model: Any, own: str) -> np.ndarray:
-        with runs.passed(side, model, plan, dtype, dtype, backward=False) as found:
-            return np.array(found.state[own])
+    def after(side: Any, model: Any, name_there: str) -> np.ndarray:
+        with runs.passed(side, model, plan, dtype, dtype, backward=False) as recording:
+            return np.array(recording.state[name_there])
 
     expected = after(on_torch, pair.reference_model(dtype, True), source)
     ours = after(on_paddle, pair.our_model(True), name)
     before, expected = (
-        weights.to_paddle({source: held})[name] for held in (pair.setup.state[source], expected)
+        weights.to_paddle({source: value})[name] for value in (pair.setup.state[source], expected)
     )
-    return statistic_edits.explain_statistic(name, before, ours, expected)
+    return hints.explain_statistic(name, before, ours, expected)
+
+
+def recorded_loss_cause(pair: DumpPair) -> str:
+    """Explain two losses of one and the same output that differ."""
+    paddle_run, torch_run = (
+        LossRun(side.loss, dict(side.calls[ROOT].grad_outputs), side.stamp)
+        for side in (pair.ours, pair.reference)
+    )
+    outputs = {p: a for p, a in pair.reference.calls[ROOT].outputs if a.dtype.kind == "f"}
+    return loss_causes.explain(outputs, pair.setup.torch.labels(), paddle_run, torch_run)

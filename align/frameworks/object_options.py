@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
@@ -35,6 +35,25 @@ STATE = frozenset(
     ("last_epoch", "last_lr", "step_count", "lr", "learning_rate_map", "initial_lr", "params_name")
 )
 """What an object counts or computes while it runs: no options."""
+LAYER_WORDS: Mapping[str, tuple[str, Callable[[Any], Any] | None]] = {
+    "epsilon": ("eps", None),
+    "exclusive": ("count_include_pad", lambda value: not value),
+    "ksize": ("kernel_size", None),
+    "momentum": ("momentum", lambda value: 1 - value),
+    "time_major": ("batch_first", lambda value: not value),
+    "delta": ("beta", None),
+    "threshold": ("lambd", None),
+    "min": ("min_val", None),
+    "max": ("max_val", None),
+    "axis": ("dim", None),
+    "label_lengths": ("target_lengths", None),
+    "kernel_sizes": ("kernel_size", None),
+    "strides": ("stride", None),
+    "paddings": ("padding", None),
+    "dilations": ("dilation", None),
+}
+"""Options of layers and functions: Paddle's word -> PyTorch's, and what makes Paddle's value of its
+value; others have one word."""
 DEPTH = 2  # functions inside an object, and inside those
 
 

@@ -33,7 +33,6 @@ class Bench(Isolation):
     Attributes:
         held: the layer, its positional and keyword arguments; None for the model as a whole.
         children: calls that the layer itself made in the last trial.
-        trials: how often the layer was run again.
         given: changes what the layer is given.
         after: changes what a layer called in it returns, by that call's key.
     """
@@ -43,7 +42,6 @@ class Bench(Isolation):
         self.key = key
         self._ours = set(pair.ours.counts())
         self.children: list[str] = []
-        self.trials = 0
         self.given: Callable[[tuple], tuple] | None = None
         self.after: Callable[[str, Any], Any] | None = None
         self._hooking = False
@@ -164,7 +162,6 @@ class Bench(Isolation):
 
     def trial(self, change: AbstractContextManager | None = None) -> list[Guilty] | None:
         """What is wrong with the layer under a change; None when it cannot run, or returns less."""
-        self.trials += 1
         state = on_paddle.state(self.model) if self.pair.plan.train else {}
         self.guilty.clear()
         self.comparisons.clear()

@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from align.explain.arrays import data_causes, row_causes
-from align.explain.arrays.data_causes import Evidence
-from align.explain.arrays.row_causes import RowLog
+from align.explain import batch_causes
+from align.explain.batch_causes import Evidence, RowLog
 from align.frameworks import on_paddle, on_torch
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.judge.judging import without_masks
@@ -283,7 +282,7 @@ class _Epoch:
 
     def summary(self) -> str:
         """How much was compared."""
-        rows = self.reference.rows
+        rows = sum(self.reference.sizes)
         count = len(self.reference.sizes)
         return f"{count} batches, {rows} rows; whole numbers exactly, floats to rounding"
 
@@ -302,15 +301,14 @@ def _divergences(epoch: _Epoch, comparisons: list[Comparison]) -> list[Divergenc
     failed = [c for c in comparisons if not c.passed]
     if not failed:
         return []
-    cause = row_causes.explain(epoch.ours, epoch.reference)
+    cause = batch_causes.explain_rows(epoch.ours, epoch.reference)
     if cause or failed[0].name == BATCHES:
         first = failed[0]
         return [Divergence(first.name, BATCHES, "data", "", first.reason, cause or first.hint)]
     found = []
     for comparison in failed:
         key = comparison.name
-        cause = data_causes.explain(epoch.evidence_of(key), partial(_equal, key))
-        cause = cause or row_causes.explain_key(key, epoch.ours, epoch.reference)
+        cause = batch_causes.explain_key(epoch.evidence_of(key), partial(_equal, key))
         count, all_of = epoch.differing[key], len(epoch.reference.sizes)
         reason = f"{comparison.reason} ({count} of {all_of} batches differ)"
         found.append(Divergence(key, key, "data", "", reason, cause or comparison.hint))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from align.explain.locate import backward_guilty
+from align.explain.locate import backward_divergences
 from align.judge import bounds
 from align.judge.comparator import compare_arrays
 from align.pair.any_pair import AnyPair
@@ -45,7 +45,7 @@ def isolated_backward(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
         note="each layer was fed the reference's inputs and gradients: errors do not travel",
         stamps={"ours": pair.ours.stamp, "reference": pair.reference.stamp},
     )
-    return result, backward_guilty(pair, run)
+    return result, backward_divergences(pair, run.wrong, run.forward_wrong)
 
 
 def _to_plant(pair: AnyPair, run: BackwardIsolation) -> str:

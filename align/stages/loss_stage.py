@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from align.explain.calls import loss_calls
+from align.explain import loss_causes
+from align.explain.calls import loss_reruns
 from align.explain.experiment import close_to
-from align.explain.losses import loss_causes
-from align.explain.losses.loss_causes import LossRun
+from align.explain.loss_causes import LossRun
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.moved_roundings import MovedRoundings
 from align.frameworks.watched_calls import NEAR, PERHAPS, attributes, mending
@@ -194,7 +194,7 @@ class _LossJudge:
         if isinstance(self.plan.loss, str):
             return iter(())
         sides = (functools.partial(self.run, side) for side in (on_paddle, on_torch))
-        return loss_calls.reruns(*sides, self.plan.loss[1])
+        return loss_reruns(*sides, self.plan.loss[1])
 
     def moved(self) -> LossRun:
         """Paddle's loss of outputs that are a little larger."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from align.explain.arrays import weight_causes
-from align.explain.losses import metric_causes
-from align.explain.settings import schedule_causes
+from align.explain import rate_causes
+from align.explain.array_edits import WeightExplainer
+from align.explain.loss_causes import explain_score
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.judge.distance import to_bfloat16
 from align.judge.judging import each
@@ -56,7 +56,7 @@ def weights(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     )
     if not result.failures:
         return result, []
-    explain = weight_causes.Explainer(both.ours, both.expected)
+    explain = WeightExplainer(both.ours, both.expected)
     return result, [
         Divergence(c.name, c.name, "weights", "", c.reason, explain(c.name) or c.hint)
         for c in result.failures
@@ -141,7 +141,7 @@ def metric(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     found = []
     for comparison in result.failures:
         name = comparison.name
-        cause = metric_causes.explain(name, ours, reference, len(both.output))
+        cause = explain_score(name, ours, reference, len(both.output))
         found.append(Divergence(name, name, "metric", "", comparison.reason, cause))
     return result, found
 
@@ -249,7 +249,7 @@ def learning_rate(pair: Pair) -> tuple[StepResult, list[Divergence]]:
 
 def _of_logs(pair: Pair, curve: Curve) -> _Schedules:
     def explain(one: Curve, *_: object) -> str:
-        return schedule_causes.explain(one.ours, one.reference)
+        return rate_causes.explain(one.ours, one.reference)
 
     source = place_of(pair.plan.schedule[1]) if pair.live else ""
     return _Schedules([curve], explain, source=source)
@@ -258,17 +258,16 @@ def _of_logs(pair: Pair, curve: Curve) -> _Schedules:
 def _of_optimizers(pair: Any) -> _Schedules:
     """Of a live pair: its schedulers, stepped."""
     # comparing files of two machines needs no framework
-    from align.explain.settings import scheduler_options
     from align.pair import update_sides as sides
 
     theirs, ours = sides.theirs(pair), sides.ours(pair)
     curves, told = sides.matched(pair, theirs, ours), ""
     if not all(c.passed for c in compare_curves(curves)):
-        told = scheduler_options.exchanged(pair, theirs, ours)
+        told = rate_causes.exchanged(pair, theirs, ours)
     given = pair.plan.optimizer
     return _Schedules(
         curves,
-        partial(scheduler_options.of_curve, pair),
+        partial(rate_causes.explain_group, pair),
         told,
         {"reference": theirs.stamp, "ours": ours.stamp},
         place_of(given[1]) if isinstance(given, (tuple, list)) else "",

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from align.explain.settings.optimizer_causes import Cause, explain
+from align.explain.optimizer_causes import Cause, explain
 from align.judge.update_judging import (
     MEMBERS,
     RATES,

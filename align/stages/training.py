@@ -14,8 +14,7 @@ from itertools import chain
 
 import numpy as np
 
-from align.explain import locate
-from align.explain.settings import schedule_causes
+from align.explain import locate, rate_causes
 from align.judge import bounds, drift
 from align.judge.bounds import Settling
 from align.judge.comparator import compare_arrays, within
@@ -286,9 +285,9 @@ def _average_cause(pair: Pair, judge: TrainingJudge) -> str:
 
     if not pair.live:  # two records: neither framework need be installed
         return ""
-    from align.explain.settings import average_causes
+    from align.explain.optimizer_causes import explain_average
 
-    return average_causes.explain(pair, passes)
+    return explain_average(pair, passes)
 
 
 def _divergences(
@@ -303,7 +302,7 @@ def _divergences(
     reasons = [first.reason, *(c.reason for c in result.failures if c.name == drift.NAME)]
     reason = "; ".join(dict.fromkeys(reasons))
     if place == "schedule":
-        cause = schedule_causes.explain(*(np.asarray(side) for side in rates.values()))
+        cause = rate_causes.explain(*(np.asarray(side) for side in rates.values()))
     elif first.name.startswith(f"{AVERAGES}/"):
         place, cause = first.name, _average_cause(pair, judge)
     else:

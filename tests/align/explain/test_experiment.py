@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from align.explain.arrays.array_edits import pairs, reordered, single
-from align.explain.experiment import close_to, fewest, first_cause
+from align.explain.array_edits import pairs, reordered, single
+from align.explain.experiment import close_to, fewest, first_cause, options_in_words
 
 RNG = np.random.default_rng(5)
 
@@ -82,3 +82,43 @@ def test_an_edit_that_cannot_be_made_ends_the_search_and_not_the_comparison() ->
         raise MemoryError("1.77 TB")
 
     assert first_cause(edits(), lambda made: False, 9) == ""
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([("epsilon", 1e-5, 1e-8)], "epsilon: Paddle 1e-05, PyTorch 1e-08"),
+        ([("nesterov", True, False)], "nesterov: only Paddle has it"),
+        ([("milestones", (3, 4), (3,))], "milestones: Paddle [3, 4], PyTorch [3]"),
+        (
+            [("beta1", 0.99, 0.9), ("beta2", 0.9, 0.99)],
+            "beta1 and beta2 exchanged: Paddle 0.99 and 0.9, PyTorch 0.9 and 0.99",
+        ),
+    ],
+)
+def test_a_sentence_names_the_options_and_both_values(values, expected) -> None:
+    assert options_in_words(values) == expected
+
+
+def needed(wrong: set[int], budget: int = 9) -> tuple[str, int]:
+    """What is found when these of five changes are needed, and the trials it took."""
+    asked = []
+
+    def passes(changes: list[int]) -> bool:
+        asked.append(changes)
+        return wrong <= set(changes)
+
+    found = fewest(list(range(5)), passes, budget)
+    return "".join(map(str, found)), len(asked)
+
+
+def test_the_first_change_that_suffices_is_taken_else_the_fewest_together() -> None:
+    assert needed({2}) == ("2", 3)
+    assert needed({1, 3})[0] == "13"
+    assert needed({7})[0] == ""
+
+
+def test_the_budget_counts_trials() -> None:
+    found, trials = needed({4}, budget=2)
+    assert found == ""
+    assert trials <= 3

@@ -120,10 +120,6 @@ def test_no_false_alarm_over_seeds(seed) -> None:
             lambda o, y: entropy(o[0], y) + 0.1 * entropy(o[1], y),
             "the term of the output 'aux.0' weighs 0.25 times as much",
         ),
-        (
-            lambda o, y: -entropy(o[0], y) + 0.1 * entropy(o[1], y),
-            "weigh otherwise than in PyTorch: of 'logits' -1 times, of 'aux.0' 0.25 times",
-        ),
     ],
 )
 def test_a_missing_auxiliary_loss_is_named(change, cause) -> None:

@@ -1,1 +1,0 @@
-"""Causes of wrong batches and converted weights: edits of arrays."""

@@ -1,0 +1,366 @@
+"""A row of the tables of edits of calls, and the values that its candidates take.
+
+Legend: call is one watched call of Paddle, around is what its layer has at hand.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import paddle
+
+from align.explain.experiment import close_to
+from align.explain.formulas import ACTIVATIONS as FORMULAS
+from align.explain.options import single
+from align.frameworks import on_paddle
+from align.frameworks.watched_calls import ACTIVATIONS, WatchedCall
+
+FEW = 4  # parts or axes whose permutations are all tried
+LOW = -1e30
+SMALL = 1e-2  # an epsilon is smaller
+EVERY = "*"
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a layer has at hand.
+
+    Attributes:
+        masks: arrays that may be masks: flags, zeros and low values.
+        widths: last sizes of what is multiplied in it: widths of a head, of all heads.
+        calls: its watched calls.
+    """
+
+    masks: Sequence[np.ndarray] = ()
+    widths: Sequence[int] = ()
+    calls: Sequence[WatchedCall] = ()
+
+
+Values = Callable[[WatchedCall, Around], Iterable[Any]]
+"""What to try of a call."""
+
+
+@dataclass(frozen=True)
+class CallRow:
+    """Edits of the calls of some functions.
+
+    Attributes:
+        functions: names, apart by blanks; EVERY for all.
+        says: the sentence; {name} is the function, {value} the value (of a pair its first),
+            {present} what Paddle has.
+        answer: the call with a value.
+        values: what to try.
+        present: what Paddle has.
+    """
+
+    functions: str
+    says: str
+    answer: Callable[[WatchedCall, Any], Any]
+    values: Values = lambda call, around: (None,)
+    present: Callable[[WatchedCall], Any] = lambda call: None
+
+    def is_about(self, call: WatchedCall) -> bool:
+        """Say whether the row is about the function of a call."""
+        return self.functions == EVERY or call.name in self.functions.split()
+
+    def sentence(self, call: WatchedCall, value: Any, name: str) -> str:
+        """Say what is true when the judge passes; the name is of what was changed."""
+        shown = value[0] if isinstance(value, tuple) and isinstance(value[0], str) else value
+        return self.says.format(name=name, value=shown, present=self.present(call))
+
+
+def option(
+    functions: str,
+    argument: str,
+    candidates: Values | tuple,
+    says: str = "{argument} of {{name}}: Paddle has {{present!r}}, with {{value!r}} it agrees",
+) -> CallRow:
+    """Make a row that gives one argument other values; its sentence has {argument} as well."""
+
+    def others(call: WatchedCall, around: Around) -> list[Any]:
+        values = candidates(call, around) if callable(candidates) else candidates
+        present = single(call.argument(argument))
+        return [value for value in values if type(value) is not type(present) or value != present]
+
+    return CallRow(
+        functions,
+        says.format(argument=argument),
+        lambda call, value: call.with_argument(argument, value),
+        others,
+        lambda call: call.argument(argument),
+    )
+
+
+def first(call: WatchedCall) -> Any:
+    """Return the first argument of a call, however it was passed."""
+    return call.args[0] if call.args else call.argument("x")
+
+
+def put(call: WatchedCall, at: int, value: Any) -> Any:
+    """Make the call with another positional argument."""
+    return call.go(*call.args[:at], value, *call.args[at + 1 :])
+
+
+def turned(x: paddle.Tensor) -> paddle.Tensor:
+    """Exchange the last two axes."""
+    order = list(range(len(x.shape)))
+    order[-2:] = order[:-3:-1]
+    return paddle.transpose(x, order)
+
+
+def formula(call: WatchedCall) -> str:
+    """Name the activation that a call computes."""
+    x, output = on_paddle.numpy(first(call)), on_paddle.numpy(call.go())
+    is_output = close_to(output, 1e-6 * float(np.abs(output).max()))
+    return next((name for name, f in FORMULAS.items() if is_output(f(x))), call.name)
+
+
+def activated(name: str, x: paddle.Tensor) -> paddle.Tensor:
+    """Apply one activation to a tensor."""
+    return paddle.to_tensor(FORMULAS[name](on_paddle.numpy(x)), dtype=x.dtype)
+
+
+def axes(call: WatchedCall, around: Around) -> list[int]:
+    """Every other axis."""
+    x = first(call)
+    rank = len((x[0] if isinstance(x, (list, tuple)) else x).shape)
+    present = call.argument("axis", -1)
+    return [axis for axis in range(rank) if axis != present % rank]
+
+
+def orders(count: int) -> list[tuple[int, ...]]:
+    """Every other order of some parts; of many the reverse."""
+    present = tuple(range(count))
+    return list(itertools.permutations(present))[1:] if count <= FEW else [present[::-1]]
+
+
+def perms(call: WatchedCall, around: Around) -> list[list[int]]:
+    """Every other order of the axes, those first that give the same shape."""
+    x, present, shape = call.args[0], list(call.argument("perm")), call.go().shape
+    orders = [list(order) for order in itertools.permutations(range(len(present)))]
+    others = [order for order in orders[:24] if order != present]
+    return sorted(others, key=lambda order: [x.shape[i] for i in order] != shape)
+
+
+def input_perms(call: WatchedCall, around: Around) -> list[list[int]]:
+    """Orders of the axes of what is reshaped."""
+    rank = len(call.args[0].shape)
+    return [list(order) for order in orders(rank)] if 3 <= rank <= FEW else []
+
+
+def size_swaps(call: WatchedCall, around: Around) -> Iterator[tuple]:
+    """Two sizes of a reshaped tensor exchanged: the axes, the sizes read, the sizes then."""
+    shape = list(call.go().shape)
+    for i, j in itertools.combinations(range(len(shape)), 2):
+        if shape[i] > 1 and shape[j] > 1:
+            swapped = list(shape)
+            swapped[i], swapped[j] = shape[j], shape[i]
+            yield i, j, shape, swapped
+
+
+def regrouped(call: WatchedCall, value: tuple) -> paddle.Tensor:
+    """The input in the swapped sizes, the two axes exchanged afterwards."""
+    i, j, shape, swapped = value
+    order = list(range(len(shape)))
+    order[i], order[j] = j, i
+    return paddle.transpose(paddle.reshape(call.args[0], swapped), order)
+
+
+def places(call: WatchedCall, around: Around) -> Iterator[tuple[str, Any]]:
+    """A place or the ends of a slice moved: (index in words, index)."""
+    key = call.args[1]
+    entries = list(key) if isinstance(key, tuple) else [key]
+    for at, entry in enumerate(entries):
+        for other in _moved(entry):
+            changed = [*entries[:at], other, *entries[at + 1 :]]
+            yield index(changed), tuple(changed) if isinstance(key, tuple) else changed[0]
+
+
+def _moved(entry: Any) -> list[Any]:
+    if isinstance(entry, int) and not isinstance(entry, bool):
+        return [i for i in (0, -1, entry + 1, entry - 1) if i != entry]
+    if not isinstance(entry, slice):
+        return []
+    begin, end = entry.start or 0, entry.stop
+    if not (isinstance(begin, int) and isinstance(end, int | None)):
+        return []
+    moves = [(1, 0), (-1, 0)] + ([(0, 1), (0, -1), (1, 1), (-1, -1)] if end is not None else [])
+    ends = [(begin + a, None if end is None else end + b) for a, b in moves]
+    return [slice(a, b, entry.step) for a, b in ends if a >= 0 or begin < 0]
+
+
+def index(entries: Any) -> str:
+    """An index as it is written."""
+    words = []
+    for entry in entries if isinstance(entries, (list, tuple)) else [entries]:
+        if isinstance(entry, slice):
+            words.append(
+                ":".join("" if end is None else str(end) for end in (entry.start, entry.stop))
+            )
+        else:
+            words.append(
+                "..." if entry is Ellipsis else str(entry) if is_number(entry) else "an array"
+            )
+    return ", ".join(words)
+
+
+def two_ways(call: WatchedCall, around: Around) -> list[tuple[Any, ...]]:
+    """The index of the first place, where a call takes the last one of a sequence."""
+    x, key = call.args[:2]
+    entries = key if isinstance(key, tuple) else (key,)
+    last = [at for at, entry in enumerate(entries) if entry in (-1, x.shape[at] - 1)]
+    if len(x.shape) != 3 or x.shape[2] % 2 or last not in ([0], [1]):
+        return []
+    return [tuple(0 if at == last[0] else entry for at, entry in enumerate(entries))]
+
+
+def both_ways(call: WatchedCall, begin: tuple[Any, ...]) -> paddle.Tensor:
+    """The last state of each direction: of the way back it is the output at the first place."""
+    ends = call.go().chunk(2, -1)[0], call.args[0][begin].chunk(2, -1)[1]
+    return paddle.concat(ends, -1)
+
+
+def scales(call: WatchedCall, around: Around) -> list[tuple[str, float]]:
+    """Factors of attention scores, in words and as numbers."""
+    powers = itertools.product(around.widths, (-0.5, 0.5, -1.0))
+    factors = [
+        (f"they have to be multiplied by {n} ** {power:g} once more", float(n) ** power)
+        for n, power in powers
+    ]
+    for a, b in itertools.permutations(around.widths, 2):
+        factors.append((f"Paddle divides by the root of {a}, PyTorch of {b}", (a / b) ** 0.5))
+    return factors
+
+
+def keeps(call: WatchedCall, around: Around) -> Iterator[tuple[str, np.ndarray]]:
+    """Which scores may be seen: none later, or by every reading of a mask that broadcasts to them.
+
+    The causal mask is tried where there are as many queries as keys.
+    """
+    shape, seen = list(call.args[0].shape), set()
+    if len(shape) > 1 and shape[-1] == shape[-2] > 1:
+        says = "Paddle attends to later positions, PyTorch does not: with the causal mask it agrees"
+        yield says, np.broadcast_to(np.tri(shape[-1], dtype=bool), shape)
+    for mask in around.masks:
+        for keep in [mask > -1.0] if mask.dtype.kind == "f" else [mask != 0, mask == 0]:
+            wide = _spread(keep, shape)
+            if wide is None or wide.all() or not wide.any() or wide.tobytes() in seen:
+                continue
+            seen.add(wide.tobytes())
+            yield "it is not applied; minus infinity in its places makes the layer agree", wide
+
+
+def _spread(keep: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
+    """A mask of keys, or of windows, in the shape of scores; None where it does not fit."""
+    if keep.ndim == 2 and len(shape) > 2 and keep.shape[0] == shape[0]:
+        keep = keep.reshape(keep.shape[0], *[1] * (len(shape) - 2), keep.shape[1])
+    if keep.ndim == len(shape) and keep.shape[1:] == tuple(shape[1:]):
+        keep = np.tile(keep, (max(shape[0] // keep.shape[0], 1), *[1] * (keep.ndim - 1)))
+    try:
+        return np.broadcast_to(keep, tuple(shape))
+    except ValueError:
+        return None
+
+
+def hidden(scores: paddle.Tensor, keep: np.ndarray) -> paddle.Tensor:
+    """Scores with a very low number where they may not be seen."""
+    keep = paddle.to_tensor(np.ascontiguousarray(keep))
+    return paddle.where(keep, scores, paddle.full_like(scores, LOW))
+
+
+def operands(fits: Callable[[Any], bool]) -> Values:
+    """Which of a call's operands fit."""
+    return lambda call, around: [at for at, x in enumerate(call.args) if fits(x)]
+
+
+def is_mask(x: Any) -> bool:
+    """Whether an operand is an additive mask: two values, zero and one below it."""
+    if not isinstance(x, paddle.Tensor) or not paddle.is_floating_point(x):
+        return False
+    values = np.unique(x.numpy())
+    return values.size == 2 and 0.0 in values and values.min() < 0
+
+
+def is_constant(x: Any) -> bool:
+    """Whether an operand is one number everywhere."""
+    same = isinstance(x, paddle.Tensor) and x.size > 0 and bool((x == x.flatten()[0]).all())
+    return same or is_number(x)
+
+
+def strong(mask: paddle.Tensor, *, inverted: bool) -> paddle.Tensor:
+    """An additive mask that hides, where the present one does or does not."""
+    hides = (mask == 0) if inverted else (mask != 0)
+    return paddle.where(hides, paddle.full_like(mask, LOW), paddle.zeros_like(mask))
+
+
+def is_number(x: Any) -> bool:
+    """Say whether an operand is one number, in a tensor too."""
+    number = isinstance(x, (int, float)) and not isinstance(x, bool)
+    return number or (isinstance(x, paddle.Tensor) and x.size == 1)
+
+
+def epsilons(call: WatchedCall, around: Around) -> list[int]:
+    """Which of a call's operands are small positive numbers."""
+    return [at for at, x in enumerate(call.args) if is_number(x) and 0 < float(x) < SMALL]
+
+
+def gates(call: WatchedCall, around: Around) -> list[tuple[str, int, WatchedCall]]:
+    """Operands of a product that an activation has made: its name, where, its call."""
+    gates = []
+    for other in around.calls:
+        if other.name in ACTIVATIONS and other.number < call.number:
+            output = other.go()
+            gates += [
+                (other.name, at, other) for at, x in enumerate(call.args[:2]) if _equal(output, x)
+            ]
+    return gates
+
+
+def _equal(a: Any, b: Any) -> bool:
+    tensors = isinstance(a, paddle.Tensor) and isinstance(b, paddle.Tensor)
+    return tensors and a.shape == b.shape and bool((a == b).all())
+
+
+def rms(call: WatchedCall, _: Any) -> Any:
+    """Compute the RMS norm with the arguments of a layer norm."""
+    x, width = call.args[0], call.args[0].shape[-1]
+    output = x * paddle.rsqrt((x * x).mean(-1, keepdim=True) + call.argument("epsilon", 1e-5))
+    weight, bias = call.argument("weight"), call.argument("bias")
+    output = output if weight is None else output * weight.reshape([width])
+    return output if bias is None else output + bias.reshape([width])
+
+
+def joined(call: WatchedCall, order: tuple[int, ...]) -> Any:
+    """Make a call with the parts of its list in an order."""
+    chosen = [first(call)[i] for i in order]
+    return call.go(chosen, *call.args[1:]) if call.args else call.go(x=chosen)
+
+
+def _hats(length: int, count: int, ratio: float, corners: bool) -> paddle.Tensor:
+    """(count, length) the weights of a linear interpolation along one axis."""
+    at = np.linspace(0, length - 1, count) if corners else (np.arange(count) + 0.5) * ratio
+    at = np.clip(at - 0.5 * (not corners), 0, length - 1)
+    hats = np.maximum(1 - np.abs(at[:, None] - np.arange(length)), 0)
+    return paddle.to_tensor(hats, dtype="float64")
+
+
+def interpolated(call: WatchedCall, _: Any) -> paddle.Tensor:
+    """Interpolate bilinearly in float64, as PyTorch computes it."""
+    x, corners = first(call), call.argument("align_corners")
+    sizes = list(zip(x.shape[2:], call.go().shape[2:], strict=True))
+    ratios = [length / count for length, count in sizes]
+    factor = call.argument("scale_factor")
+    if factor is not None and not call.argument("recompute_scale_factor"):
+        ratios = 1 / np.broadcast_to(np.asarray(factor, np.float64), 2)
+    rows, columns = (_hats(*size, r, corners) for size, r in zip(sizes, ratios, strict=True))
+    return (rows.astype(x.dtype) @ x) @ columns.astype(x.dtype).T
+
+
+def is_bilinear(call: WatchedCall, around: Around) -> list[None]:
+    """Give one edit of a bilinear interpolation in the usual layout, none of others."""
+    plain = not call.argument("antialias") and call.argument("data_format") in (None, "NCHW")
+    return [None] if call.argument("mode") == "bilinear" and plain else []

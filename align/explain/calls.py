@@ -1,0 +1,416 @@
+"""Experiments on one wrong layer: its options, arrays and calls are edited until it agrees.
+
+`align.pair.bench` runs the layer again. Of a wrong backward pass: what cuts the graph, on one side
+only. Of a loss: its calls with the arguments that PyTorch's loss gives the same functions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import numpy as np
+import paddle
+from paddle.nn import functional as F
+
+from align.explain import layer_edits
+from align.explain.call_rows import (
+    COARSE,
+    CUT_ROWS,
+    EXCUSED,
+    ROWS,
+    WRONG_GRADIENTS,
+    exactly,
+    has_exact_form,
+)
+from align.explain.call_values import EVERY, Around, CallRow, put
+from align.explain.experiment import fewest, first_cause
+from align.explain.hints import UNKNOWN
+from align.explain.loss_causes import LossRun
+from align.explain.options import argument_edits
+from align.frameworks import on_paddle, on_torch
+from align.frameworks.on_paddle import ERRORS
+from align.frameworks.watched_calls import (
+    LOSSES,
+    NEAR,
+    PERHAPS,
+    TorchCall,
+    TorchCalls,
+    WatchedCall,
+    attributes,
+    mending,
+    modules_of,
+    watched,
+    watched_in,
+)
+from align.judge.bounds import ISOLATED
+from align.judge.judging import alike
+from align.pair import runs
+from align.pair.any_pair import AnyPair
+from align.pair.bench import Bench, GradientBench
+from align.pair.finite_differences import agrees_in_float32, refutes_paddle
+from align.pair.isolation import Guilty
+from align.record.recording import ROOT, Recording
+from align.record.results import Tolerance
+
+MANY = 200  # watched calls of one layer; beyond that it is a whole network
+LARGE = 4_000_000  # elements of the tensor in question; experiments on more take too long
+WORK = 200_000_000  # elements times trials of one layer
+LEAST, MOST = 100, 2_000  # trials of a large layer, and of a small one
+TRIALS = 200
+ROUNDED = Tolerance("scaled", NEAR, "to tell a number held in float32, not to judge it")
+
+Changes = Iterator[tuple[str, AbstractContextManager]]
+Answer = Callable[[WatchedCall], Any]
+Watch = Callable[[Answer], AbstractContextManager]
+
+
+class LayerStudy(NamedTuple):
+    """What experiments say of one wrong layer, sentences, "" for what is not known.
+
+    Attributes:
+        proved: the cause after whose edit the layer agrees.
+        recorded: what both sides' records of the calls in it say.
+        guess: what is odd about the layer otherwise.
+    """
+
+    proved: str = ""
+    recorded: str = ""
+    guess: str = ""
+
+
+def study(pair: AnyPair, wrong: Guilty) -> LayerStudy:
+    """Experiment on one wrong layer."""
+    size = 0 if wrong.expected is None else wrong.expected.size
+    if size > LARGE:
+        return LayerStudy()
+    small = pair.dtype == "float64" and alike(wrong.ours, wrong.expected, ROUNDED)
+    excuse = _rounding(pair, wrong) if small else ""
+    if excuse:
+        return LayerStudy(excuse)
+    with Bench(pair, wrong.place).ready() as bench, np.errstate(all="ignore"):
+        calls: list[WatchedCall] = []
+        if not bench.trial(_watching(bench, _noting(calls))):
+            return LayerStudy()  # it does not fail on its own
+        if pair.dtype == "float64" and _with_exact_form(COARSE, calls):
+            if not alike(wrong.ours, wrong.expected, EXCUSED):
+                bench.rule = ISOLATED["float32"]  # an option too many beside float32's places
+            else:
+                watch = functools.partial(_watching, bench)
+                excuse = _excused(pair, COARSE, calls, watch, bench.mended_by)
+            if excuse:
+                return LayerStudy(excuse)
+        by_chance = _drawn(bench)
+        recorded = layer_edits.recorded(bench)
+        guess = layer_edits.unused(pair, bench) or layer_edits.arguments(bench) or PERHAPS * small
+        budget = max(LEAST, min(MOST, WORK // max(size, 1)))
+        changes = _changes(pair, bench, wrong, calls if len(calls) <= MANY else [])
+        proved = first_cause(changes, bench.mended_by, budget) or by_chance
+        return LayerStudy(proved, recorded, guess)
+
+
+def _noting(calls: list[WatchedCall]) -> Answer:
+    """Write calls down and make them."""
+    return lambda call: calls.append(call) or call.go()
+
+
+def _watching(bench: Bench, answer: Answer) -> AbstractContextManager:
+    """Every call in the layer's own code through ``answer``."""
+    return watched_in(bench.layer, answer, lambda: bench.inside)
+
+
+def _rounding(pair: AnyPair, wrong: Guilty) -> str:
+    """Says whose numbers Paddle holds in float32, where a layer is off by as little as that."""
+    other = copy.copy(pair)
+
+    def agrees(recording: Recording) -> bool:
+        other.deep = recording
+        with Bench(other, wrong.place).ready() as bench:
+            return bench.trial() == []
+
+    says, mend = mending(lambda: pair.run_reference(deep=True), agrees, TRIALS)
+    pair.setup.mends |= {says: mend} if says else {}
+    return says
+
+
+def _excused(
+    pair: AnyPair,
+    rows: Sequence[CallRow],
+    calls: Sequence[WatchedCall],
+    watch: Watch,
+    passes: Callable[[AbstractContextManager], bool],
+) -> str:
+    """Says which functions of Paddle are to blame; the pair keeps how to go on without their fault.
+
+    A wrong gradient is put right only beside a comparison in float32, which runs the port as it is.
+    """
+    blamed = fewest(
+        _with_exact_form(rows, calls), lambda chosen: passes(watch(exactly(chosen))), TRIALS
+    )
+    sentences = []
+    for row in blamed:
+        call = next(call for call in calls if has_exact_form(row, call))
+        sentences.append(f"{row.sentence(call, None, call.name)} ({call.place})")
+    says = "; ".join(sentences)
+    if says and (rows is COARSE or "float32" in pair.plan.dtypes):
+        pair.setup.mends[says] = lambda layer: watched_in(layer, exactly(blamed))
+    return says
+
+
+def _with_exact_form(rows: Sequence[CallRow], calls: Sequence[WatchedCall]) -> list[CallRow]:
+    return [row for row in rows if any(has_exact_form(row, call) for call in calls)]
+
+
+def _drawn(bench: Bench) -> str:
+    """Says that Paddle's layer does not repeat itself."""
+    first, second = ([wrong.ours for wrong in bench.trial() or ()] for _ in range(2))
+    pairs = zip(first, second, strict=False)
+    if all(a.shape == b.shape and np.allclose(a, b, equal_nan=True) for a, b in pairs):
+        return ""
+    return (
+        "two runs of the Paddle side differ there: something is drawn by chance (noise, a dropout "
+        "of its own); hand the same numbers to both sides as an input"
+    )
+
+
+def _changes(pair: AnyPair, bench: Bench, wrong: Guilty, calls: list[WatchedCall]) -> Changes:
+    """Every edit, the plain ones first."""
+    _, module, _ = pair.layer(bench.key)
+    yield from layer_edits.options(bench, module)
+    yield from layer_edits.rows(bench, wrong)
+    yield from layer_edits.weights(bench)
+    yield from layer_edits.insertions(bench)
+    around = Around(_masks(bench, module), _widths(bench, calls), calls)
+    for call, says, answer in call_edits(ROWS, calls, around):
+        yield _with_line(bench, says, call), _watching(bench, answer)
+    torch_calls = _torch_calls(pair, module)
+    for numbers in _together(calls):
+        call = calls[numbers[0]]
+        for says, values in argument_edits(call, calls, torch_calls):
+            answer = _instead(numbers, functools.partial(_with_arguments, values))
+            says = _with_line(bench, f"{says}; with PyTorch's it agrees", call)
+            yield says, _watching(bench, answer)
+    yield from layer_edits.centred(bench)
+
+
+def _torch_calls(pair: AnyPair, module: Any) -> list[TorchCall]:
+    """The calls that PyTorch's layer makes in one run."""
+    depth: list[Any] = []
+    hooks = contextlib.nullcontext()
+    if module is not None:
+        hooks = on_torch.hook(module, lambda *_: depth.append(1), lambda *_: depth.pop() and None)
+    with hooks, TorchCalls(lambda: module is None or bool(depth)) as recorder:
+        pair.run_reference()
+    return recorder.calls
+
+
+def _with_arguments(values: Mapping[str, Any], call: WatchedCall) -> Any:
+    return call.with_arguments(values)
+
+
+def call_edits(
+    rows: Sequence[CallRow], calls: Sequence[WatchedCall], around: Around
+) -> Iterator[tuple[WatchedCall, str, Answer]]:
+    """Yield what may be wrong with each call, by a table: the call, the sentence, right answers.
+
+    At last with all calls of a row at once (two functions that share a default).
+    """
+    groups: list[tuple[list[int], Sequence[CallRow]]]
+    groups = [(numbers, rows) for numbers in _together(calls)]
+    for row in rows:
+        numbers = [call.number for call in calls if row.functions != EVERY and row.is_about(call)]
+        if numbers and (numbers, rows) not in groups:
+            groups.append((numbers, [row]))
+    for numbers, tried in groups:
+        call = calls[numbers[0]]
+        name = " and ".join(dict.fromkeys(calls[number].name for number in numbers))
+        for row in tried:
+            try:
+                values = list(row.values(call, around)) if row.is_about(call) else []
+                sentences = [row.sentence(call, value, name) for value in values]
+            except ERRORS:  # a call of an unforeseen form has no such edit
+                continue
+            for says, value in zip(sentences, values, strict=True):
+                yield call, says, _instead(numbers, functools.partial(_answer, row, value))
+
+
+def _answer(row: CallRow, value: Any, call: WatchedCall) -> Any:
+    return row.answer(call, value)
+
+
+def _with_line(bench: Bench, says: str, call: WatchedCall) -> str:
+    """A sentence with the line of the call; inside one layer of the framework it says nothing."""
+    is_of_paddle = (
+        type(bench.layer).__module__.startswith("paddle.nn.") and not bench.layer.sublayers()
+    )
+    return says if is_of_paddle else f"{says} ({call.place})"
+
+
+def _together(calls: Sequence[WatchedCall]) -> list[list[int]]:
+    """Calls to change: every one by itself, then all of one line of the source (a loop)."""
+    lines: dict[tuple[str, str], list[int]] = {}
+    for call in calls:
+        lines.setdefault((call.name, call.place), []).append(call.number)
+    return [[c.number] for c in calls] + [line for line in lines.values() if len(line) > 1]
+
+
+def _instead(numbers: Sequence[int], answer: Answer) -> Answer:
+    """Some calls answered in another way, all others as they are."""
+    return lambda call: answer(call) if call.number in numbers else call.go()
+
+
+def _masks(bench: Bench, module: Any) -> list[np.ndarray]:
+    """Arrays that may be masks: flags, whole numbers 0 and 1, zeros and low values.
+
+    They are looked for among what the partner and the model were given, and among constants that
+    both layers hold.
+    """
+    constants = [] if module is None else [on_torch.numpy(b) for b in module.buffers()]
+    constants += [on_paddle.numpy(b) for b in bench.layer.buffers()]
+    masks = []
+    for array in (*bench.seen_by_partner(), *constants):
+        if array.dtype.kind == "f":
+            low = array <= -100
+            is_mask = low.any() and bool((low | (array == 0)).all())
+        else:
+            is_mask = array.ndim > 1 and set(np.unique(array)) <= {0, 1}
+        if is_mask:
+            masks.append(array)
+    return masks
+
+
+def _widths(bench: Bench, calls: list[WatchedCall]) -> list[int]:
+    """Last sizes of what is multiplied in the layer and of its inputs: widths of a head, of all."""
+    arrays = [array for _, array in bench.partner.inputs] if bench.partner else []
+    for call in calls:
+        arrays += call.args[:2] if call.name in ("matmul", "bmm") else ()
+    shapes = [tuple(x.shape) for x in arrays]
+    return sorted({shape[-1] for shape in shapes if len(shape) > 1})
+
+
+NO_GRAD = "no_grad() cuts the graph: no gradient passes there, in PyTorch it does"
+OTHERWISE = (
+    "the forward pass is right and the gradient is not, and no cut of the graph explains it: "
+    "perhaps a backward pass of its own (PyLayer) is wrong"
+)
+WRONG_IN_FLOAT64 = (
+    "no fault of the port: an operator of Paddle's computes a wrong gradient in float64 here; "
+    "finite differences of Paddle's own loss give PyTorch's, and in float32 both sides agree: "
+    "write it in another form, or compare in float32"
+)
+
+
+def explain_backward(pair: AnyPair, key: str, formula: str) -> str:
+    """Explain a wrong backward pass of one layer; `formula` where no experiment succeeds."""
+    rows: Sequence[CallRow] = ()
+    if pair.dtype == "float64" and refutes_paddle(pair) and agrees_in_float32(pair):
+        rows, formula = WRONG_GRADIENTS, WRONG_IN_FLOAT64
+    if key == ROOT:
+        return _explain_model(pair, rows) or formula
+    bench = Bench(pair, key)
+    if bench.partner is None:
+        return formula
+    with bench.ready():
+        if bench.held is None:
+            return formula
+    trial = GradientBench(pair, bench.held, bench.partner)
+    calls: list[WatchedCall] = []
+    watch = functools.partial(watched_in, trial.layer)
+    ours = trial.gradients(watch(_noting(calls)))
+    if ours is None or trial.right(ours):
+        return formula
+    cause = _excused(pair, rows, calls, watch, trial.mended_by)
+    cause = cause or first_cause(_cuts(watch, calls), trial.mended_by, TRIALS)
+    return cause or (OTHERWISE if formula == UNKNOWN else formula)
+
+
+def _explain_model(pair: AnyPair, rows: Sequence[CallRow]) -> str:
+    """What is cut in the model's own code: after the edit every gradient of the pass is right."""
+    model, depth = pair.model, []
+
+    def watch(answer: Answer) -> AbstractContextManager:
+        return watched_in(model, answer, lambda: not depth)
+
+    def right(change: AbstractContextManager) -> bool:
+        depth.clear()  # of a trial that failed in a layer
+        with contextlib.suppress(*ERRORS), change, pair.pass_ours() as recording:
+            return all(comparison.passed for comparison in pair.gradients(recording))
+        return False
+
+    if runs.is_large(on_paddle, model) or right(contextlib.nullcontext()):
+        return ""
+    calls: list[WatchedCall] = []
+    with contextlib.ExitStack() as stack:
+        for layer in model.sublayers():
+            hooks = lambda *_: depth.append(1), lambda *_: depth.pop() and None
+            stack.enter_context(on_paddle.hook(layer, *hooks))
+        with watch(_noting(calls)), pair.pass_ours(backward=False):
+            pass
+        calls = calls if len(calls) <= MANY else []
+        cause = _excused(pair, rows, calls, watch, right)
+        return cause or first_cause(_cuts(watch, calls), right, TRIALS)
+
+
+def _cuts(watch: Watch, calls: Sequence[WatchedCall]) -> Changes:
+    yield NO_GRAD, attributes(paddle, no_grad=contextlib.nullcontext)
+    for call, says, answer in call_edits(CUT_ROWS, calls, Around()):
+        yield f"{says} ({call.place})", watch(answer)
+
+
+HANDED: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
+    "its logarithm": paddle.log,
+    "its exponential": paddle.exp,
+    "its sigmoid": F.sigmoid,
+    "its softmax": F.softmax,
+    "the logarithm of its softmax": F.log_softmax,
+}
+"""What PyTorch may hand to a loss instead of what Paddle does."""
+
+
+def loss_reruns(
+    run_ours: Callable[[], LossRun], run_theirs: Callable[[], LossRun], loss: Any
+) -> Iterator[tuple[str, LossRun]]:
+    """Run Paddle's loss of the reference's output with a call changed to PyTorch's, in words.
+
+    The module of Paddle's loss may hold functions under names of its own.
+    """
+    layers = [loss, *loss.sublayers()] if isinstance(loss, paddle.nn.Layer) else []
+    module = sys.modules.get(getattr(loss, "__module__", ""))
+    owners = (*modules_of(layers), *filter(None, [module]))
+    calls: list[WatchedCall] = []
+    with TorchCalls() as recorder:
+        run_theirs()
+    with watched(lambda: True, _noting(calls), owners):
+        run_ours()
+    for call in (call for call in calls if call.name in LOSSES):
+        changes: list[tuple[str, Answer]] = [
+            (says, functools.partial(_with_arguments, values))
+            for says, values in argument_edits(call, calls, recorder.calls)
+        ]
+        for says, change in [*changes, *_handed(call, recorder.calls)]:
+            with contextlib.suppress(*ERRORS):
+                with watched(lambda: True, _instead([call.number], change), owners):
+                    run = run_ours()
+                yield f"{says} ({call.place})", run
+
+
+def _handed(call: WatchedCall, torch_calls: Sequence[TorchCall]) -> Iterator[tuple[str, Answer]]:
+    """The first two tensors, each replaced by what PyTorch's call is given."""
+    for partner in (other for other in torch_calls if other.name == call.name):
+        tensors = [v for v in partner.arguments.values() if on_torch.is_tensor(v)][:2]
+        for at, (tensor, expected) in enumerate(zip(call.args, tensors, strict=False)):
+            b = on_torch.numpy(expected)
+            for what, move in HANDED.items() if paddle.is_floating_point(tensor) else ():
+                a = on_paddle.numpy(move(tensor))
+                if a.shape == b.shape and np.allclose(a, b, NEAR, NEAR):
+                    says = f"{('input', 'label')[at]} of {call.name}: PyTorch hands over {what}"
+                    yield says, functools.partial(_moved, at, move)
+
+
+def _moved(at: int, move: Callable[[paddle.Tensor], paddle.Tensor], call: WatchedCall) -> Any:
+    return put(call, at, move(call.args[at]))

@@ -1,0 +1,284 @@
+"""What one wrong output, gradient or running statistic looks like: no layer runs again.
+
+What the reference's layer was given and what the layers inside it returned is at hand. An edit
+makes both sides equal. What an edit says that fits without naming what a program does is a guess,
+and worded as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from align.explain.array_edits import listed
+from align.explain.experiment import (
+    EXPLAINED,
+    SAME,
+    Edits,
+    close_to,
+    first_cause,
+    scale,
+)
+from align.explain.formulas import ACTIVATIONS
+from align.explain.options import unequal
+from align.judge.distance import diagnose
+from align.pair.isolation import LOW, Guilty, is_mask
+from align.record.arrays import Arrays, Leaf
+
+TRIALS = 400
+INFINITE = 1e30  # numbers beyond it hide a score
+LARGE = 300_000  # elements; of more, the samples that differ most are looked at
+
+Sides = tuple[np.ndarray, np.ndarray]
+"""Paddle's output and PyTorch's."""
+OutputEdits = Iterator[tuple[str, Sides]]
+"""Sentences, each with what would be equal if it were true."""
+
+
+def explain_output(wrong: Guilty, weights: Arrays) -> str:
+    """Find the first edit after which both outputs agree, "" without."""
+    cast = _cast(wrong.ours, wrong.expected)
+    sides = _comparable(wrong)
+    if cast or sides is None:
+        return cast
+    hides = _hidden(*sides)
+    if hides:
+        return "" if hides.startswith("perhaps") else hides
+    width = sides[0].shape[-1:]
+    near_by = [(n, a) for n, a in wrong.inputs if a.dtype.kind == "f" and not is_mask(a)]
+    near_by += [(n, w) for n, w in weights.items() if w.ndim > 1 or w.shape == width]
+    (a, b), near_by = _largest_differences(*sides, near_by)
+    if a.size > LARGE:
+        return ""
+    near = _near(a, b)
+    return first_cause(
+        _output_edits(a, b, near_by, near), lambda s: close_to(s[1], near)(s[0]), TRIALS
+    )
+
+
+def guess_output(wrong: Guilty, layer: Any = None, module: Any = None) -> str:
+    """Say the first thing that is odd about a wrong layer (or what a dump says of it)."""
+    options, sides = "; ".join(option.says for option in unequal(layer, module)), _comparable(wrong)
+    if options or sides is None:
+        return options
+    a, b = sides
+    near = _near(a, b)
+    odd = _odd(a, b)
+    return _hidden(a, b) or first_cause(odd, close_to(a, near), TRIALS)
+
+
+def _comparable(wrong: Guilty) -> Sides | None:
+    """Both sides in float64, None where there is nothing to compare."""
+    a, b = wrong.ours, wrong.expected
+    if a is None or b is None or a.shape != b.shape or a.dtype.kind != "f":
+        return None
+    if not a.size or not np.isfinite(a).all():
+        return None
+    return a.astype(np.float64), b.astype(np.float64)
+
+
+def _cast(a: np.ndarray | None, b: np.ndarray | None) -> str:
+    """Says that both sides agree but for their dtype."""
+    if a is None or b is None or a.dtype == b.dtype:
+        return ""
+    near = SAME * (float(np.abs(b).max(initial=0.0)) or 1.0)
+    says = f"a cast: Paddle returns {a.dtype.name}, PyTorch {b.dtype.name}; the numbers agree"
+    return says if close_to(a, near)(b) else ""
+
+
+def _hidden(a: np.ndarray, b: np.ndarray) -> str:
+    """Scores of which one side hides others than the other side, or by another number."""
+    hidden_in_paddle, hidden_in_torch = a <= LOW, b <= LOW
+    if (hidden_in_paddle != hidden_in_torch).any():
+        counts = int(hidden_in_paddle.sum()), int(hidden_in_torch.sum())
+        shown = f"Paddle hides {counts[0]} of {a.size} scores, PyTorch {counts[1]}"
+        return f"perhaps another mask: {shown}"
+    if hidden_in_paddle.any() and np.allclose(
+        a[~hidden_in_paddle], b[~hidden_in_paddle], rtol=SAME, atol=0
+    ):
+        values = (
+            f"{a[hidden_in_paddle].min():.3g} in Paddle, {b[hidden_in_paddle].min():.3g} in PyTorch"
+        )
+        return f"both hide the same scores, with another number ({values}); what is seen agrees"
+    return ""
+
+
+def _near(a: np.ndarray, b: np.ndarray) -> float:
+    """What an edit may leave of the difference, that of numbers that stand for infinity apart."""
+    return EXPLAINED * float(np.abs(a - b)[np.abs(b) < INFINITE].max(initial=0.0))
+
+
+def _largest_differences(
+    a: np.ndarray, b: np.ndarray, near_by: Sequence[Leaf]
+) -> tuple[Sides, list[Leaf]]:
+    """The samples of a large batch that differ most, in every array that has a batch."""
+    total = len(a) if a.ndim > 1 else 1
+    count = max(LARGE * total // a.size, 1)
+    if count >= total:
+        return (a, b), [(n, x.astype(np.float64)) for n, x in near_by]
+    apart = np.abs(a - b).reshape(total, -1).max(axis=1)
+    chosen = np.sort(np.argsort(-apart)[:count])
+    cut = [(n, x[chosen] if x.ndim and len(x) == total else x) for n, x in near_by]
+    return (a[chosen], b[chosen]), [(n, x.astype(np.float64)) for n, x in cut]
+
+
+def _output_edits(
+    a: np.ndarray, b: np.ndarray, near_by: Sequence[Leaf], near: float
+) -> OutputEdits:
+    """The simple ones first; all tensors at hand for one kind of edit, then the next kind."""
+    for name, x in near_by:
+        if _fits(x.shape, b.shape):
+            what = f"the {name}" if name == "bias" else name
+            residual = " (a missing residual connection)" if x.ndim > 2 else ""
+            yield f"{what} is not added{residual}", (a + x, b)
+            yield f"{what} is added once too often", (a - x, b)
+    same = [(n, x) for n, x in near_by if x.shape == b.shape]
+    returned = next((f": Paddle hands over {n}" for n, x in same if close_to(x, near)(a)), "")
+    for name, x in same:
+        yield f"PyTorch hands over {name} as it is, Paddle does not{returned}", (x, b)
+    for name, formula in ACTIVATIONS.items():
+        yield f"activation: PyTorch applies {name} to this tensor, Paddle does not", (formula(a), b)
+        yield f"activation: Paddle applies {name} to this tensor, PyTorch does not", (a, formula(b))
+    is_ours = close_to(a, near)
+    for name, x in same:
+        paddle_formula = next((n for n, formula in ACTIVATIONS.items() if is_ours(formula(x))), "")
+        for other, formula in ACTIVATIONS.items() if paddle_formula else ():
+            says = f"activation of {name}: Paddle computes {paddle_formula}, PyTorch {other}"
+            yield says, (formula(x), b)
+
+
+def _fits(small: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether an array broadcasts to a shape: of one rank, or one number for each channel."""
+    if len(small) == 1 < len(shape):
+        return small == shape[-1:]
+    return len(small) == len(shape) and all(m in (1, n) for m, n in zip(small, shape, strict=True))
+
+
+def _odd(a: np.ndarray, b: np.ndarray) -> Edits:
+    """Edits of PyTorch's output that give Paddle's, and what they suggest."""
+    factor = scale(a, b)
+    if factor and abs(factor - 1) > SAME:
+        says = f"is {factor:.6g} x the reference: perhaps a scale is missing, doubled, squared"
+        yield says, factor * b
+    for axis in (i for i in range(a.ndim) if a.ndim > 1 and a.shape[i] > 1):
+        others = tuple(i for i in range(a.ndim) if i != axis)
+        factor = (a * b).sum(axis=others, keepdims=True) / (b * b).sum(axis=others, keepdims=True)
+        says = (
+            f"each index of axis {axis} has a factor of its own ({listed(factor.ravel())}): "
+            "perhaps a count of padded positions, a norm, a trace"
+        )
+        if np.abs(factor - 1).max() > SAME:
+            yield says, factor * b
+
+
+NO_TORCH = "PyTorch sends no gradient back"
+_CUT = "the graph is cut there (detach, stop_gradient, no_grad, an operator without a gradient)"
+_UNCHANGED = (
+    "straight-through: the gradient passes unchanged in Paddle, as through the identity: the "
+    "derivative is missing"
+)
+UNKNOWN = (
+    "the forward pass is right and the gradient is not: perhaps the graph is cut in a part of it "
+    "(detach, stop_gradient, diag_embed)"
+)
+
+
+def explain_gradient(
+    a: np.ndarray,
+    b: np.ndarray,
+    arriving: Sequence[np.ndarray] = (),
+    *,
+    of_parameter: bool = False,
+) -> str:
+    """Explain a wrong gradient of code whose output is right; a guess without a cause.
+
+    Args:
+        a, b: the gradient in Paddle and in PyTorch.
+        arriving: gradients at the outputs of the same code, the reference's.
+        of_parameter: whether it is the gradient of a parameter.
+    """
+    if a.shape != b.shape or not a.size or not np.isfinite(a).all():
+        return ""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    if np.abs(b).max() <= 1e-12 * np.abs(a).max():
+        return f"{NO_TORCH} here (detach, no_grad); Paddle does"
+    near = EXPLAINED * float(np.abs(a - b).max())
+    cause = first_cause(_gradient_edits(a, b, arriving, of_parameter), close_to(a, near), TRIALS)
+    hint = "" if cause else diagnose(a, b, near)
+    named = hint and "out of tolerance" not in hint
+    return cause or (f"its backward pass: the gradient {hint}" if named else UNKNOWN)
+
+
+def _gradient_edits(
+    a: np.ndarray, b: np.ndarray, arriving: Sequence[np.ndarray], of_parameter: bool
+) -> Edits:
+    """The simple ones first: what can be two things is called the simpler one."""
+    yield f"no gradient comes back: {_CUT}", 0 * b
+    factor = scale(a, b)
+    yield f"its backward pass: the gradient is {factor:.3f} x the reference", factor * b
+    alike = [gradient.astype(np.float64) for gradient in arriving if gradient.shape == b.shape]
+    branch = "the gradient through the residual connection is"
+    for gradient in alike:
+        yield f"{branch} missing: the shortcut is detached", b - gradient
+        yield f"{branch} counted once too often", b + gradient
+    for gradient in alike:
+        yield _UNCHANGED, gradient
+    trained = [x.any(axis=1) for x in (a, b)] if of_parameter and a.ndim == 2 else ([], [])
+    for row in np.flatnonzero(np.not_equal(*trained))[:1]:
+        does = ("does not train it", "does") if trained[1][row] else ("trains it", "does not")
+        edited = b.copy()
+        edited[row] = a[row]
+        says = f"padding_idx: row {row} of the embedding: Paddle {does[0]}, PyTorch {does[1]}"
+        yield says, edited
+    is_open = a != 0
+    share = f"for {int((~is_open).sum())} of {a.size} elements"
+    yield f"Paddle sends no gradient back {share}, PyTorch does", b * is_open
+    shut = (b == 0) & is_open
+    if not shut.all():
+        share = f"for {int(shut.sum())} of {a.size} elements"
+        yield f"{NO_TORCH} {share}, Paddle does", np.where(shut, a, b)
+
+
+MOMENTA = (0.1, 0.01, 0.001, 0.05, 0.2, 0.3)
+"""PyTorch's, of which the variance of a batch is read off."""
+LEFT = (1e-9, SAME, EXPLAINED)
+"""Parts of a difference that an edit may leave, the least first: a momentum is near a divisor."""
+
+
+def explain_statistic(name: str, before: np.ndarray, a: np.ndarray, b: np.ndarray) -> str:
+    """Explain a wrong running statistic by how both sides moved it in one pass; "" for none."""
+    before, a, b = (x.astype(np.float64) for x in (before, a, b))
+    if not (b - before).any():
+        return ""
+    difference = float(np.abs(a - b).max())
+    for left in LEFT:
+        cause = first_cause(_statistic_edits(before, a, b), close_to(a, left * difference), TRIALS)
+        if cause:
+            return f"{name}: {cause}"
+    return ""
+
+
+def _statistic_edits(before: np.ndarray, a: np.ndarray, b: np.ndarray) -> Edits:
+    yield "Paddle does not move it (running statistics are used, or frozen)", before
+    ratio = scale(a - before, b - before)
+    why = "another momentum"
+    for times in (9, 99):
+        if abs(ratio / times - 1) < EXPLAINED:
+            why = "momentum is written in PyTorch's convention; Paddle's is 1 - PyTorch's, so use "
+            why += f"momentum={times / (times + 1):g}"
+    says = f"Paddle moves it {ratio:.4g} times as far as PyTorch: {why}"
+    yield says, before + ratio * (b - before)
+    for momentum in MOMENTA:
+        rest = (1 - momentum) * before
+        factor = scale(a - rest, b - rest)
+        n = round(1 / (1 - min(factor, 1 / factor))) if factor > 0 and factor != 1 else 0
+        if n > 1:
+            words = ("n", "n - 1") if factor < 1 else ("n - 1", "n")
+            exact = (n - 1) / n if factor < 1 else n / (n - 1)
+            says = (
+                f"the running variance is divided by {words[0]} in Paddle, by {words[1]} in "
+                f"PyTorch (n = {n}): by n it is biased"
+            )
+            yield says, rest + exact * (b - rest)

@@ -1,0 +1,206 @@
+"""Candidate edits of a whole layer: its options, its own arrays, what it is given, what it calls.
+
+Of the layers inside a container both records tell how often and in which order they are called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import paddle
+
+from align.explain.call_values import activated, turned
+from align.explain.options import unequal
+from align.frameworks import on_paddle
+from align.frameworks.watched_calls import attributes
+from align.pair.any_pair import AnyPair
+from align.pair.bench import Bench
+from align.pair.isolation import Guilty
+from align.record.arrays import leaves, replace
+from align.record.recording import ROOT
+
+Changes = Iterator[tuple[str, AbstractContextManager]]
+
+
+def options(bench: Bench, module: Any) -> Changes:
+    """Set each option that differs to PyTorch's value, then all of them."""
+    wrong = list(unequal(bench.layer, module))
+    for chosen in [[option] for option in wrong] + ([wrong] if len(wrong) > 1 else []):
+        says = "; ".join(option.says for option in chosen)
+        values = {option.attribute: option.value for option in chosen}
+        yield f"{says}; with PyTorch's it agrees", attributes(bench.layer, **values)
+
+
+def _transposed_grid(x: paddle.Tensor) -> paddle.Tensor:
+    """Rows that number the places of a square, in the other order."""
+    side = int(x.shape[0] ** 0.5)
+    square = x.reshape([side, side, *x.shape[1:]])
+    return square.transpose([1, 0, *range(2, len(square.shape))]).reshape(x.shape)
+
+
+MOVES: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
+    "is transposed": turned,
+    "has its halves exchanged": lambda x: paddle.concat(x.chunk(2, axis=0)[::-1], axis=0),
+    "has its rows reversed": lambda x: x.flip(0),
+    "numbers the two axes of a square in the other order": _transposed_grid,
+}
+"""What may have happened to a weight -> how it is undone."""
+CENTRED = "RMS norm (the mean is not subtracted): with its input centred the layer agrees"
+
+
+def weights(bench: Bench) -> Changes:
+    """Move each array of the layer itself."""
+    state = on_paddle.state(bench.layer)
+    for name in (name for name in state if "." not in name and state[name].size > 1):
+        for what, move in MOVES.items():
+            yield f"the {name} {what}", _moved(bench.layer, name, move)
+
+
+@contextlib.contextmanager
+def _moved(layer: Any, name: str, move: Callable[[paddle.Tensor], paddle.Tensor]) -> Iterator[None]:
+    tensor = layer.state_dict()[name]
+    before = tensor.numpy()
+    with paddle.no_grad():
+        moved = move(tensor.detach())
+        if moved.shape == tensor.shape:
+            paddle.assign(moved, output=tensor)
+    try:
+        yield
+    finally:
+        with paddle.no_grad():
+            paddle.assign(on_paddle.tensor(before), output=tensor)
+
+
+def centred(bench: Bench) -> Changes:
+    """Centre the first input."""
+    tensors = leaves(bench.held[1:], on_paddle.is_tensor) if bench.held else []
+    for path, tensor in tensors[:1]:
+        if paddle.is_floating_point(tensor) and len(tensor.shape) > 1:
+            yield CENTRED, _given(bench, path, tensor - tensor.mean(-1, keepdim=True))
+
+
+def _given(bench: Bench, path: str, tensor: paddle.Tensor) -> AbstractContextManager:
+    def changed(arguments: tuple) -> tuple:
+        return replace(arguments, on_paddle.is_tensor, lambda p, t: tensor if p == path else t)
+
+    return attributes(bench, given=changed)
+
+
+def rows(bench: Bench, wrong: Guilty) -> Changes:
+    """Replace the numbers that an embedding was given by those that PyTorch's rows have."""
+    table = getattr(bench.layer, "weight", None)
+    if bench.held is None or table is None or wrong.expected is None or len(table.shape) != 2:
+        return
+    right = _row_numbers(wrong.expected, table.numpy())
+    tensors = leaves(bench.held[1:], on_paddle.is_tensor)
+    numbers = [(p, t) for p, t in tensors if not paddle.is_floating_point(t)]
+    if right is None or len(numbers) != 1 or numbers[0][1].size != right.size:
+        return
+    path, indices = numbers[0]
+    paddle_rows, torch_rows = indices.numpy(), right.reshape(indices.shape)
+    steps = np.unique(paddle_rows - torch_rows)
+    how = ""
+    if steps.size == 1:
+        how = f": every row {abs(steps[0])} too {'late' if steps[0] > 0 else 'early'}"
+    a, b = (f"[{', '.join(map(str, x.ravel()[:5]))}, ...]" for x in (paddle_rows, torch_rows))
+    says = f"rows of the embedding: Paddle reads {a}, PyTorch {b}{how}"
+    yield says, _given(bench, path, paddle.to_tensor(torch_rows, dtype=indices.dtype))
+
+
+def _row_numbers(output: np.ndarray, table: np.ndarray) -> np.ndarray | None:
+    """The row of the table that each last axis is, None when one is no row."""
+    if output.ndim < 2 or output.shape[-1] != table.shape[1] or output.size * len(table) >= 1e8:
+        return None
+    flat = output.reshape(-1, table.shape[1])
+    near = 1e-6 * float(np.abs(table).max() or 1.0)
+    gaps = np.stack([np.abs(table - row).max(axis=1) for row in flat])
+    if not (gaps.min(axis=1) <= near).all():
+        return None
+    return gaps.argmin(axis=1).reshape(output.shape[:-1])
+
+
+INSERTED = ("ReLU", "GELU (erf)", "tanh", "SiLU", "sigmoid")
+
+
+def insertions(bench: Bench) -> Changes:
+    """Put an activation after each of the layers that the container calls."""
+    for key in dict.fromkeys(bench.children):
+        for name in INSERTED:
+            says = f"activation: {name} is missing after {key} (Paddle: the identity)"
+            yield says, _after(bench, key, name)
+
+
+def _after(bench: Bench, key: str, name: str) -> AbstractContextManager:
+    def change(called: str, output: Any) -> Any:
+        hit = called == key and isinstance(output, paddle.Tensor)
+        return activated(name, output) if hit else output
+
+    return attributes(bench, after=change)
+
+
+def recorded(bench: Bench) -> str:
+    """Say what both records tell of the calls inside, after a trial of the layer as it is."""
+    paired = set(bench.judge.modules.to_paddle.values())
+    called = [name for key in bench.children if (name := key.partition("#")[0]) in paired]
+    expected = [key.partition("#")[0] for key in bench.partners_inside()]
+    if sorted(called) == sorted(expected):
+        shown = {wrong.shown_at for wrong in bench.guilty}
+        for a, b in zip(called, expected, strict=True):
+            if a != b and f"input of {a}" in shown:  # the first that got a wrong input
+                return f"order of the layers: Paddle calls {a} before {b}, PyTorch {b} before {a}"
+        return ""
+    idle = bench.idle_inside()
+    for name in expected:
+        paddle_count, torch_count = called.count(name), expected.count(name)
+        if paddle_count != torch_count and name not in idle:
+            times = _times(paddle_count), _times(torch_count)
+            return f"{name} is {times[0]} called in Paddle, {times[1]} in PyTorch"
+    return ""
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def unused(pair: AnyPair, bench: Bench) -> str:
+    """Name a parameter of the layer that has no part in Paddle's result: it gets no gradient."""
+    expected = pair.setup.weights.to_paddle(pair.reference.gradients)
+    prefix = "" if bench.key == ROOT else f"{bench.key.partition('#')[0]}."
+    for name, gradient in expected.items():
+        in_layer = name.removeprefix(prefix)
+        if not name.startswith(prefix) or "." in in_layer or not gradient.any():
+            continue
+        ours = pair.ours.gradients.get(name)
+        if ours is None or not ours.any():
+            return f"{name} is not used in Paddle (no gradient reaches it), in PyTorch it is"
+    return ""
+
+
+def arguments(bench: Bench) -> str:
+    """Guess at a tensor that PyTorch hands to the layer and Paddle does not."""
+    if bench.held is None or bench.partner is None:
+        return ""
+    tensors = [tensor for _, tensor in leaves(bench.held[1:], on_paddle.is_tensor)]
+    paddle_shapes = Counter(tuple(tensor.shape) for tensor in tensors)
+    torch_shapes = Counter(array.shape for _, array in bench.partner.inputs)
+    missing, more = (
+        list((torch_shapes - paddle_shapes).elements()),
+        list((paddle_shapes - torch_shapes).elements()),
+    )
+    if not missing or len(more) > len(missing):
+        return ""
+    if more and len(more[0]) == len(missing[0]):
+        pairs = zip(more[0], missing[0], strict=True)
+        if all(a == b or 1 in (a, b) for a, b in pairs):
+            return ""  # one broadcasts to the other
+    if more:
+        return f"{bench.key} is given a tensor of shape {more[0]}, in PyTorch of {missing[0]}"
+    return (
+        f"{bench.key} is given {len(tensors)} tensors, in PyTorch {len(bench.partner.inputs)}: one "
+        f"of shape {missing[0]} is left out (perhaps a mask)"
+    )

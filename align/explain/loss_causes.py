@@ -1,0 +1,238 @@
+"""From two values and gradients of a loss, of one and the same output, to the cause; and of scores.
+
+First edits of PyTorch's value and gradient (none, a factor, a constant), then textbook losses
+(`loss_formulas`), then Paddle's loss again with the arguments of PyTorch's calls.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from align.explain.experiment import (
+    EXPLAINED,
+    SAME,
+    first_cause,
+    renamed,
+    scale,
+)
+from align.explain.loss_formulas import differing_formulas, factor_in_words
+from align.record.arrays import Arrays
+
+LARGEST = 500_000  # elements; the formulas are not worth more
+BUDGET = 100  # trials
+MOVED = 1e-9  # part of a loss that changes with the outputs where its graph is cut
+FLAT = (
+    "the gradient is zero because Paddle's loss does not change with these outputs (a clip, a "
+    "mask, values outside of the domain of its function): the graph is not cut"
+)
+CUT = "the graph is cut between output and loss (detach, stop_gradient, no_grad, NumPy)"
+
+
+@dataclass(frozen=True)
+class LossRun:
+    """One side's loss of the reference's output.
+
+    Attributes:
+        value: the loss, of any shape.
+        gradients: of the outputs, by path; absent where none arrived.
+        stamp: which framework computed it.
+    """
+
+    value: np.ndarray
+    gradients: Arrays
+    stamp: Mapping[str, object]
+
+    def changed(self, value: np.ndarray | float, gradients: Arrays | float = 1.0) -> LossRun:
+        """Return it with another value, and other gradients or a factor of them."""
+        if not isinstance(gradients, Mapping):
+            gradients = {p: g * gradients for p, g in self.gradients.items()}
+        return LossRun(np.asarray(value), gradients, self.stamp)
+
+    def widened(self) -> LossRun:
+        """Return it in float64."""
+        gradients = {p: g.astype(np.float64) for p, g in self.gradients.items()}
+        return self.changed(self.value.astype(np.float64), gradients)
+
+
+Edits = Iterator[tuple[str, LossRun]]
+"""Sentences, each with what PyTorch's loss would be if it were true."""
+
+
+def explain(
+    outputs: Arrays,
+    labels: np.ndarray | None,
+    ours: LossRun,
+    reference: LossRun,
+    reruns: Iterable[tuple[str, LossRun]] = (),
+    moved: Callable[[], LossRun] | None = None,
+) -> str:
+    """Explain a differing loss, "" when no edit does.
+
+    Args:
+        outputs: the floating outputs that both losses got, by path.
+        labels: the user's, None without.
+        reruns: Paddle's loss with a call changed to PyTorch's, in words.
+        moved: runs Paddle's loss of other outputs; None where it cannot run.
+    """
+    a, b = ours.value, reference.value
+    if a.shape != b.shape:
+        return _explain_shape(a.astype(np.float64), b.astype(np.float64))
+    if a.dtype != b.dtype:
+        return f"the loss is {a.dtype.name} in Paddle and {b.dtype.name} in PyTorch: a cast"
+    if not all(np.isfinite(x).all() for x in (a, *ours.gradients.values())):
+        return "the loss or its gradient is not finite in Paddle"
+    ours, reference = ours.widened(), reference.widened()
+
+    def passes(edited: LossRun) -> bool:
+        """Whether an edit of PyTorch's loss is Paddle's."""
+        parts = [(ours.value, reference.value, edited.value)]
+        for path, b in reference.gradients.items():
+            a, c = (run.gradients.get(path, np.zeros_like(b)) for run in (ours, edited))
+            parts.append((a, b, c))
+        return all(a.shape == b.shape and _is_near(a, b, c) for a, b, c in parts)
+
+    if passes(reference):
+        return ""
+    first, second = itertools.tee(iter(reruns))
+    flat = not any(g.any() for g in ours.gradients.values())
+    edits = itertools.chain(
+        _of_parts(ours, reference, moved),
+        _of_options(outputs, labels, ours, reference),
+        _of_calls(first, ours, reference),
+        _of_the_whole(outputs, ours, reference),
+        _of_calls(second, ours, reference, outputs),
+        [(FLAT, ours)] if flat else [],
+    )
+    return first_cause(edits, passes, BUDGET)
+
+
+def _is_near(a: np.ndarray, b: np.ndarray, edited: np.ndarray) -> bool:
+    """Whether little of the difference between Paddle's and PyTorch's is left."""
+    near = max(EXPLAINED * float(np.abs(a - b).max()), SAME * float(np.abs(b).max()))
+    return bool(np.abs(a - edited).max() <= near)
+
+
+def _explain_shape(a: np.ndarray, b: np.ndarray) -> str:
+    shapes = f"the loss has the shape {a.shape} in Paddle and {b.shape} in PyTorch"
+    if a.size == b.size:
+        return f"{shapes}: only the shape differs"
+    single, many, who = (a, b, "Paddle") if a.size < b.size else (b, a, "PyTorch")
+    for title, value in {"mean": np.mean(many), "sum": np.sum(many)}.items():
+        if single.size == 1 and _is_near(single, single, value):
+            return f"{shapes}: reduction: {who} takes the {title} of the other's"
+    return shapes
+
+
+def _of_parts(ours: LossRun, reference: LossRun, moved: Callable[[], LossRun] | None) -> Edits:
+    """Of the value alone, of the gradient alone, of one output's gradient."""
+    a, b, slopes = ours.value, reference.value, reference.gradients
+    pairs = {p: (ours.gradients.get(p, np.zeros_like(g)), g) for p, g in slopes.items()}
+    pairs = {p: (x, y) for p, (x, y) in pairs.items() if x.shape == y.shape and y.any()}
+    if not pairs:
+        return
+    how = "is zero" if ours.gradients else "does not exist"
+    still = not any(x.any() for x, _ in pairs.values())
+    if still and (moved is None or np.abs(moved().value - a).max() > MOVED * np.abs(a).max()):
+        yield f"the gradient {how}, the value is right: {CUT}", reference.changed(b, {})
+        yield f"the gradient {how}, and the value differs: {CUT}", reference.changed(a, {})
+    factors = {path: scale(*sides) for path, sides in pairs.items()}
+    for path, factor in factors.items() if len(pairs) > 1 else ():
+        says = f"the term of the output {path!r} weighs {factor:.6g} times as much as in PyTorch"
+        if not factor:
+            says = f"a term is missing: Paddle's loss leaves the output {path!r} out (no gradient)"
+        edited = reference.changed(a, {**slopes, path: factor * slopes[path]})
+        yield says, edited if abs(factor - 1) > SAME else None  # its value is unknown
+    factor = scale(*(np.concatenate([x[i].ravel() for x in pairs.values()]) for i in (0, 1)))
+    says = f"the gradient is {factor:.6g} times PyTorch's, the value is right: a scale in the"
+    yield f"{says} backward pass only", reference.changed(b, factor)
+
+
+def _of_calls(
+    reruns: Edits, ours: LossRun, reference: LossRun, outputs: Arrays | None = None
+) -> Edits:
+    """Of Paddle's calls: with PyTorch's argument its loss is PyTorch's, or a multiple of it."""
+    output = next(iter((outputs or {}).values()), np.zeros(()))
+    for says, run in reruns:
+        factor = scale(run.value, reference.value) if outputs is not None else 1.0
+        pairs = [(run.value, reference.value)]
+        pairs += [
+            (run.gradients.get(p, np.zeros_like(g)), g) for p, g in reference.gradients.items()
+        ]
+        right = factor and all(
+            a.shape == b.shape and np.abs(a - factor * b).max() <= SAME * np.abs(factor * b).max()
+            for a, b in pairs
+        )
+        if right and outputs is None:
+            yield f"{says}; with PyTorch's the loss agrees", ours
+        elif right:
+            left = f"{factor:.6g} times PyTorch's{factor_in_words(factor, output)}"
+            yield f"{says}; with PyTorch's a factor is left: the loss is {left}", ours
+
+
+def _of_the_whole(outputs: Arrays, ours: LossRun, reference: LossRun) -> Edits:
+    """A constant added to the value; value and gradient times one number."""
+    a, b = ours.value, reference.value
+    constant = float((a - b).mean())
+    more = ("plus", "added") if constant > 0 else ("minus", "missing")
+    says = (
+        f"the value is PyTorch's {more[0]} {abs(constant):.6g}, the gradient agrees: a term that "
+        f"does not depend on the output is {more[1]} in Paddle"
+    )
+    yield says, reference.changed(b + constant)
+    factor, output = scale(a, b), next(iter(outputs.values()), np.zeros(()))
+    what = "every value of the loss is" if a.size > 1 else "loss and gradient are"
+    says = f"{what} {factor:.6g} times PyTorch's{factor_in_words(factor, output)}"
+    yield says, reference.changed(factor * b, factor)
+
+
+def _of_options(
+    outputs: Arrays, labels: np.ndarray | None, ours: LossRun, reference: LossRun
+) -> Edits:
+    """Of textbook losses on the output whose gradient differs most."""
+    apart: dict[str, float] = {}
+    for path, b in reference.gradients.items():
+        a = ours.gradients.get(path)
+        if a is not None and a.shape == b.shape and a.any():  # of no gradient every formula is one
+            apart[path] = float(np.abs(a - b).max() / (np.abs(b).max() or 1.0))
+    path = max(apart, key=lambda name: apart[name], default=None)
+    if path is None or outputs[path].size > LARGEST or ours.value.size > 1:
+        return
+    gradients = ours.gradients[path], reference.gradients[path]
+    for says, factor in differing_formulas(outputs[path], labels, *gradients):
+        scaled = None if factor is None else reference.changed(factor * reference.value, factor)
+        yield says, scaled or ours
+
+
+SAME_SCORE = 2e-6  # relative difference below which two scores are one
+SCORE_CHANGES: Mapping[str, Callable[[float, int], float]] = {
+    "per cent in Paddle, a fraction in PyTorch (100 times)": lambda x, rows: 100 * x,
+    "a fraction in Paddle, per cent in PyTorch (1/100)": lambda x, rows: x / 100,
+    "Paddle's is 1 minus PyTorch's": lambda x, rows: 1 - x,
+    "Paddle's is the square root of PyTorch's": lambda x, rows: math.sqrt(max(x, 0)),
+    "rounded to 2 digits in Paddle": lambda x, rows: round(x, 2),
+    "a sum over the rows for their mean in PyTorch": lambda x, rows: x * rows,
+}
+"""What is said -> Paddle's number from PyTorch's and the number of rows."""
+
+
+def explain_score(
+    name: str, ours: Mapping[str, float], reference: Mapping[str, float], rows: int
+) -> str:
+    """Explain one score of so many rows that differs, "" when nothing fits."""
+    if name not in ours or name not in reference:
+        return renamed(name, ours, reference, _same_score)
+    a, b = ours[name], reference[name]
+    if math.isnan(a) or math.isnan(b):
+        shown = ["undefined (NaN)" if math.isnan(v) else f"{v:.6g}" for v in (a, b)]
+        return f"the score is {shown[0]} in Paddle, {shown[1]} in PyTorch"
+    edits = ((says, change(b, rows)) for says, change in SCORE_CHANGES.items())
+    return first_cause(edits, lambda edited: _same_score(edited, a), BUDGET)
+
+
+def _same_score(a: float, b: float) -> bool:
+    return abs(a - b) <= SAME_SCORE * max(abs(b), 1e-3)

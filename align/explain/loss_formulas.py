@@ -1,0 +1,336 @@
+"""Textbook losses: the options that give Paddle's gradient against those that give PyTorch's.
+
+A formula is the gradient of its sum over all items. How much each item counts is fitted, so that
+sum, mean and every other divisor are measured.
+
+Legend: M items, K scores of an item; z (M, K) scores; t (M, K) is 1 at the label, y (M, 1) are
+values, p is a number that is searched for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from align.explain.experiment import SAME, fitted
+from align.explain.formulas import sigmoid, softmax
+
+SEARCHED = 100_000  # elements; above, no number is searched for
+SHOWN = 4
+NEAR = 5e-6  # part of a gradient that a formula may leave: what float32 rounds
+TINY = 1e-9  # part of the largest slope below which an item has none
+
+
+@dataclass(frozen=True)
+class Items:
+    """An output and its labels, arranged as items.
+
+    Attributes:
+        scores: (M, K) the output.
+        labels: (M,) classes, or values where K is 1; (M, K) soft labels.
+        arrange: brings an array of the output's shape into the form of `scores`.
+        rows: length of the output's first axis.
+    """
+
+    scores: np.ndarray
+    labels: np.ndarray
+    arrange: Callable[[np.ndarray], np.ndarray]
+    rows: int
+
+
+@dataclass(frozen=True)
+class LossRecipe:
+    """A formula, fitted to a framework's loss.
+
+    Attributes:
+        name: of the formula.
+        factors: (M,) what each item counts, 0 for nothing.
+        uniform: every item that counts has the same factor; else it depends on the label.
+        number: that was searched for, 0 without.
+        title: of the number.
+    """
+
+    name: str
+    factors: np.ndarray
+    uniform: bool
+    number: float = 0.0
+    title: str = ""
+
+    @property
+    def counts(self) -> np.ndarray:
+        """(M,) False where an item counts nothing."""
+        return self.factors != 0
+
+    def __str__(self) -> str:
+        return self.name + (f" ({self.title} {self.number:.4g})" if self.number else "")
+
+
+CROSS, SMOOTHING = "cross entropy", "label smoothing"
+HUBER, THRESHOLD = "Huber (smooth L1) loss", "threshold (delta, beta)"
+Slopes = Callable[[np.ndarray, np.ndarray], np.ndarray]
+OF_CLASSES: Mapping[str, Slopes] = {
+    CROSS: lambda z, t: softmax(z, 1) - t,
+    "cross entropy of the softmax (softmax is applied twice)": lambda z, t: _through(
+        softmax(z, 1), softmax(softmax(z, 1), 1) - t
+    ),
+    "cross entropy with the softmax over the batch (another axis)": lambda z, t: (
+        softmax(z, 0) * t.sum(axis=0) - t
+    ),
+    "minus the output at the label (no logarithm is taken)": lambda z, t: -t,
+    "binary cross entropy of each class (sigmoid)": lambda z, t: sigmoid(z) - t,
+}
+"""Name -> gradient (M, K) of the sum of all items."""
+OF_VALUES: Mapping[str, Slopes] = {
+    "squared error": lambda z, y: 2 * (z - y),
+    "absolute error": lambda z, y: np.sign(z - y),
+    "binary cross entropy of probabilities": lambda z, y: (z - y) / (z * (1 - z)),
+    "binary cross entropy of scores (sigmoid)": lambda z, y: sigmoid(z) - y,
+    "binary cross entropy of the sigmoid (sigmoid is applied twice)": lambda z, y: (
+        (sigmoid(sigmoid(z)) - y) * sigmoid(z) * (1 - sigmoid(z))
+    ),
+    "squared error of all pairs (the shapes of output and labels broadcast)": lambda z, y: (
+        2 * (len(y) * z - y.sum())
+    ),
+}
+"""Name -> gradient (M, 1) of the sum of all items."""
+
+
+def _through(s: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """The gradient at scores whose softmax s has the gradient g."""
+    return s * (g - (g * s).sum(axis=1, keepdims=True))
+
+
+def differing_formulas(
+    output: np.ndarray,
+    labels: np.ndarray | None,
+    paddle_gradient: np.ndarray,
+    torch_gradient: np.ndarray,
+) -> Iterator[tuple[str, float | None]]:
+    """Say how two losses of an output differ, by gradients of its shape.
+
+    Yields:
+        A sentence, and the factor of the whole loss where it is about nothing else.
+    """
+    for items in _arrangements(output, labels):
+        gradients = items.arrange(paddle_gradient), items.arrange(torch_gradient)
+        b = _recipe(items, gradients[1])
+        a = _recipe(items, gradients[0], _smoothing(b))
+        b = b or _recipe(items, gradients[1], _smoothing(a))
+        if a is None or b is None:
+            continue
+        if a.name != b.name:
+            yield f"another formula: Paddle computes {a}, PyTorch {b}", None
+            continue
+        words = list(_differing(items, a, b))
+        scaled = a.uniform and b.uniform and a.number == b.number
+        scaled = scaled and np.array_equal(a.counts, b.counts)
+        factor = float(a.factors.max() / b.factors.max()) if scaled else None
+        if words:
+            yield f"{a.name}: {'; '.join(words)}", factor
+
+
+def _arrangements(output: np.ndarray, labels: np.ndarray | None) -> Iterator[Items]:
+    """The ways in which an output and labels (None without) may belong together."""
+    z, rows = output.astype(np.float64), len(output) if output.ndim else 1
+    y = np.zeros(z.shape) if labels is None else np.asarray(labels)
+    for axis in dict.fromkeys((1, z.ndim - 1)) if z.ndim > 1 and labels is not None else ():
+        count = z.shape[axis]
+        arrange = partial(_by_class, axis=axis, count=count)
+        if y.dtype.kind in "iu" and y.size * count == z.size and count > 1:
+            classes = y.reshape(-1).astype(np.int64)
+            yield Items(arrange(z), classes, arrange, rows)
+            one_hot = (classes[:, None] == np.arange(count)).astype(np.float64).ravel()
+            flat = partial(_by_class, axis=axis, count=1)
+            yield Items(flat(z), one_hot, flat, rows)  # as a regression
+        elif y.shape == z.shape and count > 1:
+            yield Items(arrange(z), arrange(y.astype(np.float64)), arrange, rows)
+    if y.size == z.size:
+        flat = partial(_by_class, axis=-1, count=1)
+        yield Items(flat(np.atleast_1d(z)), y.ravel().astype(np.float64), flat, rows)
+
+
+def _by_class(array: np.ndarray, axis: int, count: int) -> np.ndarray:
+    """An array whose classes lie along an axis as (M, K)."""
+    return np.moveaxis(np.atleast_1d(array), axis, -1).reshape(-1, count)
+
+
+def _recipe(items: Items, gradient: np.ndarray, smoothing: float = 0.0) -> LossRecipe | None:
+    """The first formula that gives a gradient with one factor, else one with factors by label.
+
+    Args:
+        items: an output and its labels.
+        gradient: (M, K) of one side's loss.
+        smoothing: of the labels on the other side, which is tried as well.
+    """
+    z, y, by_label = items.scores, items.labels, None
+    candidates: Iterator[tuple[str, np.ndarray, float, str]]
+    candidates = (
+        _of_values(z, y[:, None], gradient)
+        if z.shape[1] == 1
+        else _of_classes(z, y, gradient, smoothing)
+    )
+    for name, slopes, number, title in candidates:
+        for groups in _groups(items):
+            factors = _factors(slopes, gradient, groups)
+            if factors is None:
+                continue
+            recipe = LossRecipe(name, factors, not groups.any(), number, title)
+            if recipe.uniform:
+                return recipe
+            by_label = by_label or recipe
+            break
+    return by_label
+
+
+def _of_values(z: np.ndarray, y: np.ndarray, gradient: np.ndarray) -> Iterator[tuple]:
+    """Formulas of single values: name, gradient, number, its title."""
+    for name, slopes in OF_VALUES.items():
+        yield name, slopes(z, y), 0.0, ""
+    if z.size <= SEARCHED:
+        number = _searched(lambda p: np.clip(z - y, -p, p), gradient)
+        yield HUBER, np.clip(z - y, -number, number), number, THRESHOLD
+
+
+def _of_classes(
+    z: np.ndarray, y: np.ndarray, gradient: np.ndarray, smoothing: float
+) -> Iterator[tuple]:
+    """Formulas of classes: name, gradient, number, its title."""
+    t = y
+    if y.ndim == 1:  # a label that names no class is read off the gradient, lowest there
+        named = np.where((y >= 0) & (y < z.shape[1]), y, gradient.argmin(axis=1))
+        t = (named[:, None] == np.arange(z.shape[1])).astype(np.float64)
+    for eps in dict.fromkeys((0.0, smoothing)):
+        for name, slopes in OF_CLASSES.items():
+            yield name, slopes(z, _smoothed(t, eps)), eps, SMOOTHING
+    if z.size <= SEARCHED:
+        number = _searched(lambda p: softmax(z, 1) - _smoothed(t, p), gradient)
+        yield CROSS, softmax(z, 1) - _smoothed(t, number), number, SMOOTHING
+
+
+def _searched(slopes: Callable[[float], np.ndarray], gradient: np.ndarray) -> float:
+    """The number with which slopes explain a gradient best, where there is any."""
+    moved = gradient.any(axis=1)
+
+    def misfit(log: float) -> float:
+        x, g = slopes(float(np.exp(log)))[moved].ravel(), gradient[moved].ravel()
+        energy = float(x @ x)
+        return -(float(x @ g) ** 2) / energy if energy else 0.0
+
+    return float(np.exp(fitted(misfit, -7.0, 5.0)))
+
+
+def _groups(items: Items) -> list[np.ndarray]:
+    """(M,) one group of all items; the label of each as a number, where labels say enough."""
+    y = items.labels
+    values, groups = np.unique(y, return_inverse=True)
+    most = min(SHOWN, len(y) // 2) if items.scores.shape[1] < 3 else len(y)
+    by_label = [groups] if y.ndim == 1 and 1 < len(values) <= most else []
+    return [np.zeros(len(y), np.int64), *by_label]
+
+
+def _factors(slopes: np.ndarray, gradient: np.ndarray, groups: np.ndarray) -> np.ndarray | None:
+    """(M,) one factor for each group, 0 for items without a gradient; None when they do not fit."""
+    if not np.isfinite(slopes).all():
+        return None
+    has_slope = np.abs(slopes).max(axis=1) > TINY * np.abs(slopes).max()
+    counts = (np.abs(gradient).max(axis=1) > TINY * np.abs(gradient).max()) | ~has_slope
+    used = counts & has_slope
+    products = np.bincount(groups, np.where(used, (slopes * gradient).sum(axis=1), 0))
+    energies = np.bincount(groups, np.where(used, (slopes**2).sum(axis=1), 0))
+    factors = np.where(counts, (products / np.where(energies > 0, energies, 1))[groups], 0)
+    left = np.abs(gradient - factors[:, None] * slopes).max()
+    return factors if left <= NEAR * np.abs(gradient).max() else None
+
+
+def _smoothed(targets: np.ndarray, eps: float) -> np.ndarray:
+    """(M, K) targets with label smoothing."""
+    return (1 - eps) * targets + eps / targets.shape[1]
+
+
+def _smoothing(recipe: LossRecipe | None) -> float:
+    return recipe.number if recipe is not None and recipe.title == SMOOTHING else 0.0
+
+
+def _differing(items: Items, a: LossRecipe, b: LossRecipe) -> Iterator[str]:
+    """A sentence for each option that differs."""
+    paddle_number, torch_number = (recipe.number for recipe in (a, b))
+    if abs(paddle_number - torch_number) > 10 * SAME * max(abs(paddle_number), abs(torch_number)):
+        shown = [0.0 if abs(v) < SAME else v for v in (paddle_number, torch_number)]
+        yield f"{a.title} {shown[0]:.4g} in Paddle, {shown[1]:.4g} in PyTorch (fitted)"
+    for recipe, peer, who, other in ((a, b, "Paddle", "PyTorch"), (b, a, "PyTorch", "Paddle")):
+        extra = recipe.counts & ~peer.counts
+        labels = np.unique(items.labels[extra])
+        if len(labels) == items.labels.ndim == 1:
+            count = f"{extra.sum()} labels {labels[0]:g}"
+            yield f"ignore_index: the {count} count in {who}, {other} ignores them"
+        elif extra.any():
+            yield f"{extra.sum()} items count in {who} and not in {other}"
+    tables = [] if a.uniform and b.uniform else [_by_label(items, recipe) for recipe in (a, b)]
+    weighted = bool(tables) and np.abs(np.subtract(*tables)).max() > 10 * SAME
+    if weighted:
+        words = [_weights(items, *pair) for pair in zip((a, b), tables, strict=True)]
+        yield f"class weights: {words[0]} in Paddle, {words[1]} in PyTorch (relative, fitted)"
+    paddle_number, torch_number = (
+        1 / float(recipe.factors[recipe.counts].mean()) for recipe in (a, b)
+    )
+    if abs(paddle_number - torch_number) <= SAME * abs(torch_number):
+        return
+    times = f"loss and gradient are {torch_number / paddle_number:.6g} times PyTorch's"
+    if a.uniform and b.uniform:
+        names = [
+            _divisor(items, recipe, value)
+            for recipe, value in ((a, paddle_number), (b, torch_number))
+        ]
+        more = factor_in_words(torch_number / paddle_number, items.scores)
+        reduction = f"reduction: Paddle {names[0]}, PyTorch {names[1]} ({times})"
+        yield reduction if all(names) else f"a factor: {times}{more}"
+        return
+    summed = [abs(float(recipe.factors.sum()) - 1) < SAME for recipe in (a, b)]
+    if any(summed) and not weighted:
+        names = ["the sum of the labels' weights" if s else "another number" for s in summed]
+        yield f"normalisation of the weights: Paddle divides by {names[0]}, PyTorch by {names[1]}"
+
+
+def _by_label(items: Items, recipe: LossRecipe) -> np.ndarray:
+    """Factors by label, the first one that counts is 1."""
+    labels = np.unique(items.labels)
+    means = np.array([recipe.factors[items.labels == label].mean() for label in labels])
+    return means / next((mean for mean in means if mean), 1.0)
+
+
+def _weights(items: Items, recipe: LossRecipe, table: np.ndarray) -> str:
+    pairs = list(zip(np.unique(items.labels), table, strict=True))[:SHOWN]
+    return "none" if recipe.uniform else ", ".join(f"{v:g}: {w:.4g}" for v, w in pairs)
+
+
+def _divisor(items: Items, recipe: LossRecipe, value: float) -> str:
+    """In words, "" for a number that means nothing."""
+    count, counted, rows = len(recipe.factors), int(recipe.counts.sum()), items.rows
+    beta = recipe.number if recipe.name == HUBER else 1.0
+    names = {  # of two names for one number the later one counts
+        count * beta: f"takes the mean of {count} items divided by {beta:.4g} (smooth L1)",
+        2 * count: f"divides by 2 x {count} items (a factor 1/2)",
+        items.scores.size: f"divides by all {items.scores.size} elements",
+        rows: f"divides by the {rows} rows of the batch",
+        count: f"divides by all {count} items",
+        counted: f"divides by the {counted} items that count",
+        1: "takes the sum",
+    }
+    if counted == count:
+        names[count] = f"takes the mean of {count} items"
+    return next((text for number, text in names.items() if abs(value / number - 1) < SAME), "")
+
+
+def factor_in_words(factor: float, output: np.ndarray) -> str:
+    """Say in brackets what a factor between two losses is; "" for a number that means nothing."""
+    rows, count = len(np.atleast_1d(output)), output.size
+    names = {rows: f"the {rows} rows", count: f"all {count} elements"}
+    for a, b in ((rows, count), (count, rows)):
+        if a != b and abs(factor * a / b - 1) < SAME:
+            return f" (Paddle divides by {names[a]}, PyTorch by {names[b]})"
+    divisor = round(1 / factor) if 0 < factor < 1 else 1
+    divided = divisor > 1 and abs(factor * divisor - 1) < SAME
+    return f" (divided by {divisor}; perhaps gradient accumulation)" if divided else ""

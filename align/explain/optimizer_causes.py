@@ -1,0 +1,465 @@
+"""Why two optimizers differ: what differs is exchanged in Paddle's, and the steps made again.
+
+Options are compared by name; members, rates and decays by parameter; what hooks do to gradients by
+what is left of them after a step. What no exchange explains is a guess, and begins with "perhaps".
+
+Legend: g = gradient of the backward pass, e = gradient after the hooks of the optimizer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from align.explain.experiment import both, fewest, number, options_in_words, scale
+from align.frameworks import on_paddle, on_torch
+from align.frameworks import optimizer_edits_paddle as paddles
+from align.frameworks.factories import AVERAGE
+from align.frameworks.object_options import differing, options
+from align.judge.update_judging import SMALL_STEP, SideTrace, UpdateJudge
+from align.pair.any_pair import AnyPair
+from align.pair.update_sides import Change, UpdateSides
+from align.record.request import Request
+from sot_paddle.config import some
+
+TRIALS = 12
+ALIKE = 1e-3  # factors this close are equal
+FAMILY = {"AdamW": "Adam", "RMSprop": "RMSProp"}
+"""PyTorch's or Paddle's class -> the class of Paddle with the same rule but for the decay."""
+TINY = 1e-30  # an epsilon that changes nothing
+ROOTS: Mapping[str, tuple[str, Mapping[str, float], Mapping[str, Any]]] = {
+    "RMSProp": (
+        "epsilon's place in the square root: Paddle inside, PyTorch outside",
+        {"epsilon": TINY},
+        {"eps": TINY},
+    ),
+    "Adamax": (
+        "epsilon's place: Paddle adds it to the decayed norm, PyTorch to the size of the gradient "
+        "(and Paddle holds the betas in float32)",
+        {"epsilon": TINY, "beta1": 0.875, "beta2": 0.96875},
+        {"eps": TINY, "betas": (0.875, 0.96875)},
+    ),
+}
+"""PADDLE: a rule that differs from PyTorch's with equal options; options of Paddle and of PyTorch
+with which it does not."""
+FORMS = ("decoupled", "L2")
+"""A decay straight from the weight (AdamW), and one added to the gradient (Adam)."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One thing that differs.
+
+    Attributes:
+        text: a sentence with both values.
+        names: Paddle's parameters that it is about.
+        among: those that could have been hit; all of them hit means that no single one is wrong.
+        change: makes Paddle's optimizer like PyTorch's.
+        option: (name, Paddle's value, PyTorch's) of an option.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    among: tuple[str, ...] = ()
+    change: Change | None = None
+    option: tuple[str, Any, Any] | None = None
+
+    @property
+    def place(self) -> str:
+        """The first parameter that is wrong in a way that others are not, else "optimizer"."""
+        return self.names[0] if set(self.among) - set(self.names) else "optimizer"
+
+
+def explain(
+    sides: UpdateSides, ours: SideTrace, judge: UpdateJudge, wrong: Sequence[str]
+) -> list[Cause]:
+    """Find what has to be exchanged before the optimizer's judge passes, or guess.
+
+    Args:
+        sides: makes Paddle's steps again under changes.
+        ours: Paddle's steps as they are.
+        judge: with PyTorch's.
+        wrong: Paddle's names of the parameters that were out of tolerance, in the model's order.
+    """
+    differences = _Differences(sides, ours, judge.reference, tuple(wrong))
+    causes = list(differences.all())
+    needed = fewest(
+        causes, lambda chosen: sides.passes(tuple(c.change for c in chosen), judge), TRIALS
+    )
+    if needed:
+        proved = _in_one_sentence(needed)
+        return [replace(c, text=f"{c.text}; with PyTorch's the step agrees") for c in proved]
+    if not causes and differences.kind in ROOTS:
+        text, ours_then, theirs_then = ROOTS[differences.kind]
+        put = partial(_put_options, ours_then), partial(_put_groups, theirs_then)
+        if sides.agree_under(*put):
+            shown = ", ".join(f"{name}={value:g}" for name, value in ours_then.items())
+            text = f"{text}: no fault of the port; with {shown} on both sides the steps agree"
+            return [Cause(text, tuple(wrong), tuple(wrong))]
+        causes = [Cause(text, tuple(wrong), tuple(wrong))]
+    return [replace(c, text=f"perhaps {c.text}") for c in _in_one_sentence(causes)]
+
+
+def explain_average(pair: AnyPair, passes: Callable[[Request], bool]) -> str:
+    """Find the options of Paddle's moving average of the weights that have to be PyTorch's.
+
+    The judge is asked whether Paddle's averages agree after a training run of a plan.
+    """
+    plan, factories = pair.plan, pair.plan.optimizer
+    if isinstance(factories, Mapping):
+        return ""
+    models = pair.our_model(True), pair.reference_model(pair.dtype, True)
+    paddle_options, torch_options = (
+        _average_options(side, pair, model)
+        for side, model in zip((on_paddle, on_torch), models, strict=True)
+    )
+
+    def agree(names: Sequence[str]) -> bool:
+        def factory(model: Any) -> Any:
+            objects = factories[1](model)
+            current = options(objects[3])
+            for name in names:
+                current[name].put(torch_options[name].value)
+            return objects
+
+        return passes(dataclasses.replace(plan, optimizer=(factories[0], factory)))
+
+    needed = fewest(differing(paddle_options, torch_options), agree, TRIALS // 2)
+    values = [(name, paddle_options[name].value, torch_options[name].value) for name in needed]
+    return f"moving average: {options_in_words(values)}; with PyTorch's it agrees" if values else ""
+
+
+def _average_options(side: Any, pair: AnyPair, model: Any) -> dict[str, Any]:
+    with side.default_dtype(pair.dtype):
+        average = getattr(side.make_optimizer(pair.plan, model)[0], AVERAGE, None)
+    return {} if average is None else options(average)
+
+
+def _in_one_sentence(causes: Sequence[Cause]) -> list[Cause]:
+    """Causes with those that are options in one sentence."""
+    with_options = [c for c in causes if c.option is not None]
+    rest = [c for c in causes if c.option is None]
+    if not with_options:
+        return rest
+    text = options_in_words([c.option for c in with_options])
+    return [*rest, replace(with_options[0], text=text)]
+
+
+class _Differences:
+    """Reads both optimizers and their steps; the arguments are those of `explain`."""
+
+    def __init__(
+        self, sides: UpdateSides, ours: SideTrace, reference: SideTrace, wrong: tuple[str, ...]
+    ) -> None:
+        self._ours, self._reference, self._wrong = ours, reference, wrong
+        torch_optimizer, self._paddle = sides.optimizers()
+        self._model, self._options = sides.model, options(*torch_optimizer.param_groups)
+        decays = on_torch.decays_of(torch_optimizer, sides.module)
+        self._decays = {}
+        for torch_name, decay in decays.items():
+            self._decays |= dict.fromkeys(sides.paddle_names(torch_name), decay)
+        name = on_torch.kind_of(torch_optimizer)
+        if name == "SGD" and torch_optimizer.param_groups[0]["momentum"]:
+            name = "Momentum"
+        self.kind, paddle_kind = FAMILY.get(name, name), paddles.kind_of(self._paddle)
+        self._other_kind = (
+            ""
+            if "" in (name, paddle_kind) or FAMILY.get(paddle_kind, paddle_kind) == self.kind
+            else paddle_kind
+        )
+
+    def all(self) -> Iterator[Cause]:
+        """In the order in which the changes are applied: a change of gradients drops hooks."""
+        yield from self._members()
+        if self._other_kind:
+            kinds = both(self._other_kind, self.kind)
+            yield self._of_all(f"another optimizer: {kinds}", self._another)
+        else:
+            yield from self._named_options()
+        yield from self._rates()
+        dampening, momentum = (self._options.get(name) for name in ("dampening", "momentum"))
+        if dampening is not None and dampening.value and momentum.value:
+            text = f"dampening: PyTorch {number(dampening.value)}, none in Paddle"
+            yield self._of_all(text, partial(paddles.put_dampening, dampening=dampening.value))
+        yield from self._gradients()
+        yield from self._decay()
+
+    def _of_all(self, text: str, change: Change, option: Any = None) -> Cause:
+        """About all parameters that are wrong."""
+        return Cause(text, self._wrong, (), change, option)
+
+    def _members(self) -> Iterator[Cause]:
+        traces = self._ours.main, self._reference.main
+        in_paddle, in_torch = (
+            {n for n, trace_of_n in trace.items() if trace_of_n.held} for trace in traces
+        )
+        for odd, without, other in (
+            (in_torch - in_paddle, "Paddle's", "PyTorch's"),
+            (in_paddle - in_torch, "PyTorch's", "Paddle's"),
+        ):
+            names = tuple(n for n in self._ours.main if n in odd)
+            text = f"not in {without} optimizer: {some(names)}; {other} updates them"
+            if names:
+                change = partial(paddles.put_members, names=in_torch)
+                yield Cause(text, names, tuple(self._ours.main), change)
+
+    def _named_options(self) -> Iterator[Cause]:
+        ours = paddles.options_of(self._paddle)
+        for name in differing(ours, self._options):
+            if name != "weight_decay":  # compared by parameter
+                option = name, ours[name].value, self._options[name].value
+                change = partial(_put_options, {name: option[2]})
+                yield self._of_all(options_in_words([option]), change, option)
+
+    def _another(self, optimizer: Any, model: Any) -> Any:
+        """PyTorch's class in place of Paddle's."""
+        other = paddles.another(optimizer, self.kind)
+        if other is None:
+            return None
+        for name, option in paddles.options_of(other).items():
+            if name in self._options and name != "weight_decay":
+                option.put(self._options[name].value)
+        paddles.put_decays(other, model, self._decays)
+        return other
+
+    def _rates(self) -> Iterator[Cause]:
+        by_numbers: dict[str, dict[str, float]] = {}
+        for name, trace in self._ours.main.items():
+            a, b = np.asarray(trace.rates), np.asarray(self._reference.main[name].rates)
+            if not (np.isnan([*a, *b]).any() or np.allclose(a, b, 1e-9, 0)):
+                at = int(np.argmax(np.abs(a - b)))
+                ratio = f"{a[at] / b[at]:.6g} x" if b[at] else "not 0, as"
+                text = f"{both(a[at], b[at])} ({ratio} PyTorch's)"
+                by_numbers.setdefault(text, {})[name] = b[at] / a[at] if a[at] else 1.0
+        everyone = tuple(n for n, trace in self._ours.main.items() if trace.held)
+        for numbers, factors in by_numbers.items():
+            who = "" if len(factors) == len(everyone) else f" of {some(tuple(factors))}"
+            text = f"the learning rate applied to the update{who}: {numbers}"
+            change = partial(paddles.put_factors, factors=factors)
+            yield Cause(text, tuple(factors), everyone, change)
+
+    def _gradients(self) -> Iterator[Cause]:
+        read, b = (treatment_of(side) for side in (self._ours, self._reference))
+        clipping = paddles.clipping_of(self._paddle)
+        a = Treatment(*clipping) if clipping else read
+        alone = None if b is None else partial(paddles.put_gradients, treat=b.apply, alone=True)
+        names = self._unused()
+        if names:
+            text = (
+                f"moves without a gradient in Paddle: {some(names)} had none in a step: "
+                "clear_grad() leaves zeros, which still move a parameter; use "
+                "clear_grad(set_to_zero=False)"
+            )
+            as_they_are = partial(paddles.put_gradients, treat=dict, alone=False)
+            for change in filter(None, (as_they_are, alone)):
+                yield Cause(text, names, tuple(self._ours.main), change)
+        if a is None or b is None:
+            return
+        if str(a) != str(b):
+            text = treatments_in_words(a, b)
+            if {a.kind, b.kind} <= {"none", "scaled"} and not a.weight:
+                scaled = Treatment("scaled", b.limit / a.limit).apply
+                yield self._of_all(text, partial(paddles.put_gradients, treat=scaled, alone=False))
+            yield self._of_all(text, alone)
+        elif "step" in vars(self._paddle):
+            text = "double decay: Paddle's before_step changes the weights themselves"
+            yield self._of_all(text, alone)
+
+    def _unused(self) -> tuple[str, ...]:
+        """Parameters that move in a step in which they have no gradient, on one side only."""
+        names = []
+        for name, trace in self._ours.main.items():
+            steps = [step for step, g in enumerate(trace.gradients) if g is None and trace.held]
+            reference = self._reference.main[name]
+            if any(trace.update(s).any() and not reference.update(s).any() for s in steps):
+                names.append(name)
+        return tuple(names)
+
+    def _decay(self) -> Iterator[Cause]:
+        paddle_decays, torch_decays = paddles.decays_of(self._paddle, self._model), self._decays
+        pairs = {n: (paddle_decays[n], torch_decays[n]) for n in paddle_decays if n in torch_decays}
+        odd = {n: (a, b) for n, (a, b) in pairs.items() if not np.allclose(a, b, 1e-6, 0)}
+        if odd:
+            same_set = all(any(a) == any(b) for a, b in odd.values())
+            hit = {n for n, (_, b) in pairs.items() if any(b)} if same_set else set(self._ours.main)
+            change = partial(paddles.put_decays, decays=torch_decays)
+            yield Cause(_decays_in_words(odd), tuple(odd), tuple(hit), change)
+
+
+def _put_options(values: Mapping[str, Any], optimizer: Any, model: Any) -> None:
+    current = paddles.options_of(optimizer)
+    for name, value in values.items():
+        current[name].put(value)
+
+
+def _put_groups(values: Mapping[str, Any], optimizer: Any) -> None:
+    for group in optimizer.param_groups:
+        group.update(values)
+
+
+def _decays_in_words(pairs: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    """How decays of parameters differ, name -> (Paddle's, PyTorch's): set, form, coefficient."""
+    parts = []
+    for who, at in (("Paddle", 0), ("PyTorch", 1)):
+        names = [n for n, pair in pairs.items() if any(pair[at]) and not any(pair[1 - at])]
+        if names:
+            coefficient = number(max(pairs[names[0]][at]))
+            parts.append(f"decays in {who} only: {some(names)} (coefficient {coefficient})")
+    if parts:
+        return f"decay set: {'; '.join(parts)}"
+    a, b = next(iter(pairs.values()))
+    forms = [" and ".join(f for f, c in zip(FORMS, side, strict=True) if c) for side in (a, b)]
+    parts = [] if forms[0] == forms[1] else [f"{forms[0]} instead of {forms[1]} decay"]
+    if not (parts and np.isclose(sum(a), sum(b), 1e-6, 0)):
+        parts.append(f"weight decay coefficient: {both(sum(a), sum(b))}")
+    return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """One thing done to gradients between the backward pass and the update.
+
+    Attributes:
+        kind: "none", "scaled", "value", "global norm", "norm of each tensor" or "norm of each
+            group".
+        limit: the largest value or norm; of "scaled" the factor.
+        weight: multiple of the weight that is added.
+        groups: names that are clipped by one norm, of "norm of each group".
+    """
+
+    kind: str = "none"
+    limit: float = 1.0
+    weight: float = 0.0
+    groups: tuple[tuple[str, ...], ...] = ()
+
+    def apply(self, gradients: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Treat whole gradients; the weights are not added."""
+        norms = {n: float(np.linalg.norm(g.astype(np.float64))) for n, g in gradients.items()}
+        for group in [tuple(norms)] if self.kind == "global norm" else self.groups:
+            names = [name for name in group if name in norms]
+            norm = math.sqrt(sum(norms[name] ** 2 for name in names))
+            norms |= dict.fromkeys(names, norm)
+        return {n: self.treat(g, norms[n]) for n, g in gradients.items()}
+
+    def treat(self, gradient: np.ndarray, norm: float) -> np.ndarray:
+        """Treat one gradient, of which the norm is known that it may be clipped by."""
+        if self.kind == "value":
+            return np.clip(gradient, -self.limit, self.limit)
+        clipped = self.kind not in ("none", "scaled")
+        return gradient * (self.limit / max(self.limit, norm) if clipped else self.limit)
+
+    def __str__(self) -> str:
+        if self.kind == "none":
+            text = "leaves gradients as they are"
+        elif self.kind == "scaled":
+            text = f"scales gradients by {number(self.limit)}"
+        else:
+            text = f"clips the {self.kind} at {_rounded(self.limit)}"
+        more = f" and adds {number(self.weight)} x the weight (weight decay)"
+        return text + (more if self.weight else "")
+
+
+def _rounded(value: float) -> str:
+    """A measured number without the digits that measuring leaves: five are good."""
+    return number(float(f"{value:.5g}"))
+
+
+def treatments_in_words(a: Treatment, b: Treatment) -> str:
+    """Say what differs between Paddle's and PyTorch's treatment of gradients."""
+    if a.kind == b.kind and a.limit != b.limit and a.kind != "scaled":
+        return f"clipping limit ({a.kind}): Paddle {_rounded(a.limit)}, PyTorch {_rounded(b.limit)}"
+    title = "before the update"
+    if "none" in (a.kind, b.kind) and "scaled" not in (a.kind, b.kind):
+        title = "clipping missing" if a.kind == "none" else "clipping in Paddle only"
+    title = "double decay" if a.weight else title
+    return f"{title}: Paddle {a}, PyTorch {b}"
+
+
+@dataclass(frozen=True)
+class _Hooked:
+    """One gradient of a step: as it was given (g), after the hooks (e)."""
+
+    name: str
+    step: int
+    g: np.ndarray
+    e: np.ndarray
+
+
+NORMS = ("global norm", "norm of each tensor", "norm of each group")
+
+
+def treatment_of(side: SideTrace) -> Treatment | None:
+    """Read what hooks did to the gradients of one side; None when no treatment fits."""
+    weight = _added_weight(side)
+    hooked = _hooked_gradients(side, weight)
+    if not hooked:
+        return Treatment()
+    factors = [scale(gradient.e, gradient.g) for gradient in hooked]
+    least = int(np.argmin(factors))
+    if factors[least] <= 0:
+        return None  # cleared after the step: nothing is left to read
+    keys = [(gradient.name, gradient.step) for gradient in hooked]
+    groups = _alike_groups(dict(zip(keys, factors, strict=True)))
+    group_of = {name: group for group in groups for name in group}
+
+    def norm(kind: str, name: str, step: int) -> float:
+        if kind == "global norm":
+            return side.norms[step]
+        names = group_of[name] if kind == "norm of each group" else (name,)
+        return math.sqrt(sum(side.main[member].norms[step] ** 2 for member in names))
+
+    largest = max(float(np.abs(gradient.e).max()) for gradient in hooked)
+    limits = {"none": 1.0, "scaled": factors[0], "value": largest}
+    limits |= {kind: factors[least] * norm(kind, *keys[least]) for kind in NORMS}
+    for kind, limit in limits.items():
+        treatment = Treatment(kind, limit, weight, groups)
+        left = []
+        for (name, step), gradient in zip(keys, hooked, strict=True):
+            treated = treatment.treat(gradient.g, norm(kind, name, step))
+            left.append(np.abs(treated - gradient.e).max() / np.abs(gradient.e).max())
+        if max(left) <= ALIKE:
+            return treatment
+    return None
+
+
+def _hooked_gradients(side: SideTrace, weight: float) -> list[_Hooked]:
+    """Gradients that say something: the small step is below every limit, and lost in rounding."""
+    hooked = []
+    for name, trace in side.main.items():
+        for step, (g, e) in enumerate(zip(trace.gradients, trace.used, strict=False)):
+            if g is None or e is None or not g.any() or step == SMALL_STEP:
+                continue
+            rounding = 8 * side.eps * weight * np.abs(trace.weights[step]).max()
+            if ALIKE * np.abs(g).max() > rounding:
+                hooked.append(_Hooked(name, step, g, e - weight * trace.weights[step]))
+    return hooked
+
+
+def _alike_groups(factors: Mapping[tuple[str, int], float]) -> tuple[tuple[str, ...], ...]:
+    """Names whose gradients have one factor in each step, by (name, step)."""
+    groups: list[tuple[tuple[str, ...], dict[int, float]]] = []
+    for name in dict.fromkeys(name for name, _ in factors):
+        of_name = {step: factor for (n, step), factor in factors.items() if n == name}
+        for i, (names, of_group) in enumerate(groups):
+            if all(abs(of_group.get(s, f) - f) <= ALIKE * abs(f) for s, f in of_name.items()):
+                groups[i] = (*names, name), {**of_name, **of_group}
+                break
+        else:
+            groups.append(((name,), of_name))
+    return tuple(names for names, _ in groups)
+
+
+def _added_weight(side: SideTrace) -> float:
+    """How much of the weights hooks add to a gradient of zero."""
+    shares = [
+        scale(trace.used[0], trace.weights[0])
+        for trace in side.still.values()
+        if trace.used and trace.used[0] is not None and trace.used[0].any()
+    ]
+    return float(np.median(shares)) if shares else 0.0

@@ -1,0 +1,200 @@
+"""Options that ought to be equal, by a table of synonyms: of two layers, and of two calls."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from align.explain.experiment import number
+from align.frameworks.object_options import LAYER_WORDS
+
+SILENT = ("inplace", "training", "name", "return_mask")
+"""Options of layers that change no number, and the mode that a whole model is in."""
+UNITS = {"num_groups": " groups"}
+AXES = (
+    "batch_first: PyTorch's layer takes (sequence, batch, features), Paddle's always (batch, "
+    "sequence, features)"
+)
+FUNCTIONS = {
+    "clamp": "clip",
+    "amax": "max",
+    "amin": "min",
+    "huber_loss": "smooth_l1_loss",
+    "multilabel_soft_margin_loss": "multi_label_soft_margin_loss",
+}
+"""PyTorch's name of a function -> Paddle's, where they differ."""
+DATA = frozenset(("x", "y", "input", "logit", "other", "label", "labels", "shape", "training"))
+"""Arguments of calls that are data, or the mode of a model."""
+MEANS = {("ctc_loss", "mean"): " (each divided by the length of its target)"}
+"""What a value of an option means, where its word does not say it."""
+
+
+class Unequal(NamedTuple):
+    """An option that differs: Paddle's attribute, PyTorch's value in its form, both in words."""
+
+    attribute: str
+    value: Any
+    says: str
+
+
+def unequal(layer: Any, module: Any) -> Iterator[Unequal]:
+    """Yield the options of a Paddle layer that PyTorch's module has with another value."""
+    if layer is None or module is None:
+        return
+    torch_options = {
+        _word(name): value for name, value in vars(module).items() if _is_option(value)
+    }
+    if not torch_options.get("batch_first", True) and hasattr(layer, "need_weights"):  # attention
+        yield Unequal("batch_first", False, AXES)
+    for name, paddle_value in list(vars(layer).items()):
+        word = _word(name)
+        if word in SILENT or not _is_option(paddle_value):
+            continue
+        if word == "stride" and paddle_value is None:  # of a pool: its windows do not overlap
+            paddle_value = vars(layer).get("ksize", vars(layer).get("kernel_size"))
+        value = converted(word, torch_options, paddle_value)
+        if isinstance(value, str) != isinstance(paddle_value, str):
+            continue
+        if word == "axis" and (paddle_value or 0) * (value or 0) < 0:
+            continue  # one counts from the end: a call tells whether they are one axis
+        if single(paddle_value) != single(value):
+            value = _in_form_of(paddle_value, value)
+            a, b = (f"{_shown(side)}{UNITS.get(word, '')}" for side in (paddle_value, value))
+            if a != b:  # PyTorch's norms follow the float32 of Paddle's kernels
+                yield Unequal(name, value, f"{word}: Paddle's layer has {a}, PyTorch's {b}")
+
+
+def _in_form_of(paddle_value: Any, torch_value: Any) -> Any:
+    """PyTorch's value in the form in which Paddle's layer holds it."""
+    if not isinstance(paddle_value, (list, tuple)):
+        return torch_value
+    several = isinstance(torch_value, (list, tuple))
+    return type(paddle_value)(torch_value if several else [torch_value] * len(paddle_value))
+
+
+def converted(word: str, torch_options: Mapping[str, Any], absent: Any = None) -> Any:
+    """Return PyTorch's value of Paddle's option, in Paddle's convention."""
+    other, convert = LAYER_WORDS.get(word, (word, None))
+    other, convert = (other, convert) if other in torch_options else (word, None)
+    value = torch_options.get(other, absent)
+    return value if convert is None or value is None else convert(value)
+
+
+def single(value: Any) -> Any:
+    """Return a pair of equal numbers as the number."""
+    equal = isinstance(value, (list, tuple)) and value and all(part == value[0] for part in value)
+    return value[0] if equal else value
+
+
+def _word(name: str) -> str:
+    return name.lstrip("_").lower()
+
+
+def _is_option(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return 0 < len(value) <= 4 and all(isinstance(part, (int, float)) for part in value)
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _shown(value: Any) -> str:
+    value = single(value)
+    return f"{value:.6g}" if isinstance(value, float) else repr(value)
+
+
+class OtherArgument(NamedTuple):
+    """An argument that differs: Paddle's word, Paddle's value, PyTorch's in Paddle's meaning."""
+
+    word: str
+    paddle_value: Any
+    torch_value: Any
+
+
+def argument_edits(
+    call: Any, paddle_calls: Sequence[Any], torch_calls: Sequence[Any]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Set arguments of a call to PyTorch's, in words: one, two, then all that differ.
+
+    Args:
+        call: one of Paddle's (`WatchedCall`).
+        paddle_calls: the watched calls of one run.
+        torch_calls: PyTorch's (`TorchCall`); the one of the same number counts, all where there are
+            more or fewer.
+    """
+    numbers = [other.number for other in paddle_calls if other.name == call.name]
+    partners = [
+        other for other in torch_calls if FUNCTIONS.get(other.name, other.name) == call.name
+    ]
+    if len(numbers) == len(partners):
+        partners = [partners[numbers.index(call.number)]]
+    edits: dict[str, dict[str, Any]] = {}
+    for partner in partners:
+        apart = list(_differences(call, partner.arguments))
+        for count in (1, 2, len(apart)) if apart else ():
+            for chosen in itertools.combinations(apart, count):
+                values = {argument.word: argument.torch_value for argument in chosen}
+                edits.setdefault(_sentence(call.name, chosen), values)
+    yield from edits.items()
+
+
+def _differences(call: Any, torch_arguments: Mapping[str, Any]) -> Iterator[OtherArgument]:
+    plain = {name: _plain(value) for name, value in torch_arguments.items()}
+    values = {name: value for name, value in plain.items() if _is_value(value)}
+    for word, argument in call.arguments().items():
+        paddle_value = _plain(argument)
+        known_there = {word, LAYER_WORDS.get(word, (word,))[0]} & set(plain)
+        if word in DATA or not known_there or not _is_value(paddle_value):
+            continue
+        torch_value = converted(word, values, paddle_value)
+        if torch_value is None and isinstance(paddle_value, bool):
+            torch_value = False
+        if word == "axis" and isinstance(paddle_value, int) and isinstance(torch_value, int):
+            rank = len(getattr(call.args[0], "shape", ()))
+            paddle_value, torch_value = (x + rank * (x < 0) for x in (paddle_value, torch_value))
+        if not _same(paddle_value, torch_value):
+            yield OtherArgument(word, paddle_value, torch_value)
+
+
+def _plain(value: Any) -> Any:
+    """Tensors as arrays, but for those that are trained; pairs of equal numbers as the number."""
+    trained = getattr(value, "requires_grad", not getattr(value, "stop_gradient", True))
+    if hasattr(value, "detach") and not trained:
+        array = value.detach().cpu().numpy()
+        return array if array.ndim else array.item()
+    return single(value)
+
+
+def _is_value(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    return all(part is None or isinstance(part, (bool, int, float, str)) for part in parts)
+
+
+def _same(paddle_value: Any, torch_value: Any) -> bool:
+    are_words = [isinstance(value, str) for value in (paddle_value, torch_value)]
+    if are_words[0] != are_words[1] and paddle_value is not None and torch_value is not None:
+        return True  # no values of one option
+    a, b = np.asarray(paddle_value), np.asarray(torch_value)
+    numbers = a.dtype.kind in "biuf" and b.dtype.kind in "biuf"
+    return a.shape == b.shape and bool(np.allclose(a, b, 1e-12, 0) if numbers else (a == b).all())
+
+
+def _sentence(name: str, chosen: Sequence[OtherArgument]) -> str:
+    for first, other in itertools.permutations(chosen, 2):
+        moved = first.paddle_value is None and other.torch_value is None
+        if moved and _same(other.paddle_value, first.torch_value):
+            value = _value(name, other.paddle_value)
+            return f"{first.word} of {name}: Paddle has it as {other.word} ({value})"
+    sentences = []
+    for argument in chosen:
+        values = [_value(name, x) for x in (argument.paddle_value, argument.torch_value)]
+        sentences.append(f"{argument.word} of {name}: Paddle has {values[0]}, PyTorch {values[1]}")
+    return "; ".join(sentences)
+
+
+def _value(name: str, value: Any) -> str:
+    value = value.tolist() if isinstance(value, np.ndarray) else value
+    return number(value) + MEANS.get((name, str(value)), "")

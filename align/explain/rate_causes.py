@@ -1,0 +1,285 @@
+"""Why two learning-rate curves differ: options exchanged in the scheduler, or an edit of a curve.
+
+Edits of PyTorch's curve have at most one number; nothing is assumed of its form. What remains is at
+most 1e-10 of the peak, 1e-3 where a curve is read between its steps.
+
+Legend: a (N,) = Paddle's rate of each step, b (N,) = PyTorch's; NaN in an edited curve = unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from align.explain.experiment import (
+    Edits,
+    both,
+    fewest,
+    first_cause,
+    fitted,
+    number,
+    options_in_words,
+)
+from align.frameworks.object_options import differing, options
+from align.judge.update_judging import Curve, compare_curves
+from sot_paddle.config import some
+
+OPTIONS = 12  # that are exchanged
+TRIALS = 10_000  # comparisons of curves
+EXACT, NEAR = 1e-10, 1e-3  # of the peak: what an edit may leave, and one read between steps
+ALIKE, FEW = 0.5, 4  # correlation that a guess needs, changes that show a recurrence
+RESTART = 0.5  # of the range of a curve: a rise in one step that begins it again
+SHIFTS, TIMES = 2000, 16  # how far a shift is searched, and how many scheduler steps in one
+Rates = np.ndarray
+
+
+def exchanged(pair: Any, torch_schedule: Any, paddle_schedule: Any) -> str:
+    """Find the options of Paddle's scheduler that have to be PyTorch's before all curves agree."""
+    from align.frameworks.on_paddle import begin_again  # files need no framework
+    from align.pair import update_sides as sides
+
+    if torch_schedule.scheduler is None or paddle_schedule.scheduler is None:
+        return ""
+    paddle_options, torch_options = (
+        options(paddle_schedule.scheduler),
+        options(torch_schedule.scheduler),
+    )
+
+    def passes(names: Sequence[str]) -> bool:
+        def prepare(scheduler: Any) -> None:
+            current = options(scheduler)
+            for name in names:
+                current[name].put(torch_options[name].value)
+            begin_again(scheduler)
+
+        curves = sides.matched(pair, torch_schedule, sides.ours(pair, prepare))
+        return all(comparison.passed for comparison in compare_curves(curves))
+
+    needed = fewest(differing(paddle_options, torch_options), passes, OPTIONS)
+    values = [(name, paddle_options[name].value, torch_options[name].value) for name in needed]
+    return f"{options_in_words(values)}; with PyTorch's the schedule agrees" if values else ""
+
+
+def explain_group(pair: Any, curve: Curve, first: Curve, everywhere: bool) -> str:
+    """Explain one curve of optimizers that differs, "" when nothing does.
+
+    The first curve of the schedule is at hand; everywhere says that all curves differ.
+    """
+    cause = explain(curve.ours, curve.reference)
+    if cause.startswith("constant factor") and not everywhere:
+        return _group_factor(curve, first)
+    if cause.startswith(_NEVER) and pair.plan.schedule is None:
+        return _unreached(pair, curve, cause)
+    return cause
+
+
+def _group_factor(curve: Curve, first: Curve) -> str:
+    """One group's rate is multiplied by another number than on the other side."""
+    at = int(np.argmax(np.abs(curve.reference)))
+    ratio = curve.ours[at] / curve.reference[at] if curve.reference[at] else np.inf
+    text = f"constant factor on group {curve.group}: Paddle's rate is {ratio:.6g} x PyTorch's"
+    if first is not curve and first.ours[at] and first.reference[at]:
+        paddle_ratio, torch_ratio = (
+            curve.ours[at] / first.ours[at],
+            curve.reference[at] / first.reference[at],
+        )
+        text += (
+            f" (times the first group's rate: Paddle {paddle_ratio:.6g}, PyTorch {torch_ratio:.6g})"
+        )
+    return f"{text}; it holds {some(curve.parameters)}"
+
+
+def _unreached(pair: Any, curve: Curve, cause: str) -> str:
+    """Of a Paddle rate that never changes: whether the optimizer does not follow its scheduler."""
+    from align.frameworks import on_paddle  # files need no framework
+    from align.frameworks.factories import next_rate
+
+    with on_paddle.default_dtype(pair.dtype):
+        scheduler = on_paddle.make_optimizer(pair.plan, pair.our_model(True))[1]
+    if scheduler is None:
+        return f"{cause}; the Paddle factory returns no scheduler to step"
+    rates = []
+    for _ in curve.ours:
+        rates.append(float(scheduler()))  # get_lr() is no getter
+        next_rate(scheduler)
+    followed = np.asarray(rates) * (curve.ours[0] / (rates[0] or 1.0))
+    if not compare_curves([replace(curve, ours=followed)])[0].passed:
+        return cause
+    return (
+        f"{_NEVER}: the optimizer was built with a number, its scheduler (which does change) never "
+        "reaches it; with the scheduler's rates the schedule agrees"
+    )
+
+
+def explain(paddle_rates: Rates, torch_rates: Rates) -> str:
+    """Say what makes two curves (N,) differ, with both values; "" when nothing explains it."""
+    a, b = (np.asarray(rates, np.float64) for rates in (paddle_rates, torch_rates))
+    if a.shape != b.shape or len(a) < 2 or not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return ""
+    if np.array_equal(a, b):
+        return ""
+    is_ours = partial(_same, a)
+    with np.errstate(all="ignore"):
+        cause = first_cause(_edits(a, b), is_ours, TRIALS) or _warped(a, b)
+        return cause or first_cause(_ended(a, b), is_ours, TRIALS) or _guess(a, b)
+
+
+def _same(curve: Rates, edited: Rates) -> bool:
+    """Whether what is known of an edited curve is a curve; enough of it has to be known."""
+    is_known = np.isfinite(edited)
+    if is_known.sum() < max(4, len(curve) // TIMES):
+        return False
+    size = max(float(np.abs(curve).max()), float(np.abs(edited[is_known]).max())) or 1.0
+    return bool(np.abs(edited[is_known] - curve[is_known]).max() <= EXACT * size)
+
+
+_NEVER = "Paddle's rate never changes"
+
+
+def _edits(a: Rates, b: Rates) -> Edits:
+    """Edits of PyTorch's curve, the plain ones first; a condition on both gives a itself."""
+    if not len(_changes(a)) and len(_changes(b)):
+        yield f"{_NEVER} ({number(a[0])}), PyTorch's does", a
+    yield from _misread(b, a)
+    yield from _shifted(b, range(1, 2))
+    t, top = np.arange(len(b)), rise(b)
+    for word, read in (("next step", t + 1), ("step before", t - 1)):
+        says = f"until step {top} Paddle's rate is PyTorch's of the {word}"
+        edited = np.where(t < top, _along(b, read), b) if 1 < top < len(b) - 2 else None
+        yield f"the warm-up is shifted by 1 step, the rest is not: {says}", edited
+    factor = float(a @ b) / (float(b @ b) or 1.0)
+    largest = f"at every step (largest: {both(a.max(), b.max())})"
+    says = f"constant factor: Paddle's rate is {number(factor)} x PyTorch's {largest}"
+    yield says, factor * b if factor else None
+    yield from _shifted(b, range(2, min(len(b) // 2, SHIFTS) + 1))
+    yield from _per_epoch(a, b)
+    yield from _restarted(a, b)
+    for k in range(2, TIMES + 1) if rise(b) > 1 else ():  # else it is a matter of the length
+        says = f"stepped {k} times per step: Paddle's rate of step t is PyTorch's of step {k} t"
+        yield says, _along(b, k * np.arange(len(b))) if len(_changes(b[::k])) > 2 else None
+
+
+def _changes(x: Rates) -> Rates:
+    """Steps at which a curve has another rate than at the step before."""
+    return np.flatnonzero(np.abs(np.diff(x)) > 1e-12 * np.abs(x).max()) + 1
+
+
+def _misread(b: Rates, a: Rates) -> Edits:
+    """PyTorch's curve as a getter that applies the recurrence again reads it, above a floor."""
+    before, now, ahead = b[:-1], b[1:], a[1:]
+    bent = 2 * now - ahead - before
+    at = int(np.argmax(np.abs(bent)))
+    fitted_floor = float((now[at] ** 2 - ahead[at] * before[at]) / (bent[at] or 1.0))
+    for floor in (0.0, fitted_floor) if len(_changes(b)) > FEW else (0.0,):
+        usable = np.abs(before - floor) > 1e-2 * np.abs(b).max()  # at its floor a recurrence ends
+        again = np.where(usable, (now - floor) ** 2 / (before - floor), np.nan) + floor
+        says = (
+            "getter misuse: Paddle's rates are one recurrence ahead (rate x rate / the rate before "
+            "it): scheduler.get_lr() is no getter, it applies the recurrence again; read "
+            "scheduler()"
+        )
+        yield says, np.append(b[:1], again)
+
+
+def _along(b: Rates, steps: np.ndarray) -> Rates:
+    """PyTorch's curve read at other steps, NaN where it has none."""
+    return np.interp(steps, np.arange(len(b)), b, np.nan, np.nan)
+
+
+def _shifted(b: Rates, steps: range) -> Edits:
+    """Some steps late or early as a whole."""
+    t, changes = np.arange(len(b)), _changes(b)
+    for k in steps:
+        count = f"{k} step{'s' if k > 1 else ''}"
+        for word, read, seen in (
+            ("late", t - k, changes < len(b) - k),
+            ("early", t + k, changes > k),
+        ):
+            if seen.sum() >= max(2, len(changes) // 2):
+                yield f"shifted by {count}: Paddle's rates come too {word}", _along(b, read)
+
+
+def _per_epoch(a: Rates, b: Rates) -> Edits:
+    """Paddle's scheduler is stepped less often."""
+    runs, t = np.diff([0, *_changes(a)]), np.arange(len(b))
+    if len(runs) > 1 and runs[0] > 1 and not np.ptp(runs) and len(_changes(b)) > 1.5 * len(runs):
+        k = int(runs[0])
+        title = f"per epoch instead of per step: Paddle's rate changes every {k} steps"
+        yield f"{title}, the schedule is read once in {k} steps", b[k * (t // k)]
+        yield f"{title}, it is stepped once in {k} steps", b[t // k]
+
+
+def _restarted(a: Rates, b: Rates) -> Edits:
+    """PyTorch's decay begins again; Paddle's goes back up, or stays down."""
+    jumps = np.flatnonzero(np.diff(b) > RESTART * np.ptp(b)) + 1
+    if len(jumps):
+        period, t = int(jumps[0]), np.arange(len(b))
+        back = t % (2 * period)
+        triangle = np.where(back < period, back, 2 * period - back)
+        says = f"restarts: PyTorch's decay begins again after {period} steps, Paddle's"
+        up = np.where(triangle == period, np.nan, b[triangle % period])
+        yield f"{says} goes back up", up
+        yield f"{says} stays where it ends", np.where(t < period, b, a[-1])
+
+
+def _ended(a: Rates, b: Rates) -> Edits:
+    """Another rate at the beginning of the warm-up, at the end of the decay."""
+    top, peak = rise(b), float(b.max())
+    for title, part, values in (
+        ("the warm-up starts from another value", slice(0, top), (a[0], b[0])),
+        ("decays to another floor", slice(top, None), (a[top:].min(), b[top:].min())),
+    ):
+        paddle_part, torch_part = a[part] - peak, b[part] - peak
+        share = float(paddle_part @ torch_part) / (float(torch_part @ torch_part) or 1.0)
+        edited = b.copy()
+        edited[part] = peak + share * torch_part
+        yield f"{title}: {both(*values)}", edited
+
+
+def _warped(a: Rates, b: Rates) -> str:
+    """Another length of the warm-up, of the decay: PyTorch's curve along another time."""
+    (top, own_top), t = (rise(b), rise(a)), np.arange(len(b), dtype=float)
+    moving = np.flatnonzero(np.abs(b - b[-1]) > 1e-12 * np.abs(b).max())
+    end, size = int(moving[-1]) + 2 if len(moving) else len(b), float(np.abs(b).max())
+    end = min(end, len(b))
+
+    def apart(log: float) -> float:
+        steps = np.where(t < own_top, t * top / max(own_top, 1), top + np.exp(log) * (t - own_top))
+        return float(np.nanmax(np.abs(_along(b, steps) - a)))
+
+    same = float(np.log((end - top) / max(end - own_top, 1)))
+    log = same if apart(same) <= NEAR * size else fitted(apart, -1.0, 1.0)
+    own_end = own_top + (end - top) / float(np.exp(log))
+    if apart(log) > NEAR * size or abs(own_end - round(own_end)) > 0.01:
+        return ""
+    causes = [f"warm-up length in steps: {both(own_top, top)}"] if own_top != top else []
+    slopes = np.diff(b)
+    falling = abs(slopes[-1]) > 0.2 * np.abs(slopes[top:]).max() and b[-1] + 2 * slopes[-1] > 0
+    if end == len(b) and round(own_end) != end and falling:
+        causes.append(
+            f"the decay goes {number(round(float(np.exp(log)), 6))} times as fast as PyTorch's; "
+            "perhaps its scheduler is stepped too often, or has another total length"
+        )
+    elif round(own_end) != end:
+        causes.append(f"total length: the decay ends at another step: {both(round(own_end), end)}")
+    return "; ".join(causes)
+
+
+def _guess(a: Rates, b: Rates) -> str:
+    """The first thing that both curves show where no edit explains them."""
+    if np.corrcoef(a, b)[0, 1] < ALIKE:
+        return ""
+    if rise(a) != rise(b):
+        return f"perhaps warm-up length in steps: {both(rise(a), rise(b))}"
+    at = int(np.argmax(np.abs(a - b)))
+    return f"perhaps another form of the decay: at step {at} {both(a[at], b[at])}"
+
+
+def rise(rates: Rates) -> int:
+    """Count the steps of the rise at the beginning of a curve."""
+    falls = np.flatnonzero(np.diff(rates) <= 1e-12 * float(np.abs(rates).max()))
+    return int(falls[0]) if len(falls) else len(rates) - 1

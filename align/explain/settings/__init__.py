@@ -1,1 +1,0 @@
-"""Causes in optimizers and schedules: settings exchanged, formulas and curves edited."""

@@ -1,0 +1,252 @@
+"""Every row of edits of calls explains its own fault, in a layer of one function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from paddle import nn
+from paddle.nn import functional as F
+from torch.nn import functional as T
+
+from align.explain import call_rows, calls
+from align.stages import stages
+from tests.align.small_pairs import pair_in
+
+RNG = np.random.default_rng(5)
+TOKENS, IMAGES = RNG.normal(size=(2, 4, 6)), RNG.normal(size=(2, 4, 6, 8))
+TURN = np.tile([[0.6, -0.8, 0.1], [0.8, 0.6, 0.2]], (2, 1, 1))
+GRID = np.random.default_rng(6).uniform(-1.2, 1.2, (2, 3, 5, 2))
+SQUARE = RNG.normal(size=(2, 5, 5))
+
+
+class TorchOne(torch.nn.Module):
+    def __init__(self, function: Callable) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+class PaddleOne(nn.Layer):
+    def __init__(self, function: Callable) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def cause(theirs: Callable, ours: Callable, x: np.ndarray = TOKENS) -> str:
+    """What the experiments prove of a layer that computes ``ours`` instead of ``theirs``."""
+    pair = pair_in(lambda: TorchOne(theirs), lambda: PaddleOne(ours), (x,))
+    guilty = stages.isolated(pair)[1]
+    assert guilty
+    return calls.study(pair, guilty[0])[0]
+
+
+LOW = paddle.to_tensor(np.where(np.arange(5) > 2, -1e4, 0.0))
+WEAK = LOW * 1e-4
+LATER = np.triu(np.ones((5, 5), bool), 1)
+RUNNING = [np.zeros(4), np.ones(4)]
+
+
+def batch_norm(training: bool) -> Callable:
+    return lambda x: F.batch_norm(x, *map(paddle.to_tensor, RUNNING), training=training)
+
+
+def torch_batch_norm(training: bool) -> Callable:
+    return lambda x: T.batch_norm(x, *map(torch.tensor, RUNNING), training=training)
+
+
+def masked(value: float, keep: Callable = lambda later: later) -> Callable:
+    later = paddle.to_tensor(keep(LATER))
+    return lambda x: F.softmax(paddle.where(later, paddle.full_like(x, value), x), -1)
+
+
+def torch_masked(x: Any) -> Any:
+    return x.masked_fill(torch.from_numpy(LATER), -1e30).softmax(-1)
+
+
+FAULTS = {
+    "activation": (T.silu, F.mish, "activation: Paddle computes Mish, PyTorch SiLU"),
+    "softmax": (lambda x: x.softmax(2), lambda x: F.softmax(x, 1), "axis 1, PyTorch axis 2"),
+    "scale": (lambda x: (x / 6**0.5).softmax(-1), F.softmax, "multiplied by 6 ** -0.5 once more"),
+    "causal": (torch_masked, F.softmax, "with the causal mask it agrees", SQUARE),
+    "later by one": (
+        torch_masked,
+        masked(-1e30, lambda later: np.triu(later, 2)),
+        "Paddle attends to later positions, PyTorch does not: with the causal mask",
+        SQUARE,
+    ),
+    "places in float32": (
+        lambda x: T.interpolate(x, size=(11, 13), mode="bilinear", align_corners=True),
+        lambda x: F.interpolate(x, size=(11, 13), mode="bilinear", align_corners=True),
+        "no fault of the port: Paddle's interpolate holds its places in float32",
+        IMAGES,
+    ),
+    "a constant in float32": (
+        T.hardsigmoid,
+        lambda x: F.hardsigmoid(x, slope=1 / 6),
+        "no fault of the port: Paddle's hardsigmoid holds its constants in float32",
+    ),
+    "two constants in float32": (
+        T.selu,
+        F.selu,
+        "no fault of the port: Paddle's selu holds its constants in float32",
+    ),
+    "places between": (
+        lambda x: T.interpolate(x, size=(11, 13), mode="bilinear", align_corners=False),
+        lambda x: F.interpolate(x, size=(11, 13), mode="bilinear", align_corners=False),
+        "no fault of the port: Paddle's interpolate holds its places in float32",
+        IMAGES,
+    ),
+    "corners of two functions": (
+        lambda x: T.grid_sample(
+            x,
+            T.affine_grid(torch.from_numpy(TURN), x.shape, align_corners=False),
+            align_corners=False,
+        ),
+        lambda x: F.grid_sample(x, F.affine_grid(paddle.to_tensor(TURN), x.shape)),
+        "align_corners of affine_grid and grid_sample: Paddle has True, with False it agrees",
+        IMAGES,
+    ),
+    "edge of a sample": (
+        lambda x: T.grid_sample(x, torch.from_numpy(GRID), align_corners=True),
+        lambda x: F.grid_sample(x, paddle.to_tensor(GRID), padding_mode="border"),
+        "padding_mode of grid_sample: Paddle has border, PyTorch zeros; with PyTorch's it agrees",
+        IMAGES,
+    ),
+    "nearest of a sample": (
+        lambda x: T.grid_sample(x, torch.from_numpy(GRID), align_corners=True),
+        lambda x: F.grid_sample(x, paddle.to_tensor(GRID), mode="nearest"),
+        "mode of grid_sample: Paddle has nearest, PyTorch bilinear; with PyTorch's it",
+        IMAGES,
+    ),
+    "inverted": (torch_masked, masked(-1e30, np.invert), "mask: it is inverted", SQUARE),
+    "weak": (torch_masked, masked(-2.0), "fills in is too weak", SQUARE),
+    "weak sum": (
+        lambda x: (x + torch.tensor(LOW.numpy())).softmax(-1),
+        lambda x: F.softmax(x + WEAK, -1),
+        "adds to the scores is too weak",
+        SQUARE,
+    ),
+    "twice": (lambda x: x + x.tanh(), lambda x: x + x + x.tanh(), "added once too often"),
+    "root": (
+        lambda x: x / (1 + x * x).sqrt(),
+        lambda x: x / (1 + x * x),
+        "PyTorch divides by the root",
+    ),
+    "variance": (
+        lambda x: x.var(1, unbiased=False),
+        lambda x: x.var(1),
+        "Paddle divides by n - 1",
+    ),
+    "product": (lambda x: x @ x.mT, lambda x: paddle.matmul(x, x), "is transposed", SQUARE),
+    "centring": (
+        lambda x: (x - x.mean(-2, keepdim=True)).mT @ (x - x.mean(-2, keepdim=True)),
+        lambda x: paddle.matmul(x, x, transpose_x=True),
+        "centring: the factors of a product",
+    ),
+    "joined": (
+        lambda x: torch.cat([x, x.exp()], 1),
+        lambda x: paddle.concat([x.exp(), x], 1),
+        "order of the parts in concat",
+    ),
+    "parted": (
+        lambda x: x.chunk(2, 1)[0] - x.chunk(2, 1)[1].exp(),
+        lambda x: x.chunk(2, 1)[1] - x.chunk(2, 1)[0].exp(),
+        "order of the parts of chunk",
+    ),
+    "transposed": (
+        lambda x: x.mT.exp(),
+        lambda x: x.transpose([0, 1, 2]).exp(),
+        "axes of transpose: Paddle's order is [0, 1, 2], with [0, 2, 1] it agrees",
+        SQUARE,
+    ),
+    "reshaped": (
+        lambda x: x.transpose(1, 2).reshape(2, 24),
+        lambda x: x.reshape([2, 24]),
+        "without a transposition of its input",
+    ),
+    "sizes": (
+        lambda x: x.reshape(2, 4, 2, 3).exp(),
+        lambda x: x.reshape([2, 4, 3, 2]).transpose([0, 1, 3, 2]).exp(),
+        "order of the sizes in reshape: Paddle reads [2, 4, 3, 2], PyTorch [2, 4, 2, 3]",
+    ),
+    "index": (lambda x: x[:, 0], lambda x: x[:, -1], "index: Paddle takes [:, -1], with [:, 0]"),
+    "slice": (lambda x: x[:, 1:3], lambda x: x[:, 0:2], "with [:, 1:3] it agrees"),
+    "positions": (
+        lambda x: x * torch.arange(6),
+        lambda x: x * paddle.arange(1, 7).astype("float64"),
+        "positions are off by one: Paddle's are +1",
+    ),
+    "RMS": (
+        lambda x: x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5),
+        lambda x: F.layer_norm(x, [6]),
+        "PyTorch RMS norm",
+    ),
+    "batch": (
+        torch_batch_norm(False),
+        batch_norm(True),
+        "batch norm (statistics of the batch), PyTorch batch norm (running statistics)",
+    ),
+    "running": (
+        torch_batch_norm(True),
+        batch_norm(False),
+        "batch norm (running statistics), PyTorch batch norm (statistics of the batch)",
+    ),
+    "pool": (
+        lambda x: T.avg_pool2d(x, 3, 1, 1),
+        lambda x: F.avg_pool2d(x, 3, 1, 1),
+        "exclusive of avg_pool2d: Paddle has True, PyTorch False; with",
+        IMAGES,
+    ),
+    "interpolation": (
+        lambda x: T.interpolate(x, (12, 16), mode="bilinear"),
+        lambda x: F.interpolate(x, (12, 16), mode="bilinear", align_corners=True),
+        "align_corners of interpolate: Paddle has True, PyTorch False;",
+        IMAGES,
+    ),
+    "border": (
+        lambda x: T.pad(x, (1, 1, 1, 1), "reflect"),
+        lambda x: F.pad(x, [1, 1, 1, 1]),
+        "mode of pad: Paddle has constant, PyTorch reflect; with",
+        IMAGES,
+    ),
+    "dropout": (lambda x: x, lambda x: F.dropout(x, 0.4), "dropout is active, p: Paddle has 0.4"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_slip_of_a_call_is_named(name: str) -> None:
+    theirs, ours, words, *x = FAULTS[name]
+    said = cause(theirs, ours, *x)
+    assert words in said
+    assert "test_call_rows.py:" in said
+
+
+@pytest.mark.parametrize("name", ["softmax", "joined", "reshaped", "pool"])
+def test_what_no_edit_mends_is_not_explained(name: str) -> None:
+    _, ours, _, *x = FAULTS[name]
+    assert cause(lambda x: torch.sin(3 * x).sum((0, 1)), ours, *x) == ""
+
+
+def test_every_row_has_a_function_that_is_watched() -> None:
+    from align.frameworks.watched_calls import NAMES
+
+    named = {name for row in call_rows.ROWS for name in row.functions.split()}
+    assert named <= set(NAMES.values())
+
+
+def test_an_option_that_paddle_holds_in_float32_is_no_fault_of_the_port() -> None:
+    said = cause(
+        lambda x: 0.1 * T.hardtanh(x + 0.3, -0.3, 0.3),
+        lambda x: 0.1 * F.hardtanh(x + 0.3, -0.3, 0.3),
+    )
+    assert said.startswith("no fault of the port: Paddle holds the numbers that hardtanh is given")

@@ -1,0 +1,335 @@
+"""Causes by experiment: every family of slips on a small pair; silence where nothing is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from paddle import nn
+from paddle.nn import functional as F
+
+from align.explain import calls, locate, options
+from align.explain.hints import UNKNOWN
+from align.pair.any_pair import AnyPair
+from align.stages import stages
+from tests.align.small_pairs import pair_in
+
+RNG = np.random.default_rng(5)
+TOKENS = RNG.normal(size=(2, 5, 6))
+KEEP = (np.arange(5)[None] < np.array([[5], [3]])).astype("int64")
+
+
+class TorchBlock(torch.nn.Module):
+    """Attention of two heads, a norm, a power, pieces joined; no layer inside but the linears."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.top = 0.5, 2
+        self.qkv = torch.nn.Linear(6, 18)
+        self.out = torch.nn.Linear(12, 6)
+
+    def forward(self, x, keep):
+        q, k, v = self.qkv(x).reshape(2, 5, 3, 2, 3).permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(-1, -2) / 3**0.5
+        scores = scores.masked_fill(keep[:, None, None] == 0, -1e30)
+        mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(2, 5, 6)
+        centred = mixed - mixed.mean(1, keepdim=True)
+        size = (centred**2).mean(-1, keepdim=True) + 1e-5
+        normed = torch.nn.functional.gelu(centred / size**self.scale)
+        return self.out(torch.cat([normed, x], -1)) * self.top + x[:, :1]
+
+
+class PaddleBlock(nn.Layer):
+    """The port; ``slip`` names what is wrong in it."""
+
+    def __init__(self, slip: str = "") -> None:
+        super().__init__()
+        self.slip = slip
+        self.scale, self.top = 0.5, 3 if slip == "attribute" else 2
+        self.qkv = nn.Linear(6, 18)
+        self.out = nn.Linear(12, 6)
+
+    def forward(self, x, keep):
+        q, k, v = self.qkv(x).reshape([2, 5, 3, 2, 3]).transpose([2, 0, 3, 1, 4]).unbind(0)
+        scores = q @ k.transpose([0, 1, 3, 2])
+        scores = scores if self.slip == "scale" else scores / 3**0.5
+        hidden = keep.unsqueeze([1, 2]) == 0
+        low = paddle.full_like(scores, -2.0 if self.slip == "weak" else -1e30)
+        scores = scores if self.slip == "unmasked" else paddle.where(hidden, low, scores)
+        weights = F.softmax(scores, axis=-1)
+        mixed = weights @ (v.detach() if self.slip == "detached" else v)
+        mixed = mixed if self.slip == "merged" else mixed.transpose([0, 2, 1, 3])
+        mixed = mixed.reshape([2, 5, 6])
+        centred = mixed - mixed.mean(axis=2 if self.slip == "mean" else 1, keepdim=True)
+        size = (centred * centred).mean(axis=-1, keepdim=True) + 1e-5
+        normed = F.gelu(centred / paddle.pow(size, self.scale))
+        return self.out(paddle.concat([normed, x], axis=-1)) * self.top + x[:, :1]
+
+
+def pair_of(slip: str) -> AnyPair:
+    return pair_in(TorchBlock, lambda: PaddleBlock(slip), (TOKENS, KEEP))
+
+
+def cause_of(slip: str) -> str:
+    pair = pair_of(slip)
+    guilty = stages.isolated(pair)[1]
+    assert guilty, slip
+    return calls.study(pair, guilty[0])[0]
+
+
+@pytest.mark.parametrize(
+    ("slip", "words"),
+    [
+        ("attribute", "top: Paddle's layer has 3, PyTorch's 2; with PyTorch's it agrees"),
+        ("scale", "multiplied by 3 ** -0.5 once more"),
+        ("unmasked", "mask: it is not applied"),
+        ("merged", "without a transposition of its input"),
+        ("mean", "axis of mean: Paddle has 2, PyTorch 1; with PyTorch's it agrees"),
+    ],
+)
+def test_each_slip_is_named_with_its_line(slip: str, words: str) -> None:
+    cause = cause_of(slip)
+    assert words in cause
+    if slip != "attribute":
+        assert "test_calls.py:" in cause
+
+
+def test_a_weak_mask_is_named_by_where_it_is_made_or_used() -> None:
+    assert "mask" in cause_of("weak")
+    assert "weak" in cause_of("weak")
+
+
+def test_a_graph_cut_in_the_model_itself_is_named_with_its_line() -> None:
+    cause = calls.explain_backward(pair_of("detached"), "(model)", "")
+    assert cause.startswith("detach() cuts the graph: no gradient passes there")
+    assert "test_calls.py:" in cause
+    assert calls.explain_backward(pair_of(""), "(model)", "a formula") == "a formula"
+
+
+def test_the_model_is_as_it_was_afterwards() -> None:
+    pair = pair_of("mean")
+    before = {name: p.numpy().copy() for name, p in pair.model.state_dict().items()}
+    guilty = stages.isolated(pair)[1]
+    functions = paddle.Tensor.mean, F.softmax, paddle.Tensor.__add__
+    calls.study(pair, guilty[0])
+    assert functions == (paddle.Tensor.mean, F.softmax, paddle.Tensor.__add__)
+    assert all((before[n] == p.numpy()).all() for n, p in pair.model.state_dict().items())
+
+
+class Detaching(nn.Layer):
+    """A layer of its own whose graph is cut in a loop."""
+
+    def forward(self, x):
+        total = x
+        for _ in range(2):
+            total = total + paddle.tanh(x.detach() * x)
+        return total
+
+
+class Keeping(torch.nn.Module):
+    def forward(self, x):
+        return x + 2 * torch.tanh(x * x)
+
+
+class Around(nn.Layer):
+    def __init__(self, inner: nn.Layer) -> None:
+        super().__init__()
+        self.lin, self.inner = nn.Linear(6, 6), inner
+
+    def forward(self, x):
+        return self.inner(self.lin(x))
+
+
+class TorchAround(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin, self.inner = torch.nn.Linear(6, 6), Keeping()
+
+    def forward(self, x):
+        return self.inner(self.lin(x))
+
+
+def test_a_cut_in_a_loop_is_undone_as_a_whole() -> None:
+    pair = pair_in(TorchAround, lambda: Around(Detaching()), (TOKENS,))
+    cause = calls.explain_backward(pair, "inner", "")
+    assert cause.startswith("detach() cuts the graph")
+    assert "test_calls.py:" in cause
+
+
+class TorchCut(TorchAround):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Detached()
+
+
+class Detached(torch.nn.Module):
+    def forward(self, x):
+        return x * torch.tanh(x).detach()
+
+
+class Joined(nn.Layer):
+    def forward(self, x):
+        return x * paddle.tanh(x)
+
+
+def test_a_cut_that_paddle_lacks_is_found() -> None:
+    pair = pair_in(TorchCut, lambda: Around(Joined()), (TOKENS,))
+    cause = calls.explain_backward(pair, "inner", "")
+    assert cause.startswith("PyTorch cuts the graph after tanh, Paddle does not: detach()")
+
+
+class _Crooked(paddle.autograd.PyLayer):
+    """Keeping's function with a gradient of its own, which is wrong."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x + 2 * paddle.tanh(x * x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * paddle.sin(ctx.saved_tensor()[0])
+
+
+class Crooked(nn.Layer):
+    def forward(self, x):
+        return _Crooked.apply(x)
+
+
+def test_where_no_cut_explains_a_gradient_its_own_backward_pass_is_suspected() -> None:
+    pair = pair_in(TorchAround, lambda: Around(Crooked()), (TOKENS,))
+    assert calls.explain_backward(pair, "inner", UNKNOWN) == calls.OTHERWISE
+    assert "perhaps a backward pass of its own (PyLayer)" in calls.OTHERWISE
+    assert calls.explain_backward(pair, "inner", "the gradient is 3") == "the gradient is 3"
+
+
+class Unknown(nn.Layer):
+    def forward(self, x):
+        return paddle.sin(3.0 * x) * 0.1 + x
+
+
+def test_what_no_known_slip_explains_stays_unexplained() -> None:
+    pair = pair_in(TorchAround, lambda: Around(Unknown()), (TOKENS,))
+    guilty = stages.isolated(pair)[1]
+    assert guilty[0].place == "inner"
+    assert calls.study(pair, guilty[0]) == ("", "", "")
+
+
+class Noisy(nn.Layer):
+    def forward(self, x):
+        return (x + 2 * paddle.tanh(x * x)) * paddle.rand(x.shape, x.dtype)
+
+
+def test_a_layer_that_draws_by_chance_is_told_and_not_edited() -> None:
+    pair = pair_in(TorchAround, lambda: Around(Noisy()), (TOKENS,))
+    guilty = stages.isolated(pair)[1]
+    assert guilty[0].place == "inner"
+    cause, *rest = calls.study(pair, guilty[0])
+    assert cause.startswith("two runs of the Paddle side differ there: something is drawn")
+    assert rest[0] == ""
+
+
+class TorchStates(torch.nn.Module):
+    def __init__(self, kind: type, **options) -> None:
+        super().__init__()
+        self.inner = kind(6, 2, **options)
+
+    def forward(self, x):
+        return (self.inner(x, x, x) if hasattr(self.inner, "num_heads") else self.inner(x))[0]
+
+
+class States(nn.Layer):
+    def __init__(self, kind: type) -> None:
+        super().__init__()
+        self.inner = kind(6, 2)
+
+    def forward(self, x):
+        if hasattr(self.inner, "num_heads"):
+            return self.inner(x, x, x)
+        return self.inner(x)[0]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "cause"),
+    [
+        (torch.nn.GRU, nn.GRU, "time_major: Paddle's layer has False, PyTorch's True; with"),
+        (
+            torch.nn.MultiheadAttention,
+            nn.MultiHeadAttention,
+            "batch_first: PyTorch's layer takes (sequence, batch, features)",
+        ),
+    ],
+)
+def test_axes_of_a_sequence_are_told(theirs, ours, cause) -> None:
+    pair = pair_in(lambda: TorchStates(theirs), lambda: States(ours), (TOKENS,))
+    found = locate.forward_divergences(pair, stages.isolated(pair)[1])
+    assert found[0].place == "inner"
+    assert found[0].cause.startswith(cause)
+
+
+class Windows(nn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.MaxPool1D(2, padding=1)
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+class TorchWindows(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.MaxPool1d(2)
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+def test_a_pool_without_a_stride_has_that_of_its_windows() -> None:
+    pair = pair_in(TorchWindows, Windows, (TOKENS,))
+    layer, module, _ = pair.layer("inner")
+    assert [one.attribute for one in options.unequal(layer, module)] == ["padding"]
+
+
+class Rows(nn.Layer):
+    """Looks up other rows than PyTorch: the numbers are moved, and one more is looked up."""
+
+    def __init__(self, step: int, more: int = 0) -> None:
+        super().__init__()
+        self.words, self.step, self.more = nn.Embedding(7, 4), step, more
+
+    def forward(self, ids):
+        return self.words(paddle.concat([ids + self.step, ids[:, : self.more]], axis=1))
+
+
+class TorchRows(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = torch.nn.Embedding(7, 4)
+
+    def forward(self, ids):
+        return self.words(ids)
+
+
+def cause_of_rows(step: int, more: int = 0) -> str:
+    ids = np.array([[1, 4, 2], [5, 0, 3]])
+    pair = pair_in(TorchRows, lambda: Rows(step, more), (ids,))
+    found = {one.place: one for one in stages.isolated(pair)[1]}
+    return calls.study(pair, found["words"])[0]
+
+
+def test_rows_that_were_looked_up_are_told() -> None:
+    said = "Paddle reads [2, 5, 3, 6, 1, ...], PyTorch [1, 4, 2, 5, 0, ...]: every row 1 too late"
+    assert said in cause_of_rows(1)
+    assert cause_of_rows(0, 1) == ""  # of another length: nothing is claimed, nothing fails
+
+
+def test_numbers_that_differ_by_the_float32_of_a_kernel_are_no_cause() -> None:
+    """The reference's norms follow Paddle's: its epsilon is 9.99999975e-06 then."""
+    module, layer = torch.nn.BatchNorm1d(4), nn.BatchNorm1D(4)
+    module.eps, module.momentum = float(np.float32(1e-5)), 1 - float(np.float32(0.9))
+    assert list(options.unequal(layer, module)) == []
+    module.eps = 1.00002e-5
+    (odd,) = options.unequal(layer, module)
+    assert odd.says == "epsilon: Paddle's layer has 1e-05, PyTorch's 1.00002e-05"

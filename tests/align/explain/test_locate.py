@@ -1,0 +1,76 @@
+"""Which evidence comes first: experiments, then what is recorded of the calls, then a guess."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from paddle import nn
+
+from align.explain import calls, locate
+from align.judge.bounds import EXACT
+from align.judge.comparator import compare_arrays
+from align.pair.isolation import Guilty
+from align.record.results import Divergence
+
+COMPARISON = compare_arrays("x", np.array([1]), np.array([0]), EXACT)
+X = np.random.default_rng(4).normal(size=(2, 3))
+MISSING = "input 0 is not added"
+
+
+class Pair:
+    """Just what `locate` asks of a pair."""
+
+    live, dtype = True, "float64"
+
+    def layer(self, place):
+        return nn.Linear(2, 2), None, {}
+
+    def code(self, place):
+        return ""
+
+
+def wrong(ours: np.ndarray = X, note: str = "") -> Guilty:
+    """A layer whose output lacks a term, or is something else."""
+    return Guilty("a", COMPARISON, "a", [("input 0", X)], ours, 2 * X, note=note)
+
+
+def causes(*guilty: Guilty) -> list[str]:
+    return [one.cause for one in locate.forward_divergences(Pair(), guilty)]
+
+
+@pytest.mark.parametrize(
+    ("guilty", "study", "said"),
+    [
+        (wrong(), ("proved", "recorded", "guess"), "proved"),
+        (wrong(), ("", "recorded", "guess"), "recorded"),
+        (wrong(), ("", "", "guess"), MISSING),
+        (wrong(X**2), ("", "", "guess"), "guess"),
+        (wrong(0.5 * X), ("", "", ""), "is 0.25 x the reference: perhaps"),
+        (wrong(X**2), ("", "", ""), COMPARISON.hint),
+    ],
+)
+def test_the_stronger_evidence_is_told(monkeypatch, guilty, study, said) -> None:
+    monkeypatch.setattr(calls, "study", lambda *_: study)
+    (found,) = causes(guilty)
+    assert found.startswith(said)
+    assert bool(found) == bool(said)
+
+
+def test_without_another_run_the_tensors_are_looked_at(monkeypatch) -> None:
+    """The second wrong layer of a live pair, and every one of two dumps."""
+    monkeypatch.setattr(calls, "study", lambda *_: ("proved", "", ""))
+    second = Guilty("b", COMPARISON, "b", [("input 0", X)], X, 2 * X)
+    assert causes(wrong(), second) == ["proved", MISSING]
+    monkeypatch.setattr(Pair, "live", False)
+    assert causes(wrong()) == [MISSING]
+
+
+def test_what_inject_mode_knows_needs_no_experiment(monkeypatch) -> None:
+    monkeypatch.setattr(calls, "study", lambda *_: pytest.fail("not needed"))
+    assert causes(wrong(note="operands are swapped")) == ["operands are swapped"]
+
+
+def test_of_the_backward_pass_the_experiment_comes_first(monkeypatch) -> None:
+    monkeypatch.setattr(calls, "explain_backward", lambda pair, key, told: f"{key}: not {told}")
+    held = Divergence("gradient", "a", "backward", "float64", "", "formula")
+    assert locate.first_backward(Pair(), [COMPARISON], [held]).cause == "a: not formula"
