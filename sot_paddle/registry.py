@@ -8,7 +8,7 @@ from typing import Any
 
 from paddle import nn
 
-from sot_paddle.backbones import bert, conv_bert, gpt, roberta, spanbert, swin, vit
+from sot_paddle.backbones import bert_family, conv_bert, gpt, swin, vit
 from sot_paddle.backbones.image_classifier import ImageClassifier
 from sot_paddle.backbones.text import TextBackbone, build_text
 from sot_paddle.config import (
@@ -28,7 +28,13 @@ TEXT_CLASSES, IMAGE_CLASSES = 2, 1000
 
 TEXT_BACKBONES: Mapping[str, TextBackbone] = {
     backbone.architecture: backbone
-    for backbone in (bert.BERT, roberta.ROBERTA, spanbert.SPANBERT, gpt.GPT, conv_bert.CONV_BERT)
+    for backbone in (
+        bert_family.BERT,
+        bert_family.ROBERTA,
+        bert_family.SPANBERT,
+        gpt.GPT,
+        conv_bert.CONV_BERT,
+    )
 }
 """Value of ``--model_type`` -> everything about that language model; the first is the default."""
 

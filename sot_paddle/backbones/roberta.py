@@ -5,10 +5,9 @@ from __future__ import annotations
 from paddle import nn
 from paddlenlp.transformers import RobertaConfig, RobertaModel
 
-from sot_paddle.backbones.bert import LARGE
+from sot_paddle.backbones.bert_family import ROBERTA
 from sot_paddle.backbones.layers import LayerNorm
 from sot_paddle.backbones.paddlenlp_encoder import CorrectedEncoder, paddlenlp_options
-from sot_paddle.backbones.text import TextBackbone
 from sot_paddle.config import EncoderConfig
 
 
@@ -36,25 +35,3 @@ class RobertaEncoder(CorrectedEncoder, RobertaModel):
                     )
         tables = [self.embeddings.word_embeddings, self.embeddings.position_embeddings]
         self.correct(config, padded=tables, positions=ROBERTA.position_limit(config))
-
-
-_SIZES = {
-    "vocab_size": 50265,
-    "max_position_embeddings": 514,
-    "type_vocab_size": 1,
-    "layer_norm_eps": 1e-5,
-    "pad_token_id": 1,
-}
-
-ROBERTA = TextBackbone(
-    architecture="roberta",
-    model_type="roberta",
-    prefix="roberta",
-    encoder=RobertaEncoder,
-    presets={"roberta_base": _SIZES, "roberta_large": {**_SIZES, **LARGE}},
-    plain="two_layer",
-    norms=r"roberta\..*\b(layer_norm|norm1|norm2)\.weight",
-    layers=r"roberta\.encoder\.layers\.(\d+)\.",
-    tokenizer="byte_bpe",
-    positions_after_padding=True,
-)

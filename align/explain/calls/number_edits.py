@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import paddle
-from scipy import optimize
 
 from align.explain.calls.call_values import is_number
+from align.explain.experiment import optimize
 from align.frameworks.watched_calls import WatchedCall
 
 Miss = Callable[[Callable[[WatchedCall], Any]], float | None]
@@ -64,7 +64,12 @@ def _numbers(call: WatchedCall) -> Iterator[tuple[str, float, Callable[[WatchedC
 
 
 def _root(own: float, miss: Callable[[float], float | None]) -> float | None:
-    """The number at which the layer is not off, in two digits where these are enough."""
+    """The number at which the layer is not off, in two digits where these are enough.
+
+    None where there is none in the range, and without scipy.
+    """
+    if optimize is None:
+        return None
     held = sorted((own * factor, miss(own * factor)) for factor in GRID)
     held = [(v, off) for v, off in held if off is not None and math.isfinite(off)]
     for (a, low), (b, high) in zip(held, held[1:], strict=False):

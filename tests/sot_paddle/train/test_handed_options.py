@@ -13,9 +13,8 @@ from typing import Any
 
 import paddle
 
-from sot_paddle.backbones.bert import BERT
+from sot_paddle.backbones.bert_family import BERT, ROBERTA
 from sot_paddle.backbones.gpt import GPT
-from sot_paddle.backbones.roberta import ROBERTA
 from sot_paddle.config import EncoderConfig
 from sot_paddle.data.image_dataset import EvalCollate
 from sot_paddle.tasks.glue import GlueTask
