@@ -158,7 +158,8 @@ def can_fuse_dropout(layer: nn.Layer) -> bool:
 
 
 def _drops_elements(layer: nn.Dropout) -> bool:
-    return layer.axis is None and layer.mode == "upscale_in_train" and not layer.inplace
+    inplace = getattr(layer, "inplace", False)  # since Paddle 3.3
+    return layer.axis is None and layer.mode == "upscale_in_train" and not inplace
 
 
 KINDS = {Linear, Embedding, LayerNorm, Dropout, MultiHeadAttention, TransformerEncoderLayer}
