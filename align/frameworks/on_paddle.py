@@ -110,8 +110,8 @@ def hook(layer: paddle.nn.Layer, before: Callable, after: Callable) -> contextli
         return made if made is None else (made if is_tensor(made) else made[0], made)
 
     held = contextlib.ExitStack()
-    for handle in hook_calls(layer, before, leaving):
-        held.callback(handle.remove)
+    for remove in hook_calls(layer, before, leaving):
+        held.callback(remove)
     return held
 
 

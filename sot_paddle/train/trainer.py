@@ -110,12 +110,12 @@ class ExactTrainer(Trainer):
 
     # one step
 
-    def training_step(self, model: nn.Layer, inputs: dict[str, Any], step_control: int = 0):
+    def training_step(self, model: nn.Layer, inputs: dict[str, Any]):
         """Forward and backward of one micro-batch."""
         if self._random_due is not None:  # as late as possible: nothing may draw in between
             exact_state.restore_random_states(self._random_due)
             self._random_due = None
-        loss = super().training_step(model, inputs, step_control)
+        loss = super().training_step(model, inputs)
         self._losses.append(loss)
         epoch, index = self._consumed
         self._consumed = (epoch, index + 1) if index + 1 < len(self.batches) else (epoch + 1, 0)

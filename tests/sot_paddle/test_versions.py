@@ -17,10 +17,9 @@ class Scaled(paddle.nn.Layer):
         return self(x, factor=2.0 * factor) if again else factor * x
 
 
-@pytest.fixture(params=["this version", "an older one"])
+@pytest.fixture(params=[versions.PADDLE, (3, 0), (2, 6)], ids=str)
 def version(request, monkeypatch):
-    if request.param == "an older one":
-        monkeypatch.setattr(versions, "PADDLE", (3, 0))
+    monkeypatch.setattr(versions, "PADDLE", request.param)
 
 
 def test_hooks_see_and_change_arguments_keywords_and_output(version):
@@ -34,11 +33,11 @@ def test_hooks_see_and_change_arguments_keywords_and_output(version):
         return output + 100.0
 
     layer = Scaled()
-    handles = versions.hook_calls(layer, before, after)
+    removers = versions.hook_calls(layer, before, after)
     assert layer(paddle.to_tensor(3.0), factor=3.0, again=True).item() == 227.0
     assert seen == [(9.0, False, 27.0), (4.0, True, 127.0)]
-    for handle in handles:
-        handle.remove()
+    for remove in removers:
+        remove()
     assert layer(paddle.to_tensor(3.0), factor=3.0).item() == 9.0
 
 
@@ -47,6 +46,13 @@ def test_mixed_precision_is_seen(version, monkeypatch):
     tracer = framework._dygraph_tracer()  # auto_cast itself leaves it as it is on the CPU
     monkeypatch.setattr(tracer, "_amp_level", core.AmpLevel.O1)
     assert versions.is_autocast_enabled()
+
+
+def test_what_a_version_cannot_do_is_refused_by_name(monkeypatch):
+    versions.require("3.0", "an exported graph")
+    monkeypatch.setattr(versions, "PADDLE", (2, 6))
+    with pytest.raises(ValueError, match=r"an exported graph needs Paddle 3\.0, this is"):
+        versions.require("3.0", "an exported graph")
 
 
 def test_native_operators_stay_out_of_an_older_paddle(monkeypatch):
