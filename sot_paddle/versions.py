@@ -5,6 +5,7 @@ Run on 2.6.2 to 3.3.1: ``docs/setup.md`` has the table of ``tools/check_versions
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -57,40 +58,38 @@ def hook_calls(layer: nn.Layer, before: Callable, after: Callable) -> list[Calla
     Returns:
         Functions that remove the hooks.
     """
-    if PADDLE < (3, 0):
-        return [_wrap_forward(layer, before, after)]
     if PADDLE >= (3, 3):
         entering = layer.register_forward_pre_hook(before, with_kwargs=True)
         return [entering.remove, layer.register_forward_post_hook(after, with_kwargs=True).remove]
-    keywords: list[dict[str, Any]] = []  # of the calls that run, the innermost last
+    running: list[tuple[tuple, dict]] = []  # arguments of the calls, the innermost last
 
     def enter(called: nn.Layer, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-        args, kwargs = before(called, args, kwargs) or (args, kwargs)
-        keywords.append(kwargs)
-        return args, kwargs
+        running.append(before(called, args, kwargs) or (args, kwargs))
+        return running[-1]
 
     def leave(called: nn.Layer, args: tuple, output: Any) -> Any:
-        return after(called, args, keywords.pop(), output)
+        return after(called, *running.pop(), output)
 
-    entering = layer.register_forward_pre_hook(enter, with_kwargs=True)
-    return [entering.remove, layer.register_forward_post_hook(leave).remove]
+    leaving = layer.register_forward_post_hook(leave)
+    if PADDLE < (3, 0):
+        return [_change_arguments(layer, enter), leaving.remove]
+    return [layer.register_forward_pre_hook(enter, with_kwargs=True).remove, leaving.remove]
 
 
-def _wrap_forward(layer: nn.Layer, before: Callable, after: Callable) -> Callable[[], None]:
-    forward = layer.forward
+def _change_arguments(layer: nn.Layer, enter: Callable) -> Callable[[], None]:
+    """Let a layer's forward compute with what a function makes of its arguments."""
+    forward, is_own = layer.forward, "forward" in vars(layer)
 
-    def seen(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = before(layer, args, kwargs) or (args, kwargs)
-        output = forward(*args, **kwargs)
-        changed = after(layer, args, kwargs, output)
-        return output if changed is None else changed
+    @functools.wraps(forward)
+    def changed(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = enter(layer, args, kwargs)
+        return forward(*args, **kwargs)
 
-    was_own = vars(layer).get("forward")
-    object.__setattr__(layer, "forward", seen)
+    object.__setattr__(layer, "forward", changed)
 
     def remove() -> None:
         object.__delattr__(layer, "forward")
-        if was_own is not None:
-            object.__setattr__(layer, "forward", was_own)
+        if is_own:
+            object.__setattr__(layer, "forward", forward)
 
     return remove

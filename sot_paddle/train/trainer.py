@@ -32,6 +32,7 @@ from sot_paddle.train.checkpointing import TensorFile
 from sot_paddle.train.exact_state import Progress, check_identity
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.setup import Run
+from sot_paddle.versions import require
 from sot_paddle.weights import to_numpy
 
 _SAVED = {
@@ -206,6 +207,7 @@ class ExactTrainer(Trainer):
         between = step % self.pace.steps == 0
         self._consumed = (epoch + 1, 0) if between else (epoch, batch)
         self.batches.seek(*self._consumed)
+        require("3.0", "a run that continues bit for bit")
         self.train(resume_from_checkpoint=str(checkpoint))
 
     def _is_over(self, step: int) -> bool:
