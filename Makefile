@@ -3,10 +3,10 @@ PYTHON ?= python3.11
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
-PINS := requirements.txt requirements-tests.txt
+LOCK := requirements.txt
 WORKERS = $(shell $(PY) -c "import os; print(min(os.cpu_count() + 1, 4))")
 IMPORTED := sot_paddle.train.run,h5py,matplotlib.pyplot sot_torch_ref,timm,transformers.modeling_utils,optuna,onnxruntime
-LOCKS := $(PINS) requirements-checkpoint.txt
+LOCKS := $(LOCK) requirements-checkpoint.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test coverage certificate test-long align bench gpu-check lint clean
@@ -20,7 +20,7 @@ $(STAMP): $(LOCKS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 		{ echo "setup: Python 3.11 is required; name it with make PYTHON=/path/to/python3.11" >&2; exit 2; }
 	@test -x $(PY) || { echo "setup: making $(VENV)"; $(PYTHON) -m venv $(VENV); }
-	@$(PYTHON) tools/install.py $(PY) $(PINS)
+	@$(PYTHON) tools/install.py $(PY) $(LOCK)
 	@echo "setup: importing it once, which compiles what is used of it"
 	@printf 'import %s\n' $(IMPORTED) | env -u PYTHONDONTWRITEBYTECODE \
 		xargs -P 2 -I {} $(PY) -W ignore -c {} > $(VENV)/imports.log 2>&1 || \

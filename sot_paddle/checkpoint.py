@@ -24,7 +24,6 @@ from typing import Any, BinaryIO
 
 import ml_dtypes
 import numpy as np
-import safetensors
 
 from sot_paddle import reading
 from sot_paddle.atomic import atomic_file
@@ -364,6 +363,8 @@ def _with_known_suffix(path: str | os.PathLike[str]) -> Path:
 
 
 def _read_safetensors(path: Path) -> tuple[Tensors, dict[str, str]]:
+    import safetensors
+
     reading.open_weights(path).close()
     try:
         file = safetensors.safe_open(path, "np")

@@ -109,6 +109,8 @@ def exit_status(program: str, action: Callable[[], object]) -> int:
     else:
         line = str(error) or type(error).__name__
         status = error.status if isinstance(error, TrainingStopped) else REFUSED
+        if isinstance(error, ModuleNotFoundError):
+            line += "; docs/setup.md says which extra of sot-paddle brings it (all: every package)"
         is_defect = not isinstance(error, _REFUSALS)
         if is_defect:
             line = f"{type(error).__name__}: {error}"

@@ -16,6 +16,7 @@ import os
 import platform
 import sys
 import warnings
+import zlib  # noqa: F401 (PADDLE: 2.6 brings another one, which crashes what needs it later)
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path

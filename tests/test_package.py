@@ -1,4 +1,4 @@
-"""An installed wheel works outside of the checkout; the pins of setup and package are one list."""
+"""An installed wheel works outside of the checkout; its metadata name no Paddle and no torch."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def site(tmp_path_factory) -> Path:
     for name in NEEDED:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, root / "source" / name, ignore=ignored)
-    for name in (*FILES, *(path.name for path in ROOT.glob("requirements*.txt"))):
+    for name in FILES:
         shutil.copy(ROOT / name, root / "source" / name)
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input")
     flags = ("--no-deps", "--no-build-isolation", "--target", root / "site", root / "source")
@@ -77,6 +77,14 @@ def test_the_installed_package_holds_its_data(site, tmp_path):
     assert found["digits"] == "digits"
     native = (ROOT / "sot_paddle" / "ops").glob("*.[ch]*")
     assert found["native"] == sorted(path.name for path in native)
+
+
+def test_a_framework_of_the_user_stays_as_it_is(site):
+    (metadata,) = site.glob("sot_paddle-*.dist-info/METADATA")
+    requires = re.findall(r"^Requires-Dist: (.*)$", metadata.read_text("utf-8"), re.MULTILINE)
+    unasked = [line for line in requires if "extra ==" not in line]
+    assert unasked == PROJECT["project"]["dependencies"]
+    assert not [line for line in unasked if re.match("paddle|torch", line) or "==" in line]
 
 
 @pytest.mark.long
@@ -103,19 +111,3 @@ def test_a_console_command_is_the_function_of_its_script():
         assert function == "main"
         file = {"sot_paddle_tools": ROOT / "tools", "align": ROOT / "align"}[package] / f"{name}.py"
         assert re.search(r"^(def main\(|main = )", file.read_text(encoding="utf-8"), re.M), target
-
-
-def pinned(name: str) -> dict[str, str]:
-    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
-    return dict(line.split("==") for line in lines if re.match(r"[\w.-]+==", line))
-
-
-def test_the_three_lists_of_pins_fit_together():
-    cpu, gpu, tests = (pinned(f"requirements{kind}.txt") for kind in ("", "-gpu", "-tests"))
-    assert {**cpu, "paddlepaddle-gpu": gpu["paddlepaddle-gpu"]} == {
-        **gpu,
-        "paddlepaddle": cpu["paddlepaddle"],
-    }
-    assert not set(cpu) & set(tests)
-    assert {"onnx", "onnxruntime", "paddle2onnx", "paddlepaddle"} <= set(cpu)
-    assert {"pytest", "ruff", "coverage"} <= set(tests)

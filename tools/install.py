@@ -1,6 +1,6 @@
 """Install pinned packages with pip and say every few seconds how far it is; standard library only.
 
-python tools/install.py .venv/bin/python requirements.txt requirements-tests.txt
+python tools/install.py .venv/bin/python requirements.txt
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("words", nargs="+", help="Python of the environment, files of pins")
     python, *files = parser.parse_args(arguments).words
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    pip += ["--no-compile", *(word for name in files for word in ("--requirement", name))]
+    pip += ["--no-deps", "--no-compile"]  # a lock names all that is needed
+    pip += [word for name in files for word in ("--requirement", name)]
     start, before, total, said = time.monotonic(), installed(python), pins(files), []
     with subprocess.Popen(  # noqa: S603 (the pip of the environment that is named)
         pip, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -23,6 +23,7 @@ from align.record.arrays import (
 from align.record.recording import ROOT
 from align.record.request import Request
 from align.record.run_report import builders_recorded
+from sot_paddle.versions import hook_calls
 
 FUNCTIONAL = paddle.nn.functional
 is_floating = paddle.is_floating_point
@@ -109,8 +110,8 @@ def hook(layer: paddle.nn.Layer, before: Callable, after: Callable) -> contextli
         return made if made is None else (made if is_tensor(made) else made[0], made)
 
     held = contextlib.ExitStack()
-    held.callback(layer.register_forward_pre_hook(before, with_kwargs=True).remove)
-    held.callback(layer.register_forward_post_hook(leaving, with_kwargs=True).remove)
+    for remove in hook_calls(layer, before, leaving):
+        held.callback(remove)
     return held
 
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 import paddle
 from paddle.jit.sot import psdb
 
+from sot_paddle.versions import is_autocast_enabled
+
 SAMPLED = 64
 """Batches of a training on an accelerator for each whose values are looked at."""
 
@@ -178,7 +180,7 @@ def check_images(
             f"images must be floating-point and normalised, got {_named(images.dtype)}; divide by "
             "255, subtract the mean and divide by the deviation first"
         )
-    mixed = paddle.amp.is_autocast_enabled() and paddle.float64 not in (images.dtype, dtype)
+    mixed = is_autocast_enabled() and paddle.float64 not in (images.dtype, dtype)
     if images.dtype != dtype and not mixed:
         raise ValueError(
             f"images must be {_named(dtype)} as the model's weights, got {_named(images.dtype)}; "

@@ -16,6 +16,7 @@ from paddle import nn
 from paddle.static import InputSpec
 
 from sot_paddle.deploy.export_form import export_form
+from sot_paddle.versions import require
 
 JSON, PARAMETERS = "model.json", "model.pdiparams"
 """The two files of a saved graph."""
@@ -59,8 +60,9 @@ def save_graph(model: nn.Layer, example: Mapping[str, np.ndarray], folder: Path)
         folder: exists.
 
     Raises:
-        ValueError: a layer computes with a length that is not known yet.
+        ValueError: a layer computes with a length that is not known yet; Paddle before 3.0.
     """
+    require("3.0", "an exported graph")
     specs = [_spec(name, array) for name, array in example.items()]
     with export_form(model), warnings.catch_warnings():
         # PADDLE: full_like asks a traced tensor for its device, of which there is none

@@ -21,12 +21,12 @@ import threading
 from pathlib import Path
 
 import paddle
-from filelock import FileLock
 from paddle.utils.cpp_extension import load_op_meta_info_and_register_op
 
 from sot_paddle.home_folder import default_cache_dir, is_trusted
 from sot_paddle.ops import native
 from sot_paddle.runtime import processor
+from sot_paddle.versions import OPERATORS_SINCE, number_of
 
 logger = logging.getLogger(__name__)
 
@@ -109,6 +109,8 @@ def build(folder: Path) -> Path:
                 "another folder"
             )
         if not path.exists():
+            from filelock import FileLock
+
             with FileLock(folder / "lock", timeout=PATIENCE):
                 if not path.exists():
                     _compile(compiler_path, path)
@@ -146,9 +148,11 @@ def why_not() -> str:
 
 
 def _load() -> str:
+    if number_of(paddle.__version__) < number_of(OPERATORS_SINCE):
+        return f"they need Paddle {OPERATORS_SINCE}, this is {paddle.__version__}"
     try:
         load_op_meta_info_and_register_op(str(build(default_cache_dir() / "native")))
-    except NotBuilt as error:
+    except (NotBuilt, ModuleNotFoundError) as error:  # filelock: of torch and of most others
         reason = str(error)
     except (RuntimeError, OSError) as error:  # the loader's, in Paddle's words
         reason = str(error).strip().splitlines()[-1]

@@ -10,6 +10,7 @@ from paddle import _C_ops, nn
 from paddle.jit.sot import psdb
 
 from sot_paddle.ops import build
+from sot_paddle.versions import is_autocast_enabled
 
 
 def runs_natively(x: paddle.Tensor) -> bool:
@@ -27,7 +28,7 @@ def runs_natively(x: paddle.Tensor) -> bool:
         and x.dtype == paddle.float32
         and x.place.is_cpu_place()
         and not psdb.in_sot()
-        and not paddle.is_autocast_enabled()
+        and not is_autocast_enabled()
         and not build.why_not()
     )
 

@@ -31,7 +31,8 @@ class Embedding(nn.Embedding):
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map whole numbers (...) to rows (..., C)."""
-        if self._sparse or self._max_norm or self._scale_grad_by_freq:
+        options = ("_sparse", "_max_norm", "_scale_grad_by_freq")  # the latter two since Paddle 3.0
+        if any(getattr(self, name, False) for name in options):
             return super().forward(x)
         return embedding(x, self.weight, self._padding_idx)
 
@@ -158,7 +159,8 @@ def can_fuse_dropout(layer: nn.Layer) -> bool:
 
 
 def _drops_elements(layer: nn.Dropout) -> bool:
-    return layer.axis is None and layer.mode == "upscale_in_train" and not layer.inplace
+    inplace = getattr(layer, "inplace", False)  # since Paddle 3.3
+    return layer.axis is None and layer.mode == "upscale_in_train" and not inplace
 
 
 KINDS = {Linear, Embedding, LayerNorm, Dropout, MultiHeadAttention, TransformerEncoderLayer}

@@ -55,8 +55,15 @@ inline Kept& kept() {
   return all;
 }
 
+// The memory of a tensor, which Holder() hands out since Paddle 3.3 only.
+struct Memory : phi::DenseTensor {
+  static const std::shared_ptr<phi::Allocation>& of(const phi::DenseTensor& tensor) {
+    return tensor.*(&Memory::holder_);
+  }
+};
+
 inline std::shared_ptr<phi::Allocation> owner_of(const Tensor& weight) {
-  return static_cast<phi::DenseTensor*>(weight.impl().get())->Holder();
+  return Memory::of(*static_cast<phi::DenseTensor*>(weight.impl().get()));
 }
 
 // The weight in the layout that suits products of so many rows.

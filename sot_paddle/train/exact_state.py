@@ -113,7 +113,7 @@ def restore_random_states(states: Mapping[str, Any]) -> None:
     for saved in states["paddle"]:
         made.append(core.GeneratorState.__new__(core.GeneratorState))
         made[-1].__setstate__(tuple(saved))
-    paddle.set_rng_state(made[:1], "cpu")
+    core.default_cpu_generator().set_state(made[0])  # set_rng_state(.., "cpu") fails before 3.3
     paddle.set_cuda_rng_state(made[1:])
 
 

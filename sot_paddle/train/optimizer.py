@@ -12,6 +12,7 @@ from paddle import _C_ops, nn
 
 from sot_paddle.ops.adamw import sum_of_squares, update, updates_natively
 from sot_paddle.registry import UNDECAYED
+from sot_paddle.versions import PADDLE
 
 _VANISHED_POWER = 1e-30  # beta2^t below this corrects by nothing that float64 can hold
 
@@ -205,7 +206,7 @@ class AdamW(paddle.optimizer.AdamW):
         states = (self._moment1_acc_str, self._moment2_acc_str)
         states += (self._beta1_pow_acc_str, self._beta2_pow_acc_str)
         moments = [self._get_accumulator_master(name, parameter) for name in states]
-        plain = self._lr_ratio is None and not self._amsgrad
+        plain = self._lr_ratio is None and not getattr(self, "_amsgrad", False)
         if plain and updates_natively((parameter, grad, *moments)):
             lr = self._rate_of(param_and_grad)
             left = 1.0 - lr * self._decay_of(parameter)
@@ -325,13 +326,14 @@ class HFAdamW(AdamW):
         learning_rate = self._create_param_lr(param_and_grad)
         if self.decays_first:
             self._decay(parameter, master, learning_rate)
+        amsgrad = [None] if PADDLE >= (3, 0) else []  # its second moment's maximum
         _C_ops.adamw_(
             parameter,
             grad,
             learning_rate,
             moment1,
             moment2,
-            None,  # second moment's maximum: amsgrad only
+            *amsgrad,
             beta1_power,
             beta2_power,
             master,
@@ -346,7 +348,7 @@ class HFAdamW(AdamW):
             1000,
             has_master,
             False,
-            False,
+            *([False] if amsgrad else []),
         )
         if not self.decays_first:
             self._decay(parameter, master, learning_rate)

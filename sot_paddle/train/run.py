@@ -32,6 +32,7 @@ from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.run_folder import RunFolder
 from sot_paddle.train.setup import Run, Setup
 from sot_paddle.train.trainer import ExactTrainer
+from sot_paddle.versions import PADDLE
 
 _UNUSED_PARAMETERS = ("concat", "aggre_all")
 """Fusions whose heads leave parameters without a gradient."""
@@ -236,6 +237,9 @@ def _arguments(run: Run, pace: Pace) -> TrainingArguments:
     if importlib.util.find_spec("tensorboardX") is not None and not hasattr(run.model, "config"):
         loggers.append("tensorboard")
     arguments = {**run.setup.arguments, "gradient_accumulation_steps": pace.accumulation}
+    if PADDLE >= (3, 0):  # paddlenlp 2.8, which runs before it, has no such option
+        unused = head is None or head.fusion in _UNUSED_PARAMETERS
+        arguments["ddp_find_unused_parameters"] = unused
     return TrainingArguments(
         output_dir=str(run.root),
         logging_dir=str(run.root / run_folder.LOGS),
@@ -244,7 +248,6 @@ def _arguments(run: Run, pace: Pace) -> TrainingArguments:
         device=paddle.get_device().partition(":")[0],
         disable_tqdm=not sys.stderr.isatty(),  # a bar in a terminal, beside the lines
         ignore_data_skip=True,
-        ddp_find_unused_parameters=head is None or head.fusion in _UNUSED_PARAMETERS,
         report_to=loggers,
         **arguments,
     )

@@ -32,6 +32,7 @@ from sot_paddle.train.checkpointing import TensorFile
 from sot_paddle.train.exact_state import Progress, check_identity
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.setup import Run
+from sot_paddle.versions import require
 from sot_paddle.weights import to_numpy
 
 _SAVED = {
@@ -110,12 +111,12 @@ class ExactTrainer(Trainer):
 
     # one step
 
-    def training_step(self, model: nn.Layer, inputs: dict[str, Any], step_control: int = 0):
+    def training_step(self, model: nn.Layer, inputs: dict[str, Any]):
         """Forward and backward of one micro-batch."""
         if self._random_due is not None:  # as late as possible: nothing may draw in between
             exact_state.restore_random_states(self._random_due)
             self._random_due = None
-        loss = super().training_step(model, inputs, step_control)
+        loss = super().training_step(model, inputs)
         self._losses.append(loss)
         epoch, index = self._consumed
         self._consumed = (epoch, index + 1) if index + 1 < len(self.batches) else (epoch + 1, 0)
@@ -206,6 +207,7 @@ class ExactTrainer(Trainer):
         between = step % self.pace.steps == 0
         self._consumed = (epoch + 1, 0) if between else (epoch, batch)
         self.batches.seek(*self._consumed)
+        require("3.0", "a run that continues bit for bit")
         self.train(resume_from_checkpoint=str(checkpoint))
 
     def _is_over(self, step: int) -> bool:
