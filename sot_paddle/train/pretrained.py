@@ -97,7 +97,8 @@ def from_pretrained(
         )
     if find_model_folder(place) is not None:
         place = weights_file(place, ema=True)
-    place = find_text_folder(place) or place
+    if place.is_dir():
+        place = find_text_folder(place) or place
     opened = open_weights(place)
     if is_of_images(opened):
         if head is not None:

@@ -118,7 +118,14 @@ def test_a_new_head_is_said_and_a_trained_one_is_complete(bert, tmp_path, caplog
 @pytest.mark.parametrize("name", ["sot_tiny", "swin_tiny"])
 def test_a_folder_of_a_training_and_a_file_of_images(name, tmp_path):
     text = tiny_models.write_text_model(tmp_path / "text", options=None)
-    assert from_pretrained(text).name == "bert_base_mgcrp"
+    trained = from_pretrained(text)
+    assert trained.name == "bert_base_mgcrp"
+    trained.head.cls_fc.bias.set_value(trained.head.cls_fc.bias + 1.0)
+    save_weights(
+        trained, text / "best" / "mine.safetensors"
+    )  # a file that is named is the one that is read
+    mine = from_pretrained(text / "best" / "mine.safetensors").head.cls_fc.bias
+    np.testing.assert_array_equal(mine.numpy(), trained.head.cls_fc.bias.numpy())
     folder = tiny_models.write_image_model(tmp_path / "run" / "best", name)
     images = paddle.to_tensor(np.random.default_rng(0).normal(size=(2, 3, 16, 16)), "float32")
     averaged = tiny_models.image_model(name)
