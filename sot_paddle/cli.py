@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import importlib
 import os
 import re
 import signal
@@ -74,11 +73,11 @@ def lazy_command(program: str, path: str) -> Callable[[Sequence[str] | None], in
 
     @command(program)
     def main(arguments: list[str]) -> int | None:
+        from sot_paddle.config import import_name
         from sot_paddle.runtime import quiet_imports
 
-        module, name = path.split(":")
         with quiet_imports():
-            function = getattr(importlib.import_module(module), name)
+            function = import_name(path)
         return function(arguments)
 
     return main

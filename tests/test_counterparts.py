@@ -12,16 +12,7 @@ from sot_paddle.command_line import parse
 from sot_paddle.config import load_yaml
 from sot_paddle.explain import command as visualizing
 from sot_paddle.search import glue_all, trainings
-from sot_paddle.train import (
-    adapter_command,
-    document_command,
-    extraction,
-    image_flags,
-    preparation_command,
-    pretraining_command,
-    squad_command,
-    text_command,
-)
+from sot_paddle.train import commands, preparation_command
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "counterparts.md").read_text(encoding="utf-8")
@@ -29,17 +20,9 @@ SECTIONS = {part.split("\n")[0]: part for part in re.split(r"^## ", PAGE, flags=
 TEXT, IMAGES = SECTIONS["SoT, text release"], SECTIONS["SoT, image release"]
 ROWS = re.findall(r"^\| `(python [^`]+)` \| `([^`]+)` \|$", SECTIONS["BERTVision"], re.M)
 ALL = re.findall(r"`(python (?:tools/|-m paddle)[^`]+)` \|$", PAGE, re.M)
-COMMANDS = {
-    "train_glue": text_command.COMMAND,
-    "train_image": image_flags.TRAINING,
-    "eval_image": image_flags.EVALUATION,
-    "train_adapter": adapter_command.COMMAND,
-    "train_squad": squad_command.COMMAND,
-    "train_text": document_command.COMMAND,
-    "pretrain": pretraining_command.COMMAND,
+COMMANDS = {name: commands.part(name, 0) for name in commands.COMMANDS} | {
     "prepare_pretraining": preparation_command.PREPARE,
     "train_tokenizer": preparation_command.TOKENIZER,
-    "extract_hidden_states": extraction.COMMAND,
 }
 _OF_A_RUN = [
     *("--task_name", "RTE", "--data_dir", "x", "--model_name_or_path", "x", "--output_dir", "x")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -14,11 +13,12 @@ from align.port.row import DTYPES
 from align.report import report as writer
 from align.report import reprod
 from sot_paddle.cli import CommandParser, command
+from sot_paddle.command_line import parse
 from sot_paddle.convert import find_checkpoint
 from sot_paddle.data.corpus import FOLDER
 from sot_paddle.reading import read_json
 from sot_paddle.runtime import ignore_import_warnings
-from sot_paddle.train import image_command, text_command
+from sot_paddle.train import commands
 
 SHOWN = ("checkpoint_sentences", "checkpoint_mgcrp", "bert_mgcrp", "sot_densenet", "timm_deit")
 DIGITS = Path(__file__).resolve().parents[1] / "configs" / "digits" / "sot_digits.yaml"
@@ -34,20 +34,20 @@ def fine_tune(checkpoint: Path, folder: Path, head: str, *, steps: int) -> str:
     flags += ["--head", head, "--max_steps", str(steps), "--data_dir", str(FOLDER)]
     flags += ["--model_name_or_path", str(checkpoint), "--output_dir", str(folder / head)]
     flags += ["--cache_dir", str(folder / "cache"), *["--mask_padding"] * (head == "mgcrp")]
-    return f"{head:6s} {trained(text_command.run_command, flags, folder / head, 'mcc')}"
+    return f"{head:6s} {trained('train_glue', flags, folder / head, 'mcc')}"
 
 
 def train_on_digits(config: Path, folder: Path, *, epochs: int) -> str:
     """Train a small SoT on scikit-learn's digits."""
     flags = ["--config", str(config), "--epochs", str(epochs), "--output", str(folder)]
     flags += ["--warmup-epochs", "1", "--cooldown-epochs", "0", "--overwrite-output-dir"]
-    return f"{epochs} epochs, {trained(image_command.run_command, flags, folder, 'top1')}"
+    return f"{epochs} epochs, {trained('train_image', flags, folder, 'top1')}"
 
 
-def trained(run: Callable[[list[str]], int], flags: list[str], out: Path, score: str) -> str:
+def trained(name: str, flags: list[str], out: Path, score: str) -> str:
     """Run a training command; its loss and last score."""
-    if run(flags) != 0:
-        raise ValueError(f"the training in {out} failed")
+    run_config = commands.part(name, 1)
+    run_config(parse(commands.part(name, 0), flags))
     metrics = read_json(out / "metrics.json")
     return f"loss {metrics['train']['loss']:.3f}, {score} {metrics['last'][score]:.3f}"
 

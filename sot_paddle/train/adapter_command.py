@@ -16,7 +16,6 @@ from paddle.optimizer.lr import LRScheduler
 from sot_paddle import distributed
 from sot_paddle.heads.adapter_pooler import AdapterClassifier, AdapterConfig, AdapterSpans
 from sot_paddle.heads.layer_probes import LayerClassifiers, LayerSpans
-from sot_paddle.tasks.state_options import ADAPTER_COMMAND as COMMAND
 from sot_paddle.tasks.state_options import LIVE, RecipeOptions, StateTrainConfig
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained, session
@@ -49,10 +48,6 @@ def run_config(config: StateTrainConfig) -> dict[str, Any]:
         make_optimizer = functools.partial(optimizer_of_full_batches, decay=decay)
         setup = text_setup(config, task, StateModel(config, of_row), make_optimizer)
         return session.run_setup(setup, folders)
-
-
-run_command = session.training(COMMAND, run_config)
-"""Run ``tools/train_adapter.py``; see :func:`.session.training`."""
 
 
 def every_name(model: nn.Layer) -> set[str]:

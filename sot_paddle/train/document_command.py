@@ -11,9 +11,9 @@ from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle import distributed
 from sot_paddle.distributed import say
-from sot_paddle.tasks.document_options import COMMAND, DocumentTrainConfig
+from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.tasks.documents import load_documents
-from sot_paddle.train import layer_rates, session, text_command
+from sot_paddle.train import layer_rates, text_command
 from sot_paddle.train.feeding import Pace
 
 
@@ -22,10 +22,6 @@ def run_config(config: DocumentTrainConfig) -> dict[str, Any]:
     if config.paddle_compat and config.discr:
         say("--discr has no effect: the Paddle port ignores it, see --paddle_compat")
     return text_command.run_text(config, load_documents, optimizer)
-
-
-run_command = session.training(COMMAND, run_config)
-"""Run ``tools/train_text.py``; see :func:`.session.training`."""
 
 
 def optimizer(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-from sot_paddle.command_line import parse
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.stored.file_layout import StoredSplit, stored_split
 from sot_paddle.data.stored.live_sources import FrozenModel, glue_states
@@ -14,7 +12,6 @@ from sot_paddle.data.stored.live_states import LiveStates, extract
 from sot_paddle.data.stored.state_files import StateSizes, require_ours, require_space
 from sot_paddle.distributed import say
 from sot_paddle.tasks.squad import read_windows
-from sot_paddle.tasks.state_options import EXTRACT_COMMAND as COMMAND
 from sot_paddle.tasks.state_options import ExtractConfig
 from sot_paddle.train import folder_lock
 from sot_paddle.train.device import prepare_device
@@ -23,11 +20,6 @@ from sot_paddle.train.state_tasks import load_frozen
 
 _REPORT_EVERY = 10.0  # seconds
 _SQUAD_FILES = {"train": "train_file", "dev": "predict_file"}
-
-
-def run_command(arguments: Sequence[str]) -> None:
-    """Run ``tools/extract_hidden_states.py``; see :func:`extract_splits`."""
-    extract_splits(parse(COMMAND, arguments))
 
 
 def extract_splits(config: ExtractConfig) -> None:

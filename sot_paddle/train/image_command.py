@@ -20,7 +20,6 @@ from sot_paddle.tasks.task import Task
 from sot_paddle.train import session
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.image_flags import TRAINING
 from sot_paddle.train.model_folder import (
     ImageModelConfig,
     find_model_folder,
@@ -56,10 +55,6 @@ def run_config(config: ImageTrainConfig) -> dict[str, Any]:
         if config.warmup_epochs >= config.epochs:
             say(f"all {config.epochs} epochs lie in the warm-up of {config.warmup_epochs}")
         return session.run_setup(image_setup(config, task), folders)
-
-
-run_command = session.training(TRAINING, run_config)
-"""Run ``tools/train_image.py``; see :func:`.session.training`."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from paddle import nn
 from scipy.special import softmax
 
 from sot_paddle import distributed
-from sot_paddle.command_line import parse
 from sot_paddle.data import imagenet_a
 from sot_paddle.data.image_dataset import ImageEvalSet
 from sot_paddle.data.image_folder import check_class_count
@@ -30,7 +29,6 @@ from sot_paddle.tasks.task import Predictions
 from sot_paddle.train import checkpointing, run_folder
 from sot_paddle.train.device import prepare_device, seed_everything
 from sot_paddle.train.evaluation import duration, predict
-from sot_paddle.train.image_flags import EVALUATION
 from sot_paddle.train.model_folder import (
     Fitted,
     ImageModelConfig,
@@ -55,11 +53,6 @@ class Subject:
     classes: tuple[str, ...]
     origin: str
     weight_set: str
-
-
-def run_command(arguments: Sequence[str]) -> None:
-    """Run ``tools/eval_image.py``; see :func:`run_config`."""
-    run_config(parse(EVALUATION, arguments))
 
 
 def run_config(config: ImageEvalConfig) -> None:

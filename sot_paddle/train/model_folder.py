@@ -174,7 +174,7 @@ def flat_options(model: nn.Layer) -> dict[str, Any]:
 
 
 def find_model_folder(place: Path) -> Path | None:
-    """The folder with an image model that a path means, or None; see model_folder.find_folder."""
+    """The folder with an image model that a path means, or None; see `find_folder`."""
     return find_folder(place, lambda content: content.get("kind") == KIND)
 
 

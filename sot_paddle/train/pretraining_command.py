@@ -27,7 +27,7 @@ from sot_paddle.tasks.pretraining import (
     RowSource,
 )
 from sot_paddle.tasks.pretraining_loss import row_sums
-from sot_paddle.tasks.pretraining_options import COMMAND, PretrainConfig
+from sot_paddle.tasks.pretraining_options import PretrainConfig
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained, session, sharding
 from sot_paddle.train.optimizer import decayed_names
@@ -62,10 +62,6 @@ def run_config(config: PretrainConfig) -> dict[str, Any]:
         setup = text_setup(config, task, source, functools.partial(optimizer, decay=decayed))
         arguments = {**setup.arguments, "sharding": config.sharding}
         return session.run_setup(dataclasses.replace(setup, arguments=arguments), folders)
-
-
-run_command = session.training(COMMAND, run_config)
-"""Run ``tools/pretrain.py``; see :func:`.session.training`."""
 
 
 def decayed(model: nn.Layer) -> set[str]:

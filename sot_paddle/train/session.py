@@ -11,7 +11,7 @@ from typing import Any
 
 from sot_paddle import distributed
 from sot_paddle.cli import exit_status
-from sot_paddle.command_line import Command, parse
+from sot_paddle.command_line import Command
 from sot_paddle.distributed import say
 from sot_paddle.train import run_folder
 from sot_paddle.train.run import run_once
@@ -21,26 +21,8 @@ from sot_paddle.train.setup import Setup
 _OF_EVALUATION = ("evaluate_during_training", "eval_steps", "eval_all_checkpoints")
 
 
-def training(
-    command: Command, run_config: Callable[[Any], dict[str, Any]]
-) -> Callable[[Sequence[str]], int]:
-    """How every training command runs.
-
-    Args:
-        command: its name, options and help.
-        run_config: trains, from the command's options; returns what its file of scores holds.
-
-    Returns:
-        A function of the command line without the program's name. It returns 0 when all is done, 2
-        when the command was refused or had to stop (NaN loss, no space), 130 when it was
-        interrupted; then one line on stderr says why and what to do.
-    """
-
-    return lambda arguments: finish(command, lambda: run_config(parse(command, arguments)))
-
-
-def finish(command: Command, run: Callable[[], dict[str, Any]]) -> int:
-    """Run a training command to its end; returns its exit status, see `training`."""
+def finish(command: Command, run: Callable[[], object]) -> int:
+    """Run a command to its end; see `exit_status` for what it returns, and says on stderr."""
     return distributed.leave(exit_status(command.program.removesuffix(".py"), run))
 
 

@@ -9,9 +9,7 @@ from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.data.splits import TokenSplit
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad, read_windows
-from sot_paddle.tasks.state_options import SQUAD_COMMAND as COMMAND
 from sot_paddle.tasks.state_options import SquadTrainConfig
-from sot_paddle.train import session
 from sot_paddle.train.adapter_command import optimizer_of_full_batches
 from sot_paddle.train.text_command import run_text
 
@@ -19,10 +17,6 @@ from sot_paddle.train.text_command import run_text
 def run_config(config: SquadTrainConfig) -> dict[str, Any]:
     """Run every seed of a configuration; see :func:`.session.run_setup`."""
     return run_text(config, _load_task, optimizer_of_full_batches)
-
-
-run_command = session.training(COMMAND, run_config)
-"""Run ``tools/train_squad.py``; see :func:`.session.training`."""
 
 
 def _load_task(config: SquadTrainConfig, vocabulary: Mapping[str, bytes]) -> SquadTask:

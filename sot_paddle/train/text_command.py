@@ -15,7 +15,7 @@ from sot_paddle.distributed import say
 from sot_paddle.reading import field_of
 from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue import load_glue
-from sot_paddle.tasks.glue_options import COMMAND, TrainConfig
+from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.tasks.task import Task
 from sot_paddle.tasks.text_options import CheckpointOptions, TextRunOptions
 from sot_paddle.train import pretrained, session
@@ -41,10 +41,6 @@ def run_config(config: TrainConfig) -> dict[str, Any]:
     for name in config.unused_sizes:
         say(f"--{name} has no effect: the head has none ({head})")
     return run_text(config, load_glue, optimizer)
-
-
-run_command = session.training(COMMAND, run_config)
-"""Run ``tools/train_glue.py``; see :func:`.session.training`."""
 
 
 def run_text(

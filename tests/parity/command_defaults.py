@@ -41,11 +41,9 @@ def defaults(names: Mapping[str, Any]) -> Named:
 
 def text_flags() -> Named:
     """Options of ``train_glue`` with nothing but the required ones on the command line."""
-    from sot_paddle.train.text_command import COMMAND  # loads the trainer: for this table alone
-
     required = {"task_name": "RTE", "data_dir": "d", "model_name_or_path": "m", "output_dir": "o"}
     words = [word for name, value in required.items() for word in (f"--{name}", value)]
-    found = dataclasses.asdict(command_line.parse(COMMAND, words))
+    found = dataclasses.asdict(command_line.parse(arguments.COMMAND, words))
     left_out = {*required, "model_type"}  # required there
     return defaults({name: value for name, value in found.items() if name not in left_out})
 

@@ -29,8 +29,9 @@ from sot_paddle import distributed  # noqa: E402
 from sot_paddle.cli import exit_status  # noqa: E402
 from sot_paddle.command_line import parse  # noqa: E402
 from sot_paddle.failures import TERMINATED  # noqa: E402
+from sot_paddle.tasks.glue_options import COMMAND  # noqa: E402
 from sot_paddle.train.feeding import MicroBatches  # noqa: E402
-from sot_paddle.train.text_command import COMMAND, run_config  # noqa: E402
+from sot_paddle.train.text_command import run_config  # noqa: E402
 from sot_paddle.train.trainer import ExactTrainer  # noqa: E402
 
 
@@ -110,7 +111,7 @@ def record_run(destination: Path, interrupt_after: int, flags: Sequence[str]) ->
     recorder = StepRecorder(interrupt_after)
     summary: dict[str, Any] = {}
     with recorder.installed():
-        # as run_command, which would leave a process of several before the record is written
+        # not `session.finish`, which would leave a process of several before the record is written
         status = exit_status(
             "train_glue", lambda: summary.update(run_config(parse(COMMAND, flags))["train"])
         )

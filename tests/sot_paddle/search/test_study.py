@@ -15,7 +15,8 @@ from sot_paddle.command_line import parse
 from sot_paddle.search import study
 from sot_paddle.search.search_report import write_plots
 from sot_paddle.search.study import run_command
-from sot_paddle.train import folder_lock, text_command
+from sot_paddle.tasks.glue_options import COMMAND
+from sot_paddle.train import folder_lock
 from tests.sot_paddle.search.conftest import Bench
 
 
@@ -44,7 +45,7 @@ def test_a_search_says_and_keeps_what_is_best(bench, capsys, monkeypatch):
     first = (bench.out / "trials.md").read_text().splitlines()[4]
     assert first.startswith(f"| {best['trial']} | COMPLETE | ")
     given = [*bench.training, "--output_dir", "o", "--config", str(bench.out / "best.yaml")]
-    assert parse(text_command.COMMAND, given).learning_rate == float(best["learning_rate"])
+    assert parse(COMMAND, given).learning_rate == float(best["learning_rate"])
     kept = {path.parent.name for path in bench.out.glob("trials/*/best")}
     assert kept == {f"{int(best['trial']):04d}"}
     for name in ("trials.png", "options.png"):

@@ -11,10 +11,9 @@ from unittest import mock
 
 import pytest
 
-from sot_paddle.train import image_command, model_folder
-from sot_paddle.train.text_command import run_command
+from sot_paddle.train import model_folder
 from tests.sot_paddle.train import state_files, tiny_images, tiny_run
-from tests.sot_paddle.train.run_output import Started
+from tests.sot_paddle.train.run_output import Started, in_process
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def tiny(tiny_folders, tiny_files, capfd):
 
     def start(out: Path, *more: str) -> tuple[int, str]:
         capfd.readouterr()
-        status = run_command(command(out, *more))
+        status = in_process("train_glue")(command(out, *more))
         return status, capfd.readouterr().err
 
     return Tiny(data, model, command, start)
@@ -66,7 +65,7 @@ def finished(tiny_folders, tmp_path_factory) -> Path:
     """The folder of a finished run of `tiny_run.STEPS`; not to be changed."""
     out = tmp_path_factory.mktemp("finished") / "out"
     flags = tiny_run.command(*tiny_folders, out, *tiny_run.STEPS)
-    assert run_command(flags) == 0
+    assert in_process("train_glue")(flags) == 0
     return out
 
 
@@ -145,7 +144,7 @@ def images(image_folder, image_files, capfd):
         capfd.readouterr()
         flags = image_files.command(data, out, *more)
         with mock.patch.object(model_folder, "read_for_model", convert):
-            status = image_command.run_command(flags)
+            status = in_process("train_image")(flags)
         return status, capfd.readouterr().err
 
     return TinyImages(image_folder, image_files, start)

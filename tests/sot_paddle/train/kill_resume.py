@@ -27,8 +27,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from sot_paddle.train import image_command, pretraining_command, text_command  # noqa: E402
 from tests.sot_paddle.train import tiny_images, tiny_pretraining, tiny_run  # noqa: E402
+from tests.sot_paddle.train.run_output import in_process  # noqa: E402
 
 LAST = ("last/model.safetensors", "last/optimizer.safetensors", "last/state.json")
 
@@ -68,9 +68,10 @@ def text(root: Path) -> Scenario:
     model = tiny_run.write_model(root / "model")
     flags = ("--num_train_epochs", "4", "--save_steps", "2", "--gradient_accumulation_steps", "2")
     flags += ("--logging_steps", "3", "--keep_states", "2", "--save_total_limit", "3")
+    train_glue = in_process("train_glue")
 
     def train(out: Path) -> int:
-        return text_command.run_command(tiny_run.command(data, model, out, *flags))
+        return train_glue(tiny_run.command(data, model, out, *flags))
 
     return Scenario(train, (*LAST, "best/model.safetensors", "RTE.tsv"))
 
@@ -80,9 +81,10 @@ def images(root: Path) -> Scenario:
     data = tiny_images.write_images(root / "images")
     flags = (*tiny_images.DENSE, "--recovery-interval", "2", "--gradient-accumulation-steps", "2")
     flags += ("--keep-states", "2", "--save-total-limit", "3", "--epochs", "2")
+    train_image = in_process("train_image")
 
     def train(out: Path) -> int:
-        return image_command.run_command(tiny_images.command(data, out, *flags))
+        return train_image(tiny_images.command(data, out, *flags))
 
     best = ("best/model.safetensors", "best/ema.safetensors", "best/best.json")
     return Scenario(train, (*LAST, "last/ema.safetensors", "last/config.json", *best))
@@ -95,9 +97,10 @@ def pretraining(root: Path) -> Scenario:
     flags += ("--block_size", "16", "--per_gpu_train_batch_size", "9", "--save_steps", "2")
     flags += ("--logging_steps", "3", "--config_name", str(data / "config.json"))
     flags += ("--tokenizer_name", str(data / "words"), "--data_dir", str(data / "instances"))
+    pretrain = in_process("pretrain")
 
     def train(out: Path) -> int:
-        return pretraining_command.run_command([*flags, "--output_dir", str(out)])
+        return pretrain([*flags, "--output_dir", str(out)])
 
     return Scenario(train, LAST)
 

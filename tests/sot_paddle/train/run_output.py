@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from sot_paddle.checkpoint import read_tensors
+from sot_paddle.command_line import parse
 from sot_paddle.tasks.glue_options import TrainConfig
-from sot_paddle.train import run_folder
+from sot_paddle.train import commands, run_folder, session
 
 ROOT = Path(__file__).resolve().parents[3]
+
+
+def in_process(name: str) -> Callable[[Sequence[str]], int]:
+    """A command of `commands.COMMANDS` as a function of its words that returns its status."""
+    command_line, run_config = commands.part(name, 0), commands.part(name, 1)
+    return lambda words: session.finish(
+        command_line, lambda: run_config(parse(command_line, words))
+    )
 
 
 class Started:

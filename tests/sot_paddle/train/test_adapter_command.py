@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from sot_paddle.command_line import parse
-from sot_paddle.train import extraction
-from sot_paddle.train.adapter_command import COMMAND, run_command, schedule_steps
+from sot_paddle.tasks.state_options import ADAPTER_COMMAND
+from sot_paddle.train.adapter_command import schedule_steps
 from sot_paddle.train.feeding import Pace
 from tests.sot_paddle.train import state_files
-from tests.sot_paddle.train.run_output import arrays_of, metrics, same_arrays
+from tests.sot_paddle.train.run_output import arrays_of, in_process, metrics, same_arrays
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +34,14 @@ def stored(tmp_path_factory, tiny_folders, encoder, squad) -> Path:
     rte = ("--task_name", "RTE", "--data_dir", str(tiny_folders[0]))
     files = ("--train_file", str(squad[0]), "--predict_file", str(squad[1]))
     for flags in (rte, ("--task_name", "SQuAD", *files)):
-        extraction.run_command([*flags, *shared])
+        assert in_process("extract_hidden_states")([*flags, *shared]) == 0
     return folder
 
 
 @pytest.fixture
 def train(command):
     flags = ("--max_seq_length", "20", "--per_gpu_train_batch_size", "4", "--learning_rate", "3e-3")
-    return command("train_adapter", run_command, *flags)
+    return command("train_adapter", in_process("train_adapter"), *flags)
 
 
 RTE = ("--task_name", "RTE", "--do_train", "--do_eval")
@@ -155,9 +155,11 @@ def test_a_refusal_is_one_line(train, tmp_path, flags, message) -> None:
 def test_the_rate_reaches_zero_after_the_full_batches() -> None:
     """QUIRK: 22 rows in fours are five full batches and one of two, which gets no rate."""
     flags = ["--task_name", "RTE", "--states", "x", "--do_train", "--output_dir", "y"]
-    config = parse(COMMAND, [*flags, "--per_gpu_train_batch_size", "4", "--num_train_epochs", "2"])
+    flags += ["--per_gpu_train_batch_size", "4", "--num_train_epochs", "2"]
+    config = parse(ADAPTER_COMMAND, flags)
     assert schedule_steps(config, Pace(6, 1, 22), 12) == 10
-    assert schedule_steps(parse(COMMAND, [*flags, "--max_steps", "7"]), Pace(6, 1, 22), 7) == 7
+    limited = dataclasses.replace(config, max_steps=7)
+    assert schedule_steps(limited, Pace(6, 1, 22), 7) == 7
     asked = dataclasses.replace(config, gradient_accumulation_steps=50)  # an epoch has fewer
     assert schedule_steps(asked, Pace(6, 5, 22), 2) == 2
     with pytest.raises(ValueError, match="3 rows make no full batch of 4 x 1"):

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from sot_paddle.cli import exit_status
-from sot_paddle.train import document_command, preparation_command, pretraining_command
+from sot_paddle.train import preparation_command
+from tests.sot_paddle.train.run_output import in_process
 from tests.sot_paddle.train.tiny_pretraining import write_texts
 
 RECORD = {
@@ -121,7 +122,7 @@ def test_a_shard_that_is_missing_cut_off_or_changed_is_one_line(
             given += ["--block_size", "16", "--output_dir", tmp_path / "out"]
 
             words = [str(word) for word in given]
-            line = refused(lambda w=words: pretraining_command.run_command(w))
+            line = refused(lambda w=words: in_process("pretrain")(w))
             assert str(folder) in line
             assert not (tmp_path / "out").exists()
 
@@ -148,7 +149,7 @@ def test_rows_of_whole_texts_that_cannot_be_used_are_one_line(
     given = ["--task_name", "own", "--data_dir", tables, "--do_train", "--max_seq_length", "12"]
     given += ["--model_name_or_path", "bert_base", "--output_dir", tmp_path / "out"]
     given += ["--config_name", data / "config.json", "--tokenizer_name", data / "words"]
-    line = refused(lambda: document_command.run_command([str(word) for word in given]))
+    line = refused(lambda: in_process("train_text")([str(word) for word in given]))
     assert str(tables) in line
     assert said in line
     assert not (tmp_path / "out").exists()

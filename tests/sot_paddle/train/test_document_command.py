@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from sot_paddle.deploy.trained import open_trained
-from sot_paddle.train.document_command import run_command
 from sot_paddle.train.text_model import load_trained_text
 from tests.sot_paddle.train import tiny_run
-from tests.sot_paddle.train.run_output import metrics
+from tests.sot_paddle.train.run_output import in_process, metrics
 
 LONG = 30
 """Words of a text: more than fit."""
@@ -43,7 +42,8 @@ def files(tmp_path_factory, encoder) -> tuple[Path, Path]:
 def train(files, command):
     flags = ("--task_name", "own", "--data_dir", str(files[1]), "--label_column", "kind")
     flags += ("--text_columns", "body", "--max_seq_length", "12")
-    return command("train_text", run_command, *flags, "--model_name_or_path", str(files[0]))
+    flags += ("--model_name_or_path", str(files[0]))
+    return command("train_text", in_process("train_text"), *flags)
 
 
 LEARN = ("--do_train", "--do_eval", "--learning_rate", "3e-2", "--trunc_medium", "2")

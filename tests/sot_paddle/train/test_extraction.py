@@ -8,17 +8,17 @@ import h5py
 import numpy as np
 import pytest
 
-from sot_paddle.cli import exit_status
 from sot_paddle.command_line import parse
 from sot_paddle.data.stored import live_states
 from sot_paddle.data.stored.file_layout import stored_split
 from sot_paddle.data.stored.live_sources import glue_states
 from sot_paddle.data.stored.state_files import StateReader
 from sot_paddle.tasks.squad import read_windows
+from sot_paddle.tasks.state_options import EXTRACT_COMMAND
 from sot_paddle.train import extraction
-from sot_paddle.train.extraction import COMMAND, run_command
 from sot_paddle.train.state_tasks import load_frozen
 from tests.sot_paddle.train import state_files
+from tests.sot_paddle.train.run_output import in_process
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def store(tiny_folders, encoder, tmp_path, capfd):
         files = ("--model_name_or_path", str(encoder), "--output_dir", str(tmp_path / "states"))
         capfd.readouterr()
         words = [*task, *files, "--max_seq_length", "20", *more]
-        status = exit_status("extract_hidden_states", lambda: run_command(words))
+        status = in_process("extract_hidden_states")(words)
         out, err = capfd.readouterr()
         return status, out + err
 
@@ -43,7 +43,7 @@ def test_what_is_stored_are_the_encoder_s_states(store, tiny_folders, encoder, t
     assert "RTE train: 22 rows x 3 states x 20 tokens x 12 in float16: 0.0 GB" in said
     options = ["--task_name", "RTE", "--model_name_or_path", str(encoder), "--output_dir", "x"]
     options += ["--max_seq_length", "20"]
-    frozen = load_frozen(parse(COMMAND, options))
+    frozen = load_frozen(parse(EXTRACT_COMMAND, options))
     assert not frozen.model.training
     assert all(parameter.stop_gradient for parameter in frozen.model.parameters())
     for split, rows in (("train", 22), ("dev", 7)):
@@ -95,7 +95,7 @@ def test_squad_is_stored_with_both_ends(store, encoder, tmp_path) -> None:
     assert status == 0, said
     reader = StateReader(tmp_path / "states", stored_split("squad", "dev"))
     options = ["--task_name", "squad", "--model_name_or_path", str(encoder), "--output_dir", "x"]
-    options = parse(COMMAND, [*options, "--max_seq_length", "20", "--doc_stride", "5"])
+    options = parse(EXTRACT_COMMAND, [*options, "--max_seq_length", "20", "--doc_stride", "5"])
     frozen = load_frozen(options)
     questions, features = read_windows(options, frozen.tokenizer, str(file), 20)
     live = frozen.windows(features, "dev")
@@ -156,7 +156,6 @@ def test_files_of_others_are_not_replaced(store, tmp_path, kind) -> None:
 
 def test_published_lengths_are_the_defaults() -> None:
     given = ["--model_name_or_path", "x", "--output_dir", "y", "--task_name"]
-    lengths = {
-        name: parse(COMMAND, [*given, name]).length for name in ("rte", "CoLA", "squad", "WNLI")
-    }
+    names = ("rte", "CoLA", "squad", "WNLI")
+    lengths = {name: parse(EXTRACT_COMMAND, [*given, name]).length for name in names}
     assert lengths == {"rte": 219, "CoLA": 64, "squad": 384, "WNLI": 128}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import functools
 import json
 import shutil
 from pathlib import Path
@@ -14,14 +13,13 @@ import paddle
 import pytest
 from PIL import Image
 
-from sot_paddle.cli import exit_status
 from sot_paddle.convert.formats.checkpoint_reading import read_for_model
 from sot_paddle.data.imagenet_a import INDICES, SYNSETS
 from sot_paddle.registry import create_model
-from sot_paddle.train import image_command, image_evaluation, model_folder
+from sot_paddle.train import model_folder
 from sot_paddle.train.model_folder import ImageModelConfig, flat_options
 from sot_paddle.weights import save_weights
-from tests.sot_paddle.train.run_output import only_line
+from tests.sot_paddle.train.run_output import in_process, only_line
 
 TINY = {"token_type": "patch", "patch_size": 8, "embed_dim": 12, "depth": 1}
 TINY |= {"num_heads": 3, "wr_dim": 4, "head_num_heads": 2}
@@ -38,9 +36,8 @@ class Evaluation:
         """(exit status, stdout, stderr)."""
         self.capfd.readouterr()
         flags = [*map(str, flags), "--workers", "0", "--cpu"]
-        run = functools.partial(image_evaluation.run_command, flags)
         with mock.patch.object(model_folder, "read_for_model", convert):
-            status = exit_status("eval_image", run)
+            status = in_process("eval_image")(flags)
         seen = self.capfd.readouterr()
         return status, seen.out, seen.err
 
@@ -67,7 +64,7 @@ def trained(image_folder, image_files, tmp_path_factory) -> Path:
     """The folder of a finished run; not to be changed."""
     out = tmp_path_factory.mktemp("trained") / "out"
     flags = image_files.command(image_folder, out, "--max-steps", "6")
-    assert image_command.run_command(flags) == 0
+    assert in_process("train_image")(flags) == 0
     return out
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from sot_paddle.train import checkpointing, folder_lock, run_folder
-from sot_paddle.train.text_command import run_command
-from tests.sot_paddle.train.run_output import content_of, opened, write_file
+from tests.sot_paddle.train.run_output import content_of, in_process, opened, write_file
 from tests.sot_paddle.train.tiny_run import STEPS
 
 AFRESH = "--overwrite_output_dir"
@@ -107,7 +106,7 @@ def test_an_evaluation_without_a_trained_head_removes_nothing(tiny, done):
     """The head was in the folder that would have been emptied first."""
     flags = [flag for flag in tiny.command(done, *STEPS, AFRESH) if flag != "--do_train"]
     before = content_of(done)
-    assert run_command(flags) == 2
+    assert in_process("train_glue")(flags) == 2
     assert content_of(done) == before
 
 
@@ -147,7 +146,7 @@ def test_an_evaluation_does_not_replace_a_users_file(tiny, done, tmp_path):
         write_file(other / name)
         flags = [flag for flag in tiny.command(other) if flag != "--do_train"]
         flags[flags.index("bert_base_mgcrp")] = str(done / "best")
-        assert run_command(flags) == 2
+        assert in_process("train_glue")(flags) == 2
         assert content_of(other) == {name: b"mine"}
         (other / name).unlink()
 

@@ -19,16 +19,16 @@ from sot_paddle import atomic
 from sot_paddle.command_line import parse
 from sot_paddle.deploy import export_command
 from sot_paddle.search import trainings
+from sot_paddle.tasks.state_options import EXTRACT_COMMAND
 from sot_paddle.train import (
     checkpointing,
     extraction,
     folder_lock,
     outcome,
-    text_command,
 )
 from sot_paddle.train.checkpointing import nonfinite_tensor
 from sot_paddle.train.trainer import ExactTrainer
-from tests.sot_paddle.train.run_output import content_of, only_line
+from tests.sot_paddle.train.run_output import content_of, in_process, only_line
 from tests.sot_paddle.train.tiny_run import STEPS
 
 AFRESH = "--overwrite_output_dir"
@@ -43,7 +43,7 @@ def _extraction(folder: Path, patch: pytest.MonkeyPatch):
     patch.setattr(extraction, "_source", lambda *_: None)
     patch.setattr(extraction, "_store", lambda *_: pytest.fail("wrote into a locked folder"))
     flags = ["--task_name", "RTE", "--data_dir", "d", "--model_name_or_path", "m"]
-    config = parse(extraction.COMMAND, [*flags, "--output_dir", str(folder)])
+    config = parse(EXTRACT_COMMAND, [*flags, "--output_dir", str(folder)])
     yield lambda: extraction.extract_splits(config)
 
 
@@ -104,7 +104,7 @@ def test_a_refused_continuation_changes_nothing(tiny, done):
 def test_an_evaluation_leaves_what_the_training_says_of_itself(tiny, done, capfd):
     before = content_of(done)
     flags = _evaluation(tiny, done, "--max_seq_length", "12")
-    assert text_command.run_command(flags) == 0
+    assert in_process("train_glue")(flags) == 0
     capfd.readouterr()
     after = content_of(done)
     assert after["run.json"] == before["run.json"]
@@ -120,7 +120,7 @@ def test_an_evaluation_of_several_seeds_leaves_their_summary(tiny, tmp_path, cap
     before = content_of(out)
     flags = _evaluation(tiny, out, "--seeds", "2,1")
     for _ in range(2):
-        assert text_command.run_command(flags) == 0
+        assert in_process("train_glue")(flags) == 0
     capfd.readouterr()
     assert content_of(out)["metrics.json"] == before["metrics.json"]
     assert json.loads((out / "evaluation.json").read_bytes())["seeds"] == [2, 1]
@@ -136,7 +136,7 @@ def test_a_run_that_diverges_leaves_finite_checkpoints_and_is_not_continued_from
     flags = tiny.command(out, "--max_steps", "40", "--save_steps", "5", "--learning_rate", "1e4")
     flags = [flag for flag in flags if flag not in ("--do_eval", "--do_predict")]
     for _ in range(2):
-        assert text_command.run_command(flags) == 2
+        assert in_process("train_glue")(flags) == 2
         checkpoints = checkpointing.list_checkpoints(out)
         assert all(nonfinite_tensor(folder) is None for folder in checkpoints)
         assert f"checkpoint: {checkpoints[-1]};" in only_line(capfd.readouterr().err)
@@ -266,7 +266,7 @@ def test_an_evaluation_of_all_checkpoints_leaves_best_alone(tiny, done, monkeypa
     kept = str(json.loads(before["best.json"])["step"])
     monkeypatch.setattr(outcome.Evaluator, "scores", lambda _, step: {"acc": float(step != kept)})
     flags = _evaluation(tiny, done, "--eval_all_checkpoints")
-    assert text_command.run_command(flags) == 0
+    assert in_process("train_glue")(flags) == 0
     assert f"best stays: it holds step {kept}" in capfd.readouterr().err
     assert content_of(done / "best") == before
     assert json.loads((done / "evaluation.json").read_bytes())["best"]["step"] != kept
@@ -278,12 +278,12 @@ def test_evaluation_leaves_best_alone_and_refuses_damaged_weights(tiny, done, ca
     for folder in checkpointing.list_checkpoints(done):
         if folder.name == f"checkpoint-{json.loads(before['best.json'])['step']}":
             shutil.rmtree(folder)
-    assert text_command.run_command(flags) == 0
+    assert in_process("train_glue")(flags) == 0
     assert content_of(done / "best") == before
     for folder in (*checkpointing.list_checkpoints(done), done / "best"):
         _cut(folder)
     capfd.readouterr()
-    assert text_command.run_command(flags) == 2
+    assert in_process("train_glue")(flags) == 2
     assert "is damaged, and" in capfd.readouterr().err
 
 

@@ -16,6 +16,7 @@ from sot_paddle.tasks.pretraining import Instances
 from sot_paddle.tasks.pretraining_options import PretrainConfig
 from sot_paddle.train import pretraining_command, text_command
 from sot_paddle.train.trainer import ExactTrainer
+from tests.sot_paddle.train.run_output import in_process
 from tests.sot_paddle.train.tiny_pretraining import write_texts
 
 
@@ -116,7 +117,7 @@ def test_a_row_that_cannot_be_read_ends_the_command_with_one_line(
     names = ("config_name", "tokenizer_name", "data_dir", "output_dir", "max_steps", "block_size")
     flags = ["--model_name_or_path", "bert_base", "--do_train"]
     flags += [word for name in names for word in (f"--{name}", str(given[name]))]
-    assert pretraining_command.run_command(flags) == 2
+    assert in_process("pretrain")(flags) == 2
     assert capsys.readouterr().err.endswith("rows.bin: was cut off while it was read\n")
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sot_paddle.train import checkpointing, text_command
+from sot_paddle.train import checkpointing
 from sot_paddle.train.run import class_counts
 from sot_paddle.train.session import summary
 from tests.sot_paddle.train import tiny_run
-from tests.sot_paddle.train.run_output import arrays_of, metrics, only_line
+from tests.sot_paddle.train.run_output import arrays_of, in_process, metrics, only_line
 
 STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
 
@@ -37,7 +37,7 @@ def test_nothing_is_evaluated_unless_asked_for_which_is_said(tiny, tiny_files, t
     out = tmp_path / "out"
     more = ("--max_steps", "1", "--evaluate_during_training", "--eval_all_checkpoints")
     flags = [flag for flag in tiny.command(out, *more) if flag != "--do_eval"]
-    assert text_command.run_command(flags) == 0
+    assert in_process("train_glue")(flags) == 0
     assert metrics(out)["evaluations"] == {}
     said = capfd.readouterr().err
     for name in more[2:]:
@@ -95,7 +95,7 @@ def _evaluation(tiny, trained: Path, out: Path, *more: str) -> list[str]:
 def test_evaluation_and_prediction_of_a_trained_folder(tiny, finished, tmp_path, tiny_files):
     other = tmp_path / "other"
     flags = _evaluation(tiny, finished, other, "--do_predict")
-    assert text_command.run_command(flags) == 0
+    assert in_process("train_glue")(flags) == 0
     assert metrics(other)["last"]["acc"] == metrics(finished)["best"]["acc"]
     assert (other / "RTE.tsv").read_bytes() == (finished / "RTE.tsv").read_bytes()
 
@@ -103,12 +103,12 @@ def test_evaluation_and_prediction_of_a_trained_folder(tiny, finished, tmp_path,
 def test_a_trained_folder_alone_predicts_with_its_best_weights(tiny, tmp_path, tiny_files, capfd):
     out = tmp_path / "out"
     flags = tiny.command(out, "--max_steps", "4", "--save_steps", "1", "--eval_steps", "1")
-    assert text_command.run_command(flags) == 0
+    assert in_process("train_glue")(flags) == 0
     assert metrics(out)["best"]["step"] != "4"
     best = (out / "RTE.tsv").read_bytes()
     capfd.readouterr()
     flags = [flag for flag in flags if flag not in ("--do_train", "--do_eval")]
-    assert text_command.run_command(flags) == 0
+    assert in_process("train_glue")(flags) == 0
     assert f"weights: {out / 'best'}" in capfd.readouterr().err
     assert (out / "RTE.tsv").read_bytes() == best
 
@@ -126,7 +126,7 @@ def test_weights_of_other_classes_are_not_evaluated(tiny, done, tmp_path, tiny_f
         (of_the_folder, done / "checkpoint-2"),
         (_evaluation(tiny, done, tmp_path / "other", *own), done / "best"),
     ):
-        assert text_command.run_command(flags) == 2
+        assert in_process("train_glue")(flags) == 2
         said = capfd.readouterr().err.strip().splitlines()[-1]
         assert f"{origin} was trained on the classes entailment, not_entailment, the data" in said
         assert "has contradiction, entailment" in said
@@ -147,14 +147,14 @@ def test_a_trained_head_is_not_read_with_other_options(tiny, finished, tmp_path,
         other = _evaluation(tiny, finished, tmp_path / "other", *flags)
         for command in (other, [*of_the_folder, *flags]):
             capfd.readouterr()
-            assert text_command.run_command(command) == 2
+            assert in_process("train_glue")(command) == 2
             line = only_line(capfd.readouterr().err)
             assert f"was trained with {before}, and this asks for {now}: give the same" in line
 
 
 def test_another_head_than_the_run_s_is_said_once(tiny, finished, tiny_files, capfd):
     command = tiny.command(finished, *tiny_files.STEPS, "--head", "plain")
-    assert text_command.run_command(command) == 2
+    assert in_process("train_glue")(command) == 2
     line = only_line(capfd.readouterr().err)
     assert "other options (head: 'mgcrp' there, 'plain' now): repeat" in line
 

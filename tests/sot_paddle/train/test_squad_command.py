@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from sot_paddle.train import outcome
-from sot_paddle.train.squad_command import run_command
 from sot_paddle.train.squad_evaluation import run_command as evaluate
 from tests.sot_paddle.train import state_files
-from tests.sot_paddle.train.run_output import metrics
+from tests.sot_paddle.train.run_output import in_process, metrics
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +27,7 @@ def files(tmp_path_factory) -> dict[str, Path]:
 def train(files, command):
     flags = ("--max_seq_length", "24", "--doc_stride", "5", "--predict_file", str(files["dev"]))
     flags += ("--model_name_or_path", str(files["model"]), "--train_file", str(files["train"]))
-    return command("train_squad", run_command, *flags)
+    return command("train_squad", in_process("train_squad"), *flags)
 
 
 LEARN = ("--do_train", "--do_eval", "--do_predict", "--learning_rate", "1e-2", "--correct_bias")

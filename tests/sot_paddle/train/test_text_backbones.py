@@ -19,9 +19,9 @@ from sot_paddle.deploy.input_rows import InputOptions, read_rows
 from sot_paddle.deploy.predictor import open_predictor
 from sot_paddle.deploy.trained import open_trained
 from sot_paddle.explain.word_impact import explain_sentence
-from sot_paddle.train.text_command import run_command
 from sot_paddle.train.text_model import load_trained_text
 from tests.sot_paddle.train.original_checkpoints import ORIGINALS
+from tests.sot_paddle.train.run_output import in_process
 
 _AS_TOLD = InputOptions()
 STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
@@ -42,7 +42,7 @@ def run(tiny_folders, tmp_path, capfd):
         flags += ["--output_dir", str(out), "--cache_dir", str(tmp_path / "cache")]
         flags += ["--max_seq_length", "20", "--per_gpu_train_batch_size", "4", *more]
         capfd.readouterr()
-        status = run_command(flags)
+        status = in_process("train_glue")(flags)
         said = capfd.readouterr().err
         assert status == 0, said
         return said
@@ -136,6 +136,6 @@ def test_another_architecture_than_asked_for_is_refused(original, tiny_folders, 
         return  # its checkpoints say that they are BERT's
     flags = ["--task_name", "RTE", "--data_dir", str(tiny_folders[0]), "--do_train"]
     flags += ["--model_name_or_path", str(folder), "--output_dir", str(tmp_path / "out")]
-    assert run_command(flags) == 2
+    assert in_process("train_glue")(flags) == 2
     said = capfd.readouterr().err.strip()
     assert said.endswith(f"expected bert: give --model_type {kind.architecture}")

@@ -5,9 +5,14 @@ import numpy as np
 import pytest
 
 from sot_paddle.train.exact_state import check_identity
-from sot_paddle.train.text_command import run_command
 from tests.sot_paddle.train import tiny_run
-from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, metrics, same_arrays
+from tests.sot_paddle.train.run_output import (
+    arrays_of,
+    assert_same_last,
+    in_process,
+    metrics,
+    same_arrays,
+)
 
 RUN = ("--num_train_epochs", "3", "--save_steps", "1", "--keep_states", "99")
 
@@ -113,7 +118,7 @@ def test_a_checkpoint_of_another_run_is_refused_before_anything_changes(tiny, do
     flags = ("--resume", str(done / "last"), "--learning_rate", "1e-4")
     assert "learning_rate" in tiny.refused(tmp_path / "new", *flags)
     alone = [flag for flag in tiny.command(tmp_path / "new") if flag != "--do_train"]
-    assert run_command(alone) == 2  # nothing is there to evaluate
+    assert in_process("train_glue")(alone) == 2  # nothing is there to evaluate
     assert not (tmp_path / "new").exists()
     tiny.done(tmp_path / "old", *tiny_run.STEPS)
     before = metrics(tmp_path / "old")
