@@ -52,14 +52,6 @@ def test_there_and_back_without_any_framework(tmp_path, layout, model, shapes, s
     assert json.loads(Path(f"{back}.manifest.json").read_text())["reverse"] is True
 
 
-def test_help_shows_examples(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        tool_runs.load("convert_weights").main(["--help"])
-    shown = capsys.readouterr().out
-    assert "there and back again" in shown
-    assert "--reverse" in shown
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

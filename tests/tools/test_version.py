@@ -16,8 +16,6 @@ TOOLS = sorted(path.stem for path in (tool_runs.ROOT / "tools").glob("[a-z]*.py"
 
 def test_there_is_one_version():
     assert PROJECT["version"] == __version__
-    homes = {target.partition(":")[0] for target in PROJECT["scripts"].values()}
-    assert homes - {"align.__main__"} <= {f"sot_paddle_tools.{name}" for name in TOOLS}
 
 
 @pytest.mark.parametrize("name", [*TOOLS, "align"])

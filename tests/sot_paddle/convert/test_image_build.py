@@ -66,25 +66,6 @@ def test_values_and_layouts_of_named_tensors(image_shapes, random_arrays):
         np.testing.assert_array_equal(made[name], value, err_msg=name)
 
 
-def test_the_two_spellings_of_swin_give_the_same_tensors(image_shapes, random_arrays):
-    arrays = random_arrays(image_shapes("swin_microsoft"))
-    timm = {
-        name.replace("layers.0.downsample", "layers.1.downsample").replace("head.", "head.fc."): a
-        for name, a in arrays.items()
-        if not name.endswith(CONSTANTS)
-    }
-    assert {n: a.shape for n, a in timm.items()} == image_shapes("swin_timm")
-    shapes = image_shapes("swin_microsoft")
-    ours = build_plan("swin_microsoft", "swin_tiny", shapes).apply(arrays)
-    theirs = build_plan("swin_timm", "swin_tiny", image_shapes("swin_timm")).apply(timm)
-    assert set(ours) == set(theirs)
-    for name in ours:
-        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
-    merged = arrays["layers.0.downsample.reduction.weight"]
-    np.testing.assert_array_equal(ours["stages.1.downsample.reduction.weight"], merged.T)
-    np.testing.assert_array_equal(ours["head.word_fc.bias"], arrays["head.bias"])
-
-
 @pytest.mark.parametrize(
     ("layout", "model", "ignored", "absent"),
     [

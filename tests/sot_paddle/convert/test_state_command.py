@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -198,16 +197,6 @@ def of_another_shape(optimizer):
     optimizer["state"][3]["exp_avg"] = torch.zeros(2, 2)
 
 
-def with_a_short_group(optimizer):
-    optimizer["param_groups"][0]["params"].pop()
-
-
-def of_another_kind(optimizer):
-    for group in optimizer["param_groups"]:
-        del group["betas"]
-        group["alpha"] = 1.0
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -215,8 +204,6 @@ def of_another_kind(optimizer):
         (without_moment, "moment2 is missing"),
         (without_state, "moment1 is missing"),
         (of_another_shape, r"query.weight: expected shape \(12, 12\), got \(2, 2\)"),
-        (with_a_short_group, "names for groups of"),
-        (of_another_kind, "an optimizer without a counterpart here .*alpha"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused_and_nothing_is_written(
@@ -230,9 +217,6 @@ def test_a_state_that_does_not_fit_is_refused_and_nothing_is_written(
 
 
 def test_a_file_of_something_else_is_refused(begun, tmp_path):
-    begun.path.write_bytes(pickle.dumps(without_step, protocol=2))
-    with pytest.raises(ValueError, match="refused: it asks for .*without_step; expected plain"):
-        convert_state(request(begun.path, tmp_path / "ours"))
     torch.save({"state_dict": tensors(begun.arrays)}, begun.path)
     with pytest.raises(ValueError, match="no optimizer under optimizer or optimizer_state_dict"):
         convert_state(request(begun.path, tmp_path / "ours"))
