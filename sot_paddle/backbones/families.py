@@ -100,18 +100,18 @@ class TextBackbone:
 
     def read_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Options of the encoder that a config.json states."""
-        found = {}
+        stated = {}
         for field in dataclasses.fields(self.options):
             keys = self.config_keys.get(field.name, (field.name,))
             if keys and keys[0] in config:
                 value = config[keys[0]]
-                known = self.config_values.get(field.name, {})
-                value = known[value] if isinstance(value, str) and value in known else value
+                spellings = self.config_values.get(field.name, {})
+                value = spellings.get(value, value) if isinstance(value, str) else value
                 require_type(self.options, field.name, value, where=f"config.json: {keys[0]}")
-                found[field.name] = value
-        if self.inner_factor and "hidden_size" in found:
-            found["intermediate_size"] = self.inner_factor * found["hidden_size"]
-        return found
+                stated[field.name] = value
+        if self.inner_factor and "hidden_size" in stated:
+            stated["intermediate_size"] = self.inner_factor * stated["hidden_size"]
+        return stated
 
     def write_config(self, config: EncoderConfig) -> dict[str, Any]:
         """Every option of an encoder, under the keys of its config.json."""

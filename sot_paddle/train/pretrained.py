@@ -106,28 +106,28 @@ def from_pretrained(
         return image_from_pretrained(place, opened, num_classes, options)
     require_one_of("head", head, (None, *HEADS))
     new_head = options.get("pooling") or {"mgcrp": SECOND_ORDER}.get(head, head)
-    found = read(place, opened, pooling=new_head)
-    _note_unstated(found)
-    classes = num_classes or found.num_classes
+    checkpoint = read(place, opened, pooling=new_head)
+    _note_unstated(checkpoint)
+    classes = num_classes or checkpoint.num_classes
     if classes is None:
         raise ValueError(
-            f"{found.origin} holds no trained classifier: give num_classes (and head='mgcrp' for "
-            "the second-order head)"
+            f"{checkpoint.origin} holds no trained classifier: give num_classes (and head='mgcrp' "
+            "for the second-order head)"
         )
-    plain = found.backbone.plain
-    pooling = plain if new_head == PLAIN else new_head or found.head.get("pooling", plain)
-    of_head = found.head if found.head.get("pooling") == pooling else {"pooling": pooling}
-    model = found.build(classes, {**of_head, **options})
-    _, fresh = load(model, found)
+    plain = checkpoint.backbone.plain
+    pooling = plain if new_head == PLAIN else new_head or checkpoint.head.get("pooling", plain)
+    of_head = checkpoint.head if checkpoint.head.get("pooling") == pooling else {"pooling": pooling}
+    model = checkpoint.build(classes, {**of_head, **options})
+    _, fresh = load(model, checkpoint)
     if not fresh:
-        check_trained_head(model, found.head, found.origin)
+        check_trained_head(model, checkpoint.head, checkpoint.origin)
     elif num_classes is None and new_head is None:
         raise ValueError(
-            f"{found.origin}: {fresh[0]} is missing or of another size: give the options that its "
-            "head was trained with, or head and num_classes for a new one"
+            f"{checkpoint.origin}: {fresh[0]} is missing or of another size: give the options that "
+            "its head was trained with, or head and num_classes for a new one"
         )
     else:
-        _LOG.warning("%s: new, with random weights: %s", found.origin, some(fresh))
+        _LOG.warning("%s: new, with random weights: %s", checkpoint.origin, some(fresh))
     model.eval()
     return model
 
@@ -199,31 +199,31 @@ def find(config: CheckpointOptions, *, pretraining_heads: bool = False) -> Pretr
     place = _locate(name, config.cache_dir)
     if place is not None:
         source, pooling = open_weights(place), config.resolved_pooling
-        found = read(place, source, backbone, pooling, pretraining_heads=pretraining_heads)
+        checkpoint = read(place, source, backbone, pooling, pretraining_heads=pretraining_heads)
     elif name not in _built(backbone):
         raise ValueError(_not_local(config))
     elif not config.tokenizer_name:
         raise ValueError(f"{name} has no vocabulary: give --tokenizer_name ({family.said})")
     else:
-        found = Pretrained(f"{name} (random weights)", backbone, {}, {}, {})
-    found = dataclasses.replace(found, hint=name)
+        checkpoint = Pretrained(f"{name} (random weights)", backbone, {}, {}, {})
+    checkpoint = dataclasses.replace(checkpoint, hint=name)
     if config.config_name:
-        found = dataclasses.replace(found, config=_read_config(Path(config.config_name)))
+        checkpoint = dataclasses.replace(checkpoint, config=_read_config(Path(config.config_name)))
     if config.tokenizer_name:
         source = Path(config.tokenizer_name)
-        found = dataclasses.replace(found, vocabulary=_vocabulary(family, source))
-        if not family.whole(found.vocabulary):
+        checkpoint = dataclasses.replace(checkpoint, vocabulary=_vocabulary(family, source))
+        if not family.whole(checkpoint.vocabulary):
             raise ValueError(f"--tokenizer_name {source}: no {family.said} there")
-    _note_unstated(found)
-    if not family.whole(found.vocabulary):
-        raise ValueError(f"{found.origin} has no {family.said}: give it with --tokenizer_name")
+    _note_unstated(checkpoint)
+    if not family.whole(checkpoint.vocabulary):
+        raise ValueError(f"{checkpoint.origin} has no {family.said}: give it with --tokenizer_name")
     if backbone.tokenizer == "wordpiece":
-        files = with_settings(found.vocabulary, config.tokenizer_settings)
-        found = dataclasses.replace(found, vocabulary=files)
+        files = with_settings(checkpoint.vocabulary, config.tokenizer_settings)
+        checkpoint = dataclasses.replace(checkpoint, vocabulary=files)
     if config.length is not None:
-        limit = backbone.position_limit(found.encoder)
-        require_positions(limit, config.length, found.origin, "lower --max_seq_length")
-    return found
+        limit = backbone.position_limit(checkpoint.encoder)
+        require_positions(limit, config.length, checkpoint.origin, "lower --max_seq_length")
+    return checkpoint
 
 
 def sources(config: CheckpointOptions) -> dict[str, Path | None]:
@@ -359,15 +359,19 @@ def read(
     if is_converted and "vocabulary" in source.metadata:
         with named_in_refusals(source.path):
             vocabulary = unpack_files(source.metadata["vocabulary"])
-    found = Pretrained(str(place), backbone, config, source.tensors, vocabulary)
+    checkpoint = Pretrained(str(place), backbone, config, source.tensors, vocabulary)
     if is_converted:
         arrays = source.tensors
     elif source.path.suffix == ".pdparams" or source.metadata.get("format") == "np":
         arrays = _named_as_here(source.tensors, f"{backbone.prefix}.")
     else:
-        name = _model_to_fill(source, found.preset, {PLAIN: backbone.plain}.get(pooling, pooling))
+        name = _model_to_fill(
+            source, checkpoint.preset, {PLAIN: backbone.plain}.get(pooling, pooling)
+        )
         arrays = read_as_paddle(source, name, pretraining_heads=pretraining_heads)
-    return dataclasses.replace(found, arrays=arrays, head=_head_options(found, source, arrays))
+    return dataclasses.replace(
+        checkpoint, arrays=arrays, head=_head_options(checkpoint, source, arrays)
+    )
 
 
 def _architecture(source: Source, config: Mapping[str, Any]) -> TextBackbone:
@@ -414,11 +418,13 @@ def _named_as_here(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, 
 
 
 def _head_options(
-    found: Pretrained, source: Source, arrays: Mapping[str, np.ndarray]
+    checkpoint: Pretrained, source: Source, arrays: Mapping[str, np.ndarray]
 ) -> dict[str, Any]:
     """Options of the head that a checkpoint holds: those that it states, else what tensors tell."""
     recorded = metadata_json(source.metadata, "head_config")
-    stated = field_of({"sot_head": recorded, **found.config}, "sot_head", dict, found.origin)
+    stated = field_of(
+        {"sot_head": recorded, **checkpoint.config}, "sot_head", dict, checkpoint.origin
+    )
     if stated.get("pooling", PRETRAINING) != PRETRAINING:
         return stated
     signatures = {**HEAD_SIGNATURES, "gap": WORD_SCORES, PLAIN: CLASS_SCORES}
@@ -433,18 +439,18 @@ def _head_options(
         for name in names
         if name in arrays
     }
-    plain = found.backbone.plain
+    plain = checkpoint.backbone.plain
     return {"pooling": plain if kinds[0] in ("pooler", PLAIN) else kinds[0], **widths}
 
 
-def _note_unstated(found: Pretrained) -> None:
+def _note_unstated(checkpoint: Pretrained) -> None:
     """Say which options that change every score come from the preset."""
-    stated = found.backbone.read_config(found.config)
+    stated = checkpoint.backbone.read_config(checkpoint.config)
     untold = [key for key in _UNTOLD if key not in stated]
-    if found.arrays and untold:
+    if checkpoint.arrays and untold:
         _LOG.warning(
             "%s does not state %s: those of %s are taken",
-            *(found.origin, ", ".join(untold), found.preset),
+            *(checkpoint.origin, ", ".join(untold), checkpoint.preset),
         )
 
 

@@ -109,19 +109,19 @@ def read_for_model(
 def _plan(source: Source, layout: str, model: str) -> ConversionPlan | None:
     """The conversion to Paddle's names; None for a file that has them."""
     shapes = source.tensors.shapes
-    found, side = recognise(shapes, first=layout)
-    own = FORMAT in source.metadata or source.path.suffix == ".pdparams"
-    if own or side == "paddle":
+    recognised, side = recognise(shapes, first=layout)
+    is_ours = FORMAT in source.metadata or source.path.suffix == ".pdparams"
+    if is_ours or side == "paddle":
         if layout:
             raise ValueError(f"is in Paddle's names already; leave the layout {layout!r} out")
         return None
-    if not layout and not found:
+    if not layout and not recognised:
         raise ValueError(
             "its tensors have the names of no known layout (first:"
             f" {next(iter(shapes))!r}); name the layout to see what does not fit:"
             f" {', '.join(layouts_of(model))}"
         )
-    return build_plan(layout or found, model, shapes)
+    return build_plan(layout or recognised, model, shapes)
 
 
 def _fit(
