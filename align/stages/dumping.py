@@ -274,7 +274,7 @@ class DumpedSide:
             entries=self.entries,
             modules=[module_of(name, one) for name, one in self.framework.modules(model).items()],
             table=told_table(self._table),
-            **dump_reading.asked(self.plan),
+            **dump_reading.of_request(self.plan),
         )
 
     def _shake(self) -> None:
