@@ -35,31 +35,30 @@ def run_dump(options: argparse.Namespace) -> int:
     spec, out = Path(options.spec), Path(options.out)
     if options.reprod and Path(options.reprod).resolve().is_relative_to(out.resolve()):
         raise ValueError(f"--reprod {options.reprod}: lies in {out}, a dump holds no pickle")
-    given = read_spec(spec)
-    dtype = tuple(dict.fromkeys(options.dtype)) or given.dtype
-    shake = given.shake and not options.no_shake
-    given = dataclasses.replace(given, dtype=dtype, shake=shake)
-    other = options.weights or options.against
-    held = None if other is None else Dump(other)
+    plan = read_spec(spec)
+    dtype = tuple(dict.fromkeys(options.dtype)) or plan.dtype
+    shake = plan.shake and not options.no_shake
+    plan = dataclasses.replace(plan, dtype=dtype, shake=shake)
+    folder = options.weights or options.against
+    other = None if folder is None else Dump(folder)
     check_writable([options.reprod])
     try:
-        kept = {"deep": not options.shallow, "names_only": options.names}
-        asked = dumping.request(options.side, given, spec, other=held, **kept)
-        made = dumping.dump(asked, out)
+        how = {"deep": not options.shallow, "names_only": options.names}
+        written = dumping.dump(dumping.request(options.side, plan, spec, other=other, **how), out)
     except USER_ERRORS as error:
         if isinstance(error, ValueError | OSError):
             raise
         text = " ".join(str(error).split())[:500]
         raise ValueError(f"spec {spec}: {type(error).__name__}: {text}") from error
-    print(said(made))
+    print(_in_words(written))
     if options.reprod:
-        written = write_side(made, Path(options.reprod))
-        print(f"reprod_log: {len(written)} files in {options.reprod}")
+        files = write_side(written, Path(options.reprod))
+        print(f"reprod_log: {len(files)} files in {options.reprod}")
     return 0
 
 
-def said(dump: Any) -> str:
-    """What was written, for the console."""
+def _in_words(dump: Dump) -> str:
+    """Say what was written, for the console."""
     meta, files = dump.meta, dump.folder.files
     size = sum(row["bytes"] for row in files.values()) / 2**20
     ran = f" {meta.framework['version']} on {meta.framework['device']}" if meta.framework else ""

@@ -59,8 +59,8 @@ class LossRun:
         return self.changed(self.value.astype(np.float64), gradients)
 
 
-Edits = Iterator[tuple[str, LossRun]]
-"""Sentences, each with what PyTorch's loss would be if it were true."""
+Edits = Iterator[tuple[str, LossRun | None]]
+"""Sentences, each with what PyTorch's loss would be if it were true, None if it does not apply."""
 
 
 def explain(
@@ -153,7 +153,10 @@ def _of_parts(ours: LossRun, reference: LossRun, moved: Callable[[], LossRun] | 
 
 
 def _of_calls(
-    reruns: Edits, ours: LossRun, reference: LossRun, outputs: Arrays | None = None
+    reruns: Iterable[tuple[str, LossRun]],
+    ours: LossRun,
+    reference: LossRun,
+    outputs: Arrays | None = None,
 ) -> Edits:
     """Of Paddle's calls: with PyTorch's argument its loss is PyTorch's, or a multiple of it."""
     output = next(iter((outputs or {}).values()), np.zeros(()))

@@ -96,10 +96,10 @@ def explain(
         proved = _in_one_sentence(needed)
         return [replace(c, text=f"{c.text}; with PyTorch's the step agrees") for c in proved]
     if not causes and differences.kind in ROOTS:
-        text, ours_then, theirs_then = ROOTS[differences.kind]
-        put = partial(_put_options, ours_then), partial(_put_groups, theirs_then)
+        text, paddle_options, torch_options = ROOTS[differences.kind]
+        put = partial(_put_options, paddle_options), partial(_put_groups, torch_options)
         if sides.agree_under(*put):
-            shown = ", ".join(f"{name}={value:g}" for name, value in ours_then.items())
+            shown = ", ".join(f"{name}={value:g}" for name, value in paddle_options.items())
             text = f"{text}: no fault of the port; with {shown} on both sides the steps agree"
             return [Cause(text, tuple(wrong), tuple(wrong))]
         causes = [Cause(text, tuple(wrong), tuple(wrong))]

@@ -56,7 +56,7 @@ def exchanged(pair: Any, torch_schedule: Any, paddle_schedule: Any) -> str:
                 current[name].put(torch_options[name].value)
             begin_again(scheduler)
 
-        curves = sides.matched(pair, torch_schedule, sides.ours(pair, prepare))
+        curves = sides.schedule_curves(pair, torch_schedule, sides.paddle_schedule(pair, prepare))
         return all(comparison.passed for comparison in compare_curves(curves))
 
     needed = fewest(differing(paddle_options, torch_options), passes, OPTIONS)

@@ -6,10 +6,8 @@ out, forward, backward and in the optimizer, is multiplied by 1 + u or 1 - u by 
 (in float64 2**-52, of what a model computes in float32 there 2**-23). Operators that only move,
 choose or compare numbers are left alone: they round nothing. Sums are formed one term after the
 other, as a kernel without blocks forms them, and products of many terms are moved by what such a
-sum rounds. In two of the runs the argument of a
-kink (a ReLU) that rounding may carry across is moved to one side of it (`align.judge.noise_band`).
-
-Sums of PyTorch as a right kernel of another framework may form them: one term after the other.
+sum rounds. In two of the runs the argument of a kink (a ReLU) that rounding may carry across is
+moved to one side of it (`align.judge.noise_band`).
 
 A kernel may add n terms in blocks or one after the other; both are right, the latter rounds most.
 PyTorch's sums take blocks. Paddle's sums over rows do not, nor do either framework's products of

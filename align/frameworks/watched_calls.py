@@ -33,16 +33,16 @@ def set_to(values: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
     values = list(values)
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in values]
     try:
-        for one in values:
-            setattr(*one)
+        for owner, name, value in values:
+            setattr(owner, name, value)
         yield
     finally:
-        for one in before:
-            setattr(*one)
+        for owner, name, value in before:
+            setattr(owner, name, value)
 
 
 def attributes(owner: Any, **values: Any) -> AbstractContextManager[None]:
-    """The same of one object."""
+    """Set attributes of one object to other values for the length of a ``with`` block."""
     return set_to((owner, name, value) for name, value in values.items())
 
 
@@ -190,7 +190,7 @@ class _Watch:
         self._wrapped: dict[int, Callable] = {}
 
     def wrap(self, function: Callable, name: str) -> Callable:
-        """The same wrapper for the same function, whoever holds it."""
+        """Return the wrapper of a function, one however many names it has."""
         if id(function) not in self._wrapped:
 
             @functools.wraps(function, updated=())
@@ -239,7 +239,7 @@ def watched(
 def watched_in(
     layer: Any, answer: Callable[[WatchedCall], Any], active: Callable[[], bool] = lambda: True
 ) -> AbstractContextManager:
-    """The same for what a layer, and the layers inside, may call.
+    """Hand every call that a layer, and the layers inside, may make to ``answer``.
 
     Args:
         layer: its modules and itself are owners.
@@ -287,8 +287,8 @@ class TorchCalls(TorchFunctionMode):
 def _bound(func: Any, name: str, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments by name; those given by name alone where no signature fits."""
     if name in SIGNATURES:
-        told = {"dim": None, "keepdim": False} | dict(zip(SIGNATURES[name], args, strict=False))
-        return {**told, **kwargs}
+        defaults = {"dim": None, "keepdim": False}
+        return defaults | dict(zip(SIGNATURES[name], args, strict=False)) | dict(kwargs)
     for signature in (func, *_signatures().get(name, ())):
         try:
             bound = inspect.signature(signature).bind(*args, **kwargs)
@@ -302,10 +302,10 @@ def _bound(func: Any, name: str, args: tuple, kwargs: Mapping[str, Any]) -> dict
 @functools.cache
 def _signatures() -> dict[str, list[Callable]]:
     """Functions with PyTorch's arguments, by name."""
-    found: dict[str, list[Callable]] = {}
+    signatures: dict[str, list[Callable]] = {}
     for function, like in get_testing_overrides().items():
-        found.setdefault(getattr(function, "__name__", ""), []).append(like)
-    return found
+        signatures.setdefault(getattr(function, "__name__", ""), []).append(like)
+    return signatures
 
 
 Run = TypeVar("Run")
@@ -332,8 +332,8 @@ def mending(
     for name in list(seen.met)[:budget]:
         with contextlib.suppress(Exception):
             with _Rounded(name):
-                made = run()
-            if passes(made):
+                result = run()
+            if passes(result):
                 says = f"no fault of the port: Paddle holds the numbers that {name} is given in "
                 says += "float32, with PyTorch's rounded to float32 it agrees"
                 return says, lambda _, name=name: _Rounded(name)

@@ -32,7 +32,7 @@ ones do: the moved runs form their sums as the kernels do that round most, one t
 (`align.frameworks.moved_roundings`).
 
 A jump where rounding decides the side of a kink is no such error: the runs take both sides, see
-below. Ties of a maximum or an order are not treated: where rounding decides them, right code may
+the end. Ties of a maximum or an order are not treated: where rounding decides them, right code may
 fail.
 
 A tensor that is zero in exact arithmetic (the bias of a key, a bias before a normalisation) is all
@@ -40,12 +40,8 @@ rounding: its own size says nothing. Where the bound exceeds its size, it is jud
 difference in units of the largest value of its kind, of which rounding must not explain more than
 CEILING.
 
-How far the moved runs of the reference lie from their centre, one tensor at a time.
-
-Only distances and samples are kept: a run is freed before the next one. What is left of a tensor
-when the runs are made, its `Spread`, is a few numbers, which a dump holds as well.
-
-Kinks near which rounding decides: the moved runs of one band take both sides.
+Of the runs only distances and samples are kept, one tensor at a time: a run is freed before the
+next one. What is left of a tensor, its `Spread`, is a few numbers, which a dump holds as well.
 
 A gradient jumps where the argument of a ReLU passes zero. That an argument lies so near zero that
 its rounding decides the side is no small Gaussian error but an event: all moved runs of a reference
@@ -167,7 +163,7 @@ def joined(spreads: Sequence[Spread]) -> Spread:
     )
 
 
-def stored(spreads: Spreads) -> Arrays:
+def spreads_to_arrays(spreads: Spreads) -> Arrays:
     """The spreads as arrays for a file, by "kind/name"."""
     return {
         f"{kind}/{name}": np.concatenate([[one.factor, one.largest], one.rows])
@@ -175,19 +171,19 @@ def stored(spreads: Spreads) -> Arrays:
     }
 
 
-def read(arrays: Mapping[str, np.ndarray]) -> dict[tuple[str, str], Spread]:
-    """What `stored` wrote.
+def spreads_from_arrays(arrays: Mapping[str, np.ndarray]) -> dict[tuple[str, str], Spread]:
+    """Return the spreads that `spreads_to_arrays` wrote.
 
     Raises:
-        ValueError: an array that `stored` does not write.
+        ValueError: an array that it does not write.
     """
-    found = {}
+    spreads = {}
     for title, array in arrays.items():
         kind, _, name = title.partition("/")
         if array.ndim != 1 or array.size < 3 or not (array >= 0).all():
             raise ValueError(f"noise of {title}: expected a factor, a distance and rows")
-        found[kind, name] = Spread(float(array[0]), float(array[1]), array[2:])
-    return found
+        spreads[kind, name] = Spread(float(array[0]), float(array[1]), array[2:])
+    return spreads
 
 
 @dataclass
@@ -316,12 +312,12 @@ class NoiseBand:
     def stored(cls, arrays: Mapping[str, np.ndarray]) -> NoiseBand:
         """A band from what `to_store` handed out; all of its runs are made."""
         band = cls(dict, lambda _: contextlib.nullcontext({}))
-        band._spreads, band.runs = read(arrays), RUNS
+        band._spreads, band.runs = spreads_from_arrays(arrays), RUNS
         return band
 
     def to_store(self) -> Arrays:
         """The band as arrays by "kind/name", after all RUNS runs."""
-        return stored(self.measured(RUNS))
+        return spreads_to_arrays(self.measured(RUNS))
 
     def measured(self, runs: int) -> Spreads:
         """What at least so many runs say; those that are missing are made."""

@@ -167,7 +167,7 @@ def match(source: Sequence[Entry], destination: Sequence[Entry], table: Table) -
         if entry.leaf == name_table.COUNTER and targets[0].name not in ours:
             found.ignored[f"PyTorch {entry.name}"] = name_table.COUNTER_REASON
         elif all(target.name in ours for target in targets):
-            _add_rows(found, entry, targets, ours, table.origin)
+            _add_rows(found, entry, targets, ours)
         elif told is None or entry.leaf == name_table.COUNTER:
             found.torch_left.append(entry)
         else:
@@ -213,11 +213,7 @@ def _packed(entry: Entry, name: str, ours: Mapping[str, Entry]) -> list[Target]:
 
 
 def _add_rows(
-    found: Unfinished,
-    entry: Entry,
-    targets: Sequence[Target],
-    ours: Mapping[str, Entry],
-    origin: str,
+    found: Unfinished, entry: Entry, targets: Sequence[Target], ours: Mapping[str, Entry]
 ) -> None:
     for target in targets:
         own = ours[target.name]

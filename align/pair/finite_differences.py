@@ -20,21 +20,25 @@ def refutes_paddle(pair: AnyPair) -> bool:
     The parameters take a step to either side along the difference of both gradients, where they
     disagree most. It says nothing about a graph that is cut on purpose.
     """
-    theirs, recorded = to_paddle(pair.setup.weights, pair.reference.gradients), pair.ours.gradients
-    ours = {n: np.nan_to_num(recorded.get(n, 0 * b), posinf=0, neginf=0) for n, b in theirs.items()}
-    apart = {n: ours[n] - b for n, b in theirs.items()}
+    by_torch = to_paddle(pair.setup.weights, pair.reference.gradients)
+    by_paddle = {
+        name: np.nan_to_num(pair.ours.gradients.get(name, 0 * b), posinf=0, neginf=0)
+        for name, b in by_torch.items()
+    }
+    apart = {name: by_paddle[name] - b for name, b in by_torch.items()}
     top, size = (
         max((float(np.abs(a).max(initial=0)) for a in side.values()), default=0.0)
-        for side in (apart, theirs)
+        for side in (apart, by_torch)
     )
     if not top or not np.isfinite(size) or top < SEEN * size:
         return False
     moves = {n: STEP_SIZE * (a / top) for n, a in apart.items()}
     slope = (_loss(pair, moves, 1) - _loss(pair, moves, -1)) / 2
-    by_torch, by_paddle = (
-        sum(float(np.vdot(side[n], move)) for n, move in moves.items()) for side in (theirs, ours)
+    torch_slope, paddle_slope = (
+        sum(float(np.vdot(side[name], move)) for name, move in moves.items())
+        for side in (by_torch, by_paddle)
     )
-    return abs(slope - by_torch) <= LEFT * abs(by_paddle - by_torch)
+    return abs(slope - torch_slope) <= LEFT * abs(paddle_slope - torch_slope)
 
 
 def _loss(pair: AnyPair, moves: Arrays, sign: int) -> float:

@@ -270,11 +270,11 @@ class Names:
 
     def __init__(self, torch: Dump, paddle: Dump, table: Table, folder: Path) -> None:
         self.torch, self.paddle = torch, paddle
-        found = settled(torch.meta, paddle.meta, table, folder)
-        self.weights, self.modules, self.note = found.weights, found.modules, found.note
-        self.state, self.own_state = torch.weights(), paddle.weights()
-        self.own: Mapping[str, Module] = {one.name: one for one in paddle.meta.modules}
-        self.theirs: Mapping[str, Module] = {one.name: one for one in torch.meta.modules}
+        paired = settled(torch.meta, paddle.meta, table, folder)
+        self.weights, self.modules, self.note = paired.weights, paired.modules, paired.note
+        self.state, self.paddle_state = torch.weights(), paddle.weights()
+        self.paddle_modules = {module.name: module for module in paddle.meta.modules}
+        self.torch_modules = {module.name: module for module in torch.meta.modules}
 
     def wrong_norms(self) -> list[str]:
         """PyTorch's norms that computed with other numbers than their partner's kernel does."""
@@ -357,8 +357,8 @@ class DumpPair(Pair):
     def both_weights(self) -> BothWeights:
         """The tensors that the passes ran on, each read on access."""
         expected = to_paddle(self.setup.weights, self.setup.state)
-        own = self.setup.own_state
-        ours = widened({name: own[name] for name in expected if name in own})
+        paddle_state = self.setup.paddle_state
+        ours = widened({name: paddle_state[name] for name in expected if name in paddle_state})
         note = "that the passes ran on, PyTorch's after the conversion"
         return BothWeights(ours, widened(expected), note, self._stamps())
 
@@ -380,9 +380,8 @@ class DumpPair(Pair):
 
     def logged_rates(self) -> Curve:
         """Both schedules as each side computed them."""
-        held = self._numbers("learning_rate")
-        ours, theirs = (np.asarray(side.get("schedule", ()), float) for side in held)
-        return Curve(None, (), ours, theirs, only=True)
+        rates = [side.get("schedule", ()) for side in self._numbers("learning_rate")]
+        return Curve(None, (), *(np.asarray(side, float) for side in rates), only=True)
 
     def planted(self, step: str) -> Iterator[tuple[str, str, Recording]]:
         """Paddle's pass with a fault in its arrays: what, where, the pass; see `Pair`."""
@@ -408,14 +407,14 @@ class DumpPair(Pair):
 
     def code(self, key: str) -> str:
         """Where to look, by a call's key."""
-        module = self.setup.own.get(key.partition("#")[0])
+        module = self.setup.paddle_modules.get(key.partition("#")[0])
         return module.source if module is not None else ""
 
     def layer(self, key: str) -> tuple[object, object, Arrays]:
         """Stand-ins for the Paddle layer and its partner, and the layer's own tensors."""
         (name, partner), setup = self._paired(key), self.setup
-        own = own_tensors(name, setup.own_state)
-        return _stand_in(setup.own.get(name)), _stand_in(setup.theirs.get(partner)), own
+        layer, module = setup.paddle_modules.get(name), setup.torch_modules.get(partner)
+        return _stand_in(layer), _stand_in(module), own_tensors(name, setup.paddle_state)
 
 
 def _stand_in(module: Module | None) -> object:

@@ -223,8 +223,8 @@ class Side:
         Instances are read as they are; callables build their models in float32, the precision of
         stored weights.
         """
-        given = self._of_pair((plan.torch_module, plan.paddle_layer))
-        dtype = "float64" if hasattr(given, "state_dict") else "float32"
+        model = self._of_pair((plan.torch_module, plan.paddle_layer))
+        dtype = "float64" if hasattr(model, "state_dict") else "float32"
         return self.framework.prepare(plan, dtype, plan.train)
 
     def compute_scores(
@@ -324,7 +324,7 @@ Run = TypeVar("Run", Recording, TrainingRun)
 
 
 def repeated(side: Any, run: Callable[[bool], Run]) -> Run:
-    """A run of the reference; one in which a generator moved has to give the same again.
+    """Return a run of the reference; one in which a generator moved has to give the same again.
 
     Args:
         side: `on_torch`.
@@ -334,14 +334,14 @@ def repeated(side: Any, run: Callable[[bool], Run]) -> Run:
         ValueError: it does not, see `no_scatter`.
     """
     before = side.generators()
-    found = run(True)
+    first = run(True)
     for _ in range(_AGAIN if side.generators() != before else 0):
-        no_scatter(side, found, run(False))
-    return found
+        no_scatter(side, first, run(False))
+    return first
 
 
 def no_scatter(side: Any, a: Run, b: Run) -> None:
-    """Two runs of one side have to be the same: the reference's scatter would pass for rounding.
+    """Refuse two runs of one side that differ: the reference's scatter would pass for rounding.
 
     Raises:
         ValueError: they are not; the first place that differs.
@@ -356,7 +356,7 @@ def no_scatter(side: Any, a: Run, b: Run) -> None:
 
 
 def differs(a: Any, b: Any) -> str | None:
-    """The first place where two runs of one side differ, None without."""
+    """Return the first place where two runs of one side differ, None without."""
     if isinstance(a, TrainingRun):
         pairs = zip(a.losses, b.losses, strict=True)
         apart = (_apart(np.float32(x), np.float32(y)) for x, y in pairs)

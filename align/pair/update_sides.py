@@ -70,40 +70,40 @@ def _side(pair: AnyPair, side: Any, model: Any, prepare: Prepare) -> ScheduleSid
     return ScheduleSide(names, rates, scheduler, stamp)
 
 
-def theirs(pair: AnyPair) -> ScheduleSide:
-    """PyTorch's side."""
+def torch_schedule(pair: AnyPair) -> ScheduleSide:
+    """Return PyTorch's schedule."""
     return _side(pair, on_torch, pair.reference_model(pair.dtype, True), lambda _: None)
 
 
-def ours(pair: AnyPair, prepare: Prepare = lambda _: None) -> ScheduleSide:
-    """Paddle's side; ``prepare`` may change its fresh scheduler."""
+def paddle_schedule(pair: AnyPair, prepare: Prepare = lambda _: None) -> ScheduleSide:
+    """Return Paddle's schedule; ``prepare`` may change its fresh scheduler."""
     return _side(pair, on_paddle, pair.our_model(True), prepare)
 
 
-def matched(pair: AnyPair, reference: ScheduleSide, own: ScheduleSide) -> list[Curve]:
-    """Curves of the groups of both optimizers, matched by the parameters that they hold."""
+def schedule_curves(pair: AnyPair, torch: ScheduleSide, paddle: ScheduleSide) -> list[Curve]:
+    """Return the curves of both optimizers' groups, matched by the parameters that they hold."""
     partners = pair.setup.weights.partners()
     group_of = {
         target: index
-        for index, members in enumerate(reference.groups)
+        for index, members in enumerate(torch.groups)
         for name in members
         for target in partners.get(name, ())
     }
     cells: dict[tuple[int, bytes], list[tuple[str, int]]] = {}
-    for index, members in enumerate(own.groups):
+    for index, members in enumerate(paddle.groups):
         for name in members:
             if name in group_of:
-                key = group_of[name], own.rates[:, index].tobytes()
+                key = group_of[name], paddle.rates[:, index].tobytes()
                 cells.setdefault(key, []).append((name, index))
     return [
         Curve(
             group,
-            tuple(name for name, _ in held),
-            own.rates[:, held[0][1]],
-            reference.rates[:, group],
+            tuple(name for name, _ in members),
+            paddle.rates[:, members[0][1]],
+            torch.rates[:, group],
             only=len(cells) == 1,
         )
-        for (group, _), held in sorted(cells.items(), key=lambda item: item[0][0])
+        for (group, _), members in sorted(cells.items(), key=lambda item: item[0][0])
     ]
 
 

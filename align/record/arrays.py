@@ -24,8 +24,6 @@ class TrainingRun:
         learning_rates: as applied by each step.
         state: parameters and buffers at the end, framework's own layout.
         moments: ``{"exp_avg": {...}, "exp_avg_sq": {...}}`` by parameter name.
-        average: moving average of the state, empty for none.
-        decayed: names of the parameters that weight decay applied to.
         stamp: which framework computed it.
     """
 
@@ -33,8 +31,6 @@ class TrainingRun:
     learning_rates: list[float] = field(default_factory=list)
     state: Arrays = field(default_factory=dict)
     moments: dict[str, Arrays] = field(default_factory=dict)
-    average: Arrays = field(default_factory=dict)
-    decayed: set[str] = field(default_factory=set)
     stamp: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -173,7 +173,7 @@ def curves(title: str, sides: Mapping[str, Sequence[float]]) -> str:
         lines.append(f'<polyline class="{kind}" stroke="gray" points="{" ".join(points)}"/>')
         first, last = (f"{v:.4g}" for v in (series[0], series[-1])) if series else ("", "")
         names.append(f"{name} {first} to {last}")
-    axes = axis.drawn("step 1", f"step {count}")
+    axes = axis.svg("step 1", f"step {count}")
     return _figure(title, "; ".join(names), axes + "".join(lines))
 
 
@@ -198,9 +198,9 @@ def along(title: str, severities: Sequence[tuple[str, float]]) -> str:
     ends = f"{LEFT},{axis.height(1.0):.1f} {WIDTH - 6},{axis.height(1.0):.1f}"
     line = f'<polyline class="limit" stroke="gray" points="{ends}"/>'
     wrong = next((name for name, share in severities if share > 1), "")
-    said = f"first out of tolerance: {wrong}" if wrong else "every tensor within its tolerance"
-    axes = axis.drawn("first", "last computed")
-    return _figure(title, said, axes + line + "".join(dots))
+    caption = f"first out of tolerance: {wrong}" if wrong else "every tensor within its tolerance"
+    axes = axis.svg("first", "last computed")
+    return _figure(title, caption, axes + line + "".join(dots))
 
 
 class _Axis:
@@ -222,7 +222,7 @@ class _Axis:
         share = (self._scaled(value) - self._low) / room if room else 0.5
         return HEIGHT - BOTTOM - min(max(share, 0.0), 1.0) * (HEIGHT - BOTTOM - TOP)
 
-    def drawn(self, first: str, last: str) -> str:
+    def svg(self, first: str, last: str) -> str:
         """Return both axes with the texts at their ends."""
         low, high = (f"{value:.2g}" for value in self._ends)
         bottom = HEIGHT - BOTTOM
@@ -239,10 +239,10 @@ def _across(i: int, count: int) -> float:
     return LEFT + 6 + i * (WIDTH - LEFT - 18) / max(count - 1, 1)
 
 
-def _figure(title: str, said: str, html: str) -> str:
+def _figure(title: str, caption: str, html: str) -> str:
     return (
         f"<figure><figcaption><b>{escape(title)}</b><br>"
-        f'<span class="soft">{escape(said)}</span></figcaption>'
+        f'<span class="soft">{escape(caption)}</span></figcaption>'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}" '
         f'font-size="11" fill="none" stroke-width="1.6">{html}</svg>'
         "</figure>"

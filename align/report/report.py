@@ -1,11 +1,8 @@
-"""The files of a report: JSON, JUnit XML, one page for people.
+"""The files of a report: JSON, JUnit XML for continuous integration, one page for people.
 
-Files are written atomically: a reader sees the old file or the whole new one.
-
-A report as JUnit XML, which continuous integration systems read.
-
-One test suite for each case, one test case for each step and dtype; a failure holds what the
-console says. Times are seconds.
+Files are written atomically: a reader sees the old file or the whole new one. JUnit XML has a test
+suite for each case, a test case for each step and dtype; a failure holds what the console says.
+Times are seconds.
 """
 
 from __future__ import annotations
@@ -82,7 +79,7 @@ _UNPRINTABLE = {i: "?" for i in range(32) if chr(i) not in "\t\n\r"}
 
 
 def junit(report: Report) -> bytes:
-    """The XML document.
+    """Return a report as JUnit XML.
 
     Args:
         report: the run.
@@ -94,12 +91,12 @@ def junit(report: Report) -> bytes:
     results = report.results
     failures = sum(not result.passed for result in results)
     root = _element(None, "testsuites", name=headline(report))
-    for case, held in report.cases.items():
-        failed = sum(not result.passed for result in held)
-        counts = {"tests": str(len(held)), "failures": str(failed), "errors": "0"}
-        seconds = f"{sum(result.seconds for result in held):.3f}"
+    for case, case_results in report.cases.items():
+        failed = sum(not result.passed for result in case_results)
+        counts = {"tests": str(len(case_results)), "failures": str(failed), "errors": "0"}
+        seconds = f"{sum(result.seconds for result in case_results):.3f}"
         suite = _element(root, "testsuite", name=case, **counts, time=seconds)
-        for result in held:
+        for result in case_results:
             _case(suite, report, result)
     if not results:
         suite = _element(root, "testsuite", name="align", tests="1", failures="1")
@@ -118,13 +115,13 @@ def _case(suite: Element, report: Report, result: StepResult) -> None:
     if result.passed:
         return
     reasons = explain(result)
-    found = [
+    findings = [
         str(one)
         for one in report.findings
         if one.step == result.step and one.dtype in (result.dtype, "")
     ]
     failure = _element(test, "failure", message=reasons[0], type="AlignmentFailure")
-    failure.text = _text("\n".join([*reasons, *found]))
+    failure.text = _text("\n".join([*reasons, *findings]))
 
 
 def _element(

@@ -87,15 +87,15 @@ def _finding(one: Divergence) -> str:
 
 def _pictures(results: Sequence[StepResult]) -> str:
     """Draw the curves of a training and the tensors along the layers; failed results first."""
-    drawn: list[str] = []
+    pictures: list[str] = []
     for result in sorted(results, key=lambda result: result.passed):
         title = f"{label(result)} of {result.case}"
         for name, sides in result.series.items():
-            drawn.append(curves(f"{name.replace('_', ' ').capitalize()}: {title}", sides))
+            pictures.append(curves(f"{name.replace('_', ' ').capitalize()}: {title}", sides))
         if result.step in ("forward", "backward"):
             shares = [(c.name, c.severity) for c in result.comparisons]
-            drawn.append(along(f"Share of what is allowed: {title}", shares))
-    shown = [picture for picture in drawn if picture][:PICTURES]
+            pictures.append(along(f"Share of what is allowed: {title}", shares))
+    shown = [picture for picture in pictures if picture][:PICTURES]
     return f'<div class="pictures">{"".join(shown)}</div>' if shown else ""
 
 

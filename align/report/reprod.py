@@ -149,8 +149,8 @@ def write_both(names: Names, dtypes: list[str], folder: Path) -> list[Path]:
         for checks, recording in zip(sides, (pair.reference, pair.ours), strict=True):
             _add(checks, dtype, _of_pass(recording))
         expected = names.weights.to_paddle(pair.reference.gradients)
-        for checks, held in zip(sides, (expected, pair.ours.gradients), strict=True):
-            shared = {f"gradient {n}": a for n, a in held.items() if n in expected}
+        for checks, gradients in zip(sides, (expected, pair.ours.gradients), strict=True):
+            shared = {f"gradient {n}": a for n, a in gradients.items() if n in expected}
             _add(checks, dtype, {BACKWARD: shared})
         if names.torch.meta.steps:
             for checks, dump in zip(sides, (names.torch, names.paddle), strict=True):
@@ -159,20 +159,20 @@ def write_both(names: Names, dtypes: list[str], folder: Path) -> list[Path]:
     return write_reprod(folder, checks)
 
 
-def _add(checks: Checks, prefix: str, found: Checks) -> None:
-    for check, arrays in found.items():
-        held = checks.setdefault(check, {})
-        held.update({f"{prefix}/{name}": np.array(array) for name, array in arrays.items()})
+def _add(checks: Checks, prefix: str, more: Checks) -> None:
+    for check, arrays in more.items():
+        prefixed = {f"{prefix}/{name}": np.array(array) for name, array in arrays.items()}
+        checks.setdefault(check, {}).update(prefixed)
 
 
 def _of_numbers(dump: Dump) -> Checks:
     """The metric and the schedule, when the spec has them."""
-    held = dump.numbers()
-    found: Checks = {}
-    for check, kind in ((METRIC, "metric"), (RATES, "learning_rate")):
-        if held.get(kind):
-            found[check] = {name: np.asarray(values) for name, values in held[kind].items()}
-    return found
+    numbers = dump.numbers()
+    return {
+        check: {name: np.asarray(values) for name, values in numbers[kind].items()}
+        for check, kind in ((METRIC, "metric"), (RATES, "learning_rate"))
+        if numbers.get(kind)
+    }
 
 
 def _of_pass(recording: Recording) -> Checks:

@@ -106,105 +106,105 @@ def dump(asked: DumpRequest, out: Path) -> Dump:
     return Dump(out)
 
 
-def _write(one: DumpedSide, folder: Path) -> None:
+def _write(dumped: DumpedSide, folder: Path) -> None:
     """Run everything and write it."""
-    record, plan = one.record, one.plan
+    record, plan = dumped.record, dumped.plan
     record.notes += plan.notes
     record.notes += [_NOT_HERE.format(name) for name in _OTHERS if getattr(plan, name)]
-    storage.write_tensors(folder / dump_reading.WEIGHTS, one.state)
+    storage.write_tensors(folder / dump_reading.WEIGHTS, dumped.state)
     labels = {} if plan.labels is None else {"labels": np.asarray(plan.labels)}
     storage.write_tensors(folder / dump_reading.LABELS, labels)
     if plan.schedule_steps and plan.schedule is None:
         record.notes.append(_NOT_HERE.format("schedule_steps without schedule"))
-    for dtype in () if one.asked.names_only else plan.dtypes:
-        plain = _write_passes(one, folder / dtype, dtype)
+    for dtype in () if dumped.asked.names_only else plan.dtypes:
+        plain = _write_passes(dumped, folder / dtype, dtype)
         if dtype == plan.dtypes[0]:
-            storage.write_json(folder / dump_reading.NUMBERS, _numbers(one, plain))
+            storage.write_json(folder / dump_reading.NUMBERS, _numbers(dumped, plain))
         if plan.steps:
-            _write_training(one, folder / dtype, dtype)
+            _write_training(dumped, folder / dtype, dtype)
     record.notes = list(dict.fromkeys(record.notes))
     storage.write_json(folder / dump_reading.META, record.to_json())
 
 
-def _numbers(one: DumpedSide, plain: Recording) -> dict[str, dict[str, list[float]]]:
+def _numbers(dumped: DumpedSide, plain: Recording) -> dict[str, dict[str, list[float]]]:
     """Return the metric and the schedule of this side: kind -> name -> values.
 
     A metric alone is judged: the Paddle side's gets PyTorch's output, when its dump is there.
 
     Raises:
-        ValueError: one that is no number.
+        ValueError: a score or a rate that is no number.
     """
-    plan, dtype = one.plan, one.plan.dtypes[0]
+    plan, dtype = dumped.plan, dumped.plan.dtypes[0]
     numbers: dict[str, dict[str, list[float]]] = {}
     if plan.metric is not None:
-        other = None if one.side.is_torch else one.asked.other
+        other = None if dumped.side.is_torch else dumped.asked.other
         if other is not None and dtype in other.meta.dtypes:
             plain = other.recording(dtype)
-        scores, _ = one.side.compute_scores(plan, scored_output(plain), dtype)
+        scores, _ = dumped.side.compute_scores(plan, scored_output(plain), dtype)
         prefix = f"{METRIC} "
         numbers["metric"] = {n.removeprefix(prefix): [score] for n, score in scores.items()}
     if plan.schedule is not None:
-        numbers["learning_rate"] = {"schedule": one.side.compute_rates(plan).tolist()}
+        numbers["learning_rate"] = {"schedule": dumped.side.compute_rates(plan).tolist()}
     return numbers
 
 
-def _write_passes(one: DumpedSide, folder: Path, dtype: str) -> Recording:
-    side, plan = one.side, one.plan
+def _write_passes(dumped: DumpedSide, folder: Path, dtype: str) -> Recording:
+    side, plan = dumped.side, dumped.plan
     plain = side.record_pass(plan, dtype, dtype)
-    no_scatter(one.framework, plain, side.record_pass(plan, dtype, dtype))
-    one.record.framework = dict(plain.stamp)
-    storage.write_recording(_slim(one, _with_inputs(one, plain, dtype)), folder)
+    no_scatter(dumped.framework, plain, side.record_pass(plan, dtype, dtype))
+    dumped.record.framework = dict(plain.stamp)
+    storage.write_recording(_slim(dumped, _with_inputs(dumped, plain, dtype)), folder)
     if not side.is_torch:
         return plain
     exact = plain
     if dtype != "float64":
         exact = side.record_pass(plan, "float64", dtype)
-        storage.write_recording(_slim(one, exact), folder / dump_reading.ORACLE)
+        storage.write_recording(_slim(dumped, exact), folder / dump_reading.ORACLE)
     band = NoiseBand(lambda: kinds_of(exact), functools.partial(side.open_moved_pass, plan, dtype))
     storage.write_tensors(folder / dump_reading.NOISE, band.to_store())
     return plain
 
 
-def _with_inputs(one: DumpedSide, plain: Recording, dtype: str) -> Recording:
+def _with_inputs(dumped: DumpedSide, plain: Recording, dtype: str) -> Recording:
     """The pass with the inputs of every layer, when watching them changes nothing."""
-    if not one.asked.deep:
+    if not dumped.asked.deep:
         return plain
-    deep = one.side.record_pass(one.plan, dtype, dtype, deep=True)
+    deep = dumped.side.record_pass(dumped.plan, dtype, dtype, deep=True)
     where = differs(plain, deep)
     if where is None:
         return _merged(plain, deep)
-    one.record.notes.append(
+    dumped.record.notes.append(
         f"{dtype}: the inputs of the layers are not recorded: watching them changes {where} "
         "(a module that writes into its input?)"
     )
     return plain
 
 
-def _slim(one: DumpedSide, recording: Recording) -> Recording:
+def _slim(dumped: DumpedSide, recording: Recording) -> Recording:
     """Of the state only what a pass may move: no frozen parameter."""
-    kept = {entry.name for entry in one.entries if entry.buffer}
+    kept = {entry.name for entry in dumped.entries if entry.buffer}
     state = {name: recording.state[name] for name in recording.state if name in kept}
     return dataclasses.replace(recording, state=state)
 
 
-def _write_training(one: DumpedSide, folder: Path, dtype: str) -> None:
+def _write_training(dumped: DumpedSide, folder: Path, dtype: str) -> None:
     """Write the run, its weights after every step, and how far rounding moves both."""
-    side, plan = one.side, one.plan
-    track = None if one.sample is None else drift.Track(one.sample)
+    side, plan = dumped.side, dumped.plan
+    track = None if dumped.sample is None else drift.Track(dumped.sample)
     run = side.train(plan, dtype, dtype, None if track is None else track.watch)
     storage.write_training(run, folder)
     rows = {"weights": _rows(track)} if track is not None else {}
     if side.is_torch:
         exact, exact_track = run, track
         if dtype != "float64":
-            exact_track = drift.Track(one.sample)
+            exact_track = drift.Track(dumped.sample)
             exact = side.train(plan, "float64", dtype, exact_track.watch)
             storage.write_training(exact, folder / dump_reading.ORACLE)
             rows["exact"] = _rows(exact_track)
-        steady = steady_elements(drift.Sample(one.entries), exact)
+        steady = steady_elements(drift.Sample(dumped.entries), exact)
         centre = measured_training(exact, exact_track, steady)
         moved = functools.partial(
-            side.open_moved_training, plan, dtype, sample=one.sample, steady=steady
+            side.open_moved_training, plan, dtype, sample=dumped.sample, steady=steady
         )
         band = NoiseBand(lambda: centre, moved)
         storage.write_tensors(folder / dump_reading.TRAINING_NOISE, band.to_store())
@@ -270,11 +270,11 @@ class DumpedSide:
             framework={},
             environment=environment(spec),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
-            spec=told_spec(spec),
+            spec=spec_identity(spec),
             entries=self.entries,
             modules=[module_of(name, one) for name, one in self.framework.modules(model).items()],
-            table=told_table(self._table),
-            **dump_reading.asked(self.plan),
+            table=rows_of_table(self._table),
+            **dump_reading.of_request(self.plan),
         )
 
     def _shake(self) -> None:
@@ -287,10 +287,10 @@ class DumpedSide:
 
     def _choose_norms(self, model: Any) -> None:
         """Which norms compute with the numbers that Paddle's kernels hold."""
-        held = self.framework.modules(model)
-        norms = [n for n, one in held.items() if isinstance(getattr(one, "eps", None), float)]
+        modules = self.framework.modules(model)
+        norms = [n for n, one in modules.items() if isinstance(getattr(one, "eps", None), float)]
         if self.asked.other is None:
-            chosen = {name for name in norms if has_stock_partner(held[name])}
+            chosen = {name for name in norms if has_stock_partner(modules[name])}
         else:
             stock = set(self.asked.other.meta.stock_norms)
             pairs = self._paired(self.record, self.asked.other.meta).modules.to_paddle
@@ -306,11 +306,11 @@ class DumpedSide:
         if other is None:
             self.record.notes.append("ran on weights of its own: compare judges them first")
             return
-        found = self._paired(other.meta, self.record)
-        taken: Any = to_paddle(found.weights, other.weights())
+        paired = self._paired(other.meta, self.record)
+        taken: Any = to_paddle(paired.weights, other.weights())
         for name in taken:
             self.state.hold(name, functools.partial(taken.__getitem__, name))
-        sample = drift.Sample(other.meta.entries, found.weights)
+        sample = drift.Sample(other.meta.entries, paired.weights)
         self.sample = functools.partial(sample.ours, self.framework)
         self.record.weights_from = other.meta.weights
 
@@ -349,25 +349,25 @@ def has_stock_partner(module: Any) -> bool:
 
 def environment(spec: Path | None) -> dict[str, Any]:
     """Packages, machine and the commits of the suite and of the spec, where they are known."""
-    found = environment_stamp()
+    stamp = environment_stamp()
     folders = {"suite": Path(__file__).parents[1]}
     if spec is not None:
         folders["spec"] = spec.resolve().parent
-    found["commit"] = {title: text for title, at in folders.items() if (text := commit(at))}
-    return found
+    stamp["commit"] = {title: text for title, at in folders.items() if (text := commit(at))}
+    return stamp
 
 
-def told_spec(spec: Path | None) -> dict[str, str]:
+def spec_identity(spec: Path | None) -> dict[str, str]:
     """Name and SHA-256 of a spec file."""
     if spec is None:
         return {}
     return {"file": spec.name, "sha256": sha256_of(spec)}
 
 
-def told_table(table: Table) -> dict[str, Any] | None:
+def rows_of_table(table: Table) -> dict[str, Any] | None:
     """The rows of a table as they are written in a table file, None when there are none."""
     sections = ("rows", "modules", "ignore_torch", "ignore_paddle")
-    held: Mapping[str, Any] = {name: dict(getattr(table, name)) for name in sections}
-    if not any(held.values()):
+    by_section = {name: dict(getattr(table, name)) for name in sections}
+    if not any(by_section.values()):
         return None
-    return {"map" if name == "rows" else name: rows for name, rows in held.items()}
+    return {"map" if name == "rows" else name: rows for name, rows in by_section.items()}

@@ -90,15 +90,15 @@ def _weight_controls(expected: Tensors) -> list[ControlResult]:
         if a.shape == b.shape and not np.array_equal(a, b):
             faults["two tensors swapped"] = _with(expected, {one: b, other: a})
             break
-    return [judged_control(k, compare_tensors(held, expected), name) for k, held in faults.items()]
+    return [judged_control(k, compare_tensors(ours, expected), name) for k, ours in faults.items()]
 
 
 def _with(tensors: Tensors, changed: Tensors, absent: str = "") -> Lazy:
     """Some tensors changed or left out, the others read when they are compared."""
-    found = Lazy({name: partial(tensors.__getitem__, name) for name in tensors if name != absent})
+    edited = Lazy({name: partial(tensors.__getitem__, name) for name in tensors if name != absent})
     for name in changed:
-        found.hold(name, partial(changed.__getitem__, name))
-    return found
+        edited.hold(name, partial(changed.__getitem__, name))
+    return edited
 
 
 _WHY = (
@@ -138,31 +138,31 @@ def metric(pair: Pair) -> tuple[StepResult, list[Divergence]]:
         note="both metrics got the reference's output",
         stamps=dict(both.stamps),
     )
-    found = []
+    divergences = []
     for comparison in result.failures:
         name = comparison.name
         cause = explain_score(name, ours, reference, len(both.output))
-        found.append(Divergence(name, name, "metric", "", comparison.reason, cause))
-    return result, found
+        divergences.append(Divergence(name, name, "metric", "", comparison.reason, cause))
+    return result, divergences
 
 
 def compare_scores(ours: Scores, reference: Scores) -> list[Comparison]:
     """Judge every score; one that both sides call undefined is equal."""
     shared = [name for name in reference if name in ours]
-    found = []
+    comparisons = []
     for name in shared:
         a, b = ours[name], reference[name]
         if math.isnan(a) and math.isnan(b):
             zero = np.zeros(())
-            found.append(compare_arrays(name, zero, zero, UNDEFINED))
+            comparisons.append(compare_arrays(name, zero, zero, UNDEFINED))
             continue
         rule = SMALL if abs(b) <= 1 else LARGE
-        found.append(compare_arrays(name, np.asarray(a), np.asarray(b), rule))
+        comparisons.append(compare_arrays(name, np.asarray(a), np.asarray(b), rule))
     absent = [name for name in (*reference, *ours) if name not in shared]
     if absent:
         sides = [{n: np.asarray(s[n]) for n in absent if n in s} for s in (ours, reference)]
-        found += compare_mappings(*sides, SMALL)
-    return found
+        comparisons += compare_mappings(*sides, SMALL)
+    return comparisons
 
 
 def _score_controls(reference: Scores) -> list[ControlResult]:
@@ -192,14 +192,14 @@ class _Schedules:
     Attributes:
         curves: one for each group of parameters.
         explain: from a curve, the first curve, and whether all differ, to a cause.
-        told: the options that explain every curve, "" for none.
+        options: sentence on the options that explain every curve, "" for none.
         stamps: of both sides; none for rates that the user logs.
         source: Paddle's code.
     """
 
     curves: list[Curve]
     explain: Callable[[Curve, Curve, bool], str]
-    told: str = ""
+    options: str = ""
     stamps: dict[str, Any] = field(default_factory=dict)
     source: str = ""
 
@@ -218,8 +218,8 @@ def learning_rate(pair: Pair) -> tuple[StepResult, list[Divergence]]:
             scheduler that cannot be stepped without a metric.
     """
     logged = pair.logged_rates()
-    held = _of_optimizers(pair) if logged is None else _of_logs(pair, logged)
-    curves = held.curves
+    schedules = _of_optimizers(pair) if logged is None else _of_logs(pair, logged)
+    curves = schedules.curves
     comparisons = compare_curves(curves)
     controls = []
     for fault, rates in _faults(curves):
@@ -241,10 +241,10 @@ def learning_rate(pair: Pair) -> tuple[StepResult, list[Divergence]]:
         controls,
         note=f"{steps} steps, {len(curves)} group{'s' if len(curves) != 1 else ''}",
         series=series,
-        stamps=held.stamps,
+        stamps=schedules.stamps,
         framework_free=logged is not None,
     )
-    return result, _divergences(pair, held, comparisons)
+    return result, _divergences(pair, schedules, comparisons)
 
 
 def _of_logs(pair: Pair, curve: Curve) -> _Schedules:
@@ -260,17 +260,16 @@ def _of_optimizers(pair: Any) -> _Schedules:
     # comparing files of two machines needs no framework
     from align.pair import update_sides as sides
 
-    theirs, ours = sides.theirs(pair), sides.ours(pair)
-    curves, told = sides.matched(pair, theirs, ours), ""
+    torch, paddle, options = sides.torch_schedule(pair), sides.paddle_schedule(pair), ""
+    curves, factories = sides.schedule_curves(pair, torch, paddle), pair.plan.optimizer
     if not all(c.passed for c in compare_curves(curves)):
-        told = rate_causes.exchanged(pair, theirs, ours)
-    given = pair.plan.optimizer
+        options = rate_causes.exchanged(pair, torch, paddle)
     return _Schedules(
         curves,
         partial(rate_causes.explain_group, pair),
-        told,
-        {"reference": theirs.stamp, "ours": ours.stamp},
-        place_of(given[1]) if isinstance(given, (tuple, list)) else "",
+        options,
+        {"reference": torch.stamp, "ours": paddle.stamp},
+        place_of(factories[1]) if isinstance(factories, (tuple, list)) else "",
     )
 
 
@@ -285,21 +284,23 @@ def _faults(curves: list[Curve]) -> Iterator[tuple[str, np.ndarray]]:
     yield "one step short", rates[:-1]
 
 
-def _divergences(pair: Pair, held: _Schedules, comparisons: list[Comparison]) -> list[Divergence]:
+def _divergences(
+    pair: Pair, schedules: _Schedules, comparisons: list[Comparison]
+) -> list[Divergence]:
     """One for each cause; options that explain every curve are told once, for the schedule."""
-    curves, step = held.curves, "learning_rate"
+    curves, step = schedules.curves, "learning_rate"
     wrong = [(c, one) for c, one in zip(curves, comparisons, strict=False) if not one.passed]
     if not curves:
         reason = "the two optimizers hold no parameter in common"
         where = comparisons[0].name
-        return [Divergence(where, "schedule", step, pair.dtype, reason, "", held.source)]
-    everywhere = len(wrong) == len(curves) or bool(held.told)
-    found: list[Divergence] = []
+        return [Divergence(where, "schedule", step, pair.dtype, reason, "", schedules.source)]
+    everywhere = len(wrong) == len(curves) or bool(schedules.options)
+    divergences: list[Divergence] = []
     for index, (curve, one) in enumerate(wrong):
-        cause = held.told or held.explain(curve, curves[0], everywhere)
+        cause = schedules.options or schedules.explain(curve, curves[0], everywhere)
         place = "schedule" if everywhere and index == 0 else curve.place
-        if cause and any(cause == other.cause for other in found):
+        if cause and any(cause == other.cause for other in divergences):
             continue
-        cause, given = cause or one.hint, (place, step, pair.dtype, one.reason)
-        found.append(Divergence(one.name, *given, cause, held.source))
-    return found
+        shown = one.name, place, step, pair.dtype, one.reason
+        divergences.append(Divergence(*shown, cause or one.hint, schedules.source))
+    return divergences

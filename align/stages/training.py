@@ -63,14 +63,14 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
         pair.dtype,
         comparisons,
         controls,
-        note=_note(pair, judge),
+        note=_note(judge),
         series=series,
         stamps={"ours": ours.stamp, "reference": reference.stamp},
     )
     return result, _divergences(pair, judge, result, rates)
 
 
-def _note(pair: Pair, judge: TrainingJudge) -> str:
+def _note(judge: TrainingJudge) -> str:
     count = judge.settling.band.runs
     made = f"judged by {count} moved runs of PyTorch" if count else "no moved run was needed"
     return "; ".join(filter(None, [made, judge.settling.note, "dropout is off on both sides"]))

@@ -193,7 +193,7 @@ def described(value: Any) -> dict[str, Any]:
     return found
 
 
-def asked(plan: Request) -> dict[str, Any]:
+def of_request(plan: Request) -> dict[str, Any]:
     """The part of a record that follows from the request alone."""
     own = plan.loss is not None and not isinstance(plan.loss, str)
     optimizer = plan.optimizer if isinstance(plan.optimizer, Mapping) else OWN
@@ -219,12 +219,11 @@ def weights_digest(arrays: Mapping[str, np.ndarray]) -> str:
     return digest(np.frombuffer("\n".join(rows).encode(), dtype=np.uint8))
 
 
-def same_request(theirs: Meta, own: Meta, names: Sequence[str] = ("A", "B")) -> None:
+def same_request(one: Meta, other: Meta, names: Sequence[str] = ("A", "B")) -> None:
     """Refuse two requests that are not one.
 
     Args:
-        theirs: one side.
-        own: the other side.
+        one, other: what both dumps say.
         names: what to call them.
 
     Raises:
@@ -232,14 +231,14 @@ def same_request(theirs: Meta, own: Meta, names: Sequence[str] = ("A", "B")) -> 
     """
     first, second = names
     for key in ("loss", "train", "steps", "accumulate", "optimizer", "dropout"):
-        a, b = getattr(theirs, key), getattr(own, key)
+        a, b = getattr(one, key), getattr(other, key)
         if a != b:
             raise ValueError(f"{key} differs: {a!r} in {first}, {b!r} in {second}")
-    _same_batches(theirs.batches, own.batches, names)
+    _same_batches(one.batches, other.batches, names)
     for title, a, b in (
-        ("input", theirs.inputs, own.inputs),
-        ("labels", theirs.labels, own.labels),
-        ("batches", theirs.batches, own.batches),
+        ("input", one.inputs, other.inputs),
+        ("labels", one.labels, other.labels),
+        ("batches", one.batches, other.batches),
     ):
         if set(a) != set(b):
             missing = sorted(set(a) ^ set(b))[0]
@@ -253,16 +252,16 @@ def same_request(theirs: Meta, own: Meta, names: Sequence[str] = ("A", "B")) -> 
                     f"{title}{f' {path!r}' if path else ''} differs: {_short(value)} in {first}, "
                     f"{_short(b[path])} in {second}: both sides must be dumped on the same data"
                 )
-    if theirs.loss not in (OWN, "cross_entropy", "mse") and theirs.seed != own.seed:
+    if one.loss not in (OWN, "cross_entropy", "mse") and one.seed != other.seed:
         raise ValueError(
-            f"seed differs: {theirs.seed} in {first}, {own.seed} in {second}; the weights of the "
+            f"seed differs: {one.seed} in {first}, {other.seed} in {second}; the weights of the "
             "default loss are drawn with it"
         )
 
 
-def _same_batches(theirs: Rows, own: Rows, names: Sequence[str]) -> None:
+def _same_batches(one_side: Rows, other_side: Rows, names: Sequence[str]) -> None:
     """Refuse the same batches in another order."""
-    a, b = _by_number(theirs), _by_number(own)
+    a, b = _by_number(one_side), _by_number(other_side)
     wrong = [i for i, (one, other) in enumerate(zip(a, b, strict=False)) if one != other]
     if not wrong or any(batch not in b for batch in a) or any(batch not in a for batch in b):
         return

@@ -6,17 +6,17 @@ import hashlib
 from types import SimpleNamespace
 
 from align.match.name_table import Table, read_table
-from align.stages.dumping import module_of, told_spec, told_table
+from align.stages.dumping import module_of, rows_of_table, spec_identity
 
 
 def test_a_spec_is_told_by_its_hash_and_a_table_by_its_rows(tmp_path) -> None:
     spec = tmp_path / "pair.py"
     spec.write_text("NAME = 'x'\n")
     expected = hashlib.sha256(spec.read_bytes()).hexdigest()
-    assert told_spec(spec) == {"file": "pair.py", "sha256": expected}
-    assert told_spec(None) == {}
-    assert told_table(Table()) is None
-    told = told_table(read_table({"a": "b", "c": None}))
+    assert spec_identity(spec) == {"file": "pair.py", "sha256": expected}
+    assert spec_identity(None) == {}
+    assert rows_of_table(Table()) is None
+    told = rows_of_table(read_table({"a": "b", "c": None}))
     assert told["map"] == {"a": "b", "c": None}
 
 
