@@ -298,9 +298,9 @@ class ExactTrainer(Trainer):
         self._check_weights()
         step = self.state.global_step
         metrics = self.evaluator.scores(str(step))
+        best = self.progress.evaluations.get(str(self.progress.best_step))
         self.progress.evaluations[str(step)] = metrics
         value = metrics[self.run.metric]
-        best = self.progress.evaluations.get(str(self.progress.best_step))
         if outcome.is_better(metrics, best, self.run):
             self.progress.best_metric, self.progress.since_best = value, 0
             self.progress.best_step = step

@@ -164,7 +164,7 @@ def choices_of_the_trainer(
         arguments = TrainingArguments(
             output_dir=str(folder), device="cpu", disable_tqdm=True, report_to=[]
         )
-        task = SimpleNamespace(train=[0], dev={}, metric="score", maximise=maximise)
+        task = SimpleNamespace(train=[0], dev={}, metric="score", maximise=maximise, tie_breaker="")
         setup = SimpleNamespace(options=options, task=task)
         run = RunWithoutModel(setup, 0, folder, paddle.nn.Linear(1, 1))
         batches = MicroBatches(lambda epoch: [[0]])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import tomllib
 
 import pytest
 
+from align import cli
 from sot_paddle import __version__
 from tests.tools import tool_runs
 
@@ -20,9 +20,9 @@ def test_there_is_one_version():
 
 @pytest.mark.parametrize("name", [*TOOLS, "align"])
 def test_a_command_answers_with_it(capsys, name):
-    module = importlib.import_module("align.__main__") if name == "align" else tool_runs.load(name)
+    run = cli.main if name == "align" else tool_runs.load(name).main
     with pytest.raises(SystemExit) as ended:
-        (module._work if name == "align" else module.main)(["--version"])
+        run(["--version"])
     assert ended.value.code == 0
     out, err = capsys.readouterr()
     assert (out.split(), err) == ([out.split()[0], __version__], "")

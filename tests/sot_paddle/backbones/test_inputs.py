@@ -221,7 +221,7 @@ def test_mixed_precision_may_mix_types_of_32_bits_and_less(monkeypatch) -> None:
 
     with pytest.raises(ValueError, match="must be float32"):
         check("bfloat16", paddle.float32)
-    monkeypatch.setattr(paddle.amp, "is_autocast_enabled", lambda: True)
+    monkeypatch.setattr(inputs, "is_autocast_enabled", lambda: True)
     check("bfloat16", paddle.float32)
     check("float32", paddle.bfloat16)
     with pytest.raises(ValueError, match="must be float32"):
