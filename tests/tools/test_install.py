@@ -11,7 +11,7 @@ import pytest
 from tests.tools import tool_runs
 
 SAID = [
-    "Looking in indexes: https://pypi.org/simple\n",
+    "Looking in indexes: https://packages.example/simple\n",
     "Collecting paddlepaddle==3.3.1 (from -r requirements.txt (line 4))\n",
     "  Downloading paddlepaddle-3.3.1-cp311-cp311-manylinux1_x86_64.whl (194.8 MB)\n",
     "Processing /wheels/numpy-1.26.4-cp311-cp311-manylinux_2_17_x86_64.whl (from -r r (line 8))\n",
