@@ -99,7 +99,7 @@ def backward_divergences(
 
     Args:
         pair: both sides.
-        wrong_gradients: `WrongGradient` of a live pair, `RecordedGradient` of two records.
+        wrong_gradients: `align.pair.isolation.WrongGradient`, of a live pair or of two records.
         forward_wrong: calls whose output is wrong already.
     """
     by_layer: dict[str, Divergence] = {}

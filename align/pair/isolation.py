@@ -10,7 +10,7 @@ or in what it hands to the layers inside.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +49,26 @@ class Guilty:
     expected: np.ndarray | None = None
     siblings: list[str] = field(default_factory=list)
     note: str = ""
+
+
+@dataclass(frozen=True)
+class WrongGradient:
+    """A gradient that one layer's own code gets wrong.
+
+    Attributes:
+        place: key of the Paddle call.
+        comparison: what differed.
+        ours, expected: both gradients, of one shape.
+        seeds: gradients that arrive at the outputs of the same code, the reference's.
+        value: the tensor whose gradient it is, None of a parameter, or when unknown.
+    """
+
+    place: str
+    comparison: Comparison
+    ours: np.ndarray
+    expected: np.ndarray
+    seeds: Sequence[np.ndarray]
+    value: np.ndarray | None
 
 
 @dataclass

@@ -11,7 +11,7 @@ its output.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,10 +23,10 @@ from align.judge.judging import alike, compare_outputs
 from align.judge.noise_band import ONE_DIRECTION
 from align.pair import runs
 from align.pair.any_pair import AnyPair
-from align.pair.isolation import Isolation, is_mask
+from align.pair.isolation import Isolation, WrongGradient, is_mask
 from align.record.arrays import Arrays, leaves, pair_leaves, replace
 from align.record.recording import ROOT, Call
-from align.record.results import Comparison, Tolerance
+from align.record.results import Tolerance
 
 
 @dataclass
@@ -48,26 +48,6 @@ class _Piece:
     ends: list[tuple[Any, np.ndarray]] = field(default_factory=list)
     open_ends: list[tuple[Any, Any]] = field(default_factory=list)
     seeds: list[np.ndarray] = field(default_factory=list)
-
-
-@dataclass
-class WrongGradient:
-    """A gradient that one layer's own code gets wrong.
-
-    Attributes:
-        place: key of the Paddle call.
-        comparison: what differed.
-        ours, expected: both gradients, of one shape.
-        seeds: gradients that arrive at the outputs of the same code, the reference's.
-        value: the tensor whose gradient it is, None when unknown.
-    """
-
-    place: str
-    comparison: Comparison
-    ours: np.ndarray
-    expected: np.ndarray
-    seeds: Sequence[np.ndarray]
-    value: np.ndarray | None
 
 
 class BackwardIsolation(Isolation):

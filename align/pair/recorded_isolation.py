@@ -7,15 +7,14 @@ returned the wrong, and nothing inside it did; then its own code is. `align.pair
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
 from align.judge import bounds
 from align.judge.judging import alike, compare_outputs, largest
 from align.match.mapping import to_paddle
-from align.pair.isolation import Guilty, is_mask
+from align.pair.isolation import Guilty, WrongGradient, is_mask
 from align.pair.pair import DumpPair
 from align.record.arrays import Leaf
 from align.record.recording import ROOT, Call, Recording
@@ -85,33 +84,13 @@ def _outputs_inside(pair: DumpPair, key: str) -> list[Leaf]:
     return outputs
 
 
-@dataclass(frozen=True)
-class RecordedGradient:
-    """A gradient that one layer's own code gets wrong; as `WrongGradient` of a live pair.
-
-    Attributes:
-        place: key of the Paddle call.
-        comparison: what differed.
-        ours, expected: both gradients, of one shape.
-        seeds: gradients that arrive at the outputs of the same code, the reference's.
-        value: the tensor whose gradient it is, None of a parameter.
-    """
-
-    place: str
-    comparison: Comparison
-    ours: np.ndarray
-    expected: np.ndarray
-    seeds: Sequence[np.ndarray]
-    value: np.ndarray | None
-
-
-def wrong_gradient(pair: DumpPair) -> list[RecordedGradient]:
+def wrong_gradient(pair: DumpPair) -> list[WrongGradient]:
     """Find the deepest call that gets a right gradient and hands on a wrong one, the first."""
     rule = bounds.backward(pair.dtype, pair.pooled) if pair.dtype == "float64" else ROUGH
     taps = list(pair.judge.taps(pair.ours, pair.reference))
     scale = largest(g for _, _, torch_call in taps for g in torch_call.grad_outputs.values())
     expected = to_paddle(pair.setup.weights, pair.reference.gradients)
-    wrong: dict[str, RecordedGradient] = {}
+    wrong: dict[str, WrongGradient] = {}
     for key, paddle_call, torch_call in reversed(taps):
         arriving = _partners(paddle_call.grad_outputs, torch_call.grad_outputs)
         if _first_bad(arriving, rule, scale) is not None:
@@ -124,7 +103,7 @@ def wrong_gradient(pair: DumpPair) -> list[RecordedGradient]:
             values = [x for _, x in torch_call.inputs if x.shape == b.shape]
             value = values[0] if first and values else None
             seeds = list(torch_call.grad_outputs.values())
-            wrong[key] = RecordedGradient(key, comparison, a, b, seeds, value)
+            wrong[key] = WrongGradient(key, comparison, a, b, seeds, value)
     for key, gradient in wrong.items():
         if not any(_is_inside(other, key, pair.ours) for other in wrong):
             return [gradient]

@@ -288,7 +288,8 @@ def image_from_pretrained(
         raise ValueError(f"{place} holds no trained classifier: give num_classes")
     if "num_heads" not in {**stated, **options} and not _has_size(name, stated):
         raise ValueError(f"{place} is no {name} by its size and tells no num_heads: give them")
-    model = create_model(name, num_classes or classes, **{**stated, **options})
+    outputs = classes if num_classes is None else num_classes
+    model = create_model(name, outputs, **{**stated, **options})
     fitted = load_foreign(model, source.path)
     if fitted.fresh and num_classes is None and not options:
         raise ValueError(

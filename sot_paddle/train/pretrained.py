@@ -108,7 +108,7 @@ def from_pretrained(
     new_head = options.get("pooling") or {"mgcrp": SECOND_ORDER}.get(head, head)
     checkpoint = read(place, opened, pooling=new_head)
     _note_unstated(checkpoint)
-    classes = num_classes or checkpoint.num_classes
+    classes = checkpoint.num_classes if num_classes is None else num_classes
     if classes is None:
         raise ValueError(
             f"{checkpoint.origin} holds no trained classifier: give num_classes (and head='mgcrp' "

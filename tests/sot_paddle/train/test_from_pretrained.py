@@ -174,6 +174,7 @@ def test_what_cannot_be_used_is_refused_by_its_name(bert, tmp_path):
 
     refused("nowhere", "sot_paddle.create_model", place="nowhere")
     refused("head must be one of", head="fancy")
+    refused("num_classes must be at least 1", num_classes=0)
     (tmp_path / "export").mkdir()
     (tmp_path / "export" / "export.json").write_text('{"source": "output/rte/best"}')
     refused("is an export", "output/rte/best", place=tmp_path / "export")
