@@ -76,8 +76,8 @@ def record(kind: type) -> type:
             again = dataclasses.field(default=default, metadata=inherited[name].metadata)
             setattr(kind, name, again)
     config = ConfigDict(extra="forbid", allow_inf_nan=False)
-    made = pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=config)(kind)
-    validate = made.__init__
+    checked = pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=config)(kind)
+    validate = checked.__init__
 
     @functools.wraps(validate)
     def initialise(self: Any, **values: Any) -> None:
@@ -86,8 +86,8 @@ def record(kind: type) -> type:
         except ValidationError as error:  # several lines of pydantic's
             raise _option_error(error) from error
 
-    made.__init__ = initialise
-    return made
+    checked.__init__ = initialise
+    return checked
 
 
 @record

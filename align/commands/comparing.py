@@ -280,9 +280,9 @@ class LiveSteps(Steps):
         """Inject mode, where it is asked for or due."""
         if not (pair.plan.inject or unplaced):
             return []
-        found = locate.forward_divergences(pair, self._alone(lambda: stages.isolated(pair)))
-        self.outcome.wrong_alone(found)
-        return found
+        divergences = locate.forward_divergences(pair, self._alone(lambda: stages.isolated(pair)))
+        self.outcome.wrong_alone(divergences)
+        return divergences
 
     def alone_backward(self, pair: AnyPair, result: StepResult, unplaced: bool) -> list[Divergence]:
         """Inject mode of the backward pass, where it is asked for or due."""

@@ -354,9 +354,11 @@ FLOAT32: Mapping[str, tuple[str, ...]] = {
 
 def parameters(model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:
     """All floating parameters by canonical name; a frozen one gets gradients as well."""
-    own = {id(p) for p in model.parameters()}
-    held = named(model).items()
-    return {name: p for name, p in held if id(p) in own and paddle.is_floating_point(p)}
+    parameter_ids = {id(p) for p in model.parameters()}
+    tensors = named(model).items()
+    return {
+        name: p for name, p in tensors if id(p) in parameter_ids and paddle.is_floating_point(p)
+    }
 
 
 def groups(optimizer: Any, model: paddle.nn.Layer) -> list[list[str]]:
@@ -385,15 +387,17 @@ def factors(optimizer: Any, model: paddle.nn.Layer) -> list[float]:
 
 def _parts(optimizer: Any, model: paddle.nn.Layer) -> list[tuple[list[str], float]]:
     names = {p.name: name for name, p in parameters(model).items() if not p.stop_gradient}
-    held = getattr(optimizer, "_param_groups", None) or getattr(optimizer, "_parameter_list", None)
-    if not held:
+    listed = getattr(optimizer, "_param_groups", None) or getattr(
+        optimizer, "_parameter_list", None
+    )
+    if not listed:
         raise ValueError(
             f"Paddle: {type(optimizer).__name__} holds no parameters that can be listed; return an "
             "optimizer of paddle.optimizer (or a subclass) from the factory"
         )
-    lists = [g["params"] for g in held] if isinstance(held[0], dict) else [held]
+    lists = [g["params"] for g in listed] if isinstance(listed[0], dict) else [listed]
     ratio = getattr(optimizer, "_lr_ratio", None)
-    found: list[tuple[list[str], float]] = []
+    groups: list[tuple[list[str], float]] = []
     for params in lists:
         parts: dict[float, list[str]] = {}
         for p in params:
@@ -402,8 +406,8 @@ def _parts(optimizer: Any, model: paddle.nn.Layer) -> list[tuple[list[str], floa
             factor = float((getattr(p, "optimize_attr", None) or {}).get("learning_rate", 1.0))
             factor *= float(ratio(p)) if callable(ratio) else 1.0
             parts.setdefault(factor, []).append(names[p.name])
-        found += [(members, factor) for factor, members in parts.items()]
-    return found
+        groups += [(members, factor) for factor, members in parts.items()]
+    return groups
 
 
 def begin_again(scheduler: Any) -> None:
@@ -421,12 +425,12 @@ def give(parameter: paddle.Tensor, gradient: np.ndarray | None) -> None:
     """
     if gradient is not None:
         dtype = str(parameter.dtype).removeprefix("paddle.")
-        made = paddle.to_tensor(np.array(gradient, dtype=dtype, order="C"))
+        paddle_gradient = paddle.to_tensor(np.array(gradient, dtype=dtype, order="C"))
         try:
-            parameter.grad = made
+            parameter.grad = paddle_gradient
         except ValueError:  # PADDLE: after a sparse one only a backward pass brings a dense one
             parameter.clear_gradient(False)
-            (parameter * made).sum().backward()
+            (parameter * paddle_gradient).sum().backward()
     elif parameter.grad is not None and bool(parameter.grad.any()):
         parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
 
@@ -434,8 +438,8 @@ def give(parameter: paddle.Tensor, gradient: np.ndarray | None) -> None:
 def clipping_limit(optimizer: Any) -> float | None:
     """The norm to which a class of Paddle's clips; None: the formula is another, or not known."""
     clip = getattr(optimizer, "_grad_clip", None)
-    known = type(clip).__module__.startswith("paddle.")
-    return getattr(clip, "clip_norm", None) if known else None
+    is_of_paddle = type(clip).__module__.startswith("paddle.")
+    return getattr(clip, "clip_norm", None) if is_of_paddle else None
 
 
 def held_in_float32(optimizer: Any) -> tuple[str, ...] | None:

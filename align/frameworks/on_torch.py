@@ -357,12 +357,12 @@ def kind_of(optimizer: Any) -> str:
 
 def decays_of(optimizer: Any, model: torch.nn.Module) -> dict[str, tuple[float, float]]:
     """(straight from the weight, added to the gradient) of every parameter, as the options say."""
-    found = {}
+    decays = {}
     for group, members in zip(optimizer.param_groups, groups(optimizer, model), strict=True):
         rate = float(group.get("weight_decay", 0.0))
         straight = group.get("decoupled_weight_decay", kind_of(optimizer) == "AdamW")
-        found.update(dict.fromkeys(members, (rate, 0.0) if straight else (0.0, rate)))
-    return found
+        decays.update(dict.fromkeys(members, (rate, 0.0) if straight else (0.0, rate)))
+    return decays
 
 
 def give(parameter: torch.nn.Parameter, gradient: np.ndarray | None) -> None:

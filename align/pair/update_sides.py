@@ -403,13 +403,13 @@ class UpdateSides:
                 optimizer = change(optimizer, self.model) or optimizer
             return optimizer
 
-        partners, known = self._weights.partners(), on_paddle.parameters(self.model)
+        partners, parameters = self._weights.partners(), on_paddle.parameters(self.model)
         targets = [t for bundle in self.feed.bundles for name in bundle for t in partners[name]]
-        own = {name: (name,) for name in dict.fromkeys(targets) if name in known}
+        names = {name: (name,) for name in dict.fromkeys(targets) if name in parameters}
 
-        def given(step: int) -> Iterator[tuple[str, np.ndarray | None]]:
+        def gradients_at(step: int) -> Iterator[tuple[str, np.ndarray | None]]:
             for name, gradient in self.feed.targets(step):
-                if name not in own:
+                if name not in names:
                     continue
                 if captured is not None:
                     _capture(captured.setdefault(name, ParameterTrace()), gradient)
@@ -419,8 +419,8 @@ class UpdateSides:
             on_paddle,
             self.model,
             plan or self._pair.plan,
-            View(list(own.values()), dict, own),
-            given,
+            View(list(names.values()), dict, names),
+            gradients_at,
             self._pair.dtype,
             self._warm,
             bare=bare,

@@ -76,8 +76,8 @@ def run_port(options: argparse.Namespace) -> int:
     check_writable([options.out], [options.json, options.junit])
     dtypes = DTYPES if options.dtype == "both" else (options.dtype,)
     checkpoint = Path(options.checkpoint) if options.checkpoint else None
-    asked = PortRun(rows, dtypes, checkpoint, _sentences(options.sentences))
-    report, checks = run(asked, options.jobs, _show)
+    port_run = PortRun(rows, dtypes, checkpoint, _sentences(options.sentences))
+    report, checks = run(port_run, options.jobs, _show)
     report.about = origin()
     print(console(report))
     if options.out:

@@ -93,8 +93,9 @@ class TextBackbone:
             The smallest preset that is as deep, the deepest where none is.
         """
         depths = {name: self.defaults(name)["num_hidden_layers"] for name in self.presets}
-        known = options.get("num_hidden_layers", 0)
-        deep = [name for name, depth in depths.items() if depth >= known] or list(depths)[-1:]
+        depth_wanted = options.get("num_hidden_layers", 0)
+        deep = [name for name, depth in depths.items() if depth >= depth_wanted]
+        deep = deep or list(depths)[-1:]
         named = [name for name in depths if hint.replace("-", "_").startswith(name)]
         return max([deep[0], *named], key=depths.__getitem__)
 
@@ -119,9 +120,9 @@ class TextBackbone:
         options.pop("freeze_encoder")
         stated = {}
         for name, value in options.items():
-            theirs = {ours: key for key, ours in self.config_values.get(name, {}).items()}
+            key_of_value = {ours: key for key, ours in self.config_values.get(name, {}).items()}
             keys = self.config_keys.get(name, (name,))
-            stated.update(dict.fromkeys(keys, theirs.get(value, value)))
+            stated.update(dict.fromkeys(keys, key_of_value.get(value, value)))
         return stated
 
 

@@ -152,8 +152,8 @@ class GptEncoder(TextEncoder):
 
 
 def _check(config: EncoderConfig) -> None:
-    known = sorted(set(GPT_ACTIVATIONS.values()))
-    require_one_of("hidden_act of a GPT", config.hidden_act, known)
+    activations = sorted(set(GPT_ACTIVATIONS.values()))
+    require_one_of("hidden_act of a GPT", config.hidden_act, activations)
     if config.intermediate_size != GPT.inner_factor * config.hidden_size:
         raise ValueError(
             f"intermediate_size of a GPT must be {GPT.inner_factor} * hidden_size = "

@@ -132,15 +132,15 @@ def split_classes(
     Raises:
         DataError: a class of one image.
     """
-    draw, drawn = np.random.default_rng(seed), np.zeros(len(source), bool)
+    draw, is_drawn = np.random.default_rng(seed), np.zeros(len(source), bool)
     for label, name in enumerate(source.classes):
         members = np.flatnonzero(source.labels == label)
         if len(members) < 2:
             raise DataError(f"{source.root / name}: one image cannot be split: add another")
         count = min(max(round(fraction * len(members)), 1), len(members) - 1)
-        drawn[draw.permutation(members)[:count]] = True
+        is_drawn[draw.permutation(members)[:count]] = True
     parts = []
-    for chosen in (np.flatnonzero(~drawn), np.flatnonzero(drawn)):
+    for chosen in (np.flatnonzero(~is_drawn), np.flatnonzero(is_drawn)):
         files = tuple(source.files[index] for index in chosen)
         parts.append(replace(source, files=files, labels=source.labels[chosen]))
     return parts[0], parts[1]

@@ -122,8 +122,8 @@ class WordPieceTokenizer(SubwordTokenizer):
         backend, settings = load_backend(source)
         lower = settings.get("do_lower_case") if do_lower_case is None else do_lower_case
         lower = True if lower is None else bool(lower)
-        given = self._strip_accents
-        accents = settings.get("strip_accents") if given is None else given
+        asked_accents = self._strip_accents
+        accents = settings.get("strip_accents") if asked_accents is None else asked_accents
         chinese = settings.get("tokenize_chinese_chars", True)
         backend.normalizer = normalizers.BertNormalizer(
             handle_chinese_chars=chinese, strip_accents=accents, lowercase=lower
@@ -288,8 +288,8 @@ class LibraryRefusals:
 
 def refuse_folder(folder: Path, wanted: str) -> NoReturn:
     """Say what a folder holds in place of a vocabulary."""
-    held = some(sorted(path.name for path in folder.iterdir())) or "nothing"
-    raise DataError(f"expected {wanted} in {folder}, which holds {held}")
+    content = some(sorted(path.name for path in folder.iterdir())) or "nothing"
+    raise DataError(f"expected {wanted} in {folder}, which holds {content}")
 
 
 def require_tokens(path: Path, vocabulary: Collection[str], tokens: Iterable[str]) -> None:

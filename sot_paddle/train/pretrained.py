@@ -83,30 +83,30 @@ def from_pretrained(
         ValueError: there is no such checkpoint, or it does not tell what the model needs; says
             which file and what to give.
     """
-    place = _locate(str(source), "")
-    if place is None:
+    path = _locate(str(source), "")
+    if path is None:
         raise ValueError(
             f"{source}: no such file or folder, nor a name in the hub cache, and nothing is "
             "downloaded (random weights: sot_paddle.create_model)"
         )
-    if (place / "export.json").is_file():
-        trained = read_object(place / "export.json").get("source")
+    if (path / "export.json").is_file():
+        trained = read_object(path / "export.json").get("source")
         raise ValueError(
-            f"{place} is an export, whose graph has no weights by name: give the folder of the "
+            f"{path} is an export, whose graph has no weights by name: give the folder of the "
             f"training that it was made from, {trained}"
         )
-    if find_model_folder(place) is not None:
-        place = weights_file(place, ema=True)
-    if place.is_dir():
-        place = find_text_folder(place) or place
-    opened = open_weights(place)
+    if find_model_folder(path) is not None:
+        path = weights_file(path, ema=True)
+    if path.is_dir():
+        path = find_text_folder(path) or path
+    opened = open_weights(path)
     if is_of_images(opened):
         if head is not None:
-            raise ValueError(f"{place} is of an image model: give pooling in the place of head")
-        return image_from_pretrained(place, opened, num_classes, options)
+            raise ValueError(f"{path} is of an image model: give pooling in the place of head")
+        return image_from_pretrained(path, opened, num_classes, options)
     require_one_of("head", head, (None, *HEADS))
     new_head = options.get("pooling") or {"mgcrp": SECOND_ORDER}.get(head, head)
-    checkpoint = read(place, opened, pooling=new_head)
+    checkpoint = read(path, opened, pooling=new_head)
     _note_unstated(checkpoint)
     classes = checkpoint.num_classes if num_classes is None else num_classes
     if classes is None:

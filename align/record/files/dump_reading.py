@@ -104,11 +104,11 @@ class Meta:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; identities of tied tensors become small numbers."""
-        found = dataclasses.asdict(self)
+        content = dataclasses.asdict(self)
         numbers: dict[int, int] = {}
-        for row, entry in zip(found["entries"], self.entries, strict=True):
+        for row, entry in zip(content["entries"], self.entries, strict=True):
             row["identity"] = numbers.setdefault(entry.identity, len(numbers))
-        return found
+        return content
 
 
 _KINDS: Mapping[str, type | tuple[type, ...]] = {
@@ -139,19 +139,18 @@ def read_meta(raw: Mapping[str, Any], where: str) -> Meta:
     unknown = sorted(set(raw) - set(_KINDS))
     if unknown:
         raise ValueError(f"{where}: unknown key {unknown[0]!r}")
-    raw = {"batches": {}, **raw}  # a dump that was made before there were any
-    held = {key: field_of(raw, key, kinds, where) for key, kinds in _KINDS.items()}
-    if held["side"] not in SIDES:
-        raise ValueError(f"{where}: side {held['side']!r}, expected one of {', '.join(SIDES)}")
-    wrong = [name for name in held["dtypes"] if name is None or name not in DTYPES]
-    if wrong or not held["dtypes"]:
-        raise ValueError(f"{where}: dtypes {held['dtypes']!r}, expected some of {DTYPES[:-1]}")
+    fields = {key: field_of(raw, key, kinds, where) for key, kinds in _KINDS.items()}
+    if fields["side"] not in SIDES:
+        raise ValueError(f"{where}: side {fields['side']!r}, expected one of {', '.join(SIDES)}")
+    wrong = [name for name in fields["dtypes"] if name is None or name not in DTYPES]
+    if wrong or not fields["dtypes"]:
+        raise ValueError(f"{where}: dtypes {fields['dtypes']!r}, expected some of {DTYPES[:-1]}")
     for key in ("moved", "stock_norms", "notes"):
-        if not all(isinstance(item, str) for item in held[key]):
+        if not all(isinstance(item, str) for item in fields[key]):
             raise ValueError(f"{where}: {key!r} holds something else than text")
-    held["entries"] = [_record(Entry, row, f"{where}, entries") for row in held["entries"]]
-    held["modules"] = [_record(Module, row, f"{where}, modules") for row in held["modules"]]
-    return Meta(**held)
+    fields["entries"] = [_record(Entry, row, f"{where}, entries") for row in fields["entries"]]
+    fields["modules"] = [_record(Module, row, f"{where}, modules") for row in fields["modules"]]
+    return Meta(**fields)
 
 
 _ENTRY_KINDS: Mapping[str, type] = {
@@ -167,35 +166,35 @@ def _record(kind: type, row: Any, where: str) -> Any:
     if not isinstance(row, dict):
         raise ValueError(f"{where}: a {type(row).__name__}, expected an object")
     names = [f.name for f in dataclasses.fields(kind)]
-    held = {name: field_of(row, name, _ENTRY_KINDS[name], where) for name in names}
+    fields = {name: field_of(row, name, _ENTRY_KINDS[name], where) for name in names}
     for name in ("shape", "types"):
-        if name in held:
+        if name in fields:
             item = int if name == "shape" else str
-            if not all(isinstance(value, item) for value in held[name]):
-                raise ValueError(f"{where}: {name!r} of {row['name']!r} is {held[name]!r}")
-            held[name] = tuple(held[name])
-    return kind(**held)
+            if not all(isinstance(value, item) for value in fields[name]):
+                raise ValueError(f"{where}: {name!r} of {row['name']!r} is {fields[name]!r}")
+            fields[name] = tuple(fields[name])
+    return kind(**fields)
 
 
 def described(value: Any) -> dict[str, Any]:
     """Path -> dtype, shape and hash of every array of a structure; other values as text."""
-    found: dict[str, Any] = {}
+    rows: dict[str, Any] = {}
     for path, leaf in leaves(value, lambda v: not is_container(v)):
         if is_array(leaf):
             array = np.asarray(leaf)
-            found[path] = {
+            rows[path] = {
                 "dtype": array.dtype.name,
                 "shape": list(array.shape),
                 "sha256": digest(array),
             }
         else:
-            found[path] = {"value": repr(leaf)}
-    return found
+            rows[path] = {"value": repr(leaf)}
+    return rows
 
 
 def of_request(plan: Request) -> dict[str, Any]:
     """The part of a record that follows from the request alone."""
-    own = plan.loss is not None and not isinstance(plan.loss, str)
+    is_of_user = plan.loss is not None and not isinstance(plan.loss, str)
     optimizer = plan.optimizer if isinstance(plan.optimizer, Mapping) else OWN
     return {
         "name": plan.name,
@@ -204,7 +203,7 @@ def of_request(plan: Request) -> dict[str, Any]:
         "train": plan.train,
         "steps": plan.steps,
         "accumulate": plan.accumulate,
-        "loss": OWN if own else plan.loss or "weighted sum of the outputs",
+        "loss": OWN if is_of_user else plan.loss or "weighted sum of the outputs",
         "optimizer": "none" if plan.optimizer is None else optimizer,
         "dropout": plan.dropout,
         "inputs": described(plan.inputs),
@@ -274,11 +273,11 @@ def _same_batches(one_side: Rows, other_side: Rows, names: Sequence[str]) -> Non
 
 def _by_number(rows: Rows) -> list[Rows]:
     """What `described` said of the batches, one by one."""
-    found: dict[str, Rows] = {}
+    batches: dict[str, Rows] = {}
     for path, row in rows.items():
         number, _, rest = path.partition(".")
-        found.setdefault(number, {})[rest] = row
-    return list(found.values())
+        batches.setdefault(number, {})[rest] = row
+    return list(batches.values())
 
 
 def _short(row: Mapping[str, Any]) -> str:
@@ -331,9 +330,9 @@ class Dump:
 
     def recording(self, dtype: str) -> Recording:
         """The pass in one precision."""
-        found = storage.read_recording(self.folder, dtype)
-        self._check_stamp(found.stamp, dtype)
-        return found
+        recording = storage.read_recording(self.folder, dtype)
+        self._check_stamp(recording.stamp, dtype)
+        return recording
 
     def oracle(self, dtype: str) -> Recording | None:
         """PyTorch's float64 run on what was rounded to a precision; None for float64 itself."""
@@ -347,9 +346,9 @@ class Dump:
 
     def training(self, dtype: str) -> TrainingRun:
         """The training run in one precision."""
-        found = storage.read_training(self.folder, dtype)
-        self._check_stamp(found.stamp, dtype)
-        return found
+        run = storage.read_training(self.folder, dtype)
+        self._check_stamp(run.stamp, dtype)
+        return run
 
     def training_oracle(self, dtype: str) -> TrainingRun | None:
         """PyTorch's float64 training run; None for float64 itself."""

@@ -257,10 +257,10 @@ def write_recording(recording: Recording, folder: Path) -> None:
     with TensorWriter(folder / BACKWARD, once=True) as writer:
         record["loss"] = writer.add("loss", recording.loss)
         for key, call in recording.calls.items():
-            for kind, held in (("at", call.grad_outputs), ("into", call.grad_inputs)):
+            for kind, gradients in (("at", call.grad_outputs), ("into", call.grad_inputs)):
                 calls[key][f"gradients_{kind}"] = {
                     path: writer.add(f"gradient {kind} {tap_name(key, path)}", array)
-                    for path, array in held.items()
+                    for path, array in gradients.items()
                 }
         for part, title in _PARTS.items():
             arrays = getattr(recording, part)
@@ -289,12 +289,12 @@ class _Picker:
         return Lazy({key: self.reader(name) for key, name in names.items()})
 
     def leaves(self, rows: Iterable[Any]) -> LazyLeaves:
-        found = LazyLeaves()
+        lazy = LazyLeaves()
         for row in rows:
             if not isinstance(row, list) or len(row) != 2 or not isinstance(row[0], str):
                 raise ValueError(f"{self.where}: the record has a bad row {row!r}")
-            found.hold(row[0], self.reader(row[1]))
-        return found
+            lazy.hold(row[0], self.reader(row[1]))
+        return lazy
 
 
 def read_recording(folder: Folder, prefix: str) -> Recording:
@@ -311,8 +311,10 @@ def read_recording(folder: Folder, prefix: str) -> Recording:
     where = str(folder.path / name)
     record = folder.json(name)
     taps = _Picker(folder.tensors(f"{prefix}/{FORWARD}"), str(folder.path / prefix / FORWARD))
-    held = _Picker(folder.tensors(f"{prefix}/{BACKWARD}"), str(folder.path / prefix / BACKWARD))
-    found = Recording()
+    gradients = _Picker(
+        folder.tensors(f"{prefix}/{BACKWARD}"), str(folder.path / prefix / BACKWARD)
+    )
+    recording = Recording()
     for row in field_of(record, "calls", list, where):
         if not isinstance(row, dict):
             raise ValueError(f"{where}: a call is a {type(row).__name__}, expected an object")
@@ -322,22 +324,22 @@ def read_recording(folder: Folder, prefix: str) -> Recording:
             field_of(row, "parent", str, where),
             taps.leaves(field_of(row, "outputs", list, where)),
             taps.leaves(field_of(row, "inputs", list, where)),
-            held.many(field_of(row, "gradients_at", dict, where)),
-            held.many(field_of(row, "gradients_into", dict, where)),
+            gradients.many(field_of(row, "gradients_at", dict, where)),
+            gradients.many(field_of(row, "gradients_into", dict, where)),
         )
-        found.calls[call.key] = call
+        recording.calls[call.key] = call
     order = field_of(record, "backward_order", list, where)
     if not all(isinstance(at, list) and len(at) == 2 for at in order):
         raise ValueError(f"{where}: 'backward_order' holds something else than pairs")
-    found.backward_order = [(str(key), str(path)) for key, path in order]
-    found.loss = held.one(field_of(record, "loss", str, where))
-    found.gradients = held.many(field_of(record, "gradients", dict, where))
-    found.input_gradients = held.many(field_of(record, "input_gradients", dict, where))
-    found.state = held.many(field_of(record, "state", dict, where))
-    found.stamp = field_of(record, "stamp", dict, where)
-    found.pooled = field_of(record, "pooled", bool, where)
-    found.written = field_of(record, "written", list, where)
-    return found
+    recording.backward_order = [(str(key), str(path)) for key, path in order]
+    recording.loss = gradients.one(field_of(record, "loss", str, where))
+    recording.gradients = gradients.many(field_of(record, "gradients", dict, where))
+    recording.input_gradients = gradients.many(field_of(record, "input_gradients", dict, where))
+    recording.state = gradients.many(field_of(record, "state", dict, where))
+    recording.stamp = field_of(record, "stamp", dict, where)
+    recording.pooled = field_of(record, "pooled", bool, where)
+    recording.written = field_of(record, "written", list, where)
+    return recording
 
 
 def write_training(run: TrainingRun, folder: Path) -> None:
@@ -361,15 +363,15 @@ def read_training(folder: Folder, prefix: str) -> TrainingRun:
     name = f"{prefix}/{TRAINING_RECORD}"
     where = str(folder.path / name)
     record = folder.json(name)
-    held = _Picker(folder.tensors(f"{prefix}/{TRAINING}"), str(folder.path / prefix / TRAINING))
-    curves = held.many(field_of(record, "curves", dict, where))
+    tensors = _Picker(folder.tensors(f"{prefix}/{TRAINING}"), str(folder.path / prefix / TRAINING))
+    curves = tensors.many(field_of(record, "curves", dict, where))
     if set(curves) != set(_CURVES) or any(a.ndim != 1 for a in curves.values()):
         raise ValueError(f"{where}: expected the curves {', '.join(_CURVES)}")
     run = TrainingRun(*(curves[name].tolist() for name in _CURVES))
-    run.state = held.many(field_of(record, "state", dict, where))
+    run.state = tensors.many(field_of(record, "state", dict, where))
     for kind, names in field_of(record, "moments", dict, where).items():
         if not isinstance(names, dict):
             raise ValueError(f"{where}: the moments {kind!r} are no object")
-        run.moments[kind] = held.many(names)
+        run.moments[kind] = tensors.many(names)
     run.stamp = field_of(record, "stamp", dict, where)
     return run
