@@ -109,6 +109,8 @@ def _in_torch(name: str, arguments: Mapping[str, Any]) -> torch.Tensor:
         Exception: there is none of this name, or an argument that it does not know counts.
     """
     function, options = getattr(F, name, None) or getattr(torch, name), {}
+    if name == "linear":  # Paddle holds (in, out), PyTorch (out, in)
+        arguments = {**arguments, "weight": arguments["weight"].T}
     words = inspect.signature(get_testing_overrides().get(function, function)).parameters
     for word, value in arguments.items():
         other, convert = (word, None) if word in words else _WORDS.get(word, (word, None))

@@ -277,6 +277,27 @@ class PaddleSigns(paddle.nn.Layer):
         return PF.normalize(x, axis=-1, epsilon=self.eps) + x
 
 
+class TorchGated(torch.nn.Module):
+    """elu(x) of a small x beside a square linear layer, whose weight could be taken transposed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(7, 7)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * TF.elu(x, 0.5)
+
+
+class PaddleGated(paddle.nn.Layer):
+    def __init__(self, alpha: float = 0.5) -> None:
+        super().__init__()
+        self.linear = paddle.nn.Linear(7, 7)
+        self.alpha = alpha
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return self.linear(x) * PF.elu(x, self.alpha)
+
+
 @pytest.mark.parametrize(
     ("theirs", "port", "wrong", "inputs", "dtype", "named"),
     [
@@ -301,8 +322,18 @@ class PaddleSigns(paddle.nn.Layer):
         (TorchUnit(), PaddleUnit(), PaddleUnit(1e-2), SHORT, "float64", "normalize"),
         (TorchUnit(), PaddleUnit(), PaddleUnit(2e-7), SHORT, "float64", "normalize"),
         (TorchSigns(), PaddleSigns(), PaddleSigns(2e-3), SINGLE, "float64", "normalize"),
+        (TorchGated(), PaddleGated(), PaddleGated(0.5001), SMALL * 1e-5, "float64", "elu"),
     ],
-    ids=["ELU", "CELU", "group norm", "group norm in float64", "normalize", "its epsilon", "signs"],
+    ids=[
+        "ELU",
+        "CELU",
+        "group norm",
+        "group norm in float64",
+        "normalize",
+        "its epsilon",
+        "signs",
+        "beside a square linear layer",
+    ],
 )
 def test_a_function_that_rounds_more_is_put_right(theirs, port, wrong, inputs, dtype, named):
     passed = align.compare(theirs, port, inputs, dtype=dtype, shake=False)
