@@ -34,6 +34,19 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
         raise ValueError(f"cannot read {shown(path)}: {error.strerror or error}") from error
 
 
+_STAND_INS = {
+    "a Git LFS pointer": (
+        (b"version https://git-lfs.github.com/spec/",),
+        "run 'git lfs pull' in its repository, or download the file",
+    ),
+    "a web page": (
+        (b"<!doctype html", b"<html"),
+        "the server answered with a page (a login, a warning); download the file in a browser",
+    ),
+}
+"""What a download leaves in the place of weights: how it begins, and what to do."""
+
+
 def open_weights(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a file of weights for reading.
 
@@ -41,14 +54,12 @@ def open_weights(path: str | os.PathLike[str]) -> BinaryIO:
         ValueError: it cannot be opened, or stands in for the file itself.
     """
     stream = open_file(path)
-    is_pointer = stream.read(40).startswith(b"version https://git-lfs.github.com/spec/")
+    beginning = stream.read(40).lstrip().lower()
     stream.seek(0)
-    if is_pointer:
-        stream.close()
-        raise ValueError(
-            f"{shown(path)}: is a Git LFS pointer, not the file itself: run 'git lfs pull' in its "
-            "repository, or download the file"
-        )
+    for stand_in, (prefixes, remedy) in _STAND_INS.items():
+        if beginning.startswith(prefixes):
+            stream.close()
+            raise ValueError(f"{shown(path)}: is {stand_in}, not the file itself: {remedy}")
     return stream
 
 
