@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as TF
 
 import align
+from align.frameworks.watched_calls import WatchedCall
 
 DRAWN = np.random.default_rng(7)
 X, Y = DRAWN.normal(size=(6, 8)), DRAWN.normal(size=(6, 4))
@@ -187,6 +188,13 @@ def resized(**options: Any) -> tuple[Callable, Callable]:
 def test_a_right_interpolation_passes_in_float64(options) -> None:
     result = compared(*resized(**options), IMAGES, dtype="float64")
     assert result.passed, str(result)
+
+
+def test_an_experiment_that_would_fill_the_memory_is_not_begun() -> None:
+    images = paddle.to_tensor(IMAGES)
+    call = WatchedCall("interpolate", PF.interpolate, (images,), {"size": (5, 4)}, 0, "")
+    with pytest.raises(MemoryError, match=r"interpolate: 4.8e\+13 bytes, 1.1e\+09 at most"):
+        call.with_argument("size", (10**6, 10**6))
 
 
 def test_two_coarse_functions_in_one_layer_are_put_right_together() -> None:
