@@ -15,8 +15,12 @@ from paddle.base import core, framework
 
 
 def number_of(version: str) -> tuple[int, ...]:
-    """The first two numbers of a version: (3, 2) of "3.2.2"."""
-    return tuple(int(part) for part in version.split(".")[:2])
+    """The first two numbers of a version: (3, 2) of "3.2.2".
+
+    A build of Paddle's development branch says "0.0.0": it counts as later than every release.
+    """
+    numbers = tuple(int(part) for part in version.split(".")[:2])
+    return numbers if any(numbers) else (99, 99)
 
 
 PADDLE = number_of(paddle.__version__)

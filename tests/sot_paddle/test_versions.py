@@ -58,3 +58,10 @@ def test_what_a_version_cannot_do_is_refused_by_name(monkeypatch):
 def test_native_operators_stay_out_of_an_older_paddle(monkeypatch):
     monkeypatch.setattr(paddle, "__version__", "3.1.1")
     assert build._load() == "they need Paddle 3.2, this is 3.1.1"
+
+
+@pytest.mark.parametrize(
+    ("version", "number"), [("3.2.2", (3, 2)), ("2.6.2", (2, 6)), ("0.0.0", (99, 99))]
+)
+def test_a_development_build_is_later_than_every_release(version, number):
+    assert versions.number_of(version) == number
