@@ -28,6 +28,8 @@ _WORDS = LAYER_WORDS | {
     "logit": ("input", None),
 }
 """Paddle's word of an argument -> PyTorch's, where it is another."""
+_EPSILONS = {"layer_norm": "epsilon", "instance_norm": "eps"}
+"""Norm -> the argument that Paddle's kernel holds in float32 in every precision."""
 
 
 def in_float64(names: Collection[str]) -> Callable[[WatchedCall], Any]:
@@ -111,6 +113,9 @@ def _in_torch(name: str, arguments: Mapping[str, Any]) -> torch.Tensor:
     function, options = getattr(F, name, None) or getattr(torch, name), {}
     if name == "linear":  # Paddle holds (in, out), PyTorch (out, in)
         arguments = {**arguments, "weight": arguments["weight"].T}
+    if name in _EPSILONS:
+        epsilon = float(np.float32(arguments[_EPSILONS[name]]))
+        arguments = {**arguments, _EPSILONS[name]: epsilon}
     words = inspect.signature(get_testing_overrides().get(function, function)).parameters
     for word, value in arguments.items():
         other, convert = (word, None) if word in words else _WORDS.get(word, (word, None))

@@ -306,6 +306,29 @@ class PaddleGated(paddle.nn.Layer):
         return self.linear(x) * PF.elu(x, self.alpha)
 
 
+class TorchNormed(torch.nn.Module):
+    """x / |x| after a norm of small variance, whose epsilon Paddle holds in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        small = 5e-2 * self.norm(x)
+        return TF.normalize(small[..., None], dim=-1)[..., 0] + small
+
+
+class PaddleNormed(paddle.nn.Layer):
+    def __init__(self, eps: float = 1e-12) -> None:
+        super().__init__()
+        self.norm = paddle.nn.LayerNorm(8)
+        self.eps = eps
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        small = 5e-2 * self.norm(x)
+        return PF.normalize(small[..., None], axis=-1, epsilon=self.eps)[..., 0] + small
+
+
 @pytest.mark.parametrize(
     ("theirs", "port", "wrong", "inputs", "dtype", "named"),
     [
@@ -330,6 +353,7 @@ class PaddleGated(paddle.nn.Layer):
         (TorchUnit(), PaddleUnit(), PaddleUnit(1e-2), SHORT, "float64", "normalize"),
         (TorchUnit(), PaddleUnit(), PaddleUnit(2e-7), SHORT, "float64", "normalize"),
         (TorchSigns(), PaddleSigns(), PaddleSigns(2e-3), SINGLE, "float64", "normalize"),
+        (TorchNormed(), PaddleNormed(), PaddleNormed(2e-3), 1e-2 * X, "float64", "normalize"),
         (TorchGated(), PaddleGated(), PaddleGated(0.5001), SMALL * 1e-5, "float64", "elu"),
     ],
     ids=[
@@ -340,6 +364,7 @@ class PaddleGated(paddle.nn.Layer):
         "normalize",
         "its epsilon",
         "signs",
+        "after a norm",
         "beside a square linear layer",
     ],
 )
