@@ -61,7 +61,7 @@ VECTORIZED = ("mgcrp", "gcp_text")
 
 @record
 class HeadConfig(Options):
-    """Options of a classification head; see ``docs/heads.md`` for the table."""
+    """Options of a classification head; see ``docs/models.md`` for the table."""
 
     pooling: str = option(
         "mgcrp", "how word tokens become one vector", choices=(*POOLINGS, SPANS, LAYERS)

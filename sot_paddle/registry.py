@@ -192,7 +192,7 @@ def create_model(
         num_classes: outputs K; 1 is regression. None means 2 for text, 1000 for vision.
         head: of a language model: ``"plain"``, its own classifier, or ``"mgcrp"``, the
             second-order head. An option ``pooling`` goes before it.
-        overrides: any option of the backbone or the head (``docs/heads.md``), such as
+        overrides: any option of the backbone or the head (``docs/models.md``), such as
             ``hidden_size=48``, ``img_size=112`` or ``wr_dim=12``. Where both have an option of
             one name (``qkv_bias``), it is the backbone's; the head's is ``head_qkv_bias``.
 

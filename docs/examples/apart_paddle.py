@@ -1,4 +1,4 @@
-"""The port of apart_torch.py to Paddle: the other side of docs/apart.md.
+"""The port of apart_torch.py to Paddle: the other side of apart_pair.py.
 
 Shapes: B images, C channels, H x W pixels, N = H x W tokens, h heads.
 """

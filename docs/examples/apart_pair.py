@@ -1,4 +1,4 @@
-"""The pair of docs/apart.md: each function imports its framework inside, so one is enough."""
+"""The pair that is dumped side by side: each function imports its framework inside."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A small residual network with attention over its pixels, in PyTorch: one side of docs/apart.md.
+"""A small residual network with attention over its pixels, in PyTorch: a side of apart_pair.py.
 
 Shapes: B images, C channels, H x W pixels, N = H x W tokens, h heads.
 """

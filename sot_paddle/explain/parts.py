@@ -58,7 +58,7 @@ def parts_of(model: nn.Layer) -> tuple[Part, ...]:
     """
     kind = type(model.head)
     if kind not in _PARTS:
-        raise ValueError(f"the parts of a {kind.__name__} are not known; use a head of docs/heads")
+        raise ValueError(f"the parts of a {kind.__name__} are not known; see docs/models.md")
     return _PARTS[kind]
 
 

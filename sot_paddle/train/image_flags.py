@@ -21,7 +21,7 @@ _NO_EFFECT: Mapping[str, str] = {
 _SWITCHES = tuple(flag for flag in _NO_EFFECT if flag not in ("--num-gpu", "--local-rank"))
 _EVALUATION = ("--weights", "--eval-checkpoint", "--checkpoint", "--imagenet-a", "--IN-A")
 _REFUSED: Mapping[str, str] = {
-    "--gp": "the pooling belongs to the head: --set pooling=gap, or another of docs/heads.md",
+    "--gp": "the pooling belongs to the head: --set pooling=gap, or another of docs/models.md",
     "--momentum": "it is SGD's, and the optimizer is adamw (--opt-betas)",
     **dict.fromkeys(
         ("--lr-noise", "--lr-noise-pct", "--lr-noise-std"), "the learning rate has no noise"

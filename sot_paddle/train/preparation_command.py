@@ -32,7 +32,7 @@ class PrepareConfig(Options):
         "pairs",
         "instances (masked words and next sentence), pairs (shuffled pairs of lines), ids (lines "
         "of token ids, as other programs write them), or records (instances as JSON, "
-        "docs/pretraining.md)",
+        "docs/text.md)",
         choices=FORMS,
     )
     tokenizer_name: str = option("", "folder with the vocabulary")

@@ -40,7 +40,7 @@ def begin(stage: str) -> None:
     if distributed.world_size() == 1:
         raise ValueError(
             f"sharding {stage} needs several processes: start them with "
-            "python -m paddle.distributed.launch --nproc_per_node N (docs/scaling.md)"
+            "python -m paddle.distributed.launch --nproc_per_node N (docs/training.md)"
         )
     strategy = fleet.DistributedStrategy()
     one = dict.fromkeys(("dp_degree", "mp_degree", "pp_degree"), 1)

@@ -1,4 +1,4 @@
-"""A run owns its folder, and only what is its own: docs/reliability.md names these tests."""
+"""A run owns its folder, and only what is its own: docs/training.md names these tests."""
 
 from __future__ import annotations
 
