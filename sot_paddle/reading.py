@@ -300,5 +300,8 @@ def sha256_of(path: Path) -> str:
     Raises:
         ValueError: see `open_file`.
     """
+    digest = hashlib.sha256()
     with open_file(path) as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        while block := stream.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,4 +1,8 @@
-"""Run a list of checks on versions of Paddle, other packages as here; a table for docs/setup.md."""
+"""Run a list of checks on versions of Paddle, Python, NumPy and torch; a table for docs/setup.md.
+
+A row of Paddle's has every other package from here. A row of Python's is an environment of its own
+with the oldest or the newest torch, and no paddlenlp: text models and training are not run there.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,13 @@ from sot_paddle.cli import CommandParser, command
 from sot_paddle.convert import find_checkpoint
 from sot_paddle.data.corpus import FOLDER
 
-VERSIONS = ("3.3.1", "3.2.2", "3.1.1", "3.0.0", "2.6.2")
+PADDLES = ("3.3.1", "3.2.2", "3.1.1", "3.0.0", "2.6.2")
+PYTHONS = {
+    "3.10": ["torch==2.1.0", "numpy<2", "transformers==4.44.2"],
+    "3.13": ["torch==2.14.1", "numpy>=2"],
+}
+"""Version of Python -> what is asked for beside Paddle and the reference's packages."""
+WITHOUT_TEXT = ("comparison", "heads", "vision models", "conversion")
 ALIGN, PYTEST = "-m align --jobs 0 --case ", "-m pytest -q -W default "
 IMAGES = "tools/train_image.py --config configs/digits/sot_digits.yaml --output {folder}/images "
 GLUE = f"tools/train_glue.py --task_name CoLA --data_dir {FOLDER} --output_dir {{folder}}/text "
@@ -37,7 +47,16 @@ CHECKS = {
 
 
 def environment(folder: Path, version: str) -> Path:
-    """Make a virtual environment with a version of Paddle; its Python."""
+    """Make the virtual environment of a row; its Python."""
+    if version in PYTHONS:
+        python = shutil.which(f"python{version}")
+        if python is None:
+            raise ValueError(f"python{version} is not on PATH; choose other rows with --versions")
+        subprocess.run([python, "-m", "venv", folder], check=True)  # noqa: S603 (found on PATH)
+        packages = [f"{ROOT}[reference]", f"paddlepaddle=={PADDLES[0]}", "pytest"]
+        pip = [str(folder / "bin" / "pip"), "install", "--quiet", *packages, *PYTHONS[version]]
+        subprocess.run(pip, check=True)  # noqa: S603 (the pip of that environment)
+        return folder / "bin" / "python"
     venv.create(folder, with_pip=True)
     packages = [f"paddlepaddle=={version}", "astor", "decorator"]  # the latter two: until 3.1
     packages += ["paddlenlp==2.8.1"] if version < "3" else []
@@ -63,16 +82,22 @@ def cell(python: Path, check: str, folder: Path) -> str:
 def main(arguments: list[str]) -> None:
     """Print the table."""
     parser = CommandParser(prog="check_versions", description=__doc__)
-    parser.add_argument("--versions", nargs="+", default=VERSIONS, help="of Paddle")
+    rows = (*PADDLES, *PYTHONS)
+    parser.add_argument(
+        "--versions", nargs="+", default=rows, choices=rows, help="rows: %(choices)s"
+    )
     parser.add_argument("--logs", default="version_logs", help="folder (1 GB while it runs)")
     options = parser.parse_args(arguments)
-    head = f"| {time.strftime('%Y-%m-%d')}, Paddle | {' | '.join(CHECKS)} |"
+    head = f"| {time.strftime('%Y-%m-%d')} | {' | '.join(CHECKS)} |"
     print(head, "|---" * (len(CHECKS) + 1) + "|", sep="\n", flush=True)
     for version in options.versions:
         folder = Path(options.logs, version).resolve()
         python = environment(folder / "environment", version)
-        cells = " | ".join(cell(python, check, folder) for check in CHECKS)
-        print(f"| {version} | {cells} |", flush=True)
+        checks, name = CHECKS, f"Paddle {version}"
+        if version in PYTHONS:
+            checks, name = WITHOUT_TEXT, ", ".join([f"Python {version}", *PYTHONS[version]])
+        cells = [cell(python, check, folder) if check in checks else "" for check in CHECKS]
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
         shutil.rmtree(folder / "environment")
 
 

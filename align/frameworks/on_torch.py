@@ -75,7 +75,7 @@ def view(tensor: torch.Tensor) -> np.ndarray:
 
 def tensor(array: np.ndarray) -> torch.Tensor:
     """A tensor that owns its memory, on the device of the run."""
-    return torch.from_numpy(np.array(array, order="C")).to(torch.get_default_device())
+    return torch.from_numpy(np.array(array, order="C")).to(torch.empty(0).device)
 
 
 def leaf(array: np.ndarray) -> torch.Tensor:

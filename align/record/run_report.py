@@ -16,7 +16,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -128,7 +128,7 @@ def origin(models: Iterable[Any] = ()) -> dict[str, Any]:
     if yours and yours != _commit_once(suite):
         found["yours"] = yours
     return {
-        "date": datetime.now(UTC).astimezone().isoformat(timespec="seconds"),
+        "date": datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds"),
         "command": shlex.join(["python", *sys.orig_argv[1:]]),
         "commit": found,
     }
@@ -279,7 +279,11 @@ def _users_line(frame: FrameType | None) -> str:
     while frame is not None:
         code, module = frame.f_code, frame.f_globals.get("__name__", "")
         if not module.startswith("align.") and not _is_library(code.co_filename):
-            title = code.co_qualname.replace("<module>", "").rpartition("<locals>.")[2]
+            title = (
+                getattr(code, "co_qualname", code.co_name)
+                .replace("<module>", "")
+                .rpartition("<locals>.")[2]
+            )
             return ", ".join(filter(None, [title, f"{shown(code.co_filename)}:{frame.f_lineno}"]))
         frame = frame.f_back
     return ""

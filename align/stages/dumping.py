@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import importlib
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -269,7 +269,7 @@ class DumpedSide:
             side=self.asked.side,
             framework={},
             environment=environment(spec),
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             spec=spec_identity(spec),
             entries=self.entries,
             modules=[module_of(name, one) for name, one in self.framework.modules(model).items()],

@@ -21,12 +21,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from sot_paddle.data.batches import TokenFeatures, pad_rows
 from sot_paddle.data.errors import DataError
 
 if TYPE_CHECKING:
+    from typing import Self  # since Python 3.11
+
     import numpy as np
     from tokenizers import Tokenizer
 
