@@ -1,16 +1,17 @@
 """Plans: names, heads, shapes, bijection, and every refusal by name."""
 
 import re
-from unittest import mock
+from collections import Counter
+from itertools import chain
 
 import numpy as np
 import pytest
 
 from sot_paddle import convert as weights
-from sot_paddle.convert import TABLES, Layout, Row, build_plan
-from sot_paddle.convert.engine import build
-from sot_paddle.convert.engine.layout import HeadTable
+from sot_paddle.convert import TABLES, build_plan
+from sot_paddle.convert.engine.naming import TableFile, slots
 from tests.sot_paddle.convert.converted import assert_comes_back
+from tests.sot_paddle.convert.tiny_checkpoints import batch_norm
 
 HEADS = ("pooler", "mgcrp_qk", "mgcrp", "gcp", "gcp_text", "fc", "gap")
 
@@ -64,59 +65,17 @@ def test_values_and_layouts_of_named_tensors(official_shapes, random_arrays):
         np.testing.assert_array_equal(made[name], value, err_msg=name)
 
 
-def plan(table: Layout, shapes, *, reverse: bool = False):
-    with mock.patch.object(build, "find_table", return_value=table):
-        return build_plan("planted", "bert_base", shapes, reverse=reverse)
-
-
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        (
-            Row("other.weight", "bert.embeddings.layer_norm.weight", "norm", ("C",)),
-            "both 'bert.embeddings.LayerNorm.weight' and 'other.weight' to",
-        ),
-        (
-            Row("bert.embeddings.LayerNorm.weight", "other.weight", "norm", ("C",)),
-            "'bert.embeddings.LayerNorm.weight' more than once, or only a part",
-        ),
-        (
-            Row("x.weight", "x.weight", "norm", ("2*C",), part=(0, 2)),
-            "'x.weight' more than once, or only a part",
-        ),
-    ],
-)
-def test_a_table_that_is_no_bijection_is_refused(hf_shapes, extra, message):
-    table = TABLES["bert_hf"][0]
-    wrong = Layout("", (*table.encoder, extra), table.heads, optional_prefix="bert.")
-    with pytest.raises(ValueError, match=re.escape(message)):
-        plan(wrong, hf_shapes())
-
-
-def test_fused_projections_are_cut_and_joined(random_arrays):
-    parts = tuple(
-        row
-        for k, name in enumerate("qkv")
-        for row in (
-            Row("l.{}.qkv.weight", f"m.{{}}.{name}.weight", "linear", ("3*C", "C"), part=(k, 3)),
-            Row("l.{}.qkv.bias", f"m.{{}}.{name}.bias", "bias", ("3*C",), part=(k, 3)),
-        )
-    )
-    table = Layout("", parts, {"pooler": HeadTable(())})
-    arrays = random_arrays({"l.0.qkv.weight": (12, 4), "l.0.qkv.bias": (12,)})
-    forward = plan(table, {name: a.shape for name, a in arrays.items()})
-    made = forward.apply(arrays)
-    np.testing.assert_array_equal(made["m.0.k.weight"], arrays["l.0.qkv.weight"][4:8].T)
-    np.testing.assert_array_equal(made["m.0.v.bias"], arrays["l.0.qkv.bias"][8:])
-    backward = plan(table, {name: a.shape for name, a in made.items()}, reverse=True)
-    returned = backward.apply(made)
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(returned[name], array)
-        assert {e.destination_shape for e in backward.entries if e.destination == name} == {
-            array.shape
-        }
-    with pytest.raises(ValueError, match="l.0.qkv.bias needs m.0.v.bias as well"):
-        backward.apply({k: v for k, v in made.items() if k != "m.0.v.bias"}, partial=True)
+@pytest.mark.parametrize("layout", TABLES)
+def test_a_table_is_a_bijection(layout):
+    """No two rows have one name, on either side, whichever head and token embedding is there."""
+    for table in TABLES[layout]:
+        file = TableFile(table, {}, prefix=table.optional_prefix)
+        depths = (1, 2) if table.family == "swin" else (2,)
+        for head in table.heads.values():
+            for embed in table.embeds.values() or [()]:
+                expanded = slots(file, head, embed, depths)
+                for names in (chain(*(s.sources for s in expanded)), (s.paddle for s in expanded)):
+                    assert max(Counter(names).values()) == 1
 
 
 @pytest.mark.parametrize("prefix", ["bert.", ""])
@@ -175,39 +134,31 @@ def test_absent_head_tensors_are_listed_not_fatal(official_shapes):
     assert back.counters == ()
 
 
-def unfilled(made) -> set[str]:
-    """Head tensors that nothing fills."""
-    assert not any(entry.destination in made.absent for entry in made.entries)
-    return set(made.absent)
-
-
 HEAD = {"head.dense.weight", "head.dense.bias", "head.cls_fc.weight", "head.cls_fc.bias"}
 SCORES = {"head.cls_fc.weight", "head.cls_fc.bias"}
 
 
-@pytest.mark.parametrize("prefix", ["bert.", ""])
 @pytest.mark.parametrize(
     ("pooler", "head", "architecture", "said", "absent"),
     [
         (False, "classifier", None, "token classification", HEAD),
-        (False, "classifier", "BertForTokenClassification", "token classification", HEAD),
         (True, "classifier", "BertForTokenClassification", "token classification", SCORES),
         (True, "classifier", "BertForMultipleChoice", "multiple choice", SCORES),
         (False, "qa_outputs", None, "question answering", HEAD),
-        (False, "qa_outputs", "BertForQuestionAnswering", "question answering", HEAD),
         (True, "qa_outputs", "BertForQuestionAnswering", "question answering", SCORES),
         (True, "classifier", "BertForSequenceClassification", "", set()),
         (True, "classifier", "MyOwnBert", "", set()),
     ],
 )
 def test_the_head_of_another_task_is_named_and_never_loaded(
-    hf_shapes, prefix, pooler, head, architecture, said, absent
+    hf_shapes, pooler, head, architecture, said, absent
 ):
-    shapes = hf_shapes(prefix, pooler=pooler, classifier=False)
+    shapes = hf_shapes(pooler=pooler, classifier=False)
     shapes |= {f"{head}.weight": (5, 12), f"{head}.bias": (5,)}
     config = {"architectures": [architecture]} if architecture else {}
     made = build_plan("bert_hf", "bert_base", shapes, config=config)
-    assert unfilled(made) == absent
+    assert set(made.absent) == absent
+    assert not any(entry.destination in absent for entry in made.entries)
     if said:
         assert set(made.ignored) == {f"{head}.weight", f"{head}.bias"}
         assert all(said in reason for reason in made.ignored.values())
@@ -223,27 +174,18 @@ def test_the_official_head_of_one_branch(official_shapes, random_arrays, svpn):
     """The text release with ``cov_type="norm"``: its one branch has no index in the names."""
     block = "bert.pooler.representation.conv_dr_block."
     shapes = {n: s for n, s in official_shapes.items() if block not in n}
-    shapes[f"{block}0.weight"] = (7, 12, 1, 1)
-    parts = ("weight", "bias", "running_mean", "running_var")
-    shapes |= {f"{block}1.{part}": (7,) for part in parts}
-    shapes[f"{block}1.num_batches_tracked"] = ()
+    shapes |= {f"{block}0.weight": (7, 12, 1, 1), **batch_norm(f"{block}1", 7)}
     shapes["bert.pooler.visual_fc.weight"] = (5, 28)
     if not svpn:
         del shapes["bert.pooler.normalization.weight"]
     arrays = random_arrays(shapes)
     made = build_plan("sot_nlp_official", "bert_base_mgcrp", shapes)
     assert (made.head, made.absent) == ("gcp_text", ())
-    found = made.apply(arrays)
-    np.testing.assert_array_equal(
-        found["head.pooling.proj.weight"], arrays[f"{block}0.weight"].squeeze().T
-    )
-    np.testing.assert_array_equal(
-        found["head.pooling.proj_norm.running_var"], arrays[f"{block}1.running_var"]
-    )
-    back = build_plan("sot_nlp_official", "bert_base_mgcrp", made.destination_shapes, reverse=True)
-    returned = back.apply(found)
-    assert set(returned) == set(arrays)
-    assert all(np.array_equal(returned[n], arrays[n]) for n in arrays if "tracked" not in n)
+    found, projection = made.apply(arrays), arrays[f"{block}0.weight"]
+    np.testing.assert_array_equal(found["head.pooling.proj.weight"], projection.squeeze().T)
+    variance = arrays[f"{block}1.running_var"]
+    np.testing.assert_array_equal(found["head.pooling.proj_norm.running_var"], variance)
+    assert_comes_back(made, "sot_nlp_official", "bert_base_mgcrp", arrays)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from sot_paddle.convert import TABLES, build_plan
 from sot_paddle.convert.engine.known_models import MODELS, registry_name
 from sot_paddle.convert.engine.registry import find_table, recognise
-from tests.sot_paddle.convert.converted import assert_comes_back
+from tests.sot_paddle.convert.converted import CONSTANTS, assert_comes_back
 
 CASES = [
     ("sot_official", "sot_tiny", {}),
@@ -18,7 +18,6 @@ CASES = [
     ("swin_timm", "swin_tiny", {}),
     ("swin_microsoft", "swin_base", {}),
 ]
-CONSTANTS = ("num_batches_tracked", "relative_position_index", "attn_mask")
 
 
 @pytest.mark.parametrize(("layout", "model", "options"), CASES)
@@ -27,7 +26,7 @@ def test_there_and_back_is_the_identity(image_shapes, random_arrays, layout, mod
     arrays = random_arrays(shapes)
     plan = build_plan(layout, model, shapes)
     assert plan.absent == ()
-    assert all(name.endswith(CONSTANTS) for name in plan.ignored)
+    assert all(name.endswith((*CONSTANTS, "num_batches_tracked")) for name in plan.ignored)
     back = assert_comes_back(plan, layout, model, arrays)
     assert (back.head, back.embed, back.depths) == (plan.head, plan.embed, plan.depths)
 
@@ -106,7 +105,6 @@ def test_encoder_only_leaves_head_and_tokens_out(image_shapes):
 STAGE = "visual_tokens.tokens.stage."
 UNFIT = [
     ("sot_official", "visual_tokens.surprise", (3,), "unmapped: visual_tokens.surprise"),
-    ("sot_official", "cls_token", None, "missing: cls_token"),
     ("sot_official", "pos_embed", (1, 10, 13), "pos_embed (expected (1, "),
     ("sot_official", f"{STAGE}2.denselayer6.conv1.weight", None, "missing: {}"),
     ("sot_official", f"{STAGE}2.denselayer7.conv1.weight", (32, 224, 1, 1), "unmapped: {}"),
@@ -118,7 +116,6 @@ UNFIT = [
         *("sot_official", f"{STAGE}0.denselayer1.norm1.weight", (64,)),
         f"missing: {STAGE}0.denselayer1.norm1.bias",
     ),
-    ("deit_timm", "blocks.1.norm1.weight", None, "missing: {}"),
     ("deit_timm", "blocks.1.attn.qkv.bias", None, "missing: {}"),
     ("deit_timm", "dist_token", (1, 1, 12), "unmapped: {}"),
     ("deit_timm", "blocks.0.attn.qkv.weight", (12, 36), "{} (expected (36, 12), got (12, 36))"),
@@ -128,9 +125,7 @@ UNFIT = [
         "{} (expected (25, 3), got (49, 3)",
     ),
     ("swin_timm", "layers.3.blocks.0.norm1.bias", (96,), "missing: layers.2.blocks.0.norm1.weight"),
-    ("swin_timm", "layers.1.downsample.norm.bias", (24,), "{} (expected (48,), got (24,)"),
     ("swin_timm", "layers.999999999.blocks.0.norm1.bias", (9,), "1000000000 enc"),
-    ("swin_timm", "absolute_pos_embed", (1, 4, 12), "unmapped: {}"),
 ]
 
 
@@ -147,9 +142,7 @@ def test_what_does_not_fit_is_refused_by_name(image_shapes, layout, name, shape,
     ("asked", "model", "file", "hint"),
     [
         ("swin_timm", "swin_tiny", "swin_microsoft", "these are names of --layout swin_microsoft"),
-        ("swin_microsoft", "swin_tiny", "swin_timm", "these are names of --layout swin_timm"),
         ("sot_torch_ref", "sot_tiny", "sot_official", "these are names of --layout sot_official"),
-        ("deit_timm", "deit_tiny", "sot_official", "these are names of --layout sot_official"),
         ("bert_hf", "bert_base", "deit_timm", "these are names of --layout deit_timm"),
     ],
 )
@@ -201,10 +194,11 @@ def test_every_image_model_has_a_layout_and_the_originals_capitals_are_read():
 
 
 @pytest.mark.parametrize("size", ["tiny", "small", "base"])
-def test_the_published_state_dicts_are_covered(published_state, random_arrays, size):
+def test_the_published_state_dicts_are_covered(published_state, size):
     tensors = published_state(f"sot_official_{size}")["tensors"]
     shapes = {t["name"]: tuple(t["shape"]) for t in tensors}
     made = build_plan("sot_official", f"sot_{size}", shapes)
     assert (made.absent, made.embed, made.head) == ((), "densenet", "mgcrp")
     assert made.sizes["R"] == 6 * made.sizes["w"] ** 2
-    assert_comes_back(made, "sot_official", f"sot_{size}", random_arrays(shapes))
+    back = build_plan("sot_official", f"sot_{size}", made.destination_shapes, reverse=True)
+    assert back.destination_shapes == {n: s for n, s in shapes.items() if "tracked" not in n}
