@@ -34,6 +34,19 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
         raise ValueError(f"cannot read {shown(path)}: {error.strerror or error}") from error
 
 
+_STAND_INS = {
+    b"version https://git-lfs.github.com/spec/": (
+        "a Git LFS pointer, not the file itself: run 'git lfs pull' in its repository, or download "
+        "the file"
+    ),
+    **dict.fromkeys(
+        (b"<!doctype", b"<html"),
+        "a web page, not the file itself, as a download gives that asks for a login or a "
+        "confirmation: open its address in a browser, and download the file from there",
+    ),
+}
+
+
 def open_weights(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a file of weights for reading.
 
@@ -41,14 +54,12 @@ def open_weights(path: str | os.PathLike[str]) -> BinaryIO:
         ValueError: it cannot be opened, or stands in for the file itself.
     """
     stream = open_file(path)
-    is_pointer = stream.read(40).startswith(b"version https://git-lfs.github.com/spec/")
+    start = stream.read(60).lstrip(b"\xef\xbb\xbf \r\n\t").lower()
     stream.seek(0)
-    if is_pointer:
-        stream.close()
-        raise ValueError(
-            f"{shown(path)}: is a Git LFS pointer, not the file itself: run 'git lfs pull' in its "
-            "repository, or download the file"
-        )
+    for beginning, what in _STAND_INS.items():
+        if start.startswith(beginning):
+            stream.close()
+            raise ValueError(f"{shown(path)}: is {what}")
     return stream
 
 
