@@ -21,11 +21,7 @@ from sot_paddle.backbones.families import TextBackbone
 from sot_paddle.checkpoint import FORMAT, SUFFIXES, metadata_json, refuse_tensorflow, unpack_files
 from sot_paddle.config import HEADS, PLAIN, SECOND_ORDER, EncoderConfig, require_one_of, some
 from sot_paddle.convert.engine.convert import PADDLENLP
-from sot_paddle.convert.engine.known_models import (
-    CLASS_SCORES,
-    HEAD_SIGNATURES,
-    WORD_SCORES,
-)
+from sot_paddle.convert.engine.known_models import CLASS_SCORES, HEAD_SIGNATURES, WORD_SCORES
 from sot_paddle.convert.engine.registry import TABLES, fits, layouts_of, recognise, table_of
 from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
 from sot_paddle.convert.formats.source import Source, open_source, with_settings
@@ -416,17 +412,14 @@ def _named_as_here(
     Without a task's head they have no prefix. The classifier is taken where the configuration says
     that it is one of whole texts: that of tokens has the same names.
     """
-    prefix, stated = f"{backbone.prefix}.", config.get("architectures")
+    prefix, layout = f"{backbone.prefix}.", f"{backbone.prefix}_hf"
     bare = not any(name.startswith(prefix) for name in tensors)
     names = {f"{prefix}{name}" if bare else name: name for name in tensors}
     pooler = re.compile(rf"^{re.escape(prefix)}pooler\.")
     arrays = {pooler.sub("head.", ours): tensors[name] for ours, name in names.items()}
-    classes = [str(name) for name in stated] if isinstance(stated, list) else []
-    layout = f"{backbone.prefix}_hf"
-    if layout in PADDLENLP and any(n.endswith("ForSequenceClassification") for n in classes):
-        rows = TABLES[layout][0].heads["pooler"]
-        arrays |= {row.destination: tensors[row.source] for row in rows if row.source in tensors}
-    return arrays
+    of_texts = "ForSequenceClassification" in str(config.get("architectures"))
+    rows = TABLES[layout][0].heads["pooler"] if of_texts and layout in PADDLENLP else ()
+    return arrays | {row.destination: tensors[row.source] for row in rows if row.source in tensors}
 
 
 def _head_options(
