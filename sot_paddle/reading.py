@@ -35,16 +35,16 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 _STAND_INS = {
-    "a Git LFS pointer": (
-        (b"version https://git-lfs.github.com/spec/",),
-        "run 'git lfs pull' in its repository, or download the file",
+    b"version https://git-lfs.github.com/spec/": (
+        "a Git LFS pointer, not the file itself: run 'git lfs pull' in its repository, or download "
+        "the file"
     ),
-    "a web page": (
-        (b"<!doctype html", b"<html"),
-        "the server answered with a page (a login, a warning); download the file in a browser",
+    **dict.fromkeys(
+        (b"<!doctype", b"<html"),
+        "a web page, not the file itself, as a download gives that asks for a login or a "
+        "confirmation: open its address in a browser, and download the file from there",
     ),
 }
-"""What a download leaves in the place of weights: how it begins, and what to do."""
 
 
 def open_weights(path: str | os.PathLike[str]) -> BinaryIO:
@@ -54,12 +54,12 @@ def open_weights(path: str | os.PathLike[str]) -> BinaryIO:
         ValueError: it cannot be opened, or stands in for the file itself.
     """
     stream = open_file(path)
-    beginning = stream.read(40).lstrip().lower()
+    start = stream.read(60).lstrip(b"\xef\xbb\xbf \r\n\t").lower()
     stream.seek(0)
-    for stand_in, (prefixes, remedy) in _STAND_INS.items():
-        if beginning.startswith(prefixes):
+    for beginning, what in _STAND_INS.items():
+        if start.startswith(beginning):
             stream.close()
-            raise ValueError(f"{shown(path)}: is {stand_in}, not the file itself: {remedy}")
+            raise ValueError(f"{shown(path)}: is {what}")
     return stream
 
 

@@ -14,7 +14,6 @@ _HOMES = {
     "TABLES": "engine.registry",
     "MODELS": "engine.known_models",
     "PlanEntry": "engine.conversion_plan",
-    "HeadTable": "engine.layout",
     "Layout": "engine.layout",
     "Manifest": "engine.description",
     "ConversionPlan": "engine.conversion_plan",

@@ -15,12 +15,16 @@ from paddle import nn
 
 from sot_paddle.checkpoint import FORMAT, metadata_json
 from sot_paddle.config import HEAD_QKV_BIAS, PLAIN, SECOND_ORDER, build_record, some
-from sot_paddle.convert.engine.adapting import BIAS_TABLE, POSITIONS
 from sot_paddle.convert.engine.build import build_plan
 from sot_paddle.convert.engine.description import image_options
 from sot_paddle.convert.engine.known_models import TEXT_FAMILIES
 from sot_paddle.convert.engine.registry import fits, recognise, table_of
-from sot_paddle.convert.formats.checkpoint_reading import Fitted, read_for_model
+from sot_paddle.convert.formats.checkpoint_reading import (
+    BIAS_TABLE,
+    POSITIONS,
+    Fitted,
+    read_for_model,
+)
 from sot_paddle.convert.formats.source import Source
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.distributed import say

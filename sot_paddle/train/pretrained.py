@@ -20,12 +20,9 @@ from paddle import nn
 from sot_paddle.backbones.families import TextBackbone
 from sot_paddle.checkpoint import FORMAT, SUFFIXES, metadata_json, refuse_tensorflow, unpack_files
 from sot_paddle.config import HEADS, PLAIN, SECOND_ORDER, EncoderConfig, require_one_of, some
-from sot_paddle.convert.engine.known_models import (
-    CLASS_SCORES,
-    HEAD_SIGNATURES,
-    WORD_SCORES,
-)
-from sot_paddle.convert.engine.registry import fits, layouts_of, recognise, table_of
+from sot_paddle.convert.engine.convert import PADDLENLP
+from sot_paddle.convert.engine.known_models import CLASS_SCORES, HEAD_SIGNATURES, WORD_SCORES
+from sot_paddle.convert.engine.registry import TABLES, fits, layouts_of, recognise, table_of
 from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
 from sot_paddle.convert.formats.source import Source, open_source, with_settings
 from sot_paddle.data.tokenizers import FAMILIES, TokenizerFamily
@@ -363,7 +360,8 @@ def read(
     if is_converted:
         arrays = source.tensors
     elif source.path.suffix == ".pdparams" or source.metadata.get("format") == "np":
-        arrays = _named_as_here(source.tensors, f"{backbone.prefix}.")
+        is_plain = pooling in (None, PLAIN, backbone.plain)
+        arrays = _named_as_here(source.tensors, backbone, config if is_plain else {})
     else:
         name = _model_to_fill(
             source, checkpoint.preset, {PLAIN: backbone.plain}.get(pooling, pooling)
@@ -406,15 +404,22 @@ def _model_to_fill(source: Source, preset: str, pooling: str | None) -> str:
     return text_name(preset, pooling) if pooling else preset
 
 
-def _named_as_here(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """paddlenlp's tensors under our names, which are its own but for the pooler's.
+def _named_as_here(
+    tensors: Mapping[str, np.ndarray], backbone: TextBackbone, config: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """paddlenlp's tensors under our names, which are its own but for the head's.
 
-    Without a task's head they have no prefix.
+    Without a task's head they have no prefix. The classifier is taken where the configuration says
+    that it is one of whole texts: that of tokens has the same names.
     """
+    prefix, layout = f"{backbone.prefix}.", f"{backbone.prefix}_hf"
     bare = not any(name.startswith(prefix) for name in tensors)
     names = {f"{prefix}{name}" if bare else name: name for name in tensors}
     pooler = re.compile(rf"^{re.escape(prefix)}pooler\.")
-    return {pooler.sub("head.", ours): tensors[name] for ours, name in names.items()}
+    arrays = {pooler.sub("head.", ours): tensors[name] for ours, name in names.items()}
+    of_texts = "ForSequenceClassification" in str(config.get("architectures"))
+    rows = TABLES[layout][0].heads["pooler"] if of_texts and layout in PADDLENLP else ()
+    return arrays | {row.destination: tensors[row.source] for row in rows if row.source in tensors}
 
 
 def _head_options(

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sot_paddle.config import some
 from sot_paddle.convert.engine.conversion_plan import ConversionPlan, PlanEntry
-from sot_paddle.convert.engine.layout import HeadTable, Layout, Row
+from sot_paddle.convert.engine.layout import Layout, Row
 from sot_paddle.convert.engine.naming import (
     Slot,
     TableFile,
@@ -65,7 +65,7 @@ def build_plan(
     shapes = {name: tuple(shape) for name, shape in shapes.items()}
     file = TableFile(table, shapes, reverse, config)
     head = choose_head(file, model)
-    rows = table.heads.get(head)
+    rows = table.heads.get(head, ())
     reference = reference_table(table.family)
     embed = choose_embed(file, model, reference.embeds if reverse else table.embeds)
     if not reverse:
@@ -81,14 +81,12 @@ def build_plan(
         raise ValueError(problems + _hint(file, layout, problems))
     if sum(depths) == 0:
         raise ValueError("the file holds no encoder layer")
+    symbols = {**table.config, **table.head_config.get(head, {})}
+    known = {s: config[key] for key, s in symbols.items() if isinstance(config.get(key), int)}
     try:
-        sizes = solve_sizes(
-            [(source, slot.row, shapes[source]) for source, slot in pairs],
-            _known_sizes(table, rows, config),
-            reverse=reverse,
-        )
+        sizes = solve_sizes(file, pairs, known)
     except ValueError as error:
-        raise ValueError(f"{error}{_direction(file, layout)}") from error
+        raise ValueError(f"{error}{_hint(file, layout, '')}") from error
     filled = {slot.paddle for _, slot in pairs}
     return ConversionPlan(
         layout=layout,
@@ -97,7 +95,7 @@ def build_plan(
         reverse=reverse,
         depth=sum(depths),
         prefix=prefix,
-        entries=tuple(_entry(source, slot, shapes[source]) for source, slot in pairs),
+        entries=tuple(_entry(source, slot, file) for source, slot in pairs),
         ignored=ignored,
         absent=(*_unknown(file, reference, head, embed), *_lacking(expected, filled)),
         counters=tuple(n for n, beside in table.counters.items() if reverse and beside in filled),
@@ -107,14 +105,10 @@ def build_plan(
     )
 
 
-def _usual_prefix(table: Layout, rows: HeadTable | None, shapes: Iterable[str]) -> str:
-    present = set(shapes)
-    outside = [
-        row.destination
-        for row in (rows.rows if rows else ())
-        if not row.source.startswith(table.optional_prefix)
-    ]
-    return table.optional_prefix if present.intersection(outside) else ""
+def _usual_prefix(table: Layout, rows: Sequence[Row], shapes: Iterable[str]) -> str:
+    prefix = table.optional_prefix
+    outside = [row.destination for row in rows if not row.source.startswith(prefix)]
+    return prefix if set(shapes).intersection(outside) else ""
 
 
 def _reasons(file: TableFile, head: str, embed: str, *, encoder_only: bool) -> dict[str, str]:
@@ -163,8 +157,8 @@ def _unknown(file: TableFile, reference: Layout, head: str, embed: str) -> list[
         return []
     lacks_embed = embed and embed not in file.layout.embeds
     rows = [*reference.embeds[embed]] if lacks_embed else []
-    rows += reference.heads[head].rows if head not in file.layout.heads else ()
-    return [row.destination for row in rows if not row.can_be_absent]
+    rows += reference.heads[head] if head not in file.layout.heads else ()
+    return [row.destination for row in rows if not row.together]
 
 
 def _lacking(expected: Sequence[Slot], filled: Collection[str]) -> list[str]:
@@ -172,7 +166,7 @@ def _lacking(expected: Sequence[Slot], filled: Collection[str]) -> list[str]:
     return [
         slot.destination
         for slot in expected
-        if not slot.required and not slot.row.can_be_absent and slot.paddle not in filled
+        if not slot.required and not slot.row.together and slot.paddle not in filled
     ]
 
 
@@ -208,14 +202,18 @@ def _lonely(expected: Sequence[Slot], pairs: Sequence[tuple[str, Slot]]) -> list
 
 
 def _hint(file: TableFile, layout: str, problems: str) -> str:
+    """What the names of a file that does not fit seem to be, for the refusal."""
     kind, side = recognise(file.shapes, first=layout)
-    if side == "paddle" and file.reverse:
-        for part, what in (("head", "head"), ("embed", "token embedding")):
-            if problems.startswith(f"unmapped: {part}."):
-                return f" (the layout does not hold this {what}: --encoder-only leaves it out)"
-    if side == "torch" and not file.reverse and kind != layout:
+    if side == "paddle" and not file.reverse:
+        return " (these are Paddle names: add --reverse)"
+    if side == "torch" and file.reverse:
+        return f" (these are PyTorch names of layout {kind}: drop --reverse)"
+    if side == "torch" and kind != layout:
         return f" (these are names of --layout {kind})"
-    return _direction(file, layout) or _half_wrapped(file)
+    for part, what in (("head", "head"), ("embed", "token embedding")):
+        if side == "paddle" and problems.startswith(f"unmapped: {part}."):
+            return f" (the layout does not hold this {what}: --encoder-only leaves it out)"
+    return _half_wrapped(file)
 
 
 def _half_wrapped(file: TableFile) -> str:
@@ -229,35 +227,14 @@ def _half_wrapped(file: TableFile) -> str:
     return f" (all names but {some(outside)} begin with {start!r}: save the others without these)"
 
 
-def _direction(file: TableFile, layout: str) -> str:
-    kind, side = recognise(file.shapes, first=layout)
-    if side == "paddle" and not file.reverse:
-        return " (these are Paddle names: add --reverse)"
-    if side == "torch" and file.reverse:
-        return f" (these are PyTorch names of layout {kind}: drop --reverse)"
-    return ""
-
-
-def _known_sizes(
-    table: Layout, rows: HeadTable | None, config: Mapping[str, object]
-) -> dict[str, int]:
-    keys = {**table.config, **(rows.config if rows else {})}
-    return {s: config[key] for key, s in keys.items() if isinstance(config.get(key), int)}
-
-
-def _entry(source: str, slot: Slot, shape: tuple[int, ...]) -> PlanEntry:
-    kind, part = slot.row.kind, slot.row.part
-    transform, count = KINDS[kind], part[1] if part else 1
-    if slot.reverse:
-        piece = transform.reverse_shape(shape)
-        made = (piece[0] * count, *piece[1:]) if part else piece
-    else:
-        made = transform.forward_shape((shape[0] // count, *shape[1:]) if part else shape)
-    return PlanEntry(source, slot.destination, transform.name, shape, made, kind, part)
+def _entry(source: str, slot: Slot, file: TableFile) -> PlanEntry:
+    transform, shape = KINDS[slot.row.kind], file.shapes[source]
+    converted = (transform.reverse_shape if file.reverse else transform.forward_shape)(shape)
+    return PlanEntry(source, slot.destination, transform.name, shape, converted, slot.row.kind)
 
 
 def solve_sizes(
-    tensors: Sequence[tuple[str, Row, tuple[int, ...]]], known: Mapping[str, int], *, reverse: bool
+    file: TableFile, pairs: Sequence[tuple[str, Slot]], known: Mapping[str, int]
 ) -> dict[str, int]:
     """Find the value of every symbol and refuse the tensors that contradict it.
 
@@ -265,9 +242,9 @@ def solve_sizes(
     tensor is named rather than all the right ones.
 
     Args:
-        tensors: (source name, table row, shape in the source).
+        file: names and shapes.
+        pairs: (source name, its place in the table).
         known: symbol -> value stated by a config.
-        reverse: the shapes are Paddle's.
 
     Returns:
         Symbol -> axis length.
@@ -275,7 +252,11 @@ def solve_sizes(
     Raises:
         ValueError: wrong shapes, by name, with what was expected.
     """
-    observed = [(name, _axes(row, reverse=reverse), shape) for name, row, shape in tensors]
+    observed = []
+    for name, slot in pairs:
+        axes = slot.row.shape
+        axes = KINDS[slot.row.kind].forward_shape(axes) if file.reverse else axes
+        observed.append((name, axes, file.shapes[name]))
     votes: dict[str, Counter[int]] = {}
     for _, axes, shape in observed:
         if len(axes) == len(shape):
@@ -293,13 +274,6 @@ def solve_sizes(
         origin = "; config.json states some of the sizes" if known else ""
         raise ValueError(f"wrong shape: {some(wrong)}{origin}")
     return sizes
-
-
-def _axes(row: Row, *, reverse: bool) -> tuple[str, ...]:
-    shape = row.shape
-    if row.part is not None and reverse:
-        shape = tuple(symbol.removeprefix(f"{row.part[1]}*") for symbol in shape)
-    return KINDS[row.kind].forward_shape(shape) if reverse else shape
 
 
 def _value(symbol: str, sizes: Mapping[str, int]) -> int | None:

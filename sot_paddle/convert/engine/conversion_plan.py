@@ -23,7 +23,6 @@ class PlanEntry:
         source_shape: axis lengths of the source, whole.
         destination_shape: axis lengths of the destination, whole.
         kind: layer kind, key of `sot_paddle.convert.engine.transforms.KINDS`.
-        part: (index, count) when the PyTorch side is cut into pieces along its first axis.
     """
 
     source: str
@@ -32,7 +31,6 @@ class PlanEntry:
     source_shape: tuple[int, ...]
     destination_shape: tuple[int, ...]
     kind: str
-    part: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -98,9 +96,9 @@ class ConversionPlan:
                     f"{name}: expected shape {entry.source_shape}, got {arrays[name].shape}"
                 )
         converted = {
-            destination: self.convert(destination, arrays)
-            for destination, entries in self.grouped.items()
-            if any(entry.source in arrays for entry in entries)
+            entry.destination: self.convert(entry.destination, arrays)
+            for entry in self.entries
+            if entry.source in arrays
         }
         if not partial:
             converted.update({name: np.zeros((), np.int64) for name in self.counters})
@@ -113,17 +111,11 @@ class ConversionPlan:
             What ``weights=`` of a comparison takes: ``map`` (PyTorch name -> where it goes and how
             it is laid out), and the reasons of what is left out on the side that is read.
         """
-        rows: dict[str, list[tuple[int, str, str]]] = {}
+        table = {}
         for entry in self.entries:
             ends = (entry.source, entry.destination)
-            theirs, ours = reversed(ends) if self.reverse else ends
-            place = entry.part[0] if entry.part else 0
-            rows.setdefault(theirs, []).append((place, ours, entry.transform))
-        table = {}
-        for name, targets in rows.items():
-            held = [ours for _, ours, _ in sorted(targets)]
-            to = held if len(held) > 1 else held[0]
-            table[name] = {"to": to, "transform": targets[0][2]}
+            torch_name, paddle_name = reversed(ends) if self.reverse else ends
+            table[torch_name] = {"to": paddle_name, "transform": entry.transform}
         side = "ignore_paddle" if self.reverse else "ignore_torch"
         return {"map": table, side: dict(self.ignored)}
 
@@ -133,13 +125,9 @@ class ConversionPlan:
         return {entry.destination: entry.destination_shape for entry in self.entries}
 
     @cached_property
-    def grouped(self) -> Mapping[str, tuple[PlanEntry, ...]]:
-        """Destination -> its entries: one, or the pieces of a joined tensor in order."""
-        found: dict[str, list[PlanEntry]] = {}
-        for entry in sorted(self.entries, key=lambda e: e.part[0] if e.part else 0):
-            found.setdefault(entry.destination, []).append(entry)
-        order = dict.fromkeys(entry.destination for entry in self.entries)
-        return {name: tuple(found[name]) for name in order}
+    def by_destination(self) -> Mapping[str, PlanEntry]:
+        """Destination -> its entry."""
+        return {entry.destination: entry for entry in self.entries}
 
     def convert(self, destination: str, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
         """Make one destination tensor.
@@ -149,28 +137,12 @@ class ConversionPlan:
             arrays: source name -> array.
 
         Returns:
-            The converted array.
-
-        Raises:
-            ValueError: a piece of a joined tensor is missing.
+            The converted array, a view where no data moves.
         """
-        entries = self.grouped[destination]
-        lacking = [entry.source for entry in entries if entry.source not in arrays]
-        if lacking:
-            raise ValueError(f"{destination} needs {some(lacking)} as well")
-        if not self.reverse:
-            (entry,) = entries
-            return KINDS[entry.kind].forward(_piece(arrays[entry.source], entry.part))
-        pieces = [KINDS[entry.kind].reverse(arrays[entry.source]) for entry in entries]
-        return pieces[0] if entries[0].part is None else np.concatenate(pieces)
-
-
-def _piece(array: np.ndarray, part: tuple[int, int] | None) -> np.ndarray:
-    if part is None:
-        return array
-    index, count = part
-    length = array.shape[0] // count
-    return array[index * length : (index + 1) * length]
+        entry = self.by_destination[destination]
+        transform = KINDS[entry.kind]
+        move = transform.reverse if self.reverse else transform.forward
+        return move(arrays[entry.source])
 
 
 def by_reason(reasons: Mapping[str, str]) -> list[str]:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -22,17 +23,18 @@ from sot_paddle.checkpoint import (
     SUFFIXES,
     Tensors,
     TensorSpec,
+    pack_files,
     require_numbers,
     write_tensors,
 )
 from sot_paddle.convert.engine.build import build_plan
 from sot_paddle.convert.engine.conversion_plan import ConversionPlan
-from sot_paddle.convert.engine.description import Manifest, describe
+from sot_paddle.convert.engine.description import Description, Manifest, describe
 from sot_paddle.convert.engine.known_models import TEXT_FAMILIES, registry_name
 from sot_paddle.convert.engine.layout import Layout
 from sot_paddle.convert.engine.registry import TABLES, find_table
 from sot_paddle.convert.engine.transforms import in_rows
-from sot_paddle.convert.formats.hf_config import as_json, check_config
+from sot_paddle.convert.formats.hf_config import as_json, check_config, loadable_config
 from sot_paddle.convert.formats.source import (
     VOCABULARY_FILES,
     WEIGHT_FILES,
@@ -119,24 +121,30 @@ def convert_file(
     source = src if isinstance(src, Source) else open_source(Path(src), key=key, ema=ema)
     _check_direction(source, table, reverse=reverse)
     directory = slash or dst.is_dir() or not dst.suffix
-
-    def check() -> None:
-        check_destination(dst, source.path, directory, reverse=reverse, overwrite=overwrite)
-
-    check()
+    flags = {"reverse": reverse, "overwrite": overwrite}
+    check_destination(dst, source.path, directory, **flags)
     if vocab is not None:
         source.vocabulary = read_vocabulary(Path(vocab))
         if not source.vocabulary:
             raise ValueError(f"{vocab}: no tokenizer files such as vocab.txt")
     if not reverse:
         source.vocabulary = with_settings(source.vocabulary, table.tokenizer)
+    prefix = written_prefix(source, layout) if reverse else None
+    if directory:
+        prefix = prefix or None  # transformers does not load a classifier without the prefix
     ends = recorded or (str(source.path), str(dst))
-    job = _Job(source, table, dtype, progress or (lambda *_: None), ends)
     with named_in_refusals(source.path):
-        job.plan = _plan(source, layout, model, reverse, directory, encoder_only)
-    job.describe(num_attention_heads, directory=directory)
+        plan = build_plan(
+            *(layout, model, source.tensors.shapes),
+            reverse=reverse,
+            config=None if reverse else source.config,
+            prefix=prefix,
+            encoder_only=encoder_only,
+        )
+    beside = describe(plan, table, source, num_attention_heads, directory=directory)
+    job = _Job(source, table, plan, beside, ends, DTYPES.get(dtype), progress or (lambda *_: None))
     with contextlib.nullcontext() if recorded else folder_lock.hold_beside(dst):
-        check()  # another conversion may have written it meanwhile
+        check_destination(dst, source.path, directory, **flags)  # written meanwhile?
         return job.write_directory(dst) if directory else job.write_file(dst)
 
 
@@ -152,46 +160,26 @@ def _check_direction(source: Source, table: Layout, *, reverse: bool) -> None:
         check_config(source.config, table)
 
 
-def _plan(
-    source: Source, layout: str, model: str, reverse: bool, directory: bool, encoder_only: bool
-) -> ConversionPlan:
-    same_layout = reverse and source.metadata.get("layout") == layout
-    prefix = source.metadata.get("source_prefix") if same_layout else None
-    if directory:
-        prefix = prefix or None  # transformers does not load a classifier without the prefix
-    return build_plan(
-        layout,
-        model,
-        source.tensors.shapes,
-        reverse=reverse,
-        config=None if reverse else source.config,
-        prefix=prefix,
-        encoder_only=encoder_only,
-    )
+def written_prefix(source: Source, layout: str) -> str | None:
+    """The prefix of the file that a source was converted from, None for another layout."""
+    return source.metadata.get("source_prefix") if source.metadata.get("layout") == layout else None
 
 
+@dataclass
 class _Job:
     """One conversion between its opened source and its destination."""
 
+    source: Source
+    table: Layout
     plan: ConversionPlan
+    beside: Description
+    ends: tuple[str, str]
+    dtype: np.dtype | None
+    progress: Progress
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def __init__(
-        self,
-        source: Source,
-        table: Layout,
-        dtype: str | None,
-        progress: Progress,
-        ends: tuple[str, str],
-    ) -> None:
-        self.source, self.table, self.progress, self.ends = source, table, progress, ends
-        self.dtype = DTYPES[dtype] if dtype else None
-        self.notes = list(source.notes)
-        self.records: dict[str, dict[str, Any]] = {}
-
-    def describe(self, heads: int | None, *, directory: bool) -> None:
-        """Collect what stands beside the tensors; nothing is written."""
-        self.beside = describe(self.plan, self.table, self.source, heads, directory=directory)
-        self.notes += self.beside.notes
+    def __post_init__(self) -> None:
+        self.notes = [*self.source.notes, *self.beside.notes]
 
     def write_file(self, dst: Path) -> Manifest:
         """Write the weights and the manifest beside them; neither stays without the other."""
@@ -207,7 +195,12 @@ class _Job:
         with atomic_directory(dst) as folder:
             self._write_weights(folder / "model.safetensors", self._paddlenlp_names())
             manifest = self._manifest()
-            config = self.beside.config_file(self.plan, self._dtype())
+            config = self.beside.config
+            if self.plan.reverse and config:
+                entries = self.plan.entries
+                embedding = next((e for e in entries if e.kind == "embedding"), entries[0])
+                dtype = self.records[embedding.destination]["dtype"]
+                config = loadable_config(config, self.plan, self.table, dtype)
             files = {"config.json": as_json(config)} if config else {}
             files[MANIFEST] = manifest.to_json()
             for name, content in {**files, **self.source.vocabulary}.items():
@@ -215,18 +208,13 @@ class _Job:
                     handle.write(content)
         return manifest
 
-    def _dtype(self) -> str:
-        """That of the embeddings, as it was written."""
-        first = (e.destination for e in self.plan.entries if e.kind in ("embedding", "conv"))
-        return self.records[next(first, self.plan.entries[0].destination)]["dtype"]
-
     def _paddlenlp_names(self) -> dict[str, str]:
         """Metadata that store a plain head under paddlenlp's names, which are transformers'."""
         layout = f"{self.table.family}_hf"
         if self.plan.reverse or layout not in PADDLENLP:
             return {}
-        head = TABLES[layout][0].heads.get(self.plan.head)
-        rows = [row for row in head.rows if row.destination in self.plan.grouped] if head else []
+        head = TABLES[layout][0].heads.get(self.plan.head, ())
+        rows = [row for row in head if row.destination in self.plan.by_destination]
         return {STORED_NAMES: json.dumps({row.destination: row.source for row in rows})}
 
     def _write_weights(self, path: Path, more: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -243,17 +231,21 @@ class _Job:
     def _tensors(self) -> Tensors:
         """The destination's tensors, each converted, checked and recorded when it is drawn."""
         specs = {}
-        for name, entries in self.plan.grouped.items():
-            kept = self.source.tensors.specs[entries[0].source].dtype
+        for name, entry in self.plan.by_destination.items():
+            kept = self.source.tensors.specs[entry.source].dtype
             cast = self.dtype is not None and kept in DTYPES.values()
-            shape = entries[0].destination_shape
-            specs[name] = TensorSpec(shape, self.dtype if cast else kept)
+            specs[name] = TensorSpec(entry.destination_shape, self.dtype if cast else kept)
         specs.update({name: TensorSpec((), np.dtype("<i8")) for name in self.plan.counters})
         total, done = sum(spec.nbytes for spec in specs.values()), 0
 
         def load(name: str) -> np.ndarray:
             nonlocal done
-            array = _cast(name, self._converted(name), specs[name].dtype)
+            if name in self.plan.counters:
+                array = np.zeros((), np.int64)
+            else:
+                array = self.plan.convert(name, self.source.tensors)
+                require_numbers(self.plan.by_destination[name].source, array, self.source.path)
+            array = _cast(name, array, specs[name].dtype)
             self.records[name] = self._record(name, array)
             done += specs[name].nbytes
             self.progress(done, total, name)
@@ -261,34 +253,25 @@ class _Job:
 
         return Tensors(specs, load)
 
-    def _converted(self, name: str) -> np.ndarray:
-        if name in self.plan.counters:
-            return np.zeros((), np.int64)
-        array = self.plan.convert(name, self.source.tensors)
-        named = " + ".join(entry.source for entry in self.plan.grouped[name])
-        require_numbers(named, array, self.source.path)
-        return array
-
     def _record(self, name: str, array: np.ndarray) -> dict[str, Any]:
-        entries = self.plan.grouped.get(name, ())
-        joined = [entry.source for entry in entries]
-        single = entries[0] if entries else None
+        entry = self.plan.by_destination.get(name)
         return {
-            "source": joined[0] if len(joined) == 1 else joined or None,
+            "source": entry.source if entry else None,
             "destination": name,
-            "transform": single.transform if single else "zero",
-            "part": single.part if len(entries) == 1 else None,
+            "transform": entry.transform if entry else "zero",
+            "part": None,
             "shape": list(array.shape),
-            "source_shape": list(single.source_shape) if single else None,
+            "source_shape": list(entry.source_shape) if entry else None,
             "dtype": str(array.dtype),
-            "source_dtype": str(self.source.tensors.specs[joined[0]].dtype) if joined else None,
+            "source_dtype": str(self.source.tensors.specs[entry.source].dtype) if entry else None,
             "sha256": hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest(),
         }
 
     def _metadata(self) -> dict[str, str]:
-        beside = self.beside.metadata(self.source, reverse=self.plan.reverse)
+        config = {"config": json.dumps(self.beside.config)}
         if self.plan.reverse:
-            return {"format": "pt", **beside}
+            return {"format": "pt", **(config if self.beside.config else {})}
+        heads, vocabulary = self.beside.heads, self.source.vocabulary
         return {
             "format": "np",
             FORMAT: FORMAT_VERSION,
@@ -299,11 +282,13 @@ class _Job:
             "absent": json.dumps(self.plan.absent),
             "ignored": json.dumps(self.plan.ignored),
             **({"embed": self.plan.embed} if self.plan.embed else {}),
-            **beside,
+            **config,
+            **({"num_attention_heads": str(heads)} if heads else {}),
+            **({"vocabulary": pack_files(vocabulary)} if vocabulary else {}),
         }
 
     def _manifest(self) -> Manifest:
-        order = [*self.plan.grouped, *self.plan.counters]
+        order = [*self.plan.by_destination, *self.plan.counters]
         records = tuple(self.records[name] for name in order)
         return Manifest(self.plan, *self.ends, self.beside.heads, records, tuple(self.notes))
 

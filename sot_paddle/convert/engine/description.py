@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sot_paddle.checkpoint import pack_files
 from sot_paddle.convert.engine.conversion_plan import ConversionPlan, by_reason
 from sot_paddle.convert.engine.known_models import TEXT_FAMILIES, known_traits
 from sot_paddle.convert.engine.layout import Layout
-from sot_paddle.convert.engine.registry import find_table
 from sot_paddle.convert.formats.hf_config import (
     FAMILIES,
     as_json,
     attention_heads,
     complete_config,
-    conventional_heads,
-    loadable_config,
 )
 from sot_paddle.convert.formats.source import Source
 
+_HEAD_WIDTH = 64  # hidden size / attention heads in every BERT of the original paper
 _SHOWN = 8  # names of one part in one line
 
 
@@ -38,24 +34,6 @@ class Description:
     heads: int | None
     config: Mapping[str, Any]
     notes: list[str] = field(default_factory=list)
-
-    def metadata(self, source: Source, *, reverse: bool) -> dict[str, str]:
-        """What of it goes into the file's own table."""
-        if reverse:
-            return {"config": json.dumps(self.config)} if self.config else {}
-        table = {"config": json.dumps(self.config)}
-        if self.heads:
-            table["num_attention_heads"] = str(self.heads)
-        if source.vocabulary:
-            table["vocabulary"] = pack_files(source.vocabulary)
-        return table
-
-    def config_file(self, plan: ConversionPlan, dtype: str) -> Mapping[str, Any]:
-        """Content of a directory's config.json, {} for none."""
-        if not plan.reverse or not self.config:
-            return self.config
-        table = find_table(plan.layout, plan.model)
-        return loadable_config(self.config, plan, table, dtype)
 
 
 def describe(
@@ -87,7 +65,12 @@ def _describe_text(
     hidden, notes = plan.sizes["C"], []
     heads = attention_heads(asked, source.metadata, source.config, hidden, table.family)
     if heads is None and plan.reverse and directory:
-        heads = conventional_heads(hidden)
+        heads, rest = divmod(hidden, _HEAD_WIDTH)
+        if rest:
+            raise ValueError(
+                f"the number of attention heads is unknown and the hidden size {hidden} is no"
+                f" multiple of {_HEAD_WIDTH}; state it with --num-attention-heads"
+            )
         notes.append(
             f"the number of attention heads is unknown: {heads} assumed (64 channels"
             " each); state it with --num-attention-heads"
@@ -155,16 +138,20 @@ class Manifest:
 
     def summary(self) -> str:
         """Describe the conversion for a console: what was written, left out and noted."""
-        plan = self.plan
-        written = f"wrote {self.destination}: {len(self.tensors)} tensors, {plan.model},"
-        notes = [f"note: {note}" for note in self.notes]
+        plan, ignored, absent = self.plan, by_reason(self.plan.ignored), self.plan.absent
         if plan.embed:
-            return "\n".join([f"{written} {_image_model(plan)}", *_image_lines(plan), *notes])
-        heads = self.num_attention_heads or "unknown"
-        lines = [f"{written} {plan.depth} layers, hidden {plan.sizes['C']}, heads {heads}"]
-        lines += [f"ignored: {name} ({reason})" for name, reason in plan.ignored.items()]
-        lines += [f"not in SRC, left at initialisation: {name}" for name in plan.absent]
-        return "\n".join([*lines, *notes])
+            layers = f"{'+'.join(map(str, plan.depths))} blocks"
+            width = plan.sizes.get("C", plan.sizes.get("C0"))
+            model = f"{layers}, width {width}, embedding {plan.embed}, head {plan.head}"
+            absent = _by_part(absent)
+        else:
+            heads = self.num_attention_heads or "unknown"
+            model = f"{plan.depth} layers, hidden {plan.sizes['C']}, heads {heads}"
+            ignored = [f"{name} ({reason})" for name, reason in plan.ignored.items()]
+        lines = [f"wrote {self.destination}: {len(self.tensors)} tensors, {plan.model}, {model}"]
+        lines += [f"ignored: {text}" for text in ignored]
+        lines += [f"not in SRC, left at initialisation: {text}" for text in absent]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def to_json(self) -> bytes:
         """Encode for a manifest file."""
@@ -181,21 +168,12 @@ class Manifest:
         return as_json(content)
 
 
-def _image_model(plan: ConversionPlan) -> str:
-    layers = "+".join(map(str, plan.depths))
-    width = plan.sizes.get("C", plan.sizes.get("C0"))
-    return f"{layers} blocks, width {width}, embedding {plan.embed}, head {plan.head}"
-
-
-def _image_lines(plan: ConversionPlan) -> list[str]:
+def _by_part(absent: Sequence[str]) -> list[str]:
+    """Names by the part of the model that they are of, counted where there are many."""
     parts: dict[str, list[str]] = {}
-    for name in plan.absent:
+    for name in absent:
         parts.setdefault(name.partition(".")[0], []).append(name)
     return [
-        *(f"ignored: {text}" for text in by_reason(plan.ignored)),
-        *(
-            "not in SRC, left at initialisation: "
-            + (", ".join(names) if len(names) <= _SHOWN else f"{part}.* ({len(names)} tensors)")
-            for part, names in parts.items()
-        ),
+        ", ".join(names) if len(names) <= _SHOWN else f"{part}.* ({len(names)} tensors)"
+        for part, names in parts.items()
     ]

@@ -27,12 +27,8 @@ class Row:
         kind: key of `sot_paddle.convert.engine.transforms.KINDS`.
         shape: PyTorch axes as symbols.
         aliases: other PyTorch templates that are read as well (old spellings).
-        optional: exists only under some options, so its absence is not reported; as those that
-            stand `together`.
-        part: (index, count) when `destination` is one of `count` equal pieces of `source` along
-            its first axis (fused projections).
-        together: name of the option that makes an optional tensor; all tensors of that name
-            exist, or none.
+        together: name of the option that makes a tensor whose absence is not reported; all
+            tensors of that name exist, or none.
         start: the first index that Paddle's template has.
         shift: Paddle's first index minus PyTorch's.
         beside: (Paddle template of another row, whether it is there): the row is for files that
@@ -44,30 +40,10 @@ class Row:
     kind: str
     shape: tuple[str, ...]
     aliases: tuple[str, ...] = ()
-    optional: bool = False
-    part: tuple[int, int] | None = None
     together: str = ""
     start: int = 0
     shift: int = 0
     beside: tuple[str, bool] | None = None
-
-    @property
-    def can_be_absent(self) -> bool:
-        """Whether a file may be without it."""
-        return self.optional or bool(self.together)
-
-
-@dataclass(frozen=True)
-class HeadTable:
-    """The tensors of one task head.
-
-    Args:
-        rows: its tensors.
-        config: config.json key -> symbol, for sizes of this head.
-    """
-
-    rows: tuple[Row, ...]
-    config: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -87,6 +63,7 @@ class Layout:
             model is refused.
         optional_prefix: may be missing from all source names.
         config: config.json key -> symbol, for sizes of the encoder.
+        head_config: head name -> the same for its sizes.
         depth_key: config.json key of the number of layers.
         family: the backbone that `encoder` describes, as in `known_models.MODELS`.
         written_as: key of `hf_config.FAMILIES` that config.json on the PyTorch side follows; the
@@ -95,7 +72,6 @@ class Layout:
             empty.
         embeds: token embedding -> its rows; empty when `encoder` has the embeddings.
         embedless: as `headless`, for a model whose token embedding this layout does not know.
-        averaged: keys under which a torch file with averaged (EMA) weights holds them.
         tokenizer: settings of the original's tokenizer, which go after those of
             tokenizer_config.json.
         written_under: keys under which a torch file is written; none for a plain state dict.
@@ -103,28 +79,27 @@ class Layout:
 
     description: str
     encoder: tuple[Row, ...]
-    heads: Mapping[str, HeadTable]
+    heads: Mapping[str, tuple[Row, ...]]
     ignored: Mapping[str, str] = field(default_factory=dict)
     foreign: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     companions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     headless: Mapping[str, str] = field(default_factory=dict)
     optional_prefix: str = ""
     config: Mapping[str, str] = field(default_factory=dict)
+    head_config: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     depth_key: str = "num_hidden_layers"
     family: str = "bert"
     written_as: str = ""
     models: tuple[str, ...] = ()
     embeds: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     embedless: Mapping[str, str] = field(default_factory=dict)
-    averaged: tuple[str, ...] = ()
     written_under: tuple[str, ...] = ()
     tokenizer: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """All rows, those of the token embeddings and of the heads included."""
-        heads = (table.rows for table in self.heads.values())
-        return (*self.encoder, *chain(*self.embeds.values()), *chain(*heads))
+        return (*self.encoder, *chain(*self.embeds.values(), *self.heads.values()))
 
     @cached_property
     def counters(self) -> Mapping[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from sot_paddle.convert.engine.known_models import (
     ModelTraits,
     known_traits,
 )
-from sot_paddle.convert.engine.layout import HeadTable, Layout, Row
+from sot_paddle.convert.engine.layout import Layout, Row
 
 
 @dataclass(frozen=True)
@@ -56,29 +57,20 @@ class Slot:
 
     Args:
         row: the table row, its symbols those of the place.
-        names: PyTorch names, the one to write first, then the others that are read.
-        paddle: Paddle name.
+        sources: names under which it is read, the usual one first.
+        destination: name under which it is written.
+        paddle: that of the two which is Paddle's.
         required: its absence is an error (rows of the backbone and of the token embedding).
-        reverse: from Paddle to PyTorch.
     """
 
     row: Row
-    names: tuple[str, ...]
+    sources: tuple[str, ...]
+    destination: str
     paddle: str
     required: bool
-    reverse: bool
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Names under which it is read, the usual one first."""
-        return (self.paddle,) if self.reverse else self.names
-
-    @property
-    def destination(self) -> str:
-        """Name under which it is written."""
-        return self.names[0] if self.reverse else self.paddle
 
 
+@functools.cache
 def pattern(template: str, lowest: int = 0) -> re.Pattern[str]:
     """Compile a template: ``{}`` matches an index, a trailing ``*`` the rest of the name.
 
@@ -137,13 +129,13 @@ def _levels(layout: Layout) -> int:
 
 
 def slots(
-    file: TableFile, head: HeadTable | None, embed: Sequence[Row], depths: tuple[int, ...]
+    file: TableFile, head: Sequence[Row], embed: Sequence[Row], depths: tuple[int, ...]
 ) -> tuple[Slot, ...]:
     """Expand the tables to the names of one file.
 
     Args:
         file: names and table.
-        head: the task head in the file, None when the layout does not know the model's head.
+        head: rows of the task head in the file, none when the layout does not know the model's.
         embed: rows of the token embedding in the file, none when it is part of the encoder or
             the layout does not know it.
         depths: from :func:`find_depths`.
@@ -151,12 +143,10 @@ def slots(
     Returns:
         One slot for each destination.
 
-    Raises:
-        ValueError: the table maps two rows to one name, or pieces do not cover their whole.
     """
     backbone = _of_this_file(file, (*file.layout.encoder, *embed))
-    rows = [(row, not row.can_be_absent) for row in backbone]
-    rows += [(row, False) for row in (head.rows if head else ())]
+    rows = [(row, not row.together) for row in backbone]
+    rows += [(row, False) for row in head]
     levels, expanded = _levels(file.layout), []
     for row, required in rows:
         templates = [file.spell(name) for name in (row.source, *row.aliases)]
@@ -165,8 +155,8 @@ def slots(
             names = tuple(template.format(*from_torch) for template in templates)
             local = replace(row, shape=_symbols(row.shape, place, depths))
             paddle = row.destination.format(*place)
-            expanded.append(Slot(local, names, paddle, required, file.reverse))
-    _check_bijection(expanded)
+            ends = ((paddle,), names[0]) if file.reverse else (names, paddle)
+            expanded.append(Slot(local, *ends, paddle, required))
     return tuple(expanded)
 
 
@@ -197,23 +187,6 @@ def _symbols(
 ) -> tuple[str, ...]:
     here = {"prev": place[0] - 1 if place else 0, "last": len(depths) - 1}
     return tuple(symbol.format(*place[:1], **here) for symbol in shape)
-
-
-def _check_bijection(expanded: Sequence[Slot]) -> None:
-    owner: dict[str, str] = {}
-    pieces: dict[str, list[tuple[int, int]]] = {}
-    for slot in expanded:
-        first = slot.names[0]
-        if slot.paddle in owner:
-            raise ValueError(
-                f"the table maps both {owner[slot.paddle]!r} and {first!r} to {slot.paddle!r}"
-            )
-        owner[slot.paddle] = first
-        for name in slot.names:
-            pieces.setdefault(name, []).append(slot.row.part or (0, 1))
-    for name, parts in pieces.items():
-        if sorted(parts) != [(k, parts[0][1]) for k in range(parts[0][1])]:
-            raise ValueError(f"the table maps {name!r} more than once, or only a part of it")
 
 
 def choose_head(file: TableFile, model: str) -> str:
@@ -272,8 +245,7 @@ def _has_head(file: TableFile, head: str, signature: Sequence[str]) -> bool:
     """Whether any tensor of a head's signature (Paddle names) is among a file's names."""
     if file.reverse:
         return any(name in file.shapes for name in signature)
-    table = file.layout.heads.get(head)
-    rows = [row for row in (table.rows if table else ()) if row.destination in signature]
+    rows = [row for row in file.layout.heads.get(head, ()) if row.destination in signature]
     return any(name in file.shapes for row in rows for name in (row.source, *row.aliases))
 
 

@@ -4,52 +4,39 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 
-from sot_paddle.config import import_name
 from sot_paddle.convert.engine.known_models import MODELS, TEXT_FAMILIES, known_traits
 from sot_paddle.convert.engine.layout import Layout, Row
 from sot_paddle.convert.engine.naming import TableFile, find_prefix, pattern
+from sot_paddle.convert.tables import (
+    bert_family,
+    conv_bert_original,
+    gpt_hf,
+    plain_vision,
+    sot_official,
+    sot_torch_ref,
+)
 
 _MOST_WRAPPINGS = 8  # parts before a name that are looked at
 
-_PATHS: Mapping[str, tuple[str, ...]] = {
-    "bert_hf": ("bert_hf:LAYOUT",),
-    "roberta_hf": ("roberta_hf:LAYOUT",),
-    "spanbert_original": ("spanbert_original:LAYOUT",),
-    "gpt_hf": ("gpt_hf:LAYOUT",),
-    "conv_bert_original": ("conv_bert_original:LAYOUT",),
-    "sot_nlp_official": ("sot_nlp_official:LAYOUT",),
-    "sot_torch_ref": tuple(
-        f"sot_torch_ref:{name}"
-        for name in ("BERT", "ROBERTA_MODEL", "GPT", "CONV_BERT", "VIT", "SWIN")
-    ),
-    "sot_official": ("sot_official:LAYOUT",),
-    "deit_timm": ("deit:TIMM",),
-    "deit_official": ("deit:OFFICIAL",),
-    "swin_timm": ("swin:TIMM",),
-    "swin_microsoft": ("swin:MICROSOFT",),
-    "bert4doc": ("bert4doc:POOLED",),
-    "bert4doc_layers": ("bert4doc:OF_LAYERS",),
+TABLES: Mapping[str, tuple[Layout, ...]] = {
+    "bert_hf": (bert_family.BERT,),
+    "roberta_hf": (bert_family.ROBERTA_HF,),
+    "spanbert_original": (bert_family.SPANBERT,),
+    "gpt_hf": (gpt_hf.LAYOUT,),
+    "conv_bert_original": (conv_bert_original.LAYOUT,),
+    "sot_nlp_official": (sot_official.TEXT,),
+    "sot_torch_ref": sot_torch_ref.LAYOUTS,
+    "sot_official": (sot_official.IMAGES,),
+    "deit_timm": (plain_vision.DEIT_TIMM,),
+    "deit_official": (plain_vision.DEIT_OFFICIAL,),
+    "swin_timm": (plain_vision.SWIN_TIMM,),
+    "swin_microsoft": (plain_vision.SWIN_MICROSOFT,),
+    "bert4doc": (bert_family.BERT4DOC,),
+    "bert4doc_layers": (bert_family.BERT4DOC_LAYERS,),
 }
-"""Layout name -> where its tables are, one for each family of backbones."""
-
-
-class _Tables(Mapping[str, tuple[Layout, ...]]):
-    """The tables of a layout by its name; their module is imported when they are asked for."""
-
-    def __getitem__(self, layout: str) -> tuple[Layout, ...]:
-        return tuple(import_name(f"sot_paddle.convert.tables.{path}") for path in _PATHS[layout])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_PATHS)
-
-    def __len__(self) -> int:
-        return len(_PATHS)
-
-
-TABLES = _Tables()
 """Layout name -> its tables, one for each family of backbones."""
 
 
@@ -66,9 +53,9 @@ def find_table(layout: str, model: str) -> Layout:
     if layout not in TABLES:
         raise ValueError(f"unknown layout {layout!r}; expected one of {', '.join(TABLES)}")
     known_traits(model)
-    for table in TABLES[layout]:
-        if fits(table, model):
-            return table
+    table = next((table for table in TABLES[layout] if fits(table, model)), None)
+    if table is not None:
+        return table
     models = [name for name in MODELS if any(fits(table, name) for table in TABLES[layout])]
     raise ValueError(
         f"layout {layout!r} is for {', '.join(models)}, not for {model!r}; its layouts are"
@@ -173,13 +160,9 @@ def _orientation(rows: Sequence[Row], shapes: Mapping[str, Sequence[int]]) -> st
     for row in rows:
         if row.kind != "linear" or not row.shape[0].endswith(f"*{row.shape[1]}"):
             continue
-        ratio = int(row.shape[0].partition("*")[0])
-        regex = pattern(row.destination)
+        ratio, regex = int(row.shape[0].partition("*")[0]), pattern(row.destination)
         for name, shape in shapes.items():
             if regex.fullmatch(name) and len(shape) == 2:
-                votes.add(
-                    "torch" if shape[0] == ratio * shape[1]
-                    else "paddle" if shape[1] == ratio * shape[0]
-                    else ""
-                )  # fmt: skip
+                is_torch, is_paddle = (shape[i] == ratio * shape[1 - i] for i in (0, 1))
+                votes.add("torch" if is_torch else "paddle" if is_paddle else "")
     return votes.pop() if len(votes) == 1 else ""

@@ -26,7 +26,7 @@ class Transform:
         forward: PyTorch array -> Paddle array (a view where possible).
         reverse: the inverse.
         forward_shape: PyTorch axes -> Paddle axes.
-        reverse_shape: the inverse.
+        reverse_shape: the inverse, of lengths only.
     """
 
     name: str
@@ -45,19 +45,14 @@ POINTWISE_CONV = Transform(
     lambda a: a[:, :, 0, 0].T,  # (out, in, 1, 1) -> (in, out)
     lambda a: a.T[:, :, None, None],  # (in, out) -> (out, in, 1, 1)
     lambda s: (s[1], s[0]),
-    lambda s: (
-        s[1],
-        s[0],
-        "1" if isinstance(s[0], str) else 1,
-        "1" if isinstance(s[0], str) else 1,
-    ),
+    lambda s: (s[1], s[0], 1, 1),
 )
 HEAD_FACTOR = Transform(
     "head_factor",
     lambda a: a[0, :, 0, 0],  # (1, H, 1, 1) -> (H,)
     lambda a: a[None, :, None, None],
     lambda s: (s[1],),
-    lambda s: ("1", s[0], "1", "1") if isinstance(s[0], str) else (1, s[0], 1, 1),
+    lambda s: (1, s[0], 1, 1),
 )
 
 KINDS: Mapping[str, Transform] = {

@@ -1,27 +1,64 @@
-"""Read any known checkpoint as this project's tensors, without writing anything."""
+"""Read any known checkpoint as this project's tensors, without writing anything.
+
+For an image model of another size what is read is fitted to it: some tensors are resampled, some
+left fresh. Nothing happens silently: every change has a reason that the callers show.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from sot_paddle.checkpoint import FORMAT
-from sot_paddle.convert.engine.adapting import Fitted, fit
+from sot_paddle.config import some
 from sot_paddle.convert.engine.build import build_plan
 from sot_paddle.convert.engine.conversion_plan import ConversionPlan, by_reason
-from sot_paddle.convert.engine.known_models import registry_name
-from sot_paddle.convert.engine.layout import Layout
+from sot_paddle.convert.engine.known_models import CLASS_SCORES, WORD_SCORES, registry_name
 from sot_paddle.convert.engine.registry import find_table, layouts_of, recognise
 from sot_paddle.convert.engine.transforms import KINDS
 from sot_paddle.convert.formats.source import Source, open_source
-from sot_paddle.convert.tables.bert_hf import PRETRAINING
+from sot_paddle.convert.tables.bert_family import PRETRAINING
 from sot_paddle.reading import named_in_refusals
+from sot_paddle.resampling import (
+    is_sinusoid,
+    resample_bias_table,
+    resample_position_embedding,
+    sinusoid_table,
+    window_of,
+)
 
 _LOG = logging.getLogger(__name__)
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+POSITIONS = "pos_embed"
+BIAS_TABLE = ".attn.relative_position_bias_table"
+_CLASSIFIERS = (*WORD_SCORES, *CLASS_SCORES)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A checkpoint fitted to a model.
+
+    Args:
+        arrays: Paddle name -> array of the model's shape and the checkpoint's dtype.
+        fresh: names of the model's tensors that keep their initialisation.
+        notes: what was read, resampled or left out; to be shown to the user.
+        metadata: what a file in Paddle's names states about the model it is of, else {}. Whoever
+            fills a model compares it with the model's options: shapes do not show them all.
+        averaged: whether these are the averaged weights of a training's file; None where the file
+            holds one set of weights.
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    fresh: tuple[str, ...]
+    notes: tuple[str, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    averaged: bool | None = None
 
 
 def read_as_paddle(
@@ -46,10 +83,12 @@ def read_as_paddle(
     if side == "paddle":
         return source.tensors
     heads = _pretraining_heads(source.tensors) if pretraining_heads else {}
-    layout = layout or usual
-    plan = build_plan(layout, model, source.tensors.shapes, config=source.config)
-    left_out = _heads_of_other_tasks(plan, find_table(layout, model))
-    if left_out:
+    plan = build_plan(layout or usual, model, source.tensors.shapes, config=source.config)
+    table = find_table(layout or usual, model)
+    reasons = {reason for rows in table.foreign.values() for reason in rows.values()}
+    reasons |= {reason for _, reason in table.companions.values()}
+    left_out = {name: reason for name, reason in plan.ignored.items() if reason in reasons}
+    if left_out:  # the head of a task that the models do not have
         _LOG.warning("%s: left out: %s", source.path, "; ".join(by_reason(left_out)))
     return {**plan.apply(source.tensors), **heads}
 
@@ -63,13 +102,6 @@ def _pretraining_heads(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarra
                 array = KINDS[row.kind].forward(np.asarray(tensors[name]))
                 heads[row.destination] = np.ascontiguousarray(array)
     return heads
-
-
-def _heads_of_other_tasks(plan: ConversionPlan, table: Layout) -> dict[str, str]:
-    """Source tensor -> reason, for the head of a task that the models do not have."""
-    reasons = {reason for rows in table.foreign.values() for reason in rows.values()}
-    reasons |= {reason for _, reason in table.companions.values()}
-    return {name: reason for name, reason in plan.ignored.items() if reason in reasons}
 
 
 def read_for_model(
@@ -103,7 +135,18 @@ def read_for_model(
     source = open_source(place, ema=ema)
     with named_in_refusals(source.path):
         plan = _plan(source, layout, model)
-        return _fit(source, plan, {name: tuple(shape) for name, shape in shapes.items()})
+        wanted = {name: tuple(shape) for name, shape in shapes.items()}
+        if plan is None:
+            fitted = _fit(source.tensors.shapes, wanted, source.tensors.__getitem__)
+            notes, metadata = fitted.notes, source.metadata
+        else:
+            tensors, converted = source.tensors, plan.destination_shapes
+            fitted = _fit(converted, wanted, lambda name: plan.convert(name, tensors))
+            done = f"layout {plan.layout}: {len(converted)} tensors converted"
+            ignored = (f"ignored: {text}" for text in by_reason(plan.ignored))
+            notes, metadata = (done, *ignored, *fitted.notes), {}
+    notes = (*source.notes, *notes)
+    return replace(fitted, notes=notes, metadata=metadata, averaged=source.averaged)
 
 
 def _plan(source: Source, layout: str, model: str) -> ConversionPlan | None:
@@ -124,24 +167,97 @@ def _plan(source: Source, layout: str, model: str) -> ConversionPlan | None:
     return build_plan(layout or recognised, model, shapes)
 
 
-def _fit(
-    source: Source, plan: ConversionPlan | None, wanted: Mapping[str, tuple[int, ...]]
-) -> Fitted:
-    notes = list(source.notes)
-    if plan is None:
-        shapes = source.tensors.shapes
-    else:
-        shapes = plan.destination_shapes
-        notes.append(f"layout {plan.layout}: {len(shapes)} tensors converted")
-        notes += [f"ignored: {text}" for text in by_reason(plan.ignored)]
+def _fit(shapes: Shapes, wanted: Shapes, read: Callable[[str], np.ndarray]) -> Fitted:
+    """Fit the tensors of a file to a model of given shapes.
 
-    def read(name: str) -> np.ndarray:
-        return source.tensors[name] if plan is None else plan.convert(name, source.tensors)
+    Position embeddings and bias tables are resampled. A token embedding of another kind, a head of
+    another kind and classifiers of another number of classes are dropped. Everything else must fit.
 
-    fitted = fit(shapes, wanted, read)
-    return dataclasses.replace(
-        fitted,
-        notes=(*notes, *fitted.notes),
-        metadata=source.metadata if plan is None else {},
-        averaged=source.averaged,
+    Args:
+        shapes: what the file holds.
+        wanted: what the model holds.
+        read: name -> array of the file.
+
+    Raises:
+        ValueError: a backbone of another size or with other tensors, by name.
+    """
+    dropped = {**_drop_embed(shapes, wanted), **_drop_head(shapes, wanted)}
+    parts = ("embed.", "head.")
+    backbone = [name for name in shapes if not name.startswith(parts)]
+    missing = [name for name in wanted if not name.startswith(parts) and name not in shapes]
+    extra = [name for name in backbone if name not in wanted]
+    if missing or extra:
+        what = (("lacks", missing), ("has what the model lacks:", extra))
+        raise ValueError(
+            f"the backbone {'; '.join(f'{verb} {some(n)}' for verb, n in what if n)}: build the "
+            "model with the depth and options the file was made with"
+        )
+    others = [name for name in backbone if shapes[name] != wanted[name]]
+    resampled = {name: _resample(name, read(name), wanted[name]) for name in others}
+    fresh = tuple(name for name in wanted if name not in shapes or name in dropped)
+    arrays = {
+        name: resampled[name][0] if name in resampled else read(name)
+        for name in wanted
+        if name not in fresh
+    }
+    reasons = {name: reason for name, (_, reason) in resampled.items()}
+    notes = [f"resized: {text}" for text in by_reason(reasons)]
+    notes += [f"not taken from the file: {text}" for text in by_reason(dropped)]
+    if fresh:
+        count = f"{len(fresh)} tensors" if len(fresh) > 1 else "1 tensor"
+        notes.append(f"left at initialisation: {some(fresh)} ({count})")
+    return Fitted(arrays, fresh, tuple(notes))
+
+
+def _drop_embed(shapes: Shapes, wanted: Shapes) -> dict[str, str]:
+    ours, theirs = ([n for n in side if n.startswith("embed.")] for side in (wanted, shapes))
+    reason = "the model has another token embedding"
+    if set(ours) == set(theirs):
+        odd = next((name for name in ours if wanted[name] != shapes[name]), None)
+        if odd is None:
+            return {}
+        reason += f": {odd} is {wanted[odd]}, not {shapes[odd]}"
+    return dict.fromkeys(theirs, reason)
+
+
+def _drop_head(shapes: Shapes, wanted: Shapes) -> dict[str, str]:
+    ours, theirs = ([n for n in side if n.startswith("head.")] for side in (wanted, shapes))
+    if set(ours) != set(theirs):
+        return dict.fromkeys(theirs, "the model has another head")
+    odd = {name.rpartition(".")[0] for name in ours if wanted[name] != shapes[name]}
+    inner = sorted(layer for layer in odd if f"{layer}.weight" not in _CLASSIFIERS)
+    if inner:
+        return dict.fromkeys(theirs, f"the model's head has another {inner[0]}")
+    reasons = {}
+    for name in theirs:
+        layer = name.rpartition(".")[0]
+        if layer in odd:
+            made, asked = (side[f"{layer}.bias"][0] for side in (shapes, wanted))
+            reasons[name] = (
+                f"a classifier of {made} classes, and {asked} are wanted"
+                if made != asked
+                else "a classifier of another representation"
+            )
+    return reasons
+
+
+def _resample(name: str, array: np.ndarray, wanted: tuple[int, ...]) -> tuple[np.ndarray, str]:
+    """A tensor for another number of positions, and from what to what and how it was made."""
+    shape = array.shape
+    same_width = len(shape) == len(wanted) and shape[-1] == wanted[-1]
+    if name == POSITIONS and same_width:
+        _, positions, dim = wanted
+        if is_sinusoid(array):
+            table = sinusoid_table(positions, dim).astype(np.float32).astype(array.dtype)
+            return table, f"the fixed table of {shape[1]} positions is computed for {positions}"
+        how = "bicubic with antialiasing as timm's resample_abs_pos_embed"
+        reason = f"learned positions of {shape[1] - 1} tokens to {positions - 1}, {how}"
+        return resample_position_embedding(array, positions - 1), reason
+    if name.endswith(BIAS_TABLE) and same_width:
+        old, new = window_of(shape[0]), window_of(wanted[0])
+        how = "bicubic without antialiasing as Swin's own loading"
+        reason = f"relative positions of windows of {old} to windows of {new}, {how}"
+        return resample_bias_table(array, new), reason
+    raise ValueError(
+        f"{name} has shape {shape}, the model wants {wanted}: a backbone of another size"
     )

@@ -12,7 +12,10 @@ from sot_paddle.config import ACTIVATIONS
 from sot_paddle.convert.engine.conversion_plan import ConversionPlan
 from sot_paddle.convert.engine.layout import Layout
 
-_HEAD_WIDTH = 64  # hidden size / attention heads in every BERT of the original paper
+_BERTS = {
+    **{"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1},
+    **{"initializer_range": 0.02, "position_embedding_type": "absolute"},
+}
 
 
 @dataclass(frozen=True)
@@ -37,23 +40,13 @@ class TextFamily:
     heads: str = "num_attention_heads"
     untold: tuple[str, ...] = ("hidden_act", "layer_norm_eps")
     activations: tuple[str, ...] = ACTIVATIONS
-    defaults: Mapping[str, Any] = field(
-        default_factory=lambda: {
-            "hidden_dropout_prob": 0.1,
-            "attention_probs_dropout_prob": 0.1,
-            "initializer_range": 0.02,
-            "position_embedding_type": "absolute",
-        }
-    )
+    defaults: Mapping[str, Any] = field(default_factory=lambda: dict(_BERTS))
 
 
 _CONV_BERT = TextFamily(
     *("conv_bert", "ConvBertEncoder", "ConvBertClassifier", "head.cls_fc.weight"),
     untold=("hidden_act", "layer_norm_eps", "attention_kernel", "qk", "value_forward"),
-    defaults={
-        **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.1),
-        "initializer_range": 0.02,
-    },
+    defaults={key: value for key, value in _BERTS.items() if key != "position_embedding_type"},
 )
 
 FAMILIES: Mapping[str, TextFamily] = {
@@ -68,7 +61,7 @@ FAMILIES: Mapping[str, TextFamily] = {
         untold=("afn", "layer_norm_epsilon"),
         activations=("gelu", "relu", "silu", "swish"),
         defaults={
-            **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.1),
+            **{"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1},
             "initializer_range": 0.02,
         },
     ),
@@ -138,20 +131,6 @@ def attention_heads(
     return int(stated)
 
 
-def conventional_heads(hidden: int) -> int:
-    """BERT's own convention, 64 channels a head, for a file that says nothing.
-
-    Raises:
-        ValueError: the hidden size is not a multiple of 64.
-    """
-    if hidden % _HEAD_WIDTH:
-        raise ValueError(
-            f"the number of attention heads is unknown and the hidden size {hidden} is no multiple"
-            f" of {_HEAD_WIDTH}; state it with --num-attention-heads"
-        )
-    return hidden // _HEAD_WIDTH
-
-
 def complete_config(
     plan: ConversionPlan, layout: Layout, known: Mapping[str, Any], heads: int | None
 ) -> dict[str, Any]:
@@ -168,8 +147,7 @@ def complete_config(
     """
     family = FAMILIES[(plan.reverse and layout.written_as) or layout.family]
     config = {**family.defaults, **known, "model_type": family.model_type}
-    table = layout.heads.get(plan.head)
-    sizes = {**layout.config, **(table.config if table else {})}
+    sizes = {**layout.config, **layout.head_config.get(plan.head, {})}
     config.update({key: plan.sizes[s] for key, s in sizes.items() if s in plan.sizes})
     config[layout.depth_key] = plan.depth
     config.pop(family.heads, None)

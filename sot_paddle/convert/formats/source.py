@@ -96,24 +96,15 @@ def open_source(path: Path, *, key: str = "", ema: bool | None = False) -> Sourc
     if not source.tensors:
         raise ValueError(f"{path}: holds no tensor")
     if folder:
-        source.config = read_json(folder / "config.json") or {}
+        config = folder / "config.json"
+        source.config = reading.read_json(config) if os.path.lexists(config) else {}
         source.vocabulary = read_vocabulary(folder)
-    if not source.config and "config" in source.metadata:
-        with reading.named_in_refusals(path):
+    with reading.named_in_refusals(path):
+        if not source.config and "config" in source.metadata:
             source.config = metadata_json(source.metadata, "config")
-    if not source.vocabulary and "vocabulary" in source.metadata:
-        with reading.named_in_refusals(path):
+        if not source.vocabulary and "vocabulary" in source.metadata:
             source.vocabulary = unpack_files(source.metadata["vocabulary"])
     return source
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object; None when the file does not exist.
-
-    Raises:
-        ValueError: not a JSON object.
-    """
-    return reading.read_json(path) if os.path.lexists(path) else None
 
 
 def read_vocabulary(folder: Path) -> dict[str, bytes]:
@@ -164,10 +155,10 @@ def _open_file(path: Path, key: str, ema: bool | None) -> Source:
 
 def _with_twins(source: Source) -> Source:
     """Add the names whose tensor is stored under another one, as safetensors' metadata say."""
-    held = source.tensors
-    twins = {n: kept for n, kept in source.metadata.items() if n not in held and kept in held}
+    stored = source.tensors
+    twins = {n: kept for n, kept in source.metadata.items() if n not in stored and kept in stored}
     if twins:
-        source.tensors = _renamed(held, {**{name: name for name in held}, **twins})
+        source.tensors = _renamed(stored, {**{name: name for name in stored}, **twins})
         source.notes += [
             f"{source.path.name}: {name!r} is stored once, as {kept!r}: both are that tensor"
             for name, kept in twins.items()
@@ -192,7 +183,7 @@ def _renamed(tensors: Tensors, names: Mapping[str, str]) -> Tensors:
 
 def _open_shards(index: Path, key: str, ema: bool | None) -> Source:
     """Open the shards that an index lists; index and shards must agree on every tensor."""
-    placed = (read_json(index) or {}).get("weight_map")
+    placed = reading.read_json(index).get("weight_map")
     if not isinstance(placed, dict) or not all(isinstance(f, str) for f in placed.values()):
         raise ValueError(f"{index}: no 'weight_map' of tensor names to files")
     specs: dict[str, TensorSpec] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import re
 import struct
@@ -76,7 +77,7 @@ def load_safely(path: Path, torch: ModuleType, what: str, remedy: str = _REMEDY)
     with reading.open_weights(path) as handle:
         try:
             _check_archive(handle)
-            with torch.serialization.safe_globals([argparse.Namespace, *_OF_NUMPY]):
+            with _let_through(torch):
                 return torch.load(handle, map_location="cpu", weights_only=True)
         except (*BROKEN_PICKLE, OSError, zipfile.BadZipFile, struct.error, zlib.error) as error:
             culprit = _ASKED_FOR.search(str(error))
@@ -84,6 +85,13 @@ def load_safely(path: Path, torch: ModuleType, what: str, remedy: str = _REMEDY)
                 said = f"refused: it asks for {culprit[1]}; expected {what}"
                 raise ValueError(f"{path}: {said}{remedy}") from error
             raise ValueError(f"{path}: not a PyTorch file of {what}, or damaged") from error
+
+
+def _let_through(torch: ModuleType) -> contextlib.AbstractContextManager:
+    """Let `argparse.Namespace` and NumPy's values through; before torch 2.6 nothing can be."""
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6):
+        return contextlib.nullcontext()
+    return torch.serialization.safe_globals([argparse.Namespace, *_OF_NUMPY])
 
 
 _ASKED_FOR = re.compile(r"(?:GLOBAL|class|instruction|function)s?:? `?([\w.]+[\w])")

@@ -15,19 +15,18 @@ from typing import Any
 from sot_paddle.atomic import atomic_directory, atomic_file
 from sot_paddle.checkpoint import as_tensors
 from sot_paddle.convert.engine.build import build_plan
-from sot_paddle.convert.engine.convert import OURS, check_free, convert_file
+from sot_paddle.convert.engine.convert import OURS, check_free, convert_file, written_prefix
 from sot_paddle.convert.engine.known_models import registry_name
 from sot_paddle.convert.engine.registry import find_table
 from sot_paddle.convert.formats.source import open_source
-from sot_paddle.convert.formats.torch_files import SUFFIXES, from_numpy, save, torch_or_refuse
-from sot_paddle.convert.state.record import OptimizerState, convert
-from sot_paddle.convert.state.state_file import FILE, read_state, write_state
+from sot_paddle.convert.formats.torch_files import SUFFIXES, from_numpy, load_safely, save
+from sot_paddle.convert.state.record import FILE, OptimizerState, convert, read_state, write_state
 from sot_paddle.convert.state.torch_optimizer import (
+    HOW,
     from_torch,
-    group_names,
-    load_plain,
     schedule_dict,
     to_torch,
+    torch_side,
 )
 from sot_paddle.reading import named_in_refusals, read_json
 from sot_paddle.train import folder_lock
@@ -35,12 +34,8 @@ from sot_paddle.train import folder_lock
 WEIGHTS = "model.safetensors"
 
 _OPTIMIZERS = ("optimizer", "optimizer_state_dict")
+_REMEDY = "; save state_dict() of model, optimizer and scheduler, and numbers, where it was made"
 _SCHEDULERS = ("lr_scheduler", "scheduler", "lr_scheduler_state_dict", "scheduler_state_dict")
-_HOW = (
-    'write them where the training is: json.dump([[names[p] for p in g["params"]] for g in '
-    'optimizer.param_groups], open("names.json", "w")) with names = {p: n for n, p in '
-    "model.named_parameters()}, and give --names names.json"
-)
 
 
 @dataclass(frozen=True)
@@ -85,9 +80,8 @@ class StateRequest:
             raise ValueError(f"{target}: expected a file that ends in {', '.join(SUFFIXES)}")
         if side == "paddle" and target.suffix:
             raise ValueError(f"{target}: expected a folder (a name without a suffix)")
-        is_folder = side == "paddle"
-        places = ((self.source[1],), {*OURS, FILE})
-        check_free(target, *places, directory=is_folder, overwrite=self.overwrite)
+        flags = {"directory": side == "paddle", "overwrite": self.overwrite}
+        check_free(target, (self.source[1],), {*OURS, FILE}, **flags)
 
 
 def convert_state(request: StateRequest) -> str:
@@ -141,8 +135,8 @@ def _to_paddle(request: StateRequest, notes: list[str]) -> OptimizerState:
     if place.suffix not in SUFFIXES or not place.is_file():
         raise ValueError(f"{place}: expected a file that ends in {', '.join(SUFFIXES)}")
     model = _model(request, {})
-    table = find_table(request.layout, model)
-    content = load_plain(place)
+    find_table(request.layout, model)  # refused before a large file is read
+    content = load_safely(place, torch_side(), "plain data", _REMEDY)
     optimizer = _first(content, _OPTIMIZERS) if isinstance(content, Mapping) else None
     if not isinstance(optimizer, Mapping):
         raise ValueError(f"{place}: no optimizer under {' or '.join(_OPTIMIZERS)}")
@@ -150,16 +144,14 @@ def _to_paddle(request: StateRequest, notes: list[str]) -> OptimizerState:
     source = open_source(place, key=request.key)
     with named_in_refusals(place):
         plan = build_plan(request.layout, model, source.tensors.shapes, config=source.config)
-        names = group_names(optimizer) if request.names is None else read_names(request.names)
-        if names is None:
-            raise ValueError(f"the optimizer numbers its parameters: {_HOW}")
+        names = None if request.names is None else read_names(request.names)
         schedule = schedule if isinstance(schedule, Mapping) else None
         state = from_torch(optimizer, names, schedule=schedule, kind=request.optimizer)
         if state.position is None:
             notes.append("no state of a scheduler: the learning rate counts as fixed")
         moved = convert(state, plan)
         moved.check(plan.destination_shapes, untouched=request.unused)
-    if source.averaged is False and table.averaged:
+    if source.averaged is False:
         notes.append("the averaged weights are passed over")
     with atomic_directory(target) as folder:
         source = dataclasses.replace(source, notes=[])
@@ -174,20 +166,17 @@ def _to_torch(request: StateRequest, notes: list[str]) -> OptimizerState:
     place, target = request.source[1], request.target[1]
     state = read_state(place)
     if request.names is None:
-        raise ValueError(f"PyTorch's optimizer numbers its parameters: {_HOW}")
+        raise ValueError(f"PyTorch's optimizer numbers its parameters: {HOW}")
     names = read_names(request.names)
     source = open_source(place / WEIGHTS)
     model = _model(request, source.metadata)
-    is_same_layout = source.metadata.get("layout") == request.layout
-    prefix = source.metadata.get("source_prefix") if is_same_layout else None
-    shapes = source.tensors.shapes
+    prefix, shapes = written_prefix(source, request.layout), source.tensors.shapes
     table = find_table(request.layout, model)
     with named_in_refusals(source.path):
         plan = build_plan(request.layout, model, shapes, reverse=True, prefix=prefix)
         state.check(shapes, untouched=request.unused)
         moved = dataclasses.replace(convert(state, plan), masters={})
     tensors = as_tensors({**source.tensors, **state.masters})  # instead of half precision
-    torch = torch_or_refuse("the PyTorch side of a training's state needs torch: install it")
     weights = {n: from_numpy(n, array) for n, array in plan.apply(tensors).items()}
     content: dict[str, Any] = dict.fromkeys(table.written_under or ("state_dict",), weights)
     content["optimizer"] = to_torch(moved, names)
@@ -195,7 +184,7 @@ def _to_torch(request: StateRequest, notes: list[str]) -> OptimizerState:
         content["lr_scheduler"] = schedule_dict(moved, names)
     content["step"] = max(moved.steps.values(), default=0)
     with atomic_file(target) as handle:
-        save(torch, content, handle)
+        save(torch_side(), content, handle)
     return moved
 
 

@@ -22,9 +22,11 @@ from sot_paddle.convert.state.record import (
     Group,
     OptimizerState,
     options_of,
+    read_state,
     require_same,
+    split_arrays,
+    write_state,
 )
-from sot_paddle.convert.state.state_file import read_state, split_arrays, write_state
 from sot_paddle.train import exact_state
 from sot_paddle.train.optimizer import HFAdamW
 
@@ -54,13 +56,11 @@ def take(
     kind = kind_of(optimizer)
     arrays = exact_state.optimizer_arrays(optimizer, model)
     moments, masters = split_arrays({_without_prefix(optimizer, k): a for k, a in arrays.items()})
-    schedule = optimizer._learning_rate
-    has_schedule = isinstance(schedule, paddle.optimizer.lr.LRScheduler)
-    position = int(schedule.last_epoch) if has_schedule else None
-    updates = position if updates is None else updates
+    schedule = _schedule(optimizer)
+    position = None if schedule is None else int(schedule.last_epoch)
     counters = exact_state.optimizer_counters(optimizer, model)
     groups = _groups(optimizer, model, kind)
-    steps = counts_of(moments, groups, counters, updates)
+    steps = counts_of(moments, groups, counters, position if updates is None else updates)
     return OptimizerState("paddle", kind, groups, moments, steps, position, masters)
 
 
@@ -141,8 +141,8 @@ def kind_of(optimizer: paddle.optimizer.Optimizer) -> str:
 def _with_prefix(optimizer: Any, key: str) -> str:
     """PADDLE: an optimizer with a name puts it before its accumulators'."""
     name, _, kind = key.rpartition("/")
-    plain = not optimizer._name or kind == "master_weight"
-    return key if plain else f"{name}/{optimizer._name}_{kind}"
+    is_plain = not optimizer._name or kind == "master_weight"
+    return key if is_plain else f"{name}/{optimizer._name}_{kind}"
 
 
 def _without_prefix(optimizer: Any, key: str) -> str:
@@ -152,29 +152,31 @@ def _without_prefix(optimizer: Any, key: str) -> str:
 
 def _wind(state: OptimizerState, optimizer: Any, position: int | None) -> None:
     """Step a fresh scheduler to the place where the state stands."""
-    schedule = optimizer._learning_rate
-    fixed = not isinstance(schedule, paddle.optimizer.lr.LRScheduler)
-    if position is None:
-        if (state.position is None) is not fixed:
-            has = "a schedule and the Paddle optimizer none" if fixed else "no schedule"
-            raise ValueError(f"the state has {has}: build the optimizer as the run had it")
-        position = state.position or 0
-    if fixed:
+    schedule = _schedule(optimizer)
+    if position is None and (state.position is None) is not (schedule is None):
+        has = "no schedule" if schedule else "a schedule and the Paddle optimizer none"
+        raise ValueError(f"the state has {has}: build the optimizer as the run had it")
+    if schedule is None:
         return
     if isinstance(schedule, paddle.optimizer.lr.ReduceOnPlateau):
         raise ValueError("ReduceOnPlateau depends on the metrics so far: its place cannot be found")
     if schedule.last_epoch != 0:
         raise ValueError(f"the Paddle scheduler is not fresh: at step {schedule.last_epoch}")
-    for _ in range(position):
+    for _ in range(state.position if position is None else position):
         schedule.step()
+
+
+def _schedule(optimizer: Any) -> paddle.optimizer.lr.LRScheduler | None:
+    """What drives the learning rate, None for a fixed one."""
+    rate = optimizer._learning_rate
+    return rate if isinstance(rate, paddle.optimizer.lr.LRScheduler) else None
 
 
 def _groups(optimizer: Any, model: nn.Layer, kind: str) -> tuple[Group, ...]:
     """Collect weights with equal options, in the optimizer's order."""
     names = exact_state.structured_names(model)
-    schedule = optimizer._learning_rate
-    fixed = not isinstance(schedule, paddle.optimizer.lr.LRScheduler)
-    rate, initial = (schedule, None) if fixed else (schedule(), schedule.base_lr)
+    schedule, ratio = _schedule(optimizer), getattr(optimizer, "_lr_ratio", None)
+    rate, initial = (schedule(), schedule.base_lr) if schedule else (optimizer._learning_rate, None)
     members: dict[tuple, tuple[dict[str, Any], float, list[str]]] = {}
     for parameter, group in _parameters(optimizer):
         if parameter.name not in names:
@@ -184,7 +186,8 @@ def _groups(optimizer: Any, model: nn.Layer, kind: str) -> tuple[Group, ...]:
         if parameter.stop_gradient:
             continue
         options = _options(optimizer, kind, group, parameter)
-        factor = _factor(optimizer, parameter)
+        factor = float((parameter.optimize_attr or {}).get("learning_rate", 1.0))
+        factor *= 1.0 if ratio is None else float(ratio(parameter))
         key = (*options.items(), factor)
         members.setdefault(key, (options, factor, []))[2].append(names[parameter.name])
     return tuple(
@@ -198,16 +201,7 @@ def _parameters(optimizer: Any) -> list[tuple[paddle.Tensor, Mapping[str, Any]]]
     entries = optimizer._param_groups
     if not entries or not isinstance(entries[0], dict):
         return [(parameter, {}) for parameter in entries]
-    pairs = []
-    for group in entries:
-        pairs += [(parameter, group) for parameter in group["params"]]
-    return pairs
-
-
-def _factor(optimizer: Any, parameter: paddle.Tensor) -> float:
-    factor = float((parameter.optimize_attr or {}).get("learning_rate", 1.0))
-    ratio = getattr(optimizer, "_lr_ratio", None)
-    return factor if ratio is None else factor * float(ratio(parameter))
+    return [(parameter, group) for group in entries for parameter in group["params"]]
 
 
 def _options(

@@ -2,21 +2,25 @@
 
 Without a framework. Every tensor goes by the name of the weight that it belongs to, on one of the
 two sides; `convert` takes a state to the other side by the mapping that takes the weights there,
-so that whatever is transposed, split or joined is so for the moments, too.
+so that whatever is transposed is so for the moments, too. In a file the arrays are safetensors, the
+rest is JSON inside it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sot_paddle.checkpoint import require_numbers
+from sot_paddle.checkpoint import metadata_json, read_tensors, require_numbers, write_tensors
 from sot_paddle.config import some
 from sot_paddle.convert.engine.conversion_plan import ConversionPlan
 
@@ -30,6 +34,13 @@ MOMENTS, MAXIMUM = ("moment1", "moment2"), "moment2_max"
 OPTIONS = ("weight_decay", "beta1", "beta2", "eps", "amsgrad")
 """What an update computes with; ``hf_adamw`` has ``correct_bias`` besides."""
 FLAGS = ("amsgrad", "correct_bias")
+
+FILE = "optimizer_state.safetensors"
+"""Its name in a folder, beside the weights."""
+
+FORMAT = "sot_paddle optimizer state"
+VERSION = "1"
+_MASTER = "master_weight"
 
 _CLOSE = 1e-9  # options and rates are numbers that people write: equal, but for a last digit
 
@@ -164,36 +175,19 @@ def convert(state: OptimizerState, plan: ConversionPlan) -> OptimizerState:
         the schedule are numbers and stay.
 
     Raises:
-        ValueError: a weight has no destination; the pieces of a joined weight differ in group or
-            count, or one has no moment.
+        ValueError: a weight has no destination.
     """
-    targets: dict[str, list[str]] = {}
-    for entry in plan.entries:
-        targets.setdefault(entry.source, []).append(entry.destination)
-    names = state.names
-    _refuse("optimized, but without a destination", [n for n in names if n not in targets])
-    group_of = {name: index for index, group in enumerate(state.groups) for name in group.names}
-    groups: list[dict[str, None]] = [{} for _ in state.groups]
-    steps: dict[str, int] = {}
-    for name in names:
-        for target in targets[name]:
-            pieces = [entry.source for entry in plan.grouped[target]]
-            if len({group_of.get(piece) for piece in pieces}) > 1:
-                raise ValueError(f"{target} is joined from {some(pieces)} of different groups")
-            if len({state.steps.get(piece) for piece in pieces}) > 1:
-                raise ValueError(f"{target} is joined from {some(pieces)} of different counts")
-            groups[group_of[name]][target] = None
-            if name in state.steps:
-                steps[target] = state.steps[name]
+    target = {entry.source: entry.destination for entry in plan.entries}
+    _refuse("optimized, but without a destination", [n for n in state.names if n not in target])
     return dataclasses.replace(
         state,
         side="torch" if plan.reverse else "paddle",
         groups=tuple(
-            dataclasses.replace(group, names=tuple(listed))
-            for group, listed in zip(state.groups, groups, strict=True)
+            dataclasses.replace(group, names=tuple(target[name] for name in group.names))
+            for group in state.groups
         ),
         moments={kind: _moved(arrays, plan) for kind, arrays in state.moments.items()},
-        steps=steps,
+        steps={target[name]: state.steps[name] for name in state.names if name in state.steps},
         masters=_moved(state.masters, plan),
     )
 
@@ -257,14 +251,85 @@ def require_same(expected: OptimizerState, built: OptimizerState, what: str) -> 
 
 
 def _options_by_name(state: OptimizerState) -> dict[str, dict[str, Any]]:
-    return {
-        name: {**group.options, "learning rate": group.rate}
-        for group in state.groups
-        for name in group.names
-    }
+    options: dict[str, dict[str, Any]] = {}
+    for group in state.groups:
+        options |= dict.fromkeys(group.names, {**group.options, "learning rate": group.rate})
+    return options
 
 
 def _difference(option: str, built: Any, expected: Any, names: Sequence[str]) -> str:
     ours, theirs = (f"{v:.12g}" if isinstance(v, float) else str(v) for v in (built, expected))
     many = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return f"{option} {ours}, expected {theirs} ({names[0]}{many})"
+
+
+def write_state(path: str | os.PathLike[str], state: OptimizerState) -> None:
+    """Write a state; the file appears complete or not at all.
+
+    Args:
+        path: ends in ``.safetensors``.
+        state: of either side.
+
+    Raises:
+        ValueError: another suffix, or options that JSON cannot hold.
+        OSError: the file cannot be written.
+    """
+    header = {
+        "side": state.side,
+        "kind": state.kind,
+        "groups": [dataclasses.asdict(group) for group in state.groups],
+        "steps": dict(state.steps),
+        "schedule": None if state.position is None else {"position": state.position},
+    }
+    try:
+        text = json.dumps(header, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: an option is neither number, text nor list ({error})") from error
+    metadata = {"format": FORMAT, "format_version": VERSION, "state": text}
+    write_tensors(path, state.arrays(), metadata)
+
+
+def read_state(path: str | os.PathLike[str]) -> OptimizerState:
+    """Read what `write_state` wrote; a folder means its `FILE`.
+
+    Raises:
+        ValueError: not such a file, or damaged.
+        OSError: it cannot be read.
+    """
+    path = Path(path)
+    path = path / FILE if path.is_dir() else path
+    if not path.is_file():
+        raise ValueError(
+            f"{path}: no such file; expected the state of an optimizer, which "
+            "sot_paddle.convert.state.paddle_optimizer.save writes where the training is (Paddle's "
+            "own .pdopt is a pickle and knows no names of weights)"
+        )
+    tensors, metadata = read_tensors(path)
+    if metadata.get("format") != FORMAT or metadata.get("format_version") != VERSION:
+        raise ValueError(f"{path}: not a file of {FORMAT!r}, version {VERSION}")
+    moments, masters = split_arrays(tensors)
+    try:
+        header = metadata_json(metadata, "state")
+        groups = [Group(**{**group, "names": tuple(group["names"])}) for group in header["groups"]]
+        position = header["schedule"]["position"] if header["schedule"] else None
+        return OptimizerState(
+            *(header["side"], header["kind"], tuple(groups), moments),
+            *(header["steps"], position, masters),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: its description is damaged ({error!r})") from error
+
+
+def split_arrays(
+    arrays: Mapping[str, np.ndarray],
+) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Split ``"weight/moment"`` -> array into moments by kind and weight, and masters by weight."""
+    moments: dict[str, dict[str, np.ndarray]] = {}
+    masters: dict[str, np.ndarray] = {}
+    for key, array in arrays.items():
+        name, _, kind = key.rpartition("/")
+        if kind == _MASTER:
+            masters[name] = array
+        else:
+            moments.setdefault(kind, {})[name] = array
+    return moments, masters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from itertools import chain
 from types import ModuleType
 from typing import Any
 
@@ -12,17 +12,10 @@ import numpy as np
 
 from sot_paddle.convert.formats.torch_files import (
     from_numpy,
-    load_safely,
     to_numpy,
     torch_or_refuse,
 )
-from sot_paddle.convert.state.record import (
-    FLAGS,
-    MAXIMUM,
-    Group,
-    OptimizerState,
-    options_of,
-)
+from sot_paddle.convert.state.record import FLAGS, MAXIMUM, Group, OptimizerState, options_of
 
 Names = Sequence[Sequence[str]]
 """Weight names of every parameter group, in the optimizer's order."""
@@ -30,6 +23,13 @@ Names = Sequence[Sequence[str]]
 CONSTANTS = ("relative_positions_mat",)
 """Ends of the names of parameters that hold no weight and get no gradient: they stand in the groups
 of PyTorch's optimizer, without moments, and have no counterpart."""
+
+HOW = (
+    'write them where the training is: json.dump([[names[p] for p in g["params"]] for g in '
+    'optimizer.param_groups], open("names.json", "w")) with names = {p: n for n, p in '
+    "model.named_parameters()}, and give --names names.json"
+)
+"""What to do where an optimizer knows its parameters by number alone."""
 
 _KEYS = {"exp_avg": "moment1", "exp_avg_sq": "moment2", "max_exp_avg_sq": MAXIMUM}
 _SPELT = {kind: key for key, kind in _KEYS.items()}
@@ -67,22 +67,18 @@ def from_torch(
         ValueError: an optimizer without a counterpart, names that do not fit the groups, or a
             state with other entries than this kind has.
     """
-    groups = _param_groups(state_dict)
+    groups, recorded = _param_groups(state_dict), group_names(state_dict)
     kind = kind or _kind(groups)
-    recorded = group_names(state_dict)
     if names is None and recorded is None:
-        raise ValueError(
-            "the optimizer's state numbers its parameters: give their names, group by group"
-        )
+        raise ValueError(f"the optimizer numbers its parameters: {HOW}")
     named = [list(group) for group in (recorded if names is None else names)]
     lengths = [len(group) for group in named], [len(group["params"]) for group in groups]
     if lengths[0] != lengths[1]:
         raise ValueError(f"names for groups of {lengths[0]} parameters, the state has {lengths[1]}")
     if recorded is not None and named != recorded:
         raise ValueError("the names given are not those that the state's groups record")
-    name_of: dict[Any, str] = {}
-    for group, listed in zip(groups, named, strict=True):
-        name_of.update(zip(group["params"], listed, strict=True))
+    indices = [index for group in groups for index in group["params"]]
+    name_of = dict(zip(indices, chain(*named), strict=True))
     moments: dict[str, dict[str, np.ndarray]] = {}
     steps: dict[str, int] = {}
     for index, entry in state_dict["state"].items():
@@ -107,7 +103,7 @@ def to_torch(state: OptimizerState, names: Names | None = None) -> dict[str, Any
     Raises:
         ValueError: torch is missing, the state is Paddle's, or the order does not fit it.
     """
-    _torch()
+    torch_side()
     if state.side != "torch":
         raise ValueError("this state is in Paddle's names: convert it first")
     entries: dict[int, dict[str, Any]] = {}
@@ -161,17 +157,8 @@ def group_names(state_dict: Mapping[str, Any]) -> list[list[str]] | None:
     return names
 
 
-def load_plain(path: Path) -> Any:
-    """Read a torch file of plain data; no code of the file runs.
-
-    Raises:
-        ValueError: torch is missing, the file is damaged or holds more.
-    """
-    remedy = "; save state_dict() of model, optimizer and scheduler, and numbers, where it was made"
-    return load_safely(path, _torch(), "plain data", remedy)
-
-
-def _torch() -> ModuleType:
+def torch_side() -> ModuleType:
+    """PyTorch itself, or a refusal."""
     return torch_or_refuse("the PyTorch side of a training's state needs torch: install it")
 
 
@@ -216,7 +203,7 @@ def _read_entry(
     steps: dict[str, int],
 ) -> None:
     """Add what the state holds of one weight to the moments and counts."""
-    torch = _torch()
+    torch = torch_side()
     for key, value in entry.items():
         if key == "step":
             number = value.item() if getattr(value, "ndim", None) == 0 else value

@@ -15,24 +15,21 @@ from __future__ import annotations
 import dataclasses
 
 from sot_paddle.convert.engine.layout import Layout, Row
-from sot_paddle.convert.tables import bert_hf
-from sot_paddle.convert.tables.hf_encoder import CONFIG, IGNORED, PREFIX, layer_norm
+from sot_paddle.convert.tables import bert_family
+from sot_paddle.convert.tables.hf_encoder import CONFIG, PREFIX, layer_norm
 from sot_paddle.convert.tables.hf_encoder import linear as _linear
 from sot_paddle.convert.tables.vision_rows import conv
 
 _THEIRS, _OURS = f"{PREFIX}embeddings", "conv_bert.embeddings"
 _LAYER, _OUR_LAYER = f"{PREFIX}encoder.layer.{{}}.", "conv_bert.layers.{}."
 _SELF, _OUR_SELF = f"{_LAYER}attention.self.", f"{_OUR_LAYER}self_attn."
+_FACTOR = ("1", "heads", "1", "1")
 _PLACES = "relative places, which follow from the kernel's reach; the model makes them itself"
 
 
-def _option(name: str, *rows: Row) -> tuple[Row, ...]:
+def _option(name: str, *rows: Row, beside: tuple[str, bool] | None = None) -> tuple[Row, ...]:
     """Tensors of an option: all of them in every layer, or none."""
-    return tuple(dataclasses.replace(row, together=name) for row in rows)
-
-
-def _among(rows: tuple[Row, ...], beside: tuple[str, bool]) -> tuple[Row, ...]:
-    return tuple(dataclasses.replace(row, beside=beside) for row in rows)
+    return tuple(dataclasses.replace(row, together=name, beside=beside) for row in rows)
 
 
 def _projection(name: str, symbol: str) -> tuple[Row, ...]:
@@ -44,8 +41,8 @@ def _projection(name: str, symbol: str) -> tuple[Row, ...]:
     pointwise = _linear(f"{theirs}_pointwise", f"{ours}.pointwise", f"point{symbol}", "A")
     sizes = (f"conv{symbol}", f"group{symbol}", f"width{symbol}")
     return (
-        *_among(plain if name == "value" else _option(name, *plain), (convolved, False)),
-        *_among(_option(f"half of {name}", *half), (convolved, True)),
+        *_option("" if name == "value" else name, *plain, beside=(convolved, False)),
+        *_option(f"half of {name}", *half, beside=(convolved, True)),
         *_option(f"depth of {name}", *pointwise),
         *_option(f"convolution of {name}", *conv(f"{theirs}_conv", f"{ours}.conv", sizes)),
     )
@@ -67,12 +64,7 @@ _KERNELS = (
     *_option(
         "convolution",
         *conv(f"{_SELF}convolution", f"{_OUR_SELF}convolution", ("A", "1", "near")),
-        Row(
-            f"{_SELF}convolution_scalar",
-            f"{_OUR_SELF}factor",
-            "head_factor",
-            ("1", "heads", "1", "1"),
-        ),
+        Row(f"{_SELF}convolution_scalar", f"{_OUR_SELF}factor", "head_factor", _FACTOR),
     ),
     *_option(
         "convbert",
@@ -102,15 +94,11 @@ LAYOUT = Layout(
         *_linear(f"{_LAYER}output.dense", f"{_OUR_LAYER}linear2", "C", "I"),
         *layer_norm(f"{_LAYER}output.LayerNorm", f"{_OUR_LAYER}norm2"),
     ),
-    heads=bert_hf.LAYOUT.heads,
-    ignored={
-        **bert_hf.LAYOUT.ignored,
-        **IGNORED,
-        f"{_SELF}relative_positions_mat": _PLACES,
-    },
-    foreign=bert_hf.LAYOUT.foreign,
-    companions=bert_hf.LAYOUT.companions,
-    headless=bert_hf.LAYOUT.headless,
+    heads=bert_family.BERT.heads,
+    ignored={**bert_family.BERT.ignored, f"{_SELF}relative_positions_mat": _PLACES},
+    foreign=bert_family.BERT.foreign,
+    companions=bert_family.BERT.companions,
+    headless=bert_family.BERT.headless,
     optional_prefix=PREFIX,
     config={**CONFIG, "embedding_size": "E"},
 )

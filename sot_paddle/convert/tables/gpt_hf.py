@@ -6,7 +6,7 @@ as (in, out), which is Paddle's order.
 
 from __future__ import annotations
 
-from sot_paddle.convert.engine.layout import HeadTable, Layout, Row
+from sot_paddle.convert.engine.layout import Layout, Row
 from sot_paddle.convert.tables.vision_rows import layer_norm
 
 PREFIX = "transformer."
@@ -29,15 +29,11 @@ def encoder(prefix: str) -> tuple[Row, ...]:
             Row(f"{source}.bias", f"{destination}.bias", "bias", (fan_out,)),
         )
 
-    tables = (
-        ("tokens_embed", "word_embeddings", "V"),
-        ("positions_embed", "position_embeddings", "P"),
-    )
+    words = (f"{prefix}tokens_embed.weight", "gpt.word_embeddings.weight")
+    positions = (f"{prefix}positions_embed.weight", "gpt.position_embeddings.weight")
     return (
-        *(
-            Row(f"{prefix}{theirs}.weight", f"gpt.{ours}.weight", "embedding", (rows, "C"))
-            for theirs, ours, rows in tables
-        ),
+        Row(*words, "embedding", ("V", "C")),
+        Row(*positions, "embedding", ("P", "C")),
         *conv1d("attn.c_attn", "attn.qkv", "C", "3*C"),
         *conv1d("attn.c_proj", "attn.proj", "C", "C"),
         *layer_norm(torch + "ln_1", paddle + "norm1", "C"),
@@ -63,7 +59,7 @@ LAYOUT = Layout(
     ),
     family="gpt",
     encoder=encoder(PREFIX),
-    heads={"score": HeadTable(rows=(_SCORE,))},
+    heads={"score": (_SCORE,)},
     ignored={**ignored(PREFIX), "lm_head.*": _LANGUAGE, "multiple_choice_head.*": _LANGUAGE},
     headless={"score.weight": _REPLACED},
     optional_prefix=PREFIX,

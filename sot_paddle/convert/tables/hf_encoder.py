@@ -7,6 +7,7 @@ Source: specs.md D.5, weight mapping.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 from sot_paddle.convert.engine.layout import Row
 
@@ -81,5 +82,19 @@ def ignored(prefix: str) -> dict[str, str]:
     }
 
 
-ENCODER, IGNORED = encoder(PREFIX), ignored(PREFIX)
-"""BERT's."""
+def left_out(rows: Iterable[Row], reason: str) -> dict[str, str]:
+    """The tensors of some rows, all left out for one reason."""
+    return dict.fromkeys((row.source for row in rows), reason)
+
+
+def other_tasks(model: str) -> dict[str, dict[str, str]]:
+    """Class of transformers whose head is not converted -> its tensors -> reason."""
+    tasks = (
+        ("TokenClassification", "token classification", "classifier.*", "every token"),
+        ("MultipleChoice", "multiple choice", "classifier.*", "one choice, not classes"),
+        ("QuestionAnswering", "question answering", "qa_outputs.*", "spans"),
+    )
+    return {
+        f"{model}For{name}": {tensors: f"head of {task} ({model}For{name}): it scores {what}"}
+        for name, task, tensors, what in tasks
+    }

@@ -8,9 +8,10 @@ w = wr_dim, c reduced width of GCP, d width of the text release's covariance.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping
 
-from sot_paddle.convert.engine.layout import HeadTable, Layout, Row
+from sot_paddle.convert.engine.layout import Layout, Row
 from sot_paddle.convert.tables import conv_bert_original, gpt_hf, vision_rows
 from sot_paddle.convert.tables.hf_encoder import CONFIG, PREFIX, ROBERTA, encoder, ignored, linear
 from sot_paddle.convert.tables.vision_rows import batch_norm
@@ -18,7 +19,7 @@ from sot_paddle.convert.tables.vision_rows import batch_norm
 
 def _same(name: str, kind: str, *shape: str, optional: bool = False) -> Row:
     """A tensor with one name on both sides."""
-    return Row(name, name, kind, shape, optional=optional)
+    return Row(name, name, kind, shape, together=name if optional else "")
 
 
 def _linear(name: str, fan_out: str, fan_in: str) -> tuple[Row, Row]:
@@ -33,7 +34,7 @@ def _branch(name: str, width: str, channels: str) -> tuple[Row, ...]:
     )
 
 
-def heads(width: str, *, class_token: bool) -> dict[str, HeadTable]:
+def heads(width: str, *, class_token: bool) -> dict[str, tuple[Row, ...]]:
     """The rows of every head.
 
     Args:
@@ -74,52 +75,24 @@ def heads(width: str, *, class_token: bool) -> dict[str, HeadTable]:
         tables["fc"] = (*_linear("head.proj", "D", width), *_linear("head.cls_fc", "K", "D"))
         tables["none"] = of_class
         tables["layers"] = _linear("head.cls_fc", "K", "L")
-    return {name: HeadTable(rows=rows) for name, rows in tables.items()}
-
-
-def named_in_release(name: str, names: Mapping[str, str]) -> str:
-    """A tensor's name in a release whose names begin otherwise: our beginning -> theirs."""
-    ours = next(start for start in names if name.startswith(start))
-    return names[ours] + name.removeprefix(ours)
+    return tables
 
 
 def released(rows: Iterable[Row], names: Mapping[str, str]) -> tuple[Row, ...]:
-    """Rows of `heads` under the names of a release (`named_in_release`)."""
-    return tuple(
-        dataclasses.replace(row, source=named_in_release(row.source, names)) for row in rows
-    )
+    """Rows of `heads` in a release whose names begin otherwise: our beginning -> theirs."""
+    renamed = []
+    for row in rows:
+        ours = next(start for start in names if row.source.startswith(start))
+        source = names[ours] + row.source.removeprefix(ours)
+        renamed.append(dataclasses.replace(row, source=source))
+    return tuple(renamed)
 
 
 _HEADS = {name: rows for name, rows in heads("C", class_token=True).items() if name != "none"}
-
-
-def _text(family: str, prefix: str) -> Layout:
-    return Layout(
-        description="this project's PyTorch reference, sot_torch_ref",
-        family=family,
-        encoder=encoder(prefix),
-        heads=_HEADS,
-        ignored=ignored(prefix),
-        config=CONFIG,
-    )
-
-
-BERT, ROBERTA_MODEL = _text("bert", PREFIX), _text("roberta", ROBERTA)
-
 _SCORE = (
     _same("head.cls_fc.weight", "linear", "K", "C"),
     _same("head.cls_fc.bias", "bias", "K", optional=True),
 )
-GPT = Layout(
-    description=BERT.description,
-    family="gpt",
-    encoder=gpt_hf.encoder("gpt."),
-    heads={**_HEADS, "score": HeadTable(rows=_SCORE)},
-    ignored=gpt_hf.ignored("gpt."),
-    config=gpt_hf.CONFIG,
-    depth_key=gpt_hf.DEPTH,
-)
-
 _NORMS = {
     ".layer_norm.": ".LayerNorm.",
     ".norm1.": ".attention_LayerNorm.",
@@ -138,28 +111,36 @@ def _named_as_here(row: Row) -> Row:
     return row
 
 
-CONV_BERT = Layout(
-    description=BERT.description,
-    family="conv_bert",
-    encoder=tuple(_named_as_here(row) for row in conv_bert_original.LAYOUT.encoder),
-    heads=_HEADS,
-    config=conv_bert_original.LAYOUT.config,
+_layout = functools.partial(Layout, "this project's PyTorch reference, sot_torch_ref")
+_text = functools.partial(_layout, heads=_HEADS)
+
+LAYOUTS = (
+    _text(family="bert", encoder=encoder(PREFIX), ignored=ignored(PREFIX), config=CONFIG),
+    _text(family="roberta", encoder=encoder(ROBERTA), ignored=ignored(ROBERTA), config=CONFIG),
+    _text(
+        family="gpt",
+        encoder=gpt_hf.encoder("gpt."),
+        heads={**_HEADS, "score": _SCORE},
+        ignored=gpt_hf.ignored("gpt."),
+        config=gpt_hf.CONFIG,
+        depth_key=gpt_hf.DEPTH,
+    ),
+    _text(  # which tensors stand together, and their sizes, are as in the original's table
+        family="conv_bert",
+        encoder=tuple(_named_as_here(row) for row in conv_bert_original.LAYOUT.encoder),
+        config=conv_bert_original.LAYOUT.config,
+    ),
+    _layout(
+        family="vit",
+        encoder=vision_rows.VIT,
+        embeds=vision_rows.own_embeds("C", patch_norm=False),
+        heads=heads("C", class_token=True),
+    ),
+    _layout(
+        family="swin",
+        encoder=vision_rows.swin("stages.{}", 0),
+        embeds=vision_rows.own_embeds("C0", patch_norm=True),
+        heads=heads("C{last}", class_token=False),
+    ),
 )
-"""Which tensors stand together, and their sizes, are as in the original's table."""
-
-
-def _vision(
-    family: str, encoder: tuple[Row, ...], width: str, first: str, *, class_token: bool
-) -> Layout:
-    return Layout(
-        description=BERT.description,
-        family=family,
-        encoder=encoder,
-        embeds=vision_rows.own_embeds(first, patch_norm=not class_token),
-        heads=heads(width, class_token=class_token),
-        averaged=("state_dict_ema", "model_ema"),
-    )
-
-
-VIT = _vision("vit", vision_rows.VIT, "C", "C", class_token=True)
-SWIN = _vision("swin", vision_rows.swin("stages.{}", 0), "C{last}", "C0", class_token=False)
+"""One table for each family of backbones."""

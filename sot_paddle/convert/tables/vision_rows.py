@@ -8,6 +8,7 @@ Source: specs.md A.7, A.8; timm's and microsoft's Swin.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from sot_paddle.convert.engine.layout import Row
@@ -21,23 +22,17 @@ _TRANSITIONS = {1: 160, 3: 224, 5: 224}  # transition -> channels it reduces to 
 
 def layer_norm(source: str, destination: str, width: str, **options: object) -> tuple[Row, Row]:
     """Scale and shift of a LayerNorm."""
-    return tuple(
-        Row(f"{source}.{part}", f"{destination}.{part}", "norm", (width,), **options)
-        for part in ("weight", "bias")
-    )
+    return _norm(source, destination, _BATCH_NORM[:2], width, **options)
 
 
 def batch_norm(source: str, destination: str, width: object, together: str = "") -> tuple[Row, ...]:
     """Scale, shift and running statistics of a BatchNorm."""
+    return _norm(source, destination, _BATCH_NORM, str(width), together=together)
+
+
+def _norm(source: str, destination: str, parts: Sequence[str], width: str, **options: object):
     return tuple(
-        Row(
-            f"{source}.{part}",
-            f"{destination}.{part}",
-            "norm",
-            (str(width),),
-            together=together,
-        )
-        for part in _BATCH_NORM
+        Row(f"{source}.{p}", f"{destination}.{p}", "norm", (width,), **options) for p in parts
     )
 
 
@@ -46,27 +41,21 @@ def conv(
 ) -> tuple[Row, ...]:
     """Weight (out, in, height, width), and bias, of a convolution."""
     axes = tuple(map(str, shape))
-    weight = Row(f"{source}.weight", f"{destination}.weight", "conv", axes, together=together)
-    if not bias:
-        return (weight,)
-    beside = Row(f"{source}.bias", f"{destination}.bias", "bias", axes[:1], together=together)
-    return (weight, beside)
+    rows = (
+        Row(f"{source}.weight", f"{destination}.weight", "conv", axes, together=together),
+        Row(f"{source}.bias", f"{destination}.bias", "bias", axes[:1], together=together),
+    )
+    return rows if bias else rows[:1]
 
 
 def attention_block(source: str, destination: str, stage: str = "") -> tuple[Row, ...]:
     """A pre-norm transformer block; `stage` ends the symbols of its sizes."""
     width, hidden = f"C{stage}", f"I{stage}"
-    bias = Row(
-        f"{source}.attn.qkv.bias",
-        f"{destination}.attn.qkv.bias",
-        "bias",
-        (f"3*{width}",),
-        together="qkv_bias",
-    )
+    weight, bias = linear(f"{source}.attn.qkv", f"{destination}.attn.qkv", f"3*{width}", width)
     return (
         *layer_norm(f"{source}.norm1", f"{destination}.norm1", width),
-        linear(f"{source}.attn.qkv", f"{destination}.attn.qkv", f"3*{width}", width)[0],
-        bias,
+        weight,
+        dataclasses.replace(bias, together="qkv_bias"),
         *linear(f"{source}.attn.proj", f"{destination}.attn.proj", width, width),
         *layer_norm(f"{source}.norm2", f"{destination}.norm2", width),
         *linear(f"{source}.mlp.fc1", f"{destination}.mlp.fc1", hidden, width),
@@ -95,19 +84,14 @@ def swin(stages: str, shift: int) -> tuple[Row, ...]:
     """
     block = f"{stages}.blocks.{{}}"
     merge = f"{stages}.downsample"
-    moved = {"start": 1, "shift": shift}
+    moved, reduced = {"start": 1, "shift": shift}, ("C{}", "4*C{prev}")
     table = "attn.relative_position_bias_table"
+    reduction = "downsample.reduction.weight"
     return (
         *attention_block(block, "stages.{}.blocks.{}", "{}"),
         Row(f"{block}.{table}", f"stages.{{}}.blocks.{{}}.{table}", "table", ("T{}", "H{}")),
         *layer_norm(f"{merge}.norm", "stages.{}.downsample.norm", "4*C{prev}", **moved),
-        Row(
-            f"{merge}.reduction.weight",
-            "stages.{}.downsample.reduction.weight",
-            "linear",
-            ("C{}", "4*C{prev}"),
-            **moved,
-        ),
+        Row(f"{stages}.{reduction}", f"stages.{{}}.{reduction}", "linear", reduced, **moved),
         *layer_norm("norm", "norm", "C{last}"),
     )
 

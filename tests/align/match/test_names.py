@@ -86,36 +86,36 @@ def test_a_fused_projection_goes_to_three_by_table() -> None:
     assert "blocks.0.qkv" in result.torch_only
 
 
-def conversion_plan(reverse: bool, order: str = "qkv") -> ConversionPlan:
-    """A user's layout of `TorchFused` against `PaddleSplit` as a conversion would follow it."""
-    names = {"q": "query", "k": "key", "v": "value"}
+def conversion_plan(reverse: bool, order: str = "01") -> ConversionPlan:
+    """A user's layout of two square layers as a conversion would follow it."""
     entries = []
-    for layer in range(2):
+    for torch_layer, paddle_layer in enumerate(order):
         for leaf, kind, transform in (("weight", "linear", "transpose"), ("bias", "bias", "copy")):
-            ends = [
-                (f"blocks.{layer}.qkv.{leaf}", f"layers.{layer}.{names[part]}.{leaf}", (i, 3))
-                for i, part in enumerate(order)
-            ]
-            ends.append((f"blocks.{layer}.proj.{leaf}", f"layers.{layer}.output.{leaf}", None))
-            for theirs, ours, part in ends:
-                source, destination = (ours, theirs) if reverse else (theirs, ours)
-                entries.append(PlanEntry(source, destination, transform, (), (), kind, part))
+            ends = (f"{torch_layer}.{leaf}", f"{paddle_layer}.{leaf}")
+            source, destination = reversed(ends) if reverse else ends
+            entries.append(PlanEntry(source, destination, transform, (), (), kind))
     return ConversionPlan("own", "own", "", reverse, 2, "", tuple(entries), {}, (), (), {})
+
+
+def two_layers(framework) -> torch.nn.Module | nn.Layer:
+    """Two square layers of either framework."""
+    return framework.Sequential(framework.Linear(6, 6), framework.Linear(6, 6))
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_conversion_plan_is_a_mapping_in_either_direction(reverse) -> None:
-    assert outcome(TorchFused(), PaddleSplit(), weights=conversion_plan(reverse)).passed
+    plan = conversion_plan(reverse)
+    assert outcome(two_layers(torch.nn), two_layers(nn), weights=plan).passed
 
 
 def test_a_wrong_entry_of_a_conversion_plan_fails() -> None:
-    found = outcome(TorchFused(), PaddleSplit(), weights=conversion_plan(False, order="kqv"))
-    assert not found.passed
+    plan = conversion_plan(False, order="10")
+    assert not outcome(two_layers(torch.nn), two_layers(nn), weights=plan).passed
     plan = conversion_plan(False)
-    extra = PlanEntry("blocks.2.qkv", "layers.2.query", "copy", (), (), "bias")
+    extra = PlanEntry("2.weight", "2.weight", "copy", (), (), "bias")
     longer = dataclasses.replace(plan, entries=(*plan.entries, extra))
-    with pytest.raises(ValueError, match="the row 'blocks.2.qkv' of the plan of own matches"):
-        outcome(TorchFused(), PaddleSplit(), weights=longer)
+    with pytest.raises(ValueError, match="the row '2.weight' of the plan of own matches"):
+        outcome(two_layers(torch.nn), two_layers(nn), weights=longer)
 
 
 def test_three_projections_go_to_a_fused_one_by_pieces() -> None:

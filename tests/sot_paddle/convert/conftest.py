@@ -1,12 +1,55 @@
 """Tiny checkpoints of every layout, as fixtures."""
 
+import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from sot_paddle.checkpoint import write_tensors
+from sot_paddle.convert import ConversionPlan, convert_file
 from tests.sot_paddle.convert import tiny_checkpoints as tiny
+
+
+@dataclass(frozen=True)
+class Toy:
+    """A random checkpoint of a layout, its tensors, and what its conversion gave; not to change."""
+
+    layout: str
+    model: str
+    path: Path
+    arrays: Mapping[str, np.ndarray]
+    converted: Path
+    plan: ConversionPlan
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the converted tensors."""
+        return self.plan.destination_shapes
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory) -> Callable[[str], Toy]:
+    """The checkpoint of a layout by its name, written and converted once."""
+
+    @functools.cache
+    def make(layout: str) -> Toy:
+        folder, model = tmp_path_factory.mktemp(layout), tiny.MODELS[layout]
+        path, converted = folder / "toy.safetensors", folder / "converted.safetensors"
+        arrays = tiny.fill(tiny.LAYOUTS[layout]())
+        for name in arrays:
+            if name.endswith("num_batches_tracked"):
+                arrays[name] = np.zeros((), np.int64)
+            elif name.endswith("relative_position_index"):
+                arrays[name] = arrays[name].astype(np.int64)
+        write_tensors(path, arrays, {"format": "pt"})
+        made = convert_file(path, converted, layout, model)
+        return Toy(layout, model, path, arrays, converted, made.plan)
+
+    return make
 
 
 @pytest.fixture
@@ -14,12 +57,7 @@ def hf_shapes() -> Callable[..., dict[str, tuple[int, ...]]]:
     """Shapes of a plain BERT; ``classifier`` adds the task head, ``prefix`` the ``bert.``."""
 
     def make(prefix: str = "bert.", *, pooler: bool = True, classifier: bool = True):
-        shapes = tiny.encoder_shapes(prefix)
-        if pooler:
-            shapes |= tiny.linear(f"{prefix}pooler.dense", tiny.HIDDEN, tiny.HIDDEN)
-        if classifier:
-            shapes |= tiny.linear("classifier", tiny.CLASSES, tiny.HIDDEN)
-        return shapes
+        return tiny.bert(prefix, pooler=pooler, classifier=classifier)
 
     return make
 
@@ -39,7 +77,7 @@ def ref_shapes() -> Callable[[str], dict[str, tuple[int, ...]]]:
 @pytest.fixture
 def image_shapes() -> Callable[..., dict[str, tuple[int, ...]]]:
     """Shapes of a tiny image model: layout name, and options of its function above."""
-    return lambda layout, **options: tiny.IMAGE_LAYOUTS[layout](**options)
+    return lambda layout, **options: tiny.LAYOUTS[layout](**options)
 
 
 @pytest.fixture

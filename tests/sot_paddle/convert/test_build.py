@@ -1,17 +1,20 @@
-"""Plans: names, heads, shapes, bijection, and every refusal by name."""
+"""Plans: names, heads, shapes, depths, bijection, there and back."""
 
-import re
-from unittest import mock
+from collections import Counter
+from itertools import chain
 
 import numpy as np
 import pytest
 
 from sot_paddle import convert as weights
-from sot_paddle.convert import TABLES, Layout, Row, build_plan
-from sot_paddle.convert.engine import build
-from sot_paddle.convert.engine.layout import HeadTable
-from tests.sot_paddle.convert.converted import assert_comes_back
+from sot_paddle.convert import TABLES, build_plan
+from sot_paddle.convert.engine.known_models import MODELS, registry_name
+from sot_paddle.convert.engine.naming import TableFile, slots
+from sot_paddle.convert.engine.registry import find_table
+from tests.sot_paddle.convert.converted import CONSTANTS, assert_comes_back
+from tests.sot_paddle.convert.tiny_checkpoints import batch_norm
 
+SIZES = ("tiny", "small", "base")
 HEADS = ("pooler", "mgcrp_qk", "mgcrp", "gcp", "gcp_text", "fc", "gap")
 
 
@@ -34,7 +37,7 @@ def test_there_and_back_is_the_identity_for_every_head(ref_shapes, random_arrays
     assert plan.absent == back.absent == ()
 
 
-def test_values_and_layouts_of_named_tensors(official_shapes, random_arrays):
+def test_values_and_layouts_of_named_tensors_of_text(official_shapes, random_arrays):
     arrays = random_arrays(official_shapes)
     made = build_plan("sot_nlp_official", "bert_base_mgcrp", official_shapes).apply(arrays)
     layer, head = "bert.encoder.layer.1.", "bert.pooler."
@@ -64,59 +67,17 @@ def test_values_and_layouts_of_named_tensors(official_shapes, random_arrays):
         np.testing.assert_array_equal(made[name], value, err_msg=name)
 
 
-def plan(table: Layout, shapes, *, reverse: bool = False):
-    with mock.patch.object(build, "find_table", return_value=table):
-        return build_plan("planted", "bert_base", shapes, reverse=reverse)
-
-
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        (
-            Row("other.weight", "bert.embeddings.layer_norm.weight", "norm", ("C",)),
-            "both 'bert.embeddings.LayerNorm.weight' and 'other.weight' to",
-        ),
-        (
-            Row("bert.embeddings.LayerNorm.weight", "other.weight", "norm", ("C",)),
-            "'bert.embeddings.LayerNorm.weight' more than once, or only a part",
-        ),
-        (
-            Row("x.weight", "x.weight", "norm", ("2*C",), part=(0, 2)),
-            "'x.weight' more than once, or only a part",
-        ),
-    ],
-)
-def test_a_table_that_is_no_bijection_is_refused(hf_shapes, extra, message):
-    table = TABLES["bert_hf"][0]
-    wrong = Layout("", (*table.encoder, extra), table.heads, optional_prefix="bert.")
-    with pytest.raises(ValueError, match=re.escape(message)):
-        plan(wrong, hf_shapes())
-
-
-def test_fused_projections_are_cut_and_joined(random_arrays):
-    parts = tuple(
-        row
-        for k, name in enumerate("qkv")
-        for row in (
-            Row("l.{}.qkv.weight", f"m.{{}}.{name}.weight", "linear", ("3*C", "C"), part=(k, 3)),
-            Row("l.{}.qkv.bias", f"m.{{}}.{name}.bias", "bias", ("3*C",), part=(k, 3)),
-        )
-    )
-    table = Layout("", parts, {"pooler": HeadTable(())})
-    arrays = random_arrays({"l.0.qkv.weight": (12, 4), "l.0.qkv.bias": (12,)})
-    forward = plan(table, {name: a.shape for name, a in arrays.items()})
-    made = forward.apply(arrays)
-    np.testing.assert_array_equal(made["m.0.k.weight"], arrays["l.0.qkv.weight"][4:8].T)
-    np.testing.assert_array_equal(made["m.0.v.bias"], arrays["l.0.qkv.bias"][8:])
-    backward = plan(table, {name: a.shape for name, a in made.items()}, reverse=True)
-    returned = backward.apply(made)
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(returned[name], array)
-        assert {e.destination_shape for e in backward.entries if e.destination == name} == {
-            array.shape
-        }
-    with pytest.raises(ValueError, match="l.0.qkv.bias needs m.0.v.bias as well"):
-        backward.apply({k: v for k, v in made.items() if k != "m.0.v.bias"}, partial=True)
+@pytest.mark.parametrize("layout", TABLES)
+def test_a_table_is_a_bijection(layout):
+    """No two rows have one name, on either side, whichever head and token embedding is there."""
+    for table in TABLES[layout]:
+        file = TableFile(table, {}, prefix=table.optional_prefix)
+        depths = (1, 2) if table.family == "swin" else (2,)
+        for head in table.heads.values():
+            for embed in table.embeds.values() or [()]:
+                expanded = slots(file, head, embed, depths)
+                for names in (chain(*(s.sources for s in expanded)), (s.paddle for s in expanded)):
+                    assert max(Counter(names).values()) == 1
 
 
 @pytest.mark.parametrize("prefix", ["bert.", ""])
@@ -175,39 +136,31 @@ def test_absent_head_tensors_are_listed_not_fatal(official_shapes):
     assert back.counters == ()
 
 
-def unfilled(made) -> set[str]:
-    """Head tensors that nothing fills."""
-    assert not any(entry.destination in made.absent for entry in made.entries)
-    return set(made.absent)
-
-
 HEAD = {"head.dense.weight", "head.dense.bias", "head.cls_fc.weight", "head.cls_fc.bias"}
 SCORES = {"head.cls_fc.weight", "head.cls_fc.bias"}
 
 
-@pytest.mark.parametrize("prefix", ["bert.", ""])
 @pytest.mark.parametrize(
     ("pooler", "head", "architecture", "said", "absent"),
     [
         (False, "classifier", None, "token classification", HEAD),
-        (False, "classifier", "BertForTokenClassification", "token classification", HEAD),
         (True, "classifier", "BertForTokenClassification", "token classification", SCORES),
         (True, "classifier", "BertForMultipleChoice", "multiple choice", SCORES),
         (False, "qa_outputs", None, "question answering", HEAD),
-        (False, "qa_outputs", "BertForQuestionAnswering", "question answering", HEAD),
         (True, "qa_outputs", "BertForQuestionAnswering", "question answering", SCORES),
         (True, "classifier", "BertForSequenceClassification", "", set()),
         (True, "classifier", "MyOwnBert", "", set()),
     ],
 )
 def test_the_head_of_another_task_is_named_and_never_loaded(
-    hf_shapes, prefix, pooler, head, architecture, said, absent
+    hf_shapes, pooler, head, architecture, said, absent
 ):
-    shapes = hf_shapes(prefix, pooler=pooler, classifier=False)
+    shapes = hf_shapes(pooler=pooler, classifier=False)
     shapes |= {f"{head}.weight": (5, 12), f"{head}.bias": (5,)}
     config = {"architectures": [architecture]} if architecture else {}
     made = build_plan("bert_hf", "bert_base", shapes, config=config)
-    assert unfilled(made) == absent
+    assert set(made.absent) == absent
+    assert not any(entry.destination in absent for entry in made.entries)
     if said:
         assert set(made.ignored) == {f"{head}.weight", f"{head}.bias"}
         assert all(said in reason for reason in made.ignored.values())
@@ -223,98 +176,18 @@ def test_the_official_head_of_one_branch(official_shapes, random_arrays, svpn):
     """The text release with ``cov_type="norm"``: its one branch has no index in the names."""
     block = "bert.pooler.representation.conv_dr_block."
     shapes = {n: s for n, s in official_shapes.items() if block not in n}
-    shapes[f"{block}0.weight"] = (7, 12, 1, 1)
-    parts = ("weight", "bias", "running_mean", "running_var")
-    shapes |= {f"{block}1.{part}": (7,) for part in parts}
-    shapes[f"{block}1.num_batches_tracked"] = ()
+    shapes |= {f"{block}0.weight": (7, 12, 1, 1), **batch_norm(f"{block}1", 7)}
     shapes["bert.pooler.visual_fc.weight"] = (5, 28)
     if not svpn:
         del shapes["bert.pooler.normalization.weight"]
     arrays = random_arrays(shapes)
     made = build_plan("sot_nlp_official", "bert_base_mgcrp", shapes)
     assert (made.head, made.absent) == ("gcp_text", ())
-    found = made.apply(arrays)
-    np.testing.assert_array_equal(
-        found["head.pooling.proj.weight"], arrays[f"{block}0.weight"].squeeze().T
-    )
-    np.testing.assert_array_equal(
-        found["head.pooling.proj_norm.running_var"], arrays[f"{block}1.running_var"]
-    )
-    back = build_plan("sot_nlp_official", "bert_base_mgcrp", made.destination_shapes, reverse=True)
-    returned = back.apply(found)
-    assert set(returned) == set(arrays)
-    assert all(np.array_equal(returned[n], arrays[n]) for n in arrays if "tracked" not in n)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"bert.surprise": (3,)}, "unmapped: bert.surprise"),
-        ({"bert.encoder.layer.1.output.dense.bias": None}, "missing: bert.encoder.layer.1.output"),
-        ({"bert.encoder.layer.7.output.dense.bias": (12,)}, "missing: bert.encoder.layer.2."),
-        ({"bert.encoder.layer.999.output.dense.bias": (12,)}, "1000 encoder layers expected"),
-        ({"bert.encoder.layer.01.output.dense.bias": (12,)}, "unmapped: bert.encoder.layer.01."),
-        ({"embeddings.LayerNorm.bias": (12,)}, "unmapped: embeddings.LayerNorm.bias"),
-        (
-            {"bert.encoder.layer.0.output.dense.weight": (20, 12)},
-            "wrong shape: bert.encoder.layer.0.output.dense.weight (expected (12, 20), got (20,",
-        ),
-        ({"bert.embeddings.LayerNorm.bias": (12, 1)}, "wrong shape: bert.embeddings.LayerNorm."),
-        ({"classifier.weight": (4, 13)}, "classifier.weight (expected ("),
-    ],
-)
-def test_what_does_not_fit_is_refused_by_name(hf_shapes, change, message):
-    shapes = {**hf_shapes(), **change}
-    shapes = {name: shape for name, shape in shapes.items() if shape is not None}
-    with pytest.raises(ValueError, match=re.escape(message)):
-        build_plan("bert_hf", "bert_base", shapes)
-
-
-def test_the_product_of_q_and_k_is_checked(official_shapes):
-    official_shapes["bert.pooler.visual_fc.weight"] = (5, 29)
-    with pytest.raises(ValueError, match=re.escape("visual_fc.weight (expected (5, 28), got (5,")):
-        build_plan("sot_nlp_official", "bert_base_mgcrp", official_shapes)
-
-
-def test_config_sizes_are_held_against_the_tensors(hf_shapes, hf_config):
-    assert build_plan("bert_hf", "bert_base", hf_shapes(), config=hf_config).sizes["V"] == 23
-    with pytest.raises(ValueError, match="word_embeddings.weight .expected .24, 12.*config.json"):
-        build_plan("bert_hf", "bert_base", hf_shapes(), config={**hf_config, "vocab_size": 24})
-    with pytest.raises(ValueError, match="missing: bert.encoder.layer.2"):
-        build_plan("bert_hf", "bert_base", hf_shapes(), config={"num_hidden_layers": 3})
-    with pytest.raises(ValueError, match="unmapped: bert.encoder.layer.1"):
-        build_plan("bert_hf", "bert_base", hf_shapes(), config={"num_hidden_layers": 1})
-
-
-@pytest.mark.parametrize(
-    ("layout", "model", "head", "reverse", "message"),
-    [
-        ("sot_torch_ref", "bert_base", "mgcrp_qk", False, "head is 'mgcrp_qk', but model 'bert_b"),
-        ("sot_torch_ref", "bert_base_mgcrp", "pooler", False, "--model bert_base or bert_large"),
-        (
-            "sot_nlp_official",
-            "bert_base",
-            None,
-            False,
-            "this layout holds mgcrp_qk, gcp_text: choose",
-        ),
-        ("bert_hf", "bert_base", "mgcrp", True, "head is 'mgcrp', but model 'bert_base' has"),
-        ("bert_hf", "bert_base_mgcrp", "mgcrp_qk", True, "unmapped: head.pooling.q_proj.weight"),
-        ("sot_nlp_official", "bert_base_mgcrp", "gcp", True, "'gcp'; this layout holds mgcrp_qk"),
-    ],
-)
-def test_a_head_that_cannot_be_is_refused(ref_shapes, layout, model, head, reverse, message):
-    shapes = ref_shapes(head) if head else ref_shapes("mgcrp_qk")
-    if reverse:
-        shapes = build_plan("sot_torch_ref", model_for(head), shapes).destination_shapes
-    with pytest.raises(ValueError, match=re.escape(message)):
-        build_plan(layout, model, shapes, reverse=reverse)
-
-
-def test_two_heads_in_one_file_are_refused(ref_shapes):
-    shapes = {**ref_shapes("mgcrp"), **ref_shapes("gcp")}
-    with pytest.raises(ValueError, match="two heads: mgcrp and gcp"):
-        build_plan("sot_torch_ref", "bert_base_mgcrp", shapes)
+    found, projection = made.apply(arrays), arrays[f"{block}0.weight"]
+    np.testing.assert_array_equal(found["head.pooling.proj.weight"], projection.squeeze().T)
+    variance = arrays[f"{block}1.running_var"]
+    np.testing.assert_array_equal(found["head.pooling.proj_norm.running_var"], variance)
+    assert_comes_back(made, "sot_nlp_official", "bert_base_mgcrp", arrays)
 
 
 def test_encoder_only_leaves_the_head_out_with_a_reason(ref_shapes, hf_shapes):
@@ -326,30 +199,6 @@ def test_encoder_only_leaves_the_head_out_with_a_reason(ref_shapes, hf_shapes):
     expected = hf_shapes("", pooler=False, classifier=False)
     assert {entry.destination for entry in made.entries} == set(expected)
     assert set(made.ignored) == {name for name in shapes if name.startswith("head.")}
-
-
-def test_hints_name_the_right_layout_and_direction(hf_shapes, official_shapes):
-    with pytest.raises(ValueError, match="these are names of --layout sot_nlp_official"):
-        build_plan("bert_hf", "bert_base", official_shapes)
-    with pytest.raises(ValueError, match="PyTorch names of layout bert_hf: drop --reverse"):
-        build_plan("bert_hf", "bert_base", hf_shapes(""), reverse=True)
-    paddle = build_plan("bert_hf", "bert_base", hf_shapes()).destination_shapes
-    with pytest.raises(ValueError, match="these are Paddle names: add --reverse"):
-        build_plan("bert_hf", "bert_base", paddle)
-
-
-def test_unknown_layout_and_model_and_empty_file():
-    with pytest.raises(ValueError, match="unknown layout 'hf'; expected one of bert_hf, rob"):
-        build_plan("hf", "bert_base", {})
-    with pytest.raises(ValueError, match="unknown model 'bert'; expected one of bert_base, bert_b"):
-        build_plan("bert_hf", "bert", {})
-    with pytest.raises(ValueError, match="missing: embeddings.word_embeddings.weight"):
-        build_plan("bert_hf", "bert_base", {})
-    embeddings = {"word": (7, 4), "position": (5, 4), "token_type": (2, 4)}
-    shapes = {f"embeddings.{name}_embeddings.weight": s for name, s in embeddings.items()}
-    shapes.update({"embeddings.LayerNorm.weight": (4,), "embeddings.LayerNorm.bias": (4,)})
-    with pytest.raises(ValueError, match="holds no encoder layer"):
-        build_plan("bert_hf", "bert_base", shapes)
 
 
 def test_apply_to_gradients_is_partial_and_strict(ref_shapes, random_arrays):
@@ -371,10 +220,119 @@ def test_apply_to_gradients_is_partial_and_strict(ref_shapes, random_arrays):
         made.apply({q_proj: arrays[q_proj][:, :, 0, 0].T}, partial=True)
 
 
-def test_the_published_state_dict_is_covered(published_state, random_arrays):
-    content = published_state("sot_nlp_official_small")
+@pytest.mark.parametrize(
+    ("layout", "model", "options"),
+    [
+        ("sot_official", "sot_tiny", {}),
+        ("sot_official", "sot_base", {"dense_norm": True}),
+        ("deit_timm", "deit_tiny", {}),
+        ("deit_official", "deit_small", {}),
+        ("swin_timm", "swin_tiny", {}),
+        ("swin_microsoft", "swin_base", {}),
+    ],
+)
+def test_there_and_back_is_the_identity_for_image_models(
+    image_shapes, random_arrays, layout, model, options
+):
+    shapes = image_shapes(layout, **options)
+    arrays = random_arrays(shapes)
+    plan = build_plan(layout, model, shapes)
+    assert plan.absent == ()
+    assert all(name.endswith((*CONSTANTS, "num_batches_tracked")) for name in plan.ignored)
+    back = assert_comes_back(plan, layout, model, arrays)
+    assert (back.head, back.embed, back.depths) == (plan.head, plan.embed, plan.depths)
+
+
+@pytest.mark.parametrize("layout", ["swin_timm", "swin_microsoft"])
+def test_the_depths_of_the_stages_are_found(toy, layout):
+    plan = toy(layout).plan
+    assert plan.depths == (1, 2)
+    assert plan.depth == 3
+    assert {plan.sizes[name] for name in ("H0", "H1")} == {2, 3}
+    assert (plan.sizes["C0"], plan.sizes["C1"], plan.sizes["T0"]) == (12, 24, 25)
+
+
+def test_values_and_layouts_of_named_tensors_of_images(toy):
+    arrays = toy("sot_official").arrays
+    made = toy("sot_official").plan.apply(arrays)
+    tokens = "visual_tokens.tokens."
+    expected = {
+        "embed.stem.conv.weight": arrays[f"{tokens}stem.0.weight"],
+        "embed.blocks.2.layers.0.conv1.weight": arrays[f"{tokens}stage.2.denselayer1.conv1.weight"],
+        "embed.blocks.4.layers.5.conv2.weight": arrays[f"{tokens}stage.4.denselayer6.conv2.weight"],
+        "embed.blocks.3.norm.running_var": arrays[f"{tokens}stage.3.norm.running_var"],
+        "embed.blocks.5.conv.weight": arrays[f"{tokens}stage.5.conv.weight"],
+        "embed.proj.bias": arrays[f"{tokens}transition.bias"],
+        "pos_embed": arrays["pos_embed"],
+        "cls_token": arrays["cls_token"],
+        "blocks.1.attn.qkv.weight": arrays["blocks.1.attn.qkv.weight"].T,
+        "blocks.0.attn.proj.weight": arrays["blocks.0.attn.proj.weight"].T,  # square
+        "blocks.0.mlp.fc2.weight": arrays["blocks.0.mlp.fc2.weight"].T,
+        "head.pooling.wr.weight": arrays["classifier.representation.wr.weight"].T,
+        "head.pooling.norm.weight": arrays["classifier.representation.norm.weight"],
+        "head.word_fc.weight": arrays["classifier.visual_fc.weight"].T,
+        "head.cls_fc.bias": arrays["classifier.cls_fc.bias"],
+    }
+    for name, value in expected.items():
+        np.testing.assert_array_equal(made[name], value, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("layout", "model", "ignored", "absent"),
+    [
+        ("deit_official", "deit_tiny_sot", 4, ("embed.stem.conv.weight", "head.pooling.wr.weight")),
+        ("swin_timm", "swin_tiny_sot", 6, ("embed.proj.weight", "head.word_fc.bias")),
+    ],
+)
+def test_a_plain_checkpoint_gives_our_models_their_backbone(
+    image_shapes, layout, model, ignored, absent
+):
+    shapes = image_shapes(layout)
+    plan = build_plan(layout, model, shapes)
+    assert len(plan.ignored) == ignored
+    assert all(plan.ignored.values())
+    assert (plan.embed, plan.head) == ("densenet", "mgcrp")
+    assert set(absent) < set(plan.absent)
+    assert all(name.startswith(("embed.", "head.")) for name in plan.absent)
+    assert not any(e.destination.startswith(("embed.", "head.")) for e in plan.entries)
+    assert ("head.cls_fc.weight" in plan.absent) == (model == "deit_tiny_sot")
+    full = {**plan.destination_shapes, "head.pooling.wr.weight": (12, 16)}
+    full |= {"embed.stem.conv.weight": (64, 3, 3, 3)}
+    with pytest.raises(ValueError, match="unmapped: .*--encoder-only leaves it out"):
+        build_plan(layout, model, full, reverse=True)
+
+
+def test_encoder_only_leaves_head_and_tokens_out(toy):
+    shapes = toy("sot_official").shapes
+    with pytest.raises(ValueError, match="does not hold this"):
+        build_plan("deit_timm", "deit_tiny_sot", shapes, reverse=True)
+    made = build_plan("deit_timm", "deit_tiny_sot", shapes, reverse=True, encoder_only=True)
+    assert {entry.destination for entry in made.entries} < set(toy("deit_timm").arrays)
+    outside = {name for name in shapes if name.startswith(("embed.", "head."))}
+    assert set(made.ignored) == outside
+
+
+def test_every_image_model_has_a_layout_and_the_originals_capitals_are_read():
+    for model in MODELS:
+        assert find_table("sot_torch_ref", model).family == MODELS[model].family
+    assert registry_name("SoT_Tiny") == "sot_tiny"
+    assert registry_name("SoT_Huge") == "SoT_Huge"
+
+
+@pytest.mark.parametrize("name", ["nlp_official_small", *(f"official_{s}" for s in SIZES)])
+def test_the_published_state_dicts_are_covered(published_state, name):
+    content = published_state(f"sot_{name}")
     shapes = {t["name"]: tuple(t["shape"]) for t in content["tensors"]}
-    made = build_plan("sot_nlp_official", "bert_base_mgcrp", shapes, config=content["config"])
+    is_text = name.startswith("nlp")
+    kind = (
+        ("sot_nlp_official", "bert_base_mgcrp") if is_text else ("sot_official", f"sot_{name[9:]}")
+    )
+    made = build_plan(*kind, shapes, config=content.get("config") if is_text else None)
     assert made.absent == ()
-    assert (made.sizes["q"], made.sizes["k"], made.depth) == (12, 8, 3)
-    assert_comes_back(made, "sot_nlp_official", "bert_base_mgcrp", random_arrays(shapes))
+    if is_text:
+        assert (made.sizes["q"], made.sizes["k"], made.depth) == (12, 8, 3)
+    else:
+        assert (made.embed, made.head) == ("densenet", "mgcrp")
+        assert made.sizes["R"] == 6 * made.sizes["w"] ** 2
+    back = build_plan(*kind, made.destination_shapes, reverse=True)
+    assert back.destination_shapes == {n: s for n, s in shapes.items() if "tracked" not in n}

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from sot_paddle.checkpoint import Tensors, TensorSpec, write_tensors
+from sot_paddle.checkpoint import write_tensors
 from sot_paddle.convert import convert_file
 from sot_paddle.convert.engine.transforms import _BLOCK, in_rows
 from tests.sot_paddle.convert import tiny_checkpoints as tiny
@@ -23,23 +23,6 @@ def test_a_transposed_matrix_is_copied_exactly(shape, dtype):
     assert made.dtype == dtype
     assert made.flags.c_contiguous
     np.testing.assert_array_equal(made, np.ascontiguousarray(array).astype(dtype))
-
-
-@pytest.mark.parametrize("shape", [(), (4,), (3, 4, 5)])
-def test_other_arrays_keep_their_numbers(shape):
-    array = np.random.default_rng(1).normal(size=shape)
-    made = in_rows(array.T, np.dtype("float64"))
-    assert made.flags.c_contiguous
-    np.testing.assert_array_equal(made, array.T)
-
-
-def test_asking_for_a_name_reads_nothing():
-    def load(name):
-        raise AssertionError(f"{name} was read")
-
-    tensors = Tensors({"a": TensorSpec((2,), np.dtype("float32"))}, load)
-    assert "a" in tensors
-    assert "b" not in tensors
 
 
 @pytest.fixture

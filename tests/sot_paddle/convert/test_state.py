@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sot_paddle.checkpoint import read_tensors, write_tensors
-from sot_paddle.convert import ConversionPlan, PlanEntry, build_plan
+from sot_paddle.convert import build_plan
 from sot_paddle.convert.state.command import read_names
 from sot_paddle.convert.state.powers import (
     LONGEST,
@@ -18,13 +18,15 @@ from sot_paddle.convert.state.powers import (
     updates_of,
 )
 from sot_paddle.convert.state.record import (
+    FILE,
     Group,
     OptimizerState,
     convert,
+    read_state,
     require_same,
+    write_state,
 )
-from sot_paddle.convert.state.state_file import FILE, read_state, write_state
-from tests.sot_paddle.convert.both_runs import different_arrays, plan_of
+from tests.sot_paddle.convert.both_runs import different_arrays
 
 ADAM = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.25, "amsgrad": False}
 
@@ -53,10 +55,9 @@ def make_state(arrays, *, side="torch", kind="adamw", steps=7) -> OptimizerState
 
 
 @pytest.fixture
-def bert(hf_shapes, random_arrays):
+def bert(toy):
     """(plan there, arrays) of a tiny plain BERT."""
-    shapes = hf_shapes()
-    return build_plan("bert_hf", "bert_base", shapes), random_arrays(shapes)
+    return toy("bert_hf").plan, toy("bert_hf").arrays
 
 
 def test_moments_take_the_way_of_their_weights_and_come_back(bert):
@@ -82,83 +83,33 @@ def test_moments_take_the_way_of_their_weights_and_come_back(bert):
     assert different_arrays(convert(moved, back), state) == [f"{name}/moment1"]
 
 
-def fused(*, reverse: bool) -> ConversionPlan:
-    """A plan in which q and k of Paddle are the halves of one PyTorch tensor."""
-    entries = []
-    for index, name in enumerate(("q.weight", "k.weight")):
-        ends, shapes = ("qk.weight", name), ((6, 2), (3, 2))
-        way = (*ends[::-1], "copy", *shapes[::-1]) if reverse else (*ends, "copy", *shapes)
-        entries.append(PlanEntry(*way, "vector", (index, 2)))
-    return plan_of(entries, reverse=reverse)
-
-
-def test_a_fused_weight_is_cut_and_joined_only_from_equal_pieces():
-    whole = make_state({"qk.weight": np.arange(12.0).reshape(6, 2)})
-    moved = convert(whole, fused(reverse=False))
-    back = fused(reverse=True)
-    assert moved.steps == {"q.weight": 7, "k.weight": 7}
-    np.testing.assert_array_equal(moved.moments["moment1"]["k.weight"], [[6, 7], [8, 9], [10, 11]])
-    assert different_arrays(convert(moved, back), whole) == []
-    uneven = dataclasses.replace(moved, steps={"q.weight": 7, "k.weight": 6})
-    with pytest.raises(ValueError, match="qk.weight is joined from .* of different counts"):
-        convert(uneven, back)
-    first, rest = moved.groups
-    split = (
-        dataclasses.replace(first, names=("q.weight",)),
-        dataclasses.replace(rest, names=("k.weight",)),
-    )
-    with pytest.raises(ValueError, match="of different groups"):
-        convert(dataclasses.replace(moved, groups=split), back)
-    lone = {kind: {"q.weight": held["q.weight"]} for kind, held in moved.moments.items()}
-    with pytest.raises(ValueError, match="qk.weight needs k.weight as well"):
-        convert(dataclasses.replace(moved, moments=lone), back)
-
-
-def broken(state, what):
-    """A state with one mistake."""
-    name = state.names[0]
-    moments = {kind: dict(held) for kind, held in state.moments.items()}
-    if what == "missing":
-        del moments["moment2"][name]
-    elif what == "foreign":
-        moments["moment1"]["nobody"] = np.zeros(3)
-    elif what == "shape":
-        moments["moment1"][name] = moments["moment1"][name][:1]
-    elif what == "kind":
-        moments["velocity"] = moments["moment1"]
-    steps = dict(state.steps)
-    if what == "uncounted":
-        del steps[name]
-    elif what == "fraction":
-        steps[name] = 7.5
-    groups = state.groups
-    if what == "twice":
-        groups = (*groups, Group((name,), 0.1, None, ADAM))
-    elif what == "not a weight":
-        groups = (*groups, Group(("ghost",), 0.1, None, ADAM))
-    return dataclasses.replace(state, moments=moments, steps=steps, groups=groups)
-
-
 @pytest.mark.parametrize(
-    ("what", "message"),
+    ("where", "value", "message"),
     [
-        ("missing", "moment2 is missing: bert.embeddings.word_embeddings.weight"),
-        ("foreign", "moment1 without an optimized weight: nobody"),
-        ("shape", "has shape .* the weight"),
-        ("kind", "moments that adamw does not have: velocity"),
-        ("uncounted", "no count of updates"),
-        ("fraction", "not a whole number"),
-        ("twice", "optimized in two groups"),
-        ("not a weight", "optimized, but not among the weights: ghost"),
+        ("moment2", None, "moment2 is missing: bert.embeddings.word_embeddings.weight"),
+        ("moment1/nobody", np.zeros(3), "moment1 without an optimized weight: nobody"),
+        ("moment1", np.zeros((1, 12)), "has shape .* the weight"),
+        ("velocity", np.zeros(3), "moments that adamw does not have: velocity"),
+        ("steps", None, "no count of updates"),
+        ("steps", 7.5, "not a whole number"),
+        ("groups/bert.embeddings.word_embeddings.weight", 0, "optimized in two groups"),
+        ("groups/ghost", 0, "optimized, but not among the weights: ghost"),
     ],
 )
-def test_what_does_not_fit_one_to_one_is_refused(bert, what, message):
-    _, arrays = bert
-    shapes = {name: a.shape for name, a in arrays.items()}
-    state = make_state(arrays)
+def test_what_does_not_fit_one_to_one_is_refused(bert, where, value, message):
+    shapes = {name: a.shape for name, a in bert[1].items()}
+    state = make_state(bert[1])
     state.check(shapes)
+    part, _, name = where.partition("/")
+    if part == "groups":
+        wrong = {"groups": (*state.groups, Group((name,), 0.1, None, ADAM))}
+    else:
+        table = {**(state.steps if part == "steps" else state.moments.get(part, {}))}
+        table[name or state.names[0]] = value
+        table = {key: content for key, content in table.items() if content is not None}
+        wrong = {"steps": table} if part == "steps" else {"moments": {**state.moments, part: table}}
     with pytest.raises(ValueError, match=message):
-        broken(state, what).check(shapes)
+        dataclasses.replace(state, **wrong).check(shapes)
 
 
 def test_a_weight_that_no_gradient_reached_is_said_to_be_one(bert):

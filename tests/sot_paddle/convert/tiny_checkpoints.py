@@ -43,6 +43,13 @@ def linear(name: str, fan_out: int, fan_in: int) -> dict[str, tuple[int, ...]]:
     return {f"{name}.weight": (fan_out, fan_in), f"{name}.bias": (fan_out,)}
 
 
+def bert(prefix: str = "bert.", *, pooler: bool = True, classifier: bool = True):
+    """A plain BERT."""
+    shapes = encoder_shapes(prefix)
+    shapes |= linear(f"{prefix}pooler.dense", HIDDEN, HIDDEN) if pooler else {}
+    return shapes | (linear("classifier", CLASSES, HIDDEN) if classifier else {})
+
+
 def batch_norm(name: str, width: int) -> dict[str, tuple[int, ...]]:
     parts = ("weight", "bias", "running_mean", "running_var")
     return {**{f"{name}.{part}": (width,) for part in parts}, f"{name}.num_batches_tracked": ()}
@@ -170,12 +177,19 @@ def swin(*, microsoft: bool) -> dict[str, tuple[int, ...]]:
     return shapes | linear("head" if microsoft else "head.fc", CLASSES, 2 * WIDE)
 
 
-IMAGE_LAYOUTS = {
+LAYOUTS = {
+    "bert_hf": bert,
+    "sot_nlp_official": lambda: {**encoder_shapes(), **official_head()},
     "sot_official": sot_official,
     "deit_timm": deit,
     "deit_official": deit,
     "swin_timm": lambda: swin(microsoft=False),
     "swin_microsoft": lambda: swin(microsoft=True),
+}
+MODELS = {
+    **{"bert_hf": "bert_base", "sot_nlp_official": "bert_base_mgcrp", "sot_official": "sot_tiny"},
+    **{"deit_timm": "deit_tiny", "deit_official": "deit_tiny"},
+    **{"swin_timm": "swin_tiny", "swin_microsoft": "swin_tiny"},
 }
 
 

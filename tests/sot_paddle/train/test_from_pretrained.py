@@ -7,6 +7,7 @@ import logging
 
 import numpy as np
 import paddle
+import paddlenlp
 import pytest
 import torch
 import transformers
@@ -93,6 +94,28 @@ def test_what_paddlenlp_loads_has_pooler_classifier_and_tokenizer(bert, tmp_path
     assert (pooled == from_pretrained(tmp_path / "ours").head.dense.weight.numpy()).all()
     ids = BertTokenizer.from_pretrained(str(tmp_path / "ours"))("the old cat")["input_ids"]
     assert ids == [2, 5, 16, 7, 3]
+
+
+@pytest.mark.parametrize("kind", ["Bert", "Roberta"])
+def test_a_classifier_of_paddlenlp_keeps_its_head(kind, tmp_path):
+    sizes = {"vocab_size": 20, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"intermediate_size": 20, "max_position_embeddings": 16, "num_labels": 3}
+    config = getattr(paddlenlp.transformers, f"{kind}Config")(**sizes)
+    theirs = getattr(paddlenlp.transformers, f"{kind}ForSequenceClassification")(config)
+    theirs.save_pretrained(tmp_path)
+    theirs.eval()
+    with paddle.no_grad():
+        expected = theirs(paddle.to_tensor(IDS)).numpy()
+    np.testing.assert_allclose(scores(from_pretrained(tmp_path)), expected, rtol=0, atol=1e-6)
+    second = from_pretrained(tmp_path, head="mgcrp", num_classes=3, q_dim=5, k_dim=3)
+    own = theirs.state_dict()
+    scores_of_class = second.head.cls_fc.weight.numpy()  # of another head: new
+    assert not any(np.array_equal(scores_of_class, tensor.numpy()) for tensor in own.values())
+    content = json.loads((tmp_path / "config.json").read_text("utf-8"))
+    content["architectures"] = [f"{kind}ForTokenClassification"]  # the same names
+    (tmp_path / "config.json").write_text(json.dumps(content), "utf-8")
+    with pytest.raises(ValueError, match="holds no trained classifier"):
+        from_pretrained(tmp_path)
 
 
 def test_a_new_head_is_said_and_a_trained_one_is_complete(bert, tmp_path, caplog):
