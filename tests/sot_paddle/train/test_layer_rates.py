@@ -92,11 +92,3 @@ def test_steps_of_the_schedule_are_those_of_the_original() -> None:
 def test_options_that_contradict_each_other(options, match) -> None:
     with pytest.raises(ValueError, match=match):
         config(**options)
-
-
-def test_what_layers_mean() -> None:
-    assert config().head_options == {"pooling": "pooler", "head_dropout": None}
-    assert config(layers=(-1,), pooling_type="mean").head_options == {
-        **{"pooling": "layers", "head_dropout": None, "layers": (), "layer_pooling": "mean"}
-    }
-    assert config(layers=(10, 11)).head_options["layers"] == (10, 11)

@@ -9,7 +9,6 @@ import transformers
 
 from sot_paddle import create_model, save_weights
 from sot_paddle.checkpoint import write_tensors
-from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import pretrained
 
@@ -109,32 +108,22 @@ def test_names_are_looked_for_in_the_cache_and_in_the_hub_cache(
         pretrained.find(_config("bert-base-cased"))
 
 
-def test_random_weights_need_a_vocabulary():
-    with pytest.raises(ValueError, match="--tokenizer_name"):
-        pretrained.find(_config("bert_base_mgcrp"))
-
-
-@pytest.mark.parametrize("name", ["deit_base", "roberta_base_mgcrp"])
-def test_random_weights_are_those_of_the_model_type(name):
-    with pytest.raises(ValueError, match=r"weights of --model_type bert give one of bert_base, "):
-        pretrained.find(_config(name, tokenizer_name="anywhere"))
-
-
-def test_a_folder_without_a_vocabulary_is_refused(tmp_path, tiny_files, one_tensor):
-    bare = _hugging_face(tmp_path / "bare", tiny_files)
-    (bare / "vocab.txt").unlink()
-    with pytest.raises(ValueError, match=r"has no vocab.txt"):
-        pretrained.find(_config(bare))
-
-
 @pytest.mark.parametrize(
-    ("layers", "head", "name"),
-    [(12, "mgcrp", "bert_base_mgcrp"), (24, "plain", "bert_large"), (6, "plain", "bert_base")],
+    ("name", "options", "said"),
+    [
+        ("bert_base_mgcrp", {}, "--tokenizer_name"),
+        ("deit_base", {"tokenizer_name": "x"}, r"weights of --model_type bert give one of bert_b"),
+        ("roberta_base_mgcrp", {"tokenizer_name": "x"}, r"--model_type bert give one of bert_base"),
+        ("bare", {}, "has no vocab.txt"),
+    ],
 )
-def test_registry_name(layers, head, name):
-    sizes = {**SIZES, "num_hidden_layers": layers}
-    found = pretrained.Pretrained("somewhere", TEXT_BACKBONES["bert"], sizes, {}, {})
-    assert found.build(2, _config("x", head=head).head_options).name == name
+def test_what_is_no_model_is_refused(
+    tmp_path, tiny_files, one_tensor, monkeypatch, name, options, said
+):
+    (_hugging_face(tmp_path / "bare", tiny_files) / "vocab.txt").unlink()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=said):
+        pretrained.find(_config(name, **options))
 
 
 STATED = {**SIZES, "hidden_act": "gelu", "layer_norm_eps": 1e-5, "type_vocab_size": 2}
