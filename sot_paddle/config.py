@@ -222,9 +222,6 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     Args:
         path: a file holding one mapping; ``configs/...`` also where there is no such folder.
 
-    Returns:
-        The mapping (empty for an empty file).
-
     Raises:
         ValueError: no such file, not YAML, a key twice, or not a mapping.
     """

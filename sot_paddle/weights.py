@@ -112,8 +112,6 @@ def check_options(
     """Refuse a file made with other options; those it does not state are free.
 
     Args:
-        path: the file, for the message.
-        metadata: of the file.
         model: what it is to be loaded into; a model that is not of the registry passes.
         has_head: whether the file's head is taken.
         exempt: options that may differ.
@@ -195,7 +193,6 @@ def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
     """Load a converted or saved file into a model; all is checked before anything is changed.
 
     Args:
-        model: a model of the registry.
         path: ``.safetensors`` or ``.pdparams`` in Paddle's names and layout, or a directory with
             a ``model.safetensors``. Values are cast to the model's dtype.
 
@@ -246,7 +243,6 @@ def save_weights(model: nn.Layer, path: str | Path) -> None:
     """Save a model's parameters and buffers; the file appears complete or not at all.
 
     Args:
-        model: a model of the registry, or one on hidden states.
         path: ``.safetensors`` or ``.pdparams``. ``tools/convert_weights.py --reverse`` turns
             either into PyTorch's names and layout.
 

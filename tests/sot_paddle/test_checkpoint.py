@@ -3,7 +3,6 @@
 import pickle
 import subprocess
 import sys
-from collections import OrderedDict
 from pathlib import Path
 
 import ml_dtypes
@@ -79,19 +78,6 @@ def test_reads_what_paddle_saves(tmp_path, protocol):
     assert set(tensors) == {"weight", "bias", "half"}
     assert_same_bits(tensors["weight"], layer.weight.numpy())
     assert_same_bits(tensors["half"], layer.weight.numpy().astype(ml_dtypes.bfloat16))
-
-
-def test_one_entry_of_a_nested_pickle_is_read_and_said(tmp_path, caplog):
-    named_pair = ("linear_0.w_0", np.ones((2, 3), np.float32))
-    weights = OrderedDict(w=named_pair, n=np.array(7))
-    beside = {"best": np.float64(0.5), "half": np.float16(2), "when": np.datetime64("2024-01-01")}
-    beside |= {"classes": np.array(["a", "b"]), "object": np.array([None]), "epoch": 3}
-    (tmp_path / "a.pdparams").write_bytes(pickle.dumps({"net": weights, **beside}, 2))
-    tensors, _ = read_tensors(tmp_path / "a.pdparams")
-    assert tensors.shapes == {"w": (2, 3), "n": ()}
-    assert_same_bits(tensors["w"], named_pair[1])
-    (line,) = caplog.messages
-    assert line.endswith("a.pdparams: the state dict under the key 'net' is used")
 
 
 WHOLE = {"w": np.ones(9, np.float32), "v": np.ones(3)}

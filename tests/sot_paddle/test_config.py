@@ -13,7 +13,6 @@ from sot_paddle.config import (
     HeadConfig,
     build_record,
     load_yaml,
-    near_names,
     sort_options,
 )
 from sot_paddle.tasks.text_options import TextRunOptions
@@ -124,12 +123,6 @@ def test_options_go_to_the_record_that_has_them() -> None:
     for record in (ViTConfig, SwinConfig):
         with pytest.raises(ValueError, match="unknown option 'windowsize' for m"):
             sort_options(record, {"windowsize": 7}, where="m")
-
-
-def test_near_names() -> None:
-    known = ("bert_base", "bert_large", "swin")
-    assert near_names("bert_bas", known) == "did you mean bert_base or bert_large?"
-    assert near_names("xyz", known) == "known: bert_base, bert_large, swin"
 
 
 def test_a_yaml_file_holds_a_mapping_and_its_refusals_name_it(tmp_path: Path) -> None:

@@ -17,43 +17,20 @@ from sot_paddle.checkpoint import write_tensors
 from sot_paddle.registry import create_model
 from sot_paddle.train import checkpointing
 from sot_paddle.train.ema import ModelEma
-from sot_paddle.train.model_folder import EMA, WEIGHTS, ImageModelConfig, flat_options
+from sot_paddle.train.model_folder import ImageModelConfig, flat_options
+from sot_paddle.train.saved_model import EMA, WEIGHTS
 from sot_paddle.weights import weights_and_metadata
-from tests.sot_paddle.convert import tiny_checkpoints as tiny
 from tests.sot_paddle.train import tiny_images, tiny_run
+from tests.sot_paddle.train.original_checkpoints import BERT
+from tests.sot_paddle.train.run_output import arrays_of
 from tests.tools import tool_runs
 
-CONFIG = {
-    "model_type": "bert",
-    "vocab_size": tiny.VOCAB,
-    "hidden_size": tiny.HIDDEN,
-    "num_hidden_layers": tiny.LAYERS,
-    "num_attention_heads": tiny.HEADS,
-    "intermediate_size": tiny.INNER,
-    "max_position_embeddings": tiny.POSITIONS,
-    "type_vocab_size": 2,
-    "hidden_act": "gelu",
-    "layer_norm_eps": 1e-12,
-}
 IMAGE = {"token_type": "patch", "patch_size": 8, "embed_dim": 12, "depth": 1, "num_heads": 3}
 IMAGE |= {"wr_dim": 4, "head_num_heads": 2, "img_size": 16}
 TEXT = ("--layout", "bert_hf", "--model", "bert_base")
 TOOLS = ("convert_weights", "convert_state", "train_glue", "eval_image")
 DEEP = "[" * 100_000
 BIAS = "bert.encoder.layer.1.output.dense.bias"
-
-
-def shapes() -> dict[str, tuple[int, ...]]:
-    """Names and shapes of a tiny plain BERT with a classifier."""
-    encoder = tiny.encoder_shapes() | tiny.linear("bert.pooler.dense", tiny.HIDDEN, tiny.HIDDEN)
-    return encoder | tiny.linear("classifier", tiny.CLASSES, tiny.HIDDEN)
-
-
-def write_hf_folder(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    write_tensors(folder / "model.safetensors", tiny.fill(shapes()), {"format": "pt"})
-    (folder / "config.json").write_text(json.dumps(CONFIG))
-    (folder / "vocab.txt").write_text("\n".join([*tiny_run.SPECIAL, *tiny_run.WORDS]) + "\n")
 
 
 def write_image_run(root: Path) -> None:
@@ -79,7 +56,7 @@ def write_image_run(root: Path) -> None:
 @pytest.fixture(scope="session")
 def good(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("good")
-    write_hf_folder(root / "hf")
+    BERT.write(root / "hf")
     write_image_run(root / "run")
     tiny_images.write_images(root / "images", train=1, val=1)
     tiny_run.write_glue(root / "glue", train=4, dev=2, test=2)
@@ -179,7 +156,7 @@ def test_a_damaged_source_is_refused_by_name(convert, hf, name, damage):
 
 @pytest.mark.parametrize("value", [np.nan, "int8"])
 def test_weights_that_are_no_finite_numbers_are_refused(convert, hf, value):
-    arrays = tiny.fill(shapes())
+    arrays = arrays_of(hf)
     if isinstance(value, str):
         arrays[BIAS] = arrays[BIAS].astype(value)
     else:

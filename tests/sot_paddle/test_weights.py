@@ -171,21 +171,6 @@ def test_vision_models_round_trip_bit_equal(tmp_path: Path, name: str, suffix: s
     np.testing.assert_array_equal(*logits)
 
 
-def test_metadata_describe_a_vision_model(tmp_path: Path) -> None:
-    save_weights(vision("swin_tiny"), tmp_path / "m.safetensors")
-    metadata = read_tensors(tmp_path / "m.safetensors")[1]
-    assert (metadata["model"], metadata["head"], metadata["num_classes"]) == (
-        "swin_tiny",
-        "gap",
-        "3",
-    )
-    config, head = json.loads(metadata["config"]), json.loads(metadata["head_config"])
-    assert (config["depths"], config["window_size"], config["img_size"]) == ([1, 1], 7, 16)
-    assert (head["pooling"], head["num_sv"]) == ("gap", 1)
-    again = create_model("swin_tiny", 3, **config)
-    assert load_weights(again, tmp_path / "m.safetensors") == []
-
-
 TEXT = "bert_base_mgcrp"
 OTHER_OPTIONS = [
     ("sot_tiny", {"num_heads": 2}, "made with num_heads=3, the model has 2; build it with num_"),
@@ -212,15 +197,6 @@ def test_a_file_made_with_other_options_is_refused(tmp_path, tiny_bert, name, op
         load_weights(model, path)
     assert str(path) in str(caught.value)
     assert same_bits(before, state(model))
-
-
-def test_a_file_may_leave_options_and_the_head_out(tmp_path: Path) -> None:
-    source, target = vision("sot_tiny"), vision("sot_tiny", 7, alpha=0.7)
-    arrays = {n: a for n, a in state(source).items() if not n.startswith("head.")}
-    metadata = {"config": json.dumps({"num_heads": 3}), "head_config": json.dumps({"alpha": 0.5})}
-    write_tensors(tmp_path / "m.safetensors", arrays, metadata)
-    absent = load_weights(target, tmp_path / "m.safetensors")
-    assert set(absent) == {name for name in state(target) if name.startswith("head.")}
 
 
 def test_what_a_file_does_not_state_is_said_in_one_line(tmp_path, tiny_bert, caplog) -> None:

@@ -92,7 +92,7 @@ def started(files, command):
 
     def make(program: str):
         flags = FLAGS[program].format(**files).split()
-        return command(program, in_process(program), *flags)
+        return command(program, *flags)
 
     return make
 

@@ -194,26 +194,19 @@ def others(monkeypatch) -> None:
     monkeypatch.setattr(exact_state, "runs_natively", lambda _: not native)
 
 
-def test_a_run_does_not_go_on_with_other_operators_by_itself(tiny, interrupted, others) -> None:
+def test_a_run_goes_on_with_other_operators_on_demand_and_says_so(
+    tiny, interrupted, others
+) -> None:
     before = content_of(interrupted / "checkpoint-1")
     line = tiny.refused(interrupted, *tiny_run.STEPS)
     assert "was trained with" in line
     assert ACCEPTED in line
-    assert "--overwrite_output_dir" in line
     assert content_of(interrupted / "checkpoint-1") == before
-    assert not (interrupted / "metrics.json").exists()
-
-
-def test_a_run_goes_on_with_other_operators_on_demand_and_says_so(
-    tiny, interrupted, others, monkeypatch
-) -> None:
     first = exact_state.operators_in_use()
     said = tiny.done(interrupted, *tiny_run.STEPS, ACCEPTED)
     (second,) = {"native", "plain"} - {first}
     assert metrics(interrupted)["train"]["operators"] == {"0": second, "1": first}
     assert f"from step 1 on with {first} operators" in said
-    state = json.loads((interrupted / "last" / checkpointing.STATE).read_bytes())
-    assert state["progress"]["operators"] == {"0": second, "1": first}
 
 
 def test_a_finished_run_is_evaluated_with_any_operators(tiny, done, others) -> None:

@@ -85,19 +85,6 @@ def test_text_that_cannot_be_used_is_one_line(name, data, tmp_path, refused) -> 
         assert said in line
 
 
-def test_empty_documents_are_left_out(data, tmp_path) -> None:
-    for name in ("instances", "pairs"):
-        found = []
-        for gap in ("\n", "\n\n \n\n"):
-            text, out = tmp_path / "text.txt", tmp_path / f"{name}{len(gap)}"
-            lines = "\n".join(f"word{at} word2\nword3 word{at}\n{gap}" for at in range(9))
-            text.write_text(gap + lines, "utf-8")
-            assert COMMANDS[name](data, text, out) == 0
-            found.append(sorted(path.read_bytes() for path in out.glob("*s.*") if path.is_file()))
-        assert [len(content) for content in found[0]] == [len(content) for content in found[1]]
-        assert found[0][0] == found[1][0] or name == "instances"
-
-
 @pytest.mark.parametrize(
     ("form", "shard", "damage"),
     [

@@ -20,30 +20,21 @@ from paddlenlp.transformers import (
 from sot_paddle import create_model, from_pretrained, save_weights
 from sot_paddle.convert import convert_file
 from sot_paddle.convert.formats.source import open_source
-from sot_paddle.train.model_folder import EMA
+from sot_paddle.train.saved_model import EMA
 from tests.sot_paddle.explain import tiny_models
 from tests.sot_paddle.train import tiny_run
-from tests.sot_paddle.train.original_checkpoints import ORIGINALS, Original, _shaken
+from tests.sot_paddle.train.original_checkpoints import BERT, ORIGINALS, _shaken
 
 IDS = [[2, 7, 9, 3, 5, 3], [2, 4, 8, 3, 6, 3]]
 
 
-def _write_bert(folder):
-    tiny_run.write_model(folder)
-    sizes = json.loads((folder / "config.json").read_text("utf-8"))
-    config = transformers.BertConfig(**sizes, num_labels=3)
-    _shaken(transformers.BertForSequenceClassification(config)).save_pretrained(folder)
-    return folder
-
-
-BERT = Original("bert", "bert_hf", "bert_base", _write_bert)
 KINDS = (BERT, *ORIGINALS)
 OF_PADDLENLP = {"bert": BertModel, "spanbert": BertModel, "roberta": RobertaModel}
 
 
 @pytest.fixture
 def bert(tmp_path):
-    return _write_bert(tmp_path / "bert")
+    return BERT.write(tmp_path / "bert")
 
 
 def scores(model):
@@ -108,7 +99,7 @@ def test_what_paddlenlp_loads_has_pooler_classifier_and_tokenizer(bert, tmp_path
 
 
 def test_a_new_head_is_said_and_a_trained_one_is_complete(bert, tmp_path, caplog):
-    with caplog.at_level(logging.WARNING, logger="sot_paddle.train.pretrained"):
+    with caplog.at_level(logging.WARNING, logger="sot_paddle.train.from_pretrained"):
         model = from_pretrained(bert, head="mgcrp", num_classes=4, q_dim=5, k_dim=3)
     assert "new, with random weights: head.pooling.q_proj.weight" in caplog.text
     assert (model.name, model.num_classes) == ("bert_base_mgcrp", 4)

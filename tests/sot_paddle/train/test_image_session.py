@@ -41,7 +41,7 @@ def test_what_a_run_leaves(images, tmp_path):
     assert "train, 3 classes: ant (9), bee (9), cow (9)\nval, 3 classes: ant (4)" in err
     assert "left" in err
     model, config = load_trained(out)
-    assert config.classes == images.files.CLASSES
+    assert config.classes == tiny_images.CLASSES
     assert same_arrays(
         {name: t.numpy() for name, t in model.state_dict().items()},
         arrays_of(out / "best", "ema.safetensors"),
@@ -103,18 +103,18 @@ def test_refusals_are_one_line_and_status_2(images, tmp_path, flags, said):
     assert not list(tmp_path.glob("out/checkpoint-*"))
 
 
-def test_folders_that_cannot_be_used(images, image_files, tmp_path):
+def test_folders_that_cannot_be_used(images, tmp_path):
     assert "nowhere" in images.refused(tmp_path / "out", data=tmp_path / "nowhere")
-    data = image_files.write_images(tmp_path / "data", train=4, val=1)
+    data = tiny_images.write_images(tmp_path / "data", train=4, val=1)
     (data / "val" / "cow").rename(data / "val" / "dog")
     assert "1 not in val: cow" in images.refused(tmp_path / "out", data=data)
     (data / "val").rename(data / "test")
     assert "expected a folder with val" in images.refused(tmp_path / "out", data=data)
 
 
-def test_corrupt_images_are_fatal_or_skipped(images, image_files, tmp_path):
+def test_corrupt_images_are_fatal_or_skipped(images, tmp_path):
     """A damaged validation image is found at the start, not when the first epoch is over."""
-    data = image_files.write_images(tmp_path / "data", train=4, val=2)
+    data = tiny_images.write_images(tmp_path / "data", train=4, val=2)
     (data / "val" / "ant" / "ant0.png").write_bytes(b"no image")
     assert "ant0.png" in images.refused(tmp_path / "out", data=data)
     assert not (tmp_path / "out").exists()
@@ -178,7 +178,7 @@ def test_the_best_says_how_it_was_measured_last(images, tmp_path):
 
 def test_bare_class_folders_train_with_a_share_for_validation(images, tmp_path):
     data = tmp_path / "mine"
-    images.files.write_images(data, train=5, val=1)
+    tiny_images.write_images(data, train=5, val=1)
     shutil.rmtree(data / "val")
     (data / "train").rename(tmp_path / "bare")
     err = images.done(tmp_path / "out", "--max-steps", "2", data=tmp_path / "bare")

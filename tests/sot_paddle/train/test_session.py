@@ -9,8 +9,8 @@ from visualdl import LogReader
 
 from sot_paddle.failures import NonFiniteLoss
 from sot_paddle.train import checkpointing
-from sot_paddle.train.model_folder import find_text_folder
 from sot_paddle.train.run import class_counts
+from sot_paddle.train.saved_model import find_text_folder
 from sot_paddle.train.session import summary
 from sot_paddle.train.text_model import load_trained_text
 from sot_paddle.train.watching import watched_by
@@ -75,7 +75,7 @@ def test_a_training_that_is_ended_early_leaves_no_open_log(tiny, tmp_path):
     assert set(threading.enumerate()) <= threads
 
 
-def test_nothing_is_evaluated_unless_asked_for_which_is_said(tiny, tiny_files, tmp_path, capfd):
+def test_nothing_is_evaluated_unless_asked_for_which_is_said(tiny, tmp_path, capfd):
     out = tmp_path / "out"
     more = ("--max_steps", "1", "--evaluate_during_training", "--eval_all_checkpoints")
     flags = [flag for flag in tiny.command(out, *more) if flag != "--do_eval"]
@@ -127,15 +127,7 @@ def _evaluation(tiny, trained: Path, out: Path, *more: str) -> list[str]:
     ]
 
 
-def test_evaluation_and_prediction_of_a_trained_folder(tiny, finished, tmp_path, tiny_files):
-    other = tmp_path / "other"
-    flags = _evaluation(tiny, finished, other, "--do_predict")
-    assert in_process("train_glue")(flags) == 0
-    assert metrics(other)["last"]["acc"] == metrics(finished)["best"]["acc"]
-    assert (other / "RTE.tsv").read_bytes() == (finished / "RTE.tsv").read_bytes()
-
-
-def test_a_trained_folder_alone_predicts_with_its_best_weights(tiny, tmp_path, tiny_files, capfd):
+def test_a_trained_folder_alone_predicts_with_its_best_weights(tiny, tmp_path, capfd):
     out = tmp_path / "out"
     flags = tiny.command(out, "--max_steps", "4", "--save_steps", "1", "--eval_steps", "1")
     assert in_process("train_glue")(flags) == 0
@@ -148,7 +140,7 @@ def test_a_trained_folder_alone_predicts_with_its_best_weights(tiny, tmp_path, t
     assert (out / "RTE.tsv").read_bytes() == best
 
 
-def test_weights_of_other_classes_are_not_evaluated(tiny, done, tmp_path, tiny_files, capfd):
+def test_weights_of_other_classes_are_not_evaluated(tiny, done, tmp_path, capfd):
     """As many classes under other names: every label and prediction would mean another one."""
     data = tmp_path / "own"
     shutil.copytree(tiny.data, data)
@@ -167,7 +159,7 @@ def test_weights_of_other_classes_are_not_evaluated(tiny, done, tmp_path, tiny_f
         assert "has contradiction, entailment" in said
 
 
-def test_a_trained_head_is_not_read_with_other_options(tiny, finished, tmp_path, tiny_files, capfd):
+def test_a_trained_head_is_not_read_with_other_options(tiny, finished, tmp_path, capfd):
     """In the words of the command; also where the folder itself holds the weights."""
     of_the_folder = [flag for flag in tiny.command(finished) if flag != "--do_train"]
     for flags, before, now in (
@@ -232,21 +224,6 @@ def test_nan_loss_keeps_the_last_good_checkpoint(tiny, tmp_path, monkeypatch):
 )
 def test_refusals_are_one_line_and_status_2(tiny, tmp_path, flags, said):
     assert said in tiny.refused(tmp_path / "out", *flags)
-
-
-def test_own_tables(tmp_path, tiny, tiny_files):
-    folder = tmp_path / "own"
-    folder.mkdir()
-    rows = [f"{tiny_files.sentence(i)}\t{('bad', 'fair', 'good')[i % 3]}" for i in range(12)]
-    for name in ("train", "dev"):
-        text = "\n".join(["sentence\tlabel", *rows]) + "\n"
-        (folder / f"{name}.tsv").write_text(text, encoding="utf-8")
-    test = "\n".join(["sentence", *(row.split("\t")[0] for row in rows)]) + "\n"
-    (folder / "test.tsv").write_text(test, encoding="utf-8")
-    out = tmp_path / "out"
-    tiny.done(out, "--task_name", "own", "--data_dir", str(folder), *STEPS)
-    assert metrics(out)["metric"] == "acc"
-    assert len((out / "predictions.tsv").read_text(encoding="utf-8").splitlines()) == 13
 
 
 def test_of_many_classes_the_rarest_are_told_first():
