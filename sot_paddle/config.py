@@ -42,6 +42,9 @@ SPANS = "spans"
 LAYERS = "layers"
 """Head on the class token of chosen layers of a language model."""
 
+PRETRAINING = "pretraining"
+"""Head of the tasks of a pre-training."""
+
 LAYER_POOLINGS = ("concat", "max", "mean")
 """What makes one vector of the class tokens of several layers; the first is the default."""
 

@@ -30,7 +30,6 @@ from sot_paddle.config import (
     EncoderConfig,
     some,
 )
-from sot_paddle.heads.adapter_pooler import AdapterConfig
 from sot_paddle.reading import named_in_refusals
 from sot_paddle.vision_config import ImageConfig
 
@@ -123,7 +122,8 @@ def check_options(
     dimensions = getattr(model, "config", None)
     images = isinstance(backbone, ImageConfig)
     pairs: list[tuple[Mapping[str, Any], Any]] = []
-    if isinstance(dimensions, AdapterConfig):  # its tensors might fit all the same
+    if backbone is None and dataclasses.is_dataclass(dimensions):
+        # of a model on hidden states, whose tensors might fit all the same
         pairs = [(metadata_json(metadata, "config"), dimensions)]
     elif images or isinstance(backbone, EncoderConfig):
         made = _stated(metadata, model)

@@ -19,7 +19,7 @@ from paddle import nn
 
 from sot_paddle.backbones.families import TextBackbone
 from sot_paddle.checkpoint import FORMAT, SUFFIXES, metadata_json, refuse_tensorflow, unpack_files
-from sot_paddle.config import PLAIN, SECOND_ORDER, EncoderConfig
+from sot_paddle.config import PLAIN, PRETRAINING, SECOND_ORDER, EncoderConfig
 from sot_paddle.convert.engine.known_models import (
     CLASS_SCORES,
     HEAD_SIGNATURES,
@@ -29,7 +29,6 @@ from sot_paddle.convert.engine.registry import fits, layouts_of, recognise, tabl
 from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
 from sot_paddle.convert.formats.source import Source, open_source, with_settings
 from sot_paddle.data.tokenizers import FAMILIES, TokenizerFamily
-from sot_paddle.heads.pretraining import PRETRAINING
 from sot_paddle.reading import field_of, named_in_refusals, read_bytes, read_object
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_backbone, text_name
 from sot_paddle.tasks.text_options import CheckpointOptions

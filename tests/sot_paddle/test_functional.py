@@ -201,6 +201,7 @@ def test_mixed_precision_is_switched_off_inside(amp_switches, name: str) -> None
 
 def test_refusals() -> None:
     x, square = paddle.ones([B, N, D1]), paddle.ones([B, D2, D2])
+    start, wide = paddle.ones([D2]), paddle.ones([D1])
     for message, call in {
         r"equal B and N, got .*5, 4.* and .*4, 4": lambda: F.cross_covariance(x, x[:, 1:]),
         "auto_covariance expects": lambda: F.auto_covariance(x[0]),
@@ -208,8 +209,8 @@ def test_refusals() -> None:
         "scale must be one of published, tok": lambda: F.auto_covariance(x, scale="true"),
         "square matrices": lambda: F.matrix_sqrt(x),
         "num_iter must be at least 1": lambda: F.matrix_sqrt(square, num_iter=0),
-        r"start vector of shape \[3\].*got .*\[4\]": lambda: svpn(square, np.ones(D1)),
-        "num_iter and num_sv must be at": lambda: svpn(square, np.ones(D2), num_sv=0),
+        r"start vector of shape \[3\].*got .*\[4\]": lambda: F.sv_power_norm(square, wide),
+        "num_iter and num_sv must be at": lambda: F.sv_power_norm(square, start, num_sv=0),
         "on_zero must be one of nan, zero": lambda: F.matrix_sqrt(square, on_zero="raise"),
         r"expects images \(B, d, H, W\)": lambda: F.cov_forward(x),
         "triu_vectorize expects matrices": lambda: F.triu_vectorize(square[0]),

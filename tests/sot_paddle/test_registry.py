@@ -15,9 +15,9 @@ VISION = [f"deit_{size}{head}" for size in ("base", "small", "tiny") for head in
 VISION += ["sot_base", "sot_small", "sot_tiny"]
 VISION += [f"swin_{size}{head}" for size in ("base", "tiny") for head in ("", "_sot")]
 SMALL_VISION = {
-    "sot_tiny": {"img_size": 32},
-    "deit_tiny": {"img_size": 32},
-    "swin_tiny": {"img_size": 28},
+    "sot_tiny": {"img_size": 32, "depth": 1},
+    "deit_tiny": {"img_size": 32, "depth": 1},
+    "swin_tiny": {"img_size": 28, "embed_dim": 8, "depths": (1, 1), "num_heads": (2, 4)},
 }
 
 

@@ -179,7 +179,7 @@ def test_what_lies_beside_the_destination_is_not_replaced(refused, hf, tmp_path)
     [
         ("config.json", "{"),
         ("config.json", json.dumps(tiny_run.SIZES | {"vocab_size": 10**12})),
-        ("options.yaml", "a: " + "[" * 5000),
+        ("options.yaml", "a: " + "[" * 1500),
         ("options.yaml", "a: !!python/object/apply:os.system [true]"),
         ("train.tsv", b"\xff"),
     ],
