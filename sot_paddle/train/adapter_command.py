@@ -1,4 +1,4 @@
-"""The command that trains on hidden states (``tools/train_adapter.py``), and what it reads."""
+"""The command that trains on hidden states (``tools/train_adapter.py``)."""
 
 from __future__ import annotations
 
@@ -9,45 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from paddle import nn
 from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle import distributed
-from sot_paddle.backbones.families import TEXT_BACKBONES
-from sot_paddle.data.errors import DataError
-from sot_paddle.data.glue_tasks import Task as Table
-from sot_paddle.data.stored.file_layout import stored_split
-from sot_paddle.data.stored.live_sources import FrozenModel, glue_states
-from sot_paddle.data.stored.original_rows import original_task
-from sot_paddle.data.stored.state_files import StateReader
-from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.data.tokenizers import FAMILIES
-from sot_paddle.distributed import say
 from sot_paddle.heads.adapter_pooler import AdapterClassifier, AdapterConfig, AdapterSpans
 from sot_paddle.heads.layer_probes import LayerClassifiers, LayerSpans
-from sot_paddle.tasks.glue import GlueTask, dev_splits, test_splits
-from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad, read_windows
-from sot_paddle.tasks.state_options import (
-    LIVE,
-    SQUAD,
-    RecipeOptions,
-    StateRows,
-    StateTrainConfig,
-)
-from sot_paddle.tasks.states import ProbedGlueTask, ProbedSquadTask, StateSplit
+from sot_paddle.tasks.state_options import LIVE, RecipeOptions, StateTrainConfig
 from sot_paddle.tasks.task import Task
-from sot_paddle.tasks.text_options import CheckpointOptions
 from sot_paddle.train import pretrained, session
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.run_folder import open_folders
 from sot_paddle.train.saved_model import config_file
+from sot_paddle.train.state_tasks import load_states
 from sot_paddle.train.text_command import optimizer, text_setup
 
-Sizes = tuple[int, int, int]
 _MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
     ("adapter", False): AdapterClassifier,
     ("adapter", True): lambda sizes, _: AdapterSpans(sizes),
@@ -85,7 +64,7 @@ class StateModel:
     """
 
     config: StateTrainConfig
-    of_row: Sizes
+    of_row: tuple[int, int, int]
     origin = "the start"
 
     def build(self, task: Task) -> nn.Layer:
@@ -120,6 +99,7 @@ def schedule_steps(config: RecipeOptions, pace: Pace, steps: int) -> int:
 
     QUIRK: the original counts full batches only, so that the last batch of a run, when it is not
     full, is trained with a rate of zero.
+
     """
     if config.max_steps > 0:
         return steps
@@ -143,113 +123,3 @@ def optimizer_of_full_batches(
 ) -> tuple[Optimizer, LRScheduler]:
     """The published recipe (C.4): :func:`optimizer` with the steps of :func:`schedule_steps`."""
     return optimizer(config, model, pace, schedule_steps(config, pace, steps), decay)
-
-
-def load_states(config: StateTrainConfig) -> tuple[Task, Sizes]:
-    """Read what the options ask for.
-
-    Returns:
-        The task, and (L, T, F) of its hidden states.
-    """
-    frozen = load_frozen(config) if config.states == LIVE else None
-    task = _squad(config, frozen) if config.squad else _glue(config, frozen)
-    splits = [task.train, *task.dev.values(), *task.test.values()]
-    sources = [_of(split).source for split in splits if split is not None]
-    sizes = {source.of_row for source in sources}
-    if len(sizes) > 1:
-        raise DataError(f"the splits have hidden states of different sizes: {sorted(sizes)}")
-    of_row = sizes.pop()
-    if config.max_seq_length not in (None, of_row[1]):
-        say(f"--max_seq_length has no effect: rows of {config.states} have {of_row[1]} tokens")
-    return task, of_row
-
-
-def load_frozen(options: StateRows) -> FrozenModel:
-    """Read a checkpoint: a Hugging Face folder, or a folder that tools/train_glue.py wrote."""
-    found = pretrained.find(options)
-    model = found.build(2, {**options.encoder_options, **options.head_options})
-    loaded, _ = pretrained.load(model, found)
-    model.eval()
-    for parameter in model.parameters():
-        parameter.stop_gradient = True
-    family = FAMILIES[model.backbone.tokenizer]
-    tokenizer = family.from_files(found.vocabulary, max_length=options.length, tie_break="fast")
-    say(f"encoder: {loaded} tensors from {found.origin}")
-    return FrozenModel(model, tokenizer, options.length)
-
-
-def read_tokenizer(options: CheckpointOptions, max_length: int) -> SubwordTokenizer:
-    """The tokenizer alone, for states that are stored."""
-    name = options.tokenizer_name or options.model_name_or_path
-    if not name or not Path(name).exists():
-        raise ValueError(f"{name!r} holds no vocabulary: give --tokenizer_name (its folder)")
-    family = FAMILIES[TEXT_BACKBONES[options.model_type].tokenizer]
-    return family.build(Path(name), max_length=max_length, tie_break="fast")
-
-
-def _of(split: StateSplit | AskedSplit) -> StateSplit:
-    return split.windows if isinstance(split, AskedSplit) else split
-
-
-def _glue(config: StateTrainConfig, frozen: FrozenModel | None) -> GlueTask:
-    table = original_task(config.task_name, config.rows)
-    if config.do_predict and frozen is None:
-        raise ValueError("do_predict of a GLUE task needs --states live: no test is stored")
-    names = _dev_names(config, frozen, table) if config.do_eval else []
-    tests = test_splits(config.data_dir, table) if config.do_predict else []
-    return (ProbedGlueTask if config.model == "probes" else GlueTask)(
-        table,
-        config.per_gpu_train_batch_size,
-        train=_glue_split(config, frozen, "train") if config.do_train else None,
-        dev={name: _glue_split(config, frozen, name) for name in names},
-        test={name: _glue_split(config, frozen, name) for name in tests},
-    )
-
-
-def _dev_names(config: StateTrainConfig, frozen: FrozenModel | None, table: Table) -> list[str]:
-    """The development splits that are there; the first has to be."""
-    if frozen is not None:
-        return dev_splits(config.data_dir, table)
-    first, *others = table.dev_splits
-    stored = {name: stored_split(table.name, name).paths(config.states)[-1] for name in others}
-    return [first, *(name for name, path in stored.items() if path.is_file())]
-
-
-def _glue_split(config: StateTrainConfig, frozen: FrozenModel | None, name: str) -> StateSplit:
-    size = config.per_gpu_eval_batch_size
-    if frozen is None:
-        reader = StateReader(config.states, stored_split(config.task_name, name))
-        say(f"{name}: {len(reader):,} stored rows of {config.states}")
-        return StateSplit(reader, size)
-    if not config.data_dir:
-        raise ValueError(f"{config.task_name} needs --data_dir, the folder of its files")
-    source, indices = glue_states(frozen, config.data_dir, config.task_name, name, config.rows)
-    return StateSplit(source, size, indices)
-
-
-def _squad(config: StateTrainConfig, frozen: FrozenModel | None) -> SquadTask:
-    kind = ProbedSquadTask if config.model == "probes" else SquadTask
-    return load_squad(kind, config, functools.partial(_asked, config, frozen))
-
-
-def _asked(
-    config: StateTrainConfig, frozen: FrozenModel | None, split: str, file: str
-) -> AskedSplit:
-    size = config.per_gpu_eval_batch_size
-    if frozen is not None:
-        labelled = split == "train" or config.do_eval
-        questions, features = read_windows(
-            config, frozen.tokenizer, file, frozen.max_length, labelled=labelled
-        )
-        return AskedSplit(questions, features, StateSplit(frozen.windows(features, split), size))
-    reader = StateReader(config.states, stored_split(SQUAD, split))
-    tokens = reader.of_row[1]
-    questions, features = read_windows(config, read_tokenizer(config, tokens), file, tokens)
-    windows = StateSplit(reader, size)
-    if not np.array_equal(windows.labels, features.tokens.labels):
-        raise DataError(
-            f"the {len(reader):,} stored rows of {config.states} are not the {len(features):,} "
-            f"windows of {file}: give the file, vocabulary and stride that they were made from"
-        )
-    say(f"{split}: {len(reader):,} stored windows of {len(questions):,} questions")
-    return AskedSplit(questions, features, windows)

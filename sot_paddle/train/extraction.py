@@ -14,9 +14,9 @@ from sot_paddle.distributed import say
 from sot_paddle.tasks.squad import read_windows
 from sot_paddle.tasks.state_options import ExtractConfig
 from sot_paddle.train import folder_lock
-from sot_paddle.train.adapter_command import load_frozen
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.evaluation import duration
+from sot_paddle.train.state_tasks import load_frozen
 
 _REPORT_EVERY = 10.0  # seconds
 _SQUAD_FILES = {"train": "train_file", "dev": "predict_file"}

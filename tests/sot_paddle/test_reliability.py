@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from sot_paddle.checkpoint import write_tensors
+from sot_paddle.convert.state.record import Group, OptimizerState
 from sot_paddle.registry import create_model
 from sot_paddle.train import checkpointing
 from sot_paddle.train.ema import ModelEma
@@ -165,6 +166,22 @@ def test_weights_that_are_no_finite_numbers_are_refused(convert, hf, value):
     line = convert(hf)
     assert BIAS in line
     assert ("tensor.float()" if isinstance(value, str) else "torch.nan_to_num") in line
+
+
+@pytest.mark.parametrize(
+    ("second", "beta", "said"),
+    [
+        (-1.0, 0.999, "moment2 of w holds a negative number"),
+        (np.nan, 0.999, "moment2 of w holds a number that is not finite"),
+        (1.0, 1.0, "beta2 is 1.0, expected a number from 0 to below 1"),
+    ],
+)
+def test_an_optimizer_that_cannot_be_is_refused(second, beta, said):
+    group = Group(("w",), 1e-3, None, {"beta1": 0.9, "beta2": beta, "eps": 1e-8})
+    moments = {"moment1": {"w": np.ones(2)}, "moment2": {"w": np.full(2, second)}}
+    state = OptimizerState("torch", "adamw", (group,), moments, {"w": 5})
+    with pytest.raises(ValueError, match=said):
+        state.check({"w": (2,)})
 
 
 def test_what_lies_beside_the_destination_is_not_replaced(refused, hf, tmp_path):

@@ -15,7 +15,7 @@ from sot_paddle.data.stored.live_sources import glue_states
 from sot_paddle.data.stored.state_files import StateReader
 from sot_paddle.tasks.squad import read_windows
 from sot_paddle.tasks.state_options import EXTRACT_COMMAND
-from sot_paddle.train.adapter_command import load_frozen
+from sot_paddle.train.state_tasks import load_frozen
 from tests.sot_paddle.train import state_files
 from tests.sot_paddle.train.run_output import in_process
 

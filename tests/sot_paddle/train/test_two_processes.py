@@ -21,7 +21,7 @@ TEXT = (
 )
 EXACT = (
     *("--dtype", "float64", "--drop-path", "0", "--mixup", "0", "--cutmix", "0"),
-    *("--gradient-accumulation-steps", "2", "--max-steps", "6"),
+    *("--gradient-accumulation-steps", "2", "--max-steps", "4"),
 )
 MASKS = (
     *("--drop-path", "0.5", "--drop", "0.2", "--recovery-interval", "1", "--max-steps", "4"),
