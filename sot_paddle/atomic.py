@@ -47,9 +47,6 @@ def naming(path: Path, temporary: Path) -> Iterator[None]:
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Yield a binary file that replaces `path` only when the block ends without an exception.
 
-    Args:
-        path: destination; its folder must exist.
-
     Raises:
         OSError: the folder is missing or not writable, the disk is full, or a folder, a device or a
             pipe has the name; nothing is left.

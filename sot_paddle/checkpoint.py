@@ -27,8 +27,7 @@ import numpy as np
 
 from sot_paddle import reading
 from sot_paddle.atomic import atomic_file
-from sot_paddle.pickled_arrays import read_arrays
-from sot_paddle.weight_entries import Choice
+from sot_paddle.weight_entries import Choice, read_arrays
 
 _LOG = logging.getLogger(__name__)
 
@@ -72,12 +71,7 @@ class TensorSpec:
 
 
 class Tensors(Mapping[str, np.ndarray]):
-    """Named tensors that are produced one by one, each time they are asked for.
-
-    Args:
-        specs: name -> shape and dtype, in order.
-        load: name -> array of that shape and dtype.
-    """
+    """Named tensors that are produced one by one, each time they are asked for."""
 
     def __init__(self, specs: Mapping[str, TensorSpec], load: Callable[[str], np.ndarray]) -> None:
         self.specs = dict(specs)
@@ -135,12 +129,6 @@ def refuse_tensorflow(place: Path) -> None:
 def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]:
     """Open a tensor file; the data of a ``.safetensors`` stays on disk until it is used.
 
-    Args:
-        path: a ``.safetensors`` or ``.pdparams`` file.
-
-    Returns:
-        (tensors, metadata): arrays by name, and the metadata table ({} if none).
-
     Raises:
         ValueError: unknown suffix, damaged or foreign content, a pickle that wants anything
             besides arrays, content that is not what a manifest beside the file says, or another
@@ -157,15 +145,6 @@ def read_entry(
     path: Path, suffix: str, *, key: str = "", ema: bool | None = False
 ) -> tuple[Choice, dict[str, str]]:
     """Open a tensor file, or one entry of a ``.pdparams`` that holds several.
-
-    Args:
-        path: the file.
-        suffix: of `SUFFIXES`: the format.
-        key: of the entry to take, see `choose_weights`.
-        ema: whether averaged weights are taken, see `choose_weights`.
-
-    Returns:
-        (tensors as `Tensors` with notes, metadata).
 
     Raises:
         ValueError: see `read_tensors` and `choose_weights`.
@@ -276,7 +255,6 @@ def write_tensors(
     Args:
         path: destination, ``.safetensors`` or ``.pdparams``; an existing file is replaced.
         arrays: name -> array; a `Tensors` is drawn one tensor at a time.
-        metadata: string-to-string table kept in the file.
 
     Raises:
         ValueError: unknown suffix, a dtype that the format cannot hold, metadata that are not

@@ -39,9 +39,6 @@ _REFUSALS = (TrainingStopped, ValueError, OSError, ImportError, MemoryError, Rec
 def command(program: str) -> Callable[[Callable], Callable[[Sequence[str] | None], int]]:
     """Make a function of the arguments a command.
 
-    Args:
-        program: with what its line on stderr begins.
-
     Returns:
         A decorator. The function takes the arguments without the program's name and returns None
         or an exit status; the command takes them too, by default those of the process, and always
@@ -86,9 +83,6 @@ def lazy_command(program: str, path: str) -> Callable[[Sequence[str] | None], in
 def exit_status(program: str, action: Callable[[], object]) -> int:
     """Run a command and turn every way in which it can fail into one line and a status.
 
-    Args:
-        program: name at the beginning of the line on stderr.
-
     Returns:
         0 when all is done, 2 when the command was refused or had to stop (a defect of ours also
         shows its traceback), 130 after Ctrl-C, 143 after SIGTERM.
@@ -100,7 +94,7 @@ def exit_status(program: str, action: Callable[[], object]) -> int:
         action()
         return 0
     except (KeyboardInterrupt, Exception) as escaped:  # everything that escapes ends here
-        error = _signal_behind(escaped) or escaped
+        error = escaped
     if isinstance(error, Terminated):
         line, status = "terminated by SIGTERM; run the same command again", TERMINATED
     elif isinstance(error, KeyboardInterrupt):
@@ -117,13 +111,6 @@ def exit_status(program: str, action: Callable[[], object]) -> int:
             traceback.print_exception(error)
     print(f"{program}: {' '.join(line.split())}", file=sys.stderr, flush=True)
     return status
-
-
-def _signal_behind(error: BaseException | None) -> KeyboardInterrupt | None:
-    """Return the signal that made an error: an extension that is imported wraps it in its own."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__
-    return error
 
 
 @contextlib.contextmanager

@@ -42,10 +42,7 @@ class Command:
     """A command line.
 
     Attributes:
-        program: its name in messages.
         record: its options, a class made by :func:`sot_paddle.options.record`.
-        description: what ``--help`` begins with.
-        examples: what it ends with.
         positional: option name to its name in ``--help``, for those that need no flag.
         rest: option (a mapping) for what ``--set`` names and the record does not have; "" for none.
         no_effect: flags of the original that are accepted: reason why they have no effect.

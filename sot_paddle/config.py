@@ -42,6 +42,9 @@ SPANS = "spans"
 LAYERS = "layers"
 """Head on the class token of chosen layers of a language model."""
 
+PRETRAINING = "pretraining"
+"""Head of the tasks of a pre-training."""
+
 LAYER_POOLINGS = ("concat", "max", "mean")
 """What makes one vector of the class tokens of several layers; the first is the default."""
 
@@ -221,9 +224,6 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
 
     Args:
         path: a file holding one mapping; ``configs/...`` also where there is no such folder.
-
-    Returns:
-        The mapping (empty for an empty file).
 
     Raises:
         ValueError: no such file, not YAML, a key twice, or not a mapping.

@@ -13,12 +13,7 @@ TERMINATED = 143
 
 
 class TrainingStopped(RuntimeError):
-    """A run that ended before its last step; what was saved is intact.
-
-    Args:
-        reason: one line: what happened, and what to do.
-        status: exit status of the command.
-    """
+    """A run that ended before its last step; what was saved is intact."""
 
     def __init__(self, reason: str, *, status: int = REFUSED) -> None:
         super().__init__(reason)

@@ -38,13 +38,8 @@ def option(
     """Declare an option as a field of a record.
 
     Args:
-        default: its value when it is not given.
-        text: what ``--help`` says.
         choices: the values that it may have beside None, () for any.
-        low: smallest value.
         high: largest value, `LARGEST_NUMBER` where there is a smallest one.
-        length: number of values of a list.
-        flags: further spellings of its flag.
         resumable: whether a resumed run may change it, as it does not enter a training step.
         limits: ``gt`` and ``lt``, bounds that are no values themselves.
     """

@@ -143,8 +143,6 @@ def parse_json(
     """What a JSON text says.
 
     Args:
-        text: UTF-8.
-        where: for messages.
         kind: type, or types, of the whole; object for any.
         strict: refuse NaN and infinities, which JSON does not have and Python writes.
         unique: refuse an object that names a key twice.

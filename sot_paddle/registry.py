@@ -143,9 +143,6 @@ UNDECAYED = re.compile(
 def list_models(kind: str | None = None) -> list[str]:
     """Names that :func:`create_model` accepts, sorted.
 
-    Args:
-        kind: ``"text"``, ``"vision"``, or None for all.
-
     Raises:
         ValueError: another kind.
     """
@@ -169,9 +166,6 @@ def text_backbone(name: str) -> TextBackbone | None:
 
 def text_name(preset: str, pooling: str) -> str:
     """The registry name of a language model with a head, as its files state it.
-
-    Args:
-        preset: registry name of the language model with its own classifier.
 
     Returns:
         That name for its own classifier, for spans and for the class tokens of its layers, else

@@ -22,9 +22,6 @@ def json_ready(value: Any, nonfinite: Callable[[float], Any] = str) -> Any:
         value: None, bool, str, number (NumPy's too), list, tuple, or mapping with string keys.
         nonfinite: what becomes of NaN and infinities: text ("nan", "inf", "-inf"), or `as_null`.
 
-    Returns:
-        The same with plain types.
-
     Raises:
         TypeError: any other type, named.
     """

@@ -1,18 +1,25 @@
-"""Which entry of a nested file holds the weights: a mapping of names to tensors.
+"""Which entry of a nested file holds the weights: a mapping of names to tensors; and pickles.
 
 A training saves more than weights: ``{"epoch": 3, "model": {...}, "optimizer": {...}}``. Every
 mapping that holds a tensor of fractions with an axis is an entry. Numbers kept as tensors, states
 of random generators and states of optimizers are none. One entry is taken; of several the user
-names one.
+names one. Of a pickle nothing but arrays is made, and nothing is run.
 """
 
 from __future__ import annotations
 
+import codecs
+import pickle
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
+import numpy as np
+
+from sot_paddle import reading
 from sot_paddle.config import some
 
 ROOT = "."
@@ -23,13 +30,50 @@ _OPTIMIZER = {"param_groups", "LR_Scheduler"}  # of PyTorch's and of Paddle's st
 _DEEPEST = 8  # levels of mappings
 
 
+BROKEN_PICKLE = (
+    EOFError,
+    pickle.UnpicklingError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What reading a damaged pickle raises."""
+
+_OF_NUMPY = {
+    "_reconstruct": np.empty(0).__reduce__()[0],
+    "scalar": np.float64(0).__reduce__()[0],
+    "ndarray": np.ndarray,
+    "dtype": np.dtype,
+}
+_HOMES = ("numpy", "numpy.core.multiarray", "numpy._core.multiarray")  # of old and new releases
+NUMPY_GLOBALS: Mapping[str, Any] = {
+    f"{home}.{name}": value for home in _HOMES for name, value in _OF_NUMPY.items()
+}
+"""What NumPy's arrays and numbers need in a pickle, by its name there."""
+
+_ADMITTED: Mapping[str, Any] = {
+    **NUMPY_GLOBALS,
+    "_codecs.encode": codecs.encode,  # protocol 2 spells bytes this way
+    "collections.OrderedDict": OrderedDict,
+    "builtins.tuple": tuple,
+    "__builtin__.tuple": tuple,
+}
+_NAME_TABLE = "StructuredToParameterName@@"  # paddle.save adds it; it holds no tensor
+
+
 @dataclass(frozen=True)
 class Entry:
     """A mapping of names to tensors inside a file.
 
     Args:
         key: the keys on the way to it, joined by dots; "" for the file's own level.
-        tensors: name -> tensor.
         others: what the mapping holds besides, each as ``name (type)``.
     """
 
@@ -48,7 +92,6 @@ class Choice:
     """The entry that is read.
 
     Args:
-        tensors: name -> tensor.
         notes: which entry it is and what is passed over, for the user.
         averaged: whether these are averaged weights; None where the file holds one set.
     """
@@ -64,7 +107,6 @@ def choose_weights(
     """Choose the weights among a file's entries.
 
     Args:
-        content: of the file.
         as_tensor: value -> what has ``dtype`` and ``shape``, or None where it is no tensor.
         key: of the entry to take, or of what holds it; "" for the only one.
         ema: take averaged weights (True), the others (False), or the averaged ones where there
@@ -142,3 +184,50 @@ def _which_one(key: str, fitting: Sequence[Entry], entries: Sequence[Entry]) -> 
     if key:
         return f"no entry {key!r} holds tensors; those that do: {listed}"
     return f"no averaged weights, whose key would say ema; leave --ema out; it holds {listed}"
+
+
+def read_arrays(path: Path, handle: BinaryIO, *, key: str = "", ema: bool | None = False) -> Choice:
+    """Read a pickled dict of arrays, flat or with such dicts as entries.
+
+    Args:
+        handle: at the start of the pickle; left after its end.
+
+    Raises:
+        ValueError: not such a pickle, damaged, one that asks for more, or no or several entries.
+    """
+    try:
+        content = _ArrayUnpickler(handle, encoding="latin1").load()
+    except _ForbiddenGlobal as error:
+        raise ValueError(
+            f"{path}: refused: the pickle asks for {error}, and only arrays are read; convert"
+            " the file to .safetensors where it was made, if you trust it"
+        ) from error
+    except BROKEN_PICKLE as error:
+        raise ValueError(f"{path}: not a .pdparams file, or damaged ({error})") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: expected a dict of arrays, got a {type(content).__name__}")
+    content.pop(_NAME_TABLE, None)
+    if not content:
+        return Choice({})
+    with reading.named_in_refusals(path):
+        return choose_weights(content, _as_array, key=key, ema=ema)
+
+
+class _ForbiddenGlobal(Exception):
+    """A pickle asked for something that is not part of an array."""
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Admits what ``paddle.save`` needs for arrays, and no other global."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if f"{module}.{name}" not in _ADMITTED:
+            raise _ForbiddenGlobal(f"{module}.{name}")
+        return _ADMITTED[f"{module}.{name}"]
+
+
+def _as_array(value: Any) -> np.ndarray | None:
+    if isinstance(value, tuple) and len(value) == 2:  # (Paddle's own name, array)
+        value = value[1]
+    is_numbers = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+    return value if is_numbers else None

@@ -30,7 +30,6 @@ from sot_paddle.config import (
     EncoderConfig,
     some,
 )
-from sot_paddle.heads.adapter_pooler import AdapterConfig
 from sot_paddle.reading import named_in_refusals
 from sot_paddle.vision_config import ImageConfig
 
@@ -112,8 +111,6 @@ def check_options(
     """Refuse a file made with other options; those it does not state are free.
 
     Args:
-        path: the file, for the message.
-        metadata: of the file.
         model: what it is to be loaded into; a model that is not of the registry passes.
         has_head: whether the file's head is taken.
         exempt: options that may differ.
@@ -125,7 +122,8 @@ def check_options(
     dimensions = getattr(model, "config", None)
     images = isinstance(backbone, ImageConfig)
     pairs: list[tuple[Mapping[str, Any], Any]] = []
-    if isinstance(dimensions, AdapterConfig):  # its tensors might fit all the same
+    if backbone is None and dataclasses.is_dataclass(dimensions):
+        # of a model on hidden states, whose tensors might fit all the same
         pairs = [(metadata_json(metadata, "config"), dimensions)]
     elif images or isinstance(backbone, EncoderConfig):
         made = _stated(metadata, model)
@@ -195,7 +193,6 @@ def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
     """Load a converted or saved file into a model; all is checked before anything is changed.
 
     Args:
-        model: a model of the registry.
         path: ``.safetensors`` or ``.pdparams`` in Paddle's names and layout, or a directory with
             a ``model.safetensors``. Values are cast to the model's dtype.
 
@@ -246,7 +243,6 @@ def save_weights(model: nn.Layer, path: str | Path) -> None:
     """Save a model's parameters and buffers; the file appears complete or not at all.
 
     Args:
-        model: a model of the registry, or one on hidden states.
         path: ``.safetensors`` or ``.pdparams``. ``tools/convert_weights.py --reverse`` turns
             either into PyTorch's names and layout.
 

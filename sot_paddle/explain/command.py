@@ -21,7 +21,8 @@ from sot_paddle.explain.rows import Row, image_row, sentence_row
 from sot_paddle.explain.word_impact import explain_sentence
 from sot_paddle.tasks.images import eval_transform
 from sot_paddle.train.device import prepare_device
-from sot_paddle.train.model_folder import find_model_folder, find_text_folder, load_trained
+from sot_paddle.train.model_folder import find_model_folder, load_trained
+from sot_paddle.train.saved_model import find_text_folder
 from sot_paddle.train.text_model import load_trained_text
 
 DESCRIPTION = """\

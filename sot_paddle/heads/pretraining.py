@@ -13,11 +13,10 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
+from sot_paddle.config import PRETRAINING
 from sot_paddle.features import Features
 from sot_paddle.heads.pooling import linear
 from sot_paddle.heads.power_norm import RowLayerNorm
-
-PRETRAINING = "pretraining"
 
 
 @dataclass(frozen=True)

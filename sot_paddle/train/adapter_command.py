@@ -21,9 +21,9 @@ from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained, session
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.model_folder import config_file
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.run_folder import open_folders
+from sot_paddle.train.saved_model import config_file
 from sot_paddle.train.state_tasks import load_states
 from sot_paddle.train.text_command import optimizer, text_setup
 
@@ -100,9 +100,6 @@ def schedule_steps(config: RecipeOptions, pace: Pace, steps: int) -> int:
     QUIRK: the original counts full batches only, so that the last batch of a run, when it is not
     full, is trained with a rate of zero.
 
-    Args:
-        pace: of the run: training rows, batches of a step.
-        steps: optimizer steps of the run.
     """
     if config.max_steps > 0:
         return steps

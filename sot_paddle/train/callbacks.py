@@ -59,9 +59,6 @@ class Flow(TrainerCallback):
     Args:
         eval_steps: steps between evaluations, None for the end of each epoch, 0 for never.
         save_steps: steps between checkpoints beside those of the Trainer's arguments, 0 for none.
-
-    Attributes:
-        trainer: the trainer, set when it is built.
     """
 
     def __init__(self, *, eval_steps: int | None, save_steps: int = 0) -> None:
@@ -115,13 +112,7 @@ class StepCount(TrainerCallback):
 
 
 class ProgressLines(TrainerCallback):
-    """A line for each log entry, and now and then between: step, loss, rate, speed, time left.
-
-    Args:
-        items: examples of a step, 0 to leave their speed out.
-        unit: what they are called.
-        evaluated: name of the set that evaluation lines are about.
-    """
+    """A line for each log entry, and now and then between: step, loss, rate, speed, time left."""
 
     silence = 30.0  # seconds without a line before one is printed
 

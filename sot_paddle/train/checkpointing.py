@@ -216,7 +216,6 @@ def prune(root: Path, *, keep: int | None, keep_states: int) -> None:
     A checkpoint into which somebody has put a file stays.
 
     Args:
-        root: output folder of the run.
         keep: checkpoints to keep, None for all.
         keep_states: checkpoints that keep what resuming needs; older ones keep their weights.
     """

@@ -18,8 +18,6 @@ def prepare_device(
     """Choose device and dtype, refuse what they cannot do, join the other processes.
 
     Args:
-        dtype: Paddle's default dtype for the run.
-        cpu: use the CPU even where there is a GPU.
         half: the flag that asked for mixed precision, "" for none.
         cpu_precision: factors of the products of linear layers, ``"float32"`` or ``"bf16"``.
     """

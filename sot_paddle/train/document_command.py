@@ -54,7 +54,6 @@ def schedule_steps(config: DocumentTrainConfig, pace: Pace, steps: int) -> int:
     that the rate may be zero before the last steps; there it went on below zero.
 
     Args:
-        pace: of the run: training rows, batches of a step.
         steps: optimizer steps of the run, which the Paddle port goes by.
     """
     if config.max_steps > 0 or config.paddle_compat:

@@ -20,7 +20,6 @@ class ModelEma:
     are copied.
 
     Args:
-        model: the model; the average is bound to its tensors.
         decay: share of the average that is kept at each update, in [0, 1).
         warmup: keep at most ``(1 + n) / (10 + n)`` after n updates, so that a short run's average
             does not lag; not in the original.

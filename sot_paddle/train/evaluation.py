@@ -45,8 +45,6 @@ def predict(
 
     Args:
         model: called with the batch's tensors by name, labels left out; its mode is restored.
-        autocast: context of the forward pass.
-        report: called with a progress line now and then.
 
     Returns:
         The outputs in the split's order, the same on every process.

@@ -127,10 +127,7 @@ class Progress:
 
     Attributes:
         window: losses of the steps since the last log line.
-        loss_sum: sum of the losses of all steps.
         best_metric: best value of the main metric so far, None before the first evaluation.
-        best_step: step of that evaluation.
-        since_best: evaluations since then.
         evaluations: metrics by step (as text, for JSON).
         evaluation_data: fingerprint of the data they were measured on.
         operators: `operators_in_use` by the step (as text) from which on they computed.
@@ -189,12 +186,6 @@ def operators_in_use() -> str:
 
 def note_operators(operators: dict[str, str], step: int, where: object, *, accepted: bool) -> bool:
     """Enter the operators that compute a run from a step on in its record.
-
-    Args:
-        operators: the record, see `Progress`.
-        step: done so far.
-        where: the checkpoint of that step, for the message.
-        accepted: the user wants to go on with other ones.
 
     Returns:
         Whether they are others than before.

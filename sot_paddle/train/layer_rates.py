@@ -37,12 +37,7 @@ def layer_ratios(model: nn.Layer, rates: Sequence[float], base: float) -> dict[s
     """Ratio to the run's rate of every parameter of a language model with a head.
 
     Args:
-        model: of the registry.
-        rates: of its layers.
         base: the run's rate, above 0; all outside of the layers have it: embeddings and head.
-
-    Returns:
-        Names as in ``model.named_parameters()`` to ratios.
 
     Raises:
         ValueError: another number of rates than layers.

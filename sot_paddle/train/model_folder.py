@@ -1,12 +1,11 @@
-"""A folder that holds a model: how it is found; image models rebuilt from it or from any file."""
+"""Image models, rebuilt from the folder of a training or from a file of any origin."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import math
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from paddle import nn
 
 from sot_paddle.checkpoint import FORMAT, metadata_json
-from sot_paddle.config import HEAD_QKV_BIAS, PLAIN, SECOND_ORDER, build_record, some
+from sot_paddle.config import HEAD_QKV_BIAS, build_record
 from sot_paddle.convert.engine.build import build_plan
 from sot_paddle.convert.engine.description import image_options
 from sot_paddle.convert.engine.known_models import TEXT_FAMILIES
@@ -28,14 +27,12 @@ from sot_paddle.convert.formats.checkpoint_reading import (
 from sot_paddle.convert.formats.source import Source
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.distributed import say
-from sot_paddle.reading import field_of, listed_files, named_in_refusals, read_object, verify
+from sot_paddle.reading import named_in_refusals, read_object
 from sot_paddle.registry import create_model, image_defaults, list_models
 from sot_paddle.resampling import window_of
+from sot_paddle.train.saved_model import CONFIG, EMA, WEIGHTS, config_file, find_folder
 from sot_paddle.weights import check_options, fill_tensor, load_weights
 
-CONFIG = "config.json"
-WEIGHTS = "model.safetensors"
-EMA = "ema.safetensors"
 KIND = "sot_paddle image model"
 AVERAGE, RAW, ONLY = "the moving average", "the raw weights", "the only weights there are"
 """Which of a training's two sets of weights was taken."""
@@ -45,113 +42,11 @@ _OF_TOKENS = ("token_type", "token_dim", "large_output", "dense_norm", "patch_si
 """Options of the token embedding; without effect where that starts afresh."""
 
 
-def config_file(content: Mapping[str, Any]) -> dict[str, bytes]:
-    """What rebuilds a model, as a file of its folder."""
-    return {CONFIG: (json.dumps(content, indent=1) + "\n").encode()}
-
-
-def require_classes(recorded: Mapping[str, Any], classes: Sequence[str], origin: object) -> None:
-    """Refuse a trained model of other classes than the data's, or of the same in another order.
-
-    Args:
-        recorded: the content of the model's config.json; one that no run wrote is not checked.
-        classes: of the data.
-        origin: of the model, for the message.
-    """
-    if "sot_model" not in recorded or "id2label" not in recorded:
-        return
-    trained = tuple(field_of(recorded, "id2label", dict, str(origin)).values())
-    if trained != tuple(classes):
-        there, here = (some(map(str, one)) or "none" for one in (trained, classes))
-        raise ValueError(
-            f"{origin} was trained on the classes {there}, the data has {here}: give data with "
-            "the labels of the training (of an own table in train.tsv)"
-        )
-
-
-def check_trained_head(
-    model: nn.Layer, trained: Mapping[str, Any], origin: object, *, flags: bool = False
-) -> None:
-    """Refuse to use a trained head with other options than it was trained with.
-
-    ``sum_fc`` and ``aggre_all``, or a masked and an unmasked head, have tensors of equal names
-    and shapes: without this check the weights would load and the scores be wrong.
-
-    Args:
-        model: a language model.
-        trained: options of the head that the weights were trained with, as far as they are known.
-        origin: of the weights, for the message.
-        flags: name the options as flags of a command.
-    """
-    head = json.loads(json.dumps(dataclasses.asdict(model.head_config)))  # lists for tuples
-    for name in ("head_dropout", "on_zero"):  # they act in training only
-        head.pop(name)
-    differing = [name for name in head if name in trained and trained[name] != head[name]]
-    if "pooling" in differing:
-        differing = ["pooling"]  # the others are those of another head
-    if differing:
-        before, now = (
-            ", ".join(
-                as_typed(name, options[name], model.backbone.plain, flags=flags)
-                for name in differing
-            )
-            for options in (trained, head)
-        )
-        raise ValueError(
-            f"{origin} was trained with {before}, and this asks for {now}: give the same options"
-        )
-
-
-def as_typed(name: str, value: Any, plain: str, *, flags: bool) -> str:
-    """An option of a language model's head as a user gives it, such as ``--head plain``.
-
-    Args:
-        name: of an option of `sot_paddle.config.HeadConfig`.
-        value: its value.
-        plain: pooling of the language model's own classifier.
-        flags: as a flag of a command, else as an argument of `create_model`.
-    """
-    heads = {plain: PLAIN, SECOND_ORDER: "mgcrp"}
-    if name == "pooling" and value in heads:
-        name, value = "head", heads[value]
-    if not flags:
-        return f"{name}={value!r}"
-    if isinstance(value, bool):
-        return f"--{name}" if value else f"no --{name}"
-    return f"--{name} {'none' if value is None else value}"
-
-
-def find_folder(
-    place: Path, is_ours: Callable[[dict[str, Any]], bool], *, needs: Sequence[str] = ()
-) -> Path | None:
-    """The folder with a model that a path means: itself, ``best`` or ``last`` in it, or None."""
-    folders = [place.parent] if place.is_file() else [place, place / "best", place / "last"]
-    for folder in folders:
-        if folder is not folders[0] and folder.is_dir() and listed_files(folder):
-            verify(folder / CONFIG)  # it is a run's: it has one, or is damaged
-        elif not os.path.lexists(folder / CONFIG):
-            continue
-        if is_ours(read_object(folder / CONFIG)) and all(
-            (folder / name).is_file() for name in needs
-        ):
-            return folder
-    return None
-
-
-def find_text_folder(place: Path) -> Path | None:
-    """The folder with a text model that a path means, or None; see `find_folder`."""
-    return find_folder(
-        place, lambda content: isinstance(content.get("sot_head"), dict), needs=(WEIGHTS,)
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class ImageModelConfig(EvalTransform):
     """Everything that rebuilds an image model, and its evaluation transform.
 
     Attributes:
-        model: registry name.
-        num_classes: K.
         options: flat options of ``create_model``, all of them.
         classes: class names; a label is a position in it.
     """
@@ -219,11 +114,7 @@ def load_trained(place: str | Path, *, ema: bool = True) -> tuple[nn.Layer, Imag
     """Rebuild a trained model from its folder (or the folder of its run, or its weights file).
 
     Args:
-        place: as ``tools/train_image.py`` left it.
         ema: the moving average, as the original evaluates; False for the raw weights.
-
-    Returns:
-        (model in evaluation mode, its configuration).
     """
     file = weights_file(Path(place), ema=ema)
     config = read_model_config(file.parent)
@@ -238,7 +129,6 @@ def load_foreign(model: nn.Layer, place: Path, *, ema: bool | None = None) -> Fi
 
     Args:
         model: of the registry; what the checkpoint does not fit keeps its initialisation.
-        place: a file or folder.
         ema: None takes averaged weights where the file has them, as the original evaluates;
             False the raw ones.
 
@@ -275,13 +165,7 @@ def is_of_images(source: Source) -> bool:
 def image_from_pretrained(
     place: Path, source: Source, num_classes: int | None, options: Mapping[str, Any]
 ) -> nn.Layer:
-    """Build an image model with the sizes and weights of a checkpoint.
-
-    Args:
-        place: what was asked for.
-        source: the file that it means, opened.
-        num_classes: see `sot_paddle.train.pretrained.from_pretrained`, as `options`.
-    """
+    """Build an image model with the sizes and weights of a checkpoint."""
     if find_model_folder(place) is not None:
         config = read_model_config(source.path.parent)
         name, classes, stated = config.model, config.num_classes, config.options

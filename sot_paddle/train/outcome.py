@@ -15,7 +15,7 @@ from sot_paddle.distributed import say
 from sot_paddle.reading import read_json, read_object
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.tasks.task import Predictions
-from sot_paddle.train import checkpointing, model_folder, run_folder
+from sot_paddle.train import checkpointing, run_folder, saved_model
 from sot_paddle.train.evaluation import predict
 from sot_paddle.train.setup import Run
 
@@ -111,10 +111,10 @@ def load_trained(run: Run) -> str | None:
             "choose another --output_dir to evaluate --model_name_or_path"
         )
     chosen = whole[-1] if run.task.dev or whole[0].name != run_folder.BEST else whole[0]
-    config = read_object(chosen / model_folder.CONFIG)
-    model_folder.require_classes(config, run.task.classes, chosen)
+    config = read_object(chosen / saved_model.CONFIG)
+    saved_model.require_classes(config, run.task.classes, chosen)
     if "sot_head" in config:
-        model_folder.check_trained_head(run.model, config["sot_head"], chosen, flags=True)
+        saved_model.check_trained_head(run.model, config["sot_head"], chosen, flags=True)
     run.restore(chosen)
     say(f"weights: {chosen}")
     if chosen.name == run_folder.BEST:
@@ -134,13 +134,7 @@ def finish(
 
     Args:
         run: with the weights of the last step in its model.
-        evaluator: of its scores.
         step: the last step as text, ``"given"`` for weights that were given.
-        trained: about the training, None without one.
-        evaluations: scores by step, as far as they are known.
-
-    Returns:
-        What the file of scores holds.
     """
     task, options, evaluations = run.task, run.setup.options, dict(evaluations or {})
     result: dict[str, Any] = {} if trained is None else {"train": trained}

@@ -19,27 +19,22 @@ from paddle import nn
 
 from sot_paddle.backbones.families import TextBackbone
 from sot_paddle.checkpoint import FORMAT, SUFFIXES, metadata_json, refuse_tensorflow, unpack_files
-from sot_paddle.config import HEADS, PLAIN, SECOND_ORDER, EncoderConfig, require_one_of, some
+from sot_paddle.config import (
+    PLAIN,
+    PRETRAINING,
+    SECOND_ORDER,
+    EncoderConfig,
+)
 from sot_paddle.convert.engine.convert import PADDLENLP
 from sot_paddle.convert.engine.known_models import CLASS_SCORES, HEAD_SIGNATURES, WORD_SCORES
 from sot_paddle.convert.engine.registry import TABLES, fits, layouts_of, recognise, table_of
 from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
 from sot_paddle.convert.formats.source import Source, open_source, with_settings
 from sot_paddle.data.tokenizers import FAMILIES, TokenizerFamily
-from sot_paddle.heads.pretraining import PRETRAINING
 from sot_paddle.reading import field_of, named_in_refusals, read_bytes, read_object
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_backbone, text_name
 from sot_paddle.tasks.text_options import CheckpointOptions
-from sot_paddle.train.model_folder import (
-    CONFIG,
-    WEIGHTS,
-    check_trained_head,
-    find_model_folder,
-    find_text_folder,
-    image_from_pretrained,
-    is_of_images,
-    weights_file,
-)
+from sot_paddle.train.saved_model import CONFIG, WEIGHTS
 from sot_paddle.weights import fill_tensor
 
 _UNTOLD = ("num_attention_heads", "hidden_act", "layer_norm_eps")
@@ -54,91 +49,14 @@ _HEAD_WIDTHS = {
 _LOG = logging.getLogger(__name__)
 
 
-def from_pretrained(
-    source: str | os.PathLike[str],
-    *,
-    head: str | None = None,
-    num_classes: int | None = None,
-    **options: Any,
-) -> nn.Layer:
-    """Build a model with the weights and the sizes of a checkpoint; nothing is written.
-
-    Args:
-        source: a Hugging Face folder or file (or a name in its cache), a file or folder that
-            ``tools/convert_weights.py`` or `save_weights` wrote, or the folder of a training (its
-            best weights; of images their moving average).
-        head: of a language model: ``"mgcrp"`` or ``"plain"``; None for the checkpoint's own.
-        num_classes: outputs of a new classifier; None for the checkpoint's own.
-        options: of the model, as `create_model` takes them, such as ``q_dim=12``; they go before
-            the checkpoint's.
-
-    Returns:
-        The model in evaluation mode. What the checkpoint does not have of the head is new, with
-        random weights, and a log line names it.
-
-    Raises:
-        ValueError: there is no such checkpoint, or it does not tell what the model needs; says
-            which file and what to give.
-    """
-    path = _locate(str(source), "")
-    if path is None:
-        raise ValueError(
-            f"{source}: no such file or folder, nor a name in the hub cache, and nothing is "
-            "downloaded (random weights: sot_paddle.create_model)"
-        )
-    if (path / "export.json").is_file():
-        trained = read_object(path / "export.json").get("source")
-        raise ValueError(
-            f"{path} is an export, whose graph has no weights by name: give the folder of the "
-            f"training that it was made from, {trained}"
-        )
-    if find_model_folder(path) is not None:
-        path = weights_file(path, ema=True)
-    if path.is_dir():
-        path = find_text_folder(path) or path
-    opened = open_weights(path)
-    if is_of_images(opened):
-        if head is not None:
-            raise ValueError(f"{path} is of an image model: give pooling in the place of head")
-        return image_from_pretrained(path, opened, num_classes, options)
-    require_one_of("head", head, (None, *HEADS))
-    new_head = options.get("pooling") or {"mgcrp": SECOND_ORDER}.get(head, head)
-    checkpoint = read(path, opened, pooling=new_head)
-    _note_unstated(checkpoint)
-    classes = checkpoint.num_classes if num_classes is None else num_classes
-    if classes is None:
-        raise ValueError(
-            f"{checkpoint.origin} holds no trained classifier: give num_classes (and head='mgcrp' "
-            "for the second-order head)"
-        )
-    plain = checkpoint.backbone.plain
-    pooling = plain if new_head == PLAIN else new_head or checkpoint.head.get("pooling", plain)
-    of_head = checkpoint.head if checkpoint.head.get("pooling") == pooling else {"pooling": pooling}
-    model = checkpoint.build(classes, {**of_head, **options})
-    _, fresh = load(model, checkpoint)
-    if not fresh:
-        check_trained_head(model, checkpoint.head, checkpoint.origin)
-    elif num_classes is None and new_head is None:
-        raise ValueError(
-            f"{checkpoint.origin}: {fresh[0]} is missing or of another size: give the options that "
-            "its head was trained with, or head and num_classes for a new one"
-        )
-    else:
-        _LOG.warning("%s: new, with random weights: %s", checkpoint.origin, some(fresh))
-    model.eval()
-    return model
-
-
 @dataclass(frozen=True)
 class Pretrained:
     """A language model to start from.
 
     Attributes:
-        origin: where it was read, for messages.
         backbone: what is known about its architecture.
         config: the content of config.json, at least the sizes that are not the preset's.
         arrays: tensors under this project's names, empty for random weights.
-        vocabulary: tokenizer files by name.
         head: options of the head that it holds, as far as anything tells; {} for none.
         hint: a name of the checkpoint; one that begins with a preset's asks for it.
     """
@@ -172,7 +90,6 @@ class Pretrained:
         """Build the model with fresh weights; :func:`load` fills them in.
 
         Args:
-            num_classes: K.
             options: flat, of the head with its ``pooling``, and of the encoder over the
                 checkpoint's.
         """
@@ -185,7 +102,6 @@ def find(config: CheckpointOptions, *, pretraining_heads: bool = False) -> Pretr
     """Locate and read the checkpoint that the options name.
 
     Args:
-        config: ``model_name_or_path``, ``config_name``, ``tokenizer_name``, ``cache_dir``.
         pretraining_heads: read those of a checkpoint of PyTorch, too, which classifiers leave out.
 
     Returns:
@@ -193,7 +109,7 @@ def find(config: CheckpointOptions, *, pretraining_heads: bool = False) -> Pretr
     """
     name, backbone = config.model_name_or_path, TEXT_BACKBONES[config.model_type]
     family = FAMILIES[backbone.tokenizer]
-    place = _locate(name, config.cache_dir)
+    place = locate(name, config.cache_dir)
     if place is not None:
         source, pooling = open_weights(place), config.resolved_pooling
         checkpoint = read(place, source, backbone, pooling, pretraining_heads=pretraining_heads)
@@ -211,7 +127,7 @@ def find(config: CheckpointOptions, *, pretraining_heads: bool = False) -> Pretr
         checkpoint = dataclasses.replace(checkpoint, vocabulary=_vocabulary(family, source))
         if not family.whole(checkpoint.vocabulary):
             raise ValueError(f"--tokenizer_name {source}: no {family.said} there")
-    _note_unstated(checkpoint)
+    note_unstated(checkpoint)
     if not family.whole(checkpoint.vocabulary):
         raise ValueError(f"{checkpoint.origin} has no {family.said}: give it with --tokenizer_name")
     if backbone.tokenizer == "wordpiece":
@@ -227,7 +143,7 @@ def sources(config: CheckpointOptions) -> dict[str, Path | None]:
     """What is read from the disk for the model, by flag; None for a flag that is not given."""
     names = {"--config_name": config.config_name, "--tokenizer_name": config.tokenizer_name}
     return {
-        "--model_name_or_path": _locate(config.model_name_or_path, config.cache_dir),
+        "--model_name_or_path": locate(config.model_name_or_path, config.cache_dir),
         **{flag: Path(name) if name else None for flag, name in names.items()},
     }
 
@@ -273,7 +189,7 @@ def load(model: nn.Layer, pretrained: Pretrained) -> tuple[int, list[str]]:
     return loaded, fresh
 
 
-def _locate(name: str, cache_dir: str) -> Path | None:
+def locate(name: str, cache_dir: str) -> Path | None:
     """An existing path for a path or a name: itself, the cache folder's, the hub cache's."""
     candidates = [Path(name).expanduser()]
     if cache_dir:
@@ -332,11 +248,8 @@ def read(
     """Read a language model's checkpoint, with the config.json and the vocabulary beside it.
 
     Args:
-        place: what was asked for, for messages.
-        source: its weights.
         backbone: the architecture that is expected, None for the checkpoint's own.
         pooling: of the head of the model to be filled, or ``"plain"``; None for the checkpoint's.
-        pretraining_heads: see `find`.
     """
     folder = source.path.parent
     config = _read_config(folder) if _config_file(folder).exists() else {}
@@ -448,7 +361,7 @@ def _head_options(
     return {"pooling": plain if kinds[0] in ("pooler", PLAIN) else kinds[0], **widths}
 
 
-def _note_unstated(checkpoint: Pretrained) -> None:
+def note_unstated(checkpoint: Pretrained) -> None:
     """Say which options that change every score come from the preset."""
     stated = checkpoint.backbone.read_config(checkpoint.config)
     untold = [key for key in _UNTOLD if key not in stated]

@@ -46,12 +46,8 @@ def run_once(setup: Setup, seed: int, folder: RunFolder) -> dict[str, Any]:
     """Train, evaluate and predict as the options ask; write the scores.
 
     Args:
-        seed: of everything.
         folder: receives all that the run writes; an older run in it is removed when everything
             that can be refused has been tried.
-
-    Returns:
-        What the file of scores holds.
 
     Raises:
         ValueError: options, folder, weights or data that cannot be used; nothing was removed for
@@ -140,7 +136,6 @@ def class_counts(classes: Sequence[str], labels: np.ndarray) -> str:
     """How many examples each class has, as a line; of many classes the rarest first, and not all.
 
     Args:
-        classes: names; a label is a position in it.
         labels: (M,).
     """
     counts = np.bincount(labels, minlength=len(classes))  # (K,)

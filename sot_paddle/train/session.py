@@ -56,9 +56,6 @@ def run_setup(setup: Setup, folders: Sequence[RunFolder]) -> dict[str, Any]:
 def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Mean and standard deviation over seeds, of the best and of the last evaluation.
 
-    Args:
-        results: the metrics.json of each run.
-
     Returns:
         JSON-ready; ``std`` is the sample standard deviation, None for a single seed, or where a
         score is NaN.

@@ -13,7 +13,7 @@ from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle import distributed
 from sot_paddle.tasks.task import Task
-from sot_paddle.train import model_folder
+from sot_paddle.train import saved_model
 from sot_paddle.train.checkpointing import TensorFile
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.feeding import Pace
@@ -21,11 +21,7 @@ from sot_paddle.weights import load_weights, weights_and_metadata
 
 
 class ModelSource(Protocol):
-    """Where a run's model comes from, and what a folder says about it beside its weights.
-
-    Attributes:
-        origin: where the initial weights lie, for messages.
-    """
+    """Where a run's model comes from, and what a folder says about it beside its weights."""
 
     origin: str
 
@@ -121,14 +117,14 @@ class Run:
     def files(self) -> Iterator[tuple[str, bytes | TensorFile]]:
         """The model as files of a folder, drawn one by one."""
         arrays, metadata = weights_and_metadata(self.model)
-        yield model_folder.WEIGHTS, TensorFile(arrays, metadata)
+        yield saved_model.WEIGHTS, TensorFile(arrays, metadata)
         if self.ema is not None:
-            yield model_folder.EMA, TensorFile(self.ema.arrays(), metadata)
+            yield saved_model.EMA, TensorFile(self.ema.arrays(), metadata)
         yield from self.setup.source.files(self.model, self.task).items()
 
     def restore(self, folder: Path) -> None:
         """Take the model from a folder."""
         if self.ema is not None:
-            load_weights(self.model, folder / model_folder.EMA)
+            load_weights(self.model, folder / saved_model.EMA)
             self.ema.restart()
         load_weights(self.model, folder)

@@ -21,15 +21,15 @@ from sot_paddle.tasks.text_options import CheckpointOptions, TextRunOptions
 from sot_paddle.train import pretrained, session
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.model_folder import (
+from sot_paddle.train.optimizer import CLIPPINGS, OPTIMIZERS, decay_filter, decayed_names
+from sot_paddle.train.pretrained import Pretrained
+from sot_paddle.train.run_folder import open_folders
+from sot_paddle.train.saved_model import (
     as_typed,
     check_trained_head,
     config_file,
     require_classes,
 )
-from sot_paddle.train.optimizer import CLIPPINGS, OPTIMIZERS, decay_filter, decayed_names
-from sot_paddle.train.pretrained import Pretrained
-from sot_paddle.train.run_folder import open_folders
 from sot_paddle.train.schedule import build_schedule
 from sot_paddle.train.setup import ModelSource, Setup
 
@@ -162,10 +162,8 @@ def optimizer(
     """The published recipe (B.2, C.4), or the one that the options ask for; see `Setup`.
 
     Args:
-        model: gives parameters and their names.
         pace: without effect, the schedule goes by the step.
         steps: optimizer steps of the run, or those after which the rate is zero.
-        decay: names of the parameters that decay.
     """
     schedule = build_schedule(
         config.lr_scheduler,

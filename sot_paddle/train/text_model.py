@@ -16,8 +16,8 @@ from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.reading import field_of, read_object
 from sot_paddle.tasks.state_options import SQUAD_LENGTH
 from sot_paddle.train import run_folder
-from sot_paddle.train.model_folder import CONFIG, WEIGHTS, find_text_folder
-from sot_paddle.train.pretrained import from_pretrained
+from sot_paddle.train.from_pretrained import from_pretrained
+from sot_paddle.train.saved_model import CONFIG, WEIGHTS, find_text_folder
 
 _LENGTH = 128
 """Tokens of a row where the run's options are not there: the default of training."""

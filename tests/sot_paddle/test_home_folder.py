@@ -80,22 +80,3 @@ def test_a_stand_in_that_others_prepared_is_not_used(temporary) -> None:
     home_folder.stand_in.cache_clear()
     assert home_folder.stand_in() != folder
     assert home_folder.is_trusted(home_folder.stand_in())
-
-
-def test_a_home_folder_that_can_be_written_stays_in_place(monkeypatch, temporary, tmp_path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    home_folder.spare_home()
-    with home_folder.home_for_imports():
-        assert os.environ["HOME"] == str(tmp_path / "home")
-    assert "PPNLP_HOME" not in os.environ
-    assert not any(temporary.iterdir())
-
-
-def test_where_the_cache_is_by_default(monkeypatch, tmp_path, temporary) -> None:
-    monkeypatch.setenv("SOT_PADDLE_CACHE", str(tmp_path / "own"))
-    assert home_folder.default_cache_dir() == tmp_path / "own"
-    monkeypatch.delenv("SOT_PADDLE_CACHE")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert home_folder.default_cache_dir() == tmp_path / "home" / ".cache" / "sot_paddle"
-    (tmp_path / "home").write_text("no folder")
-    assert home_folder.default_cache_dir() == home_folder.stand_in() / "cache"

@@ -76,16 +76,8 @@ def same_as(model, expected, *inputs) -> None:
         (mgcrp(), {"num_sv": 1}),
         (mgcrp(svpn(alpha=0.3, iterNum=4, svNum=2)), {"alpha": 0.3, "num_iter": 4, "num_sv": 2}),
         (mgcrp(svpn(iterNum=9, svNum=None)), {"num_iter": 9, "num_sv": None}),
-        (mgcrp(svpn(vec="full")), {"vec": "full"}),
         (mgcrp(svpn(vec=None)), {"vec": "full"}),
-        (
-            {
-                "type": "GCP",
-                "fusion_type": "sum_fc",
-                "args": {"num_heads": 2, "qkv_dim": 3, "dim": C},
-            },
-            {"pooling": "gcp", "qkv_dim": 3},
-        ),
+        ({**mgcrp(normalization=None, qkv_dim=3), "type": "GCP"}, {"pooling": "gcp", "qkv_dim": 3}),
     ],
 )
 def test_the_same_head_as_ours(config: dict, head: dict) -> None:
@@ -131,14 +123,6 @@ def test_the_readme_dictionary_with_another_type(said, change, head, unused) -> 
     assert said.messages == [f"{unused}: ignored"]
 
 
-def test_gcp_with_the_arguments_of_mgcrp_beside_its_own(said) -> None:
-    model = Classifier({**mgcrp(qkv_dim=3), "type": "GCP"}, K)
-    assert model.head.pooling.dr.weight.shape == [C, 6]
-    assert said.messages == ["args of type 'GCP' does not use wr_dim, normalization: ignored"]
-    with pytest.raises(ValueError, match="args of type 'GCP' needs 'qkv_dim', got dim, num_heads"):
-        Classifier({**mgcrp(), "type": "GCP"}, K)
-
-
 @pytest.mark.parametrize("kind", ["LN", "ePN", "sqrt_d", "sqrt_t", None])
 def test_another_normalization_with_the_keys_of_svpn(said, kind) -> None:
     built = Classifier(mgcrp(svpn(type=kind)), K)
@@ -171,21 +155,6 @@ def test_words_only_uses_every_token_and_takes_any_fusion(said, fusion) -> None:
     same_as(model, expected, Features(None, tokens()))
 
 
-def test_the_original_keywords() -> None:
-    model = Classifier(
-        num_classes=K, input_dim=C, representationConfig={"type": "GAP", "fusion_type": "sum_fc"}
-    )
-    assert model(tokens()).shape == [2, K]
-    words = OnlyVisualTokensClassifier(representationConfig=mgcrp(), num_classes=K)
-    assert words(tokens(1)).shape == [2, K]
-    config = {"type": "ResNet", "token_dim": 32, "large_output": False}
-    before = copy.copy(config)
-    embed = TokenEmbed(img_size=32, in_chans=1, embed_dim=8, visualTokenConfig=config)
-    assert config == before
-    assert embed(paddle.ones([2, 1, 32, 32])).shape == [2, 16, 8]
-    assert embed.tokens.stem.conv.weight.shape == [32, 1, 3, 3]
-
-
 def test_they_train_inside_a_model_of_the_user() -> None:
     class Mine(nn.Layer):
         def __init__(self) -> None:
@@ -208,37 +177,16 @@ def test_they_train_inside_a_model_of_the_user() -> None:
     ("config", "message"),
     [
         (None, "Classifier needs one dict, as its first argument or as representationConfig="),
-        (1000, "the classifier's dict must be a dict, got 1000"),
         ({**mgcrp(), "fusion": "concat"}, "unknown key 'fusion' in .*; did you mean fusion_type"),
-        (
-            {**mgcrp(), "fusion_type": "sum"},
-            "fusion_type must be one of sum_fc.*'sum'; did you mean sum_fc",
-        ),
-        (
-            {**mgcrp(), "type": "MGCRP"},
-            "type of the classifier's dict must be one of MGCrP, .*, got 'MGCRP'",
-        ),
+        ({**mgcrp(), "fusion_type": None}, "fusion_type must be one of sum_fc, .*, got None"),
         (mgcrp(wrdim=3), "unknown key 'wrdim' in args of type 'MGCrP'; did you mean wr_dim"),
         (mgcrp(dim=7), r"args\['dim'\] 7 and input_dim 12 must be equal"),
-        (mgcrp(svpn(iternum=3)), "unknown key 'iternum' in normalization; did you mean iterNum"),
-        (
-            mgcrp(svpn(type="svpn")),
-            "type of normalization must be one of svPN.*'svpn'; did you mean svPN",
-        ),
+        (mgcrp(svpn(type="svpn")), "type of normalization must be .*'svpn'; did you mean svPN"),
         (mgcrp({"alpha": 0.5}), "normalization needs a 'type', one of svPN, sqrt_d"),
-        ({"fusion_type": "sum_fc"}, "the classifier's dict needs a 'type', one of MGCrP"),
         (mgcrp(svpn(vec="tril")), "vec must be one of full, triu, None, got 'tril'"),
-        ({**mgcrp(), "fusion_type": None}, "fusion_type must be one of sum_fc, .*, got None"),
-        (mgcrp(qkv_dim=3), "unknown key 'qkv_dim' in args of type 'MGCrP'; did you mean"),
-        ({**mgcrp(), "type": "GAP", "args": {"wrdim": 3}}, "unknown key 'wrdim' in args of type"),
         (mgcrp(svpn(input_dim=14)), "input_dim of the normalization must be wr_dim 4, got 14"),
         (mgcrp(svpn(regular=0.5)), "regular must be None or a paddle.nn.Dropout, got 0.5"),
-        (mgcrp(svpn(alpha=0.0)), "alpha must be above 0, got 0.0"),
-        (mgcrp("svPN"), "normalization must be a dict, got 'svPN'"),
-        (
-            {"type": "GCP", "fusion_type": "sum_fc", "args": {"num_heads": 2}},
-            "'GCP' needs 'qkv_dim', got num_heads",
-        ),
+        ({"type": "GCP", "fusion_type": "sum_fc", "args": {"num_heads": 2}}, "'GCP' needs 'qkv_"),
     ],
 )
 def test_refusals_of_the_classifier(config, message: str) -> None:
@@ -249,11 +197,8 @@ def test_refusals_of_the_classifier(config, message: str) -> None:
 def test_other_refusals() -> None:
     with pytest.raises(ValueError, match="needs one dict"):
         Classifier(mgcrp(), K, representationConfig=mgcrp())
-    for kind in ("fc", None):
-        with pytest.raises(
-            ValueError, match="uses the class token only, and this backbone has none"
-        ):
-            OnlyVisualTokensClassifier({"type": kind, "fusion_type": "sum_fc"}, K)
+    with pytest.raises(ValueError, match="uses the class token only, and this backbone has none"):
+        OnlyVisualTokensClassifier({"type": "fc", "fusion_type": "sum_fc"}, K)
     with pytest.raises(
         ValueError, match=r"\(B, 1 \+ N, C\) with the class token first, got shape \[2, 1, 12\]"
     ):
@@ -265,18 +210,10 @@ def test_other_refusals() -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (
-            {"type": "Densenet"},
-            "type of the token .* one of DenseNet, .*'Densenet'; did you mean DenseNet",
-        ),
-        (
-            {"type": "DenseNet", "dim": 3},
-            "unknown key 'dim' in the token embedding's dict; did you",
-        ),
+        ({"type": "Densenet"}, "type of the token .* one of DenseNet, .*; did you mean DenseNet"),
+        ({"type": "DenseNet", "dim": 3}, "unknown key 'dim' in the token embedding's dict"),
         ({"type": "DenseNet", "token_dim": 64, "embedding_dim": 64}, "are one option: give one of"),
         ({"type": "ResNet", "large_output": True}, "large_output=True cannot work"),
-        ({"type": "DenseNet", "embedding_dim": 32}, "token_dim must be 64"),
-        (None, "TokenEmbed needs one dict, as its first argument or as visualTokenConfig="),
     ],
 )
 def test_refusals_of_the_token_embedding(config, message: str) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from sot_paddle.resampling import (
     is_sinusoid,
-    resample_bias_table,
     resample_grid,
     resample_position_embedding,
     sinusoid_table,
@@ -28,12 +27,6 @@ def test_position_embeddings_are_those_of_timm(side):
     if side != 14:
         spread = resample_grid(table[0, 1:].reshape(14, 14, 6), side, antialias=False)
         assert np.abs(spread.reshape(-1, 6) - expected[0, 1:]).max() > 1e-2  # it is antialiased
-
-
-def test_tables_of_the_right_size_are_returned_as_they_are():
-    positions, bias = np.ones((1, 10, 4)), np.ones((25, 2))
-    assert resample_position_embedding(positions, 9) is positions
-    assert resample_bias_table(bias, 3) is bias
 
 
 def test_sizes_that_cannot_be_are_refused():

@@ -66,13 +66,10 @@ model = sot_paddle.create_model("bert_base_mgcrp", 3, hidden_size=12, num_hidden
     num_attention_heads=3, intermediate_size=20, vocab_size=30, max_position_embeddings=8)
 report |= {"shape": model(paddle.to_tensor([[1, 2, 3]] * 2)).shape, "torch": "torch" in sys.modules}
 """
-ASSIGN = """
-import json, paddle
-x = paddle.zeros([2, 3])
-x[:, paddle.to_tensor([1])] = paddle.ones([2, 1])
-print(json.dumps({"assigned": x.tolist()}))
-"""
+STRIDES = 'import json, os; print(json.dumps({"strides": os.environ["FLAGS_use_stride_kernel"]}))'
 PRINT = "print(json.dumps(report))"
+SET = {"OMP_NUM_THREADS": "3", "MKL_DEBUG_CPU_TYPE": "1", "FLAGS_use_stride_kernel": "1"}
+SET |= {"MALLOC_MMAP_THRESHOLD_": "65536"}
 
 
 @pytest.fixture(scope="module")
@@ -81,18 +78,9 @@ def processes() -> Iterator[dict[str, subprocess.Popen]]:
     started = {
         "ours first": start(f"import sot_paddle{REPORT}{PADDLE}{PRINT}"),
         "paddle first": start(f"import paddle\nimport sot_paddle{REPORT}{PADDLE}{BUILD}{PRINT}"),
-        "paddle first, one thread": start(
-            f"import paddle\nimport sot_paddle{REPORT}{PRINT}", OMP_NUM_THREADS="1"
-        ),
-        "align first": start(f"import align{ASSIGN}"),
+        "align first": start(f"import align\n{STRIDES}"),
         "off": start(f"import sot_paddle{REPORT}{PRINT}", SOT_PADDLE_TUNE="0"),
-        "set by the user": start(
-            f"import sot_paddle{REPORT}{PRINT}",
-            OMP_NUM_THREADS="3",
-            MKL_DEBUG_CPU_TYPE="1",
-            FLAGS_use_stride_kernel="1",
-            MALLOC_MMAP_THRESHOLD_="65536",
-        ),
+        "set by the user": start(f"import sot_paddle{REPORT}{PRINT}", **SET),
     }
     yield started
     for process in started.values():
@@ -133,30 +121,17 @@ def test_paddle_may_be_imported_first(processes) -> None:
     assert report["applied"]["OMP_NUM_THREADS"] == f"{threads} (through Paddle)"
 
 
-def test_one_thread_asked_for_stays_one_when_paddle_came_first(processes) -> None:
-    report = finish(processes["paddle first, one thread"])
-    assert "OMP_NUM_THREADS" not in report["applied"]
-
-
 def test_a_users_model_is_compared_as_paddle_is_installed(processes) -> None:
-    """PADDLE: 3.3.1 writes nothing where strided views are off."""
-    assert finish(processes["align first"])["assigned"] == [[0.0, 1.0, 0.0]] * 2
+    """PADDLE: 3.3.1 writes nothing with ``x[:, index] = value`` where strided views are off."""
+    assert finish(processes["align first"])["strides"] == "1"
 
 
-def test_tuning_can_be_switched_off(processes) -> None:
+def test_tuning_can_be_switched_off_and_what_the_user_set_is_kept(processes) -> None:
     report = finish(processes["off"])
     assert report["environment"] == {"SOT_PADDLE_TUNE": "0"}
     assert report["applied"] == {"SOT_PADDLE_TUNE": "0 (nothing tuned)"}
-
-
-def test_what_the_user_set_is_kept(processes) -> None:
     report = finish(processes["set by the user"])
-    assert report["environment"] == {
-        "OMP_NUM_THREADS": "3",
-        "MKL_DEBUG_CPU_TYPE": "1",
-        "FLAGS_use_stride_kernel": "1",
-        "MALLOC_MMAP_THRESHOLD_": "65536",
-    }
+    assert report["environment"] == SET
     assert report["applied"]["OMP_NUM_THREADS"] == "3 (set before)"
     assert report["applied"]["malloc"] == "left as it is"
 
@@ -168,23 +143,11 @@ def test_what_the_user_set_is_kept(processes) -> None:
         ("AuthenticAMD", {"avx2", "fma"}, "5"),
         ("AuthenticAMD", AVX512 - {"avx512dq"} | {"avx2", "fma"}, "5"),
         ("AuthenticAMD", {"avx2"}, None),
-        ("AuthenticAMD", {"avx"}, None),
         ("GenuineIntel", AVX512 | {"avx2", "fma"}, None),
-        ("", frozenset(), None),
     ],
 )
 def test_mkl_code_path(vendor: str, flags: set, expected: str | None) -> None:
     assert runtime.mkl_cpu_type(vendor, frozenset(flags)) == expected
-
-
-def test_processor_is_read_or_unknown(tmp_path: Path, monkeypatch) -> None:
-    real = Path
-    text = "processor : 0\nvendor_id : AuthenticAMD\nflags\t\t: fpu avx2 fma\n\nodd line\n"
-    (tmp_path / "cpuinfo").write_text(text)
-    monkeypatch.setattr(runtime, "Path", lambda _: real(tmp_path / "cpuinfo"))
-    assert runtime.processor() == ("AuthenticAMD", frozenset({"fpu", "avx2", "fma"}))
-    monkeypatch.setattr(runtime, "Path", lambda _: real(tmp_path / "absent"))
-    assert runtime.processor() == ("", frozenset())
 
 
 @pytest.mark.parametrize(
@@ -204,15 +167,3 @@ def test_threads_are_shared_among_local_processes(monkeypatch, variables, expect
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert runtime._threads() == expected
-
-
-def test_environment_stamp_is_json() -> None:
-    import paddle
-
-    stamp = runtime.environment_stamp()
-    assert json.loads(json.dumps(stamp)) == stamp
-    assert stamp["paddle_device"] == paddle.device.get_device()
-    assert stamp["packages"]["paddlepaddle"] == paddle.__version__
-    assert stamp["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert runtime._version("no-such-package") == "not installed"
-    assert "no-such-package" not in stamp["packages"]

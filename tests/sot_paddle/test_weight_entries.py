@@ -21,7 +21,6 @@ def choose(content, **options):
         ({"any name": WEIGHTS, "epoch": 3}, "under the key 'any name' is used"),
         ({"a": {"b": WEIGHTS}, "empty": {}}, "under the key 'a.b' is used"),
         ({"net": WEIGHTS, "optimizer": OPTIMIZER}, "under the key 'net' is used"),
-        ({"net": WEIGHTS, "opt": {"m_0": WEIGHTS["w"], "LR_Scheduler": {}}}, "the key 'net' is"),
         ({"net": WEIGHTS, "best": {"/a.ckpt": SCORE}, "score": SCORE}, "the key 'net' is used"),
         ({"net": WEIGHTS, "rng": {"cpu": np.zeros(9, np.uint8)}}, "the key 'net' is used"),
         ({**WEIGHTS, "epoch": 3}, "no tensors, and left out: epoch (int)"),

@@ -35,8 +35,10 @@ def disturb_statistics(model) -> None:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-@pytest.mark.parametrize("name", ["bert_base_mgcrp", "bert_base"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("bert_base_mgcrp", "float32"), ("bert_base", "float64"), ("bert_base_mgcrp", "bfloat16")],
+)
 def test_round_trip_is_bit_equal(tmp_path: Path, tiny_bert, name, dtype, suffix) -> None:
     source, target = (tiny_bert(name).to(dtype=dtype) for _ in range(2))
     disturb_statistics(source)
@@ -109,40 +111,30 @@ def test_a_file_without_a_head_leaves_the_head_and_names_it(
         np.testing.assert_array_equal(after[name], (before if name in absent else arrays)[name])
 
 
-def broken(arrays: dict[str, np.ndarray], how: str) -> dict[str, np.ndarray]:
-    """Copies of the arrays with one thing wrong at their end."""
-    last = list(arrays)[-1]
-    layer = "bert.encoder.layers.1.linear1.weight"
-    return {
-        "foreign": {f"model.{name}": array for name, array in arrays.items()},
-        "unexpected": {**arrays, "head.extra": np.zeros(2, np.float32)},
-        "missing encoder": {n: a for n, a in arrays.items() if n != layer},
-        "missing head": {n: a for n, a in arrays.items() if n != last},
-        "transposed": {**arrays, layer: np.ascontiguousarray(arrays[layer].T)},
-        "shape": {**arrays, last: np.zeros(99, np.float32)},
-        "empty": {},
-        "heads": arrays,
-    }[how]
+LAYER = "bert.encoder.layers.1.linear1.weight"
+BROKEN = {
+    "none of this model's tensors .*model.bert.*convert_weights.py": lambda a: {
+        f"model.{name}": array for name, array in a.items()
+    },
+    "tensors that this model has not: head.extra; build the model": lambda a: {
+        **a,
+        "head.extra": np.zeros(2, np.float32),
+    },
+    rf"lacks {LAYER}$": lambda a: {name: a[name] for name in a if name != LAYER},
+    r"lacks head\.": lambda a: dict(list(a.items())[:-1]),
+    rf"{LAYER} has shape \(20, 12\), expected \(12, 20\)": lambda a: {
+        **a,
+        LAYER: np.ascontiguousarray(a[LAYER].T),
+    },
+    r"lacks bert.embeddings.word_embeddings.weight, .* and \d+ more": lambda a: {},
+}
+"""What is said -> what is wrong with the tensors of a file."""
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ("foreign", "none of this model's tensors .*model.bert.*convert_weights.py"),
-        ("unexpected", "tensors that this model has not: head.extra; build the model"),
-        ("missing encoder", r"lacks bert.encoder.layers.1.linear1.weight$"),
-        ("missing head", r"lacks head\."),
-        ("transposed", r"layers.1.linear1.weight has shape \(20, 12\), expected \(12, 20\)"),
-        ("shape", r"has shape \(99,\), expected"),
-        ("empty", r"lacks bert.embeddings.word_embeddings.weight, .* and \d+ more"),
-        ("heads", "made with num_attention_heads=4, the model has 3; build it with num_"),
-    ],
-)
-def test_a_refused_file_changes_nothing(tmp_path, tiny_bert, how, message) -> None:
-    source, target = tiny_bert(), tiny_bert()
-    path = tmp_path / "m.safetensors"
-    metadata = {"num_attention_heads": "4"} if how == "heads" else {}
-    write_tensors(path, broken(state(source), how), metadata)
+@pytest.mark.parametrize("message", BROKEN)
+def test_a_refused_file_changes_nothing(tmp_path, tiny_bert, message) -> None:
+    source, target, path = tiny_bert(), tiny_bert(), tmp_path / "m.safetensors"
+    write_tensors(path, BROKEN[message](state(source)))
     before = state(target)
     with pytest.raises(ValueError, match=message) as caught:
         load_weights(target, path)
@@ -161,8 +153,7 @@ def vision(name: str, num_classes: int = 3, **options):
     return create_model(name, num_classes, **{**VISION[name], **options})
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("name", list(VISION))
+@pytest.mark.parametrize(("name", "suffix"), [*zip(VISION, SUFFIXES * 2, strict=False)])
 def test_vision_models_round_trip_bit_equal(tmp_path: Path, name: str, suffix: str) -> None:
     source, target = vision(name), vision(name, drop_path_rate=0.1)
     for key, tensor in source.state_dict().items():
@@ -180,41 +171,17 @@ def test_vision_models_round_trip_bit_equal(tmp_path: Path, name: str, suffix: s
     np.testing.assert_array_equal(*logits)
 
 
-def test_metadata_describe_a_vision_model(tmp_path: Path) -> None:
-    save_weights(vision("swin_tiny"), tmp_path / "m.safetensors")
-    metadata = read_tensors(tmp_path / "m.safetensors")[1]
-    assert (metadata["model"], metadata["head"], metadata["num_classes"]) == (
-        "swin_tiny",
-        "gap",
-        "3",
-    )
-    config, head = json.loads(metadata["config"]), json.loads(metadata["head_config"])
-    assert (config["depths"], config["window_size"], config["img_size"]) == ([1, 1], 7, 16)
-    assert (head["pooling"], head["num_sv"]) == ("gap", 1)
-    again = create_model("swin_tiny", 3, **config)
-    assert load_weights(again, tmp_path / "m.safetensors") == []
-
-
 TEXT = "bert_base_mgcrp"
 OTHER_OPTIONS = [
     ("sot_tiny", {"num_heads": 2}, "made with num_heads=3, the model has 2; build it with num_"),
-    ("sot_tiny", {"layer_norm_eps": 1e-6}, "made with layer_norm_eps=1e-05, the model has 1e-06"),
-    ("sot_tiny", {"dense_norm": "bn"}, "made with dense_norm='none', the model has 'bn'; build"),
-    ("sot_tiny", {"img_size": 24}, "made with img_size=16, the model has 24; build it with img"),
     ("sot_tiny", {"qk_scale": 0.5}, "made with qk_scale=None, the model has 0.5"),
     ("sot_tiny", {"alpha": 0.7}, "made with alpha=0.5, the model has 0.7; build it with alpha="),
-    ("sot_tiny", {"fusion": "aggre_all"}, "made with fusion=None, the model has 'aggre_all'"),
-    ("sot_tiny", {"head_qkv_bias": True}, "made with head_qkv_bias=False, the model has True"),
     ("swin_tiny", {"num_heads": (4, 4)}, r"num_heads=\[2, 4\], the model has \[4, 4\]"),
     (TEXT, {"hidden_act": "relu"}, "made with hidden_act='gelu', the model has 'relu'; build it"),
-    (TEXT, {"hidden_act": "gelu_new"}, "hidden_act='gelu', the model has 'gelu_new'"),
     (TEXT, {"layer_norm_eps": 1e-3}, "made with layer_norm_eps=1e-12, the model has 0.001; build"),
-    (TEXT, {"pad_token_id": 1}, "made with pad_token_id=0, the model has 1"),
     (TEXT, {"num_attention_heads": 2}, "made with num_attention_heads=3, the model has 2"),
-    (TEXT, {"alpha": 0.7}, "made with alpha=0.5, the model has 0.7; build it with alpha=0.5"),
     (TEXT, {"mask_padding": True}, "made with mask_padding=False, the model has True"),
     (TEXT, {"fusion": "aggre_all"}, "made with fusion=None, the model has 'aggre_all'"),
-    (TEXT, {"normalization": "epn"}, "made with normalization=None, the model has 'epn'"),
 ]
 
 
@@ -230,24 +197,6 @@ def test_a_file_made_with_other_options_is_refused(tmp_path, tiny_bert, name, op
         load_weights(model, path)
     assert str(path) in str(caught.value)
     assert same_bits(before, state(model))
-
-
-@pytest.mark.parametrize("name", [TEXT, "sot_tiny"])
-def test_default_and_spelled_out_options_are_the_same(tmp_path, tiny_bert, name) -> None:
-    build = tiny_bert if name == TEXT else vision
-    save_weights(build(name), tmp_path / "m.safetensors")
-    dropout = {"hidden_dropout_prob": 0.3} if name == TEXT else {"head_dropout": 0.2}
-    model = build(name, fusion="sum_fc", normalization="svpn", **dropout)
-    assert load_weights(model, tmp_path / "m.safetensors") == []
-
-
-def test_a_file_may_leave_options_and_the_head_out(tmp_path: Path) -> None:
-    source, target = vision("sot_tiny"), vision("sot_tiny", 7, alpha=0.7)
-    arrays = {n: a for n, a in state(source).items() if not n.startswith("head.")}
-    metadata = {"config": json.dumps({"num_heads": 3}), "head_config": json.dumps({"alpha": 0.5})}
-    write_tensors(tmp_path / "m.safetensors", arrays, metadata)
-    absent = load_weights(target, tmp_path / "m.safetensors")
-    assert set(absent) == {name for name in state(target) if name.startswith("head.")}
 
 
 def test_what_a_file_does_not_state_is_said_in_one_line(tmp_path, tiny_bert, caplog) -> None:
@@ -268,11 +217,3 @@ def test_what_a_file_does_not_state_is_said_in_one_line(tmp_path, tiny_bert, cap
     caplog.clear()
     assert load_weights(tiny_bert(), path) == []
     assert caplog.messages == []
-
-
-def test_what_a_converted_vision_file_does_not_state_is_said(tmp_path, caplog) -> None:
-    metadata = {"config": json.dumps({"embed_dim": 12}), "head_config": "{}"}
-    write_tensors(tmp_path / "m.safetensors", state(vision("sot_tiny")), metadata)
-    with caplog.at_level(logging.WARNING, logger="sot_paddle.weights"):
-        load_weights(vision("sot_tiny"), tmp_path / "m.safetensors")
-    assert "does not state num_heads, layer_norm_eps, qk_scale: the model's" in caplog.text

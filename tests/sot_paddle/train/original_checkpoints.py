@@ -58,6 +58,14 @@ def _texts() -> list[str]:
     return [tiny_run.sentence(index) for index in range(40)]
 
 
+def _bert(folder: Path) -> Path:
+    tiny_run.write_model(folder)
+    sizes = json.loads((folder / "config.json").read_text("utf-8"))
+    config = transformers.BertConfig(**sizes, num_labels=3)
+    _shaken(transformers.BertForSequenceClassification(config)).save_pretrained(folder)
+    return folder
+
+
 def _roberta(folder: Path) -> Path:
     folder.mkdir(parents=True)
     train_vocabulary(folder, "byte_bpe", _texts())
@@ -133,6 +141,7 @@ def _conv_bert(folder: Path) -> Path:
     return folder
 
 
+BERT = Original("bert", "bert_hf", "bert_base", _bert)
 ORIGINALS = (
     Original("conv-bert", "sot_torch_ref", "conv_bert_base", _conv_bert, loads=False),
     Original("openai-gpt", "gpt_hf", "openai_gpt", _gpt),

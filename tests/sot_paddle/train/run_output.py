@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,16 +26,21 @@ def in_process(name: str) -> Callable[[Sequence[str]], int]:
     )
 
 
+@dataclass(frozen=True)
 class Started:
     """A command that tests start in this process.
 
     Attributes:
         program: its name, with which its messages begin.
-        start: run it: (exit status, what stderr said).
+        start: run it into a folder: (exit status, what it said).
+        data: what it trains on.
+        command: flags for an output folder, further flags appended.
     """
 
     program: str
     start: Callable[..., tuple[int, str]]
+    data: Path = Path()
+    command: Callable[..., list[str]] = list
 
     def done(self, out: Path, *flags: str, **options) -> str:
         """Run to the end; what stderr said."""

@@ -76,17 +76,6 @@ def test_a_stop_request_saves_and_stops(capsys):
     assert "once more to stop at once" in capsys.readouterr().err
 
 
-def test_progress_counts_images(now, capsys):
-    lines = ProgressLines(items=64, unit="images", evaluated="val")
-    lines.on_train_begin(None, _state(0), None)
-    now[0] = 20.0
-    lines.on_log(None, _state(10), None, logs={"loss": 0.5, "learning_rate": 1e-5})
-    lines.on_log(None, _state(10), None, logs={"eval_top1": 25.0})
-    first, second = capsys.readouterr().err.splitlines()
-    assert first.endswith("0.50 steps/s, 32 images/s, 3 min 00 s left")
-    assert second.endswith("val: top1 25.0000")
-
-
 def test_steps_that_a_loss_scaler_skips_do_not_delay_the_rate():
     """As paddlenlp's Trainer does it: the schedule is stepped only where the optimizer ran."""
     rates = EpochRates(learning_rate=0.1, epochs=3, warmup_epochs=1, cooldown_epochs=0)

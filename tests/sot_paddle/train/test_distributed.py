@@ -1,9 +1,10 @@
-import numpy as np
+"""What one process leaves out, and the stages of sharding. Two: test_two_processes.py."""
+
 import paddle
 import pytest
 
 from sot_paddle import distributed
-from sot_paddle.heads.pooling import TokenBatchNorm
+from sot_paddle.train import sharding
 
 
 def test_one_process_needs_no_reduction(tiny_bert):
@@ -22,17 +23,6 @@ def test_first_process_failures_are_raised():
         distributed.on_first_process(fail)
 
 
-def test_batch_norm_reduces_through_its_hook():
-    """Two processes with equal data, simulated: sums and counts double, statistics stay."""
-    x = paddle.to_tensor(np.random.RandomState(1).randn(3, 4, 5).astype("float32"))
-    plain, doubled = TokenBatchNorm(5), TokenBatchNorm(5)
-    doubled.sum_across_processes = lambda total: total * 2
-    assert paddle.allclose(plain(x), doubled(x), atol=1e-6)
-    tripled = TokenBatchNorm(5)
-    tripled.sum_across_processes = lambda total: total * 3 if total.size == 1 else total
-    assert not paddle.allclose(plain(x), tripled(x), atol=1e-2)
-
-
 def test_only_a_process_with_others_leaves_at_once(monkeypatch):
     left = []
     monkeypatch.setattr(distributed.os, "_exit", left.append)
@@ -41,3 +31,24 @@ def test_only_a_process_with_others_leaves_at_once(monkeypatch):
     monkeypatch.setattr(distributed, "world_size", lambda: 2)
     distributed.leave(130)
     assert left == [130]
+
+
+@pytest.mark.parametrize(
+    ("stage", "said"),
+    [
+        ("stage2", "sharding stage2: .*group_sharded_parallel refuses the CPU.*expected stage1"),
+        ("stage3", "sharding stage3: Paddle 3.3 splits gradients and weights on GPUs alone"),
+        ("stage4", "sharding: expected stage1, got 'stage4'"),
+    ],
+)
+def test_stages_that_do_not_run_are_refused(stage, said) -> None:
+    with pytest.raises(ValueError, match=said):
+        sharding.check_stage(stage)
+    for known in ("", "stage1"):
+        sharding.check_stage(known)
+
+
+def test_one_process_has_nobody_to_share_with() -> None:
+    sharding.begin("")
+    with pytest.raises(ValueError, match="sharding stage1 needs several processes: start them"):
+        sharding.begin("stage1")

@@ -1,4 +1,4 @@
-"""A model from any source in one call: sizes, head and classes are the source's."""
+"""A model from any source in one call, and every language model through the command and back."""
 
 from __future__ import annotations
 
@@ -19,31 +19,38 @@ from paddlenlp.transformers import (
 )
 
 from sot_paddle import create_model, from_pretrained, save_weights
+from sot_paddle.checkpoint import read_tensors
 from sot_paddle.convert import convert_file
-from sot_paddle.train.model_folder import EMA
+from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
+from sot_paddle.convert.formats.source import open_source
+from sot_paddle.deploy.exporting import export
+from sot_paddle.deploy.input_rows import InputOptions, read_rows
+from sot_paddle.deploy.predictor import open_predictor
+from sot_paddle.deploy.trained import open_trained
+from sot_paddle.explain.word_impact import explain_sentence
+from sot_paddle.train.saved_model import EMA
+from sot_paddle.train.text_model import load_trained_text
 from tests.sot_paddle.explain import tiny_models
 from tests.sot_paddle.train import tiny_run
-from tests.sot_paddle.train.original_checkpoints import ORIGINALS, Original, _shaken
+from tests.sot_paddle.train.original_checkpoints import BERT, ORIGINALS, _shaken
+from tests.sot_paddle.train.run_output import in_process
 
 IDS = [[2, 7, 9, 3, 5, 3], [2, 4, 8, 3, 6, 3]]
 
 
-def _write_bert(folder):
-    tiny_run.write_model(folder)
-    sizes = json.loads((folder / "config.json").read_text("utf-8"))
-    config = transformers.BertConfig(**sizes, num_labels=3)
-    _shaken(transformers.BertForSequenceClassification(config)).save_pretrained(folder)
-    return folder
-
-
-BERT = Original("bert", "bert_hf", "bert_base", _write_bert)
 KINDS = (BERT, *ORIGINALS)
 OF_PADDLENLP = {"bert": BertModel, "spanbert": BertModel, "roberta": RobertaModel}
 
 
-@pytest.fixture
-def bert(tmp_path):
-    return _write_bert(tmp_path / "bert")
+@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.architecture)
+def original(request, tmp_path_factory):
+    """A checkpoint as its authors released it; not to be changed."""
+    return request.param, request.param.write(tmp_path_factory.mktemp("original") / "model")
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    return BERT.write(tmp_path_factory.mktemp("bert") / "bert")
 
 
 def scores(model):
@@ -56,9 +63,8 @@ def files_in(folder):
     return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.architecture)
-def test_every_language_model_from_its_original_and_from_what_was_converted(kind, tmp_path):
-    folder = kind.write(tmp_path / "original")
+def test_every_language_model_from_its_original_and_from_what_was_converted(original, tmp_path):
+    kind, folder = original
     before = files_in(folder)
     convert_file(folder, tmp_path / "converted", kind.layout, kind.model)
     convert_file(folder, tmp_path / "converted.safetensors", kind.layout, kind.model)
@@ -76,6 +82,17 @@ def test_every_language_model_from_its_original_and_from_what_was_converted(kind
             if kind.loads or not name.startswith("head."):
                 assert (tensor.numpy() == models[0].state_dict()[name].numpy()).all(), name
     assert files_in(folder) == before
+    back = tmp_path / "back"
+    convert_file(tmp_path / "converted", back, kind.layout, kind.model, reverse=True)
+    tensors, returned = open_source(folder).tensors, open_source(back).tensors
+    kept = [name for name in tensors if not name.startswith(kind.left_out)]
+    assert set(kept) == set(returned)
+    for name in kept:
+        assert tensors[name].dtype == returned[name].dtype
+        assert tensors[name].tobytes() == np.ascontiguousarray(returned[name]).tobytes(), name
+    for name in ("vocab.json", "merges.txt", "vocab.txt"):
+        if (folder / name).is_file():
+            assert (back / name).read_bytes() == (folder / name).read_bytes()
     if kind.architecture in OF_PADDLENLP:
         encoder = OF_PADDLENLP[kind.architecture].from_pretrained(str(tmp_path / "converted"))
         encoder.eval()
@@ -119,7 +136,7 @@ def test_a_classifier_of_paddlenlp_keeps_its_head(kind, tmp_path):
 
 
 def test_a_new_head_is_said_and_a_trained_one_is_complete(bert, tmp_path, caplog):
-    with caplog.at_level(logging.WARNING, logger="sot_paddle.train.pretrained"):
+    with caplog.at_level(logging.WARNING, logger="sot_paddle.train.from_pretrained"):
         model = from_pretrained(bert, head="mgcrp", num_classes=4, q_dim=5, k_dim=3)
     assert "new, with random weights: head.pooling.q_proj.weight" in caplog.text
     assert (model.name, model.num_classes) == ("bert_base_mgcrp", 4)
@@ -211,3 +228,89 @@ def test_what_cannot_be_used_is_refused_by_its_name(bert, tmp_path):
     refused("unknown option 'q_dimm'", q_dimm=4)
     (tmp_path / "empty").mkdir()
     refused("empty holds neither config.json nor", place=tmp_path / "empty")
+
+
+# through the command
+
+
+STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
+
+
+@pytest.fixture
+def run(tiny_folders, tmp_path, capfd):
+    """Run the command in this process, which must succeed; what stderr said."""
+
+    def start(architecture, model, out, *more):
+        flags = ["--task_name", "RTE", "--data_dir", str(tiny_folders[0]), "--no_cuda"]
+        flags += ["--model_type", architecture, "--model_name_or_path", str(model)]
+        flags += ["--output_dir", str(out), "--cache_dir", str(tmp_path / "cache")]
+        flags += ["--max_seq_length", "20", "--per_gpu_train_batch_size", "4", *more]
+        capfd.readouterr()
+        status = in_process("train_glue")(flags)
+        said = capfd.readouterr().err
+        assert status == 0, said
+        return said
+
+    return start
+
+
+def same_bits(first, second):
+    return set(first) == set(second) and all(
+        first[name].dtype == second[name].dtype
+        and first[name].tobytes() == np.ascontiguousarray(second[name]).tobytes()
+        for name in first
+    )
+
+
+def test_a_trained_model_predicts_and_goes_back_bit_for_bit(original, run, tmp_path, tiny_folders):
+    kind, folder = original
+    if kind is BERT:
+        return  # every other test trains it
+    out = tmp_path / "out"
+    learn = ("--do_train", "--do_eval", *STEPS)
+    run(kind.architecture, folder, out, "--head", "plain", "--do_predict", *learn)
+    best = out / "best"
+    run(kind.architecture, best, tmp_path / "predicted", "--head", "plain", "--do_predict")
+    rows = (tmp_path / "predicted" / "RTE.tsv").read_text("utf-8").splitlines()
+    assert rows[1:] == (out / "RTE.tsv").read_text("utf-8").splitlines()[1:]
+    assert len(rows) == 6
+    if kind.architecture == "openai-gpt":  # tests/sot_paddle/deploy exports the others' folders
+        made = tmp_path / "export"
+        assert set(export(open_trained(out), made, report=str)) == {"jit", "onnx"}
+        asked = read_rows(
+            [str(tiny_folders[0] / "test.tsv")], open_trained(out).recipe, InputOptions()
+        )
+        found = open_predictor(made, runtime="onnx").predictions(asked, 2, logits=False)
+        assert [one["label"] for one in found] == [row.split("\t")[1] for row in rows[1:]]
+    back = tmp_path / "back"
+    convert_file(best / "model.safetensors", back, kind.layout, kind.model, reverse=True)
+    trained, _ = read_tensors(best / "model.safetensors")
+    assert same_bits(
+        {n: np.array(trained[n]) for n in trained}, read_as_paddle(open_source(back), kind.model)
+    )
+    subject = load_trained_text(best)
+    batch = subject.tokenizer.encode_batch(["the cat sees a dog", "old tree"], ["red bird", "a"])
+    with paddle.no_grad():
+        ours = subject.model(**{name: paddle.to_tensor(a) for name, a in batch.items()}).numpy()
+    evidence = explain_sentence(subject, ["the cat sees", "a red bird"])
+    assert [word.text for word in evidence.words] == ["the", "cat", "sees", "a", "red", "bird"]
+    assert np.isfinite(evidence.parts[-1].evidence).all()
+    if kind.loads:
+        theirs = transformers.AutoModelForSequenceClassification.from_pretrained(back).eval()
+        given = {name: torch.tensor(array) for name, array in batch.items()}
+        if kind.architecture == "openai-gpt":
+            given.pop("token_type_ids")
+        with torch.no_grad():
+            expected = theirs(**given).logits.numpy()
+        np.testing.assert_allclose(ours, expected, rtol=0, atol=2e-6)
+
+
+def test_another_architecture_than_asked_for_is_refused(original, tiny_folders, tmp_path, capfd):
+    kind, folder = original
+    if kind.architecture in ("bert", "spanbert"):
+        return  # its checkpoints say that they are BERT's
+    flags = ["--task_name", "RTE", "--data_dir", str(tiny_folders[0]), "--do_train"]
+    flags += ["--model_name_or_path", str(folder), "--output_dir", str(tmp_path / "out")]
+    assert in_process("train_glue")(flags) == 2
+    said = capfd.readouterr().err.strip()
+    assert said.endswith(f"expected bert: give --model_type {kind.architecture}")

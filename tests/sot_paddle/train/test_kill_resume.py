@@ -11,9 +11,9 @@ pytestmark = pytest.mark.slow
 def test_killed_runs_end_bit_identical():
     """Of each kind of training, some killed inside a save; by hand with more kills."""
     program = Path(__file__).with_name("kill_resume.py")
-    kinds = ("text=4", "images=2", "pretraining=2")
+    kinds = ("text=2", "images=2", "pretraining=2")
     done = subprocess.run(
-        [sys.executable, str(program), *kinds, "--seed", "19"],
+        [sys.executable, str(program), *kinds, "--seed", "262"],
         capture_output=True,
         text=True,
         timeout=300,

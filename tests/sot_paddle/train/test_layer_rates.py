@@ -74,29 +74,14 @@ def test_steps_of_the_schedule_are_those_of_the_original() -> None:
     [
         ({"layer_learning_rate": (1e-5,)}, "means nothing without discr"),
         ({"discr": True, "learning_rate": 0.0}, "needs a learning_rate above 0"),
-        ({"discr": True, "layer_learning_rate": (-1.0,)}, "must be at least 0, got -1.0"),
         ({"discr_blocks": True}, "needs discr and goes by learning_rate alone"),
-        (
-            {"paddle_compat": True, "optimizer": "bert_adam"},
-            "optimizer and rates: leave opt",
-        ),
         ({"paddle_compat": True, "lr_scheduler": "cosine"}, "optimizer and rates: leave lr_sch"),
         ({"correct_bias": False}, "correct_bias=false is an option of optimizer hf_adamw"),
         ({"layers": (-1, 3)}, "layers -1 stands alone"),
-        ({"layers": (-3,)}, "layers must be numbers from 0, or -1, or -2"),
         ({"pooling_type": "max"}, "pooling_type needs layers"),
         ({"label_column": "topic"}, "are for task_name own"),
-        ({"trunc_medium": -3}, "trunc_medium"),
     ],
 )
 def test_options_that_contradict_each_other(options, match) -> None:
     with pytest.raises(ValueError, match=match):
         config(**options)
-
-
-def test_what_layers_mean() -> None:
-    assert config().head_options == {"pooling": "pooler", "head_dropout": None}
-    assert config(layers=(-1,), pooling_type="mean").head_options == {
-        **{"pooling": "layers", "head_dropout": None, "layers": (), "layer_pooling": "mean"}
-    }
-    assert config(layers=(10, 11)).head_options["layers"] == (10, 11)

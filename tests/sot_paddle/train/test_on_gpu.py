@@ -6,15 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.sot_paddle.train import tiny_run
+
 pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture
-def train(tiny_folders, tiny_files, exactly):
+def train(tiny_folders, exactly):
     """Trains the tiny text model into a folder, with further flags."""
 
     def run(out: Path, *more: object, launch: tuple = ()) -> None:
-        flags = tiny_files.command(*tiny_folders, out, "--max_steps", "12", "--save_steps", "4")
+        flags = tiny_run.command(*tiny_folders, out, "--max_steps", "12", "--save_steps", "4")
         flags.remove("--no_cuda")
         exactly(*launch, "tools/train_glue.py", *flags, *more)
 

@@ -12,7 +12,6 @@ import pytest
 from sot_paddle.registry import create_model
 from sot_paddle.train.optimizer import (
     ClipGradByGlobalNorm,
-    ClipGradByTensorNorm,
     HFAdamW,
     decay_filter,
     decayed_names,
@@ -49,66 +48,18 @@ def give(made: list[paddle.Tensor], values: list[np.ndarray | None]) -> None:
             (parameter * paddle.to_tensor(value).astype(parameter.dtype)).sum().backward()
 
 
-class Trace:
-    """Class 2 of the specification, one tensor, in NumPy."""
-
-    def __init__(self, value, *, betas=(0.9, 0.999), eps=1e-6, decay=0.0, correct=True) -> None:
-        self.p, self.m, self.v, self.t = value.copy(), 0.0, 0.0, 0
-        self.betas, self.eps, self.decay, self.correct = betas, eps, decay, correct
-
-    def step(self, g: np.ndarray, lr: float) -> None:
-        b1, b2 = self.betas
-        self.t += 1
-        self.m = b1 * self.m + (1 - b1) * g
-        self.v = b2 * self.v + (1 - b2) * g * g
-        factor = np.sqrt(1 - b2**self.t) / (1 - b1**self.t) if self.correct else 1.0
-        self.p = self.p - lr * factor * self.m / (np.sqrt(self.v) + self.eps)
-        self.p = self.p - lr * self.decay * self.p
-
-
-def worst(made: list[paddle.Tensor], traces: list[Trace]) -> float:
-    pairs = zip(made, traces, strict=True)
-    return max(float(np.abs(parameter.numpy() - trace.p).max()) for parameter, trace in pairs)
-
-
-def test_parameter_groups_have_their_own_rate_and_decay() -> None:
-    made = parameters()
-    groups = [{"params": made[:1], "weight_decay": 0.5, "learning_rate": 0.5}, {"params": made[1:]}]
-    traces = [Trace(v, decay=0.5 if i == 0 else 0.25) for i, v in enumerate(initial())]
-    optimizer = HFAdamW(0.1, parameters=groups, weight_decay=0.25)
-    for step in range(3):
-        give(made, gradients(step))
-        optimizer.step()
-        for index, (trace, g) in enumerate(zip(traces, gradients(step), strict=True)):
-            trace.step(g, 0.05 if index == 0 else 0.1)  # a group's rate multiplies
-    assert worst(made, traces) < 1e-12
-
-
 def test_a_parameter_without_gradient_stands_still() -> None:
     """Its moments and its step count wait for the next gradient, as in torch."""
-    made = parameters()
-    traces = [Trace(value, decay=0.25) for value in initial()]
-    optimizer = HFAdamW(0.1, parameters=made, weight_decay=0.25)
-    for step in range(6):
-        values = gradients(step)
-        absent = 1 if step in (2, 3) else None
-        give(made, [None if index == absent else g for index, g in enumerate(values)])
-        optimizer.step()
-        for index, (trace, g) in enumerate(zip(traces, values, strict=True)):
-            if index != absent:
-                trace.step(g, 0.1)
-        assert worst(made, traces) < 1e-12
-
-
-def test_cleared_gradients_are_gone_unless_zeros_are_asked_for() -> None:
-    made = parameters("float32")
-    optimizer = HFAdamW(0.1, parameters=made)
-    give(made, gradients(0))
-    optimizer.clear_grad()
-    assert [parameter.grad for parameter in made] == [None] * 3
-    give(made, gradients(0))
-    optimizer.clear_gradients(set_to_zero=True)
-    assert all(not parameter.grad.numpy().any() for parameter in made)
+    skipping, whole = parameters(), parameters()
+    for made, steps in ((skipping, range(6)), (whole, (0, 1, 4, 5))):
+        optimizer = HFAdamW(0.1, parameters=made, weight_decay=0.25)
+        for step in steps:
+            values = gradients(step)
+            is_left_out = made is skipping and step in (2, 3)
+            give(made, [values[0], None if is_left_out else values[1], values[2]])
+            optimizer.step()
+    np.testing.assert_array_equal(skipping[1].numpy(), whole[1].numpy())
+    assert np.abs(skipping[0].numpy() - whole[0].numpy()).max() > 0.01
 
 
 @pytest.mark.parametrize("fresh", [True, False])
@@ -174,14 +125,6 @@ def test_clipping_leaves_what_is_below_the_norm_and_what_is_exempt() -> None:
     assert ClipGradByGlobalNorm(0.5)([(made[2], None)]) == [(made[2], None)]
 
 
-@pytest.mark.parametrize("clip", [ClipGradByGlobalNorm, ClipGradByTensorNorm])
-def test_a_gradient_of_one_number_keeps_its_shape(clip) -> None:
-    parameter = paddle.create_parameter([], "float64")
-    ((_, clipped),) = clip(1.0)([(parameter, paddle.to_tensor(-4.0, "float64"))])
-    assert clipped.shape == []
-    np.testing.assert_allclose(clipped.numpy(), -4.0 / (4.0 + 1e-6), rtol=1e-12)
-
-
 def test_clipping_sums_half_precision_in_float32() -> None:
     parameter = paddle.ones([1000], dtype="bfloat16")
     gradient = paddle.full([1000], 0.1).astype("bfloat16")
@@ -209,13 +152,3 @@ def test_decay_filter_speaks_paddle_s_own_names(tiny_bert) -> None:
         assert asked(parameter.name) == (name in decayed), name
         assert not asked(name)
     assert 0 < len(decayed) < len(model.parameters())
-
-
-def test_clipping_by_tensor_leaves_out_what_has_no_gradient() -> None:
-    made = parameters()
-    give(made, [np.full(SHAPES[0], 3.0), None, np.full(SHAPES[2], 1e-3)])
-    pairs = [(parameter, parameter.grad) for parameter in made]
-    (_, first), (_, second), (_, third) = ClipGradByTensorNorm(1.0)(pairs)
-    assert np.linalg.norm(first.numpy()) == pytest.approx(1.0, rel=1e-6)
-    assert second is None
-    np.testing.assert_array_equal(third.numpy(), np.full(SHAPES[2], 1e-3))

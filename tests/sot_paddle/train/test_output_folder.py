@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from sot_paddle.train import checkpointing, folder_lock, run_folder
 from tests.sot_paddle.train.run_output import content_of, in_process, opened, write_file
 from tests.sot_paddle.train.tiny_run import STEPS
 
+ROOT = Path(__file__).resolve().parents[3]
 AFRESH = "--overwrite_output_dir"
 FOREIGN = ("thesis.txt", "data/rows.tsv", "seed-1/notes.txt", ".writing-thesis.txt-1.0")
 
@@ -46,32 +50,18 @@ def test_which_checkpoint_a_run_begins_at(tmp_path, capsys):
     )
 
 
-def test_json_is_strict(tmp_path):
-    path = tmp_path / "a.json"
-    run_folder.write_json(path, {"a": [float("nan"), 1.5], "b": (1, float("inf")), "c": None})
-    assert json.loads(path.read_text(encoding="utf-8"), parse_constant=pytest.fail) == {
-        "a": [None, 1.5],
-        "b": [1, None],
-        "c": None,
-    }
-
-
-@pytest.mark.parametrize("kind", ["text", "images"])
-def test_starting_afresh_removes_what_runs_write_and_nothing_else(request, tmp_path, kind):
+def test_starting_afresh_removes_what_runs_write_and_nothing_else(tiny, tmp_path):
     """Also what a kill left half-done, and no link is followed."""
-    started = request.getfixturevalue("tiny" if kind == "text" else "images")
-    steps, seed = (STEPS, "--seed") if kind == "text" else (("--max-steps", "2"), "--seed")
     out, other, elsewhere = tmp_path / "out", tmp_path / "other", tmp_path / "elsewhere"
     for folder in (out, other):
-        started.done(folder, *steps, seed, "7" if folder == other else "3")
+        tiny.done(folder, *STEPS, "--seed", "7" if folder == other else "3")
     for name in FOREIGN:
         write_file(out / name)
     (out / ".writing-checkpoint-9-77.1").mkdir()
     write_file(out / ".discarded-checkpoint-1-77.1" / "half")
     write_file(elsewhere / "model.bin")
     (out / "checkpoint-77").symlink_to(elsewhere)
-    err = started.done(out, *steps, seed, "7", AFRESH)
-    assert "continuing" not in err
+    assert "continuing" not in tiny.done(out, *STEPS, "--seed", "7", AFRESH)
     names = [{n for n in content_of(place) if not n.startswith("runs/")} for place in (out, other)]
     assert names[0] == names[1] | set(FOREIGN)
     assert all((out / name).read_text("utf-8") == "mine" for name in FOREIGN)
@@ -110,18 +100,13 @@ def test_an_evaluation_without_a_trained_head_removes_nothing(tiny, done):
     assert content_of(done) == before
 
 
-@pytest.mark.parametrize("where", ["best", "", "a link", "linked files", "config", "tokenizer"])
+@pytest.mark.parametrize("where", ["best", "", "a link", "config"])
 def test_what_a_run_reads_is_not_removed(tiny, done, tmp_path, where):
-    flag = f"--{where}_name" if where in ("config", "tokenizer") else "--model_name_or_path"
+    flag = "--config_name" if where == "config" else "--model_name_or_path"
     source = done / ("" if where == "" else "best")
     if where == "a link":
         source = tmp_path / "link"
         source.symlink_to(done / "best")
-    elif where == "linked files":
-        source = tmp_path / "linked"
-        source.mkdir()
-        for path in (done / "best").iterdir():
-            (source / path.name).symlink_to(path)
     before = content_of(done)
     assert f"{flag} {source}: --overwrite_output_dir would remove it" in tiny.refused(
         done, *STEPS, AFRESH, flag, str(source)
@@ -135,8 +120,6 @@ def test_images_are_refused_before_anything_is_removed(images, tmp_path):
     before = content_of(out)
     for more in (("--initial-checkpoint", str(out)), ("--set", "embed_dim=13")):
         images.refused(out, *flags, "--overwrite-output-dir", *more)
-    with folder_lock.hold(out):
-        assert "in use by another run" in images.refused(out, *flags)
     assert content_of(out) == before
 
 
@@ -153,32 +136,26 @@ def test_an_evaluation_does_not_replace_a_users_file(tiny, done, tmp_path):
 
 def test_seeds_have_folders_of_their_own(tiny, tmp_path):
     out = tmp_path / "out"
-    tiny.done(out, *STEPS, "--seeds", "1,2")
-    write_file(out / "seed-2" / "thesis.txt")
+    tiny.done(out, "--max_steps", "1", "--seeds", "1,2")
     before = content_of(out)
     assert "holds runs with --seeds" in tiny.refused(out, *STEPS)
     assert "would remove it" in tiny.refused(
         out, *STEPS, "--seeds", "1,2", AFRESH, "--model_name_or_path", str(out / "seed-2")
     )
     assert content_of(out) == before, "the first seed's folder was emptied before the second check"
-    tiny.done(out, *STEPS, "--seeds", "1,2", AFRESH)
-    assert (out / "seed-2" / "thesis.txt").read_text("utf-8") == "mine"
-    for name in ("run.json", "metrics.json"):
-        write_file(tmp_path / "other" / name, "{}")
-        assert f"holds {name}, which no run with --seeds wrote" in tiny.refused(
-            tmp_path / "other", *STEPS, "--seeds", "1,2"
-        )
-        (tmp_path / "other" / name).unlink()
+    write_file(tmp_path / "other" / "run.json", "{}")
+    assert "holds run.json, which no run with --seeds wrote" in tiny.refused(
+        tmp_path / "other", *STEPS, "--seeds", "1,2"
+    )
     killed = tmp_path / "killed"  # before a run.json was there
     write_file(killed / "seed-1" / folder_lock.LOCK, "")
     assert opened(killed, seeds=(1, 2)) is None
 
 
-@pytest.mark.parametrize("flags", [(), (AFRESH,), ("--seeds", "1,2")])
-def test_a_second_run_is_refused_by_name_and_changes_nothing(tiny, done, flags):
+def test_a_second_run_is_refused_by_name_and_changes_nothing(tiny, done):
     before = content_of(done)
     with folder_lock.hold(done):
-        line = tiny.refused(done, *STEPS, *flags)
+        line = tiny.refused(done, *STEPS, AFRESH)
     assert f"{done} is in use by another run (process " in line
     assert content_of(done) == before
 
@@ -198,3 +175,74 @@ def test_the_lock_holds_from_the_first_file_to_the_last(tiny, tmp_path, monkeypa
     tiny.done(out, *STEPS, "--head", "plain")
     assert (seen[0], seen[-1]) == ("run.json", "metrics.json")
     assert not (out / folder_lock.LOCK).exists()
+
+
+HOLDER = """
+import os, sys
+from pathlib import Path
+from sot_paddle.train import folder_lock
+print("ready", flush=True)
+sys.stdin.readline()
+with folder_lock.hold(Path(sys.argv[1])):
+    if sys.argv[2] == "forks" and os.fork() == 0:  # outlives the one that is killed
+        os.close(1)
+        os.read(0, 1)
+        os._exit(0)
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def _holder(folder: Path, kind: str = "") -> subprocess.Popen:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder), kind],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def _go(process: subprocess.Popen) -> None:
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
+def test_the_second_one_is_told_who_holds_it_and_nothing_stays(tmp_path):
+    folder = tmp_path / "new" / "out"
+    with folder_lock.hold(folder):
+        said = rf"out is in use by another run \(process {os.getpid()} on \S+, started 20"
+        with pytest.raises(ValueError, match=said):
+            folder_lock.hold(folder).__enter__()
+    with (
+        folder_lock.hold_beside(tmp_path / "a"),
+        folder_lock.hold_beside(tmp_path / "b"),
+        pytest.raises(ValueError, match="a is in use"),
+    ):
+        folder_lock.hold_beside(tmp_path / "a").__enter__()
+    assert not list(tmp_path.iterdir())
+
+
+def test_of_two_runs_that_start_at_once_one_works(tmp_path):
+    pair = [_holder(tmp_path) for _ in range(2)]
+    for process in pair:
+        _go(process)
+    words = [process.stdout.readline() for process in pair]
+    assert sorted(words) == ["", "held\n"]
+    winner, loser = sorted(pair, key=lambda process: words[pair.index(process)] == "")
+    assert "is in use by another run (" in loser.communicate(timeout=20)[1]
+    assert winner.communicate("end\n", timeout=20)[1] == ""
+
+
+def test_a_killed_holder_leaves_no_lock_nor_do_its_forks(tmp_path):
+    holder = _holder(tmp_path, "forks")
+    _go(holder)
+    assert holder.stdout.readline() == "held\n"
+    holder.kill()
+    assert holder.wait() == -9
+    with folder_lock.hold(tmp_path):
+        pass
+    holder.communicate("x")  # ends the fork

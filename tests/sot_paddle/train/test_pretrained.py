@@ -9,9 +9,9 @@ import transformers
 
 from sot_paddle import create_model, save_weights
 from sot_paddle.checkpoint import write_tensors
-from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import pretrained
+from tests.sot_paddle.train import tiny_run
 
 SIZES = {
     "hidden_size": 12,
@@ -36,21 +36,15 @@ def one_tensor(monkeypatch):
     monkeypatch.setattr(pretrained, "read_as_paddle", read)
 
 
-@pytest.fixture
-def nothing_to_convert(monkeypatch):
-    """A checkpoint of PyTorch is not asked for."""
-    monkeypatch.delattr(pretrained, "read_as_paddle")
-
-
-def _hugging_face(folder, tiny_files, **sizes):
-    tiny_files.write_model(folder, **sizes)
+def _hugging_face(folder, **sizes):
+    tiny_run.write_model(folder, **sizes)
     arrays = {"embeddings.word_embeddings.weight": np.ones((17, 12), dtype=np.float32)}
     write_tensors(folder / "model.safetensors", arrays)
     return folder
 
 
-def test_what_a_config_does_not_state_is_said(tmp_path, tiny_files, one_tensor, caplog):
-    folder = _hugging_face(tmp_path / "hf", tiny_files)
+def test_what_a_config_does_not_state_is_said(tmp_path, one_tensor, caplog):
+    folder = _hugging_face(tmp_path / "hf")
     config = json.loads((folder / "config.json").read_text())
     stated = {"num_attention_heads": 3, "hidden_act": "gelu", "layer_norm_eps": 1e-12}
     for left_out in ((), ("hidden_act",), ("hidden_act", "layer_norm_eps")):
@@ -63,26 +57,8 @@ def test_what_a_config_does_not_state_is_said(tmp_path, tiny_files, one_tensor, 
         assert [expected in line for line in caplog.messages] == [True] * bool(left_out)
 
 
-@pytest.mark.parametrize("suffix", ["safetensors", "pdparams"])
-@pytest.mark.parametrize("as_folder", [True, False])
-def test_a_converted_checkpoint_is_read_directly(
-    tmp_path, tiny_files, suffix, as_folder, nothing_to_convert
-):
-    folder = tiny_files.write_model(tmp_path / "own")
-    model = create_model("bert_base_mgcrp", q_dim=5, k_dim=3, **SIZES)
-    save_weights(model, folder / f"model.{suffix}")
-    place = folder if as_folder else folder / f"model.{suffix}"
-    config = _config(place)
-    found = pretrained.find(config)
-    built = found.build(2, config.head_options)
-    loaded, fresh = pretrained.load(built, found)
-    assert (loaded, fresh) == (len(model.state_dict()), [])
-    for name, tensor in model.state_dict().items():
-        assert (built.state_dict()[name].numpy() == tensor.numpy()).all()
-
-
-def test_an_encoder_that_does_not_fit_is_refused(tmp_path, tiny_files):
-    folder = tiny_files.write_model(tmp_path / "own")
+def test_an_encoder_that_does_not_fit_is_refused(tmp_path):
+    folder = tiny_run.write_model(tmp_path / "own")
     model = create_model("bert_base_mgcrp", q_dim=5, k_dim=3, **(SIZES | {"hidden_size": 15}))
     save_weights(model, folder / "model.safetensors")
     config = _config(folder, config_name=str(folder))
@@ -91,14 +67,12 @@ def test_an_encoder_that_does_not_fit_is_refused(tmp_path, tiny_files):
         pretrained.load(found.build(2, config.head_options), found)
 
 
-def test_names_are_looked_for_in_the_cache_and_in_the_hub_cache(
-    tmp_path, tiny_files, one_tensor, monkeypatch
-):
-    _hugging_face(tmp_path / "cache" / "bert-base-cased", tiny_files)
+def test_names_are_looked_for_in_the_cache_and_in_the_hub_cache(tmp_path, one_tensor, monkeypatch):
+    _hugging_face(tmp_path / "cache" / "bert-base-cased")
     (tmp_path / "hub").mkdir()
     snapshot = tmp_path / "hub" / "models--org--bert" / "snapshots" / "abc"
     snapshot.parent.mkdir(parents=True)
-    _hugging_face(snapshot, tiny_files)
+    _hugging_face(snapshot)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.chdir(tmp_path)
     config = _config("bert-base-cased", cache_dir=str(tmp_path / "cache"))
@@ -109,32 +83,20 @@ def test_names_are_looked_for_in_the_cache_and_in_the_hub_cache(
         pretrained.find(_config("bert-base-cased"))
 
 
-def test_random_weights_need_a_vocabulary():
-    with pytest.raises(ValueError, match="--tokenizer_name"):
-        pretrained.find(_config("bert_base_mgcrp"))
-
-
-@pytest.mark.parametrize("name", ["deit_base", "roberta_base_mgcrp"])
-def test_random_weights_are_those_of_the_model_type(name):
-    with pytest.raises(ValueError, match=r"weights of --model_type bert give one of bert_base, "):
-        pretrained.find(_config(name, tokenizer_name="anywhere"))
-
-
-def test_a_folder_without_a_vocabulary_is_refused(tmp_path, tiny_files, one_tensor):
-    bare = _hugging_face(tmp_path / "bare", tiny_files)
-    (bare / "vocab.txt").unlink()
-    with pytest.raises(ValueError, match=r"has no vocab.txt"):
-        pretrained.find(_config(bare))
-
-
 @pytest.mark.parametrize(
-    ("layers", "head", "name"),
-    [(12, "mgcrp", "bert_base_mgcrp"), (24, "plain", "bert_large"), (6, "plain", "bert_base")],
+    ("name", "options", "said"),
+    [
+        ("bert_base_mgcrp", {}, "--tokenizer_name"),
+        ("deit_base", {"tokenizer_name": "x"}, r"weights of --model_type bert give one of bert_b"),
+        ("roberta_base_mgcrp", {"tokenizer_name": "x"}, r"--model_type bert give one of bert_base"),
+        ("bare", {}, "has no vocab.txt"),
+    ],
 )
-def test_registry_name(layers, head, name):
-    sizes = {**SIZES, "num_hidden_layers": layers}
-    found = pretrained.Pretrained("somewhere", TEXT_BACKBONES["bert"], sizes, {}, {})
-    assert found.build(2, _config("x", head=head).head_options).name == name
+def test_what_is_no_model_is_refused(tmp_path, one_tensor, monkeypatch, name, options, said):
+    (_hugging_face(tmp_path / "bare") / "vocab.txt").unlink()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=said):
+        pretrained.find(_config(name, **options))
 
 
 STATED = {**SIZES, "hidden_act": "gelu", "layer_norm_eps": 1e-5, "type_vocab_size": 2}

@@ -1,12 +1,19 @@
+import json
 import shutil
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+from visualdl import LogReader
 
+from sot_paddle.failures import NonFiniteLoss
 from sot_paddle.train import checkpointing
 from sot_paddle.train.run import class_counts
+from sot_paddle.train.saved_model import find_text_folder
 from sot_paddle.train.session import summary
+from sot_paddle.train.text_model import load_trained_text
+from sot_paddle.train.watching import watched_by
 from tests.sot_paddle.train import tiny_run
 from tests.sot_paddle.train.run_output import arrays_of, in_process, metrics, only_line
 
@@ -15,7 +22,8 @@ STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
 
 def test_a_run_leaves_metrics_predictions_logs_best_and_last(tiny, tmp_path):
     out = tmp_path / "out"
-    err = tiny.done(out, *STEPS, "--eval_all_checkpoints")
+    flags = ("--max_steps", "4", "--save_steps", "2", "--eval_steps", "2", "--logging_steps", "1")
+    err = tiny.done(out, *flags, "--warmup_steps", "2", "--eval_all_checkpoints")
     content = metrics(out)
     assert content["task"] == "RTE"
     assert content["last"]["step"] == "4"
@@ -26,14 +34,48 @@ def test_a_run_leaves_metrics_predictions_logs_best_and_last(tiny, tmp_path):
     assert rows[0] == "index\tprediction"
     assert len(rows) == 6
     assert {row.split("\t")[1] for row in rows[1:]} <= {"entailment", "not_entailment"}
-    assert list((out / "runs").glob("vdlrecords*"))
     assert (out / "last").resolve() == out / "checkpoint-4"
     assert checkpointing.is_whole(out / "best")
-    assert "left" in err
     assert "step 2/4" in err
+    for split in ("train", "dev"):
+        rows = (tiny.data / f"{split}.tsv").read_text(encoding="utf-8").splitlines()[1:]
+        missed = sum(row.endswith("\tnot_entailment") for row in rows)
+        counts = f"entailment ({len(rows) - missed}), not_entailment ({missed})"
+        assert f"\n{split}, 2 classes: {counts}\n" in err
+    assert "test, 2 classes" not in err  # it has no labels
+    assert_logs(out, content)
 
 
-def test_nothing_is_evaluated_unless_asked_for_which_is_said(tiny, tiny_files, tmp_path, capfd):
+def assert_logs(out: Path, content: dict) -> None:
+    """Loss, rate and scores in the logs, as VisualDL reads them."""
+    logged = {}
+    for file in (out / "runs").glob("vdlrecords*"):
+        reader = LogReader(file_path=str(file))
+        for tag in reader.get_tags().get("scalar", ()):
+            logged[tag] = {entry.id: entry.value for entry in reader.get_data("scalar", tag)}
+    losses = logged["train/loss"]
+    assert list(losses) == [1, 2, 3, 4]
+    assert sum(losses.values()) / 4 == pytest.approx(content["train"]["loss"], rel=1e-6)
+    rates = {1: 5e-3, 2: 1e-2, 3: 5e-3, 4: 0.0}  # of the step that follows
+    assert logged["train/learning_rate"] == pytest.approx(rates, rel=1e-6)
+    for name in ("acc", "loss"):
+        scores = {int(step): row[name] for step, row in content["evaluations"].items()}
+        assert logged[f"eval/{name}"] == pytest.approx(scores, rel=1e-6)
+
+
+def test_a_training_that_is_ended_early_leaves_no_open_log(tiny, tmp_path):
+    """A search goes on in this process; each log has a thread."""
+
+    def end(step, steps, scores):
+        raise NonFiniteLoss("ended by the search")
+
+    threads = set(threading.enumerate())
+    with watched_by(end):
+        assert "ended by the search" in tiny.refused(tmp_path / "out", "--max_steps", "2")
+    assert set(threading.enumerate()) <= threads
+
+
+def test_nothing_is_evaluated_unless_asked_for_which_is_said(tiny, tmp_path, capfd):
     out = tmp_path / "out"
     more = ("--max_steps", "1", "--evaluate_during_training", "--eval_all_checkpoints")
     flags = [flag for flag in tiny.command(out, *more) if flag != "--do_eval"]
@@ -56,9 +98,9 @@ def test_a_finished_run_is_not_trained_again(tiny, done):
 
 def test_seeds_give_mean_and_deviation(tiny, tmp_path):
     out = tmp_path / "out"
-    tiny.done(out, *STEPS, "--seeds", "1,2,3")
+    tiny.done(out, *STEPS, "--seeds", "1,2")
     content = metrics(out)
-    values = [metrics(out / f"seed-{seed}")["last"]["acc"] for seed in (1, 2, 3)]
+    values = [metrics(out / f"seed-{seed}")["last"]["acc"] for seed in (1, 2)]
     assert content["last"]["values"] == values
     assert content["last"]["mean"] == pytest.approx(np.mean(values))
     assert content["last"]["std"] == pytest.approx(np.std(values, ddof=1))
@@ -66,19 +108,12 @@ def test_seeds_give_mean_and_deviation(tiny, tmp_path):
     assert any((first[name] != second[name]).any() for name in first)
 
 
-def test_summary_of_one_seed_has_no_deviation():
+def test_summary_without_a_deviation():
+    """Of one seed, or of a score that is not a number."""
     one = {"task": "RTE", "metric": "acc", "seed": 3, "last": {"acc": 0.5}}
     assert summary([one])["last"] == {"values": [0.5], "mean": 0.5, "std": None}
     assert "best" not in summary([one])
-
-
-def test_summary_of_a_score_that_is_not_a_number():
-    """Python's own deviation of NaN was an AttributeError after all seeds were trained."""
-    runs = [
-        {"task": "STS-B", "metric": "corr", "seed": seed, "last": {"corr": value}}
-        for seed, value in enumerate((0.5, float("nan"), 0.25))
-    ]
-    content = summary(runs)["last"]
+    content = summary([one, {**one, "last": {"acc": float("nan")}}])["last"]
     assert np.isnan(content["mean"])
     assert content["std"] is None
 
@@ -92,15 +127,7 @@ def _evaluation(tiny, trained: Path, out: Path, *more: str) -> list[str]:
     ]
 
 
-def test_evaluation_and_prediction_of_a_trained_folder(tiny, finished, tmp_path, tiny_files):
-    other = tmp_path / "other"
-    flags = _evaluation(tiny, finished, other, "--do_predict")
-    assert in_process("train_glue")(flags) == 0
-    assert metrics(other)["last"]["acc"] == metrics(finished)["best"]["acc"]
-    assert (other / "RTE.tsv").read_bytes() == (finished / "RTE.tsv").read_bytes()
-
-
-def test_a_trained_folder_alone_predicts_with_its_best_weights(tiny, tmp_path, tiny_files, capfd):
+def test_a_trained_folder_alone_predicts_with_its_best_weights(tiny, tmp_path, capfd):
     out = tmp_path / "out"
     flags = tiny.command(out, "--max_steps", "4", "--save_steps", "1", "--eval_steps", "1")
     assert in_process("train_glue")(flags) == 0
@@ -113,7 +140,7 @@ def test_a_trained_folder_alone_predicts_with_its_best_weights(tiny, tmp_path, t
     assert (out / "RTE.tsv").read_bytes() == best
 
 
-def test_weights_of_other_classes_are_not_evaluated(tiny, done, tmp_path, tiny_files, capfd):
+def test_weights_of_other_classes_are_not_evaluated(tiny, done, tmp_path, capfd):
     """As many classes under other names: every label and prediction would mean another one."""
     data = tmp_path / "own"
     shutil.copytree(tiny.data, data)
@@ -132,7 +159,7 @@ def test_weights_of_other_classes_are_not_evaluated(tiny, done, tmp_path, tiny_f
         assert "has contradiction, entailment" in said
 
 
-def test_a_trained_head_is_not_read_with_other_options(tiny, finished, tmp_path, tiny_files, capfd):
+def test_a_trained_head_is_not_read_with_other_options(tiny, finished, tmp_path, capfd):
     """In the words of the command; also where the folder itself holds the weights."""
     of_the_folder = [flag for flag in tiny.command(finished) if flag != "--do_train"]
     for flags, before, now in (
@@ -141,7 +168,6 @@ def test_a_trained_head_is_not_read_with_other_options(tiny, finished, tmp_path,
             "--fusion none, no --mask_padding",
             "--fusion aggre_all, --mask_padding",
         ),
-        (("--head", "plain"), "--head mgcrp", "--head plain"),
         (("--pooling", "gap"), "--head mgcrp", "--pooling gap"),
     ):
         other = _evaluation(tiny, finished, tmp_path / "other", *flags)
@@ -150,13 +176,6 @@ def test_a_trained_head_is_not_read_with_other_options(tiny, finished, tmp_path,
             assert in_process("train_glue")(command) == 2
             line = only_line(capfd.readouterr().err)
             assert f"was trained with {before}, and this asks for {now}: give the same" in line
-
-
-def test_another_head_than_the_run_s_is_said_once(tiny, finished, tiny_files, capfd):
-    command = tiny.command(finished, *tiny_files.STEPS, "--head", "plain")
-    assert in_process("train_glue")(command) == 2
-    line = only_line(capfd.readouterr().err)
-    assert "other options (head: 'mgcrp' there, 'plain' now): repeat" in line
 
 
 def test_early_stopping(tiny, tmp_path):
@@ -198,40 +217,13 @@ def test_nan_loss_keeps_the_last_good_checkpoint(tiny, tmp_path, monkeypatch):
     [
         (("--model_name_or_path", "bert-base-cased"), "fetch config.json, the vocabulary and"),
         (("--fp16",), "--fp16 needs a GPU"),
-        (("--bf16",), "--bf16 needs a GPU"),
         (("--padding", "longest"), "add mask_padding"),
         (("--max_seq_length", "25", "--data_dir", "nowhere"), "positions for 24 tokens, asked"),
-        (("--resume", "nowhere"), "not a whole checkpoint"),
         (("--set", "lr=1"), "unknown option 'lr'"),
     ],
 )
 def test_refusals_are_one_line_and_status_2(tiny, tmp_path, flags, said):
     assert said in tiny.refused(tmp_path / "out", *flags)
-
-
-def test_own_tables(tmp_path, tiny, tiny_files):
-    folder = tmp_path / "own"
-    folder.mkdir()
-    rows = [f"{tiny_files.sentence(i)}\t{('bad', 'fair', 'good')[i % 3]}" for i in range(12)]
-    for name in ("train", "dev"):
-        text = "\n".join(["sentence\tlabel", *rows]) + "\n"
-        (folder / f"{name}.tsv").write_text(text, encoding="utf-8")
-    test = "\n".join(["sentence", *(row.split("\t")[0] for row in rows)]) + "\n"
-    (folder / "test.tsv").write_text(test, encoding="utf-8")
-    out = tmp_path / "out"
-    tiny.done(out, "--task_name", "own", "--data_dir", str(folder), *STEPS)
-    assert metrics(out)["metric"] == "acc"
-    assert len((out / "predictions.tsv").read_text(encoding="utf-8").splitlines()) == 13
-
-
-def test_the_classes_are_told_with_their_counts(tiny, tmp_path):
-    err = tiny.done(tmp_path / "out", "--max_steps", "1")
-    for split in ("train", "dev"):
-        rows = (tiny.data / f"{split}.tsv").read_text(encoding="utf-8").splitlines()[1:]
-        missed = sum(row.endswith("\tnot_entailment") for row in rows)
-        there = f"entailment ({len(rows) - missed}), not_entailment ({missed})"
-        assert f"\n{split}, 2 classes: {there}\n" in err
-    assert "test, 2 classes" not in err  # it has no labels
 
 
 def test_of_many_classes_the_rarest_are_told_first():
@@ -242,3 +234,34 @@ def test_of_many_classes_the_rarest_are_told_first():
         "8 (5) and 22 more"
     )
     assert class_counts(("x", "y", "z"), np.array([1, 1, 0])) == "3 classes: x (1), y (2), z (0)"
+
+
+def test_a_trained_folder_rebuilds_model_tokenizer_and_padding(tiny, tmp_path) -> None:
+    out = tmp_path / "out"
+    tiny.done(out, "--max_steps", "1", "--do_lower_case")
+    subject = load_trained_text(out)
+    assert find_text_folder(out) == out / "best"
+    assert subject.labels == ("entailment", "not_entailment")
+    assert (subject.num_texts, subject.padding) == (2, "max_length")
+    assert (subject.tokenizer.max_length, subject.tokenizer.do_lower_case) == (20, True)
+    assert subject.notes == ()
+    assert not subject.model.training
+    weights = arrays_of(out / "best")
+    for name, tensor in subject.model.state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), weights[name])
+    (out / "run.json").unlink()
+    subject = load_trained_text(out)
+    assert subject.tokenizer.max_length == 24  # no more positions
+    assert "no run.json" in subject.notes[0]
+    with pytest.raises(ValueError, match="has positions for 24 tokens, asked for 30"):
+        load_trained_text(out, max_length=30)
+    config = out / "best" / "config.json"
+    content = json.loads(config.read_text(encoding="utf-8"))
+    config.write_text(json.dumps({**content, "sot_model": "bert_huge"}), encoding="utf-8")
+    with pytest.raises(ValueError, match="config.json: its size or checksum is not that of"):
+        load_trained_text(out)
+    (out / "best" / "manifest.json").unlink()
+    with pytest.raises(ValueError, match="'sot_model' is 'bert_huge', which is no text model"):
+        load_trained_text(out)
+    with pytest.raises(ValueError, match="holds no trained text model"):
+        load_trained_text(tmp_path)

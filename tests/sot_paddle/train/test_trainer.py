@@ -14,23 +14,24 @@ from tests.sot_paddle.train.run_output import (
     same_arrays,
 )
 
-RUN = ("--num_train_epochs", "3", "--save_steps", "1", "--keep_states", "99")
+RUN = ("--num_train_epochs", "2", "--keep_states", "99")
 
 
 @pytest.mark.parametrize(
     ("accumulation", "steps"),
     [
-        pytest.param(1, (5, 12), id="six steps an epoch"),
+        pytest.param(1, (3, 6), id="six steps an epoch"),
         pytest.param(4, (1,), id="two micro-batches carried over"),
-        pytest.param(9, (2,), id="accumulation longer than the epoch"),
+        pytest.param(9, (1,), id="accumulation longer than the epoch"),
     ],
 )
 def test_resume_is_exact_from_any_step_of_any_epoch(tiny, tmp_path, accumulation, steps):
     flags = (*RUN, "--gradient_accumulation_steps", str(accumulation))
+    flags += ("--save_steps", str(steps[0]))
     whole = tmp_path / "whole"
     tiny.done(whole, *flags)
     last = (whole / "last").resolve().name
-    assert not same_arrays(arrays_of(whole / "checkpoint-1"), arrays_of(whole / last))
+    assert not same_arrays(arrays_of(whole / f"checkpoint-{steps[0]}"), arrays_of(whole / last))
     for step in steps:
         out = tmp_path / f"from-{step}"
         tiny.done(out, *flags, "--resume", str(whole / f"checkpoint-{step}"))
@@ -44,7 +45,17 @@ def test_resume_is_exact_from_any_step_of_any_epoch(tiny, tmp_path, accumulation
 
 
 def test_dynamic_padding_and_plain_head_resume_too(tiny, tmp_path):
-    flags = (*RUN, "--padding", "longest", "--head", "plain", "--optimizer", "adamw")
+    flags = (
+        *RUN,
+        "--save_steps",
+        "8",
+        "--padding",
+        "longest",
+        "--head",
+        "plain",
+        "--optimizer",
+        "adamw",
+    )
     flags += ("--lr_scheduler", "cosine", "--warmup_steps", "3", "--weight_decay", "0.01")
     tiny.done(tmp_path / "whole", *flags)
     middle = str(tmp_path / "whole" / "checkpoint-8")
@@ -68,15 +79,8 @@ def test_a_batch_larger_than_the_data_is_reported_as_what_it_holds(tiny, tmp_pat
     said = tiny.done(tmp_path / "one", *flags)
     assert "2 steps of 22 x 1 examples" in said
     assert metrics(tmp_path / "one")["train"]["examples_per_step"] == 22
-    tiny.done(tmp_path / "six", "--max_steps", "2", "--gradient_accumulation_steps", "64")
+    tiny.done(tmp_path / "six", "--max_steps", "1", "--gradient_accumulation_steps", "64")
     assert metrics(tmp_path / "six")["train"]["examples_per_step"] == 22  # five of 4, one of 2
-
-
-def test_logged_rates_follow_the_schedule(tiny, tmp_path):
-    flags = ("--max_steps", "4", "--logging_steps", "1", "--warmup_steps", "2")
-    err = tiny.done(tmp_path / "out", *flags)
-    rates = [float(line.split(" lr ")[1].split()[0]) for line in err.splitlines() if " lr " in line]
-    assert rates == pytest.approx([5e-3, 1e-2, 5e-3, 0.0])  # after the step, base rate 1e-2
 
 
 def test_frozen_encoder(tiny, tmp_path):
@@ -94,12 +98,9 @@ def test_identity_names_every_difference():
     with pytest.raises(ValueError, match="seed: 1 there, 2 now; task_name: 'RTE' there, 'CoLA'"):
         check_identity(saved, current, Path("checkpoint-1"))
     check_identity(saved, saved, Path("checkpoint-1"))
+    before, now = ({"head": {"fusion": fusion, "wr_dim": 4}} for fusion in (None, "concat"))
     with pytest.raises(ValueError, match=r"\(head.fusion: None there, 'concat' now\)"):
-        check_identity(
-            {"head": {"fusion": None, "wr_dim": 4}},
-            {"head": {"fusion": "concat", "wr_dim": 4}},
-            Path("checkpoint-1"),
-        )
+        check_identity(before, now, Path("checkpoint-1"))
 
 
 def test_other_data_are_refused(tiny, done, tmp_path):

@@ -1,0 +1,113 @@
+"""What a folder with a model says of it, and how the folder is found that a path means."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from paddle import nn
+
+from sot_paddle.config import PLAIN, SECOND_ORDER, some
+from sot_paddle.reading import field_of, listed_files, read_object, verify
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+EMA = "ema.safetensors"
+
+
+def config_file(content: Mapping[str, Any]) -> dict[str, bytes]:
+    """What rebuilds a model, as a file of its folder."""
+    return {CONFIG: (json.dumps(content, indent=1) + "\n").encode()}
+
+
+def require_classes(recorded: Mapping[str, Any], classes: Sequence[str], origin: object) -> None:
+    """Refuse a trained model of other classes than the data's, or of the same in another order.
+
+    Args:
+        recorded: the content of the model's config.json; one that no run wrote is not checked.
+    """
+    if "sot_model" not in recorded or "id2label" not in recorded:
+        return
+    trained = tuple(field_of(recorded, "id2label", dict, str(origin)).values())
+    if trained != tuple(classes):
+        there, here = (some(map(str, one)) or "none" for one in (trained, classes))
+        raise ValueError(
+            f"{origin} was trained on the classes {there}, the data has {here}: give data with "
+            "the labels of the training (of an own table in train.tsv)"
+        )
+
+
+def check_trained_head(
+    model: nn.Layer, trained: Mapping[str, Any], origin: object, *, flags: bool = False
+) -> None:
+    """Refuse to use a trained head with other options than it was trained with.
+
+    ``sum_fc`` and ``aggre_all``, or a masked and an unmasked head, have tensors of equal names
+    and shapes: without this check the weights would load and the scores be wrong.
+
+    Args:
+        trained: options of the head that the weights were trained with, as far as they are known.
+        flags: name the options as flags of a command.
+    """
+    head = json.loads(json.dumps(dataclasses.asdict(model.head_config)))  # lists for tuples
+    for name in ("head_dropout", "on_zero"):  # they act in training only
+        head.pop(name)
+    differing = [name for name in head if name in trained and trained[name] != head[name]]
+    if "pooling" in differing:
+        differing = ["pooling"]  # the others are those of another head
+    if differing:
+        before, now = (
+            ", ".join(
+                as_typed(name, options[name], model.backbone.plain, flags=flags)
+                for name in differing
+            )
+            for options in (trained, head)
+        )
+        raise ValueError(
+            f"{origin} was trained with {before}, and this asks for {now}: give the same options"
+        )
+
+
+def as_typed(name: str, value: Any, plain: str, *, flags: bool) -> str:
+    """An option of a language model's head as a user gives it, such as ``--head plain``.
+
+    Args:
+        plain: pooling of the language model's own classifier.
+        flags: as a flag of a command, else as an argument of `create_model`.
+    """
+    heads = {plain: PLAIN, SECOND_ORDER: "mgcrp"}
+    if name == "pooling" and value in heads:
+        name, value = "head", heads[value]
+    if not flags:
+        return f"{name}={value!r}"
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"no --{name}"
+    return f"--{name} {'none' if value is None else value}"
+
+
+def find_folder(
+    place: Path, is_ours: Callable[[dict[str, Any]], bool], *, needs: Sequence[str] = ()
+) -> Path | None:
+    """The folder with a model that a path means: itself, ``best`` or ``last`` in it, or None."""
+    folders = [place.parent] if place.is_file() else [place, place / "best", place / "last"]
+    for folder in folders:
+        if folder is not folders[0] and folder.is_dir() and listed_files(folder):
+            verify(folder / CONFIG)  # it is a run's: it has one, or is damaged
+        elif not os.path.lexists(folder / CONFIG):
+            continue
+        if is_ours(read_object(folder / CONFIG)) and all(
+            (folder / name).is_file() for name in needs
+        ):
+            return folder
+    return None
+
+
+def find_text_folder(place: Path) -> Path | None:
+    """The folder with a text model that a path means, or None; see `find_folder`."""
+    return find_folder(
+        place, lambda content: isinstance(content.get("sot_head"), dict), needs=(WEIGHTS,)
+    )

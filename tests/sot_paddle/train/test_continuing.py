@@ -1,0 +1,226 @@
+"""What a run goes on from: no NaN and no infinity, no damaged record, no other operators."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from sot_paddle import distributed, reading
+from sot_paddle.checkpoint import read_tensors, write_tensors
+from sot_paddle.train import checkpointing, ema, exact_state, trainer
+from sot_paddle.train.checkpointing import first_nonfinite
+from sot_paddle.train.run_folder import BEST
+from tests.sot_paddle.train import tiny_run
+from tests.sot_paddle.train.run_output import content_of, metrics
+
+STEPS = ("--max_steps", "4", "--save_steps", "1", "--logging_steps", "1")
+POSITIONS = "bert.embeddings.position_embeddings.weight"
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float16, ml_dtypes.bfloat16])
+def test_numbers_of_every_kind_are_looked_at(kind):
+    good = np.ones((2, 3), kind)
+    for bad in (np.nan, np.inf, -np.inf):
+        array = good.copy()
+        array[1, 2] = bad
+        assert first_nonfinite([("a", good), ("b", array), ("c", array)]) == "b"
+    assert first_nonfinite([("a", good), ("whole", np.array([1])), ("none", good[:0])]) is None
+
+
+def _poison(folder: Path, file: str, name: str | None = None, value: float = np.nan) -> str:
+    """Put a number that is not finite into a checkpoint, the manifest up to date."""
+    tensors, metadata = read_tensors(folder / file)
+    arrays = {key: np.array(tensors[key]) for key in tensors}
+    name = name or next(key for key, array in arrays.items() if array.size > 1)
+    arrays[name].flat[-1] = value
+    write_tensors(folder / file, arrays, metadata)
+    manifest = json.loads((folder / checkpointing.MANIFEST).read_text(encoding="utf-8"))
+    content = {"size": (folder / file).stat().st_size}
+    content["crc32"] = reading.crc32_of(folder / file)
+    manifest["files"][file] = content
+    (folder / checkpointing.MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    assert checkpointing.is_whole(folder)
+    return name
+
+
+def test_a_weight_that_is_not_finite_is_not_saved(tiny, tmp_path, monkeypatch):
+    """Its loss was finite: the step itself spoilt it, and no later step would have been tried."""
+    original = trainer.ExactTrainer.after_step
+
+    def spoil(self):
+        original(self)
+        if self.state.global_step == 2:  # in the third step: the counter follows
+            weight = dict(self.model.named_parameters())[POSITIONS]
+            array = weight.numpy()
+            array[-1, -1] = np.inf  # a position that no sentence reaches: no loss tells of it
+            weight.set_value(array)
+
+    monkeypatch.setattr(trainer.ExactTrainer, "after_step", spoil)
+    out, flags = tmp_path / "out", (*STEPS, "--eval_steps", "1")
+    line = tiny.refused(out, *flags)
+    assert POSITIONS in line
+    assert f"last finite checkpoint: {out / 'checkpoint-2'}" in line
+    assert [p.name for p in checkpointing.list_checkpoints(out)] == ["checkpoint-1", "checkpoint-2"]
+    assert (out / "last").resolve() == out / "checkpoint-2"
+    assert not list(out.glob(".writing*"))
+    assert not (out / "metrics.json").exists()
+    assert json.loads((out / "best" / "best.json").read_text())["step"] <= 2
+    monkeypatch.undo()
+    assert "continuing from" in tiny.done(out, *flags)
+
+
+def test_a_moment_that_is_not_finite_is_not_saved(tiny, tmp_path, monkeypatch):
+    original, calls = exact_state.optimizer_arrays, [0]
+
+    def spoilt(*arguments):
+        arrays, calls[0] = original(*arguments), calls[0] + 1
+        if calls[0] == 2:
+            arrays["head.fc.weight/moment2"] = np.full_like(next(iter(arrays.values())), np.inf)
+        return arrays
+
+    monkeypatch.setattr(trainer.exact_state, "optimizer_arrays", spoilt)
+    out = tmp_path / "out"
+    line = tiny.refused(out, *STEPS)
+    assert "head.fc.weight/moment2 (in optimizer.safetensors)" in line
+    assert f"last finite checkpoint: {out / 'checkpoint-1'}" in line
+    assert [path.name for path in checkpointing.list_checkpoints(out)] == ["checkpoint-1"]
+
+
+def test_an_average_that_is_not_finite_is_not_saved(images, tmp_path, monkeypatch):
+    original = ema.ModelEma.update
+
+    def spoilt(self, steps):
+        original(self, steps)
+        average = next(tensor for tensor in self._average.values() if tensor.ndim == 1)
+        average[0] = float("nan")
+
+    monkeypatch.setattr(ema.ModelEma, "update", spoilt)
+    out = tmp_path / "out"
+    line = images.refused(out, "--recovery-interval", "2")
+    assert "(in ema.safetensors)" in line
+    assert "last finite checkpoint: none yet" in line
+    assert not checkpointing.list_checkpoints(out)
+    assert not (out / "best").exists()
+
+
+def test_a_checkpoint_that_is_not_finite_is_not_continued(tiny, done):
+    """It is said at the start, with the one to continue from."""
+    first, last = done / "checkpoint-1", done / "checkpoint-2"
+    whole = (last / "optimizer.safetensors").read_bytes()
+    name = _poison(last, "optimizer.safetensors")
+    for flags in ((), ("--resume", str(last))):
+        line = tiny.refused(done, *tiny_run.STEPS, *flags)
+        assert f"checkpoint-2 cannot be continued: {name} (in optimizer.safetensors) holds" in line
+        assert f"last finite checkpoint: {first}" in line
+    tiny.done(done, *tiny_run.STEPS, "--resume", str(first))
+    assert (last / "optimizer.safetensors").read_bytes() == whole
+
+
+def test_weights_that_are_not_finite_are_not_started_from(tiny, done, tmp_path):
+    again = tmp_path / "again"
+    name = _poison(done / "best", "model.safetensors")
+    assert f"{done / 'best'}: {name} holds a number that is not finite" in tiny.refused(
+        again, *STEPS, "--model_name_or_path", str(done / "best")
+    )
+    assert not again.exists()
+
+
+# damaged records
+
+
+def _last(run: Path) -> Path:
+    return checkpointing.list_checkpoints(run)[-1]
+
+
+def test_a_run_goes_on_beside_a_damaged_manifest(tiny, done) -> None:
+    before = metrics(done)["best"]
+    manifest = _last(done) / checkpointing.MANIFEST
+    files = json.loads(manifest.read_text(encoding="utf-8"))["files"]
+    manifest.write_text(json.dumps({"files": dict.fromkeys(files, {})}), encoding="utf-8")
+    tiny.done(done, *tiny_run.STEPS)
+    assert metrics(done)["best"] == before
+
+
+@pytest.mark.parametrize(
+    ("where", "content"), [(_last, [1]), (_last, {"step": 1}), (lambda run: run / BEST, [1])]
+)
+def test_a_damaged_record_is_named(tiny, done, where, content) -> None:
+    """The manifest is up to date."""
+    folder = where(done)
+    name = "best.json" if folder.name == BEST else checkpointing.STATE
+    (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    (folder / checkpointing.MANIFEST).unlink()
+    checkpointing.close_folder(folder)
+    assert name in tiny.refused(done, *tiny_run.STEPS)
+
+
+def test_intact_weights_of_a_best_are_kept_beside_a_damaged_best_json(tiny, done) -> None:
+    """The checkpoint they came from is gone: nothing else holds them."""
+    step = json.loads((done / BEST / "best.json").read_bytes())["step"]
+    if step != int(_last(done).name.removeprefix(checkpointing.PREFIX)):
+        shutil.rmtree(done / f"{checkpointing.PREFIX}{step}")
+    (done / BEST / "best.json").write_text('{"step": 2', encoding="utf-8")
+    before = content_of(done / BEST)
+    (done / "metrics.json").unlink()
+    line = tiny.refused(done, *tiny_run.STEPS)
+    assert "best.json is damaged" in line
+    assert f"move {done / BEST} away" in line
+    assert content_of(done / BEST) == before
+
+
+# other operators
+
+
+ACCEPTED = "--accept_other_operators"
+
+
+@pytest.fixture
+def interrupted(done) -> Path:
+    """The folder of a run of two steps that ended after the first."""
+    shutil.rmtree(done / "checkpoint-2")
+    (done / "metrics.json").unlink()
+    return done
+
+
+@pytest.fixture
+def others(monkeypatch) -> None:
+    """The next run decides for the operators that the finished one did not have."""
+    native = exact_state.operators_in_use() == "native"
+    monkeypatch.setattr(exact_state, "runs_natively", lambda _: not native)
+
+
+def test_a_run_goes_on_with_other_operators_on_demand_and_says_so(
+    tiny, interrupted, others
+) -> None:
+    before = content_of(interrupted / "checkpoint-1")
+    line = tiny.refused(interrupted, *tiny_run.STEPS)
+    assert "was trained with" in line
+    assert ACCEPTED in line
+    assert content_of(interrupted / "checkpoint-1") == before
+    first = exact_state.operators_in_use()
+    said = tiny.done(interrupted, *tiny_run.STEPS, ACCEPTED)
+    (second,) = {"native", "plain"} - {first}
+    assert metrics(interrupted)["train"]["operators"] == {"0": second, "1": first}
+    assert f"from step 1 on with {first} operators" in said
+
+
+def test_a_finished_run_is_evaluated_with_any_operators(tiny, done, others) -> None:
+    (done / "metrics.json").unlink()
+    tiny.done(done, *tiny_run.STEPS)
+    assert len(metrics(done)["train"]["operators"]) == 1
+
+
+@pytest.mark.parametrize("begun", ["native", "plain", "native and plain"])
+def test_a_refusal_says_how_to_repeat_what_was_begun(begun: str, monkeypatch) -> None:
+    monkeypatch.setattr(distributed, "gather", lambda item: ["plain", "native"])
+    if begun == "native and plain":
+        monkeypatch.setattr(distributed, "gather", lambda item: ["plain", "plain"])
+    remedy = {"native": "sot_paddle.ops.build", "plain": "SOT_PADDLE_NATIVE=0"}.get(begun, "no run")
+    with pytest.raises(ValueError, match=remedy) as refused:
+        exact_state.note_operators({"0": begun}, 3, "checkpoint-3", accepted=False)
+    assert "\n" not in str(refused.value)
