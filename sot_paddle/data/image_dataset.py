@@ -64,7 +64,6 @@ class ArraySource:
         images: n uint8 arrays (H, W, 3), of one size or several.
         labels: (n,) int64.
         classes: class names; a label is a position in it.
-        names: what to call the images.
     """
 
     images: Sequence[np.ndarray] | np.ndarray
@@ -112,7 +111,6 @@ def generator(stream: str, seed: int, epoch: int, index: int) -> np.random.Gener
         stream: ``"augment"`` (crop, flip, RandAugment of one image), ``"erase"`` (random erasing
             of one image) or ``"mix"`` (mixup or cutmix of one batch); their draws are independent.
         seed: of the whole run, a whole number from 0 to 2**32 - 1 as the others are.
-        epoch: counted from 0.
         index: of the image in its data set; for a batch, of its first image.
 
     Returns:
@@ -128,7 +126,6 @@ class ImageSample(NamedTuple):
     Attributes:
         image: augmented, uint8 (S, S, 3); to evaluate, float32 (3, S, S), None when it cannot be
             decoded.
-        key: what was asked for.
         corrupt: indices that cannot be decoded: those passed over, or its own.
     """
 
@@ -142,13 +139,10 @@ class ImageTrainSet:
     """Augmented training images.
 
     Args:
-        seed: of the whole run.
         on_corrupt: ``"fatal"``, or ``"skip"``: the next image that can be decoded takes the place
             of one that cannot, with its own label, the same in every epoch, worker and process.
 
     Attributes:
-        source: the same.
-        transform: made from ``config``.
         named: indices of corrupt images that the user was told of.
     """
 
@@ -201,7 +195,6 @@ class ImageEvalSet:
 
     Attributes:
         on_corrupt: ``"fatal"``, or ``"skip"``: the sample has no image, the batch leaves it out.
-        named: indices of corrupt images that the user was told of.
     """
 
     source: ImageSource
@@ -236,19 +229,12 @@ class TrainCollate:
 
     Everything random depends on the seed and the samples' keys only. The mix of a batch is drawn at
     the key of its first sample: each process's share has its own, as in the original.
-
-    Attributes:
-        mix: of mixup and CutMix, None for hard labels.
-        erasing: of random erasing, None for none.
-        seed: of the whole run.
-        mean: per channel, for pixels from 0 to 1.
-        std: likewise.
     """
 
     mix: MixConfig | None = None
     erasing: ErasingConfig | None = None
     seed: int = 0
-    mean: tuple[float, ...] = IMAGENET_MEAN
+    mean: tuple[float, ...] = IMAGENET_MEAN  # per channel, for pixels from 0 to 1
     std: tuple[float, ...] = IMAGENET_STD
 
     def __call__(self, samples: Sequence[ImageSample]) -> dict[str, np.ndarray]:
@@ -276,13 +262,9 @@ class TrainCollate:
 
 @dataclass(frozen=True)
 class EvalCollate:
-    """Collate function of evaluation: stack what could be decoded.
+    """Collate function of evaluation: stack what could be decoded."""
 
-    Attributes:
-        image_size: S, for a batch of which nothing could be decoded.
-    """
-
-    image_size: int
+    image_size: int  # S, for a batch of which nothing could be decoded
 
     def __call__(self, samples: Sequence[ImageSample]) -> dict[str, np.ndarray]:
         """One batch.
@@ -315,15 +297,10 @@ Collate = Callable[[Sequence[Any]], Batch]
 
 @dataclass(frozen=True)
 class Slots:
-    """Memory that processes share for the images of so many batches.
-
-    Attributes:
-        memory: of `multiprocessing`, one byte after the other.
-        size: bytes of a slot.
-    """
+    """Memory that processes share for the images of so many batches."""
 
     memory: Any
-    size: int
+    size: int  # bytes of a slot
 
     @classmethod
     def of(cls, count: int, size: int) -> Slots:

@@ -53,10 +53,8 @@ class ImageLoader(BatchLoader):
     process, as a logged warning. A batch of which nothing is left is left out.
 
     Args:
-        dataset: training or evaluation images.
         batch_sampler: yields a list of keys per batch: (epoch, index) pairs for training, indices
             for evaluation.
-        collate: puts a batch together.
         workers: processes that decode, kept from pass to pass; 0 for none.
 
     Attributes:
@@ -109,7 +107,6 @@ class BatchWorkers:
 
     Args:
         dataset: indexed by keys; pickled once for each worker.
-        collate: from a list of its items to a batch.
         count: number of processes, from 1; they start with the first batch.
         image_bytes: of one image in a batch.
     """
