@@ -13,14 +13,18 @@ Shape legend: B images, S pixels of a side, K classes.
 
 from __future__ import annotations
 
+import itertools
 import math
 import multiprocessing
 import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from typing import Any, NamedTuple
@@ -338,3 +342,75 @@ def make_batch(keys: Sequence[Any], slot: int) -> Batch:
         slots.images(slot, images.shape)[...] = images
         batch["images"] = images.shape
     return batch
+
+
+PREFETCHED = 2
+"""Batches under way for each worker."""
+
+
+class BatchWorkers:
+    """A pool of processes that make batches of one data set; images come in shared memory.
+
+    Args:
+        dataset: indexed by keys; pickled once for each worker.
+        count: number of processes, from 1; they start with the first batch.
+        image_bytes: of one image in a batch.
+    """
+
+    def __init__(self, dataset: Any, collate: Collate, count: int, image_bytes: int) -> None:
+        self._task, self._count, self._image_bytes = (dataset, collate), count, image_bytes
+        self._pool: ProcessPoolExecutor | None = None
+
+    def batches(self, keys: Iterable[Sequence[Any]]) -> Iterator[Batch]:
+        """The batches of these lists of keys, in their order; the keys are read ahead by a few.
+
+        The images of a batch are overwritten when the next one is asked for.
+
+        Raises:
+            DataError: a worker ended; what a worker raised comes as it is.
+        """
+        pending: deque[tuple[int, Future]] = deque()
+        ahead = self._count * PREFETCHED
+        slots = itertools.cycle(range(ahead + 1))
+        try:
+            for batch_keys in keys:
+                if self._pool is None:
+                    self._start(Slots.of(ahead + 1, len(batch_keys) * self._image_bytes))
+                slot = next(slots)
+                pending.append((slot, self._pool.submit(make_batch, batch_keys, slot)))
+                if len(pending) > ahead:
+                    yield self._result(*pending.popleft())
+            while pending:
+                yield self._result(*pending.popleft())
+        except BrokenProcessPool as error:
+            self.close()
+            raise DataError(
+                "a data worker ended unexpectedly (its own message, if any, is above; out of "
+                "memory leaves none); use fewer workers or smaller batches"
+            ) from error
+        finally:
+            if pending:  # a pass that is given up: what is under way still writes into its slots
+                self.close()
+
+    def close(self) -> None:
+        """End the processes when their batches are done; a later pass starts new ones."""
+        if self._pool is not None:
+            self._finalizer()
+            self._pool = None
+
+    def _start(self, slots: Slots) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([make_batch.__module__])
+        self._slots = slots
+        self._pool = ProcessPoolExecutor(
+            self._count, context, initializer=start_worker, initargs=(*self._task, slots)
+        )
+        # It waits: Python 3.11 ends by waking the thread of every pool, without a lock, and fails
+        # with "Bad file descriptor" where that thread is just closing the pipe that wakes it.
+        self._finalizer = weakref.finalize(self, self._pool.shutdown, cancel_futures=True)
+
+    def _result(self, slot: int, future: Future) -> Batch:
+        batch = future.result()
+        if isinstance(batch["images"], tuple):
+            batch["images"] = self._slots.images(slot, batch["images"])
+        return batch

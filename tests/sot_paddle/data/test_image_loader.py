@@ -20,6 +20,7 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_dataset import (
     CORRUPT,
     ArraySource,
+    BatchWorkers,
     EvalCollate,
     ImageEvalSet,
     ImageTrainSet,
@@ -28,7 +29,7 @@ from sot_paddle.data.image_dataset import (
 )
 from sot_paddle.data.image_digits import load_digits
 from sot_paddle.data.image_folder import CorruptImage, FolderSource, read_class_folders
-from sot_paddle.data.image_loader import BatchWorkers, ImageLoader
+from sot_paddle.data.image_loader import ImageLoader
 from sot_paddle.data.image_mixing import ErasingConfig, MixConfig
 from sot_paddle.data.image_transforms import AugmentConfig, EvalTransform
 
