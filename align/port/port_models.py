@@ -36,7 +36,7 @@ from sot_paddle.config import HeadConfig
 from sot_paddle.convert import build_plan
 from sot_paddle.data.real_sentences import REAL_SENTENCES
 from sot_paddle.features import Features, Taps, record
-from sot_paddle.heads import adapter_pooler, build_head, layer_probes
+from sot_paddle.heads import adapter_pooler, build_head
 from sot_paddle.tasks import losses
 from sot_torch_ref.features import Features as TorchFeatures
 from sot_torch_ref.heads import HeadConfig as TorchHeadConfig
@@ -327,8 +327,8 @@ def _under_head(taps: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 _PADDLE_ON_STATES: Mapping[str, Callable[..., paddle.nn.Layer]] = {
     "adapter_classifier": adapter_pooler.AdapterClassifier,
     "adapter_spans": lambda config, _: adapter_pooler.AdapterSpans(config),
-    "layer_classifiers": layer_probes.LayerClassifiers,
-    "layer_spans": lambda config, _: layer_probes.LayerSpans(config),
+    "layer_classifiers": adapter_pooler.LayerClassifiers,
+    "layer_spans": lambda config, _: adapter_pooler.LayerSpans(config),
 }
 _TORCH_ON_STATES: Mapping[str, Callable[..., torch.nn.Module]] = {
     "adapter_classifier": torch_adapters.AdapterClassifier,

@@ -119,21 +119,13 @@ def spans(weights: paddle.Tensor) -> paddle.Tensor:
 
 @dataclass(frozen=True)
 class Kernel:
-    """What an ``attention_kernel`` means.
+    """What an ``attention_kernel`` means."""
 
-    Attributes:
-        terms: names of `TERMS` that make the scores.
-        reach: k of every relative position and of the convolution.
-        convolution: whether a convolution of the values is added to what attention gives.
-        scaled: whether a factor of each head on it is trained; else it is 1.
-        spans: whether half of the heads are span-based dynamic convolutions.
-    """
-
-    terms: tuple[str, ...]
-    reach: int
-    convolution: bool
-    scaled: bool
-    spans: bool
+    terms: tuple[str, ...]  # names of `TERMS` that make the scores
+    reach: int  # k of every relative position and of the convolution
+    convolution: bool  # whether a convolution of the values is added to what attention gives
+    scaled: bool  # whether a factor of each head on it is trained; else it is 1
+    spans: bool  # whether half of the heads are span-based dynamic convolutions
 
     @property
     def needs(self) -> tuple[bool, bool]:
@@ -208,28 +200,19 @@ def parse_kernel(text: str) -> Kernel:
 
 @dataclass(frozen=True)
 class Projection:
-    """How queries, keys or values are made of the hidden states.
+    """How queries, keys or values are made of the hidden states."""
 
-    Attributes:
-        reach: k of the convolution, 0 for a linear layer.
-        groups: of the convolution, where it is not depthwise.
-        depth: a depthwise convolution, then a linear layer.
-        mixed: convolved for the first half of the heads, linear for the others.
-        activated: whether the activation stands between the two of ``depth``.
-    """
-
-    reach: int = 0
-    groups: int = 1
-    depth: bool = False
-    mixed: bool = False
-    activated: bool = True
+    reach: int = 0  # k of the convolution, 0 for a linear layer
+    groups: int = 1  # of the convolution, where it is not depthwise
+    depth: bool = False  # a depthwise convolution, then a linear layer
+    mixed: bool = False  # convolved for the first half of the heads, linear for the others
+    activated: bool = True  # whether the activation stands between the two of ``depth``
 
 
 def parse_projection(option: str, text: str) -> Projection:
     """Read a ``qk`` or ``value_forward``, such as ``"convolution_depth_mixed 4 1"``.
 
     Args:
-        option: its name, for messages.
         text: ``linear`` (queries and keys) or ``feedforward`` (values); or ``convolution``, words
             of ``depth``, ``mixed`` and ``no_act`` joined by ``_``, then reach and groups.
 

@@ -131,7 +131,6 @@ def conv1d(in_dim: int, out_dim: int, reach: int, groups: int) -> nn.Conv1D:
         in_dim: input channels.
         out_dim: output channels.
         reach: tokens to each side.
-        groups: of channels.
     """
     width = 2 * reach + 1
     bound = 1.0 / math.sqrt(in_dim // groups * width)
@@ -152,7 +151,6 @@ class TokenProjection(nn.Layer):
     """Queries, keys or values of the hidden states.
 
     Args:
-        projection: linear, convolved, or half of each.
         width: channels that come out.
     """
 

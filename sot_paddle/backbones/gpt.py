@@ -131,9 +131,6 @@ class GptEncoder(TextEncoder):
 
         Args:
             input_ids: (B, S), both open.
-            token_type_ids: not looked at.
-            attention_mask: (B, S), given.
-            taps: not filled.
         """
         places = paddle.cumsum(paddle.ones_like(input_ids), axis=1) - 1  # (B, S)
         hidden = self.word_embeddings(input_ids) + self.position_embeddings(places)

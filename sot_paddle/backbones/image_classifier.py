@@ -19,8 +19,6 @@ class ImageClassifier(nn.Layer):
 
     Args:
         num_classes: K.
-        name: the registry name it was built under, kept for checkpoints.
-        patch_norm_eps: of :func:`build_token_embed`.
     """
 
     def __init__(
@@ -56,7 +54,6 @@ class ImageClassifier(nn.Layer):
 
         Args:
             images: (B, in_chans, H, W) float, normalised.
-            return_taps: also return the named intermediate tensors.
 
         Returns:
             Logits (B, K); with fusion ``sum_loss`` in training mode the pair (class-token

@@ -51,7 +51,6 @@ class TextCheck:
             input_ids: (B, S) int64 or int32.
             token_type_ids: the same, or None.
             attention_mask: (B, S) of zeros and ones (bool, integer or float), or None.
-            training: whether the model is in training mode.
 
         Raises:
             ValueError: says what, what is expected, what was given and what to do.
@@ -157,9 +156,6 @@ def check_images(
     Args:
         images: (B, in_chans, H, W), H = W = ``img_size``, in the model's floating type (under
             automatic mixed precision any type of at most 32 bits).
-        in_chans: channels that the model was built for.
-        img_size: pixels along a side that it was built for.
-        dtype: of the model's weights.
 
     Raises:
         ValueError: says what, what is expected, what was given and what to do.

@@ -82,8 +82,6 @@ class BatchNorm2D(TokenBatchNorm):
 
         Args:
             x: (B, C, H, W).
-            conv: of the channels, without a bias.
-            pool: averages of 2 x 2 pixels, or nothing.
 
         Returns:
             (B, D, H / 2, W / 2) or (B, D, H, W); None where no native operator takes these images.
@@ -171,8 +169,6 @@ class Mlp(nn.Layer):
 
     Args:
         dim: C.
-        hidden_dim: width in between.
-        drop: dropout probability.
     """
 
     def __init__(self, dim: int, hidden_dim: int, *, drop: float = 0.0) -> None:
@@ -198,8 +194,6 @@ class Attention(nn.Layer):
         dim: C.
         num_heads: h.
         qk_scale: factor on the scores, None for ``d ** -0.5``.
-        attn_drop: dropout of the weights.
-        proj_drop: dropout of the output.
         std: standard deviation of the weights at the start.
 
     Source: A.8.

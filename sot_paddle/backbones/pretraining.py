@@ -22,10 +22,6 @@ class PretrainingModel(nn.Layer):
     The row of the padding token is trained here: no masked word and no valid token looks at
     padding, and as one of V words its score has a gradient in both originals.
 
-    Args:
-        backbone: what is known about the language model.
-        name: the registry name of its sizes, kept for checkpoints.
-
     Source: specs.md D.1, E.3.
     """
 

@@ -37,9 +37,7 @@ class TextClassifier(nn.Layer):
     """A language model with a classification head.
 
     Args:
-        backbone: what is known about the language model.
         num_classes: K; 1 means regression.
-        name: the registry name it was built under, kept for checkpoints.
 
     Raises:
         ValueError: a head that cannot work.
@@ -103,7 +101,6 @@ class TextClassifier(nn.Layer):
             input_ids: (B, S) integer.
             token_type_ids: (B, S) integer or None (zeros).
             attention_mask: (B, S), 1 where valid, or None (all valid).
-            return_taps: also return the named intermediate tensors.
 
         Returns:
             Logits (B, K); with fusion ``sum_loss`` in training mode the pair (class-token
@@ -122,11 +119,7 @@ def build_text(
     """Sort flat options into the records of encoder and head, and build the model.
 
     Args:
-        backbone: what is known about the language model.
-        preset: a name of its presets.
         num_classes: K.
-        options: option name to value, over the preset's.
-        name: the registry name, also for error messages.
 
     Raises:
         ValueError: an unknown option (the near ones are listed), a wrong type, a value out of

@@ -94,10 +94,8 @@ class StagedEmbedding(_Embedding):
     """Stem, stages and a 1x1 convolution to the tokens' channels.
 
     Args:
-        stages: the stage blocks, applied in order.
         stage_dim: channels after the last stage.
         token_dim: channels after the stem.
-        geometry: img_size, in_chans, embed_dim and grid.
 
     Source: A.7.
     """
@@ -231,7 +229,6 @@ def build_token_embed(
         token_type: ``densenet``, ``resnet``, ``inception``, ``nonlocal``, ``linear`` (patches of
             img_size // 14 pixels) or ``patch``.
         img_size: height and width of the images in pixels.
-        in_chans: channels of the images.
         embed_dim: channels C of the tokens.
         token_dim: channels after the stem; 64 but for ``resnet``; ``linear`` and ``patch`` have
             no stem.

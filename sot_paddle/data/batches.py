@@ -36,13 +36,9 @@ def epoch_batches(
     incomplete batch is always the last one.
 
     Args:
-        n: number of samples.
         batch_size: samples per step over all processes together.
-        seed: of the whole run.
         epoch: counted from 0; each epoch has its own order.
-        shuffle: False keeps the samples' order (evaluation).
         lengths: n token counts for bucketing, None for none.
-        drop_last: leave an incomplete last batch out.
 
     Returns:
         Sample positions, (B,) int64 each.
@@ -151,12 +147,10 @@ def pad_rows(
     """Gather rows into one padded batch.
 
     Args:
-        features: n tokenized examples.
         positions: the B rows to take, at least one, in this order; a row may come twice.
         pad: ``"max_length"`` pads every batch to ``max_length`` (the original), ``"longest"``
             to the longest row of this batch.
         max_length: S for ``pad="max_length"``; rows longer than it are refused.
-        pad_id: token id of padding.
 
     Returns:
         ``input_ids``, ``token_type_ids`` and ``attention_mask`` (1 = valid), (B, S) int64, and

@@ -7,7 +7,7 @@ marks, CRLF and a missing final newline accepted, CoLA without a header, both la
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,15 @@ import numpy as np
 from sot_paddle.atomic import write_atomically
 from sot_paddle.config import some
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.glue_tasks import SplitFile, Task, get_task, resolve_split
+from sot_paddle.data.glue_tasks import (
+    PAIR,
+    TASKS,
+    SplitFile,
+    Task,
+    get_task,
+    resolve_split,
+    standard_splits,
+)
 from sot_paddle.data.tsv import read_table
 
 _LARGEST_SCORE = 3.4e38  # about that of float32
@@ -29,8 +37,6 @@ class Example:
 
     Attributes:
         index: the file's own row number where it has one, else the position from 0.
-        text_a: the sentence, or the first one of a pair.
-        text_b: the second sentence of a pair, None for a single sentence.
         label: class index, score for regression, or None where labels are withheld.
     """
 
@@ -65,8 +71,7 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
 
     Args:
         data_dir: the task's own folder (``$GLUE_DIR/RTE``), as in the original command.
-        task: a name of ``TASKS``, or a :class:`Task` (see
-            :func:`sot_paddle.data.own_table.own_task`).
+        task: a name of ``TASKS``, or a :class:`Task` (see :func:`own_task`).
         split: ``train``, ``dev``, ``test``; MNLI also ``dev_matched``, ``dev_mismatched``,
             ``test_matched``, ``test_mismatched`` (``dev`` and ``test`` mean matched) and
             ``test_diagnostic`` (AX).
@@ -177,7 +182,6 @@ def write_predictions(
     digits of a float32.
 
     Args:
-        folder, task, split: see :func:`prediction_path`.
         indices: (N,) row numbers of the test file (``Example.index``).
         predictions: (N,) class indices, or finite scores for a regression task.
 
@@ -196,3 +200,97 @@ def write_predictions(
     rows = [f"{number}\t{cell}" for number, cell in zip(indices, cells, strict=True)]
     content = "index\tprediction\n" + "\n".join(rows) + "\n"
     return write_atomically(prediction_path(folder, task, split), content.encode())
+
+
+MAX_CLASSES = 1000  # more than this and the label column surely holds something else
+TEXTS = ("sentence", "text")
+"""Names of a column with one text; the first that is there is taken."""
+MISSING = ("nan", "NaN", "None", "<NA>", "NaT")
+"""What Python and pandas write in the place of a missing label."""
+
+
+def own_task(data_dir: str | Path, *, regression: bool = False) -> Task:
+    """Describe the files ``train.tsv``, ``dev.tsv`` and ``test.tsv`` of a folder as a task.
+
+    Each has a header with ``sentence`` (or ``text``), or ``sentence1`` and ``sentence2``, and
+    ``label`` (not in the test file, where it is not read); further columns are ignored, except that
+    ``index`` numbers the rows. Quoting is off, as in GLUE.
+
+    Args:
+        data_dir: the folder; its ``train.tsv`` decides columns and labels, whose order is that of
+            the class indices (numerical when all are whole numbers).
+
+    Returns:
+        A :class:`Task` for :func:`~sot_paddle.data.glue.read_split`; its metrics are accuracy,
+        or Pearson and Spearman correlation and their mean.
+
+    Raises:
+        DataError: no usable ``train.tsv``, no text column, a row without a label, or fewer than
+            two classes.
+    """
+    path = Path(data_dir) / "train.tsv"
+    split_paths(data_dir, table_task(("sentence",)), "train")  # refuses a wrong folder
+    table = read_table(path, required=("label",))
+    text = text_columns(path, table.columns)
+    if regression:
+        return table_task(text)
+    labels = {
+        required_label(cells[table.columns["label"]], f"{path}, line {number}")
+        for number, cells in table.rows
+    }
+    return table_task(text, class_names(path, labels))
+
+
+def text_columns(path: Path, columns: Collection[str]) -> tuple[str, ...]:
+    """The columns with the text or the two texts of a table that names none."""
+    if set(PAIR) <= set(columns):
+        return PAIR
+    found = [name for name in TEXTS if name in columns]
+    if not found:
+        raise DataError(
+            f"{path}, line 1: expected the column {' or '.join(TEXTS)}, or sentence1 and "
+            f"sentence2; found {', '.join(map(repr, columns))}"
+        )
+    return (found[0],)
+
+
+def required_label(cell: str, where: str) -> str:
+    """The label of a row, as it is written; refuses one that is missing or has blanks around it."""
+    if cell in MISSING or cell != cell.strip() or not cell:
+        raise DataError(
+            f"{where}: expected a label without blanks around it, found {cell!r}; label the row or "
+            f"leave it out (pandas writes {', '.join(MISSING)} for a missing one)"
+        )
+    return cell
+
+
+def class_names(path: Path, labels: Set[str]) -> tuple[str, ...]:
+    """The classes in the order of their indices: numerically when all are whole numbers."""
+    if not 2 <= len(labels) <= MAX_CLASSES:
+        raise DataError(
+            f"{path}: expected 2 to {MAX_CLASSES} different labels, found {len(labels)}; labels "
+            "that are scores are for train_glue.py --regression"
+        )
+    if all(cell.removeprefix("-").isdecimal() for cell in labels):
+        return tuple(sorted(labels, key=lambda cell: (int(cell), cell)))
+    return tuple(sorted(labels))
+
+
+def table_task(
+    text: tuple[str, ...],
+    labels: tuple[str, ...] = (),
+    *,
+    title: str = "own table",
+    label: str = "label",
+) -> Task:
+    """A task beside GLUE's, of the columns of its text and label; without labels a regression."""
+    return Task(
+        name="own",
+        title=title,
+        text=text,
+        label=label,
+        labels=labels,
+        metrics=("acc",) if labels else TASKS["sts-b"].metrics,
+        splits=standard_splits(),
+        prediction_files={"test": "predictions.tsv"},
+    )

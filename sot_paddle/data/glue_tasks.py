@@ -20,9 +20,7 @@ class SplitFile:
     """One file that holds one split.
 
     Attributes:
-        name: file name, from the task's folder.
         columns: column names of a file without a header line, None when it has one.
-        labelled: whether its label column is read (a test file's labels are withheld).
         member_ids: name of a file listing the id pairs of another split (MRPC's
             ``dev_ids.tsv``), None when every row belongs to the split.
         members: keep the rows whose ids are listed (True) or the others (False).
@@ -45,18 +43,13 @@ class Task:
     """One classification or regression task over sentences or sentence pairs.
 
     Attributes:
-        name: canonical lower-case name, the key of ``TASKS``.
         title: official spelling, also the name of the official folder.
-        text: header names of the one or two text columns.
-        label: header name of the label column.
         labels: class names in class-index order; empty for regression.
         metrics: metric names; the last selects the best checkpoint.
         splits: split name to the files that may hold it, tried in this order.
-        prediction_files: test split to the file name that the GLUE server expects.
         index: header name of the row number; files without that column are numbered from 0.
         skip_malformed: rows with a wrong number of columns are skipped with a message, as the
             original does, because the official file is known to contain some.
-        score_range: smallest and largest score of a regression task.
     """
 
     name: str

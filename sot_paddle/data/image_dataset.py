@@ -13,14 +13,18 @@ Shape legend: B images, S pixels of a side, K classes.
 
 from __future__ import annotations
 
+import itertools
 import math
 import multiprocessing
 import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from typing import Any, NamedTuple
@@ -64,7 +68,6 @@ class ArraySource:
         images: n uint8 arrays (H, W, 3), of one size or several.
         labels: (n,) int64.
         classes: class names; a label is a position in it.
-        names: what to call the images.
     """
 
     images: Sequence[np.ndarray] | np.ndarray
@@ -112,7 +115,6 @@ def generator(stream: str, seed: int, epoch: int, index: int) -> np.random.Gener
         stream: ``"augment"`` (crop, flip, RandAugment of one image), ``"erase"`` (random erasing
             of one image) or ``"mix"`` (mixup or cutmix of one batch); their draws are independent.
         seed: of the whole run, a whole number from 0 to 2**32 - 1 as the others are.
-        epoch: counted from 0.
         index: of the image in its data set; for a batch, of its first image.
 
     Returns:
@@ -128,7 +130,6 @@ class ImageSample(NamedTuple):
     Attributes:
         image: augmented, uint8 (S, S, 3); to evaluate, float32 (3, S, S), None when it cannot be
             decoded.
-        key: what was asked for.
         corrupt: indices that cannot be decoded: those passed over, or its own.
     """
 
@@ -142,13 +143,10 @@ class ImageTrainSet:
     """Augmented training images.
 
     Args:
-        seed: of the whole run.
         on_corrupt: ``"fatal"``, or ``"skip"``: the next image that can be decoded takes the place
             of one that cannot, with its own label, the same in every epoch, worker and process.
 
     Attributes:
-        source: the same.
-        transform: made from ``config``.
         named: indices of corrupt images that the user was told of.
     """
 
@@ -201,7 +199,6 @@ class ImageEvalSet:
 
     Attributes:
         on_corrupt: ``"fatal"``, or ``"skip"``: the sample has no image, the batch leaves it out.
-        named: indices of corrupt images that the user was told of.
     """
 
     source: ImageSource
@@ -236,19 +233,12 @@ class TrainCollate:
 
     Everything random depends on the seed and the samples' keys only. The mix of a batch is drawn at
     the key of its first sample: each process's share has its own, as in the original.
-
-    Attributes:
-        mix: of mixup and CutMix, None for hard labels.
-        erasing: of random erasing, None for none.
-        seed: of the whole run.
-        mean: per channel, for pixels from 0 to 1.
-        std: likewise.
     """
 
     mix: MixConfig | None = None
     erasing: ErasingConfig | None = None
     seed: int = 0
-    mean: tuple[float, ...] = IMAGENET_MEAN
+    mean: tuple[float, ...] = IMAGENET_MEAN  # per channel, for pixels from 0 to 1
     std: tuple[float, ...] = IMAGENET_STD
 
     def __call__(self, samples: Sequence[ImageSample]) -> dict[str, np.ndarray]:
@@ -276,13 +266,9 @@ class TrainCollate:
 
 @dataclass(frozen=True)
 class EvalCollate:
-    """Collate function of evaluation: stack what could be decoded.
+    """Collate function of evaluation: stack what could be decoded."""
 
-    Attributes:
-        image_size: S, for a batch of which nothing could be decoded.
-    """
-
-    image_size: int
+    image_size: int  # S, for a batch of which nothing could be decoded
 
     def __call__(self, samples: Sequence[ImageSample]) -> dict[str, np.ndarray]:
         """One batch.
@@ -315,15 +301,10 @@ Collate = Callable[[Sequence[Any]], Batch]
 
 @dataclass(frozen=True)
 class Slots:
-    """Memory that processes share for the images of so many batches.
-
-    Attributes:
-        memory: of `multiprocessing`, one byte after the other.
-        size: bytes of a slot.
-    """
+    """Memory that processes share for the images of so many batches."""
 
     memory: Any
-    size: int
+    size: int  # bytes of a slot
 
     @classmethod
     def of(cls, count: int, size: int) -> Slots:
@@ -361,3 +342,75 @@ def make_batch(keys: Sequence[Any], slot: int) -> Batch:
         slots.images(slot, images.shape)[...] = images
         batch["images"] = images.shape
     return batch
+
+
+PREFETCHED = 2
+"""Batches under way for each worker."""
+
+
+class BatchWorkers:
+    """A pool of processes that make batches of one data set; images come in shared memory.
+
+    Args:
+        dataset: indexed by keys; pickled once for each worker.
+        count: number of processes, from 1; they start with the first batch.
+        image_bytes: of one image in a batch.
+    """
+
+    def __init__(self, dataset: Any, collate: Collate, count: int, image_bytes: int) -> None:
+        self._task, self._count, self._image_bytes = (dataset, collate), count, image_bytes
+        self._pool: ProcessPoolExecutor | None = None
+
+    def batches(self, keys: Iterable[Sequence[Any]]) -> Iterator[Batch]:
+        """The batches of these lists of keys, in their order; the keys are read ahead by a few.
+
+        The images of a batch are overwritten when the next one is asked for.
+
+        Raises:
+            DataError: a worker ended; what a worker raised comes as it is.
+        """
+        pending: deque[tuple[int, Future]] = deque()
+        ahead = self._count * PREFETCHED
+        slots = itertools.cycle(range(ahead + 1))
+        try:
+            for batch_keys in keys:
+                if self._pool is None:
+                    self._start(Slots.of(ahead + 1, len(batch_keys) * self._image_bytes))
+                slot = next(slots)
+                pending.append((slot, self._pool.submit(make_batch, batch_keys, slot)))
+                if len(pending) > ahead:
+                    yield self._result(*pending.popleft())
+            while pending:
+                yield self._result(*pending.popleft())
+        except BrokenProcessPool as error:
+            self.close()
+            raise DataError(
+                "a data worker ended unexpectedly (its own message, if any, is above; out of "
+                "memory leaves none); use fewer workers or smaller batches"
+            ) from error
+        finally:
+            if pending:  # a pass that is given up: what is under way still writes into its slots
+                self.close()
+
+    def close(self) -> None:
+        """End the processes when their batches are done; a later pass starts new ones."""
+        if self._pool is not None:
+            self._finalizer()
+            self._pool = None
+
+    def _start(self, slots: Slots) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([make_batch.__module__])
+        self._slots = slots
+        self._pool = ProcessPoolExecutor(
+            self._count, context, initializer=start_worker, initargs=(*self._task, slots)
+        )
+        # It waits: Python 3.11 ends by waking the thread of every pool, without a lock, and fails
+        # with "Bad file descriptor" where that thread is just closing the pipe that wakes it.
+        self._finalizer = weakref.finalize(self, self._pool.shutdown, cancel_futures=True)
+
+    def _result(self, slot: int, future: Future) -> Batch:
+        batch = future.result()
+        if isinstance(batch["images"], tuple):
+            batch["images"] = self._slots.images(slot, batch["images"])
+        return batch

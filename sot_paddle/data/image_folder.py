@@ -68,7 +68,6 @@ class FolderSource:
     """Image files by class, then by path, decoded anew at each access.
 
     Attributes:
-        root: the split's folder.
         classes: class names; a label is a position in it.
         files: n paths relative to ``root``.
         labels: (n,) int64.
@@ -210,7 +209,6 @@ class FoundFiles:
     """The files at any depth below a folder.
 
     Attributes:
-        images: paths of the images, sorted.
         others: extension in lower case, "" for none -> files that are no images by their name.
     """
 
@@ -288,7 +286,6 @@ def decode_rgb(path: str | Path, *, exif_orientation: bool = False) -> Image.Ima
     """Read one image file completely, to a loaded Pillow image of mode RGB.
 
     Args:
-        path: the file.
         exif_orientation: whether to turn the image as its EXIF says. (A TIFF is turned always, by
             Pillow.)
 

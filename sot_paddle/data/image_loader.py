@@ -12,35 +12,22 @@ pool, a script that uses workers keeps its own work under ``if __name__ == "__ma
 
 from __future__ import annotations
 
-import itertools
 import logging
-import multiprocessing
-import weakref
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import paddle
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_dataset import (
     CORRUPT,
-    Batch,
+    BatchWorkers,
     Collate,
     ImageEvalSet,
     ImageTrainSet,
-    Slots,
-    make_batch,
-    start_worker,
 )
 from sot_paddle.data.splits import BatchLoader
 
 logger = logging.getLogger(__name__)
-
-PREFETCHED = 2
-"""Batches under way for each worker."""
 
 
 class ImageLoader(BatchLoader):
@@ -53,10 +40,8 @@ class ImageLoader(BatchLoader):
     process, as a logged warning. A batch of which nothing is left is left out.
 
     Args:
-        dataset: training or evaluation images.
         batch_sampler: yields a list of keys per batch: (epoch, index) pairs for training, indices
             for evaluation.
-        collate: puts a batch together.
         workers: processes that decode, kept from pass to pass; 0 for none.
 
     Attributes:
@@ -102,72 +87,3 @@ class ImageLoader(BatchLoader):
                 self.images.named.add(index)
                 name = self.images.source.name(index)
                 logger.warning("%s cannot be decoded: %s", name, self.images.instead)
-
-
-class BatchWorkers:
-    """A pool of processes that make batches of one data set; images come in shared memory.
-
-    Args:
-        dataset: indexed by keys; pickled once for each worker.
-        collate: from a list of its items to a batch.
-        count: number of processes, from 1; they start with the first batch.
-        image_bytes: of one image in a batch.
-    """
-
-    def __init__(self, dataset: Any, collate: Collate, count: int, image_bytes: int) -> None:
-        self._task, self._count, self._image_bytes = (dataset, collate), count, image_bytes
-        self._pool: ProcessPoolExecutor | None = None
-
-    def batches(self, keys: Iterable[Sequence[Any]]) -> Iterator[Batch]:
-        """The batches of these lists of keys, in their order; the keys are read ahead by a few.
-
-        The images of a batch are overwritten when the next one is asked for.
-
-        Raises:
-            DataError: a worker ended; what a worker raised comes as it is.
-        """
-        pending: deque[tuple[int, Future]] = deque()
-        ahead = self._count * PREFETCHED
-        slots = itertools.cycle(range(ahead + 1))
-        try:
-            for batch_keys in keys:
-                if self._pool is None:
-                    self._start(Slots.of(ahead + 1, len(batch_keys) * self._image_bytes))
-                slot = next(slots)
-                pending.append((slot, self._pool.submit(make_batch, batch_keys, slot)))
-                if len(pending) > ahead:
-                    yield self._result(*pending.popleft())
-            while pending:
-                yield self._result(*pending.popleft())
-        except BrokenProcessPool as error:
-            self.close()
-            raise DataError(
-                "a data worker ended unexpectedly (its own message, if any, is above; out of "
-                "memory leaves none); use fewer workers or smaller batches"
-            ) from error
-        finally:
-            if pending:  # a pass that is given up: what is under way still writes into its slots
-                self.close()
-
-    def close(self) -> None:
-        """End the processes when their batches are done; a later pass starts new ones."""
-        if self._pool is not None:
-            self._finalizer()
-            self._pool = None
-
-    def _start(self, slots: Slots) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([make_batch.__module__])
-        self._slots = slots
-        self._pool = ProcessPoolExecutor(
-            self._count, context, initializer=start_worker, initargs=(*self._task, slots)
-        )
-        # It waits: Python 3.11 ends by waking the thread of every pool, without a lock, and fails
-        # with "Bad file descriptor" where that thread is just closing the pipe that wakes it.
-        self._finalizer = weakref.finalize(self, self._pool.shutdown, cancel_futures=True)
-
-    def _result(self, slot: int, future: Future) -> Batch:
-        batch = future.result()
-        if isinstance(batch["images"], tuple):
-            batch["images"] = self._slots.images(slot, batch["images"])
-        return batch

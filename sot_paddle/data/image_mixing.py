@@ -33,7 +33,6 @@ class MixConfig:
         num_classes: K.
         mixup: alpha of mixup's Beta(alpha, alpha); 0 switches mixup off.
         cutmix: alpha of CutMix's; 0 switches it off; one of both is above 0.
-        prob: probability that a batch is mixed.
         switch_prob: probability of CutMix where both are on.
         smoothing: label smoothing eps, folded into the targets.
         off_epoch: from this epoch on nothing is mixed, targets stay smoothed; 0 for never.
@@ -144,7 +143,6 @@ def mix_labels(labels: np.ndarray, num_classes: int, lam: float, smoothing: floa
     Args:
         labels: (B,) whole numbers from 0 to below K.
         num_classes: K.
-        lam: weight of an image's own label.
         smoothing: eps; the label's class has 1 - eps + eps / K, the others eps / K.
 
     Returns:
@@ -162,12 +160,10 @@ class ErasingConfig:
     """Options of random erasing; the defaults are the published recipe.
 
     Attributes:
-        prob: probability that an image is erased.
         mode: ``"pixel"`` N(0, 1) for each number, ``"rand"`` one N(0, 1) for each channel,
             ``"const"`` zero.
         count: largest number of rectangles, uniform from 1; they share the area.
         min_area: smallest part of the image's area.
-        max_area: largest part.
         min_aspect: smallest height / width; the largest is its inverse, uniform in the logarithm.
     """
 
@@ -199,7 +195,6 @@ def draw_erasures(
     none.
 
     Args:
-        rng: of this image in this epoch.
         shape: (C, H, W).
     """
     if rng.random() >= config.prob:

@@ -38,7 +38,6 @@ def level_to_argument(name: str, magnitude: float, negate: bool = False) -> Argu
     """The argument of an operation.
 
     Args:
-        name: of the operation (``INCREASING`` or ``PLAIN``).
         magnitude: from 0 to 10.
         negate: whether an operation with a sign takes the negative direction.
 
@@ -76,9 +75,6 @@ def apply_operation(
     """One operation on one RGB image, which is not changed itself.
 
     Args:
-        image: of mode RGB.
-        argument: from :func:`level_to_argument`.
-        resampling: for operations that move pixels.
         fill: colour of the places that moved pixels leave behind.
     """
     return OPERATIONS[name.removesuffix("Increasing")](image, argument, resampling, fill)
@@ -155,21 +151,14 @@ _SECTION = re.compile(r"(mstd|p|[mn](?=\d+$)|inc(?=[01]$))(\d+(?:\.\d+)?)")
 class RandAugmentConfig:
     """Options of RandAugment; the defaults are those of a bare ``rand``.
 
-    Attributes:
-        magnitude: mean magnitude; values above 10 act like 10.
-        layers: operations drawn per image.
-        std: standard deviation of the magnitude.
-        increasing: use the operations that become stronger with the magnitude.
-        prob: probability that a drawn operation is carried out.
-
     Raises:
         DataError: a probability above 1.
     """
 
-    magnitude: float = MAX_MAGNITUDE
+    magnitude: float = MAX_MAGNITUDE  # mean magnitude; values above 10 act like 10
     layers: int = 2
     std: float = 0.0
-    increasing: bool = False
+    increasing: bool = False  # use the operations that become stronger with the magnitude
     prob: float = 0.5
 
     def __post_init__(self) -> None:
@@ -220,12 +209,7 @@ def parse_randaugment(text: str) -> RandAugmentConfig:
 
 @dataclass(frozen=True)
 class DrawnOperation:
-    """One operation to carry out.
-
-    Attributes:
-        argument: see :func:`level_to_argument`.
-        resampling: for operations that move pixels.
-    """
+    """One operation to carry out."""
 
     name: str
     argument: Argument
@@ -241,7 +225,6 @@ def draw_operations(
 
     Args:
         rng: advanced by the same number of draws whatever they give.
-        resamplings: one of them is drawn per operation.
 
     Returns:
         At most ``config.layers`` operations, in order.

@@ -113,24 +113,16 @@ def normalize_batch(
 class EvalTransform:
     """The original's evaluation transform.
 
-    Attributes:
-        img_size: of the square output, in pixels.
-        crop_pct: part of the shorter side that the crop keeps, above 0 to 1.
-        interpolation: of the resize.
-        mean: per channel, for pixels from 0 to 1.
-        std: likewise.
-        exif_orientation: whether whoever decodes an image turns it as its EXIF says.
-
     Raises:
         DataError: no such filter, or statistics that are not three numbers.
     """
 
-    img_size: int = 224
-    crop_pct: float = 0.875
+    img_size: int = 224  # of the square output, in pixels
+    crop_pct: float = 0.875  # part of the shorter side that the crop keeps, above 0 to 1
     interpolation: str = "bicubic"
-    mean: tuple[float, ...] = IMAGENET_MEAN
+    mean: tuple[float, ...] = IMAGENET_MEAN  # per channel, for pixels from 0 to 1
     std: tuple[float, ...] = IMAGENET_STD
-    exif_orientation: bool = False
+    exif_orientation: bool = False  # whether whoever decodes an image turns it as its EXIF says
 
     def __post_init__(self) -> None:
         for name, values in (("mean", self.mean), ("std", self.std)):
@@ -158,17 +150,13 @@ class AugmentConfig:
     """Options of the training transform; the defaults are the published recipe.
 
     Attributes:
-        img_size: of the square output, in pixels.
         scale: smallest and largest part of the image's area that a crop has.
         ratio: smallest and largest width / height of a crop.
         interpolation: of the resize; ``"random"`` draws bilinear or bicubic, also for RandAugment.
-        hflip: probability of a horizontal flip.
-        auto_augment: RandAugment string, None for none.
         color_jitter: strength for brightness, contrast and saturation; as in the original it has no
             effect while ``auto_augment`` is set.
         no_aug: resize the shorter side and crop the centre, nothing else.
         mean: per channel, for pixels from 0 to 1; also RandAugment's fill colour.
-        std: per channel.
 
     Raises:
         DataError: a range or a filter that cannot be; the command's options refuse other values.
@@ -226,17 +214,9 @@ Jitter = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True)
 class TrainDraws:
-    """Everything random about one image's transform.
+    """Everything random about one image's transform."""
 
-    Attributes:
-        crop: the part to keep, None for the centre (``no_aug``).
-        resampling: of the resize after the crop.
-        flip: mirror left and right.
-        operations: of RandAugment.
-        jitter: of the colours.
-    """
-
-    crop: Crop | None
+    crop: Crop | None  # the part to keep, None for the centre (``no_aug``)
     resampling: Image.Resampling
     flip: bool = False
     operations: tuple[DrawnOperation, ...] = ()
@@ -254,8 +234,6 @@ def draw_crop(
 
     Args:
         rng: asked for at most ten areas and shapes.
-        height: of the image.
-        width: of the image.
         scale: range of crop area / image area, uniform.
         ratio: range of crop width / crop height, uniform in the logarithm.
 

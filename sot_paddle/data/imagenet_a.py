@@ -58,7 +58,6 @@ def require_synsets(classes: Sequence[str], where: object = "ImageNet-A") -> Non
 
     Args:
         classes: folder names in label order.
-        where: named in the message.
 
     Raises:
         DataError: a folder is missing, is not of ImageNet-A, or the order is not the sorted one.
@@ -81,10 +80,6 @@ def require_synsets(classes: Sequence[str], where: object = "ImageNet-A") -> Non
 
 def require_imagenet_order(classes: Sequence[str], where: object = "the model") -> None:
     """Make sure that a model whose class names are known has ImageNet's classes in their order.
-
-    Args:
-        classes: names of the model's outputs.
-        where: named in the message.
 
     Raises:
         DataError: an output that stands for one of the 200 has another name.

@@ -54,7 +54,6 @@ class ShuffledSplit:
         indices: (M,) number of each example in its file, None where nothing is predicted.
         labels: (M,) class of each example where the outputs are classes, None where unknown.
         lengths: tokens of each example where batches are to be bucketed by them, else None.
-        drop_last: leave a training batch out that is not full.
     """
 
     batch_size: int
@@ -100,7 +99,6 @@ class TokenSplit(ShuffledSplit):
     Where rows are padded to the longest of a batch, batches are bucketed by length.
 
     Args:
-        batch_size: examples of a forward pass in evaluation.
         padding: of :func:`sot_paddle.data.batches.pad_rows`: ``pad``, ``max_length``, ``pad_id``.
     """
 

@@ -64,8 +64,6 @@ def truncated_lengths(first: int, second: int, room: int, tie_break: str) -> tup
     """How many tokens of each sentence ``longest_first`` truncation keeps.
 
     Args:
-        first: tokens of the first sentence.
-        second: tokens of the second sentence.
         room: tokens that fit, special tokens not counted.
         tie_break: ``"slow"`` (the original) or ``"fast"``, see the module's page.
 
@@ -88,19 +86,12 @@ def truncated_lengths(first: int, second: int, room: int, tie_break: str) -> tup
 
 @dataclass(frozen=True)
 class RowForm:
-    """The special tokens of a row, by id.
-
-    Attributes:
-        begin: before the first sentence.
-        between: between two sentences.
-        end: after the last one.
-        typed: whether the second sentence has token type 1; else all types are 0.
-    """
+    """The special tokens of a row, by id."""
 
     begin: tuple[int, ...] = ()
     between: tuple[int, ...] = ()
     end: tuple[int, ...] = ()
-    typed: bool = False
+    typed: bool = False  # whether the second sentence has token type 1; else all types are 0
 
     def special(self, sentences: int) -> int:
         """Special tokens of a row."""
@@ -112,11 +103,7 @@ class Pipeline:
     """What a family of tokenizers reads from a checkpoint's files.
 
     Attributes:
-        backend: the library's tokenizer, its pipeline set.
-        form: special tokens of a row.
-        pad_id: id of padding.
         mask_id: id of what stands for a word that is left out.
-        do_lower_case: what the pipeline does.
         word_lead: what stands before a word inside a text, where it changes the word's tokens.
     """
 
@@ -132,7 +119,6 @@ class SubwordTokenizer:
     """Texts to rows of token ids; a subclass reads its pipeline.
 
     Args:
-        source: a folder with the files that the subclass names.
         do_lower_case: lower-case the text; None is what the subclass says.
         max_length: tokens of a row at most, special ones included; at least 8.
         tie_break: see :func:`truncated_lengths`.

@@ -15,17 +15,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Table:
-    """A decoded file.
-
-    Attributes:
-        path: where it was read.
-        columns: column name to position.
-        rows: (line number from 1, cells) of each row.
-    """
+    """A decoded file."""
 
     path: Path
     columns: dict[str, int]
-    rows: list[tuple[int, list[str]]]
+    rows: list[tuple[int, list[str]]]  # (line number from 1, cells) of each row
 
 
 def read_table(
@@ -38,7 +32,6 @@ def read_table(
     """Read a tab-separated file, quoting off.
 
     Args:
-        required: column names that must be there.
         columns: the column names of a file without a header line; None reads the first line.
         skip_malformed: skip rows with a wrong number of columns and log one line about them; a
             last line that is cut short is refused all the same.

@@ -76,11 +76,8 @@ def export(
     """Write an export; it is there complete and within the bound, or not at all.
 
     Args:
-        trained: the model.
         out: folder of the export; an existing one is replaced.
-        formats: of `FORMATS`, at least one.
         rows: real inputs for the check, see `Preparation`; None for what comes with the package.
-        report: is told how far each format is from the model.
 
     Raises:
         ValueError: a format that cannot be made, or one that is farther than the bound from the
@@ -161,9 +158,7 @@ class Difference:
     Attributes:
         size: largest difference of a logit, in units of `scale`; infinite where one is not finite.
         scale: largest logit of the model, at least 1.
-        rows: rows compared.
         shapes: shape of the first input of each batch.
-        same: rows with the same best class.
     """
 
     size: float

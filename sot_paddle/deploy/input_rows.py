@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle.config import near_names
+from sot_paddle.data.documents.layouts import FORMS as TABLES
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_digits import DIGITS, load_digits
 from sot_paddle.data.image_folder import EXTENSIONS, decode_rgb, files_below, report_others
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.squad.questions import Question, read_questions
-from sot_paddle.data.tsv import decoded_lines, refuse_repeated_header
+from sot_paddle.data.tsv import decoded_lines
 from sot_paddle.deploy.recipe import Recipe, TextRecipe
 from sot_paddle.reading import parse_json
 
@@ -74,8 +74,6 @@ def read_rows(places: Sequence[str], recipe: Recipe, options: InputOptions) -> I
 
     Args:
         places: see `INPUT_HELP`.
-        recipe: of the model.
-        options: of the command line.
 
     Returns:
         A list, or for stdin an iterator that reads as it goes.
@@ -137,51 +135,34 @@ def _texts(
     kind = options.format or by_name
     if kind == "lines" and options.columns:
         raise DataError(f"--columns: {place} is read as lines; give --format tsv, csv or jsonl")
-    lines = _lines(place)
-    rows: Iterator[tuple[int, Any]] = enumerate(lines, 1)
-    if kind == "csv":
-        csv.field_size_limit(1 << 22)  # characters; a long document is more than the usual 128 Ki
-        reader = csv.reader((f"{line}\n" for line in lines), strict=True)
-        rows = ((reader.line_num, row) for row in reader)
-    elif kind == "tsv":
-        rows = ((number, line.split("\t")) for number, line in rows)
-    header: list[str] = []
-    name, number = "stdin" if place == STDIN else place, 0
-    try:
-        for number, row in rows:
-            where = f"{name}, line {number}"
-            if place == STDIN and kind == "lines" and not row.strip():
-                _LOG.warning("%s: an empty line, left out", where)
-            elif kind == "lines":
-                yield where, [row] if details.num_texts == 1 else row.split("\t")
-            elif kind == "jsonl":
-                row = parse_json(row, where, object)
-                if isinstance(row, dict):
-                    row = [row[name] for name in _columns(row, details, options, where)]
-                yield where, row if isinstance(row, list) else [row]
-            elif not header:
-                header, names = row, _columns(row, details, options, where)
-            elif row:
-                if len(row) != len(header):
-                    raise DataError(f"{where}: expected {len(header)} columns, got {len(row)}")
-                refuse_repeated_header(row, header, where)
-                yield where, [row[header.index(name)] for name in names]
-    except csv.Error as error:
-        raise DataError(f"{name}, after line {number}: expected csv ({error})") from None
+    if kind in ("tsv", "csv"):
+        path = Path("/dev/stdin") if place == STDIN else _file(place)
+        for where, cells in TABLES[f".{kind}"](path, ()):
+            yield where, [cells[name] for name in _columns(cells, details, options, where)]
+        return
+    for number, line in enumerate(_lines(place), 1):
+        where = f"{'stdin' if place == STDIN else place}, line {number}"
+        if kind == "jsonl":
+            row = parse_json(line, where, object)
+            if isinstance(row, dict):
+                row = [row[name] for name in _columns(row, details, options, where)]
+            yield where, row if isinstance(row, list) else [row]
+        elif place == STDIN and not line.strip():
+            _LOG.warning("%s: an empty line, left out", where)
+        else:
+            yield where, [line] if details.num_texts == 1 else line.split("\t")
 
 
 def _lines(place: str) -> Iterable[str]:
-    """The lines of a file; those of stdin as they are asked for.
+    """The lines of a file; those of stdin as they are asked for."""
+    return _stdin_lines() if place == STDIN else decoded_lines(_file(place))[0]
 
-    Raises:
-        DataError: there is no such file, or it is not UTF-8.
-    """
-    if place == STDIN:
-        return _stdin_lines()
+
+def _file(place: str) -> Path:
     path = Path(place)
     if not path.is_file():
         raise DataError(f"{place}: expected a file of texts, there is none")
-    return decoded_lines(path)[0]
+    return path
 
 
 def _stdin_lines() -> Iterator[str]:

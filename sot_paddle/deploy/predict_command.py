@@ -10,9 +10,8 @@ from pathlib import Path
 
 from sot_paddle.atomic import atomic_file
 from sot_paddle.command_line import OneLineParser
-from sot_paddle.deploy.answering import answers
 from sot_paddle.deploy.input_rows import INPUT_HELP, STDIN, InputOptions, read_asked, read_rows
-from sot_paddle.deploy.predictor import RUNTIMES, Predictor, open_predictor
+from sot_paddle.deploy.predictor import RUNTIMES, Predictor, answers, open_predictor
 
 DESCRIPTION = """\
 Predict with a training's folder or with an export of tools/export.py: one line of JSON for each

@@ -1,10 +1,11 @@
-"""Predictions of a trained folder or an export: rows in, logits, labels and probabilities out.
+"""Predictions of a trained folder or an export: labels, probabilities, answers.
 
-Shape legend: B rows, K classes.
+Shape legend: B rows, or windows of questions, K classes, S tokens of a window.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -14,6 +15,10 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
+from sot_paddle.data.batches import pad_rows
+from sot_paddle.data.squad.questions import Question
+from sot_paddle.data.squad.span_decoding import decode
+from sot_paddle.data.squad.span_features import span_features
 from sot_paddle.deploy.input_rows import Row
 from sot_paddle.deploy.onnx_file import ONNX, load_onnx
 from sot_paddle.deploy.recipe import (
@@ -39,8 +44,6 @@ class Predictor:
     """A model that is ready to predict.
 
     Attributes:
-        recipe: labels and preparation.
-        prepare: rows to arrays.
         run: arrays by input name to logits (B, K); for questions (B, 2, S).
         notes: what could not be read and was assumed.
     """
@@ -56,11 +59,6 @@ class Predictor:
 
     def predictions(self, rows: Iterable[Row], batch_size: int, *, logits: bool) -> Iterator[dict]:
         """A JSON-ready record (see `record`) for each row, in order, batch by batch.
-
-        Args:
-            rows: any number; read as they are needed.
-            batch_size: rows computed together.
-            logits: whether the records hold the logits too.
 
         Raises:
             ValueError: a row that cannot be read, or logits that are not finite.
@@ -108,7 +106,6 @@ def open_predictor(
         runtime: ``"onnx"`` or ``"jit"`` of an export, ``"model"`` of a training's folder;
             ``"auto"`` takes what is there, ONNX before jit. ONNX needs no Paddle.
         ema: of an image training: the moving average; False for the raw weights.
-        cpu: use the CPU even where there is a GPU (ONNX always does).
         cpu_precision: factors of the products of linear layers, ``"float32"`` or ``"bf16"``; an
             export has float32.
 
@@ -157,3 +154,39 @@ def _of_training(folder: Path, ema: bool, cpu: bool, cpu_precision: str) -> Pred
     recipe = trained.recipe
     run = run_model(trained.model, recipe.inputs)
     return Predictor(recipe, preparation_of(recipe, trained.folder), run, trained.notes)
+
+
+_SHOWN = 3
+"""Candidates of an answer that are told."""
+
+
+def answers(
+    predictor: Predictor, questions: Sequence[Question], batch_size: int
+) -> Iterator[dict[str, Any]]:
+    """A record for each question, in order: its answer, "" for none, and the best candidates.
+
+    Args:
+        batch_size: questions taken together, and windows computed together.
+
+    Raises:
+        ValueError: a question that leaves no room for its context, or scores that are not finite.
+    """
+    max_length, spans = predictor.recipe.preparation.max_length, predictor.recipe.spans
+    tokenizer = predictor.prepare.tokenizer
+    for first in range(0, len(questions), batch_size):
+        chunk = questions[first : first + batch_size]
+        numbered = [dataclasses.replace(each, id=str(n)) for n, each in enumerate(chunk, first)]
+        features = span_features(numbered, tokenizer, max_length=max_length, stride=spans.stride)
+        tokens, scores = features.tokens, []
+        for start in range(0, len(tokens), batch_size):
+            windows = range(start, min(start + batch_size, len(tokens)))
+            batch = pad_rows(tokens, windows, max_length=max_length, pad_id=tokenizer.pad_id)
+            scores.append(predictor.run(batch))  # (B, 2, S), start and end
+        scores = np.concatenate(scores)
+        if not np.isfinite(scores).all():
+            raise ValueError("the model's output is not finite")
+        by_id = decode(numbered, features, scores[:, 0], scores[:, 1], spans.decoding)
+        for index, (question, answer) in enumerate(zip(chunk, by_id.values(), strict=True), first):
+            best = [dataclasses.asdict(one) for one in answer.candidates[:_SHOWN]]
+            said = {"answer": answer.text, "null_odds": answer.null_odds, "candidates": best}
+            yield {"index": index, "id": question.id, **said}

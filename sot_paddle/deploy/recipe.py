@@ -29,9 +29,7 @@ class TextRecipe:
 
     Attributes:
         tokenizer: its family, a key of `sot_paddle.data.tokenizers.FAMILIES`.
-        max_length: tokens of a row at most.
         padding: ``"max_length"`` or ``"longest"``, as in training.
-        do_lower_case: as in training.
         num_texts: 1 for sentences, 2 for pairs, None for either.
         columns: names of the task's text columns, () when they are not known.
         trunc_medium: which tokens of a long text are kept, as in training; see
@@ -49,34 +47,21 @@ class TextRecipe:
 
 @dataclasses.dataclass(frozen=True)
 class SpanRecipe:
-    """How a question and its context become windows, and scores an answer.
+    """How a question and its context become windows, and scores an answer."""
 
-    Attributes:
-        stride: tokens that windows of a context share.
-        decoding: how spans are chosen.
-    """
-
-    stride: int
+    stride: int  # tokens that windows of a context share
     decoding: DecodingOptions
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """Everything but the graph.
-
-    Attributes:
-        model: registry name.
-        labels: class names in the order of the outputs; () for regression.
-        inputs: names of the graph's inputs in its order.
-        preparation: how a row of text or an image becomes numbers.
-        spans: of a model that answers questions, else None.
-    """
+    """Everything but the graph."""
 
     model: str
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # class names in the order of the outputs; () for regression
     inputs: tuple[str, ...]
     preparation: TextRecipe | EvalTransform
-    spans: SpanRecipe | None = None
+    spans: SpanRecipe | None = None  # of a model that answers questions, else None
 
 
 def recipe_json(recipe: Recipe, more: Mapping[str, Any]) -> str:
@@ -125,15 +110,10 @@ one image."""
 
 @dataclasses.dataclass(frozen=True)
 class TextPreparation:
-    """Rows of text to padded token ids.
-
-    Attributes:
-        tokenizer: cuts as in training.
-        padding: ``"max_length"`` or ``"longest"`` of the batch.
-    """
+    """Rows of text to padded token ids."""
 
     tokenizer: SubwordTokenizer
-    padding: str
+    padding: str  # ``"max_length"`` or ``"longest"`` of the batch
 
     def __call__(self, rows: Sequence[tuple[str, ...]]) -> dict[str, np.ndarray]:
         """B rows, all of one text or all of two, to int64 arrays (B, S)."""

@@ -36,7 +36,6 @@ class Trained:
 
     Attributes:
         model: with its weights, in evaluation mode, float32.
-        recipe: what it needs beside its weights.
         folder: where it was found; the tokenizer's files are there.
         notes: what could not be read and was assumed.
     """

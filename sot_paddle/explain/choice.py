@@ -32,16 +32,10 @@ MAX_ROWS = 64
 
 @dataclass(frozen=True)
 class ChosenImage:
-    """One image to explain.
-
-    Attributes:
-        name: what to call it.
-        label: name of the folder it lies in (which may be no class), or of its class.
-        read: decodes it.
-    """
+    """One image to explain."""
 
     name: str
-    label: str
+    label: str  # name of the folder it lies in (which may be no class), or of its class
     read: Callable[[], Image.Image]
 
 
@@ -51,7 +45,6 @@ def choose_images(places: Sequence[str], count: int, transform: EvalTransform) -
     Args:
         places: image files; folders of one class (the first ``count`` images of it); folders of
             class folders, or with ``val`` in them (``count`` of each class); or ``digits``.
-        count: see above, at least 1.
         transform: gives the size of the digits, and how photographs are turned.
 
     Returns:
@@ -117,11 +110,8 @@ def choose_sentences(
     """Read what is to be drawn, one sentence or pair at least.
 
     Args:
-        texts: sentences or pairs without label.
         file: UTF-8, a sentence or pair per line with TAB between the columns; a column more than
             the task has texts is a label and stands first. Empty lines are passed over.
-        labels: class names.
-        num_texts: texts of the task, None when not known.
 
     Raises:
         DataError: the file cannot be read, a line or argument has another number of texts, a

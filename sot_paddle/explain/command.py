@@ -12,12 +12,19 @@ from sot_paddle.command_line import OneLineParser
 from sot_paddle.config import near_names
 from sot_paddle.distributed import say
 from sot_paddle.explain.choice import choose_images, choose_sentences
-from sot_paddle.explain.figures import image_figure, sentence_figure
+from sot_paddle.explain.figures import (
+    Row,
+    image_figure,
+    image_row,
+    is_probing,
+    layer_figure,
+    layer_scores,
+    page,
+    sentence_figure,
+    sentence_row,
+)
 from sot_paddle.explain.image_maps import explain_images
-from sot_paddle.explain.layers import is_probing, layer_figure, layer_scores
-from sot_paddle.explain.pages import page
 from sot_paddle.explain.parts import parts_of
-from sot_paddle.explain.rows import Row, image_row, sentence_row
 from sot_paddle.explain.word_impact import explain_sentence
 from sot_paddle.tasks.images import eval_transform
 from sot_paddle.train.device import prepare_device

@@ -89,11 +89,7 @@ def token_evidence(
     """Integrated gradients of each part's margin with respect to the words of one image.
 
     Args:
-        model: in evaluation mode.
         tokens: (N, C), output of its token embedding.
-        parts: of its head.
-        target: the class.
-        steps: points of the path.
 
     Returns:
         (N,) float64 for each part, signed.

@@ -25,9 +25,7 @@ class Part:
     """One classifier's score, or a sum of several.
 
     Attributes:
-        name: heading of its column.
         taps: names of the head's taps (B, K) whose sum are its logits.
-        note: what it is, for people.
     """
 
     name: str
@@ -67,9 +65,7 @@ class PartEvidence:
     """What one part of the score says, and why.
 
     Attributes:
-        part: which.
         logits: (K,) float64, of this part alone.
-        target: the class that is explained.
         evidence: of any shape, signed; above 0 speaks for the target. In units of the margin.
     """
 

@@ -33,19 +33,12 @@ _SPACE = re.compile("[\t\n\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u30
 
 @dataclass(frozen=True)
 class Word:
-    """One word as it is written, punctuation attached.
-
-    Attributes:
-        text: the word.
-        sentence: 0, or 1 in the second sentence of a pair.
-        start: place of its first piece in the row.
-        stop: place after its last piece; equal to ``start`` when the word has none.
-    """
+    """One word as it is written, punctuation attached."""
 
     text: str
-    sentence: int
-    start: int
-    stop: int
+    sentence: int  # 0, or 1 in the second sentence of a pair
+    start: int  # place of its first piece in the row
+    stop: int  # place after its last piece; equal to ``start`` when the word has none
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +48,6 @@ class EncodedSentence:
     Attributes:
         ids: (L,) token ids, special ones included, without padding.
         boundary: place from which the token type is 1.
-        words: those that fit, in order.
         left_out: words cut off at the end because the row is full.
     """
 
@@ -72,7 +64,6 @@ class SentenceEvidence:
     Attributes:
         words: W words.
         parts: their evidence is (W,) float64, the impact of each word.
-        left_out: words at the end that the model does not read.
     """
 
     words: tuple[Word, ...]
@@ -86,8 +77,6 @@ def explain_sentence(
     """Impact of every word on every part of the score.
 
     Args:
-        subject: a trained text model.
-        texts: a sentence, or a pair.
         target: the class to explain, None for the model's own prediction.
 
     Raises:
@@ -111,10 +100,6 @@ def explain_sentence(
 
 def masked_rows(sentence: EncodedSentence, mask: int) -> list[np.ndarray]:
     """The row of a sentence, then for each word the row with its pieces replaced.
-
-    Args:
-        sentence: W words.
-        mask: token id of ``[MASK]``.
 
     Returns:
         1 + W rows (L,).
@@ -153,10 +138,6 @@ def split_words(text: str) -> list[str]:
 
 def encode(tokenizer: SubwordTokenizer, texts: Sequence[str]) -> EncodedSentence:
     """Tokenize a sentence or pair and say which pieces are whose.
-
-    Args:
-        tokenizer: cuts to its own ``max_length``.
-        texts: one or two texts.
 
     Raises:
         DataError: another number of texts, a text without words, one that is cut elsewhere than

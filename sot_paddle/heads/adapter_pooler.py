@@ -92,11 +92,7 @@ class AdapterPooler(nn.Layer):
 
 
 class AdapterHead(nn.Layer):
-    """What both models share: their dimensions and the pooler.
-
-    Attributes:
-        name: of the kind of model, kept for checkpoints.
-    """
+    """What both models share: their dimensions and the pooler."""
 
     name = ""
 
@@ -156,4 +152,57 @@ class AdapterSpans(AdapterHead):
         """Map hidden states (B, L, T, F) to start and end logits, each (B, T)."""
         pooled = self.pool(states, taps).flatten(2)  # (B, T, A * L)
         scores = record(taps, "logits", self.word_fc(pooled))  # (B, T, 2)
+        return scores[..., 0], scores[..., 1]
+
+
+class LayerProbes(nn.Layer):
+    """One linear layer for each hidden state: which layer knows the answer (BERTVision's baseline).
+
+    All probes are trained at once; they share no parameter, so each learns as it would alone.
+
+    Args:
+        config: dimensions; ``adapter_dim`` is not used.
+        outputs: K.
+    """
+
+    def __init__(self, config: AdapterConfig, outputs: int) -> None:
+        super().__init__()
+        self.config = config
+        layers = range(config.num_layers)
+        self.word_fc = nn.LayerList([uniform_linear(config.hidden_size, outputs) for _ in layers])
+
+    def scores(self, states: paddle.Tensor) -> paddle.Tensor:
+        """Map hidden states (B, L, ..., F) to the scores of each layer's probe (B, L, ..., K)."""
+        scores = (
+            probe(states[:, layer].astype(probe.weight.dtype))
+            for layer, probe in enumerate(self.word_fc)
+        )
+        return paddle.stack(list(scores), axis=1)
+
+
+class LayerClassifiers(LayerProbes):
+    """Probes of the class token: classes of a sample from each layer alone."""
+
+    name = "layer_classifiers"
+
+    def forward(self, states: paddle.Tensor, taps: Taps | None = None) -> paddle.Tensor:
+        """Map hidden states (B, L, T, F) to the logits of each layer (B, L, K)."""
+        self.config.require_shape(states)
+        return record(taps, "logits", self.scores(states[:, :, 0]))
+
+
+class LayerSpans(LayerProbes):
+    """Probes of every token: start and end of an answer from each layer alone."""
+
+    name = "layer_spans"
+
+    def __init__(self, config: AdapterConfig) -> None:
+        super().__init__(config, 2)
+
+    def forward(
+        self, states: paddle.Tensor, taps: Taps | None = None
+    ) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Map hidden states (B, L, T, F) to start and end logits, each (B, L, T)."""
+        self.config.require_shape(states)
+        scores = record(taps, "logits", self.scores(states))  # (B, L, T, 2)
         return scores[..., 0], scores[..., 1]

@@ -129,7 +129,6 @@ def build_head(
     Args:
         dim: channels C of the tokens.
         num_classes: K, at least 1 (1 is regression).
-        has_class_token: whether the features will carry a class token.
         pooler_dropout: dropout of a language model's own classifier (``pooler``, ``two_layer``)
             and of ``layers`` when ``head_dropout`` is None.
         initializer_range: standard deviation of the weights of such a classifier at the start.

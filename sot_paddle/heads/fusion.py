@@ -92,7 +92,6 @@ class WordHead(nn.Layer):
         pooling: Layer with ``output_dim`` and ``forward(tokens, mask, taps)``.
         num_classes: K.
         dropout: probability on the pooled representation.
-        mask_padding: hand the mask of the features to the pooling.
     """
 
     def __init__(
@@ -242,7 +241,6 @@ class LayerTokensHead(nn.Layer):
         num_classes: K.
         layers: their numbers from 0, in the order of concatenation.
         pooling: ``"concat"``, ``"max"`` or ``"mean"``.
-        dropout: probability on the vector.
         std: standard deviation of the weights at the start.
 
     Source: D.3.

@@ -21,17 +21,11 @@ from sot_paddle.heads.power_norm import RowLayerNorm
 
 @dataclass(frozen=True)
 class PretrainingHeadConfig:
-    """Options of the head, as files state them.
-
-    Attributes:
-        next_sentence: whether the second task is there.
-        pooling: its kind among the heads.
-        fusion: uses the class token; there is nothing to combine.
-    """
+    """Options of the head, as files state them."""
 
     next_sentence: bool = True
     pooling: str = PRETRAINING
-    fusion: str = "class_token"
+    fusion: str = "class_token"  # uses the class token; there is nothing to combine
 
 
 class MaskedWordHead(nn.Layer):
@@ -41,7 +35,6 @@ class MaskedWordHead(nn.Layer):
         dim: C.
         embedding_size: E.
         vocab_size: V.
-        activation: of the encoder.
         epsilon: of the layer norm.
         std: standard deviation of the dense weight at the start.
 
@@ -77,7 +70,6 @@ class PretrainingHead(nn.Layer):
     Its pooler has the name of the classifier's: a fine-tuning goes on with it.
 
     Args:
-        words: the head of the masked words.
         dim: C.
         config: whether the next sentence is judged.
         std: standard deviation of the dense weights at the start.
@@ -99,7 +91,6 @@ class PretrainingHead(nn.Layer):
         """Score masked words and the next sentence.
 
         Args:
-            features: of (B, S) tokens.
             positions: (B, P) places of the masked words.
             embeddings: (V, E).
 

@@ -18,9 +18,6 @@ class native:  # noqa: N801 (called like a function, as paddle.no_grad is)
     Who replaces one of Paddle's functions (``paddle.nn.functional.gelu = ...``) and wants it called
     chooses Paddle's: ``ops.native(False)``, or ``with ops.native(False):``.
 
-    Args:
-        enabled: whether native operators compute where they can.
-
     Attributes:
         masks: whether they may draw dropout's masks; see `masks_by_paddle`.
     """

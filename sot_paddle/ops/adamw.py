@@ -47,7 +47,6 @@ def update(
         factor: (1,), the clipping's f, or None: 1.
         betas: b1, b2.
         epsilon: added to sqrt(v), rescaled as in Paddle's kernel.
-        lr: learning rate.
         before: what decay leaves of p before the step.
         after: what it leaves after it.
     """

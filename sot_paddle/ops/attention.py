@@ -12,9 +12,6 @@ from sot_paddle.ops.dispatch import run, runs_natively
 def can_attend(parts: Sequence[paddle.Tensor], bias: paddle.Tensor | None) -> bool:
     """Whether :func:`attention` takes these inputs here and now.
 
-    Args:
-        parts, bias: of :func:`attention`.
-
     Returns:
         False as well for queries and keys of different lengths and for a bias that is trained.
     """

@@ -41,7 +41,6 @@ def linear(
         x: (..., C).
         weight: (C, D).
         bias: (D,) or None; it is added, and its gradient summed, in float32.
-        name: for Paddle's own form.
 
     Returns:
         (..., D), float32. Other precisions, a GPU and traced graphs are left to

@@ -13,11 +13,7 @@ from sot_paddle.ops.dispatch import run, runs_natively
 
 
 def can_run(x: paddle.Tensor, weights: Sequence[paddle.Tensor]) -> bool:
-    """Whether :func:`dense_block` computes on these images here and now.
-
-    Args:
-        x, weights: of :func:`dense_block`.
-    """
+    """Whether :func:`dense_block` computes on these images here and now."""
     # a traced tensor has no size yet: whether anything runs natively is asked first
     return (
         runs_natively(x)

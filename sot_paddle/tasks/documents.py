@@ -21,14 +21,7 @@ from sot_paddle.tasks.glue import GlueTask, tokenizer_of
 
 
 class DocumentSplit(ShuffledSplit):
-    """Whole texts; see :class:`sot_paddle.tasks.task.Split`.
-
-    Args:
-        rows: with their labels.
-        tokenizer: cuts them.
-        padding: ``"max_length"`` or ``"longest"`` of the batch.
-        batch_size: examples of a forward pass in evaluation.
-    """
+    """Whole texts; see :class:`sot_paddle.tasks.task.Split`."""
 
     def __init__(
         self, rows: LabelledRows, tokenizer: SubwordTokenizer, padding: str, batch_size: int

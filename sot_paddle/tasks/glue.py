@@ -18,8 +18,7 @@ from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.data import glue_tasks
 from sot_paddle.data.batches import EpochBatches
 from sot_paddle.data.cache import cached_split
-from sot_paddle.data.glue import available_splits, prediction_path, write_predictions
-from sot_paddle.data.own_table import own_task
+from sot_paddle.data.glue import available_splits, own_task, prediction_path, write_predictions
 from sot_paddle.data.splits import ShuffledSplit, TokenSplit
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
@@ -33,20 +32,14 @@ from sot_paddle.tasks.text_options import CheckpointOptions
 
 @dataclass
 class GlueTask:
-    """A GLUE task or an own table; see :class:`sot_paddle.tasks.task.Task`.
-
-    Attributes:
-        table: columns, labels in the order of the outputs, and metrics.
-        batch_size: training examples of each process and forward pass.
-        vocab_size: largest token id + 1, 0 where no token is fed.
-    """
+    """A GLUE task or an own table; see :class:`sot_paddle.tasks.task.Task`."""
 
     table: glue_tasks.Task
-    batch_size: int
+    batch_size: int  # training examples of each process and forward pass
     train: ShuffledSplit | None = None
     dev: Mapping[str, ShuffledSplit] = field(default_factory=dict)
     test: Mapping[str, ShuffledSplit] = field(default_factory=dict)
-    vocab_size: int = 0
+    vocab_size: int = 0  # largest token id + 1, 0 where no token is fed
 
     unit = "examples"
     maximise = True

@@ -74,7 +74,6 @@ def image_loss(logits: Outputs, labels: paddle.Tensor, smoothing: float = 0.0) -
     Args:
         logits: (B, K), or the pair of a ``sum_loss`` head, whose two losses are added.
         labels: (B,) integers, or soft targets (B, K), which are taken as they are.
-        smoothing: label smoothing of integer labels.
 
     Source: A.6 (sum_loss), A.9.
     """

@@ -14,7 +14,7 @@ import paddle
 
 from sot_paddle import distributed
 from sot_paddle.data.batches import EpochBatches
-from sot_paddle.data.pretraining.masking import draws_of, masked
+from sot_paddle.data.pretraining.pair_files import draws_of, masked
 from sot_paddle.data.splits import BatchLoader
 from sot_paddle.tasks.pretraining_loss import SUMS, pretraining_loss
 from sot_paddle.tasks.task import Outputs, Predictions, Task
@@ -76,27 +76,17 @@ class Instances:
 class MaskedPairs:
     """Pairs of sentences whose words are masked anew in every epoch.
 
-    Attributes:
-        rows: token ids of each pair, with special tokens.
-        length: S; longer rows lose their end, which may be the last [SEP].
-        share: of the words that are masked.
-        seed: of the draws.
-        mask_id: id of [MASK].
-        pad_id: id of padding.
-        special: further ids that are never masked.
-        vocab_size: words to draw a random one from.
-
     Source: specs.md E.3.
     """
 
     rows: Any
-    length: int
+    length: int  # S; longer rows lose their end, which may be the last [SEP]
     share: float
     seed: int
     mask_id: int
     pad_id: int
-    special: tuple[int, ...]
-    vocab_size: int
+    special: tuple[int, ...]  # further ids that are never masked
+    vocab_size: int  # words to draw a random one from
 
     by_epoch = True
 
@@ -191,12 +181,7 @@ class PretrainingSplit:
 
 @dataclass
 class PretrainingTask(Task):
-    """Pre-training, which predicts nothing.
-
-    Attributes:
-        batch_size: training rows of each process and forward pass.
-        losses: options of :func:`~.pretraining_loss.pretraining_loss`.
-    """
+    """Pre-training, which predicts nothing."""
 
     batch_size: int
     losses: Mapping[str, Any] = field(default_factory=dict)

@@ -14,8 +14,13 @@ import paddle
 
 from sot_paddle.data.batches import EpochBatches
 from sot_paddle.data.splits import ShuffledSplit
-from sot_paddle.data.squad.answer_files import ANSWERS, CANDIDATES, NULL_ODDS, write_answers
-from sot_paddle.data.squad.answer_scores import score_answers
+from sot_paddle.data.squad.answers import (
+    ANSWERS,
+    CANDIDATES,
+    NULL_ODDS,
+    score_answers,
+    write_answers,
+)
 from sot_paddle.data.squad.questions import Question, read_questions
 from sot_paddle.data.squad.span_decoding import Answer, DecodingOptions, decode
 from sot_paddle.data.squad.span_features import SpanFeatures, span_features
@@ -57,19 +62,14 @@ class AskedSplit:
 
 @dataclass
 class SquadTask:
-    """SQuAD 2.0; see :class:`sot_paddle.tasks.task.Task`.
-
-    Attributes:
-        batch_size: training windows of each process and forward pass.
-        vocab_size: largest token id + 1, 0 where no token is fed.
-    """
+    """SQuAD 2.0; see :class:`sot_paddle.tasks.task.Task`."""
 
     batch_size: int
     decoding: DecodingOptions = field(default_factory=DecodingOptions)
     train: AskedSplit | None = None
     dev: Mapping[str, AskedSplit] = field(default_factory=dict)
     test: Mapping[str, AskedSplit] = field(default_factory=dict)
-    vocab_size: int = 0
+    vocab_size: int = 0  # largest token id + 1, 0 where no token is fed
 
     title = "SQuAD"
     unit = "windows"

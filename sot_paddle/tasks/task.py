@@ -77,9 +77,7 @@ class Task(Protocol):
         title: name for messages and metrics.json, such as ``RTE``.
         unit: what an example is called in the plural, such as ``examples`` or ``images``.
         classes: names of the model's outputs, () where they are not classes.
-        num_outputs: width of the model's last layer.
         metric: the main score, which selects the best checkpoint.
-        maximise: whether a larger main score is better.
         tie_breaker: of equal main scores that with the smaller one of this name is better, "" for
             the first.
         train: None when the run does not train.

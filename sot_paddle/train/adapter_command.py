@@ -14,8 +14,13 @@ from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle import distributed
-from sot_paddle.heads.adapter_pooler import AdapterClassifier, AdapterConfig, AdapterSpans
-from sot_paddle.heads.layer_probes import LayerClassifiers, LayerSpans
+from sot_paddle.heads.adapter_pooler import (
+    AdapterClassifier,
+    AdapterConfig,
+    AdapterSpans,
+    LayerClassifiers,
+    LayerSpans,
+)
 from sot_paddle.tasks.state_options import LIVE, RecipeOptions, StateTrainConfig
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained, session

@@ -6,9 +6,8 @@ import time
 from pathlib import Path
 
 from sot_paddle.data.glue_tasks import get_task
-from sot_paddle.data.stored.file_layout import StoredSplit, stored_split
-from sot_paddle.data.stored.live_sources import FrozenModel, glue_states
-from sot_paddle.data.stored.live_states import LiveStates, extract
+from sot_paddle.data.stored.layout import StoredSplit, stored_split
+from sot_paddle.data.stored.live_states import FrozenModel, LiveStates, extract, glue_states
 from sot_paddle.data.stored.state_files import StateSizes, require_ours, require_space
 from sot_paddle.distributed import say
 from sot_paddle.tasks.squad import read_windows

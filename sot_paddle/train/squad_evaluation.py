@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from sot_paddle.atomic import write_atomically
 from sot_paddle.command_line import OneLineParser
-from sot_paddle.data.squad.answer_files import read_answers, read_null_odds
-from sot_paddle.data.squad.answer_scores import score_answers
+from sot_paddle.data.squad.answers import read_answers, read_null_odds, score_answers
 from sot_paddle.data.squad.questions import read_questions
 from sot_paddle.strict_json import dumps
 

@@ -10,9 +10,8 @@ import numpy as np
 from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import Task as Table
-from sot_paddle.data.stored.file_layout import stored_split
-from sot_paddle.data.stored.live_sources import FrozenModel, glue_states
-from sot_paddle.data.stored.original_rows import original_task
+from sot_paddle.data.stored.layout import original_task, stored_split
+from sot_paddle.data.stored.live_states import FrozenModel, glue_states
 from sot_paddle.data.stored.state_files import StateReader
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES

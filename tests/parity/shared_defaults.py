@@ -118,7 +118,7 @@ COUNTERPARTS: Mapping[str, str] = {
         "sot_torch_ref.train.image_transforms apply_operation fill"
     ),
     "data.image_randaugment RandAugmentConfig prob": "timm.data.auto_augment AugmentOp prob",
-    "data.squad.answer_scores score_answers null_limit": (
+    "data.squad.answers score_answers null_limit": (
         "transformers.data.metrics.squad_metrics squad_evaluate no_answer_probability_threshold"
     ),
     "data.squad.span_decoding DecodingOptions n_best": (

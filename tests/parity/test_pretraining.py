@@ -15,7 +15,7 @@ import torch
 
 from sot_paddle.backbones.pretraining import PretrainingModel
 from sot_paddle.data.pretraining.instances import InstanceOptions, document_instances
-from sot_paddle.data.pretraining.masking import MaskDraws, masked
+from sot_paddle.data.pretraining.pair_files import MaskDraws, masked
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
 from sot_paddle.tasks.pretraining import PretrainingTask, collate
 from sot_paddle.tasks.pretraining_loss import pretraining_loss, row_sums

@@ -12,7 +12,7 @@ from transformers.data.metrics.squad_metrics import squad_evaluate
 from transformers.data.processors import squad
 
 from sot_paddle.data.batches import pad_rows
-from sot_paddle.data.squad.answer_scores import score_answers
+from sot_paddle.data.squad.answers import score_answers
 from sot_paddle.data.squad.questions import Question
 from sot_paddle.data.squad.span_decoding import DecodingOptions, decode
 from sot_paddle.data.squad.span_features import SpanFeatures, span_features

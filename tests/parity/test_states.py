@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from sot_paddle.data.stored.file_layout import stored_split
+from sot_paddle.data.stored.layout import stored_split
 from sot_paddle.data.stored.live_states import LiveStates, hidden_states
 from sot_paddle.data.stored.state_files import StateReader, StateSizes, StateWriter
 from tests.parity.models import BERT, models_of_equal_weights

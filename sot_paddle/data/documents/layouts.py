@@ -1,30 +1,112 @@
-"""The published data sets of whole texts: files, columns and labels as they are distributed.
+"""Labelled rows of tables, and the published data sets of whole texts as they are distributed.
+
+A reader yields where a row stands, and its cells by column. A row that is none is refused with file
+and line while the file is read, before a run's first step.
 
 Source: specs.md D.2; the files of IMDB (aclImdb), TREC and Yahoo Answers themselves.
 """
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sot_paddle.data.documents.row_files import (
-    FORMS,
-    Columns,
-    Reader,
-    Row,
-    comma_rows,
-    folder_rows,
-    labelled_rows,
-    tab_rows,
-)
 from sot_paddle.data.errors import DataError
+from sot_paddle.data.glue import class_names, required_label, table_task, text_columns
 from sot_paddle.data.glue_tasks import Task
-from sot_paddle.data.own_table import class_names, required_label, table_task, text_columns
-from sot_paddle.reading import sha256_of
+from sot_paddle.data.tsv import decoded_lines, read_table, refuse_repeated_header
+from sot_paddle.reading import parse_json, read_text, require_whole_characters, sha256_of
+
+LARGEST_ROW = 1 << 22
+"""Characters of a cell of a CSV file at most."""
+
+Columns = tuple[str, ...]
+Row = Mapping[str, str]
+"""Column name -> cell."""
+
+Reader = Callable[[Path, Columns], Iterator[tuple[str, Row]]]
+"""A path, and the names of the cells (() for those of the first line), to places and rows."""
+
+
+def tab_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
+    """Cells with a TAB between, quoting off."""
+    table = read_table(path, required=columns, columns=columns or None)
+    for number, cells in table.rows:
+        yield f"{path}, line {number}", dict(zip(table.columns, cells, strict=True))
+
+
+def comma_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
+    """Cells with a comma between; one may hold line ends, between quotes."""
+    csv.field_size_limit(LARGEST_ROW)
+    reader = csv.reader(io.StringIO(read_text(path, encoding="utf-8-sig"), newline=""), strict=True)
+    names, line = columns, 1
+    try:
+        for cells in reader:
+            where, line = f"{path}, line {line}", reader.line_num + 1
+            if not cells:
+                continue
+            if not names:
+                names = tuple(cells)
+                if len(set(names)) < len(names):
+                    raise DataError(f"{where}: expected different column names, found {cells}")
+                continue
+            if len(cells) != len(names):
+                raise DataError(
+                    f"{where}: expected {len(names)} columns ({', '.join(names)}), found "
+                    f"{len(cells)} in {','.join(cells)[:60]!r}"
+                )
+            refuse_repeated_header(cells, () if columns else names, where)
+            yield where, dict(zip(names, cells, strict=True))
+    except csv.Error as error:
+        raise DataError(f"{path}, line {line}: no comma-separated row ({error})") from None
+
+
+def json_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
+    """An object a line, which names its cells."""
+    for number, line in enumerate(decoded_lines(path)[0], 1):
+        where = f"{path}, line {number}"
+        values = parse_json(line, where) if line.strip() else {}
+        row = {name: str(v) for name, v in values.items() if isinstance(v, str | int | float)}
+        for name, cell in row.items():
+            require_whole_characters(cell, f"{where}, {name!r}")
+        if values:
+            yield where, row
+
+
+def labelled_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
+    """TREC's lines ``LABEL:detail the text`` in Latin-1, as ``label`` and ``text``."""
+    for number, line in enumerate(
+        read_text(path, encoding="latin-1").rstrip("\r\n").split("\n"), 1
+    ):
+        fine, space, words = line.partition(" ")
+        coarse, colon, _ = fine.partition(":")
+        if not (space and colon):
+            raise DataError(f"{path}, line {number}: expected LABEL:detail and a text")
+        yield f"{path}, line {number}", {"label": coarse, "text": words.removesuffix("\r")}
+
+
+def folder_rows(folder: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
+    """One text a file, in a folder for each class, as ``label`` and ``text``.
+
+    Args:
+        columns: names of the classes.
+    """
+    for label in columns:
+        paths = sorted((folder / label).glob("*.txt"))
+        if not paths:
+            raise DataError(f"{folder / label} holds no .txt file; expected one text a file")
+        for path in paths:
+            yield str(path), {"label": label, "text": read_text(path)}
+
+
+FORMS: Mapping[str, Reader] = {".tsv": tab_rows, ".csv": comma_rows, ".jsonl": json_rows}
+"""Ending of a user's own table -> its reader."""
+
 
 OWN = "own"
 """Task name of a user's own tables."""
@@ -32,16 +114,11 @@ OWN = "own"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a split may lie.
+    """Where a split may lie."""
 
-    Attributes:
-        name: of the file, or of the folder with a folder for each class.
-        columns: names of the cells of a file, of the classes of a folder.
-    """
-
-    name: str
+    name: str  # of the file, or of the folder with a folder for each class
     read: Reader
-    columns: Columns
+    columns: Columns  # names of the cells of a file, of the classes of a folder
 
 
 @dataclass(frozen=True)
@@ -49,11 +126,9 @@ class TextLayout:
     """A published data set.
 
     Attributes:
-        labels: class names in the order of their indices.
         splits: ``train`` and ``dev`` to where each may lie, tried in this order. The development
             split is the published test split (D.2).
         text: columns whose cells make the text, those that are not empty joined by a space.
-        numbered: whether a label may be written as its index.
     """
 
     title: str
@@ -116,7 +191,6 @@ class LabelledRows:
     """The texts of a split with their labels.
 
     Attributes:
-        rows: the text of each row, or its two texts.
         labels: (n,) class indices, None where they are not read.
         texts: columns of each text of a row; the cells of one are joined.
     """

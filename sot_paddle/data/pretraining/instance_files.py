@@ -7,17 +7,90 @@ each instance, 16 for each document.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from sot_paddle.data.errors import DataError
 from sot_paddle.data.pretraining.instances import Instance, InstanceOptions, document_instances
-from sot_paddle.data.pretraining.prepared import begin_preparation, finish, open_prepared
-from sot_paddle.data.pretraining.stored_corpus import store_corpus
+from sot_paddle.data.pretraining.prepared import begin_preparation, finish, lines_of, open_prepared
 from sot_paddle.data.subword import SubwordTokenizer
+
+_TOGETHER = 256  # lines that are tokenized in one call
+
+
+@dataclass
+class StoredCorpus(Sequence):
+    """Documents of sentences of token ids."""
+
+    tokens: np.ndarray  # ids of all of them
+    sentences: array  # where each sentence begins in ``tokens``, and the last one ends
+    documents: array  # likewise in ``sentences``
+    order: array  # position -> number of the document in the text
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __getitem__(self, position: int) -> StoredDocument:
+        number = self.order[position]
+        return StoredDocument(self, self.documents[number], self.documents[number + 1])
+
+
+@dataclass(frozen=True)
+class StoredDocument(Sequence):
+    """Sentences of a corpus from ``start`` up to ``end``, a list of token ids each."""
+
+    corpus: StoredCorpus
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def __getitem__(self, position: int) -> list[int]:
+        first, end = self.corpus.sentences[self.start + position : self.start + position + 2]
+        return self.corpus.tokens[first:end].tolist()
+
+
+def store_corpus(files: Sequence[Path], tokenizer: SubwordTokenizer, path: Path) -> StoredCorpus:
+    """Tokenize text files, one sentence a line and an empty line between documents.
+
+    Lines without a token and documents without a sentence are left out, as in the original. A
+    document may go on in the next file.
+
+    Args:
+        path: file of the token ids, written here.
+
+    Raises:
+        DataError: a line that cannot be read, or no document at all.
+    """
+    lines = itertools.chain.from_iterable(map(lines_of, files))
+    sentences, documents = array("q", [0]), array("q", [0])
+    with open(path, "wb") as stream:
+        while batch := list(itertools.islice(lines, _TOGETHER)):
+            tokenized = iter(tokenizer.ids([text for text in batch if text]))
+            for text in batch:
+                ids = next(tokenized) if text else []
+                if ids:
+                    stream.write(np.array(ids, "<i4").tobytes())
+                    sentences.append(sentences[-1] + len(ids))
+                elif not text and len(sentences) - 1 > documents[-1]:
+                    documents.append(len(sentences) - 1)
+    if len(sentences) - 1 > documents[-1]:
+        documents.append(len(sentences) - 1)
+    if len(documents) == 1:
+        raise DataError(
+            f"{', '.join(map(str, files))}: no document with a sentence; expected one sentence a "
+            "line and an empty line between documents"
+        )
+    order = array("q", range(len(documents) - 1))
+    return StoredCorpus(np.memmap(path, "<i4", "r"), sentences, documents, order)
+
 
 FORM = "instances"
 ROWS, ORDER = "instances.bin", "order.bin"
@@ -73,7 +146,6 @@ def packed(instance: Instance, max_seq_length: int, max_predictions: int) -> np.
     """The numbers of a stored instance.
 
     Args:
-        instance: fits the two sizes.
         max_seq_length: S.
         max_predictions: P.
 
@@ -116,7 +188,6 @@ class InstanceRows:
     Attributes:
         max_seq_length: S.
         max_predictions: P.
-        vocab_size: words of the vocabulary.
 
     Raises:
         ValueError: the folder is not finished, or a file is missing or damaged.

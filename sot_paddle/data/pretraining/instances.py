@@ -20,24 +20,14 @@ _KEPT_OF_OTHERS = 0.5  # of the masked words that do not become [MASK]
 class InstanceOptions:
     """How instances are made.
 
-    Attributes:
-        max_seq_length: tokens of an instance, special ones included.
-        max_predictions: masked words of an instance at most.
-        masked_share: share of the tokens that are masked.
-        short_share: share of the instances with a shorter target length.
-        first: id of [CLS].
-        separator: id of [SEP].
-        mask: id of [MASK].
-        vocab_size: words to draw a random one from.
-
     Source: specs.md D.1.
     """
 
-    first: int
-    separator: int
-    mask: int
-    vocab_size: int
-    max_seq_length: int = 128
+    first: int  # id of [CLS]
+    separator: int  # id of [SEP]
+    mask: int  # id of [MASK]
+    vocab_size: int  # words to draw a random one from
+    max_seq_length: int = 128  # tokens of an instance, special ones included
     max_predictions: int = 20
     masked_share: float = 0.15
     short_share: float = 0.1
@@ -45,21 +35,13 @@ class InstanceOptions:
 
 @dataclass(frozen=True)
 class Instance:
-    """Two stretches of text with masked words.
+    """Two stretches of text with masked words."""
 
-    Attributes:
-        tokens: ids, special ones included, words masked.
-        boundary: where the second stretch begins.
-        random_next: whether it comes from another document.
-        positions: of the masked words, in order.
-        words: what stood there.
-    """
-
-    tokens: list[int]
-    boundary: int
-    random_next: bool
+    tokens: list[int]  # ids, special ones included, words masked
+    boundary: int  # where the second stretch begins
+    random_next: bool  # whether it comes from another document
     positions: list[int]
-    words: list[int]
+    words: list[int]  # what stood there
 
 
 def document_instances(

@@ -1,8 +1,12 @@
-"""Text files to pairs of sentences as token ids, shuffled, in a folder that a training reads from.
+"""Text files to shuffled pairs of sentences, whose words are masked anew in every epoch.
+
+Masks are made from draws that are a function of (seed, epoch, row).
 
 The rows lie on the disk, first in the order of the text (the originals' cached list), then as
 `random.Random(seed).shuffle` shuffles a list (the originals' iterable text file). Memory holds 16
 bytes a row.
+
+Shape legend: S tokens of a row.
 """
 
 from __future__ import annotations
@@ -10,15 +14,60 @@ from __future__ import annotations
 import itertools
 import random
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.pretraining.prepared import begin_preparation, finish, open_prepared
-from sot_paddle.data.pretraining.text_lines import lines_of
+from sot_paddle.data.pretraining.prepared import begin_preparation, finish, lines_of, open_prepared
 from sot_paddle.data.subword import SubwordTokenizer
+
+REPLACED, RANDOM = 0.8, 0.5
+"""Share of the chosen words that become [MASK]; share of the others that become random words."""
+
+
+@dataclass(frozen=True)
+class MaskDraws:
+    """What masking a row draws.
+
+    Attributes:
+        uniform: (3, S) from 0 to 1: whether a token is chosen, becomes [MASK], becomes a random
+            word.
+        words: (S,) random words.
+    """
+
+    uniform: np.ndarray
+    words: np.ndarray
+
+
+def draws_of(seed: int, epoch: int, row: int, length: int, vocab_size: int) -> MaskDraws:
+    """The draws of a row in an epoch, whatever was drawn before."""
+    rng = np.random.Generator(np.random.PCG64([seed, epoch, row]))
+    return MaskDraws(rng.random((3, length)), rng.integers(0, vocab_size, length))
+
+
+def masked(
+    ids: np.ndarray, draws: MaskDraws, *, share: float, mask_id: int, kept: Collection[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mask words of a row.
+
+    Args:
+        ids: (S,) token ids, padded.
+        share: of the tokens that are chosen, each by itself.
+        kept: ids that are never chosen (special tokens, padding).
+
+    Returns:
+        (S,) ids with words masked, (S,) bool: which words were chosen.
+
+    Source: specs.md E.3.
+    """
+    chosen = (draws.uniform[0] < share) & ~np.isin(ids, list(kept))
+    hidden = chosen & (draws.uniform[1] < REPLACED)
+    other = chosen & ~hidden & (draws.uniform[2] < RANDOM)
+    return np.where(hidden, mask_id, np.where(other, draws.words, ids)), chosen
+
 
 FORM = "pairs"
 ROWS, STARTS = "pairs.txt", "starts.bin"
@@ -44,8 +93,6 @@ def prepare_pairs(
             out; lines of token ids where there is no tokenizer.
         tokenizer: cuts the sentences; None for files of token ids (the originals' iterable text).
         vocab_size: token ids are below it.
-        seed: of the shuffle.
-        shuffle: False keeps the order.
 
     Raises:
         DataError: text that cannot be used, or a folder of another preparation.
@@ -111,9 +158,6 @@ def parsed_row(text: str, vocab_size: int, where: str) -> np.ndarray:
 
 class PairRows:
     """The rows of a prepared folder, read when they are asked for.
-
-    Attributes:
-        vocab_size: token ids are below it.
 
     Raises:
         ValueError: the folder is not finished, or a file is missing or damaged.

@@ -11,8 +11,7 @@ from typing import Any
 
 from sot_paddle.atomic import write_atomically
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.pretraining.prepared import begin_preparation, finish
-from sot_paddle.data.pretraining.text_lines import lines_of
+from sot_paddle.data.pretraining.prepared import begin_preparation, finish, lines_of
 
 MODEL = "spm.model"
 
@@ -32,9 +31,7 @@ def train_pieces(
     Args:
         files: one sentence a line.
         folder: of this training alone; the model is ``spm.model`` in it.
-        vocab_size: pieces of the model.
         sentences: of the sample at most, in the order of the text.
-        seed: of the sample.
         options: further ones of the library's trainer, such as ``model_type`` (unigram).
 
     Raises:

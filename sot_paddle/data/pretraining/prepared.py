@@ -1,9 +1,9 @@
-"""Folders of pre-training data: made by one command, and whole once their manifest is there."""
+"""Folders of pre-training data, whole once their manifest is there, and lines of text files."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,39 @@ from sot_paddle.reading import (
     sha256_of,
     verify,
 )
+
+
+def text_files(names: Sequence[str]) -> list[Path]:
+    """The files that are meant: files as they are, of a folder its ``*.txt`` sorted by name.
+
+    Raises:
+        DataError: one is not there, or a folder has none.
+    """
+    files: list[Path] = []
+    for path in map(Path, names):
+        inside = sorted(path.glob("*.txt")) if path.is_dir() else [path]
+        if not inside:
+            raise DataError(f"{path}: no *.txt in this folder")
+        files += inside
+    for path in files:
+        if not path.is_file():
+            raise DataError(f"{path} is missing: give text files, or a folder with *.txt")
+    return files
+
+
+def lines_of(path: Path) -> Iterator[str]:
+    """The lines of a file without white space at their ends or a byte-order mark.
+
+    Raises:
+        DataError: a line is no UTF-8; names file and line.
+    """
+    with open(path, "rb") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            except UnicodeDecodeError as error:
+                raise DataError(f"{path}, line {number}: expected UTF-8 text: {error}") from None
+
 
 COMMAND = "command.json"
 """What a folder is made from; marks one whose content may be replaced until it is whole."""
@@ -69,8 +102,6 @@ def finish(folder: Path, names: Sequence[str], content: Mapping[str, Any]) -> No
     """Write the manifest that makes a folder readable, and remove its ``*.part``.
 
     Args:
-        folder: marked by `begin_preparation`.
-        names: its files.
         content: what a reader must know, JSON-ready; ``form`` is its kind.
     """
     files = {
@@ -95,8 +126,6 @@ def open_prepared(folder: Path, form: str, counts: Sequence[str]) -> tuple[Mappi
     """What a finished folder says of itself, its files compared with the manifest, and a hash.
 
     Args:
-        folder: of the data.
-        form: its kind.
         counts: keys that hold a number.
 
     Raises:

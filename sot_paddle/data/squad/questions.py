@@ -13,19 +13,13 @@ from sot_paddle.reading import read_json, require_whole_characters
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a paragraph.
-
-    Attributes:
-        id: of the official file, unique.
-        answers: texts of the gold answers, () where there is none.
-        starts: position in ``context`` of the first character of each answer.
-    """
+    """A question about a paragraph."""
 
     id: str
     text: str
     context: str
-    answers: tuple[str, ...] = ()
-    starts: tuple[int, ...] = ()
+    answers: tuple[str, ...] = ()  # texts of the gold answers, () where there is none
+    starts: tuple[int, ...] = ()  # position in ``context`` of the first character of each answer
 
 
 def read_questions(path: str | Path, *, labelled: bool = True) -> list[Question]:

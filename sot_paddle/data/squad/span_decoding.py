@@ -45,16 +45,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model says to a question.
+    """What a model says to a question."""
 
-    Attributes:
-        text: the answer, "" for none.
-        candidates: the best spans, best first; at least one.
-        null_score: score of no answer.
-    """
-
-    text: str
-    candidates: tuple[Candidate, ...]
+    text: str  # the answer, "" for none
+    candidates: tuple[Candidate, ...]  # the best spans, best first; at least one
     null_score: float
 
     @property
@@ -73,8 +67,6 @@ def decode(
     """Answer every question: question id -> answer, in the order of the questions.
 
     Args:
-        questions: as for `span_features`.
-        features: their rows.
         starts: (n, T) scores of each token as the first of the answer.
         ends: (n, T) scores of each token as the last.
 

@@ -55,9 +55,6 @@ def span_features(
     """Cut each context into windows that fit beside its question.
 
     Args:
-        questions: at least one.
-        tokenizer: of the language model.
-        max_length: tokens of a row at most.
         stride: tokens of the context that a window shares with the one before.
         published_labels: QUIRK: BERTVision's labels, in which an answer that begins with the last
             token of a window begins at the last position of the padded row.

@@ -1,12 +1,14 @@
-"""Hidden states made on the fly by a frozen encoder, and their extraction into files.
+"""Hidden states of GLUE and SQuAD, made by a frozen encoder, and their extraction into files.
 
 Shape legend: n rows, B rows of a batch, L hidden states, T tokens, F features.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,11 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from sot_paddle.data.stored.file_layout import StoredSplit
+from sot_paddle.data.batches import TokenFeatures, pad_rows
+from sot_paddle.data.squad.span_features import SpanFeatures
+from sot_paddle.data.stored.layout import SQUAD, StoredSplit, original_features
 from sot_paddle.data.stored.state_files import StateReader, StateSizes, StateWriter
+from sot_paddle.data.subword import SubwordTokenizer
 
 Batch = Callable[[Sequence[int]], Mapping[str, np.ndarray]]
 """Positions to the encoder's inputs by name, padded to one length, and ``labels``."""
@@ -54,8 +59,6 @@ class LiveStates:
     """Hidden states of a frozen encoder, computed when they are asked for.
 
     Attributes:
-        model: see `hidden_states`.
-        batch: rows to its inputs.
         rows: n.
         labels: for each kind of label (n,); () where there is none.
         of_row: (L, T, F).
@@ -100,11 +103,6 @@ def extract(
     """Write the hidden states of a split, from where an earlier run stopped.
 
     Args:
-        source: makes them.
-        folder: exists.
-        split: the files.
-        dtype: ``float32`` or ``float16``.
-        batch_size: rows of a forward pass.
         chunk: rows that a reader has to read together.
         report: called with (rows done, rows) after every batch.
 
@@ -120,3 +118,59 @@ def extract(
             writer.append(source.states(rows), labels, rows)
             report(writer.done, sizes.rows)
     return before
+
+
+@dataclass(frozen=True)
+class FrozenModel:
+    """A language model whose hidden states are used, and its tokenizer."""
+
+    model: nn.Layer  # its head is not used
+    tokenizer: SubwordTokenizer
+    max_length: int  # T, tokens of a padded row
+
+    @property
+    def of_row(self) -> tuple[int, int, int]:
+        """(L, T, F)."""
+        sizes = self.model.encoder_config
+        return sizes.num_hidden_layers + 1, self.max_length, sizes.hidden_size
+
+    def fingerprint(self) -> str:
+        """Hash of every weight of the encoder."""
+        named = self.model.named_parameters()
+        return _hash((n, weight.numpy()) for n, weight in named if not n.startswith("head."))
+
+    def states(self, tokens: TokenFeatures, about: Mapping[str, Any]) -> LiveStates:
+        """The hidden states of rows of at most T tokens; ``about`` says what they are, by name."""
+        pad = {"max_length": self.max_length, "pad_id": self.tokenizer.pad_id}
+        origin = {
+            "encoder": self.fingerprint(),
+            "rows": _hash(sorted(tokens.arrays().items())),
+            **{name: str(value) for name, value in about.items()},
+        }
+        labels = () if tokens.labels is None else tuple(np.atleast_2d(tokens.labels.T))
+        return LiveStates(
+            self.model, partial(pad_rows, tokens, **pad), len(tokens), labels, self.of_row, origin
+        )
+
+    def windows(self, features: SpanFeatures, split: str) -> LiveStates:
+        """The hidden states of the windows of a SQuAD split."""
+        return self.states(features.tokens, {"task": SQUAD, "split": split})
+
+
+def _hash(arrays: Iterable[tuple[str, np.ndarray]]) -> str:
+    """32 hex digits over named arrays."""
+    digest = hashlib.sha256()
+    for name, array in arrays:
+        digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:32]
+
+
+def glue_states(
+    frozen: FrozenModel, folder: str | Path, task: str, split: str, rows: str = "original"
+) -> tuple[LiveStates, np.ndarray]:
+    """Hidden states of a GLUE split as BERTVision reads it, and the number of each row in its file.
+
+    Split and rows are those of :func:`sot_paddle.data.stored.layout.original_features`.
+    """
+    tokens = original_features(folder, task, split, frozen.tokenizer, rows)
+    return frozen.states(tokens, {"task": task, "split": split}), tokens.indices

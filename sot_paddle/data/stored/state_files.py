@@ -20,7 +20,7 @@ import h5py
 import numpy as np
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.stored.file_layout import Dataset, StoredSplit
+from sot_paddle.data.stored.layout import Dataset, StoredSplit
 
 LAST, ORIGIN = "last_index", "made_from"
 """Attributes: rows written so far, and what the rows were made from."""
@@ -28,23 +28,14 @@ LAST, ORIGIN = "last_index", "made_from"
 
 @dataclass(frozen=True)
 class StateSizes:
-    """How much is stored.
+    """How much is stored."""
 
-    Attributes:
-        rows: n.
-        layers: L.
-        tokens: T.
-        features: F.
-        dtype: of a hidden state, one of `DTYPES`.
-        chunk: rows that are read and written together.
-    """
-
-    rows: int
-    layers: int
-    tokens: int
-    features: int
-    dtype: str = "float32"
-    chunk: int = 1
+    rows: int  # n
+    layers: int  # L
+    tokens: int  # T
+    features: int  # F
+    dtype: str = "float32"  # of a hidden state, one of `DTYPES`
+    chunk: int = 1  # rows that are read and written together
 
     @property
     def of_row(self) -> tuple[int, int, int]:
@@ -99,14 +90,8 @@ class StateWriter:
     """The files of a split, written in the order of the rows; a context manager.
 
     Args:
-        folder: exists.
-        split: the files' names.
-        sizes: of the whole split.
         origin: what the rows are made from, by name: a file that was begun from something else is
             not continued.
-
-    Attributes:
-        done: rows that are written.
 
     Raises:
         DataError: files that were begun with other sizes or another origin, or that are damaged.
@@ -200,10 +185,6 @@ class StateWriter:
 
 class StateReader:
     """The files of a split whose rows are all there.
-
-    Args:
-        folder: where they are.
-        split: their names.
 
     Attributes:
         labels: for each dataset of labels (n,).

@@ -1,18 +1,15 @@
-"""Inputs that a model refuses in one line of its own, and those that it takes.
+"""Inputs that a model takes and refuses; BERT's masks, and independence of padding.
 
-Dims: B 3, S 6, 30 token ids, 2 types; images (2, 3, 16, 16).
+Dims: B 3, S 6, C 12, 2 layers, 30 token ids, 2 types, 16 positions; images (2, 3, 16, 16).
 """
 
 from __future__ import annotations
-
-import warnings
-from collections.abc import Iterator
 
 import numpy as np
 import paddle
 import pytest
 
-from sot_paddle import TokenEmbed, create_model
+from sot_paddle import create_model
 from sot_paddle.backbones import inputs
 from sot_paddle.backbones.inputs import TextCheck, check_images
 
@@ -42,7 +39,6 @@ def additive(least: float) -> np.ndarray:
     return np.where(mask() == 1, 0.0, least).astype("float32")
 
 
-@pytest.mark.parametrize("name", ["bert_base", "bert_base_mgcrp"])
 @pytest.mark.parametrize("train", [True, False])
 @pytest.mark.parametrize(
     ("changes", "message"),
@@ -51,24 +47,17 @@ def additive(least: float) -> np.ndarray:
             {"input_ids": with_value(ids(), -1)},
             "input_ids must be from 0 to vocab_size - 1 = 29, got values from -1 to .*tokenizer",
         ),
-        ({"input_ids": with_value(ids(), 30)}, "vocab_size - 1 = 29, got values from .* to 30;"),
         ({"input_ids": ids().astype("float32")}, "input_ids must be int64 or int32, got float32"),
-        ({"input_ids": ids() > 3}, "input_ids must be int64 or int32, got bool; cast it with"),
         ({"token_type_ids": with_value(0 * ids(), 2)}, "type_vocab_size - 1 = 1, got .* 0 to 2;"),
-        ({"token_type_ids": with_value(0 * ids(), -1)}, "token_type_ids must be from 0 .* -1 to"),
-        ({"token_type_ids": 0.0 * ids()}, "token_type_ids must be int64 or int32, got float64"),
         (
             {"attention_mask": additive(-1e4)},
             "1 .valid. and 0 .padding. only, got values from -10000 to 0; that is an additive mask",
         ),
-        ({"attention_mask": additive(-np.inf)}, "got values from -inf to 0; .*additive mask"),
         ({"attention_mask": with_value(mask(), 2)}, "got values from 0 to 2; pass 1 for every"),
-        ({"attention_mask": with_value(1.0 * mask(), 0.5)}, "must hold 1 .valid. and 0"),
-        ({"attention_mask": with_value(1.0 * mask(), np.nan)}, "must hold 1 .valid. and 0"),
     ],
 )
-def test_what_a_text_model_refuses(tiny_bert, name, train, changes, message) -> None:
-    model = tiny_bert(name)
+def test_what_a_text_model_refuses(tiny_bert, train, changes, message) -> None:
+    model = tiny_bert()
     model.train() if train else model.eval()
     arrays = {"input_ids": ids(), **changes}
     with pytest.raises(ValueError, match=message) as caught:
@@ -103,25 +92,8 @@ def test_every_backbone_refuses_the_same(name) -> None:
     assert model(paddle.to_tensor(ids()), attention_mask=paddle.to_tensor(mask())).shape == [B, 3]
 
 
-@pytest.mark.parametrize("name", ["input_ids", "token_type_ids", "attention_mask"])
-def test_lists_and_arrays_are_no_tensors(tiny_bert, name) -> None:
-    for value in (ids().tolist(), ids()):
-        given = {"input_ids": paddle.to_tensor(ids()), name: value}
-        with pytest.raises(ValueError, match=f"{name} must be a paddle.Tensor .*paddle.to_tensor"):
-            tiny_bert()(**given)
-
-
-@pytest.fixture(params=[True, False], ids=["strided", "contiguous"])
-def kernels(request) -> Iterator[None]:
-    """Both sets of Paddle's kernels: `import sot_paddle` before paddle chooses the second."""
-    before = paddle.get_flags("FLAGS_use_stride_kernel")
-    paddle.set_flags({"FLAGS_use_stride_kernel": request.param})
-    yield
-    paddle.set_flags(before)
-
-
-@pytest.mark.parametrize("dtype", ["bool", "int8", "int32", "int64", "float16", "float32"])
-def test_masks_of_zeros_and_ones_of_any_type_are_one_mask(tiny_bert, kernels, dtype) -> None:
+@pytest.mark.parametrize("dtype", ["bool", "int32", "float32"])
+def test_masks_of_zeros_and_ones_of_any_type_are_one_mask(tiny_bert, dtype) -> None:
     model = tiny_bert(mask_padding=True)
     model.eval()
     scores = [
@@ -129,13 +101,6 @@ def test_masks_of_zeros_and_ones_of_any_type_are_one_mask(tiny_bert, kernels, dt
         for kind in ("int64", dtype)
     ]
     np.testing.assert_array_equal(scores[0].numpy(), scores[1].numpy())
-
-
-def test_every_id_of_the_tables_and_both_integer_types_are_taken(tiny_bert) -> None:
-    model = tiny_bert()
-    edge = paddle.to_tensor([[0, 29, 1]])
-    for dtype in ("int64", "int32"):
-        model(edge.astype(dtype), token_type_ids=paddle.to_tensor([[0, 1, 1]], dtype=dtype))
 
 
 def test_one_token_is_enough_for_the_plain_classifier(tiny_bert) -> None:
@@ -183,15 +148,12 @@ def images(dtype: str = "float32", shape=(2, 3, 16, 16)) -> paddle.Tensor:
     ("given", "message"),
     [
         (images("int64"), "images must be floating-point and normalised, got int64; divide by 255"),
-        (images("int32").astype("uint8"), "normalised, got uint8"),
         (
             images("float64"),
             r"must be float32 as the model's weights, got float64; cast .*'float32'",
         ),
-        (images("float16"), "must be float32 as the model's weights, got float16"),
         (images(shape=(0, 3, 16, 16)), r"at least one image, got shape \[0, 3, 16, 16\]"),
         (images(shape=(2, 3, 16, 17)), r"must have shape \(B, 3, 16, 16\), got \[2, 3, 16, 17\]"),
-        (images(shape=(3, 16, 16)), r"must have shape \(B, 3, 16, 16\), got \[3, 16, 16\]"),
         (np.zeros((2, 3, 16, 16), "float32"), r"must be a paddle.Tensor \(B, 3, 16, 16\), got nd"),
     ],
 )
@@ -209,12 +171,6 @@ def test_a_float32_image_for_a_float64_model(float64) -> None:
     assert model(images("float64")).dtype == paddle.float64
 
 
-def test_the_published_token_embedding_refuses_them_too() -> None:
-    embed = TokenEmbed({"type": "DenseNet"}, 16, embed_dim=8)
-    with pytest.raises(ValueError, match="normalised, got int64"):
-        embed(images("int64"))
-
-
 def test_mixed_precision_may_mix_types_of_32_bits_and_less(monkeypatch) -> None:
     def check(given: str, own: paddle.dtype) -> None:
         check_images(images(given), in_chans=3, img_size=16, dtype=own)
@@ -228,14 +184,102 @@ def test_mixed_precision_may_mix_types_of_32_bits_and_less(monkeypatch) -> None:
         check("float64", paddle.float32)
 
 
-def test_a_traced_model_computes_the_same(tiny_bert) -> None:
-    """A graph has no values to look at."""
-    model = tiny_bert("bert_base", num_hidden_layers=1)
-    model.eval()
-    tensors = paddle.to_tensor(ids()), None, paddle.to_tensor(mask())
-    expected = model(*tensors)
-    traced = paddle.jit.to_static(model, full_graph=True)
-    with warnings.catch_warnings():  # 2026-11-22, paddle 3.3.1: its own ones_like asks for a place
-        warnings.simplefilter("ignore")
-        found = traced(*tensors)
-    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=0, atol=1e-6)
+PAD = 0
+LENGTHS = (6, 3, 4)
+
+
+def batch(length: int = S, *, filler: int = PAD, seed: int = 3) -> dict[str, paddle.Tensor]:
+    """Three sequences of 6, 3 and 4 tokens, padded to ``length``."""
+    rng = np.random.default_rng(seed)
+    ids = np.full((B, length), filler)
+    types, mask = np.zeros((B, length), "int64"), np.zeros((B, length), "int64")
+    for row, count in enumerate(LENGTHS):
+        ids[row, :count] = rng.integers(1, 30, count)
+        types[row, count // 2 : count] = 1
+        mask[row, :count] = 1
+    arrays = {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
+    return {name: paddle.to_tensor(array) for name, array in arrays.items()}
+
+
+@paddle.no_grad()
+def widen(model) -> None:
+    """Weights of unit scale, so that every part of the encoder shows in the output."""
+    for name, parameter in model.named_parameters():
+        if parameter.ndim == 2:
+            paddle.assign(parameter * 10.0, output=parameter)
+        elif name.endswith("bias"):
+            paddle.assign(parameter + 0.1 * paddle.randn(parameter.shape), output=parameter)
+
+
+def loss_of(logits) -> paddle.Tensor:
+    parts = logits if isinstance(logits, tuple) else (logits,)
+    return sum((part**2 * paddle.arange(1, 4).astype(part.dtype)).sum() for part in parts)
+
+
+PADDED_CASES = [
+    *((pooling, "sum_fc") for pooling in ("mgcrp", "mgcrp_qk", "gap", "gcp", "gcp_text")),
+    ("gap", "aggre_all"),
+    ("mgcrp", "concat"),
+    ("mgcrp_qk", "sum_loss"),
+]
+
+
+def logits_and_gradients(model, length: int, train: bool, **options) -> dict[str, np.ndarray]:
+    model.train() if train else model.eval()
+    for parameter in model.parameters():
+        parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
+    statistics = {n: b.numpy() for n, b in model.named_buffers()}
+    logits, taps = model(**batch(length, **options), return_taps=True)
+    loss_of(logits).backward()
+    found = {"logits": taps["logits"].numpy()}
+    found |= {n: p.grad.numpy() for n, p in model.named_parameters() if p.grad is not None}
+    found |= {n: b.numpy() for n, b in model.named_buffers()}
+    for name, buffer in model.named_buffers():
+        paddle.assign(paddle.to_tensor(statistics[name]), output=buffer)
+    return found
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize(("pooling", "fusion"), PADDED_CASES)
+def test_mask_padding_makes_results_independent_of_padding(
+    float64, tiny_bert, pooling: str, fusion: str, train: bool
+) -> None:
+    model = tiny_bert(pooling=pooling, fusion=fusion, mask_padding=True)
+    widen(model)
+    short = logits_and_gradients(model, 6, train)
+    assert len(short) > 30
+    other = logits_and_gradients(model, 11, train)
+    assert set(other) == set(short)
+    for name, array in short.items():
+        scale = max(1.0, np.abs(array).max())
+        np.testing.assert_allclose(
+            other[name] / scale, array / scale, rtol=0, atol=1e-11, err_msg=name
+        )
+    # what stands at the padded places does not matter either
+    wild = logits_and_gradients(model, 9, train, filler=5)
+    np.testing.assert_allclose(wild["logits"], short["logits"], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("pooling", ["mgcrp", "mgcrp_qk", "gap", "gcp", "gcp_text"])
+def test_quirk_published_heads_depend_on_padding(float64, tiny_bert, pooling) -> None:
+    model = tiny_bert(pooling=pooling)
+    widen(model)
+    short, long = (logits_and_gradients(model, length, True)["logits"] for length in (6, 11))
+    assert np.abs(short - long).max() > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"input_ids": [B, 17]}, r"between 1 and 16 tokens, .*\[3, 17\]"),
+        ({"input_ids": [B, 1]}, r"pools words and got none: tokens of shape \[3, 0, 12\]; pass"),
+        ({"input_ids": [S]}, r"must be \(B, S\) .*got shape \[6\]"),
+        ({"attention_mask": [B, 1]}, r"attention_mask must have the shape .*\[3, 6\], got \[3, 1"),
+        ({"token_type_ids": [B, 1]}, "token_type_ids must have the shape of input_ids"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(tiny_bert, changes: dict, message: str) -> None:
+    inputs = {} if "input_ids" in changes else batch()
+    inputs |= {name: paddle.ones(shape, dtype="int64") for name, shape in changes.items()}
+    with pytest.raises(ValueError, match=message):
+        tiny_bert()(**inputs)

@@ -36,9 +36,6 @@ def batch_norm(dtype: str = "float32", **options) -> layers.BatchNorm2D:
     return layer
 
 
-# ---------------------------------------------------------------- layer norm
-
-
 @pytest.mark.parametrize("std", [1.0, 0.1, 0.01])
 @pytest.mark.parametrize("epsilon", [1e-5, 1e-6])
 def test_layer_norm_in_float64_is_exact_for_small_rows_too(float64, std, epsilon) -> None:
@@ -64,9 +61,6 @@ def test_layer_norm_in_float32_uses_the_kernel_and_is_the_same_layer(monkeypatch
     np.testing.assert_allclose(fused, exact, rtol=0, atol=1e-6)
 
 
-# ---------------------------------------------------------------- batch norm
-
-
 def test_batch_norm_computes_half_precision_in_float32(amp_switches) -> None:
     layer = batch_norm()
     x = paddle.to_tensor(images() + 300.0, dtype="float32").astype("bfloat16")
@@ -84,9 +78,3 @@ def test_batch_norm_refuses_one_value_for_each_channel_in_training_mode() -> Non
         ValueError, match=r"more than one value for each channel, got .*1, 12, 1, 1"
     ):
         batch_norm()(paddle.ones([1, C, 1, 1]))
-
-
-# ---------------------------------------------------------------- stochastic depth
-
-
-# ---------------------------------------------------------------- MLP and attention

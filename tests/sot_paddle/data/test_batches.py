@@ -1,4 +1,4 @@
-"""Sample order: the same for ever; labels and edges of padding. Values: cases data_*."""
+"""Sample order, the same for ever; padding; batches as Paddle's tensors. Values: tests/parity."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 
 from sot_paddle.data.batches import TokenFeatures, epoch_batches, pad_rows
 from sot_paddle.data.errors import DataError
+from sot_paddle.data.splits import BatchLoader
 
 
 def flat(*sizes: int, **options) -> list[int]:
@@ -38,21 +39,10 @@ def test_seed_and_epoch_both_matter_and_nothing_else_does():
     assert flat(50, 8, seed=1) == orders[3]
 
 
-def test_drop_last():
-    assert [len(batch) for batch in epoch_batches(11, 4, drop_last=True)] == [4, 4]
-    assert len(epoch_batches(12, 4, drop_last=True)) == len(epoch_batches(12, 4)) == 3
-
-
 def test_a_bucketed_order_is_fixed_for_ever_too():
     lengths = [5, 3, 8, 8, 1, 2, 9, 4, 7, 6, 3]
     batches = epoch_batches(11, 4, seed=42, epoch=1, lengths=lengths)
     assert [batch.tolist() for batch in batches] == [[6, 3, 2, 8], [9, 0, 7, 1], [10, 5, 4]]
-
-
-def test_rows_without_any_token_are_padding():
-    batch = pad_rows(TokenFeatures.from_rows([[], []], [0, 0]), [0, 1], pad="longest", pad_id=6)
-    assert batch["input_ids"].tolist() == [[6], [6]]
-    assert batch["attention_mask"].tolist() == [[0], [0]]
 
 
 def test_label_types_and_a_padding_id():
@@ -65,19 +55,22 @@ def test_label_types_and_a_padding_id():
     assert "labels" not in pad_rows(TokenFeatures.from_rows([[1, 2]], [2]), [0], pad="longest")
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"n": 0}, "no batch: 0 samples leave none of batch_size 4"),
-        ({"n": 3, "drop_last": True}, "no batch: 3 samples leave none of batch_size 4"),
-    ],
-)
-def test_impossible_orders(options, match):
-    with pytest.raises(DataError, match=match):
-        epoch_batches(**({"n": 10, "batch_size": 4} | options))
-
-
-def test_impossible_batches():
-    data = features(7)
+def test_what_leaves_no_batch_or_does_not_fit_is_refused():
+    with pytest.raises(DataError, match="no batch: 3 samples leave none of batch_size 4"):
+        epoch_batches(3, 4, drop_last=True)
     with pytest.raises(DataError, match="tokens, expected at most max_length = 5"):
-        pad_rows(data, range(7), max_length=5)
+        pad_rows(features(7), range(7), max_length=5)
+
+
+def test_what_making_a_batch_raises_ends_the_pass():
+    """A DataLoader of Paddle would wait for ever: it makes its batches in a thread."""
+
+    def make(positions):
+        if 6 in positions:
+            raise ValueError("row 6 is damaged")
+        return {"labels": np.array(positions)}
+
+    batches = iter(BatchLoader(make, [[1], [6]]))
+    assert next(batches)["labels"].tolist() == [1]
+    with pytest.raises(ValueError, match="row 6 is damaged"):
+        next(batches)

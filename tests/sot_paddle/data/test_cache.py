@@ -10,7 +10,6 @@ import pytest
 
 from sot_paddle.data import cache
 from sot_paddle.data.cache import cache_key, cached_split, tokenize_split
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.tokenizers import WordPieceTokenizer
 
 HEADER = "index\tsentence1\tsentence2\tlabel\n"
@@ -52,12 +51,10 @@ def test_the_second_time_it_is_read(folder, vocab_file, entries, monkeypatch):
         cached_split(folder, "rte", "dev", again, entries)
 
 
-@pytest.mark.parametrize(
-    "options", [{"do_lower_case": False}, {"max_length": 64}, {"tie_break": "fast"}]
-)
-def test_every_option_is_in_the_key(folder, vocab_file, options):
-    before = cache_key(folder, "rte", "train", WordPieceTokenizer(vocab_file))
-    assert cache_key(folder, "rte", "train", WordPieceTokenizer(vocab_file, **options)) != before
+def test_every_option_is_in_the_key(folder, vocab_file):
+    options = ({}, {"do_lower_case": False}, {"max_length": 64}, {"tie_break": "fast"})
+    tokenizers = [WordPieceTokenizer(vocab_file, **given) for given in options]
+    assert len({cache_key(folder, "rte", "train", one) for one in tokenizers}) == len(options)
 
 
 def test_one_changed_byte_of_data_or_vocabulary(folder, vocab_file, entries):
@@ -91,7 +88,7 @@ def test_a_damaged_entry_is_rebuilt(folder, vocab_file, entries, caplog):
         assert caplog.text.count("is damaged") == 1
         assert path.read_bytes() == content
     directory = content.index(b"PK\1\2")
-    positions = (*range(0, directory, 23), *range(directory, len(content)))
+    positions = (*range(0, directory, 47), *range(directory, len(content), 3))
     for position in positions:  # wherever it is: never another number
         changed = bytearray(content)
         changed[position] ^= 0x21
@@ -106,17 +103,3 @@ def test_a_folder_that_cannot_be_written(folder, vocab_file, tmp_path, caplog):
     assert len(features) == 2
     (record,) = caplog.records
     assert record.getMessage().startswith("no cache: cannot write in")
-
-
-def test_bad_data_is_refused_as_without_a_cache(folder, vocab_file, entries):
-    (folder / "train.tsv").write_text("")
-    with pytest.raises(DataError, match="train.tsv is empty"):
-        cached_split(folder, "rte", "train", WordPieceTokenizer(vocab_file), entries)
-
-
-def test_regression_labels_are_float32(task_folder, vocab_file):
-    columns = ["index", "sentence1", "sentence2", "score"]
-    folder = task_folder("STS-B", train="\t".join(columns) + "\n0\ta\tb\t2.500\n")
-    features = tokenize_split(folder, "sts-b", "train", WordPieceTokenizer(vocab_file))
-    assert features.labels.dtype == np.float32
-    assert features.labels.tolist() == [2.5]

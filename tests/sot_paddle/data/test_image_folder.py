@@ -82,13 +82,6 @@ def test_order_labels_and_nested_files_are_those_of_torchvision(tmp_path: Path) 
     assert ours.labels.tolist() == sorted(ours.labels.tolist())
 
 
-def test_hidden_and_foreign_files_are_left_out(tmp_path: Path) -> None:
-    fill(tmp_path, "a/1.jpg", "a/._1.jpg", "a/notes.txt", ".cache/2.jpg", "a/.x/3.jpg", "LICENSE")
-    samples = read_class_folders(tmp_path)
-    assert samples.classes == ("a",)
-    assert samples.files == ("a/1.jpg",)
-
-
 def listed(root: Path) -> list[str]:
     """What is said of a folder of class folders."""
     said: list[str] = []
@@ -106,14 +99,6 @@ def test_what_is_not_read_is_told_with_its_extensions(tmp_path: Path) -> None:
     assert "and 25 more" in listed(tmp_path)[0]
 
 
-def test_both_splits_are_told_of_and_nobody_asks_is_a_warning(tmp_path: Path, caplog) -> None:
-    fill(tmp_path, "train/a/1.jpg", "train/a/2.gif", "val/a/1.jpg", "val/a/2")
-    read_train_val(tmp_path)
-    lines = [record.getMessage() for record in caplog.records]
-    assert [line.partition(",")[0] for line in lines] == [f"{tmp_path}/train", f"{tmp_path}/val"]
-    assert [line.rpartition(": ")[2] for line in lines] == [".gif (1)", "without one (1)"]
-
-
 def test_a_link_to_nothing_is_refused_when_it_is_listed(tmp_path: Path) -> None:
     """A missing file is never skipped, and it ended a training in the middle of its first epoch."""
     fill(tmp_path, "cat/1.jpg", "cat/in/2.jpg")
@@ -122,28 +107,13 @@ def test_a_link_to_nothing_is_refused_when_it_is_listed(tmp_path: Path) -> None:
         read_class_folders(tmp_path)
 
 
-def test_the_original_s_other_name_of_the_validation_folder(tmp_path: Path) -> None:
-    fill(tmp_path, "train/a/1.jpg", "validation/a/2.jpg")
-    _, val = read_train_val(tmp_path)
-    assert val.root.name == "validation"
-
-
 @pytest.mark.parametrize(
     ("files", "message"),
     [
         (("val/a/1.jpg",), "expected a folder with train in it .* got: val"),
-        (("a/1.jpg", "b/1.jpg"), "name the folder above train"),
-        (("train/a/1.jpg",), "expected a folder with val or validation"),
         (("train/a/1.jpg", "train/b/2.jpg", "val/a/1.jpg"), "1 not in val: b"),
         (("train/a/1.jpg", "val/a/1.jpg", "val/c/2.jpg"), "1 not in train: c"),
-        (("train/a/1.jpg", "train/b/x.txt", "val/a/1.jpg"), "none in 1 of 2: b"),
         (("train/a/1.jpg", "train/2.jpg", "val/a/1.jpg"), r"1 image\(s\) beside them: 2.jpg"),
-        (("train/readme.txt", "val/a/1.jpg"), "expected one folder per class, got none"),
-        ((), "got: no folder"),
-        (
-            ("val/a/1.jpg", "train/a/1.jpg", *(f"train/c{k}/1.jpg" for k in range(9))),
-            "9 not in val: c0, c1, .*, c7 and 1 more",
-        ),
     ],
 )
 def test_refusals(tmp_path: Path, files: tuple[str, ...], message: str) -> None:
@@ -170,15 +140,11 @@ def decoded(tmp_path: Path, content: bytes) -> Image.Image:
 FLAT = Image.fromarray(np.repeat(np.repeat(COLORS[:2, :2], 4, 0), 4, 1))
 OF_8_BITS = {
     "grey": (FLAT.convert("L"), "PNG", {}),
-    "black and white": (FLAT.convert("1"), "PNG", {}),
     "grey with alpha": (FLAT.convert("LA"), "PNG", {}),
-    "grey with one clear level": (FLAT.convert("L"), "PNG", {"transparency": 3}),
     "colours with one clear colour": (FLAT, "PNG", {"transparency": (0, 0, 0)}),
-    "colours with alpha": (FLAT.convert("RGBA"), "TIFF", {}),
     "palette with alpha": (FLAT.quantize(4), "PNG", {"transparency": bytes([0, 255, 9, 3])}),
     "palette with a clear entry": (FLAT.quantize(4), "GIF", {"transparency": 0}),
     "CMYK": (FLAT.convert("CMYK"), "TIFF", {}),
-    "YCbCr": (FLAT.convert("YCbCr"), "TIFF", {}),
 }
 
 
@@ -218,7 +184,6 @@ OF_16_BITS = {
     "PNG": encode(Image.fromarray(RAMP), "PNG"),
     "TIFF": tiff(RAMP, 16),
     "TIFF, high byte first": tiff(RAMP, 16, order=">"),
-    "TIFF, compressed": encode(Image.fromarray(RAMP), "TIFF", compression="tiff_lzw"),
     "TIFF from white": tiff(65535 - RAMP, 16, white=True),
     "TIFF of 12 bits": tiff(RAMP >> 4, 12),
     "PGM": encode(Image.fromarray(RAMP), "PPM"),
@@ -249,10 +214,8 @@ def test_floats_from_0_to_1_and_bytes_in_32_bits_are_converted_by_value(tmp_path
     ("content", "told"),
     [
         (tiff(RAMP / 257, 32, sample=3), "from 0 to 1 in an image of mode F, found 0 to 255"),
-        (tiff(RAMP / 65535 - 0.5, 32, sample=3), "mode F, found -0.5 to 0.5"),
         (tiff(np.full((2, 2), np.nan), 32, sample=3), "mode F, found nan to nan"),
         (tiff(RAMP, 32, sample=2), "from 0 to 255 in an image of mode I, found 0 to 65535"),
-        (tiff((RAMP >> 8) - 1.0, 16, sample=2), "mode I, found -1 to 254"),
     ],
 )
 def test_values_whose_white_nobody_knows_are_refused(tmp_path: Path, content, told) -> None:
@@ -260,35 +223,29 @@ def test_values_whose_white_nobody_knows_are_refused(tmp_path: Path, content, to
         decoded(tmp_path, content)
 
 
-@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
-def test_the_orientation_in_exif_is_applied_where_it_is_asked_for(
-    tmp_path: Path, form: str
-) -> None:
+def test_the_orientation_in_exif_is_applied_where_it_is_asked_for(tmp_path: Path) -> None:
     """It is ignored else, as in the original; a damaged one turns nothing."""
     path, exif = tmp_path / "photograph", Image.Exif()
     for orientation in range(1, 9):
         exif[0x0112] = orientation
-        path.write_bytes(encode(Image.fromarray(COLORS), form, exif=exif))
+        path.write_bytes(encode(Image.fromarray(COLORS), "JPEG", exif=exif))
         with Image.open(path) as image:
             upright = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
             stored = np.asarray(image.convert("RGB"))
         assert np.array_equal(decode_rgb(path), stored)
         assert np.array_equal(decode_rgb(path, exif_orientation=True), upright)
-    for content in (b"no exif at all", b"MM\0*\0\0\0\x08\0\x01\x01\x12", b"MM\0*\xff\xff\xff\xff"):
-        path.write_bytes(encode(Image.fromarray(COLORS), form, exif=b"Exif\0\0" + content))
-        assert decode_rgb(path, exif_orientation=True).size == (7, 9)
+    damaged = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12"
+    path.write_bytes(encode(Image.fromarray(COLORS), "JPEG", exif=damaged))
+    assert decode_rgb(path, exif_orientation=True).size == (7, 9)
 
 
 JPEG = encode(Image.fromarray(np.repeat(np.repeat(COLORS, 9, 0), 9, 1)), "JPEG")
 PNG = encode(Image.fromarray(COLORS), "PNG")
 BROKEN = {
     "empty": b"",
-    "text": b"<html>404 not found</html>",
     "jpeg cut in the middle": JPEG[: len(JPEG) // 2],
-    "jpeg cut in the header": JPEG[:30],
     "png cut in the middle": PNG[: len(PNG) // 2],
     "png with a damaged checksum": PNG[:40] + bytes([PNG[40] ^ 255]) + PNG[41:],
-    "png header only": PNG[:8],
 }
 
 
@@ -296,15 +253,6 @@ BROKEN = {
 def test_damage_is_named(tmp_path: Path, kind: str) -> None:
     with pytest.raises(CorruptImage, match="image.bin: .*repair or remove it"):
         decoded(tmp_path, BROKEN[kind])
-
-
-def test_damage_inside_of_an_avif_is_named(tmp_path: Path) -> None:
-    """Pillow raises RuntimeError there; a picture from the web may have this content as a .jpg."""
-    content = bytearray(encode(Image.fromarray(np.repeat(np.repeat(COLORS, 9, 0), 9, 1)), "AVIF"))
-    start = content.index(b"mdat") + 4
-    content[start:] = bytes(len(content) - start)
-    with pytest.raises(CorruptImage, match=r"image.bin: the image cannot be decoded \(Failed to"):
-        decoded(tmp_path, bytes(content))
 
 
 def test_a_program_in_postscript_is_not_run(tmp_path: Path, monkeypatch) -> None:
@@ -322,10 +270,3 @@ def test_a_decompression_bomb_is_corrupt(tmp_path: Path, monkeypatch) -> None:
         decoded(tmp_path, PNG)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40)  # a warning of Pillow's only: decoded
     assert decoded(tmp_path, PNG).size == (7, 9)
-
-
-def test_a_file_that_cannot_be_read_is_another_error(tmp_path: Path) -> None:
-    for path in (tmp_path / "gone.jpg", tmp_path):
-        with pytest.raises(DataError, match="readable image file") as caught:
-            decode_rgb(path)
-        assert not isinstance(caught.value, CorruptImage)

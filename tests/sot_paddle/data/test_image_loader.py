@@ -1,4 +1,4 @@
-"""The loader: the same batches for any number of workers; failures and deaths reach the user."""
+"""Image data sets, pure in (seed, epoch, index); the same batches for any number of workers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,12 +17,89 @@ from PIL import Image
 
 from sot_paddle.data.batches import epoch_batches
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.image_dataset import EvalCollate, ImageEvalSet, ImageTrainSet, TrainCollate
+from sot_paddle.data.image_dataset import (
+    CORRUPT,
+    ArraySource,
+    BatchWorkers,
+    EvalCollate,
+    ImageEvalSet,
+    ImageTrainSet,
+    TrainCollate,
+    generator,
+)
 from sot_paddle.data.image_digits import load_digits
-from sot_paddle.data.image_folder import FolderSource, read_class_folders
-from sot_paddle.data.image_loader import BatchWorkers, ImageLoader
+from sot_paddle.data.image_folder import CorruptImage, FolderSource, read_class_folders
+from sot_paddle.data.image_loader import ImageLoader
 from sot_paddle.data.image_mixing import ErasingConfig, MixConfig
 from sot_paddle.data.image_transforms import AugmentConfig, EvalTransform
+
+SIDE = 12
+CONFIG = AugmentConfig(img_size=SIDE)
+
+
+@pytest.fixture
+def source() -> ArraySource:
+    images = np.random.default_rng(0).integers(0, 256, (8, 20, 17, 3), dtype=np.uint8)
+    return ArraySource(images, np.arange(8) % 3, "abc", [f"image {n}" for n in range(8)])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> FolderSource:
+    """Six PNG files of two classes; numbers 1 and 5 (the last) are damaged."""
+    rng = np.random.default_rng(1)
+    for name in ("cat/0", "cat/1", "cat/2", "dog/3", "dog/4", "dog/5"):
+        path = tmp_path / f"{name}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (15, 18, 3), dtype=np.uint8)).save(path)
+        if name[-1] in "15":
+            path.write_bytes(path.read_bytes()[:90])
+    return read_class_folders(tmp_path)
+
+
+def test_a_sample_depends_on_seed_epoch_and_index_only(source) -> None:
+    def pixels(seed: int, epoch: int, index: int) -> bytes:
+        return ImageTrainSet(source, CONFIG, seed)[(epoch, index)].image.tobytes()
+
+    first = pixels(1, 2, 3)
+    used = ImageTrainSet(source, CONFIG, 1)
+    for key in [(0, 0), (2, 5), (2, 3), (7, 3)]:  # other samples before it change nothing
+        used[key]
+    assert used[(2, 3)].image.tobytes() == first == pixels(1, 2, 3)
+    assert len({first, pixels(2, 2, 3), pixels(1, 3, 3), pixels(1, 2, 4)}) == 4
+    sample = used[(2, 4)]
+    assert (sample.label, sample.key, sample.corrupt) == (1, (2, 4), ())
+    assert sample.image.shape == (SIDE, SIDE, 3)
+
+
+def test_corrupt_images_are_fatal_by_default(folder) -> None:
+    for dataset, key in (
+        (ImageTrainSet(folder, CONFIG), (0, 1)),
+        (ImageEvalSet(folder, EvalTransform(SIDE)), 5),
+    ):
+        with pytest.raises(CorruptImage, match=r"(cat/1|dog/5).png: the image cannot be decoded"):
+            dataset[key]
+
+
+def test_corrupt_training_images_give_way_to_the_next(folder) -> None:
+    dataset = ImageTrainSet(folder, CONFIG, on_corrupt="skip")
+    replaced, wrapped = dataset[(0, 1)], dataset[(0, 5)]
+    assert (replaced.label, replaced.corrupt) == (0, (1,))
+    assert (wrapped.label, wrapped.corrupt) == (0, (5,))  # from a dog to the first cat
+    expected = dataset.transform(folder.image(2), generator("augment", 0, 0, 1))
+    assert np.array_equal(replaced.image, expected)
+    batch = TrainCollate()([dataset[0, index] for index in [5, 2, 1]])
+    assert batch[CORRUPT].tolist() == [1, 5]
+
+
+def test_corrupt_evaluation_images_are_left_out(folder) -> None:
+    dataset = ImageEvalSet(folder, EvalTransform(SIDE), on_corrupt="skip")
+    batch = EvalCollate(SIDE)([dataset[index] for index in range(6)])
+    assert batch["labels"].tolist() == [0, 0, 1, 1]
+    assert batch["images"].shape == (4, 3, SIDE, SIDE)
+    assert batch[CORRUPT].tolist() == [1, 5]
+    nothing = EvalCollate(SIDE)([dataset[1]])
+    assert nothing["images"].shape == (0, 3, SIDE, SIDE)
+
 
 HERE = Path(__file__).resolve().parent
 SIZE = 16
@@ -89,16 +165,14 @@ def damaged(tmp_path: Path) -> FolderSource:
     return read_class_folders(tmp_path)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_corrupt_image_stops_the_main_process_by_name(damaged, workers) -> None:
+def test_a_corrupt_image_stops_the_main_process_by_name(damaged) -> None:
     with pytest.raises(DataError, match=r"/(02|07).png: the image cannot be decoded") as caught:
-        arrays(train_loader(damaged, workers))
+        arrays(train_loader(damaged, 2))
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_skipped_images_are_named_once(damaged, workers, caplog) -> None:
-    loader = train_loader(damaged, workers, on_corrupt="skip")
+def test_skipped_images_are_named_once(damaged, caplog) -> None:
+    loader = train_loader(damaged, 2, on_corrupt="skip")
     with caplog.at_level(logging.WARNING, logger="sot_paddle.data.image_loader"):
         batches = arrays(loader) + arrays(loader)
     assert [set(batch) for batch in batches] == [{"images", "labels"}] * 6
@@ -178,14 +252,6 @@ def test_a_dead_worker_is_told_and_the_next_pass_works(workers) -> None:
     with pytest.raises(DataError, match="data worker ended unexpectedly.*fewer workers"):
         list(workers.batches([[1], [-2], *([number] for number in range(20))]))
     assert len(list(workers.batches([[1], [2]]))) == 2
-
-
-def test_no_thread_of_a_closed_pool_is_left_to_meet_the_end_of_the_process(workers) -> None:
-    before = set(threading.enumerate())
-    list(workers.batches([[1], [2]]))
-    assert set(threading.enumerate()) - before
-    workers.close()
-    assert not set(threading.enumerate()) - before
 
 
 def alive(process: int) -> bool:

@@ -1,29 +1,46 @@
-"""The transforms: evaluation on photographs against timm's, training on images of any size."""
+"""Transforms, RandAugment, mixing, the digits and ImageNet-A's table; pixels: tests/parity."""
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
-import sot_torch_ref  # noqa: F401  (makes timm importable beside a CPU build of torch)
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_dataset import generator
-from sot_paddle.data.image_folder import decode_rgb
+from sot_paddle.data.image_digits import load_digits, write_digits
+from sot_paddle.data.image_folder import read_split
+from sot_paddle.data.image_mixing import (
+    ErasingConfig,
+    Mix,
+    MixConfig,
+    apply_erasures,
+    draw_erasures,
+    draw_mix,
+)
+from sot_paddle.data.image_randaugment import (
+    RESAMPLINGS,
+    RandAugmentConfig,
+    apply_operation,
+    draw_operations,
+    level_to_argument,
+    parse_randaugment,
+)
 from sot_paddle.data.image_transforms import AugmentConfig, EvalTransform, TrainTransform
+from sot_paddle.data.imagenet_a import (
+    INDICES,
+    SYNSETS,
+    require_imagenet_order,
+    require_synsets,
+)
 
 
-def test_equal_to_timm_on_photographs(shared_data) -> None:
-    from timm.data import create_transform
-
-    folder = shared_data / "images" / "flowers5" / "val"
-    files = sorted(folder.glob("*/*.jpg"))[::7]
-    if not files:
-        pytest.skip("../shared/data/images/flowers5 absent")
-    theirs = create_transform(224, is_training=False, crop_pct=0.875, interpolation="bicubic")
-    for file in files:
-        image = decode_rgb(file)
-        assert np.array_equal(EvalTransform()(image), theirs(image).numpy())
+def test_the_defaults_of_evaluation_are_timm_s() -> None:
+    expected = EvalTransform(224, 0.875, "bicubic", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    assert EvalTransform() == expected
 
 
 def test_shape_and_fill() -> None:
@@ -45,16 +62,146 @@ def test_without_randaugment_any_filter_resizes(more: dict) -> None:
 @pytest.mark.parametrize(
     ("record", "options", "message"),
     [
-        (EvalTransform, {"interpolation": "random"}, "interpolation: expected"),
-        (EvalTransform, {"mean": (0.5, 0.5)}, "mean: expected"),
         (EvalTransform, {"std": (0.5, 0.5, 0.0)}, "std: expected"),
         (AugmentConfig, {"scale": (0.5, 1.2)}, "scale: expected"),
-        (AugmentConfig, {"scale": (0.0, 1.0)}, "scale: expected"),
         (AugmentConfig, {"ratio": (2.0, 1.0)}, "ratio: expected"),
         (AugmentConfig, {"interpolation": "lanczos"}, "cannot resample by 'lanczos': .*aa none"),
-        (AugmentConfig, {"interpolation": "cubic"}, "interpolation: expected"),
     ],
 )
-def test_refusals(record: type, options: dict, message: str) -> None:
+def test_transforms_that_cannot_be_are_refused(record: type, options: dict, message: str) -> None:
     with pytest.raises(DataError, match=message):
         record(**options)
+
+
+RECIPE = "rand-m9-mstd0.5-inc1"
+FILL = (124, 116, 104)
+
+
+@pytest.fixture(scope="module")
+def image() -> Image.Image:
+    rng = np.random.default_rng(5)
+    small = Image.fromarray(rng.integers(10, 240, (6, 5, 3), dtype=np.uint8))
+    return small.resize((31, 23), Image.Resampling.BICUBIC)
+
+
+def test_no_bit_at_all_gives_black(image) -> None:
+    assert level_to_argument("PosterizeIncreasing", 10) == 0
+    assert not np.asarray(apply_operation("PosterizeIncreasing", image, 0)).any()
+    with pytest.raises(ValueError, match="bits"):  # when this fails, compare magnitude 10 too
+        ImageOps.posterize(image, 0)
+
+
+def test_places_left_behind_have_the_fill_colour(image) -> None:
+    moved = apply_operation("TranslateXRel", image, 0.4, RESAMPLINGS[0], FILL)
+    assert (np.asarray(moved)[:, -10:] == FILL).all()
+
+
+def test_parser() -> None:
+    assert parse_randaugment(RECIPE) == RandAugmentConfig(9.0, 2, 0.5, True, 0.5)
+    assert parse_randaugment("rand") == RandAugmentConfig(10.0, 2, 0.0, False, 0.5)
+    assert parse_randaugment("rand-n3-p1-m4-inc0") == RandAugmentConfig(4.0, 3, 0.0, False, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("original-mstd0.5", "expected rand-"),
+        ("augmix-m3", "AugMix policies are not offered"),
+        ("rand-mmax20", "unknown section 'mmax20'"),
+        ("rand-m9-m8", "repeated section 'm8'"),
+        ("rand-p1.5", "probability from 0 to 1"),
+    ],
+)
+def test_parser_refuses(text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        parse_randaugment(text)
+
+
+def test_number_of_draws_does_not_depend_on_what_is_drawn() -> None:
+    config = parse_randaugment(RECIPE)
+    never, always = (RandAugmentConfig(9, 2, 0.5, True, probability) for probability in (0.0, 1.0))
+    after = []
+    for variant in (config, never, always):
+        rng = np.random.default_rng(3)
+        draw_operations(rng, variant)
+        after.append(rng.random())
+    assert len(set(after)) == 1
+
+
+def test_options_of_draws() -> None:
+    def kinds(**options) -> set[str]:
+        config = MixConfig(7, **options)
+        drawn = [draw_mix(np.random.default_rng(k), config, 32, 32, epoch=5) for k in range(60)]
+        return {
+            "none" if mix == Mix() else "mixup" if mix.box is None else "cutmix" for mix in drawn
+        }
+
+    assert kinds() == {"mixup", "cutmix"}
+    assert kinds(cutmix=0.0) == {"mixup"}
+    assert kinds(mixup=0.0) == {"cutmix"}
+    assert kinds(prob=0.0) == {"none"}
+    assert kinds(prob=0.5) == {"none", "mixup", "cutmix"}
+    assert kinds(switch_prob=1.0) == {"cutmix"}
+    assert kinds(off_epoch=5) == {"none"}
+    assert kinds(off_epoch=6) == {"mixup", "cutmix"}
+
+
+def test_nothing_is_erased_for_probability_zero_and_of_images_too_small() -> None:
+    rng = np.random.default_rng(0)
+    config = ErasingConfig(prob=0.0)
+    assert not any(draw_erasures(rng, config, (3, 37, 29)) for _ in range(50))
+    image = np.zeros((3, 1, 1), np.float32)
+    for _ in range(20):
+        apply_erasures(image, draw_erasures(rng, ErasingConfig(prob=1.0), image.shape))
+    assert not image.any()
+
+
+def test_split_is_stratified_and_whole() -> None:
+    train, val = load_digits(8)
+    assert (len(train), len(val)) == (1433, 364)
+    assert np.bincount(val.labels).tolist() == [36, 37, 36, 37, 37, 37, 37, 36, 35, 36]
+    names = [source.name(index) for source in (train, val) for index in range(len(source))]
+    assert sorted(names, key=lambda name: int(name.split()[1])) == [
+        f"digit {place}" for place in range(1797)
+    ]
+
+
+def test_the_written_digits_load_as_a_folder(tmp_path: Path) -> None:
+    folder = write_digits(tmp_path / "digits", 16)
+    _, val = load_digits(16)
+    source = read_split(folder, "val")
+    assert len(source) == len(val) == 364
+    assert source.classes == val.classes
+    loaded = {Path(source.name(i)).stem: (i, source.labels[i]) for i in range(len(source))}
+    for index in range(len(val)):
+        place, label = loaded[val.name(index).split()[1].zfill(4)]
+        assert label == val.labels[index]
+        assert np.array_equal(source.image(place), val.image(index))
+    with pytest.raises(DataError, match="expected a new folder"):
+        write_digits(folder)
+
+
+def lines(name: str) -> list[str]:
+    root = Path(importlib.util.find_spec("timm").submodule_search_locations[0])
+    return (root / "data" / "_info" / name).read_text().split()
+
+
+def test_the_table_is_the_public_one() -> None:
+    assert list(SYNSETS) == lines("imagenet_a_synsets.txt")
+    assert [str(index) for index in INDICES] == lines("imagenet_a_indices.txt")
+
+
+def test_a_model_s_known_classes_are_checked() -> None:
+    synsets = lines("imagenet_synsets.txt")
+    require_imagenet_order(synsets)
+    synsets[11], synsets[12] = synsets[12], synsets[11]
+    with pytest.raises(DataError, match="with n01531178 as class 11, got n01532829"):
+        require_imagenet_order(synsets)
+
+
+def test_folders_are_checked_by_name() -> None:
+    require_synsets(SYNSETS)
+    with pytest.raises(DataError, match="got 199 folders, 1 missing .n01498041"):
+        require_synsets(SYNSETS[1:])
+    with pytest.raises(DataError, match="in another order"):
+        require_synsets(SYNSETS[::-1])

@@ -1,9 +1,11 @@
-"""Token ids: options on a small vocabulary, then transformers' two tokenizers on awkward text.
+"""Tokenizers: options on a small vocabulary, files, refusals.
 
-Truncation and settings of a folder: tests/parity/test_tokens.py, test_documents.py.
+Rows of all families, truncation, settings of a folder: tests/parity/test_tokens.py.
 """
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 import pytest
@@ -11,28 +13,18 @@ from transformers import BertTokenizer, BertTokenizerFast
 
 import sot_torch_ref  # noqa: F401  (makes transformers importable beside a CPU build of torch)
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.real_sentences import REAL_SENTENCES
 from sot_paddle.data.subword import TAIL
-from sot_paddle.data.tokenizers import WordPieceTokenizer
+from sot_paddle.data.tokenizers import (
+    FAMILIES,
+    ByteBpeTokenizer,
+    SentencePieceTokenizer,
+    WordPieceTokenizer,
+)
+from tests.parity.vocabularies import train_vocabulary
 
 PAD, UNK, CLS, SEP, MASK, A, B, C, CAT, BIG_CAT, S, E_ACUTE, E = range(13)
 NOT_NFC = "e\u0301"  # a combining accent that has a composed form
 UNASSIGNED = "\u0378 a"
-PAIRS = (
-    ("The cat sat on the mat.", "A cat was sitting on a mat."),
-    ("The meeting was moved to Friday.", "The meeting was cancelled."),
-    ("", "An empty first sentence."),
-    ("An empty second sentence.", ""),
-    ("", ""),
-    ("Short.", "and very long " * 100),
-    ("and very long " * 100, "Short."),
-    ("tie " * 100, "tie " * 100),
-    ("one more " * 50 + "word", "one more " * 50),
-    ("A [SEP] B", "C [SEP] D"),
-    ("北京", "It is the capital of China."),
-    ("Is this a question?", '"Yes," she said.'),
-)
-"""Sentence pairs, those that need truncation on either side included."""
 
 
 def ids(tokenizer: WordPieceTokenizer, *texts: str) -> list[int]:
@@ -71,31 +63,15 @@ def test_a_tokenizer_that_keeps_other_tokens(vocab_file):
             head.truncating(wrong)
 
 
-def test_the_fingerprint_depends_on_every_option_and_not_on_the_process(vocab_file):
-    base = WordPieceTokenizer(vocab_file).fingerprint
-    assert WordPieceTokenizer(vocab_file).fingerprint == base
-    assert WordPieceTokenizer(vocab_file, max_length=64).fingerprint != base
-    assert WordPieceTokenizer(vocab_file, tie_break="fast").fingerprint != base
-    vocab_file.write_text(vocab_file.read_text().replace("\nx\n", "\nz\n"))
-    assert WordPieceTokenizer(vocab_file).fingerprint != base
-
-
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [
         ("", b"", r"tokenizer.json or vocab.txt in .*, which holds nothing"),
         ("vocab.txt", b"[PAD]\n[UNK]\n[CLS]\na\n", r"special tokens, missing \[SEP\], \[MASK\]"),
-        ("vocab.txt", b"\xff\xfe", "vocab.txt, line 1: expected UTF-8 text"),
         ("tokenizer.json", b'{"model": {"type": "BPE"}}', "expected a WordPiece model, found BPE"),
-        (
-            "tokenizer.json",
-            b'{"model": {"type": "WordPiece"}}',
-            "the tokenizers library refuses it",
-        ),
-        ("tokenizer.json", b"{", "tokenizer.json: not JSON"),
     ],
 )
-def test_refusals(vocab_file, tmp_path, name, content, match):
+def test_word_pieces_that_are_refused(vocab_file, tmp_path, name, content, match):
     (tmp_path / "model").mkdir()
     if name:
         (tmp_path / "model" / name).write_bytes(content)
@@ -107,34 +83,91 @@ def test_refusals(vocab_file, tmp_path, name, content, match):
         WordPieceTokenizer(tmp_path / "none")
 
 
-@pytest.mark.parametrize("lower", [True, False])
-@pytest.mark.parametrize("tie_break", ["slow", "fast"])
-def test_equal_to_transformers_on_awkward_text(real_checkpoint, lower, tie_break, capfd):
-    vocabulary = real_checkpoint / "vocab.txt"
-    kind = {"slow": BertTokenizer, "fast": BertTokenizerFast}[tie_break]
-    theirs = kind(str(vocabulary), do_lower_case=lower)
-    options = {"padding": "max_length", "truncation": "longest_first", "max_length": 128}
-    ours = WordPieceTokenizer(vocabulary, do_lower_case=lower, tie_break=tie_break)
-    first, second = zip(*PAIRS, strict=True)
-    for texts in ((list(REAL_SENTENCES),), (list(first), list(second))):
-        expected = theirs(*texts, return_tensors="np", **options)
-        batch = ours.encode_batch(*texts)
-        for name, array in batch.items():
-            np.testing.assert_array_equal(array, expected[name], err_msg=name)
-    capfd.readouterr()  # transformers talks about overflowing tokens
-
-
-def test_the_two_tie_breaks_differ_where_documented(real_checkpoint):
-    slow = WordPieceTokenizer(real_checkpoint, max_length=128)
-    fast = WordPieceTokenizer(real_checkpoint, max_length=128, tie_break="fast")
-    text = ["tie " * 100]
-    assert slow.encode_batch(text, text)["token_type_ids"].sum() == 63  # 62 and [SEP]
-    assert fast.encode_batch(text, text)["token_type_ids"].sum() == 64
-
-
 def test_where_ours_follows_the_fast_tokenizer_and_the_slow_one_differs(vocab_file):
     path = str(vocab_file)
     for text, lower in ((NOT_NFC, False), (UNASSIGNED, True)):
         ours = ids(WordPieceTokenizer(path, do_lower_case=lower), text)
         assert ours == BertTokenizerFast(path, do_lower_case=lower)(text)["input_ids"]
         assert ours != BertTokenizer(path, do_lower_case=lower)(text)["input_ids"]
+
+
+def test_files_of_a_family():
+    family = FAMILIES["byte_bpe"]
+    assert family.files[:2] == ("vocab.json", "merges.txt")
+    assert not family.whole(["vocab.json"])
+    assert family.whole(["vocab.json", "merges.txt"])
+    assert family.whole(["tokenizer.json"])
+    assert family.said == "vocab.json and merges.txt or tokenizer.json"
+    with pytest.raises(DataError, match="in the checkpoint's vocabulary, which holds other"):
+        family.from_files({"other": b""})
+
+
+SPECIAL_IDS = {t: i for i, t in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])}
+
+
+@pytest.mark.parametrize(
+    ("files", "match"),
+    [
+        ({}, "or tokenizer.json, in .*, which holds nothing"),
+        ({"vocab.json": '{"a": 0}', "merges.txt": ""}, "expected special tokens, missing .*<unk>"),
+        (
+            {"vocab.json": json.dumps(SPECIAL_IDS | {"a": 5}), "merges.txt": "#\na b\n"},
+            "merges.txt: the tokenizers library refuses it.*`b` out of vocabulary",
+        ),
+        ({"tokenizer.json": '{"model": {"type": "WordPiece"}}'}, "expected a BPE model, found Wo"),
+    ],
+)
+def test_byte_pairs_that_are_refused(files, match, tmp_path):
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=match) as refused:
+        ByteBpeTokenizer(tmp_path)
+    assert "\n" not in str(refused.value)
+    with pytest.raises(DataError, match="no tokenizer at .*expected a folder"):
+        ByteBpeTokenizer(tmp_path / "nothing")
+
+
+TEXTS = ["the cat sees a dog", "a dog sees 1,000 cats, and 20, too", "an old tree", "red birds"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return train_vocabulary(tmp_path_factory.mktemp("pieces"), "sentencepiece", TEXTS * 5)
+
+
+def test_special_tokens_follow_the_pieces(folder):
+    tokenizer = SentencePieceTokenizer(folder)
+    first = tokenizer.vocab_size - 4
+    assert tokenizer.form.begin == (first,)
+    assert tokenizer.form.end == tokenizer.form.between == (first + 1,)
+    assert (tokenizer.pad_id, tokenizer.mask_id) == (first + 2, first + 3)
+    rows = tokenizer.encode_batch(["a cat"], ["a dog"], max_length=16)
+    ids, types = rows["input_ids"][0], rows["token_type_ids"][0]
+    ends = [place for place, index in enumerate(ids) if index == first + 1]
+    assert ids[0] == first
+    assert types[: ends[0] + 1].sum() == 0
+    assert types[ends[0] + 1 : ends[1] + 1].all()
+    assert (ids[ends[1] + 1 :] == tokenizer.pad_id).all()
+
+
+def test_the_names_of_the_file(folder, tmp_path):
+    content = (folder / "spm.model").read_bytes()
+    (tmp_path / "spiece.model").write_bytes(content)
+    same = SentencePieceTokenizer(tmp_path).fingerprint
+    assert same == SentencePieceTokenizer(folder).fingerprint
+    family = FAMILIES["sentencepiece"]
+    assert family.whole(["spm.model"])
+    assert family.whole(["spiece.model"])
+    assert not family.whole(["vocab.txt"])
+    assert family.from_files({"spm.model": content}).fingerprint == same
+
+
+def test_sentence_pieces_that_are_refused(folder, tmp_path):
+    with pytest.raises(DataError, match="no SentencePiece model in .*: expected spiece.model or"):
+        SentencePieceTokenizer(tmp_path)
+    for content in (b"", (folder / "spm.model").read_bytes()[:5000]):
+        (tmp_path / "spm.model").write_bytes(content)
+        with pytest.raises(DataError, match=r"spm\.model: .*damaged"):
+            SentencePieceTokenizer(tmp_path)
+    with pytest.raises(DataError, match="does not tell where a token lies"):
+        SentencePieceTokenizer(folder).pieces(["a"])

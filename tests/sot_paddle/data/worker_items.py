@@ -42,7 +42,7 @@ def collate(items: list[np.ndarray]) -> dict[str, np.ndarray]:
 def main() -> None:
     """Print the workers' process ids, then wait to be killed in the middle of a pass."""
     sys.path.insert(0, str(ROOT))
-    from sot_paddle.data.image_loader import BatchWorkers
+    from sot_paddle.data.image_dataset import BatchWorkers
 
     workers = BatchWorkers(Numbers(600_000), collate, 2, image_bytes=2_400_000)
     batches = workers.batches([[number] for number in range(1000)])

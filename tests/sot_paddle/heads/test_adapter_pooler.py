@@ -6,8 +6,6 @@ Dims: B 2, L 3, T 5, F 7, A 4, K 6.
 from __future__ import annotations
 
 import math
-import re
-from pathlib import Path
 
 import numpy as np
 import paddle
@@ -63,36 +61,3 @@ def test_parameters_are_those_of_the_original() -> None:
     unused = 384 * 2 + 2
     expected = 768 * 384 + 384 + 384 * 13 * 2 + 2 + unused
     assert count_parameters(squad).trainable == expected == 306_052
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
-        ({"adapter_dim": -1}, "adapter_dim must be at least 0, got -1"),
-    ],
-)
-def test_dimensions_that_cannot_be(changes, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        AdapterConfig(**changes)
-
-
-def test_states_of_other_dimensions_are_refused() -> None:
-    model = AdapterClassifier(SIZES, K)
-    with pytest.raises(ValueError, match=r"shape \(B, 3, 5, 7\), got \(2, 3, 4, 7\)"):
-        model(paddle.to_tensor(states()[:, :, :4]))
-    with pytest.raises(ValueError, match=r"got \(3, 5, 7\)"):
-        model(paddle.to_tensor(states()[0]))
-
-
-def test_the_page_states_what_is_counted() -> None:
-    """Every row of the table of parameters, by building the models."""
-    page = (Path(__file__).parents[3] / "docs" / "bertvision.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ([^|]+) \| (\d+) \| (\d) \| ([\d,]+) \| ([\d,]+) \|$", page, re.M)
-    assert len(rows) == 9
-    for task, tokens, outputs, *stated in rows:
-        for (layers, width), count in zip(((13, 768), (25, 1024)), stated, strict=True):
-            sizes = AdapterConfig(num_layers=layers, hidden_size=width, seq_length=int(tokens))
-            squad = task == "SQuAD"
-            model = AdapterSpans(sizes) if squad else AdapterClassifier(sizes, int(outputs))
-            assert f"{count_parameters(model).trainable:,}" == count, task

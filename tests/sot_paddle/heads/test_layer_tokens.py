@@ -32,12 +32,6 @@ def build(**options):
 def test_refusals(options, match) -> None:
     with pytest.raises(ValueError, match=match):
         build(**options)
-    with pytest.raises(ValueError, match="numbers from 0, got"):
-        HeadConfig(pooling="layers", layers=(-1,))
-    with pytest.raises(ValueError, match="an option of pooling 'layers', got 'pooler'"):
-        HeadConfig(pooling="pooler", layers=(1,))
-    with pytest.raises(ValueError, match="layer_pooling must be one of concat, max, mean"):
-        HeadConfig(pooling="layers", layer_pooling="min")
 
 
 def test_a_model_hands_over_its_layers_and_a_backbone_without_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""The batch normalisation of tokens, and half precision; values: align/port/head_rows.py.
+"""Batch norm of tokens, half precision, power norms, dropout; values: align/port/head_rows.py.
 
 Dims, all different: B 2, N 5, C 12, H 3, w 4, q 7, k 6.
 """
@@ -10,7 +10,8 @@ import paddle
 import pytest
 from paddle import nn
 
-from sot_paddle.heads import pooling, power_norm
+from sot_paddle.features import Features
+from sot_paddle.heads import fusion, pooling, power_norm
 
 B, N, C, H, W, Q, K = 2, 5, 12, 3, 4, 7, 6
 
@@ -85,3 +86,56 @@ def test_half_precision_projections_give_float32_representations(kind: str) -> N
     assert taps["head.power_norm"].dtype == paddle.float32
     result.sum().backward()
     assert all(p.grad.dtype == paddle.float32 for p in layer.parameters())
+
+
+ROWS, COLUMNS = 4, 3
+
+
+def matrices(dtype: str = "float64") -> paddle.Tensor:
+    return paddle.to_tensor(np.random.default_rng(0).normal(size=(B, ROWS, COLUMNS))).astype(dtype)
+
+
+def parameters(layer: paddle.nn.Layer) -> dict[str, list[int]]:
+    return {name: list(p.shape) for name, p in layer.named_parameters()}
+
+
+@pytest.mark.parametrize("num_sv", [2, None])
+def test_svpn_warns_where_it_is_ill_posed(num_sv: int | None) -> None:
+    with pytest.warns(UserWarning, match=f"num_iter=1 and num_sv={num_sv} is ill-posed"):
+        power_norm.SvPN(COLUMNS, num_iter=1, num_sv=num_sv)
+    power_norm.SvPN(COLUMNS, num_iter=2, num_sv=num_sv)  # a warning would be an error here
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-8])
+def test_row_layer_norm_has_an_exact_epsilon(float64, scale: float) -> None:
+    """Rows of tiny variance show an epsilon that was rounded to float32, or another one."""
+    x = matrices() * scale
+    layer = power_norm.RowLayerNorm(COLUMNS)
+    assert parameters(layer) == {"weight": [COLUMNS], "bias": [COLUMNS]}
+    paddle.assign(paddle.to_tensor([0.5, 1.0, 2.0]), output=layer.weight)
+    paddle.assign(paddle.to_tensor([3.0, 4.0, 5.0]), output=layer.bias)
+    a = x.numpy()
+    normed = (a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5)
+    result = (layer(x) - layer.bias).numpy()
+    expected = normed * [0.5, 1.0, 2.0]
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-11 * min(1.0, scale * 300) + 2e-15)
+
+
+@pytest.mark.parametrize(
+    "kind", [fusion.SumHead, fusion.ConcatHead, fusion.AllTokensHead, fusion.SumLossHead]
+)
+def test_dropout_acts_on_the_representation_alone(float64, kind) -> None:
+    """The tap before dropout is whole."""
+    cls, words = (paddle.normal(shape=shape) for shape in ([B, C], [B, N, C]))
+    options = {"dim": C, "mask_padding": False}
+    dropped, plain = (
+        kind(pooling.AveragePooling(C), 2, **options, dropout=rate) for rate in (0.5, 0.0)
+    )
+    plain.set_state_dict(dropped.state_dict())
+    taps, whole = {}, {}
+    dropped(Features(cls, words), taps)
+    plain(Features(cls, words), whole)
+    gap = {name: float((taps[name] - whole[name]).abs().max()) for name in whole}
+    assert gap.pop("head.representation") == 0.0
+    assert gap.pop("head.word_logits") > 1e-3
+    assert gap in ({}, {"head.cls_logits": 0.0})

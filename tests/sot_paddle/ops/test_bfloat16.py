@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import paddle
@@ -38,9 +36,7 @@ def rounded(x: np.ndarray) -> np.ndarray:
 
 
 @able
-@pytest.mark.parametrize(
-    ("shape", "width"), [((5, 7), 3), ((1, 9), 1), ((2, 3, 33), 17), ((200, 70), 65)]
-)
+@pytest.mark.parametrize(("shape", "width"), [((1, 9), 1), ((2, 3, 33), 17), ((200, 70), 65)])
 @pytest.mark.parametrize("with_bias", [True, False])
 def test_value_and_gradients_are_the_products_of_rounded_factors(
     called, shape, width, with_bias
@@ -64,13 +60,6 @@ def test_value_and_gradients_are_the_products_of_rounded_factors(
         np.testing.assert_allclose(found.numpy(), exact, rtol=0, atol=2e-6 * np.abs(exact).max())
 
 
-@able
-def test_infinity_and_nan_stay() -> None:
-    x = paddle.to_tensor([[np.inf], [-np.inf], [np.nan], [3.4e38], [0.0]])
-    y = bfloat16.linear(x, paddle.ones([1, 1])).numpy()[:, 0]
-    np.testing.assert_array_equal(y, np.array([np.inf, -np.inf, np.nan, np.inf, 0.0], "float32"))
-
-
 def step(layer: paddle.nn.Linear) -> None:
     layer(paddle.ones([1, 70])).sum().backward()
     paddle.optimizer.AdamW(0.1, parameters=layer.parameters()).step()
@@ -82,20 +71,9 @@ def one_number(layer: paddle.nn.Linear) -> None:
     layer.weight.set_value(array)
 
 
-def exchange(layer: paddle.nn.Linear) -> None:
-    array = layer.weight.numpy()
-    layer.weight.set_value(np.ascontiguousarray(array[::-1]))
-
-
 CHANGES = {
     "optimizer": step,
     "set_value of one number": one_number,
-    "set_value of the same numbers elsewhere": exchange,
-    "set_state_dict": lambda layer: layer.set_state_dict(
-        {name: value.numpy() * 3 for name, value in layer.state_dict().items()}
-    ),
-    "item": lambda layer: layer.weight.__setitem__(0, 5.0),
-    "operator in place": lambda layer: layer.weight.scale_(2.0),
     "alias": lambda layer: layer.weight.detach().add_(paddle.full([70, 37], 2.0)),
     "other memory": lambda layer: paddle.ones([70, 37])._share_buffer_to(layer.weight),
 }
@@ -124,20 +102,6 @@ def test_a_weight_that_changes_is_packed_again(called, way) -> None:
 
 
 @able
-def test_packs_go_with_their_weights() -> None:
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-    x, sizes = paddle.ones([2, 1024]), []
-    with paddle.no_grad():
-        for _ in range(40):
-            layer = paddle.nn.Linear(1024, 1024)
-            bfloat16.linear(x, layer.weight, layer.bias)
-            sizes.append(resident())
-    assert sizes[-1] - sizes[5] < 2**25  # 35 packs are 70 MiB
-
-
-@able
 def test_the_feed_forward_part_rounds_what_lies_between_once(called) -> None:
     first, second = with_native_layers(nn.Sequential(nn.Linear(70, 90), nn.Linear(90, 37)))
     x = random(3, 7, 70, seed=7)
@@ -154,15 +118,6 @@ def test_the_feed_forward_part_rounds_what_lies_between_once(called) -> None:
     exact = rounded(inner) @ rounded(second.weight.numpy()) + second.bias.numpy()
     for value in (found, apart):  # some numbers between are rounded to the other side
         np.testing.assert_allclose(value, exact, rtol=0, atol=1e-3 * np.abs(exact).max())
-
-
-def test_paddle_computes_what_the_operator_does_not_take(called) -> None:
-    x, w = paddle.ones([2, 3], "float64"), paddle.ones([3, 4], "float64")
-    assert bfloat16.linear(x, w).tolist() == [[3.0] * 4] * 2
-    assert bfloat16.linear(paddle.ones([0, 3]), paddle.ones([3, 4])).shape == [0, 4]
-    with pytest.raises(ValueError, match="Input"):
-        bfloat16.linear(paddle.ones([2, 3]), paddle.ones([4, 5]))
-    assert called == []
 
 
 @able
@@ -189,12 +144,3 @@ def test_a_machine_that_cannot_refuses_in_one_line(monkeypatch) -> None:
     monkeypatch.setattr(bfloat16, "processor", lambda: ("V", frozenset({"avx512_bf16"})))
     monkeypatch.setattr(build, "why_not", lambda: "no C++ compiler")
     assert "the native operators are not used: no C++ compiler" in refusal()
-    monkeypatch.setattr(build, "why_not", lambda: "")
-
-    def refused(*given: object) -> None:
-        raise OSError("(External) oneDNN refused a product in bfloat16")
-
-    monkeypatch.setattr(bfloat16, "run", refused)
-    assert "oneDNN refused a product in bfloat16" in refusal()
-    monkeypatch.setattr(bfloat16.paddle, "get_device", lambda: "gpu:0")
-    assert "is for the CPU" in refusal()

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from sot_paddle import ops, runtime
 from sot_paddle.ops import build
 
 COMPILES = """#!/bin/sh
@@ -20,7 +19,6 @@ FAILS = """#!/bin/sh
 echo "unit.cc:1: fatal error: no such header" >&2
 exit 1
 """
-ENDED = "#!/bin/sh\nkill -TERM $$\n"
 
 
 @pytest.fixture
@@ -76,14 +74,9 @@ def test_what_the_library_depends_on_is_in_its_name(compiler, tmp_path, monkeypa
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize(
-    ("script", "words"), [(FAILS, "no such header"), (ENDED, "exit status -15")]
-)
-def test_a_compiler_that_fails_leaves_nothing_and_is_asked_again(
-    compiler, tmp_path, script, words
-) -> None:
-    compiler(script)
-    with pytest.raises(build.NotBuilt, match=f"compiler failed: .*{words}") as caught:
+def test_a_compiler_that_fails_leaves_nothing_and_is_asked_again(compiler, tmp_path) -> None:
+    compiler(FAILS)
+    with pytest.raises(build.NotBuilt, match="compiler failed: .*no such header") as caught:
         build.build(tmp_path / "native")
     assert "\n" not in str(caught.value)
     assert not list((tmp_path / "native").glob("operators-*"))
@@ -133,11 +126,3 @@ def test_a_library_that_cannot_be_loaded_is_not_used(
     assert reason
     assert "\n" not in reason
     assert caplog.messages[-1] == f"native operators are not used: {reason}"
-
-
-def test_the_stamp_says_whether_they_are_used() -> None:
-    reason = build.why_not()
-    assert runtime.environment_stamp()["native_operators"] == build.state()
-    assert build.state() == (f"not used: {reason}" if reason else "used")
-    with ops.native(False):
-        assert build.state() == "not used: SOT_PADDLE_NATIVE=0 or ops.native(False)"

@@ -13,7 +13,7 @@ from paddle import nn
 from paddle.nn import functional as F
 
 from sot_paddle import create_model, ops
-from sot_paddle.backbones.layers import Attention, BatchNorm2D, Mlp
+from sot_paddle.backbones.layers import BatchNorm2D, Mlp
 from sot_paddle.backbones.token_embed import _Stem
 from sot_paddle.backbones.token_stages import DenseBlock, Transition
 from sot_paddle.ops import layers
@@ -133,15 +133,10 @@ def test_layers_change_their_class_and_nothing_else() -> None:
     [
         lambda: nn.LayerNorm([2, 4]),
         lambda: nn.LayerNorm(4, weight_attr=False),
-        lambda: nn.LayerNorm(4, bias_attr=False),
-        lambda: nn.Dropout(0.5, axis=0),
         lambda: nn.Dropout(0.5, mode="downscale_in_infer"),
         lambda: nn.Dropout(1.0),
         lambda: nn.Linear(4, 4, bias_attr=False),
         lambda: nn.Embedding(5, 3, sparse=True),
-        lambda: nn.Embedding(5, 3, max_norm=0.5),
-        lambda: nn.Embedding(5, 3, scale_grad_by_freq=True),
-        lambda: nn.MultiHeadAttention(4, 2, need_weights=True),
         lambda: nn.MultiHeadAttention(4, 2, dropout=1.0),
     ],
 )
@@ -177,9 +172,7 @@ def test_attention_of_another_kind_is_the_frameworks(called) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "can"),
-    [((2, 1, 1, 3), True), ((2, 1, 3, 3), True), ((1, 2, 3, 3), True), ((2, 1, 3, 1), False)]
-    + [((3, 3), False), ((2, 1, 2, 3), False), ((1, 2, 1, 3, 3), False)],
+    ("shape", "can"), [((2, 1, 1, 3), True), ((1, 2, 3, 3), True), ((2, 1, 3, 1), False)]
 )
 def test_scores_take_a_bias_of_four_axes(shape, can) -> None:
     assert can_attend([paddle.rand([2, 3, 8])], paddle.rand(shape)) is can
@@ -199,31 +192,12 @@ def mlp() -> Mlp:
 FUSED = {"sot_gelu_of_sum", "sot_layer_norm_of_sum", "sot_attention"}
 WATCHED: Mapping[str, tuple[Callable[[], nn.Layer], str, set[str], tuple[int, ...]]] = {
     "a norm of an encoder": (encoder, "norm1", {"sot_attention"}, (3, 5, 6)),
-    "a product of an encoder": (encoder, "linear2", {"sot_attention"}, (3, 5, 6)),
     "a dropout of an encoder": (encoder, "dropout", {"sot_attention"}, (3, 5, 6)),
     "a product of a feed-forward part": (mlp, "fc1", set(), (3, 5, 6)),
-    "a dropout of attention": (
-        lambda: Attention(6, 2, attn_drop=0.3),
-        "attn_drop",
-        set(),
-        (3, 5, 6),
-    ),
     "a convolution of the stem": (lambda: _Stem(3, 5), "conv", set(), (2, 3, 8, 8)),
-    "a pool of the stem": (lambda: _Stem(3, 5), "pool", set(), (2, 3, 8, 8)),
     "a dense layer": (lambda: DenseBlock(3, num_layers=2), "layers.1", set(), (2, 3, 4, 4)),
-    "a dense convolution": (
-        lambda: DenseBlock(3, num_layers=2),
-        "layers.0.conv2",
-        set(),
-        (2, 3, 4, 4),
-    ),
     "a norm between": (lambda: Transition(3, 4, pool=True), "norm", set(), (2, 3, 4, 4)),
-    "a pool between": (lambda: Transition(3, 4, pool=True), "pool", set(), (2, 3, 4, 4)),
 }
-
-
-def part_of(layer: nn.Layer, path: str) -> nn.Layer:
-    return dict(layer.named_sublayers())[path]
 
 
 @pytest.mark.parametrize("way", ["hook", "subclass"])
@@ -236,7 +210,7 @@ def test_a_layer_that_someone_watches_or_replaced_is_called(called, what, way) -
     assert fused > natively
     called.clear()
     layer = make()
-    part = part_of(layer, path)
+    part = dict(layer.named_sublayers())[path]
     if way == "hook":
         part.register_forward_post_hook(lambda *_: seen.append(1))
     else:
@@ -252,7 +226,6 @@ def test_a_layer_that_someone_watches_or_replaced_is_called(called, what, way) -
     "change",
     [
         lambda layer: setattr(layer, "activation", F.relu),
-        lambda layer: setattr(layer, "normalize_before", True),
         lambda layer: layer.linear1.__setattr__("bias", None),
         lambda layer: setattr(layer.dropout1, "p", 1.0),
     ],
@@ -285,19 +258,18 @@ def test_a_fused_encoder_has_the_bits_of_its_layers(called) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def projections(*, bias: bool = False) -> list[nn.Linear]:
+def projections() -> list[nn.Linear]:
     paddle.seed(6)
-    return [nn.Linear(13, width, bias_attr=None if bias else False) for width in (7, 1, 4)]
+    return [nn.Linear(13, width, bias_attr=False) for width in (7, 1, 4)]
 
 
-@pytest.mark.parametrize("shape", [(1, 13), (2, 5, 13)])
-def test_layers_side_by_side_are_one_product_in_training(monkeypatch, shape) -> None:
+def test_layers_side_by_side_are_one_product_in_training(monkeypatch) -> None:
     calls, product, found = [], F.linear, []
     monkeypatch.setattr(
         F, "linear", lambda *given, **named: calls.append(1) or product(*given, **named)
     )
     for way in (side_by_side, lambda x, parts: [part(x) for part in parts]):
-        parts, x = projections(), paddle.to_tensor(rand(*shape), stop_gradient=False)
+        parts, x = projections(), paddle.to_tensor(rand(2, 5, 13), stop_gradient=False)
         made = way(x, parts)
         sum((one * (one + k)).sum() for k, one in enumerate(made)).backward()
         found.append([*made, x.grad, *(part.weight.grad for part in parts)])
@@ -306,38 +278,11 @@ def test_layers_side_by_side_are_one_product_in_training(monkeypatch, shape) -> 
         np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=2e-5)
 
 
-def test_layers_side_by_side_are_called_where_they_must_be(monkeypatch) -> None:
-    joined, seen = [], []
-    monkeypatch.setattr(paddle, "concat", lambda *given, **named: joined.append(1))
-    x, parts = paddle.ones([2, 13]), projections()
-    with paddle.no_grad():
-        side_by_side(x, projections())
-    side_by_side(x, projections(bias=True))
-    side_by_side(x[:0], projections())
-    parts[1].register_forward_post_hook(lambda *_: seen.append(1))
-    side_by_side(x, parts)
-    assert seen == [1]
-    with ops.native(False):
-        assert [one.shape for one in side_by_side(x, projections())] == [[2, 7], [2, 1], [2, 4]]
-    assert joined == []
-
-
-class SideBySide(nn.Layer):
-    """Two products of one input."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.parts = nn.LayerList(nn.Linear(6, width, bias_attr=False) for width in (3, 4))
-
-    def forward(self, x: paddle.Tensor) -> list[paddle.Tensor]:
-        return side_by_side(x, list(self.parts))
-
-
 @pytest.mark.parametrize(
     ("make", "shape"),
-    [(make, [None, None, 6]) for make in (encoder, mlp, SideBySide)]
+    [(make, [None, None, 6]) for make in (encoder, mlp)]
     + [(lambda: DenseBlock(3, num_layers=2), [None, 3, None, None])],
-    ids=["encoder", "feed-forward", "side by side", "dense block"],
+    ids=["encoder", "feed-forward", "dense block"],
 )
 def test_open_axes_are_traced_without_operators(called, make, shape) -> None:
     """While a graph is traced, a size is a tensor: none is looked at before that is known."""

@@ -296,15 +296,6 @@ def test_views_are_read_and_a_graph_is_walked_twice_but_derived_once(name) -> No
         paddle.grad((slope * slope).sum(), tensors[0])
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_nothing_is_kept_without_gradients(name) -> None:
-    row = ROWS[name]
-    arrays = arrays_of(row, row.shapes[0])
-    with paddle.no_grad():
-        value = row.native(*(paddle.to_tensor(a, stop_gradient=False) for a in arrays))
-    assert value.is_leaf
-
-
 CHOOSING = {
     "gelu": (gelu, ((3, 5),)),
     "linear": (linear, ((3, 5), (5, 4), (4,))),
@@ -332,15 +323,6 @@ def test_paddle_computes_where_the_operators_must_not(called, monkeypatch, name)
         patch.setattr(paddle, "is_autocast_enabled", lambda: True)
         function(*tensors)
     assert len(called) == 1
-
-
-def test_a_traced_graph_holds_the_operator_of_the_framework(called) -> None:
-    spec = [paddle.static.InputSpec([None, 3], "float32")]
-    graph = paddle.jit.to_static(gelu, input_spec=spec, full_graph=True)
-    program = str(graph.concrete_program.main_program)
-    assert "gelu" in program
-    assert "sot_gelu" not in program
-    assert called == []
 
 
 def test_the_switch_holds_from_a_plain_call_on(called) -> None:
@@ -454,12 +436,6 @@ def test_a_gradient_of_a_large_table_lies_in_memory_of_its_own_that_is_zero_agai
     assert [np.flatnonzero(g.numpy().sum(axis=1)).tolist() for g in (second, third)] == [[7], [8]]
 
 
-@pytest.mark.parametrize("wrong", [-1, 11])
-def test_an_id_that_is_no_row_is_refused(wrong) -> None:
-    with pytest.raises(ValueError, match=r"Expected ids.* (>= 0|< row_number)"):
-        embedding(paddle.to_tensor([1, wrong]), paddle.rand([11, 4]), None)
-
-
 @pytest.mark.parametrize("p", [1e-7, 0.1, 0.5, 1.0 - 2.0**-24, 1.0 - 1e-8])
 def test_masks_and_what_the_generator_draws_next_are_paddle_s(p) -> None:
     """The last rate is 1 in float32, which Paddle answers."""
@@ -472,14 +448,3 @@ def test_masks_and_what_the_generator_draws_next_are_paddle_s(p) -> None:
             found[-1].append(paddle.rand([400]).numpy())
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-def test_nothing_is_drawn_where_nothing_is_dropped() -> None:
-    x = paddle.ones([3])
-    paddle.seed(1)
-    expected = paddle.rand([2]).numpy()
-    paddle.seed(1)
-    for p, training in ((0.5, False), (0.0, True)):
-        assert dropout(x, p, training=training) is x
-    assert dropout(paddle.ones([0, 4]), 0.5, training=True).shape == [0, 4]
-    np.testing.assert_array_equal(paddle.rand([2]).numpy(), expected)

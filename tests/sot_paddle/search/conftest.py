@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 
 from sot_paddle.failures import Interrupted, NonFiniteLoss
 from sot_paddle.search import study
@@ -77,9 +80,15 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch) -> Bench:
-    """Without the plots of a search, which take a second each time."""
+def bench(tmp_path: Path, monkeypatch) -> Iterator[Bench]:
+    """Without the plots of a search, and without waiting for the disk at each score."""
     made = Bench(tmp_path)
     monkeypatch.setattr(text_command, "run_config", made.run_config)
     monkeypatch.setattr(study, "write_plots", lambda *_: None)
-    return made
+    event.listen(Engine, "connect", _without_waiting)
+    yield made
+    event.remove(Engine, "connect", _without_waiting)
+
+
+def _without_waiting(connection, _) -> None:
+    connection.execute("PRAGMA synchronous=OFF")

@@ -25,8 +25,8 @@ def summary(bench: Bench) -> dict:
     return json.loads((bench.out / "summary.json").read_text())
 
 
-@pytest.mark.parametrize("confidence", [0.5, 0.95])
-def test_the_difference_is_scipys_paired_t_test(confidence):
+def test_the_difference_is_scipys_paired_t_test():
+    confidence = 0.9
     found = seed_scores([a - b for a, b in zip(A, B, strict=True)], confidence)
     test = stats.ttest_rel(A, B)
     interval = test.confidence_interval(confidence)
@@ -105,16 +105,10 @@ def test_a_file_of_options_that_has_changed_is_refused(bench, capsys, place):
     ("own", "training", "message"),
     [
         (("--a", "x=1", "--seeds", "1,1"), (), "--seeds must be different whole numbers"),
-        (("--a", "x=1", "--seeds", "-1"), (), "--seeds must be different whole numbers"),
         (("--a", "x=1", "--seeds", "1"), (), "unknown option 'x'"),
-        (("--a", "seed=1", "--seeds", "1"), (), "seed is given twice"),
-        (("--a", "max_steps=1", "--seeds", "1"), ("--seed", 3), "seed is given twice"),
         (("--a", "max_steps=1", "--seeds", "1"), ("--set=seed=3",), "seed is given twice"),
         (("--a", "max_steps=1", "--b", "max_steps=1", "--seeds", "1"), (), "are the same"),
-        (("--a", "none.yaml", "--seeds", "1"), (), "--a takes one file at most"),
         (("--a", "README.md", "LICENSE", "--seeds", "1"), (), "--a takes one file at most"),
-        (("--a", "README.md", "--seeds", "1"), ("-c", "x"), "config is given twice"),
-        (("--a", "max_steps=1", "--seeds", "1", "--confidence", 1), (), "--confidence must be"),
         (("--a", "max_steps=1", "--seeds", "1", "--metric", "f1"), (), "a: no score 'f1'; it has"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from sot_paddle.data.batches import TokenFeatures
 from sot_paddle.data.squad.questions import Question
 from sot_paddle.data.squad.span_features import SpanFeatures
-from sot_paddle.data.stored.original_rows import original_task
+from sot_paddle.data.stored.layout import original_task
 from sot_paddle.tasks.glue import GlueTask
 from sot_paddle.tasks.losses import classification_loss, probe_loss, span_loss
 from sot_paddle.tasks.squad import AskedSplit, SquadTask
@@ -52,15 +52,6 @@ def test_batches_hold_states_and_labels() -> None:
     assert set(unlabelled) == {"states"}
     (spans,) = StateSplit(Source(LABELS, LABELS + 1), 3).load([[1, 0]])
     assert spans["labels"].tolist() == [[0, 1], [1, 2]]
-
-
-def test_the_order_is_a_function_of_seed_and_epoch() -> None:
-    order, again = task().order(7), task().order(7)
-    for epoch in (0, 1, 5):
-        first = [batch.tolist() for batch in order(epoch)]
-        assert first == [batch.tolist() for batch in again(epoch)]
-        assert sorted(sum(first, [])) == [0, 1, 2, 3, 4]
-    assert [b.tolist() for b in order(0)] != [b.tolist() for b in order(1)]
 
 
 def test_the_fingerprint_is_of_labels_and_origin() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from sot_paddle.command_line import parse
 from sot_paddle.data.stored import live_states
-from sot_paddle.data.stored.file_layout import stored_split
-from sot_paddle.data.stored.live_sources import glue_states
+from sot_paddle.data.stored.layout import stored_split
+from sot_paddle.data.stored.live_states import glue_states
 from sot_paddle.data.stored.state_files import StateReader
 from sot_paddle.tasks.squad import read_windows
 from sot_paddle.tasks.state_options import EXTRACT_COMMAND

@@ -1,16 +1,23 @@
-"""Names of BERTVision's HDF5 files: which file holds which dataset of which task and split.
+"""BERTVision's HDF5 files by task and split, the rows it trains on, the order of its classes.
 
 Source: C.2 and C.3.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from sot_paddle.data.batches import TokenFeatures
+from sot_paddle.data.cache import tokenize_examples
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.glue_tasks import get_task
+from sot_paddle.data.glue import read_split
+from sot_paddle.data.glue_tasks import SplitFile, Task, get_task, standard_splits
+from sot_paddle.data.subword import SubwordTokenizer
 
 DTYPES = ("float32", "float16")
 """In which hidden states are stored."""
@@ -29,16 +36,11 @@ _CLASSES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Dataset:
-    """One dataset in a file of its own.
-
-    Attributes:
-        name: of the dataset in it.
-        dtype: of one row, NumPy's name; "" for that of the hidden states.
-    """
+    """One dataset in a file of its own."""
 
     file: str
     name: str
-    dtype: str = ""
+    dtype: str = ""  # of one row, NumPy's name; "" for that of the hidden states
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,6 @@ def stored_split(task: str, split: str) -> StoredSplit:
     """The files of a task's split.
 
     Args:
-        task: a GLUE task, or ``squad``.
         split: ``train``, ``dev``; for MNLI ``dev_matched``, ``dev_mismatched``.
 
     Raises:
@@ -107,3 +108,64 @@ def _squad(split: str) -> StoredSplit:
         ),
         rows=Dataset(f"{start}_indices.h5", "indices", "int64"),
     )
+
+
+ROWS = ("original", "all")
+LENGTHS = {
+    "cola": 64,
+    "sst-2": 66,
+    "mrpc": 86,
+    "sts-b": 77,
+    "qqp": 84,
+    "mnli": 114,
+    "qnli": 121,
+    "rte": 219,
+}
+"""Tokens of a row (``--max-seq-length``) by task."""
+
+_MSR = standard_splits(
+    train=(SplitFile("msr_paraphrase_train.txt"),), dev=(SplitFile("msr_paraphrase_test.txt"),)
+)
+
+
+def original_task(name: str, rows: str = "original") -> Task:
+    """A GLUE task with the files (``all``: GLUE's own) and the order of classes of BERTVision.
+
+    Raises:
+        DataError: an unknown task or choice of rows.
+    """
+    if rows not in ROWS:
+        raise DataError(f"rows: expected one of {', '.join(ROWS)}, got {rows!r}")
+    task = dataclasses.replace(get_task(name), labels=stored_split(name, "train").classes)
+    if task.name == "mrpc" and rows == "original":
+        # QUIRK: the whole training corpus, and the labelled test set as development set
+        return dataclasses.replace(task, splits=_MSR)
+    return task
+
+
+def original_features(
+    folder: str | Path,
+    name: str,
+    split: str,
+    tokenizer: SubwordTokenizer,
+    rows: str = "original",
+) -> TokenFeatures:
+    """A split as BERTVision reads it, tokenized.
+
+    Args:
+        folder, name, split: see :func:`sot_paddle.data.glue.read_split`.
+        tokenizer: with the fast tokenizer's rule for ties, as the original's.
+        rows: ``original``: MRPC's two corpus files; CoLA without the first row of train and dev,
+            which the original takes for a header. ``all``: GLUE's rows.
+
+    Returns:
+        The rows, numbered from 0; rows without labels keep the file's numbers.
+    """
+    task = original_task(name, rows)
+    examples = read_split(folder, task, split)
+    if task.name == "cola" and rows == "original":
+        examples = examples[1:]  # QUIRK
+    found = tokenize_examples(examples, task, tokenizer)
+    if found.labels is None:
+        return found
+    return dataclasses.replace(found, indices=np.arange(len(found)))

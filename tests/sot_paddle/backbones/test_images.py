@@ -1,0 +1,168 @@
+"""SoT, DeiT, Swin, token embeddings: positions, heads, counts, refusals; values: tests/parity."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from sot_paddle.backbones import token_embed, vit
+from sot_paddle.config import FUSIONS, POOLINGS
+
+HEADS = [("none", None), ("fc", None), ("pooler", None)]
+HEADS += [(pooling, None) for pooling in POOLINGS if pooling not in ("none", "fc", "pooler")]
+HEADS += [("mgcrp", fusion) for fusion in FUSIONS if fusion != "sum_fc"]
+
+
+def images(size: int = 16) -> paddle.Tensor:
+    values = np.random.default_rng(0).normal(size=(2, 3, size, size))
+    return paddle.to_tensor(values).astype(paddle.get_default_dtype())
+
+
+def test_positions_are_a_buffer_or_a_parameter(tiny_vision) -> None:
+    fixed, learned = tiny_vision("sot_tiny"), tiny_vision("deit_tiny")
+    assert "pos_embed" in dict(fixed.named_buffers())
+    assert fixed.pos_embed.shape == [1, 5, 12]
+    np.testing.assert_array_equal(
+        fixed.pos_embed.numpy(), vit.sinusoid_table(5, 12).astype(np.float32)
+    )
+    assert "pos_embed" in dict(learned.named_parameters())
+    assert learned.pos_embed.shape == [1, 17, 12]
+    assert learned.pos_embed.numpy().std() == pytest.approx(0.02, rel=0.3)
+    assert tiny_vision("sot_tiny", position="learned").pos_embed.trainable
+
+
+@pytest.mark.parametrize(("pooling", "fusion"), HEADS)
+def test_any_head(tiny_vision, pooling: str, fusion: str | None) -> None:
+    model = tiny_vision("sot_tiny", pooling=pooling, fusion=fusion)
+    logits = model(images())
+    pair = logits if isinstance(logits, tuple) else (logits,)
+    assert (len(pair) == 2) == (fusion == "sum_loss")
+    assert all(part.shape == [2, 3] for part in pair)
+    sum((part**2).sum() for part in pair).backward()
+    gradient = model.blocks[0].attn.qkv.weight.grad
+    assert gradient is not None
+    assert float(gradient.abs().max()) > 0
+    model.eval()
+    assert model(images()).shape == [2, 3]
+
+
+def test_building_twice_has_no_side_effect_and_options_stay(tiny_vision) -> None:
+    options = {"drop_path_rate": 0.4, "depth": 3}
+    for _ in range(2):
+        model = tiny_vision("sot_tiny", **options)
+        assert [block.drop_path.rate for block in model.blocks] == pytest.approx([0.0, 0.2, 0.4])
+    assert options == {"drop_path_rate": 0.4, "depth": 3}
+    plain = tiny_vision("sot_tiny")
+    assert [block.drop_path.rate for block in plain.blocks] == [0.0, 0.0]
+
+
+def test_head_bias_has_a_name_of_its_own(tiny_vision) -> None:
+    both = tiny_vision("sot_tiny", qkv_bias=True)
+    assert both.blocks[0].attn.qkv.bias is not None
+    assert both.head.pooling.wr.bias is None
+    head = tiny_vision("sot_tiny", head_qkv_bias=True)
+    assert head.blocks[0].attn.qkv.bias is None
+    assert head.head.pooling.wr.bias is not None
+    assert head.head_config.qkv_bias
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"embed_dm": 8}, "unknown option 'embed_dm' for sot_tiny; did you mean embed_dim"),
+        ({"embed_dim": 10}, "sot_tiny: the channels must be a multiple of num_heads, got 10 and 3"),
+        ({"position": "sinus"}, "position must be one of sinusoid, learned, got 'sinus'; did you"),
+        ({"drop_path_rate": 1.0}, "drop_path_rate must be below 1, got 1.0"),
+    ],
+)
+def test_options_of_sot_that_are_refused(tiny_vision, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tiny_vision("sot_tiny", **options)
+
+
+def test_a_cast_swin_keeps_its_integer_index(tiny_vision) -> None:
+    """Layer.to(dtype) casts integer buffers too; at 529 rows bfloat16 would round the index."""
+    model = tiny_vision("swin_tiny").to(dtype="float64")
+    assert model(images(size=24).astype("float64")).dtype == paddle.float64
+    attn = model.stages[0].blocks[1].attn
+    assert attn._index[0].dtype == paddle.int64
+    assert attn.shift_mask.dtype == paddle.float64
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"token_type": "densenet"}, "needs 6 x 6 tokens, token_type 'densenet' .* gives 3 x 3"),
+        ({"depths": (2,)}, r"one entry for each of 1 to 16 stages, got \(2,\) and \(2, 4\)"),
+        ({"num_heads": (2, 3)}, "a multiple of num_heads in stage 1, got 16 and 3"),
+        ({"img_size": 26}, "img_size must be a multiple of patch_size 4, got 26"),
+        (
+            {"pooling": "none"},
+            "pooling 'none' uses the class token only, and this backbone has none",
+        ),
+    ],
+)
+def test_options_of_swin_that_are_refused(tiny_vision, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tiny_vision("swin_tiny", **options)
+
+
+SIZES = (112, 160, 192, 224, 256, 384)
+PUBLISHED_TOKENS = {
+    "resnet": (196, 400, 576, 196, 256, 256),
+    "inception": (196, 400, 576, 196, 256, 576),
+    "densenet": (196, 400, 576, 196, 256, 576),
+    "nonlocal": (196, 400, 576, 784, 1024, 2304),
+    "linear": (196, 196, 196, 196, 196, 196),
+}
+
+
+def build(token_type: str, **options):
+    sizes = {"img_size": 16, "in_chans": 2, "embed_dim": 12, "patch_size": 4}
+    return token_embed.build_token_embed(token_type, **{**sizes, **options})
+
+
+def size_of(layer) -> int:
+    return sum(int(parameter.size) for parameter in layer.parameters())
+
+
+@pytest.mark.parametrize("token_type", list(PUBLISHED_TOKENS))
+def test_published_token_counts(token_type: str) -> None:
+    found = tuple(
+        token_embed.build_token_embed(token_type, img_size=size, embed_dim=2).num_tokens
+        for size in SIZES
+    )
+    assert found == PUBLISHED_TOKENS[token_type]
+
+
+def test_batch_norm_in_dense_layers_adds_6432_parameters() -> None:
+    plain, normed = build("densenet"), build("densenet", dense_norm="bn")
+    assert size_of(normed) - size_of(plain) == 6432
+    own = [name for name in normed.state_dict() if ".layers." in name and ".norm" in name]
+    assert len(own) == 3 * 6 * 2 * 4
+    assert set(plain.state_dict()) == set(normed.state_dict()) - set(own)
+
+
+@pytest.mark.parametrize(
+    ("token_type", "options", "message"),
+    [
+        ("densnet", {}, "token_type must be one of densenet, .*'densnet'; did you mean densenet"),
+        ("resnet", {"dense_norm": "bn"}, "dense_norm 'bn' is an option of token_type 'densenet'"),
+        ("resnet", {"large_output": True}, "'resnet': its first block would add 64 .* 256; use"),
+        ("densenet", {"token_dim": 32}, "token_dim must be 64 with token_type 'densenet'.*got 32"),
+        ("densenet", {"img_size": 100}, "by 8: img_size 100 gives no whole .* img_size 96 or 104"),
+    ],
+)
+def test_embeddings_that_cannot_be_are_refused(
+    token_type: str, options: dict, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(token_type, **options)
+
+
+def test_resnet_takes_another_token_dim() -> None:
+    layer = build("resnet", token_dim=10)
+    assert layer.stem.conv.weight.shape == [10, 2, 3, 3]
+    assert layer.blocks[0].conv1.weight.shape == [64, 10, 1, 1]
+    assert layer(paddle.ones([2, 2, 16, 16])).shape == [2, 4, 12]

@@ -1,0 +1,235 @@
+"""SQuAD: the official file, rows of windows, answers and their files; values: tests/parity."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from sot_paddle.data.batches import TokenFeatures
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.squad.answers import read_answers, read_null_odds, score_answers, write_answers
+from sot_paddle.data.squad.questions import Question, read_questions
+from sot_paddle.data.squad.span_decoding import Answer, Candidate, DecodingOptions, decode
+from sot_paddle.data.squad.span_features import NO_ANSWER, SpanFeatures, span_features
+from sot_paddle.data.subword import RowForm
+from sot_paddle.data.tokenizers import WordPieceTokenizer
+from sot_paddle.train.squad_evaluation import run_command
+
+CONTEXT = "The Normans came in 1066."
+
+
+def write(path, *asked, **changes) -> None:
+    paragraph = {"context": CONTEXT, "qas": list(asked)} | changes
+    content = {"version": "v2.0", "data": [{"title": "N", "paragraphs": [paragraph]}]}
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def qa(name: str = "a", *answers: tuple[str, int], **more) -> dict:
+    given = [{"text": text, "answer_start": start} for text, start in answers]
+    return {"id": name, "question": "When?", "answers": given, **more}
+
+
+def test_questions_come_in_the_file_s_order(tmp_path) -> None:
+    file = tmp_path / "dev.json"
+    write(
+        file,
+        qa("b", ("1066", 20), ("in 1066", 17), is_impossible=False),
+        qa("a", is_impossible=True, plausible_answers=[{"text": "x", "answer_start": 0}]),
+        qa("c", ("1066", 20)),  # SQuAD 1.1 has no is_impossible
+    )
+    assert read_questions(file) == [
+        Question("b", "When?", CONTEXT, ("1066", "in 1066"), (20, 17)),
+        Question("a", "When?", CONTEXT),
+        Question("c", "When?", CONTEXT, ("1066",), (20,)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ([qa(), qa()], "the question id 'a' is given twice"),
+        (
+            [qa("a", ("1066", 20), ("in", 99))],
+            r"question a: the answer 'in' is not at 99 of its context .* it is first at 17",
+        ),
+        ([qa("a", ("1066", 20), is_impossible=True)], "is_impossible, and has 1 answers"),
+        ([{"id": "a"}], "question a: expected 'answers' to be a list, got None"),
+        (
+            [{**qa(), "question": "Who \ud83d?"}],
+            r"question a, 'question': expected whole characters, found \\ud83d without .* 'Who '",
+        ),
+    ],
+)
+def test_a_broken_question_is_refused(tmp_path, asked, message) -> None:
+    write(tmp_path / "dev.json", *asked)
+    with pytest.raises(ValueError, match=message):
+        read_questions(tmp_path / "dev.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[1]", "dev.json: expected a JSON object"),
+        ('{"data": [{}]}', "article 0: expected 'paragraphs' to be a list"),
+    ],
+)
+def test_a_broken_file_is_refused(tmp_path, content, message) -> None:
+    if content is not None:
+        (tmp_path / "dev.json").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        read_questions(tmp_path / "dev.json")
+
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", "##j", "?", "."]
+
+
+@pytest.fixture
+def tokenizer(tmp_path) -> WordPieceTokenizer:
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    return WordPieceTokenizer(tmp_path / "vocab.txt")
+
+
+def ask(context: str, answer: str | None = None, name: str = "q") -> Question:
+    given = () if answer is None else (answer,)
+    return Question(name, "a ?", context, given, tuple(context.index(text) for text in given))
+
+
+def test_a_question_that_leaves_no_room_is_refused(tokenizer) -> None:
+    long = Question("q7", "a b c d", "e", (), ())
+    with pytest.raises(DataError, match="question q7 has 4 tokens: 9 leave 2 for the context"):
+        span_features([long], tokenizer, max_length=9, stride=2)
+
+
+def test_rows_have_the_special_tokens_of_the_language_model(tokenizer) -> None:
+    """Two separators between question and context, and no token types."""
+    tokenizer.form = RowForm((2,), (3, 3), (3,), typed=False)
+    found = span_features([ask("b c d e f", "d e")], tokenizer, max_length=9, stride=1)
+    start = ["[CLS]", "a", "?", "[SEP]", "[SEP]"]
+    pieces = [tokenizer.tokens(found.tokens.row(at)) for at in range(len(found))]
+    assert pieces == [[*start, *"bcd", "[SEP]"], [*start, *"def", "[SEP]"]]
+    assert found.tokens.boundaries.tolist() == [9, 9]
+    assert found.tokens.labels.tolist() == [list(NO_ANSWER), [5, 6]]
+    assert found.characters_of(1)[5:8].tolist() == [[4, 5], [6, 7], [8, 9]]
+
+
+WORDS_OF_CONTEXT = "b c d e"
+"""Tokens 4 to 7 of a row of nine: [CLS] a ? [SEP] b c d e [SEP]."""
+
+
+def answer(starts: dict, ends: dict, context: int = 4, **options) -> Answer:
+    """Of a row with so many tokens of context, and scores of its tokens; -9 where none is given."""
+    covered = np.full((5 + context, 2), -1)
+    scores = np.full((2, 1, 12), -9.0)
+    for at in range(context):
+        covered[4 + at] = 2 * at, 2 * at + 1
+    for end, given in enumerate((starts, ends)):
+        scores[end, 0, list(given)] = list(given.values())
+    tokens = TokenFeatures.from_rows([range(len(covered))], [4])
+    features = SpanFeatures(tokens, np.zeros(1, "int64"), covered)
+    question = Question("q", "a ?", WORDS_OF_CONTEXT)
+    return decode([question], features, *scores, DecodingOptions(**options))["q"]
+
+
+def test_candidates_are_sorted_and_no_more_than_asked_for() -> None:
+    found = answer({4: 3.0, 5: 2.0}, {5: 1.0, 6: 0.5}, n_best=3)
+    assert [(one.text, one.score) for one in found.candidates] == [
+        ("b c", 4.0),
+        ("b c d", 3.5),
+        ("c", 3.0),
+    ]
+
+
+def test_a_window_without_context_has_no_span() -> None:
+    found = answer({1: 1.0}, {1: 1.0}, context=0, null_score="smallest")
+    assert found.candidates == (Candidate("", 0.0),)
+    assert found.text == ""
+
+
+ANSWERS = {
+    "a": Answer("1066", (Candidate("1066", 3.0), Candidate("in 1066", 2.0)), 1.0),
+    "b": Answer("", (Candidate("é", 1.0),), 4.0),
+}
+PARAGRAPH = {
+    "context": "They came in 1066.",
+    "qas": [
+        {"id": "a", "question": "?", "answers": [{"text": "1066", "answer_start": 13}]},
+        {"id": "b", "question": "?", "answers": [], "is_impossible": True},
+        {"id": "c", "question": "?", "answers": [], "is_impossible": True},
+    ],
+}
+
+
+def test_the_three_files(tmp_path) -> None:
+    path = write_answers(tmp_path / "new", ANSWERS)
+    assert read_answers(path) == {"a": "1066", "b": ""}
+    assert read_null_odds(tmp_path / "new" / "null_odds.json") == {"a": -2.0, "b": 3.0}
+    best = json.loads((tmp_path / "new" / "nbest_predictions.json").read_text("utf-8"))
+    total = math.exp(0) + math.exp(-1) + math.exp(-2)
+    assert best["a"][1] == {
+        "text": "in 1066",
+        "probability": pytest.approx(math.exp(-1) / total),
+        "score": 2.0,
+    }
+    assert [one["text"] for one in best["b"]] == ["é", ""]
+
+
+def test_the_command_scores_them(tmp_path, capsys) -> None:
+    write_answers(tmp_path, ANSWERS)
+    data = tmp_path / "dev.json"
+    data.write_text(json.dumps({"data": [{"paragraphs": [PARAGRAPH]}]}), encoding="utf-8")
+    files = [str(data), str(tmp_path / "predictions.json")]
+    odds = ["--na-prob-file", str(tmp_path / "null_odds.json"), "--out-file", str(tmp_path / "o")]
+    assert run_command([*files, *odds, "--na-prob-thresh", "-3"]) == 0
+    printed, said = capsys.readouterr()
+    assert said == "1 of 3 questions have no prediction and are not scored\n"
+    scores = json.loads(printed)
+    assert scores == json.loads((tmp_path / "o").read_text("utf-8"))
+    assert (scores["exact"], scores["HasAns_exact"], scores["total"]) == (50.0, 0.0, 2)
+    assert (scores["best_exact"], scores["best_exact_thresh"]) == (100.0, -2.0)
+
+
+@pytest.mark.parametrize("content", ["{", '{"a": []}', None])
+def test_a_file_of_another_form_is_one_line(tmp_path, capsys, content) -> None:
+    data, given = tmp_path / "dev.json", tmp_path / "given.json"
+    data.write_text(json.dumps({"data": [{"paragraphs": [PARAGRAPH]}]}), encoding="utf-8")
+    if content is not None:
+        given.write_text(content, encoding="utf-8")
+    for read in (read_answers, read_null_odds):
+        with pytest.raises(ValueError, match=r"given\.json"):
+            read(given)
+    assert run_command([str(data), str(given)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("evaluate_squad: ")
+    assert error.count("\n") == 1
+
+
+ASKED = [Question(name, "?", "Normans", ("Normans",), (0,)) for name in "abcd"]
+GIVEN = {"a": "by Normans", "b": "", "c": "", "d": "x"}
+
+
+def test_questions_that_were_not_answered_are_left_out() -> None:
+    assert score_answers(ASKED, {"a": "Normans"})["total"] == 1
+
+
+def test_null_odds_of_other_questions_are_refused() -> None:
+    """As the official script does; 0 in their place moved the best threshold."""
+    with pytest.raises(ValueError, match="answered questions have no null odds, as"):
+        score_answers(ASKED, GIVEN, {"a": 0.1})
+
+
+def test_every_answer_of_the_real_file_is_found_in_some_window(shared_file) -> None:
+    questions = read_questions(shared_file("data/squad_v2/dev-v2.0.json"))
+    assert (len(questions), sum(not question.answers for question in questions)) == (6078, 3168)
+    tokenizer = WordPieceTokenizer(shared_file("data/vocab/bert-base-uncased/vocab.txt"))
+    found = span_features(questions[:1500], tokenizer)
+    starts, ends = found.tokens.labels.T
+    answered = {int(owner) for owner in found.questions[starts > 0]}
+    assert answered == {at for at, question in enumerate(questions[:1500]) if question.answers}
+    for row in (starts > 0).nonzero()[0]:
+        question = questions[found.questions[row]]
+        covered = found.characters_of(row)
+        text = question.context[covered[starts[row], 0] : covered[ends[row], 1]]
+        assert question.answers[0] in text

@@ -1,0 +1,244 @@
+"""Labelled rows of every form, the published data sets of whole texts, and own tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sot_paddle.data.documents.layouts import (
+    comma_rows,
+    folder_rows,
+    json_rows,
+    labelled_rows,
+    read_own,
+    read_published,
+    tab_rows,
+)
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.glue import MISSING, Example, own_task, read_split
+
+
+@pytest.mark.parametrize(
+    ("read", "columns", "content", "rows"),
+    [
+        (
+            tab_rows,
+            (),
+            b'\xef\xbb\xbftext\tlabel\r\n"a\t1\r\n b \t2',
+            [(2, {"text": '"a', "label": "1"}), (3, {"text": " b ", "label": "2"})],
+        ),
+        (
+            comma_rows,
+            ("n", "x", "y"),
+            '\ufeff"1","a ""b"",\nc\r\n","ü"\r\n"2","",d\n\n'.encode(),
+            [(1, {"n": "1", "x": 'a "b",\nc\r\n', "y": "ü"}), (4, {"n": "2", "x": "", "y": "d"})],
+        ),
+        (  # without a header above it a row may hold any words
+            comma_rows,
+            ("a", "b"),
+            b"1,2\na,b\n",
+            [(1, {"a": "1", "b": "2"}), (2, {"a": "a", "b": "b"})],
+        ),
+        (
+            comma_rows,
+            (),
+            b'a,b\n1,"' + b"word " * 40_000 + b'"\n',  # longer than the csv module's own limit
+            [(2, {"a": "1", "b": "word " * 40_000})],
+        ),
+        (
+            json_rows,
+            (),
+            '\ufeff{"a": "ü", "n": 3, "more": null}\n\n{"n": 4, "a": "b\\nc"}'.encode(),
+            [(1, {"a": "ü", "n": "3"}), (3, {"n": "4", "a": "b\nc"})],
+        ),
+        (
+            labelled_rows,
+            (),
+            b"LOC:city Where is M\xfcnchen ?\n",
+            [(1, {"label": "LOC", "text": "Where is München ?"})],
+        ),
+    ],
+)
+def test_rows_and_their_lines(tmp_path, read, columns, content, rows) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(content)
+    assert list(read(path, columns)) == [(f"{path}, line {at}", row) for at, row in rows]
+
+
+@pytest.mark.parametrize(
+    ("read", "content", "match"),
+    [
+        (tab_rows, b"a\tb\n1\n", "line 2: expected 2 tab-separated columns"),
+        (comma_rows, b"a,b\n\n1,\xff\n", "line 3: expected UTF-8 text"),
+        (comma_rows, b'a,b\n1,"open\n2,3\n', "line 2: no comma-separated row"),
+        (json_rows, b'{"a": 1}\n{"a": \n', "line 2: not JSON"),
+        (json_rows, b"[1]\n", "line 1: expected a JSON object"),
+        (json_rows, b'{"a": "b"}\n{"a": "cut \\ud83d"}\n', r"line 2, 'a': .* \\ud83d without"),
+        (labelled_rows, b"LOC:city\n", "line 1: expected LABEL:detail and a text"),
+    ],
+)
+def test_what_is_no_row_is_refused_with_its_line(tmp_path, read, content, match) -> None:
+    (tmp_path / "rows").write_bytes(content)
+    with pytest.raises(ValueError, match=match):
+        list(read(tmp_path / "rows", ()))
+
+
+def test_a_folder_for_each_class(tmp_path) -> None:
+    for label, name, text in (("neg", "2_1", "bad"), ("neg", "10_1", "worse"), ("pos", "1_9", "ü")):
+        (tmp_path / label).mkdir(exist_ok=True)
+        (tmp_path / label / f"{name}.txt").write_text(text, encoding="utf-8")
+    rows = list(folder_rows(tmp_path, ("neg", "pos")))
+    assert [row["text"] for _, row in rows] == ["worse", "bad", "ü"]
+    assert rows[2] == (str(tmp_path / "pos" / "1_9.txt"), {"text": "ü", "label": "pos"})
+    (tmp_path / "pos" / "2_8.txt").write_bytes(b"\xff")
+    with pytest.raises(ValueError, match="2_8.txt, line 1: expected UTF-8 text"):
+        list(folder_rows(tmp_path, ("pos",)))
+
+
+def put(folder: Path, **files: str) -> Path:
+    for name, content in files.items():
+        path = folder / name.replace("__", "/").replace("_dot_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8", newline="")
+    return folder
+
+
+def test_the_official_files_win_and_d2s_own_are_read_too(tmp_path) -> None:
+    put(tmp_path, train_dot_csv="1\tgood\n0\tbad\npos\tfine\n")
+    task, rows = read_published("IMDB", tmp_path, ["train"])
+    assert (task.title, task.labels, task.metrics) == ("IMDB", ("neg", "pos"), ("acc",))
+    assert list(rows["train"].labels) == [1, 0, 1]
+    assert rows["train"].rows == [("good",), ("bad",), ("fine",)]
+    put(tmp_path, train__neg__1_1_dot_txt="awful", train__pos__1_9_dot_txt="lovely")
+    _, rows = read_published("IMDB", tmp_path, ["train"])
+    assert rows["train"].rows == [("awful",), ("lovely",)]
+
+
+def test_own_tables_of_three_forms_with_named_columns(tmp_path) -> None:
+    put(
+        tmp_path,
+        train_dot_jsonl='{"topic": "b", "title": "t", "body": "u"}\n'
+        '{"topic": "a", "title": "", "body": "v"}\n',
+        dev_dot_csv='body,topic,title\n"x, y",a,z\n',
+        test_dot_tsv="title\tbody\n1\t2\n",
+    )
+    task, rows = read_own(tmp_path, ["train", "dev", "test"], ("title", "body"), "topic")
+    assert (task.labels, task.text, task.label) == (("a", "b"), ("title", "body"), "topic")
+    assert list(rows["train"].labels) == [1, 0]
+    assert rows["dev"].rows == [("z", "x, y")]
+    assert rows["test"].labels is None
+    assert rows["test"].rows == [("1", "2")]
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "match"),
+    [
+        ({}, {}, "expected one of train.tsv, train.csv, train.jsonl in .*, found none"),
+        ({"train_dot_tsv": "text\tlabel\na\t1\nb\t1\n"}, {}, "expected 2 to 1000 different labels"),
+        (
+            {"train_dot_tsv": "text\tlabel\na\t1\nb\t2\n", "dev_dot_tsv": "text\tlabel\na\t3\n"},
+            {},
+            "dev.tsv, line 2: expected a label of 1, 2 in label, found '3'",
+        ),
+        (
+            {"train_dot_jsonl": '{"text": "a", "label": 1}\n{"label": 2}\n'},
+            {},
+            "line 2: expected the column text",
+        ),
+    ],
+)
+def test_refusals_of_own_tables(tmp_path, files, options, match) -> None:
+    splits = ["train", "dev"] if "dev_dot_tsv" in files else ["train"]
+    with pytest.raises(DataError, match=match):
+        read_own(put(tmp_path, **files), splits, (), options.get("label", "label"))
+
+
+def test_the_real_files(shared_file) -> None:
+    folder = shared_file("data/README.md").parent
+    task, rows = read_published("TREC", folder / "TREC", ["train", "dev"])
+    assert [len(rows[name].rows) for name in ("train", "dev")] == [5452, 500]
+    assert list(rows["train"].labels).count(task.labels.index("ABBR")) == 86
+    _, rows = read_published("IMDB", folder / "aclImdb", ["dev"])
+    assert (len(rows["dev"].rows), sum(rows["dev"].labels)) == (250, 125)
+    _, rows = read_published("Yahoo", folder / "yahoo_answers_csv", ["train"])
+    assert sorted(set(rows["train"].labels)) == list(range(10))
+    assert len(rows["train"].rows) == 1000
+
+
+def test_single_sentences_with_words_as_labels(task_folder):
+    folder = task_folder(
+        "own",
+        train="label\tnote\tsentence\nspam\t-\tBuy!\nham\t-\tHi.\nspam\t-\tNow!\n",
+        dev="sentence\tlabel\nHi.\tham\n",
+        test="sentence\tlabel\nHi.\tunknown here\n",
+    )
+    task = own_task(folder)
+    assert (task.labels, task.text, task.metrics) == (("ham", "spam"), ("sentence",), ("acc",))
+    assert [row.label for row in read_split(folder, task, "train")] == [1, 0, 1]
+    assert read_split(folder, task, "dev") == [Example(0, "Hi.", None, 0)]
+    assert read_split(folder, task, "test") == [Example(0, "Hi.", None, None)]
+
+
+def test_pairs_with_numbers_as_labels_in_numeric_order(task_folder):
+    rows = "".join(f"s{n}\tt{n}\t{n}\n" for n in (10, 2, -1))
+    folder = task_folder("own", train="sentence1\tsentence2\tlabel\n" + rows)
+    task = own_task(folder)
+    assert task.labels == ("-1", "2", "10")
+    assert read_split(folder, task, "train")[0] == Example(0, "s10", "t10", 2)
+
+
+def test_regression(task_folder):
+    folder = task_folder("own", train="sentence\tlabel\na\t0.5\nb\t-3\n")
+    task = own_task(folder, regression=True)
+    assert task.num_outputs == 1
+    assert [row.label for row in read_split(folder, task, "train")] == [0.5, -3.0]
+
+
+@pytest.mark.parametrize("cell", ["x", "nan", "1e39"])
+def test_a_score_is_a_number_that_float32_holds(task_folder, cell):
+    folder = task_folder("own", train=f"sentence\tlabel\na\t0.5\nb\t{cell}\n")
+    with pytest.raises(DataError, match=r"line 3: expected a score from -3.4.* to 3.4.*, found"):
+        read_split(folder, own_task(folder, regression=True), "train")
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        ("words\tlabel\na\t1\nb\t2\n", "the column sentence or text, or sentence1 and sentence2"),
+        (
+            "sentence\tlabel\na\t1\nb\t1\n",
+            "expected 2 to 1000 different labels, found 1; .* train_glue.py --regression",
+        ),
+    ],
+)
+def test_tables_without_a_column_or_a_second_class_are_refused(task_folder, content, match):
+    folder = task_folder("own", train=content)
+    with pytest.raises(DataError, match=match):
+        own_task(folder)
+
+
+@pytest.mark.parametrize("cell", ["", " 1", *MISSING[:2]])
+def test_what_is_no_label_is_no_class_of_its_own(task_folder, cell):
+    folder = task_folder("own", train=f"sentence\tlabel\na\t0\nb\t1\nc\t{cell}\n")
+    with pytest.raises(DataError, match=r"train\.tsv, line 4: expected a label without blanks"):
+        own_task(folder)
+    (folder / "train.csv").write_text(f"text,label\na,0\nb,1\nc,{cell}\n", "utf-8")
+    (folder / "train.tsv").unlink()
+    with pytest.raises(DataError, match=r"train\.csv, line 4: expected a label without blanks"):
+        read_own(folder, ["train"], (), "label")
+
+
+def test_files_that_were_joined_are_refused_at_the_second_header(task_folder):
+    table = "sentence\tlabel\na\t0\nb\t1\n"
+    folder = task_folder("own", train=table, dev=table, test=table + table)
+    told = r"test.tsv, line 4: expected a row, found the header again \(sentence, label\)"
+    for read in (
+        lambda: read_split(folder, own_task(folder), "test"),
+        lambda: read_own(folder, ["test"], (), "label"),
+    ):
+        with pytest.raises(DataError, match=told):
+            read()
+    task_folder("own", test="sentence\na\nsentence\n")  # the only column's name is a row
+    assert len(read_split(folder, own_task(folder), "test")) == 2
+    assert len(read_own(folder, ["test"], (), "label")[1]["test"].rows) == 2
