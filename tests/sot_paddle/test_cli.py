@@ -22,8 +22,8 @@ def _deep(depth: int = 0) -> int:
     return _deep(depth + 1)
 
 
-def _raise(error: BaseException) -> None:
-    raise error
+def _raise(error: BaseException, cause: BaseException | None = None) -> None:
+    raise error from cause
 
 
 ESCAPES = {
@@ -34,6 +34,10 @@ ESCAPES = {
     "import": (lambda: __import__("no_such_package"), 2, "No module named 'no_such_package'"),
     "loss": (lambda: _raise(NonFiniteLoss("the loss is nan")), 2, "the loss is nan"),
     "interrupt": (lambda: _raise(KeyboardInterrupt()), 130, "interrupted; run the same command"),
+    "interrupt of an import": (
+        lambda: _raise(ImportError("initialization failed"), KeyboardInterrupt()),
+        *(130, "interrupted; run the same command"),
+    ),
     "terminate": (lambda: _raise(Terminated()), 143, "terminated by SIGTERM; run the same command"),
 }
 
