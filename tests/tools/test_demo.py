@@ -78,7 +78,7 @@ def test_a_missing_checkpoint_is_one_line_and_exit_status_2(tool, monkeypatch, c
 def test_the_real_checkpoint_comes_back_bit_equal(tool, tmp_path):
     try:
         source = installed.find_checkpoint()
-    except installed.CheckpointMissingError:
+    except ValueError:
         pytest.skip("the real checkpoint is not installed")
     bit_equal, summary = tool.load_there_and_back(source, tmp_path)
     assert bit_equal

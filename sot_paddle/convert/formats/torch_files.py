@@ -64,8 +64,6 @@ def load_safely(path: Path, torch: ModuleType, what: str, remedy: str = _REMEDY)
     weights (an argparse.Namespace) are let through besides tensors and plain data; nothing else is.
 
     Args:
-        path: the file.
-        torch: PyTorch.
         what: what the file may hold, for the refusal.
         remedy: what the user can do instead.
 
@@ -110,7 +108,6 @@ def read_torch(path: Path, *, key: str = "", ema: bool | None = False) -> Choice
     """Read a state dict with weights only (`load_safely`).
 
     Args:
-        path: the file.
         key: of the entry to take, see `choose_weights`.
         ema: whether averaged weights are taken, see `choose_weights`.
 
