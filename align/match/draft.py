@@ -3,7 +3,7 @@
 Layers are paired as a whole: all their tensors must fit by type and shape. A row is written where
 the order of registration and the likeness of the names agree, or where one layer alone has the same
 indices and last word; elsewhere it is marked "?" with its candidates. A draft is never used before
-it is passed in as `weights`.
+it is passed in as `weights`, or asked for by weights="draft": then `first_candidates` of it are.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ def propose(found: Unfinished, table: Table) -> dict[str, Any]:
     """
     left, free = list(found.torch_left), list(found.paddle_left)
     rows: dict[str, Any] = {}
+    begun = {
+        key: f"{OPEN} {value[0]} by its function" if isinstance(value, tuple) else value
+        for key, value in table.rows.items()
+    }
     for entry in list(left):
         parts = _packed_parts(entry, free)
         if parts:
@@ -56,7 +60,7 @@ def propose(found: Unfinished, table: Table) -> dict[str, Any]:
     return {
         "how": _HOW,
         "map": {
-            **table.rows,
+            **begun,
             **_collapse({e.name: rows[e.name] for e in found.torch_left if e.name in rows}),
         },
         "modules": dict(table.modules),
@@ -66,6 +70,28 @@ def propose(found: Unfinished, table: Table) -> dict[str, Any]:
         },
         "ignore_paddle": {**table.ignore_paddle, **{e.name: _NO_TORCH for e in spare}},
     }
+
+
+def first_candidates(draft: Mapping[str, Any], found: Unfinished) -> dict[str, Any]:
+    """The rows of a draft with the first candidate of each open one.
+
+    Where the layer types do not say whether to transpose, a matrix is.
+
+    Args:
+        draft: from `propose`.
+        found: what it was made for.
+    """
+    sources, targets = ({e.name: e for e in s} for s in (found.torch_left, found.paddle_left))
+    rows = dict(draft["map"])
+    for name, value in rows.items():
+        if is_open(value):
+            first = value.removeprefix(OPEN).partition("|")[0].strip()
+            source, own = sources[name], targets[first]
+            rows[name] = first
+            if name_table.transform_between(source, own) is None:
+                turned = name_table.shape_after(name_table.TRANSPOSE, source.shape) == own.shape
+                rows[name] = {"to": first, "transform": "transpose" if turned else "copy"}
+    return rows
 
 
 def is_open(value: Any) -> bool:

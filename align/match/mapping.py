@@ -217,10 +217,11 @@ def _add_rows(
 ) -> None:
     for target in targets:
         own = ours[target.name]
-        if target.transform:
-            transform = name_table.TRANSFORMS[target.transform]
-        else:
-            transform = name_table.transform_between(entry, own)
+        try:
+            transform = _transform(target, entry, own)
+        except ValueError as error:
+            found.mistakes.append(str(error))
+            continue
         undecided = transform is None
         for option in (name_table.COPY, name_table.TRANSPOSE) if undecided else ():
             row = MappedRow(entry, own, option, target.part, target.piece)
@@ -240,6 +241,15 @@ def _add_rows(
             found.mistakes.append(wrong)
         else:
             found.rows.append(row)
+
+
+def _transform(target: Target, entry: Entry, own: Entry) -> Transform | None:
+    """What the table says, else what the types of both owners say."""
+    if callable(target.transform):
+        return name_table.rearranging(target.transform, entry)
+    if target.transform:
+        return name_table.TRANSFORMS[target.transform]
+    return name_table.transform_between(entry, own)
 
 
 def _title(entry: Entry) -> str:

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from align.match import mapping
-from align.match.draft import is_open, propose
+from align.match.draft import first_candidates, is_open, propose
 from align.match.known_names import KNOWN
 from align.match.mapping import WeightMapping
-from align.match.name_table import OPEN, Table, known_table
+from align.match.name_table import OPEN, Table, known_table, read_table
 from align.record.arrays import Entry
 from align.record.files.dump_reading import Meta
 from align.record.recording import ROOT
+from sot_paddle.config import some
 from sot_paddle.reading import read_text
 
 
@@ -67,13 +68,16 @@ def pair_names(torch: SideNames, paddle: SideNames, table: Table, folder: Path) 
         folder: where a draft of a table goes.
 
     Raises:
-        ValueError: names without a partner (a draft is written and named), mistakes in the table.
+        ValueError: names without a partner (a draft is written and named; by weights="draft" it is
+            used as well), mistakes in the table.
     """
     found, table, note = _matched(torch, paddle, copy.deepcopy(table))  # it remembers used rows
     if found.torch_left or found.paddle_left:
         proposal = propose(found, table)
         path = _write_draft(proposal, folder)
-        raise ValueError(_refusal(found, len(torch.entries), path, proposal))
+        if not table.drafted:
+            raise ValueError(_refusal(found, len(torch.entries), path, proposal))
+        found, table, note = _drafted(torch, paddle, found, proposal, path)
     if note and found.mistakes:
         raise ValueError(f"{note}; but are both of one size? {'; '.join(found.mistakes)}")
     weights = mapping.finish(found, torch.entries, paddle.entries)
@@ -98,6 +102,32 @@ def _matched(
         return found, table, ""
     best, one = min(fitting, key=lambda pair: len(pair[0].mistakes))
     return best, one, f"names paired by the built-in table {one.origin}; weights= replaces it"
+
+
+def _drafted(
+    torch: SideNames,
+    paddle: SideNames,
+    left: mapping.Unfinished,
+    draft: Mapping[str, Any],
+    path: Path,
+) -> tuple[mapping.Unfinished, Table, str]:
+    """What the first candidates of a draft pair, their table, and a note that names them.
+
+    Raises:
+        ValueError: they do not go together.
+    """
+    table = read_table({**draft, "map": first_candidates(draft, left)})
+    found = mapping.match(torch.entries, paddle.entries, table)
+    if found.mistakes:
+        raise ValueError(f"weights: {found.told()}; mend {path} and pass it as weights=")
+    unsure = [name for name, value in draft["map"].items() if is_open(value)]
+    note = f"names paired by the draft {path}"
+    if unsure:
+        note += (
+            f": {len(unsure)} of its {len(draft['map'])} rows are first candidates, which a pass "
+            f"proves and a failure may come from: {some(unsure)}"
+        )
+    return found, table, note
 
 
 def _complete(torch: SideNames, paddle: SideNames, table: Table) -> mapping.Unfinished | None:
@@ -167,11 +197,21 @@ class ModuleMap:
         to_paddle: PyTorch module -> Paddle layer.
         torch_only: modules without a partner.
         paddle_only: layers without a partner.
+        unlike: PyTorch module that lost its partner by `unpair` -> why, for the reader.
     """
 
     to_paddle: dict[str, str] = field(default_factory=dict)
     torch_only: list[str] = field(default_factory=list)
     paddle_only: list[str] = field(default_factory=list)
+    unlike: dict[str, str] = field(default_factory=dict)
+
+    def unpair(self, name: str, shapes: str) -> None:
+        """Compare the outputs of a PyTorch module, whose shapes differ, with nothing any more."""
+        if name in self.to_paddle:
+            self.unlike[name] = (
+                f"{self.to_paddle.pop(name)}: {shapes}: the same work laid out in another way, its "
+                "outputs are not compared"
+            )
 
 
 def pair_modules(
