@@ -1,7 +1,8 @@
-"""Paired layers whose outputs differ in shape alone: they are unpaired, with a note.
+"""Paired layers whose outputs differ in structure alone: they are unpaired, with a note.
 
 One side flattens the tokens before a layer, or has the batch on another axis, and what follows
-agrees. Where what follows does not agree, they stay paired and fail.
+agrees. Where what follows does not agree, they stay paired and fail. Containers that only their
+parameters pair may do other parts of the work: they stay paired where their outputs agree.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ def unpair_other_structures(judge: Judge, paddle: Recording, torch: Recording) -
         paddle: Paddle's pass.
         torch: PyTorch's.
     """
+    for _, own, call in list(judge.taps(paddle, torch)):
+        if call.name in judge.modules.loose and _likeness(own, call) != AGREES:
+            why = f"returns something else than {call.name}, which holds the same parameters"
+            judge.modules.unpair(call.name, why)
+    judge.modules.loose.clear()
     calls = [(own, call) for _, own, call in judge.taps(paddle, torch)]
     if any(_shapes(own, call) for own, call in calls if call.name != ROOT):
         waiting: list[tuple[int, Call, Call]] = []
@@ -38,7 +44,8 @@ def unpair_other_structures(judge: Judge, paddle: Recording, torch: Recording) -
             else:
                 settled = []
             for _, own_unlike, unlike in settled:
-                judge.modules.unpair(unlike.name, _shapes(own_unlike, unlike))
+                why = f"{_shapes(own_unlike, unlike)}, which changes nothing of what follows"
+                judge.modules.unpair(unlike.name, why)
             if likeness not in (AGREES, DIFFERS) and call.name != ROOT:
                 waiting.append((likeness, own, call))
     for note in judge.modules.unlike.values():

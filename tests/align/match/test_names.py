@@ -296,6 +296,41 @@ def test_a_function_moves_weight_gradient_and_state_of_the_optimizer(right) -> N
         assert "moment1/dense.weight" in names["optimizer"], names
 
 
+class TorchBlock(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Linear(5, 6))
+        self.mlp = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Linear(4, 6))
+
+    def forward(self, x):
+        return x + self.mlp(x + self.attention(x)).relu()
+
+
+class PaddleBlock(nn.Layer):
+    """Its port, whose second container holds the ReLU as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mixing = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 6))
+        self.inner = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 6), nn.ReLU())
+
+    def forward(self, x):
+        return x + self.inner(x + self.mixing(x))
+
+
+def test_containers_pair_by_their_parameters_where_they_return_the_same() -> None:
+    table = {f"{a}.{i}": f"{b}.{i}" for a, b in BLOCKS.items() for i in (0, 1)}
+    result = outcome(TorchBlock, PaddleBlock, weights=table, inject=True)
+    assert result.passed, str(result)
+    names = {c.name for one in result.report.results for c in one.comparisons}
+    assert {"mixing", "gradient at mixing"} <= names
+    assert "inner" not in names
+    assert any(note.startswith("inner: returns something else than mlp") for note in result.notes)
+
+
+BLOCKS = {"attention": "mixing", "mlp": "inner"}
+
+
 @pytest.mark.parametrize("weights", ["draft", {"a": ("b", np.transpose)}])
 def test_a_dump_takes_no_function_and_no_draft(weights) -> None:
     with pytest.raises(ValueError, match="a dump holds names and named transforms only"):
