@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,10 +95,19 @@ def compared(request: Request, out: str | Path | None = None) -> Outcome:
         check_writable([out])
     setup = Setup(request, Path(out) if out is not None else Path())
     outcome = _begun(setup)
-    kind(outcome).once(AnyPair(setup, request.dtypes[0]))
-    for dtype in request.dtypes:
-        outcome = _put_right(kind, outcome, setup, dtype)
-        setup.paddle.leave(dtype)  # the reference stays: in float64 it judges float32
+    try:
+        kind(outcome).once(AnyPair(setup, request.dtypes[0]))
+        for dtype in request.dtypes:
+            outcome = _put_right(kind, outcome, setup, dtype)
+            setup.paddle.leave(dtype)  # the reference stays: in float64 it judges float32
+    except ERRORS as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        if (
+            "float64" in str(error)
+            and Path(__file__).parents[1] not in Path(frame.filename).parents
+        ):
+            error.args = (f"{str(error).rstrip()} Try dtype='float32'",)
+        raise
     outcome.report.environment = environment_stamp()
     outcome.report.about = setup.about()
     outcome.notes[:] = dict.fromkeys(outcome.notes)

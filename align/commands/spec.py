@@ -18,6 +18,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from align.match.name_table import DRAFT
 from align.record.request import FIELDS, NEEDED, OPTIONS, Request, nearest
 from align.report.report import check_writable, write_asked
 from sot_paddle.reading import read_bytes
@@ -95,7 +96,7 @@ def read_spec(path: Path) -> Request:
         for name, value in given.items()
         if value is not None
     }
-    if isinstance(found.get("weights"), (str, Path)):
+    if isinstance(found.get("weights"), (str, Path)) and found["weights"] != DRAFT:
         found["weights"] = path.parent / found["weights"]  # a table beside the spec
     return Request(**{"name": path.stem, **found})
 

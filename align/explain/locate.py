@@ -29,7 +29,7 @@ def forward_divergences(pair: Pair, wrong_layers: Sequence[Guilty]) -> list[Dive
         if not cause:
             inside = ", ".join(dict.fromkeys(wrong.siblings[:4]))
             hidden = f"layers without a partner run there: {inside}" if inside else ""
-            cause = "; ".join(filter(None, [wrong.comparison.hint, hidden, _left_out(pair, wrong)]))
+            cause = "; ".join(filter(None, [wrong.comparison.hint, hidden]))
         shown = wrong.shown_at, wrong.place, "forward", pair.dtype, wrong.comparison.reason
         divergences.append(Divergence(*shown, cause, pair.code(wrong.place)))
     return divergences
@@ -45,21 +45,6 @@ def _forward_cause(pair: Pair, wrong: Guilty, *, experiments: bool) -> str:
     layer, module, weights = pair.layer(wrong.place)
     cause = proved or recorded or hints.explain_output(wrong, weights)
     return cause or odd or hints.guess_output(wrong, layer, module)
-
-
-def _left_out(pair: Pair, wrong: Guilty) -> str:
-    """A guess about a layer whose output has another shape; "" for what cannot be left out."""
-    layer_name, shapes = (
-        wrong.place.partition("#")[0],
-        [np.shape(x) for x in (wrong.ours, wrong.expected)],
-    )
-    if shapes[0] == shapes[1] or layer_name == ROOT or not wrong.shown_at.startswith(layer_name):
-        return ""
-    names = [a for a, b in pair.judge.modules.to_paddle.items() if b == layer_name]
-    return (
-        "perhaps the two layers do not do the same part of the work: if what follows is right, "
-        f'"modules": {{"{names[0]}": null}} in the table of weights= leaves this pair out'
-    )
 
 
 def first_forward(

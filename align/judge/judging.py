@@ -30,7 +30,7 @@ from align.record.results import Comparison, Tolerance
 from align.record.stored_arrays import Lazy, Reader, paths_of
 
 OUTPUTS = "(outputs of the model)"
-_NEAR = 1e-3  # of the largest value: two outputs that agree so far are one
+NEAR = 1e-3  # of the largest value: two outputs that agree so far are one
 
 
 @dataclass(frozen=True)
@@ -325,7 +325,7 @@ def _proposal(reference: Sequence[Leaf], ours: Sequence[Leaf]) -> str:
 
 
 def _near(a: np.ndarray, b: np.ndarray) -> bool:
-    return bool(np.allclose(a, b, rtol=0, atol=_NEAR * float(np.abs(a).max(initial=0.0))))
+    return bool(np.allclose(a, b, rtol=0, atol=NEAR * float(np.abs(a).max(initial=0.0))))
 
 
 def _key(path: str) -> str | int | None:

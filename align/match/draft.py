@@ -3,7 +3,7 @@
 Layers are paired as a whole: all their tensors must fit by type and shape. A row is written where
 the order of registration and the likeness of the names agree, or where one layer alone has the same
 indices and last word; elsewhere it is marked "?" with its candidates. A draft is never used before
-it is passed in as `weights`.
+it is passed in as `weights`, or asked for by weights="draft": then `first_candidates` of it are.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ def propose(found: Unfinished, table: Table) -> dict[str, Any]:
     """
     left, free = list(found.torch_left), list(found.paddle_left)
     rows: dict[str, Any] = {}
+    begun = {
+        key: f"{OPEN} {value[0]} by its function" if isinstance(value, tuple) else value
+        for key, value in table.rows.items()
+    }
     for entry in list(left):
         parts = _packed_parts(entry, free)
         if parts:
@@ -50,13 +54,12 @@ def propose(found: Unfinished, table: Table) -> dict[str, Any]:
             free = [other for other in free if other not in parts]
             left.remove(entry)
     rows.update(_pair(left, free))
-    taken = {value for value in rows.values() if isinstance(value, str)}
-    named = {name.strip() for value in taken for name in value.lstrip("? ").split("|")}
+    named = {name for value in rows.values() for name in _candidates(value)}
     spare = [e for e in free if e.name not in named]
     return {
         "how": _HOW,
         "map": {
-            **table.rows,
+            **begun,
             **_collapse({e.name: rows[e.name] for e in found.torch_left if e.name in rows}),
         },
         "modules": dict(table.modules),
@@ -68,9 +71,37 @@ def propose(found: Unfinished, table: Table) -> dict[str, Any]:
     }
 
 
+def first_candidates(draft: Mapping[str, Any], found: Unfinished) -> dict[str, Any]:
+    """The rows of a draft with the first candidate of each open one.
+
+    Where the layer types do not say whether to transpose, a matrix is.
+
+    Args:
+        draft: from `propose`.
+        found: what it was made for.
+    """
+    sources, targets = ({e.name: e for e in s} for s in (found.torch_left, found.paddle_left))
+    rows = dict(draft["map"])
+    for name, value in rows.items():
+        if is_open(value):
+            first = _candidates(value)[0]
+            source, own = sources[name], targets[first]
+            rows[name] = first
+            if name_table.transform_between(source, own) is None:
+                turned = name_table.shape_after(name_table.TRANSPOSE, source.shape) == own.shape
+                rows[name] = {"to": first, "transform": "transpose" if turned else "copy"}
+    return rows
+
+
 def is_open(value: Any) -> bool:
     """Whether a row still waits for the user."""
     return isinstance(value, str) and value.startswith(OPEN)
+
+
+def _candidates(value: Any) -> list[str]:
+    """The Paddle names of a row, the likeliest first; nothing of a row with parts."""
+    names = value.removeprefix(OPEN).split("|") if isinstance(value, str) else []
+    return [name.strip() for name in names]
 
 
 def _fits(source: Entry, own: Entry) -> bool:
@@ -113,7 +144,7 @@ def _as_whole(source: Sequence[Entry], own: Sequence[Entry]) -> list[tuple[Entry
 def _pair(left: Sequence[Entry], free: Sequence[Entry]) -> dict[str, str]:
     """Rows of whole layers first, then of the tensors whose layer has no like."""
     rows = _paired(_units(left), _units(free))
-    named = {name.strip() for value in rows.values() for name in value.lstrip("? ").split("|")}
+    named = {name for value in rows.values() for name in _candidates(value)}
     rest = {entry.name: [entry] for entry in left if entry.name not in rows}
     return {**rows, **_paired(rest, {e.name: [e] for e in free if e.name not in named})}
 
@@ -172,7 +203,7 @@ def likeness(first: str, second: str) -> float:
     Components are compared from the end, where a layer is named; indices must be equal to count.
     """
     a, b = first.lower().split("."), second.lower().split(".")
-    numbers = [c for c in a if c.isdigit()] == [c for c in b if c.isdigit()]
+    numbers = _numbers(first) == _numbers(second)
     words_a = [c for c in a if not c.isdigit()]
     words_b = [c for c in b if not c.isdigit()]
     pairs = zip(reversed(words_a), reversed(words_b), strict=False)
@@ -194,8 +225,8 @@ def _packed_parts(entry: Entry, free: Sequence[Entry]) -> list[Entry]:
             continue
         if MappedRow(entry, own, transform, part=(0, 3)).shape() == own.shape:
             fitting.append(own)
-    numbers = [c for c in entry.name.split(".") if c.isdigit()]
-    same = [o for o in fitting if [c for c in o.name.split(".") if c.isdigit()] == numbers]
+    numbers = _numbers(entry.name)
+    same = [o for o in fitting if _numbers(o.name) == numbers]
     parts = []
     for letter in "qkv":
         held = [o for o in same if re.search(rf"(^|[._]){letter}", o.name, re.IGNORECASE)]

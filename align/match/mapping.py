@@ -217,29 +217,33 @@ def _add_rows(
 ) -> None:
     for target in targets:
         own = ours[target.name]
-        if target.transform:
-            transform = name_table.TRANSFORMS[target.transform]
+        try:
+            transform = _transform(target, entry, own)
+        except ValueError as error:
+            found.mistakes.append(str(error))
+            continue
+        options = [transform] if transform else [name_table.COPY, name_table.TRANSPOSE]
+        rows = [MappedRow(entry, own, one, target.part, target.piece) for one in options]
+        fitting = [row for row in rows if not _shape_mistake(row)]
+        if not fitting:
+            found.mistakes.append(_shape_mistake(rows[0]))
+        elif transform:
+            found.rows += fitting
         else:
-            transform = name_table.transform_between(entry, own)
-        undecided = transform is None
-        for option in (name_table.COPY, name_table.TRANSPOSE) if undecided else ():
-            row = MappedRow(entry, own, option, target.part, target.piece)
-            transform = option if transform is None or not _shape_mistake(row) else transform
-        if undecided and not _shape_mistake(
-            MappedRow(entry, own, transform, target.part, target.piece)
-        ):
             found.mistakes.append(
                 f"{entry.name} ({_title(entry)}) -> {own.name} ({_title(own)}): the layer types do "
                 f'not say whether to transpose; write {{"to": "{own.name}", "transform": "copy"}} '
                 'or "transpose" in the table'
             )
-            continue
-        row = MappedRow(entry, own, transform, target.part, target.piece)
-        wrong = _shape_mistake(row)
-        if wrong:
-            found.mistakes.append(wrong)
-        else:
-            found.rows.append(row)
+
+
+def _transform(target: Target, entry: Entry, own: Entry) -> Transform | None:
+    """What the table says, else what the types of both owners say."""
+    if callable(target.transform):
+        return name_table.rearranging(target.transform, entry)
+    if target.transform:
+        return name_table.TRANSFORMS[target.transform]
+    return name_table.transform_between(entry, own)
 
 
 def _title(entry: Entry) -> str:

@@ -4,7 +4,8 @@ The table has exact rows, templates and module prefixes, from a dict or a file. 
 names. ``{}`` matches an index, ``*`` any text, both may repeat and are filled in from left to
 right. A key that names a module renames everything below it. Values are a Paddle name, a list of
 names (equal parts along PyTorch's first axis), ``name[i/n]`` (part i of n of a Paddle tensor), None
-(left out), or {"to": value, "transform": "copy"}.
+(left out), {"to": value, "transform": "copy"}, or (name, function) with a function of PyTorch's
+array that returns Paddle's and only puts its numbers in another order (a reshape, a transpose).
 
 Without a transform in the table the types of both owners decide, never rank. Classes are recognised
 by their qualified names, so that no framework is imported here.
@@ -15,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ from sot_paddle.convert.engine.transforms import (
 )
 
 OPEN = "?"
+DRAFT = "draft"
+"""What a user passes as `weights` for the first candidates of the draft of a table."""
 _SECTIONS = ("map", "modules", "ignore_torch", "ignore_paddle")
 _PIECE = re.compile(r"(.+)\[(\d+)/(\d+)\]")
 
@@ -46,13 +49,13 @@ class Target:
         name: Paddle name.
         part: (i, n): piece i of n of the PyTorch tensor goes there.
         piece: (i, n): the whole PyTorch tensor is piece i of n there.
-        transform: key of `TRANSFORMS` when the table says so, else "".
+        transform: key of `TRANSFORMS` or the user's function when the table says so, else "".
     """
 
     name: str
     part: tuple[int, int] | None = None
     piece: tuple[int, int] | None = None
-    transform: str = ""
+    transform: str | Callable[[np.ndarray], np.ndarray] = ""
 
 
 @dataclass
@@ -66,6 +69,7 @@ class Table:
         ignore_paddle: Paddle template -> reason.
         origin: where it came from, for messages.
         known: one of `known_names`: rows that match nothing are no mistakes.
+        drafted: what has no partner goes to its first candidate.
     """
 
     rows: Mapping[str, Any] = field(default_factory=dict)
@@ -74,6 +78,7 @@ class Table:
     ignore_paddle: Mapping[str, str] = field(default_factory=dict)
     origin: str = "weights"
     known: bool = False
+    drafted: bool = False
     used: set[str] = field(default_factory=set)
 
     def targets(self, name: str) -> list[Target] | None:
@@ -150,14 +155,18 @@ def _fill(value: Any, groups: Sequence[str]) -> Any:
         return re.sub(r"\{\}|\*", lambda _: left.pop(0) if left else "", value)
     if isinstance(value, list):
         return [_fill(item, groups) for item in value]
+    if isinstance(value, tuple):
+        return tuple(_fill(item, groups) for item in value)
     if isinstance(value, Mapping):
         return {**value, "to": _fill(value.get("to"), groups)}
     return value
 
 
 def _targets(value: Any, origin: str, key: str) -> list[Target]:
-    transform = ""
-    if isinstance(value, Mapping):
+    transform: Any = ""
+    if isinstance(value, tuple) and len(value) == 2 and callable(value[1]):
+        value, transform = value
+    elif isinstance(value, Mapping):
         transform, value = str(value.get("transform", "")), value.get("to")
         if transform and transform not in TRANSFORMS:
             raise ValueError(
@@ -182,13 +191,13 @@ def _targets(value: Any, origin: str, key: str) -> list[Target]:
 
 
 def read_table(weights: Any) -> Table:
-    """A table from None, a dict, a conversion plan, or a path of a .json, .yaml or .yml file.
+    """A table from None, "draft", a dict, a conversion plan, or a path of a JSON or YAML file.
 
     Raises:
         ValueError: the file cannot be read, or its content is not a table.
     """
-    if weights is None:
-        return Table()
+    if weights is None or weights == DRAFT:
+        return Table(drafted=weights == DRAFT)
     origin = "weights"
     if isinstance(weights, (str, Path)):
         origin, weights = str(weights), _read_file(Path(weights))
@@ -344,6 +353,39 @@ def transform_between(source: Entry, destination: Entry) -> Transform | None:
         return COPY
     return Transform(  # axes of one element alone differ, say: the same numbers in the same order
         "reshape", lambda x: x.reshape(b), lambda x: x.reshape(a), lambda _: b, lambda _: a
+    )
+
+
+def rearranging(function: Callable[[np.ndarray], np.ndarray], source: Entry) -> Transform:
+    """The transform that moves numbers as a user's function moves 0, 1, 2, ... in their places.
+
+    Gradients and the optimizer's state are then moved in the same way.
+
+    Args:
+        function: PyTorch's array -> Paddle's.
+        source: PyTorch's tensor.
+
+    Raises:
+        ValueError: the function does anything else, or raises.
+    """
+    shape, size = source.shape, math.prod(source.shape)
+    try:
+        moved = np.asarray(function(np.arange(size).reshape(shape)))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        text = f"{source.name}: its function raised {type(error).__name__} on a NumPy array of "
+        raise ValueError(f"{text}shape {shape}: {error}") from error
+    if not np.array_equal(np.sort(moved, axis=None), np.arange(size)):
+        raise ValueError(
+            f"{source.name}: its function may put the numbers of the weight in another order only, "
+            "so that gradients and the optimizer's state follow; it changes, drops or repeats some"
+        )
+    places = moved.astype(np.intp)
+    return Transform(
+        "its function",
+        lambda x: x.reshape(-1)[places],
+        lambda x: x.reshape(-1)[np.argsort(places, axis=None)].reshape(shape),
+        lambda _: places.shape,
+        lambda _: shape,
     )
 
 

@@ -5,8 +5,8 @@ taken only when it leaves no tensor of either side over.
 
 Modules are paired, in this order, by the table, by the parameters that two layers share under the
 mapping of the weights, by a container holding exactly the partners of another's layers under the
-same last name, and by equal names (also below a container that is paired). Nothing is paired by
-guess: the rest is listed.
+same last name, by equal names (also below a container that is paired), and, loosely, by a container
+that alone holds the partners of another's layers. The rest is listed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from align.match import mapping
-from align.match.draft import is_open, propose
+from align.match.draft import first_candidates, is_open, propose
 from align.match.known_names import KNOWN
 from align.match.mapping import WeightMapping
-from align.match.name_table import OPEN, Table, known_table
+from align.match.name_table import OPEN, Table, known_table, read_table
 from align.record.arrays import Entry
 from align.record.files.dump_reading import Meta
 from align.record.recording import ROOT
+from sot_paddle.config import some
 from sot_paddle.reading import read_text
 
 
@@ -67,13 +68,16 @@ def pair_names(torch: SideNames, paddle: SideNames, table: Table, folder: Path) 
         folder: where a draft of a table goes.
 
     Raises:
-        ValueError: names without a partner (a draft is written and named), mistakes in the table.
+        ValueError: names without a partner (a draft is written and named; by weights="draft" it is
+            used as well), mistakes in the table.
     """
     found, table, note = _matched(torch, paddle, copy.deepcopy(table))  # it remembers used rows
     if found.torch_left or found.paddle_left:
         proposal = propose(found, table)
         path = _write_draft(proposal, folder)
-        raise ValueError(_refusal(found, len(torch.entries), path, proposal))
+        if not table.drafted:
+            raise ValueError(_refusal(found, len(torch.entries), path, proposal))
+        found, table, note = _drafted(torch, paddle, found, proposal, path)
     if note and found.mistakes:
         raise ValueError(f"{note}; but are both of one size? {'; '.join(found.mistakes)}")
     weights = mapping.finish(found, torch.entries, paddle.entries)
@@ -98,6 +102,32 @@ def _matched(
         return found, table, ""
     best, one = min(fitting, key=lambda pair: len(pair[0].mistakes))
     return best, one, f"names paired by the built-in table {one.origin}; weights= replaces it"
+
+
+def _drafted(
+    torch: SideNames,
+    paddle: SideNames,
+    left: mapping.Unfinished,
+    draft: Mapping[str, Any],
+    path: Path,
+) -> tuple[mapping.Unfinished, Table, str]:
+    """What the first candidates of a draft pair, their table, and a note that names them.
+
+    Raises:
+        ValueError: they do not go together.
+    """
+    table = read_table({**draft, "map": first_candidates(draft, left)})
+    found = mapping.match(torch.entries, paddle.entries, table)
+    if found.mistakes:
+        raise ValueError(f"weights: {found.told()}; mend {path} and pass it as weights=")
+    unsure = [name for name, value in draft["map"].items() if is_open(value)]
+    note = f"names paired by the draft {path}"
+    if unsure:
+        note += (
+            f": {len(unsure)} of its {len(draft['map'])} rows are first candidates, which a pass "
+            f"proves and a failure may come from: {some(unsure)}"
+        )
+    return found, table, note
 
 
 def _complete(torch: SideNames, paddle: SideNames, table: Table) -> mapping.Unfinished | None:
@@ -167,11 +197,21 @@ class ModuleMap:
         to_paddle: PyTorch module -> Paddle layer.
         torch_only: modules without a partner.
         paddle_only: layers without a partner.
+        loose: PyTorch containers whose partner has another name and holds the same parameters.
+        unlike: PyTorch module that lost its partner by `unpair` -> why, for the reader.
     """
 
     to_paddle: dict[str, str] = field(default_factory=dict)
     torch_only: list[str] = field(default_factory=list)
     paddle_only: list[str] = field(default_factory=list)
+    loose: set[str] = field(default_factory=set)
+    unlike: dict[str, str] = field(default_factory=dict)
+
+    def unpair(self, name: str, why: str) -> None:
+        """Compare the outputs of a PyTorch module with nothing any more."""
+        if name in self.to_paddle:
+            target = self.to_paddle.pop(name)
+            self.unlike[name] = f"{target}: {why}; its outputs are not compared"
 
 
 def pair_modules(
@@ -203,14 +243,17 @@ def pair_modules(
         elif target is not None and name in table.modules and target not in tensors:
             raise ValueError(f"{table.origin}: the module {name!r} goes to {target!r}: no such one")
     _by_parameters(pairs, torch_names, weights)
-    _by_containers(pairs, torch_names, paddle_names)
+    layers = {a: b for a, b in pairs.items() if b and a != ROOT}
+    _by_containers(pairs, layers, torch_names, paddle_names, same_name=True)
     _by_name(pairs, torch_names, own)
+    loose = _by_containers(pairs, layers, torch_names, paddle_names, same_name=False)
     found = {a: b for a, b in pairs.items() if b is not None}
     taken = set(found.values())
     return ModuleMap(
         found,
         [name for name in torch_names if name not in found],
         [name for name in paddle_names if name not in taken],
+        loose,
     )
 
 
@@ -236,29 +279,45 @@ def _by_parameters(
 
 
 def _by_containers(
-    pairs: dict[str, str | None], torch_names: Sequence[str], paddle_names: Sequence[str]
-) -> None:
-    """Containers with the same last name that hold exactly each other's paired layers."""
-    settled = {a: b for a, b in pairs.items() if b and a != ROOT}
-    taken = set(pairs.values())
-    partners = set(settled.values())
-    inside = {
+    pairs: dict[str, str | None],
+    layers: Mapping[str, str],
+    torch_names: Sequence[str],
+    paddle_names: Sequence[str],
+    *,
+    same_name: bool,
+) -> set[str]:
+    """Pair containers that hold exactly each other's layers; returns the PyTorch ones.
+
+    Args:
+        pairs: takes them in.
+        layers: PyTorch's layers with parameters and their partners.
+        torch_names: every module's name.
+        paddle_names: every layer's name.
+        same_name: they have the same last name; else nothing beside them holds these layers.
+    """
+    taken, partners = set(pairs.values()), set(layers.values())
+    paddle_inside = {
         name: frozenset(p for p in partners if p.startswith(f"{name}."))
         for name in paddle_names
         if name not in taken
     }
-    for name in torch_names:
-        held = frozenset(b for a, b in settled.items() if a.startswith(f"{name}."))
-        if name in pairs or not held:
+    torch_inside = {
+        name: frozenset(b for a, b in layers.items() if a.startswith(f"{name}."))
+        for name in torch_names
+        if name not in pairs
+    }
+    found = set()
+    for name, held in torch_inside.items():
+        fitting = [other for other, members in paddle_inside.items() if held and members == held]
+        if same_name:
+            fitting = [one for one in fitting if _last(one) == _last(name) and one not in taken]
+        elif list(torch_inside.values()).count(held) > 1:
             continue
-        fitting = [
-            other
-            for other, members in inside.items()
-            if members == held and _last(other) == _last(name) and other not in taken
-        ]
         if len(fitting) == 1:
             pairs[name] = fitting[0]
             taken.add(fitting[0])
+            found.add(name)
+    return found
 
 
 def _by_name(pairs: dict[str, str | None], torch_names: Sequence[str], own: set[str]) -> None:

@@ -54,8 +54,10 @@ class Request:
             model and return the optimizer, (optimizer, scheduler), (optimizer, scheduler,
             before_step) or (optimizer, scheduler, before_step, average).
         weights: names that do not match: a dict of PyTorch -> Paddle names (``{}`` for an index,
-            ``*`` for any text), the path of a table, such as a confirmed draft, or the
-            `sot_paddle.convert.ConversionPlan` of a layout, in either direction.
+            ``*`` for any text; a name, or a pair of it and a function of the array, such as
+            ``lambda w: w.reshape(...)``), the path of a table, such as a confirmed draft, the
+            `sot_paddle.convert.ConversionPlan` of a layout, in either direction, or "draft" for the
+            first candidates of the draft.
         steps: training steps to compare.
         accumulate: batches for each step: the mean of their losses gives its gradient.
         dtype: "float64", "float32", or both.

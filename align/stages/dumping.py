@@ -365,8 +365,16 @@ def spec_identity(spec: Path | None) -> dict[str, str]:
 
 
 def rows_of_table(table: Table) -> dict[str, Any] | None:
-    """The rows of a table as they are written in a table file, None when there are none."""
+    """The rows of a table as they are written in a table file, None when there are none.
+
+    Raises:
+        ValueError: a function or "draft", which no file holds.
+    """
     sections = ("rows", "modules", "ignore_torch", "ignore_paddle")
+    if table.drafted or any(isinstance(value, tuple) for value in table.rows.values()):
+        raise ValueError(
+            "weights: a dump holds names and named transforms only, no function and no 'draft'"
+        )
     by_section = {name: dict(getattr(table, name)) for name in sections}
     if not any(by_section.values()):
         return None

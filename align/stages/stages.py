@@ -11,6 +11,7 @@ import numpy as np
 from align.judge import bounds
 from align.judge.comparator import compare_arrays
 from align.judge.judging import OUTPUTS
+from align.judge.other_structures import unpair_other_structures
 from align.pair.isolation import Guilty
 from align.pair.pair import Pair
 from align.record.recording import ROOT, Recording
@@ -51,6 +52,7 @@ def _stamps(pair: Pair) -> dict:
 def forward(pair: Pair) -> StepResult:
     """Every tap, in execution order; running statistics in training mode."""
 
+    unpair_other_structures(pair.judge, pair.ours, pair.reference)
     settling = pair.settling
     comparisons = settling.settle(pair.taps(pair.ours))
     at = _judged_tap(pair.ours, [c.name for c in comparisons])

@@ -13,6 +13,8 @@ from paddle import nn
 
 import align
 from align.match.draft import likeness
+from align.match.name_table import read_table
+from align.stages.dumping import rows_of_table
 from sot_paddle.convert import ConversionPlan, PlanEntry
 
 X = np.random.default_rng(3).normal(size=(2, 5, 6))
@@ -242,6 +244,13 @@ def test_a_table_needs_no_map() -> None:
         ({"weight": "? weight"}, "still marked"),
         ({"map": {}, "more": {}}, "unknown section 'more'"),
         ({"map": {}, "modules": {"0": ["a"]}}, "the module '0' has .* the name of a Paddle module"),
+        ({"weight": ("weight", lambda w: -w)}, "weight: its function may put the numbers"),
+        ({"weight": ("weight", lambda w: w[:, [0, 0, 1, 2, 3, 4]])}, "drops or repeats some"),
+        (
+            {"weight": ("weight", lambda w: w.permute(1, 0))},
+            "weight: its function raised Attribute",
+        ),
+        ({"weight": ("weight", lambda w: w.reshape(-1))}, "does not fit after 'its function'"),
         (5, "expected a dict of names or a table file"),
         ("missing.json", "cannot read missing.json"),
     ],
@@ -249,6 +258,126 @@ def test_a_table_needs_no_map() -> None:
 def test_mistakes_in_a_table_are_named(table, message, tmp_path) -> None:
     with pytest.raises(ValueError, match=message):
         outcome(torch.nn.Linear(6, 6), nn.Linear(6, 6), weights=table, out=tmp_path)
+
+
+class TorchHeads(torch.nn.Module):
+    """A projection of 2 heads that holds (heads, in, out)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = torch.nn.ParameterList([torch.nn.Parameter(torch.randn(2, 6, 4))])
+
+    def forward(self, x):
+        return torch.einsum("bni,hio->bnho", x, self.heads[0]).flatten(2)
+
+
+class PaddleHeads(nn.Layer):
+    """Its port with one matrix (in, heads * out)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(6, 8, bias_attr=False)
+
+    def forward(self, x):
+        return self.dense(x)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_function_moves_weight_gradient_and_state_of_the_optimizer(right) -> None:
+    def in_one_matrix(w):
+        return (w.transpose(1, 0, 2) if right else w).reshape(6, 8)
+
+    table = {"heads.{}": ("dense.weight", in_one_matrix)}
+    result = outcome(TorchHeads, PaddleHeads, weights=table, optimizer="adamw", steps=2)
+    assert result.passed is right, str(result)
+    names = {one.step: {c.name for c in one.comparisons} for one in result.report.results}
+    assert "dense.weight" in names["backward"]
+    if right:
+        assert "moment1/dense.weight" in names["optimizer"], names
+
+
+class TorchBlock(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Linear(5, 6))
+        self.mlp = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Linear(4, 6))
+
+    def forward(self, x):
+        return x + self.mlp(x + self.attention(x)).relu()
+
+
+class PaddleBlock(nn.Layer):
+    """Its port, whose second container holds the ReLU as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mixing = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 6))
+        self.inner = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 6), nn.ReLU())
+
+    def forward(self, x):
+        return x + self.inner(x + self.mixing(x))
+
+
+def test_containers_pair_by_their_parameters_where_they_return_the_same() -> None:
+    table = {f"{a}.{i}": f"{b}.{i}" for a, b in BLOCKS.items() for i in (0, 1)}
+    result = outcome(TorchBlock, PaddleBlock, weights=table, inject=True)
+    assert result.passed, str(result)
+    names = {c.name for one in result.report.results for c in one.comparisons}
+    assert {"mixing", "gradient at mixing"} <= names
+    assert "inner" not in names
+    assert any(note.startswith("inner: returns something else than mlp") for note in result.notes)
+
+
+BLOCKS = {"attention": "mixing", "mlp": "inner"}
+
+
+@pytest.mark.parametrize("weights", ["draft", {"a": ("b", np.transpose)}])
+def test_a_dump_takes_no_function_and_no_draft(weights) -> None:
+    with pytest.raises(ValueError, match="a dump holds names and named transforms only"):
+        rows_of_table(read_table(weights))
+
+
+class TorchTwo(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.alpha, self.beta = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
+
+    def forward(self, x):
+        return self.beta(self.alpha(x).tanh())
+
+
+class PaddleTwo(nn.Layer):
+    """Its port with other names; the second layer is written by hand."""
+
+    def __init__(self, reverse: bool) -> None:
+        super().__init__()
+        if reverse:
+            self.last = Matrix()
+        self.one = nn.Linear(6, 6)
+        if not reverse:
+            self.last = Matrix()
+
+    def forward(self, x):
+        return self.last(paddle.tanh(self.one(x)))
+
+
+class Matrix(nn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.bias = self.create_parameter([6, 6]), self.create_parameter([6])
+
+    def forward(self, x):
+        return x @ self.weight + self.bias
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_first_candidates_of_a_draft_are_proved_by_the_comparison(reverse, tmp_path) -> None:
+    result = outcome(TorchTwo, lambda: PaddleTwo(reverse), weights="draft", out=tmp_path)
+    assert result.passed is not reverse, str(result)
+    (note,) = [note for note in result.notes if "first candidates" in note]
+    assert str(tmp_path / "weights_draft.json") in note
+    assert ("1 of its 4 rows" if reverse else "4 of its 4 rows") in note
+    assert "alpha.weight" in note
 
 
 def test_a_custom_layer_against_a_linear_one_must_say_which_way_round(tmp_path) -> None:

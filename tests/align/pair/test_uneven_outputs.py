@@ -64,3 +64,71 @@ def test_all_states_against_the_last_one(paddle_has_more: bool) -> None:
     wrong = result(1.0001)
     assert not wrong.passed
     assert wrong.root.place == "encoder"
+
+
+class PaddleFlattening(paddle.nn.Layer):
+    """A block whose two inner layers see one row a token, as OPT's does."""
+
+    def __init__(self, flat: bool, wrong: str = "") -> None:
+        super().__init__()
+        self.fc1, self.fc2 = paddle.nn.Linear(8, 6), paddle.nn.Linear(6, 8)
+        self.norm, self.flat, self.wrong = paddle.nn.LayerNorm(8), flat, wrong
+
+    def forward(self, x):
+        rows = x.reshape([-1, 8]) if self.flat else x
+        made = self.fc2(paddle.nn.functional.relu(self.fc1(rows)))
+        return self.norm(made.reshape(x.shape) + (0 if self.wrong == "residual" else x))
+
+
+class TorchFlattening(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = torch.nn.Linear(8, 6), torch.nn.Linear(6, 8)
+        self.norm = torch.nn.LayerNorm(8)
+
+    def forward(self, x):
+        return self.norm(self.fc2(self.fc1(x).relu()) + x)
+
+
+WORDS = np.random.default_rng(1).normal(size=(2, 5, 8))
+
+
+def test_flattened_rows_inside_a_block_are_a_note_when_what_follows_agrees() -> None:
+    result = align.compare(TorchFlattening, lambda: PaddleFlattening(True), WORDS, inject=True)
+    assert result.passed, str(result)
+    shapes = "(10, 6) in Paddle, (2, 5, 6) in PyTorch"
+    assert sum(f"fc1: {shapes}, which changes nothing" in note for note in result.notes) == 1
+
+
+@pytest.mark.parametrize("wrong", ["fc2", "residual"])
+def test_a_fault_beside_flattened_rows_is_named_and_not_they(wrong) -> None:
+    def port() -> paddle.nn.Layer:
+        layer = PaddleFlattening(True, wrong)
+        layer.fc2.register_forward_post_hook(lambda _, __, y: y * (1.01 if wrong == "fc2" else 1))
+        return layer
+
+    result = align.compare(TorchFlattening, port, WORDS, dtype="float64")
+    assert not result.passed
+    assert result.root.place == ("fc2" if wrong == "fc2" else "(model)"), str(result)
+
+
+def test_an_axis_too_many_is_named_where_it_is_made() -> None:
+    class Pooled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.out = torch.nn.LayerNorm(8), torch.nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.out(x + self.norm(x.mean(1)))
+
+    class Kept(paddle.nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.out = paddle.nn.LayerNorm(8), paddle.nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.out(x + self.norm(x.mean(1, keepdim=True)))
+
+    result = align.compare(Pooled, Kept, WORDS[:, :2], dtype="float64")
+    assert result.root.place in ("norm", "(model)"), str(result)
+    assert not any("changes nothing" in note for note in result.notes)
