@@ -249,7 +249,7 @@ class Judge:
         )
 
     def find_tensor(self, kind: str, name: str) -> Find | None:
-        """Return what finds the spread of a Paddle tensor, a part of PyTorch's or several of them."""
+        """Return what finds a Paddle tensor's spread: of a part of PyTorch's, or of several."""
         rows = self._sources.get(name)
         if rows is None or (kind == "gradients" and rows[0].source.buffer):
             return None
