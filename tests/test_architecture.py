@@ -21,8 +21,6 @@ from align.port.port_run import ROWS
 from sot_paddle.config import FUSIONS, LAYERS, NORMALIZATIONS, POOLINGS, EncoderConfig, HeadConfig
 from sot_paddle.registry import PUBLISHED_NAMES, list_models
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("sot_paddle", "sot_torch_ref", "align")
 FOLDERS = (*PACKAGES, "tools", "tests")

@@ -14,13 +14,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import pytest
-
 from sot_paddle.checkpoint import write_tensors
 from sot_paddle.config import NORMALIZATIONS
 from tests.sot_paddle.convert import tiny_checkpoints as tiny
-
-pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[1]
 BESIDE_NUMPY = ("ml_dtypes", "pydantic")

@@ -24,28 +24,28 @@ OLD = {
 }
 
 
-def bare_names(tree: ast.Module) -> Iterator[int]:
+def bare_names(nodes: list[ast.AST]) -> Iterator[int]:
     """Yield the lines in which a name without a meaning is assigned, looped over or an argument."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in BARE:
             yield node.lineno
         if isinstance(node, ast.arg) and node.arg in BARE:
             yield node.lineno
 
 
-def docstrings_that_do_not_stand_alone(tree: ast.Module) -> Iterator[int]:
+def docstrings_that_do_not_stand_alone(nodes: list[ast.AST]) -> Iterator[int]:
     """Yield the lines of definitions whose first docstring line needs another one."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(tree):
+    for node in nodes:
         text = ast.get_docstring(node) if isinstance(node, kinds) else None
         if text and text.startswith(RIDDLES):
             yield getattr(node, "lineno", 1)
 
 
-def crowded_expressions(tree: ast.Module) -> Iterator[int]:
+def crowded_expressions(nodes: list[ast.AST]) -> Iterator[int]:
     """Yield comprehensions of several clauses, lambdas with defaults, generators into zip."""
     kinds = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, kinds):
             conditions = sum(len(clause.ifs) for clause in node.generators)
             if len(node.generators) > 1 or conditions > 1:
@@ -58,10 +58,10 @@ def crowded_expressions(tree: ast.Module) -> Iterator[int]:
                 yield node.lineno
 
 
-def unpacked_literals(tree: ast.Module) -> Iterator[int]:
+def unpacked_literals(nodes: list[ast.AST]) -> Iterator[int]:
     """Yield calls into which a tuple or dict of the same function, written out, is unpacked."""
     lines = set()
-    for function in ast.walk(tree):
+    for function in nodes:
         if not isinstance(function, ast.FunctionDef):
             continue
         literals = {
@@ -92,9 +92,9 @@ RULES = {
 def test_no_place_breaks_a_rule_that_did_not_before(package: str) -> None:
     broken = {rule: [] for rule in RULES}
     for path in sorted((ROOT / package).rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))  # walked once
         for rule, lines in RULES.items():
-            broken[rule] += [f"{path.relative_to(ROOT)}:{line}" for line in lines(tree)]
+            broken[rule] += [f"{path.relative_to(ROOT)}:{line}" for line in lines(nodes)]
     more = {rule: places for rule, places in broken.items() if len(places) > OLD[package][rule]}
     assert more == {}
 
@@ -114,7 +114,8 @@ def second(rows):
 
 
 def test_a_broken_rule_is_found() -> None:
-    lines = {rule: sorted(search(ast.parse(BREAKING))) for rule, search in RULES.items()}
+    nodes = list(ast.walk(ast.parse(BREAKING)))
+    lines = {rule: sorted(search(nodes)) for rule, search in RULES.items()}
     assert lines == {
         "names": [2, 4],
         "docstrings": [2],

@@ -14,8 +14,6 @@ import pytest
 from align import cli
 from tests.tools import tool_runs
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).resolve().parents[3]
 PAIR = """
 import os, time
