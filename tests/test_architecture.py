@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import io
-import json
 import re
-import subprocess
-import sys
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
@@ -16,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+import sot_paddle
+import sot_torch_ref.backbones.text
+import sot_torch_ref.heads.factory
 from align.port.port_run import ROWS
-from sot_paddle.config import FUSIONS, LAYERS, NORMALIZATIONS, POOLINGS
+from sot_paddle.config import FUSIONS, LAYERS, NORMALIZATIONS, POOLINGS, EncoderConfig, HeadConfig
 from sot_paddle.registry import PUBLISHED_NAMES, list_models
-
-pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("sot_paddle", "sot_torch_ref", "align")
@@ -40,13 +39,6 @@ BENCHMARKS = (
     "tools/mutation/",
 )
 """The packages below tools/, of the checkout alone, and the scripts that import them."""
-WITHOUT_FRAMEWORKS = (
-    "align",
-    "sot_paddle.convert",
-    "align.judge.comparator",
-    "align.record.results",
-)
-
 FLOORS = {
     "record": 1,
     "match": 2,
@@ -205,6 +197,12 @@ def test_where_the_suite_may_import_a_framework() -> None:
     assert wrong == {}
 
 
+def test_only_the_rows_of_the_port_need_the_projects_own_reference() -> None:
+    """A user's pair is compared where `sot_torch_ref` is not installed."""
+    importing = {name for name in in_folders("align") if "sot_torch_ref" in imported(name)}
+    assert {room_of(name) for name in importing} == {"port"}
+
+
 def test_no_two_files_and_no_two_classes_of_the_suite_share_a_name() -> None:
     suite = in_folders("align")
     files = Counter(Path(name).name for name in suite)
@@ -348,7 +346,10 @@ def test_everything_public_has_a_docstring() -> None:
 
 def test_no_broad_except() -> None:
     wrong = []
+    maybe_broad = re.compile(r"except\s*:|\b(Base)?Exception\b")  # few files: only these are parsed
     for name in FILES:
+        if not maybe_broad.search(FILES[name].read_text(encoding="utf-8")):
+            continue
         for node in nodes(name):
             if not isinstance(node, ast.ExceptHandler):
                 continue
@@ -389,87 +390,29 @@ def test_paths_of_this_machine_and_open_ends_are_not_in_the_code() -> None:
     assert wrong == []
 
 
-BLOCK = """
-import importlib.machinery, importlib.util, json, sys
-find_spec = importlib.machinery.PathFinder.find_spec
-def find_installed(name, path=None, target=None):
-    return None if name.split(".")[0] in blocked else find_spec(name, path, target)
-importlib.machinery.PathFinder.find_spec = find_installed
-for name in blocked:
-    assert importlib.util.find_spec(name) is None
-"""
-NEITHER = f"""
-blocked = {{"torch", "paddle", "paddlenlp", "transformers", "timm"}}{BLOCK}
-for name in {WITHOUT_FRAMEWORKS}:
-    importlib.import_module(name)
-print(json.dumps(sorted(blocked & set(sys.modules))))
-"""
-REFERENCE = f"""
-blocked = {{"paddle", "paddlenlp"}}{BLOCK}
-import dataclasses
-import sot_torch_ref
-from sot_torch_ref.backbones.text import EncoderConfig
-from sot_torch_ref.heads.factory import HeadConfig
-def fields(record):
-    return {{field.name: field.default for field in dataclasses.fields(record)}}
-print(json.dumps({{"models": sot_torch_ref.list_models(), "head": fields(HeadConfig),
-    "encoder": fields(EncoderConfig)}}))
-"""
-OURS = f"""
-blocked = {{"torch", "torchvision", "timm"}}{BLOCK}
-import dataclasses
-import sot_paddle
-from sot_paddle.config import EncoderConfig, HeadConfig
-def fields(record):
-    return {{field.name: field.default for field in dataclasses.fields(record)}}
-print(json.dumps({{"models": sot_paddle.list_models(), "head": fields(HeadConfig),
-    "encoder": fields(EncoderConfig)}}))
-"""
+def test_both_sides_have_the_same_models_and_options_of_the_same_names_and_defaults() -> None:
+    models = set(sot_paddle.list_models())
+    assert models == set(sot_torch_ref.list_models())
+    assert len(models) >= 4
+    torch_head = defaults_of(sot_torch_ref.heads.factory.HeadConfig)
+    paddle_head = defaults_of(HeadConfig)
+    for head in (torch_head, paddle_head):  # each side's factories always name the pooling
+        head.pop("pooling", None)
+    assert paddle_head == torch_head
+    assert defaults_of(EncoderConfig) == defaults_of(sot_torch_ref.backbones.text.EncoderConfig)
 
 
-@pytest.fixture(scope="module")
-def blocked() -> dict:
-    """What fresh interpreters print in which one or both frameworks cannot be imported."""
-    started = {
-        name: subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", code],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for name, code in (("neither", NEITHER), ("reference", REFERENCE), ("ours", OURS))
-    }
-    outputs = {name: process.communicate(timeout=120) for name, process in started.items()}
-    for name, process in started.items():
-        assert process.returncode == 0, (name, outputs[name][1])
-    return {name: json.loads(out.splitlines()[-1]) for name, (out, _) in outputs.items()}
-
-
-def test_the_suite_imports_without_any_framework(blocked: dict) -> None:
-    assert blocked["neither"] == []
-
-
-def test_each_side_imports_without_the_other_and_has_the_same_models(blocked: dict) -> None:
-    assert blocked["ours"]["models"] == blocked["reference"]["models"]
-    assert len(blocked["ours"]["models"]) >= 4
-
-
-@pytest.mark.parametrize("record", ["head", "encoder"])
-def test_options_have_the_same_names_and_defaults_on_both_sides(blocked: dict, record) -> None:
-    ours, reference = (dict(blocked[side][record]) for side in ("ours", "reference"))
-    if record == "head":  # each side's factories always name the pooling
-        ours.pop("pooling")
-        reference.pop("pooling")
-    assert ours == reference
+def defaults_of(record: type) -> dict[str, object]:
+    """Return the default of every field of a dataclass by its name."""
+    return {field.name: field.default for field in dataclasses.fields(record)}
 
 
 def covered(option: str) -> set:
     return {row.options.get(option) for row in ROWS}
 
 
-def test_every_model_is_compared(blocked: dict) -> None:
-    assert set(blocked["ours"]["models"]) - {row.model for row in ROWS} == set()
+def test_every_model_is_compared() -> None:
+    assert set(sot_paddle.list_models()) - {row.model for row in ROWS} == set()
 
 
 def test_every_pooling_fusion_and_normalization_is_compared() -> None:

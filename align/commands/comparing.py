@@ -315,7 +315,7 @@ class LiveSteps(Steps):
         return found
 
     def wrong_loss(self, pair: AnyPair, first: Divergence) -> Divergence:
-        """It follows from what the stage "loss" found."""
+        """Return a wrong loss as a consequence of what the stage "loss" reports."""
         return self.outcome.after([LOSS], [first])[0]
 
 

@@ -92,7 +92,7 @@ class Outcome:
         return next(iter(self.findings), None)
 
     def copied(self) -> Outcome:
-        """The same so far, to go on with."""
+        """Return a copy of the outcome so far, whose lists can be added to."""
         report = self.report
         lists = {n: [*getattr(report, n)] for n in ("results", "findings", "guilty", "notes")}
         return dataclasses.replace(self, report=dataclasses.replace(report, **lists))

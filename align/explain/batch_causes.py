@@ -126,7 +126,7 @@ def _ended(
 
 
 def _reordered(a: np.ndarray, b: np.ndarray) -> list[tuple[str, np.ndarray | None]]:
-    """The same rows in another order, some of them missing."""
+    """Return edits for equal rows in another order, some of them missing."""
     missing = sum((Counter(b.tolist()) - Counter(a.tolist())).values())
     again = sum((Counter(a.tolist()) - Counter(b.tolist())).values())
     at = int(np.argmax(a != b[: len(a)])) if len(a) <= len(b) else 0

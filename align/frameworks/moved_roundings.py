@@ -359,7 +359,7 @@ class MovedRoundings(TorchDispatchMode):
         return {name: self.array(array) for name, array in arrays.items()}
 
     def array(self, array: np.ndarray) -> np.ndarray:
-        """The same of one array."""
+        """Return a moved copy of an array; one of another dtype is passed on."""
         tensor = torch.from_numpy(np.array(array)) if array.dtype.kind == "f" else None
         if tensor is None or tensor.dtype is not self._dtype:
             return array

@@ -68,7 +68,7 @@ def numpy(tensor: torch.Tensor) -> np.ndarray:
 
 
 def view(tensor: torch.Tensor) -> np.ndarray:
-    """The same for a look: not copied where NumPy can read the tensor's own memory."""
+    """Return a tensor as NumPy array for a look: its own memory where NumPy can read that."""
     copied = tensor.is_sparse or tensor.dtype in (torch.bfloat16, torch.float16)
     return numpy(tensor) if copied else tensor.detach().cpu().numpy()
 

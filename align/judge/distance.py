@@ -144,7 +144,7 @@ class Gap:
         return self.largest if norm == "max" else math.sqrt(self._apart)
 
     def size(self, norm: str) -> float:
-        """The same of the second array."""
+        """The "max" or the "l2" norm of the second array."""
         return self.peak if norm == "max" else math.sqrt(self._size)
 
     def _add(self, one: np.ndarray, other: np.ndarray, start: int) -> None:
@@ -185,7 +185,7 @@ def absolute_difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The same with NaN where a side is NaN or both are the same infinity."""
+    """Return |a - b| in float64, NaN where a side is NaN or both are the same infinity."""
     if LOW_PRECISION[0] in (a.dtype.name, b.dtype.name):
         a, b = a.astype(np.float64), b.astype(np.float64)
     difference = np.asarray(np.subtract(a, b, dtype=np.float64))

@@ -33,7 +33,7 @@ NAME = "drift of the weights"
 
 
 class Sample:
-    """The same elements of both sides' trained weights, as one vector in PyTorch's order.
+    """Elements of trained weights, equal ones of both sides, as one vector in PyTorch's order.
 
     Args:
         entries: PyTorch's; running statistics are left out.

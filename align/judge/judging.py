@@ -249,7 +249,7 @@ class Judge:
         )
 
     def find_tensor(self, kind: str, name: str) -> Find | None:
-        """The same of a Paddle tensor, which may be a part of PyTorch's or consist of several."""
+        """Return what finds a Paddle tensor's spread: of a part of PyTorch's, or of several."""
         rows = self._sources.get(name)
         if rows is None or (kind == "gradients" and rows[0].source.buffer):
             return None

@@ -1,4 +1,4 @@
-"""The same gradients for two optimizers, what each did with them step by step, and the judgement.
+"""Equal gradients for two optimizers, what each did with them step by step, and the judgement.
 
 Both sides are recorded in Paddle's names and layout, in float64. Of a large tensor a drawn sample
 of elements is kept: an update is elementwise, and what is not (clipping) uses norms of the whole.

@@ -234,7 +234,7 @@ def tensors(side: Any, model: Any) -> Lazy:
 
 
 def views(side: Any, model: Any) -> Lazy:
-    """The same for a look at a model that rests: not copied where that can be avoided."""
+    """Every tensor of a model that rests by canonical name, for a look: copied only if need be."""
     return Lazy({n: partial(side.view, tensor) for n, tensor in side.named(model).items()})
 
 

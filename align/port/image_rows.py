@@ -80,7 +80,15 @@ _TOKENS = tuple(
 )
 
 _TRAINING = tuple(
-    _images(f"training_{name}", model, options, batch=batch, recipe=_RECIPE, dtypes=_FLOAT64)
+    _images(
+        f"training_{name}",
+        model,
+        options,
+        batch=batch,
+        recipe=_RECIPE,
+        dtypes=_FLOAT64,
+        quick=name in ("sot", "deit"),
+    )
     for name, model, options, batch in (
         ("sot", "sot_tiny", _SOT, _IMAGES),
         ("sot_resnet", "sot_tiny", _RESNET, _IMAGES),

@@ -27,14 +27,14 @@ PUBLISHED_ADAPTERS = Recipe(
 """C.4: no bias correction, no clipping, a warm-up that is a fraction of a step."""
 
 _BERTS = (
-    PortRow("bert_plain", "bert_base", _SMALL, recipe=Recipe()),
+    PortRow("bert_plain", "bert_base", _SMALL, recipe=Recipe(), quick=False),
     PortRow("bert_plain_eval", "bert_base", _SMALL, train=False),
     PortRow("bert_plain_regression", "bert_base", _SMALL, num_classes=1),
     PortRow("bert_mgcrp", options=_SMALL, recipe=Recipe()),
     PortRow("bert_mgcrp_eval", options=_SMALL, train=False),
-    PortRow("bert_mgcrp_mask_padding", options={**_SMALL, **_MASKED}, recipe=Recipe()),
+    PortRow("bert_mgcrp_mask_padding", options={**_SMALL, **_MASKED}, recipe=Recipe(), quick=False),
     PortRow("bert_mgcrp_mask_padding_eval", options={**_SMALL, **_MASKED}, train=False),
-    PortRow("bert_mgcrp_adamw", options=_SMALL, recipe=_ADAMW),
+    PortRow("bert_mgcrp_adamw", options=_SMALL, recipe=_ADAMW, quick=False),
     PortRow("bert_frozen_encoder", options={**_SMALL, "freeze_encoder": True}, recipe=Recipe()),
     PortRow("bert_large_plain", "bert_large", _LARGE, num_classes=4),
     PortRow("bert_large_mgcrp", "bert_large_mgcrp", _LARGE, num_classes=4),

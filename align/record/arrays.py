@@ -112,7 +112,7 @@ def _items(value: Any) -> list[tuple[Any, Any]]:
 
 
 def replace(value: Any, is_leaf: Callable[[Any], bool], change: Callable[[str, Any], Any]) -> Any:
-    """The same structure with every leaf passed through ``change(path, leaf)``."""
+    """Return a structure like ``value`` with every leaf passed through ``change(path, leaf)``."""
     return _replace(value, is_leaf, change, "")
 
 

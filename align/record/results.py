@@ -359,7 +359,7 @@ class Divergence:
     follows: str = ""
 
     def after(self, step: str, place: str = "") -> Divergence:
-        """The same as a consequence of another step's difference, at that one's place if given."""
+        """Return this as a consequence of another step's difference, at its place if given."""
         cause = f"follows from the difference in the step {step!r}: fix that first"
         place = place or self.place
         return dataclasses.replace(self, place=place, cause=cause, source="", follows=step)

@@ -290,7 +290,7 @@ def _users_line(frame: FrameType | None) -> str:
 
 
 def _built_at(layers: Mapping[str, Any], name: str) -> str:
-    """The same of a layer that came built: the line of the constructor that names it."""
+    """Function, file and line of the constructor that names a layer which came built."""
     parts = name.split(".")
     for i in range(len(parts) - 1, -1, -1):
         owner = layers.get(".".join(parts[:i]) or ROOT)

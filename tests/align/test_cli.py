@@ -1,8 +1,6 @@
 """The command: what it lists, writes, says and returns."""
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +13,6 @@ from align.port import port_run
 from align.port.row import Batch, PortRow, Recipe
 from align.record.results import STEPS
 from sot_paddle.convert.installed import PACKAGE
-from sot_paddle.heads.fusion import PoolerHead
 from tests.align.tiny_bert import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,12 +82,14 @@ def refused(capsys, *flags):
     return lines[0]
 
 
-def test_listing_needs_no_framework_and_quick_leaves_out_the_big_cases():
+def test_lists_and_help_need_no_framework_and_quick_leaves_out_the_big_cases():
     """Nor does importing what judges or converts."""
     code = (
         "import sys, align.judge.comparator\n"
         "import sot_paddle.convert\nfrom align.cli import main\n"
         "status = main(['--list', '--quick'])\n"
+        "for name in ([], ['spec'], ['dump'], ['compare']):\n"
+        "    try: main([*name, '-h'])\n    except SystemExit: pass\n"
         "names = ('paddle', 'paddlenlp', 'torch', 'transformers')\n"
         "loaded = [name for name in names if name in sys.modules]\n"
         "print('loaded', loaded, status)"
@@ -98,19 +97,12 @@ def test_listing_needs_no_framework_and_quick_leaves_out_the_big_cases():
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    *rows, loaded = done.stdout.splitlines()
-    assert loaded == "loaded [] 0"
+    assert done.stdout.splitlines()[-1] == "loaded [] 0"
     assert done.stderr == ""
+    rows = done.stdout.partition("usage: ")[0].splitlines()
     assert [row.split()[0] for row in rows] == [row.name for row in port_run.ROWS if row.quick]
     assert any(not row.quick for row in port_run.ROWS)
     assert any("float64, float32" in row for row in rows)
-
-
-def test_listing_takes_patterns(capsys):
-    assert cli.main(["--list", "--case", "head_*", "--case", "timm_deit"]) == 0
-    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert len(names) > 3
-    assert all(name.startswith("head_") or name == "timm_deit" for name in names)
 
 
 def test_a_run_that_passes_exits_with_0(finished):
@@ -203,25 +195,6 @@ def test_the_console_shows_one_line_for_each_result(tiny_table, capsys):
     assert [line.split()[:2] for line in progress.splitlines()] == [["PASS", "tiny_plain"]]
 
 
-def test_a_comparison_that_fails_exits_with_1_and_the_report_is_written(
-    tiny_table, monkeypatch, capsys, tmp_path
-):
-    right = PoolerHead.forward
-    monkeypatch.setattr(PoolerHead, "forward", lambda *given: 1.001 * right(*given))
-    flags = ["--jobs", "0", "--case", "tiny_plain", "--dtype", "float64"]
-    flags += ["--json", str(tmp_path / "new" / "a.json")]
-    assert cli.main(flags) == 1
-    out = capsys.readouterr().out
-    assert out.startswith("alignment: FAIL  1/4 results")
-    assert "1. tiny_plain: " in out
-    report = json.loads((tmp_path / "new" / "a.json").read_text(encoding="utf-8"))
-    assert report["verdict"] == "fail"
-    assert report["findings"][0]["step"] == "forward"
-    result = report["results"][0]
-    assert (result["passed"], result["first_divergence"]) == (False, "(model)[logits]")
-    assert result["worst"] > result["tolerance"]
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -235,56 +208,31 @@ def test_what_chooses_nothing_is_refused(tiny_table, capsys, flags, message):
     assert message in refused(capsys, *flags.split())
 
 
-def test_an_unknown_dtype_is_refused(capsys):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["--dtype", "float16"])
-    assert stop.value.code == 2
-    assert "invalid choice: 'float16'" in capsys.readouterr().err
-
-
 def test_a_missing_checkpoint_is_refused(tiny_table, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, PACKAGE, None)  # the package is blocked
     line = refused(capsys, "--case", "tiny_sentences")
     assert "the real checkpoint is not installed; run `make setup`" in line
 
 
-def test_a_checkpoint_that_is_not_there_is_refused(capsys, tmp_path):
-    nowhere = tmp_path / "nowhere"
-    flags = ("--case", "checkpoint_plain", "--dtype", "float64", "--checkpoint", nowhere)
-    assert str(nowhere) in refused(capsys, *flags)
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, "cannot read"),
-        ("folder", "Is a directory"),
         (b"caf\xe9\n", "line 1: expected UTF-8 text"),
         (b"\n  \n", "holds no sentence; expected one a line"),
     ],
-    ids=["missing", "a folder", "not UTF-8", "empty"],
+    ids=["missing", "not UTF-8", "empty"],
 )
 def test_unreadable_sentences_are_refused(content, message, capsys, tmp_path):
     path = tmp_path / "mine.txt"
-    if content == "folder":
-        path.mkdir()
-    elif content is not None:
+    if content is not None:
         path.write_bytes(content)
     line = refused(capsys, "--case", "checkpoint_sentences", "--sentences", path)
     assert message in line
     assert str(path) in line
 
 
-@pytest.mark.parametrize(
-    ("flag", "target"),
-    [
-        ("--out", "file"),
-        ("--out", "file/deeper"),
-        ("--json", "file/a.json"),
-        ("--json", "file/deeper/b.json"),
-        ("--json", "."),
-    ],
-)
+@pytest.mark.parametrize(("flag", "target"), [("--out", "file"), ("--json", "file/deeper/b.json")])
 def test_an_impossible_destination_is_refused_before_the_work(
     tiny_table, flag, target, monkeypatch, capsys, tmp_path
 ):
@@ -305,42 +253,3 @@ def test_the_help_states_the_exit_statuses_on_one_screen(capsys, monkeypatch, su
     assert any(line.startswith("exit status: 0") for line in lines)
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 100
-
-
-def test_help_imports_nothing_heavy():
-    code = (
-        "import sys\nfrom align import cli\n"
-        "for name in ([], ['spec'], ['dump'], ['compare']):\n"
-        "    try: cli.main([*name, '-h'])\n    except SystemExit: pass\n"
-        "print([name for name in ('numpy', 'paddle', 'torch') if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_a_fault_edited_into_the_source_exits_with_1_and_is_located(tmp_path):
-    """The command on a copy of the packages with one line edited."""
-    for package in ("align", "sot_paddle", "sot_torch_ref"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
-    path = tmp_path / "sot_paddle" / "heads" / "pooling.py"
-    text = path.read_text(encoding="utf-8")
-    assert text.count("w, r = parts.reshape(") == 1
-    path.write_text(text.replace("w, r = parts", "r, w = parts"), encoding="utf-8")
-    given = ("--dtype", "float64", "--case", "head_mgcrp_sum_fc", "--jobs", "0")
-    done = subprocess.run(
-        [sys.executable, "-m", "align", *given],
-        cwd=tmp_path,
-        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 1, done.stderr[-2000:]
-    assert done.stdout.startswith("alignment: FAIL")
-    assert "first divergence: (model)[head.covariance]: " in done.stdout
-    assert "1. head_mgcrp_sum_fc: " in done.stdout
-    assert "Traceback" not in done.stderr

@@ -6,7 +6,7 @@ import pytest
 
 from tests.align.right_pairs import judging
 from tests.align.right_pairs.planted import KINDS
-from tests.align.right_pairs.wiring import TABLE, draw_pair
+from tests.align.right_pairs.wiring import draw_pair
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of both frameworks' layers
 
@@ -14,10 +14,6 @@ RIGHT, WRONG = range(60), range(6)
 MOST = 0.08
 """Of the size of a pair, beside the developers' command: the file takes about 40 seconds."""
 AT_ONCE = 10
-
-
-def test_the_table_holds_sixty_layers() -> None:
-    assert len(TABLE) >= 60
 
 
 def test_a_seed_draws_the_same_pair_again() -> None:

@@ -55,12 +55,11 @@ def test_scenes_areas_and_steps_are_known() -> None:
     assert steps <= set(STEPS)
 
 
-@pytest.mark.parametrize("fault", faults.FAULTS, ids=NAMES)
-def test_every_cause_is_a_real_demand(fault) -> None:
+def test_every_cause_is_a_real_demand() -> None:
     """A pattern that fits anything would explain anything."""
-    pattern = re.compile(fault.cause)
-    for nothing in ("", "504 of 504 elements are out of tolerance", "differs by 2.38e-03"):
-        assert not pattern.search(nothing), nothing
+    nothing = ("", "504 of 504 elements are out of tolerance", "differs by 2.38e-03")
+    fit = [f.name for f in faults.FAULTS if any(re.search(f.cause, text) for text in nothing)]
+    assert fit == []
 
 
 def test_selection_by_name_pattern_and_area() -> None:

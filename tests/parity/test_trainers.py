@@ -132,7 +132,8 @@ TRAININGS = {
         "bert_base", ONE_LAYER, processes=2, epochs=3, rows=11, accumulate=3, clip_norm=0.01
     ),
 }
-LONG = ("plain in 2 processes", "mgcrp in 2 processes")
+LONG = tuple(name for name in TRAININGS if "2 processes" in name)
+"""tests/sot_paddle/train/test_two_processes.py trains in two processes in `make test`."""
 
 
 @dataclass

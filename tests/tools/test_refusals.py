@@ -48,21 +48,13 @@ def test_a_refusal_is_one_line(tmp_path, capsys, tool, flags, said):
 @pytest.mark.parametrize(
     ("tool", "flags"),
     [
-        ("pretrain", "--do_train --data_dir HERE --model_name_or_path HERE --output_dir HERE/o"),
-        ("train_adapter", "--task_name RTE --states HERE --output_dir HERE/o --do_train"),
-        (
-            "train_glue",
-            "--task_name RTE --data_dir HERE --model_name_or_path HERE --output_dir HERE/o",
-        ),
         ("train_image", "digits --model SoT_Tiny --output HERE/o"),
         ("train_squad", "--model_name_or_path HERE --output_dir HERE/o --do_train"),
-        (
-            "train_text",
-            "--task_name TREC --data_dir HERE --model_name_or_path HERE --output_dir HERE/o",
-        ),
     ],
 )
-def test_every_training_hears_the_precision_of_products(tmp_path, monkeypatch, capsys, tool, flags):
+def test_a_training_of_each_kind_hears_the_precision_of_products(
+    tmp_path, monkeypatch, capsys, tool, flags
+):
     monkeypatch.setattr(build, "why_not", lambda: "no compiler")
     given = flags.replace("HERE", str(tmp_path)).split()
     line = tool_runs.refused_here(capsys, tool, *given, "--cpu_precision", "bf16")

@@ -357,7 +357,7 @@ class Dump:
         return storage.read_training(self.folder, f"{dtype}/{ORACLE}")
 
     def training_noise(self, dtype: str) -> Arrays:
-        """The same of its training run."""
+        """The noise band of PyTorch's training run."""
         return self.folder.tensors(f"{dtype}/{TRAINING_NOISE}")
 
     def drift(self, dtype: str) -> Arrays:

@@ -171,13 +171,6 @@ def test_a_parameter_trained_on_one_side_is_named() -> None:
     assert result.first_divergence.place == "q"
 
 
-def test_untied_weights_are_named() -> None:
-    ours = PaddleText()
-    ours.head.weight = ours.create_parameter([11, 6])
-    result = align.compare(TorchText(), ours, (IDS,), weights=TIED, dtype="float64")
-    assert "emb.weight, head.weight" in result.first_divergence.cause
-
-
 class TorchImage(torch.nn.Module):
     """Convolutions, pooling, an in-place activation called twice; two outputs."""
 
@@ -230,43 +223,11 @@ def test_images_with_losses_of_the_user_pass_and_the_average_pool_is_explained()
     assert "exclusive: Paddle's layer has True, PyTorch's False" in first.cause
 
 
-def test_factories_of_optimizer_and_schedule_are_compared_rate_by_rate() -> None:
-    def theirs(model):
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        return optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
-
-    def ours(layer, period=2):
-        schedule = paddle.optimizer.lr.StepDecay(0.1, period, 0.5)
-        parameters = layer.parameters()
-        return paddle.optimizer.SGD(schedule, parameters=parameters), schedule
-
-    pair = torch.nn.Linear(4, 3), nn.Linear(4, 3), RNG.normal(size=(5, 4))
-    options = {"loss": "cross_entropy", "labels": np.array([0, 2, 1, -100, 1]), "steps": 5}
-    assert align.compare(*pair, optimizer=(theirs, ours), **options).passed
-    late = align.compare(*pair, optimizer=(theirs, lambda m: ours(m, 3)), **options)
-    assert {r.step for r in late.report.results if not r.passed} == {
-        "learning_rate",
-        "optimizer",
-        "training",
-    }
-    assert late.root.step == "learning_rate"
-
-
 def test_layers_without_parameters_pass() -> None:
     result = align.compare(torch.nn.Hardswish(), nn.Hardswish(), IMAGES, inject=True)
     assert result.passed, str(result)
     wrong = align.compare(torch.nn.SiLU(), nn.Mish(), IMAGES, dtype="float64")
     assert wrong.first_divergence.cause == "activation: Paddle computes Mish, PyTorch SiLU"
-
-
-def test_the_result_is_written_and_read(tmp_path) -> None:
-    result = align.compare(
-        torch.nn.Linear(4, 3), nn.Linear(4, 3), IMAGES[0, 0, :, :4], out=tmp_path
-    )
-    assert result.verdict.startswith("PASS")
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "pair" in page
-    assert '"verdict": "pass"' in (tmp_path / "report.json").read_text(encoding="utf-8")
 
 
 def test_the_users_models_are_left_as_they_were() -> None:
@@ -324,32 +285,6 @@ class Words(nn.Layer):
         return self.fc(self.pool(self.emb(ids)[:, self.cut]))
 
 
-class TorchLookup(torch.nn.Module):
-    def __init__(self, sparse: bool) -> None:
-        super().__init__()
-        self.emb, self.fc = torch.nn.Embedding(11, 6, sparse=sparse), torch.nn.Linear(6, 3)
-
-    def forward(self, ids):
-        return self.fc(self.emb(ids).mean(1))
-
-
-class Lookup(nn.Layer):
-    def __init__(self, sparse: bool) -> None:
-        super().__init__()
-        self.emb, self.fc = nn.Embedding(11, 6, sparse=sparse), nn.Linear(6, 3)
-
-    def forward(self, ids):
-        return self.fc(self.emb(ids).mean(1))
-
-
-@pytest.mark.parametrize(("theirs", "ours"), [(True, True), (True, False), (False, True)])
-def test_sparse_gradients_are_compared_as_what_they_are_with_their_zeros(theirs, ours) -> None:
-    recipe = {"optimizer": "sgd", "steps": 2, "train": True}
-    ids = np.array([[1, 4, 1], [4, 2, 7]])
-    result = align.compare(lambda: TorchLookup(theirs), lambda: Lookup(ours), ids, **recipe)
-    assert result.passed, str(result)
-
-
 @pytest.mark.parametrize(
     ("cut", "lengths"),
     [
@@ -362,27 +297,6 @@ def test_a_tensor_cut_at_another_place_accuses_who_cut_it(cut, lengths) -> None:
     result = align.compare(TorchWords(), Words(cut), IDS)
     assert result.root.place == "(model)"
     assert f"pool is given a tensor of shape {lengths}" in result.root.cause
-
-
-def test_a_layer_that_hands_a_wrong_length_on_is_not_wrong() -> None:
-    class Theirs(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.expert = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Linear(8, 6))
-
-        def forward(self, x):
-            return self.expert(x[2:]).sum(0)
-
-    class Ours(nn.Layer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.expert = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 6))
-
-        def forward(self, x):
-            return self.expert(x[1:]).sum(0)
-
-    result = align.compare(Theirs, Ours, RNG.normal(size=(5, 6)))
-    assert [one.place for one in result.guilty] == ["(model)"]
 
 
 def test_a_layer_that_is_given_a_picture_of_another_size_is_not_wrong() -> None:

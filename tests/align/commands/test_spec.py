@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -34,16 +33,6 @@ def inputs():
 """
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "align", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
 @pytest.fixture
 def example(tmp_path):
     """A copy of the example that may be changed, and is forgotten afterwards."""
@@ -57,10 +46,9 @@ def example(tmp_path):
     sys.modules.pop("distilbert_paddle", None)
 
 
-def test_the_example_of_the_docs_passes() -> None:
-    done = command("spec", str(EXAMPLE))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("PASS")
+def test_the_example_of_the_docs_passes(example, capsys) -> None:
+    assert cli.main(["spec", str(example / "distilbert_pair.py")]) == 0
+    assert capsys.readouterr().out.startswith("PASS")
 
 
 def test_one_epsilon_changed_in_the_example_is_found_and_named(example, capsys) -> None:
@@ -75,16 +63,6 @@ def test_one_epsilon_changed_in_the_example_is_found_and_named(example, capsys) 
     assert "layers.0.norm2" in first
     assert "epsilon: Paddle's layer has 1e-05, PyTorch's 1e-12" in first
     assert json.loads((example / "report.json").read_text())["verdict"] == "fail"
-
-
-def test_the_padding_row_of_the_example_is_named(example, capsys) -> None:
-    """What a plain nn.Embedding does: the reference does not train row 0."""
-    path = example / "distilbert_paddle.py"
-    text = path.read_text(encoding="utf-8").replace("rows.detach(), rows)", "rows, rows)")
-    path.write_text(text, encoding="utf-8")
-    assert cli.main(["spec", str(example / "distilbert_pair.py"), "--dtype", "float64"]) == 1
-    first = capsys.readouterr().out.splitlines()[0]
-    assert "backward pass, at words: padding_idx: row 0" in first
 
 
 def test_the_batches_of_the_docs_run_with_the_example(example, capsys) -> None:
@@ -141,12 +119,10 @@ def test_a_spec_that_was_just_changed_is_read_again(tmp_path, monkeypatch) -> No
         (GOOD + "\nWEIGHTS = 'none.json'\n", "cannot read "),
         (GOOD + "\ndef labels():\n    return 1 / 0\n", "line 19: ZeroDivisionError"),
         (GOOD + "\ntorch_module = 5\n", "torch_module is not a function"),
-        (
-            GOOD + "\nSCHEDULE_STEP = 3\n",
-            "SCHEDULE_STEP is no option, and nothing in the",
-        ),
+        (GOOD + "\nSCHEDULE_STEP = 3\n", "SCHEDULE_STEP is no option, and nothing in the"),
         (GOOD + "\nSteps = 3\n", "did you mean steps? If it is your own, begin it with an"),
         (GOOD + "\ndef optimiser():\n    return 'sgd'\n", "did you mean optimizer?"),
+        (GOOD + "\nA, (B, LOS) = 1, (2, 3)\n", "A is no option"),
     ],
 )
 def test_a_bad_spec_ends_in_one_line(text, message, tmp_path, capsys) -> None:
@@ -159,15 +135,54 @@ def test_a_bad_spec_ends_in_one_line(text, message, tmp_path, capsys) -> None:
     assert len(error.splitlines()) == 1
 
 
-def test_a_spec_excludes_the_choice_of_cases(tmp_path, capsys) -> None:
-    for flags in (["--quick"], ["--jobs", "2"]):
-        with pytest.raises(SystemExit) as end:
-            cli.main(["spec", "x.py", *flags])
-        assert end.value.code == 2
-        assert f"unrecognized arguments: {flags[0]}" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["spec", "x.py", "--quick"], "unrecognized arguments: --quick"),
+        (["--inject"], "unrecognized arguments: --inject"),
+        *[
+            (["spec", "x.py", "--timeout", given], "expected minutes, a number above 0")
+            for given in ("0", "nan", "soon")
+        ],
+    ],
+)
+def test_options_that_mean_nothing_are_refused(words, message, capsys) -> None:
     with pytest.raises(SystemExit) as end:
-        cli.main(["--inject"])
+        cli.main(words)
     assert end.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+RAISING = """
+import sys
+class Mine(Exception): pass
+def fail(error): raise error
+def torch_module(): pass
+def paddle_layer(): pass
+def inputs():
+    {inputs}
+{end}
+"""
+
+
+@pytest.mark.parametrize("place", ["end", "inputs"])
+@pytest.mark.parametrize(
+    ("line", "status", "said"),
+    [
+        ("fail(Mine('own'))", 2, "Mine: own"),
+        ("fail(KeyboardInterrupt)", 130, "interrupted"),
+        ("sys.exit(0)", 2, "sys.exit(0) before a verdict"),
+    ],
+)
+def test_what_a_spec_raises_is_one_line(line, status, said, place, tmp_path, capsys) -> None:
+    path = tmp_path / "pair.py"
+    lines = {"inputs": "pass", "end": ""} | {place: line}
+    path.write_text(RAISING.format(**lines), encoding="utf-8")
+    for start in (["spec", path], ["dump", "--side", "torch", "--out", "d", "--spec", path]):
+        assert cli.main([*map(str, start)]) == status
+        printed = capsys.readouterr().err.splitlines()
+        assert said in printed[-1]
+        assert len(printed) == 1 or "Mine" in said  # unknown to us: with its traceback
 
 
 def test_every_option_of_a_spec_is_read(tmp_path) -> None:

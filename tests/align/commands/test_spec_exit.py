@@ -12,28 +12,22 @@ from pathlib import Path
 import pytest
 
 from align import cli
-
-pytestmark = pytest.mark.slow
+from tests.tools import tool_runs
 
 ROOT = Path(__file__).resolve().parents[3]
 PAIR = """
-import os, sys
+import os, time
 import numpy as np
 
 def torch_module():
     import torch
-    class Model(torch.nn.Linear):
-        def forward(self, x):
-            {torch}
-            return super().forward(x)
-    return Model(4, 3)
+    return torch.nn.Linear(4, 3)
 
 def paddle_layer():
     from paddle import nn
     class Model(nn.Linear):
         def forward(self, x):
-            {paddle}
-            return super().forward(x)
+            return super().forward(x) + 1
     return Model(4, 3)
 
 DTYPE = "float64"
@@ -46,10 +40,9 @@ def inputs():
 """
 
 
-def _spec(folder: Path, **lines: str) -> Path:
+def _spec(folder: Path, inputs: str = "pass", end: str = "") -> Path:
     path = folder / "pair.py"
-    blank = dict.fromkeys(("torch", "paddle", "inputs"), "pass") | {"end": ""}
-    path.write_text(PAIR.format(**(blank | lines)), encoding="utf-8")
+    path.write_text(PAIR.format(inputs=inputs, end=end), encoding="utf-8")
     return path
 
 
@@ -64,71 +57,35 @@ def _run(*arguments: object) -> subprocess.CompletedProcess:
 
 
 def _refused(done: subprocess.CompletedProcess, said: str) -> None:
-    assert done.returncode == 2, done.stdout + done.stderr
-    lines = [line for line in done.stderr.splitlines() if line.startswith("align: error: ")]
-    assert len(lines) == 1, done.stderr
-    assert said in lines[0]
-    assert "PASS" not in done.stdout
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert said in tool_runs.only_line(done.stderr)
 
 
-@pytest.mark.parametrize("place", ["end", "inputs"])
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("sys.exit(0)", "SystemExit: sys.exit(0) before a verdict"),
-        ("sys.exit()", "SystemExit: sys.exit(None) before a verdict"),
-        ("os._exit(0)", "no verdict: the process that ran your files ended with status 0"),
-        ("os._exit(1)", "no verdict: the process that ran your files ended with status 1"),
-        ("os.kill(os.getpid(), 9)", "no verdict: the process that ran your files was killed by"),
-        ("os.execv('/bin/true', ['true'])", "no verdict: the process that ran your files ended"),
-    ],
-)
-def test_a_file_that_ends_the_process_is_no_verdict(tmp_path, line, said, place):
-    spec = _spec(tmp_path, **{place: line})
-    _refused(_run("spec", spec), said)
-    if place == "end":
-        _refused(_run("dump", "--side", "torch", "--spec", spec, "--out", tmp_path / "d"), said)
-        assert not (tmp_path / "d").exists()
+def test_a_file_that_ends_the_process_is_no_verdict(tmp_path):
+    said = "no verdict: the process that ran your files"
+    _refused(_run("spec", _spec(tmp_path, inputs="os._exit(0)")), f"{said} ended with status 0")
+    spec = _spec(tmp_path, end="os.kill(os.getpid(), 9)")
+    done = _run("dump", "--side", "torch", "--spec", spec, "--out", tmp_path / "d")
+    _refused(done, f"{said} was killed by SIGKILL")
+    assert not (tmp_path / "d").exists()
 
 
-@pytest.mark.parametrize(("side", "line"), [("torch", "sys.exit(0)"), ("paddle", "os._exit(0)")])
-def test_a_model_that_ends_the_process_is_no_verdict(tmp_path, side, line):
-    _refused(_run("spec", _spec(tmp_path, **{side: line})), "verdict")
+def test_a_file_that_hangs_ends_in_time(tmp_path):
+    done = _run("spec", _spec(tmp_path, inputs="time.sleep(600)"), "--timeout", 0.03)
+    _refused(done, "no verdict within 0.03 minutes; --timeout MINUTES allows more")
 
 
-def test_verdicts_pass_through_unchanged(tmp_path):
-    """Both verdicts, and an end of the process after them that says otherwise."""
-    hook = "import atexit; atexit.register(os._exit, 0)"
-    done = _run("spec", _spec(tmp_path), "--json", tmp_path / "a.json")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("PASS")
-    assert (tmp_path / "a.json").is_file()
-    wrong = _spec(tmp_path, paddle="return super().forward(x) + 1", end=hook)
-    done = _run("spec", wrong, "--json", tmp_path / "b.json")
+def test_a_refusal_is_the_commands_own():
+    _refused(_run("spec", "nowhere.py"), "spec nowhere.py: no such file")
+
+
+def test_a_verdict_passes_through_unchanged(tmp_path):
+    """Also where the process ends behind it with a status that says otherwise."""
+    spec = _spec(tmp_path, end="import atexit; atexit.register(os._exit, 0)")
+    done = _run("spec", spec, "--json", tmp_path / "a.json")
     assert done.returncode == 1, done.stderr
-    assert (tmp_path / "b.json").is_file()
-
-
-def test_exit_is_one_line_in_this_process_too(tmp_path, capsys):
-    assert cli.main(["spec", str(_spec(tmp_path, end="sys.exit(0)"))]) == 2
-    assert "pair.py, line 27: SystemExit: sys.exit(0) before a verdict" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status"),
-    [
-        (("spec", "x.py", "--help"), 0),
-        (("dump", "-h"), 0),
-        (("spec", "x.py", "--jbos", "1"), 2),
-        (("spec", "nowhere.py"), 2),
-        (("spec", "nowhere.py", "--quick"), 2),
-    ],
-)
-def test_help_and_refusals_say_what_they_said(arguments, status):
-    done = _run(*arguments)
-    assert done.returncode == status
-    assert "no verdict" not in done.stderr
-    assert bool(done.stderr) == bool(status)
+    assert done.stdout.startswith("FAIL")
+    assert (tmp_path / "a.json").is_file()
 
 
 @pytest.mark.parametrize("words", [["spec", "x.py"], ["--spec", "x.py"], ["--spec=x.py"]])
@@ -150,13 +107,15 @@ def test_what_runs_no_file_of_the_users_is_not_guarded(capsys):
 
 GUARDED = """
 import sys
+import time
 sys.path.insert(0, {root!r})
-from align.verdict_process import guarded
+from align import verdict_process
+verdict_process._GRACE_S = 0.5
 def command():
     print("begun", flush=True)
     {body}
     return 0
-status = guarded(command, 1.0)
+status = verdict_process.guarded(command, 1.0)
 print("heavy", [n for n in ("paddle", "torch", "numpy") if n in sys.modules], file=sys.stderr)
 sys.exit(status)
 """
@@ -203,9 +162,7 @@ def test_nothing_runs_on_when_the_command_is_terminated(answer):
     )
     assert process.stdout.readline() == "waits\n"
     process.terminate()
-    began = time.monotonic()
-    process.communicate(timeout=30)  # ends when the other process has closed its streams
-    assert time.monotonic() - began < 20
+    process.communicate(timeout=20)  # ends when the other process has closed its streams
     assert process.returncode == 143
 
 

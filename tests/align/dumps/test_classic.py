@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-with warnings.catch_warnings():  # 2026-11-21, reprod_log 1.0.1 imports paddle
-    warnings.simplefilter("ignore")
-    from reprod_log import ReprodDiffHelper
 
 from align.commands import dump_comparing
 from align.pair.pair import Names
 from align.record.files.dump_reading import Dump
 from align.report import reprod
 from tests.align.dumps.guarded_commands import main_compare
+from tests.align.stock_reprod import stock_log
 
 CHECKS = {"forward_align", "loss_align", "lr_align", "backward_align", "train_align"}
 
 
-@pytest.fixture(autouse=True)
-def _handlers_put_back() -> Iterator[None]:
-    """The stock package adds handlers to the root logger and never takes them away."""
-    held, level = list(logging.root.handlers), logging.root.level
-    yield
-    for handler in set(logging.root.handlers) - set(held):
-        handler.close()
-    logging.root.handlers[:] = held
-    logging.root.setLevel(level)
-
-
-def stock(folder: Path, check: str, log: Path) -> str:
-    """What the stock package says of a check."""
-    helper = ReprodDiffHelper()
-    sides = [helper.load_info(str(folder / f"{check}_{side}.npy")) for side in ("torch", "paddle")]
-    helper.compare_info(*sides)
-    helper.report(path=str(log), diff_threshold=1e-5)
-    return log.read_text()
+def held_in(folder: Path, name: str) -> dict[str, np.ndarray]:
+    """Return the arrays of a file of ours, a moment old."""
+    return np.load(folder / f"{name}.npy", allow_pickle=True).item()
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +32,7 @@ def test_the_stock_helper_loads_what_each_side_writes(torch_dump, paddle_dump, t
         written = reprod.write_side(dump, tmp_path / "apart")
         assert {path.name.rpartition("_")[0] for path in written} == CHECKS
     for check in sorted(CHECKS):
-        said = stock(tmp_path / "apart", check, tmp_path / f"{check}.txt")
+        said = stock_log(tmp_path / "apart", check, tmp_path / f"{check}.txt")
         assert "diff check passed" in said, said
 
 
@@ -63,9 +42,9 @@ def test_both_sides_and_the_log(names, tmp_path, capsys) -> None:
     assert main_compare([*dumps, "--dtype", "float64", "--reprod", str(logs)]) == 0
     assert f"reprod_log: {3 * len(CHECKS)} files in" in capsys.readouterr().out
     for check in sorted(CHECKS):
-        assert "diff check passed" in stock(logs, check, tmp_path / f"{check}.txt")
+        assert "diff check passed" in stock_log(logs, check, tmp_path / f"{check}.txt")
         assert "diff check passed" in (logs / f"{check}.log").read_text()
-    held = ReprodDiffHelper().load_info(str(logs / "backward_align_torch.npy"))
+    held = held_in(logs, "backward_align_torch")
     assert held["float64/gradient q.weight"].shape == (6, 6)  # Paddle's names and layout
     assert "float64/norm of all gradients" in held
 
@@ -75,7 +54,7 @@ def test_a_wrong_port_fails_there_too(make, torch_dump, tmp_path) -> None:
     found = dump_comparing.pair_up(torch_dump, wrong)
     reprod.write_both(found, ["float64"], tmp_path)
     for check in ("forward_align", "backward_align"):
-        assert "diff check failed" in stock(tmp_path, check, tmp_path / f"{check}.txt")
+        assert "diff check failed" in stock_log(tmp_path, check, tmp_path / f"{check}.txt")
         assert "diff check failed" in (tmp_path / f"{check}.log").read_text()
-    rates = ReprodDiffHelper().load_info(str(tmp_path / "lr_align_paddle.npy"))
+    rates = held_in(tmp_path, "lr_align_paddle")
     assert np.array_equal(rates["float64/learning_rates"], [1e-3, 1e-3])

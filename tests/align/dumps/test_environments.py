@@ -89,18 +89,3 @@ def test_two_environments_agree(place: Path) -> None:
     assert xml.read_bytes().startswith(b"<?xml")
     page = (place / "report" / "report.html").read_text()
     assert "Pass" in page
-
-
-def test_the_other_framework_is_really_missing(place: Path, folder: Path) -> None:
-    """The control of this file: the same block stops the side that it is meant to stop."""
-    spec = str(folder / "from_torch_spec.py")
-    out = str(place / "x")
-    both = [
-        start("paddle", "dump", "--side", "torch", "--spec", spec, "--out", out),
-        start("torch", "dump", "--side", "paddle", "--spec", spec, "--out", out),
-    ]
-    ended = [finish(process) for process in both]
-    for (status, _, err), name in zip(ended, ("torch", "paddle"), strict=True):
-        assert status == 2
-        assert f"No module named '{name}'" in err
-    assert not (place / "x").exists()

@@ -37,18 +37,16 @@ def test_two_dumps_of_one_framework(torch_dump: Dump) -> None:
     ("change", "message"),
     [
         (("default_rng(0)", "default_rng(9)"), r"input '0' differs: float64 \(3, 5, 6\)"),
-        (("size=(3, 5, 6)", "size=(3, 4, 6)"), r"input '0' differs: .*\(3, 4, 6\)"),
         (("[0, 3, 1]", "[0, 3, 2]"), r"labels differs: int64 \(3,\)"),
         (('"cross_entropy"', "None"), "loss differs: 'weighted sum|labels.* only"),
         (("TRAIN = False", "TRAIN = True"), "train differs: True in .*, False in"),
         (("return drawn", "return drawn[:1]"), r"batches '1.0.0' is in .*paddle only"),
-        (("rng.integers(0, 4, n)", "rng.integers(0, 3, n)"), "batches '0.1' differs: int64"),
         (
             ("return drawn", "return drawn[::-1]"),
             r"batches exchanged: batches\[0\] of .* is batches\[1\], batches\[1\] of .* is",
         ),
     ],
-    ids=["input", "shape", "labels", "loss", "train", "fewer", "other", "exchanged"],
+    ids=["input", "labels", "loss", "train", "fewer", "exchanged"],
 )
 def test_other_data_or_another_request(change, message, make, paddle_dump, request) -> None:
     changes = [change, FLOAT64]
@@ -63,27 +61,10 @@ def test_other_weights_and_steps(make, torch_dump, paddle_dump) -> None:
     seeded = make("torch", "seeded", ("SHAKE = True", 'SHAKE, SEED, DTYPE = True, 5, "float64"'))
     with pytest.raises(ValueError, match="was run on the weights .* dump the Paddle side again"):
         dump_comparing.pair_up(seeded, paddle_dump)
-    longer = make("torch", "longer", ('"adamw", 2', '"adamw", 1'), FLOAT64)
-    with pytest.raises(ValueError, match="steps differs: 1 in"):
-        dump_comparing.pair_up(longer, paddle_dump)
     twice = 'SHAKE, ACCUMULATE, DTYPE = True, 2, "float64"'
     summed = make("torch", "summed", ("SHAKE = True", twice))
     with pytest.raises(ValueError, match="accumulate differs: 2 in"):
         dump_comparing.pair_up(summed, paddle_dump)
-
-
-def test_the_seed_matters_where_something_is_drawn(make, torch_dump) -> None:
-    plain = [
-        ('"cross_entropy", "adamw", 2', "None, None, 0"),
-        ("return np.array([0, 3, 1])", "return None"),
-        ("return drawn", "return None"),
-    ]
-    first = make("torch", "drawn", *plain, FLOAT64)
-    own = make(
-        "paddle", "drawn_own", *plain, ("SHAKE = True", 'SHAKE, SEED, DTYPE = True, 5, "float64"')
-    )
-    with pytest.raises(ValueError, match="seed differs: 0 in .*, 5 in"):
-        dump_comparing.pair_up(first, own)
 
 
 def test_no_precision_in_common(make, torch_dump, paddle_dump) -> None:
@@ -134,13 +115,8 @@ DAMAGE = {
         lambda c: rewritten(c, "manifest.json", lambda m: m.update(version=9)),
         "format version 9; this program reads 4",
     ),
-    "another format": (
-        lambda c: rewritten(c, "manifest.json", lambda m: m.update(format="x")),
-        "is not that of an align dump",
-    ),
     "no manifest": (lambda c: (c / "manifest.json").unlink(), "not a dump, or one that was not"),
     "a file is missing": (lambda c: (c / TENSORS).unlink(), "missing, though manifest.json lists"),
-    "truncated": (lambda c: damaged(c, TENSORS, lambda b: b[:-8]), "truncated or changed"),
     "one bit": (
         lambda c: damaged(c, TENSORS, lambda b: b[:-1] + bytes([b[-1] ^ 1])),
         "its SHA-256 is not the one of the manifest",
@@ -148,10 +124,6 @@ DAMAGE = {
     "truncated, hash forged": (
         lambda c: damaged(c, TENSORS, lambda b: b[:-8], hashed=True),
         "or truncated",
-    ),
-    "no safetensors, hash forged": (
-        lambda c: damaged(c, TENSORS, lambda _: b"x" * 64, hashed=True),
-        "not a safetensors file",
     ),
     "a path outside": (
         lambda c: rewritten(c, "manifest.json", lambda m: m["files"].update({"../x": {}})),
@@ -168,10 +140,6 @@ DAMAGE = {
     "a key is missing": (
         lambda c: rewritten(c, "meta.json", lambda m: m.pop("inputs")),
         "the key 'inputs' is missing",
-    ),
-    "an unknown key": (
-        lambda c: rewritten(c, "meta.json", lambda m: m.update(extra=1)),
-        "unknown key 'extra'",
     ),
     "another type": (
         lambda c: rewritten(c, "meta.json", lambda m: m.update(steps="2")),
@@ -197,8 +165,6 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_dump_ends_in_one_line(damage, copy, torch_dump, capsys) -> None:
     change, message = DAMAGE[damage]
-    assert main_compare([str(torch_dump.path), str(copy)]) == 0
-    capsys.readouterr()
     change(copy)
     assert main_compare([str(torch_dump.path), str(copy)]) == 2
     said = capsys.readouterr().err

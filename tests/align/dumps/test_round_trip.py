@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,12 +13,13 @@ from align.commands import dump_comparing
 from align.commands.comparing import compared
 from align.commands.spec import read_spec
 from align.judge.noise_band import RUNS
-from align.match.name_table import read_table
+from align.match.name_table import Table, read_table
 from align.pair.any_pair import AnyPair, Setup
 from align.pair.pair import DumpPair, Names
 from align.record.files import storage
 from align.record.files.dump_reading import Dump
 from align.record.recording import Recording
+from align.stages.dumping import module_of, rows_of_table, spec_identity
 from tests.align.dumps.guarded_commands import judged
 
 
@@ -166,3 +169,25 @@ def test_the_noise_band_is_the_one_of_one_process(folder, torch_dump, paddle_dum
     part = pair.judge.find_tensor("gradients", "q.weight")(found)  # of a packed tensor
     whole = found["gradients", "qkv.weight"]
     assert 0 < part.size("l2") < whole.size("l2")
+
+
+def test_a_spec_is_told_by_its_hash_and_a_table_by_its_rows(tmp_path) -> None:
+    spec = tmp_path / "pair.py"
+    spec.write_text("NAME = 'x'\n")
+    expected = hashlib.sha256(spec.read_bytes()).hexdigest()
+    assert spec_identity(spec) == {"file": "pair.py", "sha256": expected}
+    assert spec_identity(None) == {}
+    assert rows_of_table(Table()) is None
+    told = rows_of_table(read_table({"a": "b", "c": None}))
+    assert told["map"] == {"a": "b", "c": None}
+
+
+def test_plain_settings_of_a_module_are_kept() -> None:
+    class Norm(SimpleNamespace):
+        def forward(self) -> None:
+            """Nothing."""
+
+    found = module_of("norm", Norm(eps=1e-5, affine=True, weight=[1], text="x" * 200))
+    assert (found.name, found.kind) == ("norm", "Norm")
+    assert found.settings == {"eps": 1e-5, "affine": True}
+    assert "test_round_trip.py" in found.source

@@ -216,20 +216,6 @@ def test_what_no_known_slip_explains_stays_unexplained() -> None:
     assert calls.study(pair, guilty[0]) == ("", "", "")
 
 
-class Noisy(nn.Layer):
-    def forward(self, x):
-        return (x + 2 * paddle.tanh(x * x)) * paddle.rand(x.shape, x.dtype)
-
-
-def test_a_layer_that_draws_by_chance_is_told_and_not_edited() -> None:
-    pair = pair_in(TorchAround, lambda: Around(Noisy()), (TOKENS,))
-    guilty = stages.isolated(pair)[1]
-    assert guilty[0].place == "inner"
-    cause, *rest = calls.study(pair, guilty[0])
-    assert cause.startswith("two runs of the Paddle side differ there: something is drawn")
-    assert rest[0] == ""
-
-
 class TorchStates(torch.nn.Module):
     def __init__(self, kind: type, **options) -> None:
         super().__init__()
@@ -266,30 +252,6 @@ def test_axes_of_a_sequence_are_told(theirs, ours, cause) -> None:
     found = locate.forward_divergences(pair, stages.isolated(pair)[1])
     assert found[0].place == "inner"
     assert found[0].cause.startswith(cause)
-
-
-class Windows(nn.Layer):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.MaxPool1D(2, padding=1)
-
-    def forward(self, x):
-        return self.inner(x)
-
-
-class TorchWindows(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = torch.nn.MaxPool1d(2)
-
-    def forward(self, x):
-        return self.inner(x)
-
-
-def test_a_pool_without_a_stride_has_that_of_its_windows() -> None:
-    pair = pair_in(TorchWindows, Windows, (TOKENS,))
-    layer, module, _ = pair.layer("inner")
-    assert [one.attribute for one in options.unequal(layer, module)] == ["padding"]
 
 
 class Rows(nn.Layer):

@@ -39,7 +39,7 @@ def test_an_edit_explains_neither_equal_values_nor_an_infinite_difference() -> N
     assert close_to(b + 1e-9, 1e-8)(b)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
@@ -74,14 +74,6 @@ def test_what_an_experiment_raises_ends_that_experiment_only() -> None:
     edits = [(f"edit {i}", i) for i in range(6)]
     assert first_cause(edits, passes, 9) == "edit 4"
     assert fewest([0, 1, 2, 4], lambda some: all(map(passes, some)), 9) == [4]
-
-
-def test_an_edit_that_cannot_be_made_ends_the_search_and_not_the_comparison() -> None:
-    def edits():
-        yield "the first", 1
-        raise MemoryError("1.77 TB")
-
-    assert first_cause(edits(), lambda made: False, 9) == ""
 
 
 @pytest.mark.parametrize(

@@ -146,10 +146,7 @@ SLIPS = {
     "cut in PyTorch": ((TRUE, 0 * TRUE), "PyTorch sends no gradient back here (detach"),
     "tripled": ((3 * TRUE, TRUE), "the gradient is 3.000 x the reference"),
     "straight through": ((SEED, RELU), "straight-through: the gradient passes unchanged in Paddle"),
-    "straight through in PyTorch": (
-        (RELU, SEED),
-        "of 20 elements, PyTorch does",
-    ),
+    "straight through in PyTorch": ((RELU, SEED), "of 20 elements, PyTorch does"),
     "shortcut": ((TRUE, TRUE + SEED), "the gradient through the residual connection is missing"),
     "shortcut twice": ((TRUE + SEED, TRUE), "counted once too often"),
     "padding row trained": (

@@ -10,7 +10,6 @@ from align.explain import calls, locate
 from align.judge.bounds import EXACT
 from align.judge.comparator import compare_arrays
 from align.pair.isolation import Guilty
-from align.record.results import Divergence
 
 COMPARISON = compare_arrays("x", np.array([1]), np.array([0]), EXACT)
 X = np.random.default_rng(4).normal(size=(2, 3))
@@ -68,9 +67,3 @@ def test_without_another_run_the_tensors_are_looked_at(monkeypatch) -> None:
 def test_what_inject_mode_knows_needs_no_experiment(monkeypatch) -> None:
     monkeypatch.setattr(calls, "study", lambda *_: pytest.fail("not needed"))
     assert causes(wrong(note="operands are swapped")) == ["operands are swapped"]
-
-
-def test_of_the_backward_pass_the_experiment_comes_first(monkeypatch) -> None:
-    monkeypatch.setattr(calls, "explain_backward", lambda pair, key, told: f"{key}: not {told}")
-    held = Divergence("gradient", "a", "backward", "float64", "", "formula")
-    assert locate.first_backward(Pair(), [COMPARISON], [held]).cause == "a: not formula"

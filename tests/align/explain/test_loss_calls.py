@@ -15,7 +15,6 @@ WORDS = np.random.default_rng(3).normal(size=(3, 9, 7))
 TEXT = np.random.default_rng(4).integers(1, 6, (3, 4))
 LENGTHS, SIZES = np.array([9, 8, 9]), np.array([4, 2, 3])
 WEIGHT = [0.2, 1.0, 3.0, 0.7, 2.0]
-HINGES = np.where(BITS > 0, 1, -1)[:, 0]
 
 
 def t_ctc(z, y, **options):
@@ -58,20 +57,6 @@ LOSSES = {
         "pos_weight of binary_cross_entropy_with_logits: Paddle has it as weight ([0.2, 1, 3,",
         SCORES,
         BITS,
-    ),
-    "margin": (
-        lambda z, y: theirs.margin_ranking_loss(z[:, 0], z[:, 1], y, margin=0.5),
-        lambda z, y: ours.margin_ranking_loss(z[:, 0], z[:, 1], y.astype(z.dtype)),
-        "margin of margin_ranking_loss: Paddle has 0, PyTorch 0.5",
-        SCORES,
-        HINGES,
-    ),
-    "full": (
-        lambda z, y: theirs.gaussian_nll_loss(z.tanh(), y, y * y + 0.1, full=True),
-        lambda z, y: ours.gaussian_nll_loss(z.tanh(), y, y * y + 0.1),
-        "full of gaussian_nll_loss: Paddle has False, PyTorch True",
-        SCORES,
-        TARGETS,
     ),
     "p and swap": (
         lambda z, y: theirs.triplet_margin_loss(z, y, y.flip(0), margin=9.0, p=3, swap=True),

@@ -9,13 +9,13 @@ import pytest
 import torch
 import torch.nn.functional as theirs
 
+from align.explain import loss_causes
 from tests.align.paired_losses import (
     BITS,
     CROSS,
     IGNORED,
     LABELS,
     LOGS,
-    RNG,
     SCORES,
     SOFT,
     TARGETS,
@@ -111,13 +111,6 @@ def smooth(z, y, beta):
         ),
         (
             theirs.mse_loss,
-            lambda z, y: 0.5 * ours.mse_loss(z, y),
-            "Paddle divides by 2 x 40 items (a factor 1/2)",
-            SCORES,
-            TARGETS,
-        ),
-        (
-            theirs.mse_loss,
             ours.l1_loss,
             "Paddle computes absolute error, PyTorch squared error",
             SCORES,
@@ -178,7 +171,6 @@ def smooth(z, y, beta):
             lambda z, y: over_the_batch(z, y, 0.1),
             "softmax over the batch (another axis) (label smoothing 0.1), PyTorch cross entropy (l",
         ),
-        (CROSS, lambda z, y: -entropy(z, y), "-1 times PyTorch's"),
         (
             CROSS,
             lambda z, y: entropy(z.detach(), y),
@@ -230,10 +222,9 @@ def test_causes_hold_in_float32() -> None:
     assert "label smoothing 0.1 in Paddle, 0" in found.cause
 
 
-def test_a_large_output_is_not_searched_through() -> None:
-    scores = RNG.normal(size=(4, 80_000))
-    found = caught(CROSS, lambda z, y: entropy(z / 2, y), scores, np.arange(4))
-    assert found.cause == ""
+def test_a_large_output_is_not_searched_through(monkeypatch) -> None:
+    monkeypatch.setattr(loss_causes, "LARGEST", SCORES.size - 1)
+    assert "smoothing" not in caught(CROSS, lambda z, y: smoothed(z, y, 0.2)).cause
 
 
 def test_formulas_behind_one_hot_labels_are_known() -> None:

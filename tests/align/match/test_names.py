@@ -12,7 +12,6 @@ import torch
 from paddle import nn
 
 import align
-from align.match.draft import likeness
 from align.match.name_table import read_table
 from align.stages.dumping import rows_of_table
 from sot_paddle.convert import ConversionPlan, PlanEntry
@@ -206,31 +205,6 @@ def test_a_table_in_yaml_with_sections(tmp_path) -> None:
     result = outcome(theirs, ours, weights=path)
     assert result.passed, str(result)
     assert any("not used" in note for note in result.notes)
-
-
-def test_a_row_for_a_layer_counts_beside_a_module_row_for_what_is_around_it() -> None:
-    theirs = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(6, 6))))
-    ours = nn.Sequential(("a", nn.Sequential(("b", nn.Sequential(nn.Linear(6, 6))))))
-    table = {"map": {"0.0": "a.b"}, "modules": {"0": "a"}}
-    result = outcome(theirs, ours, weights=table)
-    assert result.passed, str(result)
-    assert not result.torch_only
-
-
-def test_a_template_of_modules_counts_more_than_a_row_for_the_layer() -> None:
-    theirs = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Linear(6, 6))
-    ours = nn.Sequential(("a", nn.Linear(6, 6)), ("b", nn.Linear(6, 6)))
-    table = {"map": {"0": "a", "1": "b"}, "modules": {"{}": None}}
-    result = outcome(theirs, ours, weights=table)
-    assert result.passed, str(result)
-    assert result.torch_only == ["0", "1"]
-
-
-def test_a_table_needs_no_map() -> None:
-    theirs, ours = torch.nn.Linear(6, 6), nn.Linear(6, 6)
-    theirs.register_buffer("scale", torch.ones(1))
-    result = outcome(theirs, ours, weights={"ignore_torch": {"scale": "not used"}})
-    assert result.passed, str(result)
 
 
 @pytest.mark.parametrize(
@@ -445,20 +419,6 @@ def test_normed_and_bilinear_weights_map_by_themselves() -> None:
     mistake = "weights: 1 mistake: lin.weight_g of shape \\(4, 1\\) -> lin.weight_g of shape \\(6,"
     with pytest.raises(ValueError, match=mistake):
         outcome(TorchNormed, lambda: PaddleNormed(0))
-
-
-def test_paddles_compatible_linear_keeps_pytorchs_layout() -> None:
-    from paddle.compat.nn import Linear
-
-    assert outcome(torch.nn.Linear(6, 5), Linear(6, 5)).passed
-
-
-def test_likeness_prefers_the_same_layer() -> None:
-    right = likeness("encoder.layer.1.attention.q_lin.weight", "layers.1.attention.query.weight")
-    assert right > likeness("encoder.layer.1.attention.q_lin.weight", "layers.1.lin2.weight")
-    assert right > likeness(
-        "encoder.layer.1.attention.q_lin.weight", "layers.0.attention.query.weight"
-    )
 
 
 def test_the_paddle_side_is_not_changed_by_a_refusal(tmp_path) -> None:

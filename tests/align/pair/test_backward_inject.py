@@ -97,7 +97,7 @@ def pair(
     return pair_in(theirs(), PaddleNet(faults), X, dtype, seed=seed, **options)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_right_port_has_no_guilty_layer(seed: int, dtype: str) -> None:
     result, guilty = isolated_backward(pair(seed=seed, dtype=dtype, train=bool(seed % 2)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 import torch
 
 import align
-from align.stages import dumping
 
 INPUTS = np.random.default_rng(2).normal(size=(5, 4))
 WEIGHTS = {"modules": {"layer": "0"}}
@@ -67,10 +65,3 @@ def test_a_reference_that_scatters_is_refused(kind: str, options: dict, where: s
 def test_a_draw_that_moves_nothing_is_none() -> None:
     assert compared("nothing", **TRAINING).passed
     assert compared("dropout").passed
-
-
-def test_a_dump_of_such_a_reference_is_refused(tmp_path: Path) -> None:
-    given = {"torch_module": lambda: Noisy("noise"), "inputs": INPUTS, "paddle_layer": None}
-    asked = dumping.request("torch", given)
-    with pytest.raises(ValueError, match="the PyTorch side differ"):
-        dumping.dump(asked, tmp_path / "dump")

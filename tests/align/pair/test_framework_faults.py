@@ -177,13 +177,7 @@ def resized(**options: Any) -> tuple[Callable, Callable]:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"size": (13, 10)},
-        {"size": (13, 10), "align_corners": True},
-        {"scale_factor": 1.3},
-        {"scale_factor": (1.3, 1.6)},
-    ],
+    "options", [{"size": (13, 10), "align_corners": True}, {"scale_factor": (1.3, 1.6)}]
 )
 def test_a_right_interpolation_passes_in_float64(options) -> None:
     result = compared(*resized(**options), IMAGES, dtype="float64")
@@ -216,21 +210,14 @@ def test_two_coarse_functions_in_one_layer_are_put_right_together() -> None:
             "float64",
         ),
         (
-            {"size": (13, 10), "align_corners": True},
-            {"size": (13, 10)},
-            "align_corners of interpolate: Paddle has False, PyTorch True; with",
-            "float64",
-        ),
-        (
             {"size": (5, 4), "antialias": True},
             {"size": (5, 4)},
             "antialias of interpolate: Paddle has False, PyTorch True; with",
             "float64",
         ),
         (*[{"size": (5, 1)}] * 2, "interpolate to a size of 1: Paddle takes the", "float64"),
-        (*[{"size": (5, 1)}] * 2, "interpolate to a size of 1: Paddle takes the", "float32"),
     ],
-    ids=["ratio", "corners", "antialias", "a size of 1", "a size of 1 in float32"],
+    ids=["ratio", "antialias", "a size of 1"],
 )
 def test_a_wrong_interpolation_is_never_excused(right, wrong, cause, dtype) -> None:
     theirs, own = resized(**right)[0], resized(**wrong)[1]
@@ -333,15 +320,6 @@ class PaddleNormed(paddle.nn.Layer):
     ("theirs", "port", "wrong", "inputs", "dtype", "named"),
     [
         (torch.nn.ELU(0.5), paddle.nn.ELU(0.5), paddle.nn.ELU(0.501), SMALL, "float32", "elu"),
-        (torch.nn.CELU(0.5), paddle.nn.CELU(0.5), paddle.nn.CELU(0.3), SMALL, "float32", "celu"),
-        (
-            torch.nn.GroupNorm(2, 4),
-            paddle.nn.GroupNorm(2, 4),
-            paddle.nn.GroupNorm(2, 4, epsilon=1e-3),
-            NEARLY_EQUAL,
-            "float32",
-            "group_norm",
-        ),
         (
             torch.nn.GroupNorm(2, 4),
             paddle.nn.GroupNorm(2, 4),
@@ -350,23 +328,12 @@ class PaddleNormed(paddle.nn.Layer):
             "float64",
             "group_norm",
         ),
-        (TorchUnit(), PaddleUnit(), PaddleUnit(1e-2), SHORT, "float64", "normalize"),
         (TorchUnit(), PaddleUnit(), PaddleUnit(2e-7), SHORT, "float64", "normalize"),
         (TorchSigns(), PaddleSigns(), PaddleSigns(2e-3), SINGLE, "float64", "normalize"),
         (TorchNormed(), PaddleNormed(), PaddleNormed(2e-3), 1e-2 * X, "float64", "normalize"),
         (TorchGated(), PaddleGated(), PaddleGated(0.5001), SMALL * 1e-5, "float64", "elu"),
     ],
-    ids=[
-        "ELU",
-        "CELU",
-        "group norm",
-        "group norm in float64",
-        "normalize",
-        "its epsilon",
-        "signs",
-        "after a norm",
-        "beside a square linear layer",
-    ],
+    ids=["ELU", "group norm", "normalize", "signs", "after a norm", "beside a linear layer"],
 )
 def test_a_function_that_rounds_more_is_put_right(theirs, port, wrong, inputs, dtype, named):
     passed = align.compare(theirs, port, inputs, dtype=dtype, shake=False)

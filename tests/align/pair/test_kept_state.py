@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import paddle
 import pytest
 import torch
 
 import align
-from align.commands import dump_comparing
 from align.explain import locate
-from align.record.files.dump_reading import Dump
-from align.stages import dumping
 from tests.align.small_pairs import pair_in
 
 INPUTS = np.random.default_rng(2).normal(size=(5, 4))
@@ -67,18 +61,6 @@ def test_a_buffer_that_the_port_does_not_move_is_found(
         assert wrong in found.root.reason + found.root.name + found.root.cause
 
 
-@pytest.mark.parametrize(("moved", "passes"), [(("center", "place"), True), (("place",), False)])
-def test_and_so_in_a_dump(tmp_path: Path, moved: tuple[str, ...], passes: bool) -> None:
-    given: dict[str, Any] = {"torch_module": Counting, "paddle_layer": port(*moved)}
-    given["inputs"] = INPUTS
-    theirs = dumping.dump(dumping.request("torch", given), tmp_path / "torch")
-    asked = dumping.request("paddle", given, other=Dump(theirs.path))
-    ours = dumping.dump(asked, tmp_path / "paddle")
-    names = dump_comparing.pair_up(theirs, ours)
-    found = dump_comparing.judge(names, dump_comparing.common(theirs, ours))
-    assert found.passed == passes, str(found)
-
-
 class Going(paddle.nn.Linear):
     """Adds what its last call made: right when it is called for the first time."""
 
@@ -102,14 +84,6 @@ def test_a_port_that_goes_on_from_its_last_call_is_refused(cause: str, dtype: st
     with pytest.raises(ValueError, match=r"two runs of the Paddle side differ .* its last run"):
         align.compare(lambda: torch.nn.Linear(4, 3), lambda: Going(cause), INPUTS, dtype=dtype)
     assert align.compare(lambda: torch.nn.Linear(4, 3), lambda: Going(""), INPUTS).passed
-
-
-def test_such_a_port_is_not_dumped(tmp_path: Path) -> None:
-    given: dict[str, Any] = {"torch_module": None, "paddle_layer": lambda: Going("cache")}
-    asked = dumping.request("paddle", {**given, "inputs": INPUTS})
-    with pytest.raises(ValueError, match="two runs of the Paddle side differ"):
-        dumping.dump(asked, tmp_path / "dump")
-    assert not (tmp_path / "dump").exists()
 
 
 def test_and_one_whose_reference_does_so_too_is_not() -> None:

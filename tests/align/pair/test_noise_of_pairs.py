@@ -40,8 +40,18 @@ def test_a_right_model_passes_where_its_batch_norm_sees_two_values(name, seed, d
 
 def test_what_float32_leaves_out_is_refused_where_no_float64_judges_it():
     """Otherwise neither the output nor a gradient would be compared, and all the rest passes."""
+
+    class Theirs(torch.nn.Linear):
+        def forward(self, x):
+            return (super().forward(x) + 1e7) - 1e7
+
+    class Ours(paddle.nn.Linear):
+        def forward(self, x):
+            return (1.5 * super().forward(x) + 1e7) - 1e7
+
+    data = np.random.default_rng(0).normal(size=(5, 4))
     with pytest.raises(ValueError, match=r"float32 alone: .* about \(model\), .* float64 too"):
-        two_values("mobilenet_v2", 1, "float32")
+        align.compare(lambda: Theirs(4, 3), lambda: Ours(4, 3), data, dtype="float32")
 
 
 def test_a_fault_still_fails_after_the_scatter_was_measured():
@@ -243,3 +253,39 @@ def test_a_planted_gradient_falls_where_gradients_are_judged():
     )
     assert found.passed, str(found)
     assert any(note.startswith("backward in float32: ") for note in found.notes)
+
+
+ON_A_STEP = np.random.default_rng(0).normal(size=(40, 6))
+ON_A_STEP[0, 0] = 3.0  # the moved runs fall below it
+
+
+class Stepped(torch.nn.Sequential):
+    """A choice that the moved runs make otherwise: a step at a whole number."""
+
+    def __init__(self):
+        parts = torch.nn.Linear(6, 30), torch.nn.GELU(), torch.nn.Linear(30, 3)
+        super().__init__(*parts)
+
+    def forward(self, x):
+        return super().forward(x + 0.02 * torch.floor(x))
+
+
+def stepped(approximate):
+    class Ported(paddle.nn.Sequential):
+        def __init__(self):
+            gelu = paddle.nn.GELU(approximate=approximate)
+            super().__init__(paddle.nn.Linear(6, 30), gelu, paddle.nn.Linear(30, 3))
+
+        def forward(self, x):
+            return super().forward(x + 0.02 * paddle.floor(x))
+
+    return Ported
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_one_input_on_a_step_hides_no_other_gelu(wrong):
+    found = align.compare(Stepped, stepped(wrong), ON_A_STEP, dtype="float64")
+    assert found.passed != wrong, str(found)
+    if wrong:
+        assert found.root.place == "1"
+        assert "tanh approximation" in found.root.cause

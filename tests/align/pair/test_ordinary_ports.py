@@ -6,6 +6,7 @@ import pytest
 import torch
 from paddle import nn
 from paddle.nn import functional as F
+from torch.nn.utils import rnn
 
 import align
 
@@ -125,33 +126,9 @@ PORTS = {
 @pytest.mark.parametrize("name", PORTS)
 def test_a_right_port_passes_with_every_layer_alone(name) -> None:
     theirs, ours, shape, options = PORTS[name]
-    for seed in range(3):
-        x = np.random.default_rng(seed).normal(size=shape)
-        found = align.compare(theirs, ours, x, inject=True, dtype="float64", seed=seed, **options)
-        assert found.passed, str(found)
-
-
-def test_a_layer_that_changes_nothing_is_no_cause_of_what_it_is_given() -> None:
-    class Theirs(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc, self.drop = torch.nn.Linear(5, 3), torch.nn.Dropout(0.1)
-
-        def forward(self, x):
-            return self.drop(torch.sin(self.fc(x)) * torch.cos(self.fc(x)).cumsum(-1))
-
-    class Ours(nn.Layer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc, self.drop = nn.Linear(5, 3), nn.Dropout(0.1)
-
-        def forward(self, x):
-            return self.drop(paddle.sin(self.fc(x)) * paddle.exp(self.fc(x)))
-
-    x = np.random.default_rng(0).normal(size=(4, 5))
-    found = align.compare(Theirs, Ours, x, dtype="float64")
-    assert found.root.place == "(model)"
-    assert "drop" not in found.root.cause
+    x = np.random.default_rng(0).normal(size=shape)
+    found = align.compare(theirs, ours, x, inject=True, dtype="float64", **options)
+    assert found.passed, str(found)
 
 
 class TorchMixer(torch.nn.Module):
@@ -213,36 +190,103 @@ def test_layers_that_do_other_parts_of_the_work_are_left_out_with_a_note() -> No
     assert align.compare(Theirs, Ours, ids, dtype="float64", weights=table).passed
 
 
-class TorchPlaced(torch.nn.Module):
-    def forward(self, x, places):
-        return torch.sin(x) * torch.cos(places) + torch.cumsum(x, 1)
-
-
-class TorchAround(torch.nn.Module):
-    def __init__(self) -> None:
+class TorchEncoder(torch.nn.Module):
+    def __init__(self, every: bool) -> None:
         super().__init__()
-        self.first, self.placed = torch.nn.Linear(5, 5), TorchPlaced()
+        self.l, self.every = torch.nn.Linear(8, 8), every
 
     def forward(self, x):
-        return self.placed(self.first(x), torch.arange(5)[None])
+        made = self.l(x)
+        return [x, made] if self.every else {"last": made}
 
 
-class PaddlePlaced(nn.Layer):
-    def forward(self, x, places):
-        return paddle.exp(x) * paddle.sin(places.astype(x.dtype)) + paddle.cumsum(x, 1)
-
-
-class PaddleAround(nn.Layer):
-    def __init__(self) -> None:
+class PaddleEncoder(nn.Layer):
+    def __init__(self, every: bool, factor: float) -> None:
         super().__init__()
-        self.first, self.placed = nn.Linear(5, 5), PaddlePlaced()
+        self.l, self.every, self.factor = nn.Linear(8, 8), every, factor
 
     def forward(self, x):
-        return self.placed(self.first(x), paddle.arange(5).expand([4, 5]))
+        made = self.l(x) * self.factor
+        return [x, made] if self.every else {"last": made}
 
 
-def test_an_argument_that_broadcasts_to_the_same_shape_is_no_cause() -> None:
-    x = np.random.default_rng(0).normal(size=(4, 5))
-    found = align.compare(TorchAround, PaddleAround, x, dtype="float64")
-    assert found.root.place == "placed"
-    assert "is given a tensor of shape" not in found.root.cause
+class TorchStates(torch.nn.Module):
+    def __init__(self, every: bool) -> None:
+        super().__init__()
+        self.encoder, self.o = TorchEncoder(every), torch.nn.Linear(8, 3)
+
+    def forward(self, x):
+        made = self.encoder(x)
+        return self.o(made[-1] if isinstance(made, list) else made["last"])
+
+
+class PaddleStates(nn.Layer):
+    def __init__(self, every: bool, factor: float) -> None:
+        super().__init__()
+        self.encoder, self.o = PaddleEncoder(every, factor), nn.Linear(8, 3)
+
+    def forward(self, x):
+        made = self.encoder(x)
+        return self.o(made[-1] if isinstance(made, list) else made["last"])
+
+
+@pytest.mark.parametrize("paddle_has_more", [True, False])
+def test_all_states_against_the_last_one(paddle_has_more: bool) -> None:
+    def result(factor: float):
+        pair = TorchStates(not paddle_has_more), PaddleStates(paddle_has_more, factor)
+        return align.compare(*pair, np.random.default_rng(0).normal(size=(2, 8)), inject=True)
+
+    right = result(1.0)
+    assert right.passed, str(right)
+    assert any("encoder: outputs without a partner: " in note for note in right.notes)
+    wrong = result(1.0001)
+    assert not wrong.passed
+    assert wrong.root.place == "encoder"
+
+
+LENGTHS = np.array([4, 2, 6])
+
+
+class TorchPacked(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = torch.nn.GRU(3, 5, num_layers=2, bidirectional=True, batch_first=True)
+        self.out = torch.nn.Linear(10, 2)
+
+    def forward(self, x, lengths):
+        packed = rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        states, last = self.rnn(packed)
+        return self.out(rnn.pad_packed_sequence(states, batch_first=True)[0]), last
+
+
+class PaddlePacked(nn.Layer):
+    lengths = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.GRU(3, 5, num_layers=2, direction="bidirect")
+        self.out = nn.Linear(10, 2)
+
+    def forward(self, x, lengths):
+        states, last = self.rnn(x, sequence_length=lengths if self.lengths else None)
+        return self.out(states), last
+
+
+class WithoutLengths(PaddlePacked):
+    lengths = False
+
+
+def of_packed(ours, **options):
+    x = np.random.default_rng(0).normal(size=(3, 6, 3))
+    return align.compare(TorchPacked, ours, (x, LENGTHS), dtype="float64", **options)
+
+
+def test_a_right_port_passes_and_its_states_are_compared() -> None:
+    found = of_packed(PaddlePacked, inject=True, optimizer="adamw", steps=2)
+    assert found.passed, str(found)
+    forward = found.report.results[0]
+    assert "rnn[0]" in [one.name for one in forward.comparisons]
+
+
+def test_lengths_that_are_not_handed_over_are_found() -> None:
+    assert of_packed(WithoutLengths).root.place == "rnn"

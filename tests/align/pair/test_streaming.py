@@ -25,10 +25,9 @@ from align.match.mapping import to_paddle
 from align.match.name_table import read_table
 from align.pair import runs
 from align.pair.any_pair import AnyPair, Setup
-from align.pair.runs import groups
 from align.record import stored_arrays
 from align.record.request import Request
-from align.record.stored_arrays import Lazy, LazyLeaves, Store, paths_of
+from align.record.stored_arrays import Lazy, Store
 from align.stages import training
 
 RNG = np.random.default_rng(3)
@@ -60,15 +59,6 @@ def test_a_store_copies_what_lives_in_a_model() -> None:
     np.testing.assert_array_equal(on_torch.view(tensor), 2 * np.ones(3))
 
 
-def test_paddle_hands_out_copies() -> None:
-    tensor = paddle.ones([3], dtype="float64")
-    found = on_paddle.numpy(tensor)
-    found[0] = 5.0
-    assert float(tensor[0]) == 1.0
-    tensor.set_value(np.full(3, 2.0))
-    np.testing.assert_array_equal(found, [5.0, 1.0, 1.0])
-
-
 def test_a_full_disk_is_said_in_words(monkeypatch) -> None:
     class Full:
         def seek(self, _) -> None:
@@ -80,23 +70,6 @@ def test_a_full_disk_is_said_in_words(monkeypatch) -> None:
     monkeypatch.setattr(tempfile, "TemporaryFile", Full)
     with pytest.raises(ValueError, match="No space left on device.*TMPDIR"):
         Store().put(np.ones(3))
-
-
-def test_lazy_containers_read_on_access_only() -> None:
-    read = []
-    lazy = Lazy({"a": lambda: read.append("a") or np.ones(2)})
-    lazy.hold("b", lambda: read.append("b") or np.zeros(2))
-    assert ("a" in lazy, "c" in lazy, len(lazy), list(lazy)) == (True, False, 2, ["a", "b"])
-    assert read == []
-    assert lazy["b"].sum() == 0
-    assert read == ["b"]
-    lazy.leave("a")
-    assert list(lazy) == ["b"]
-    leaves = LazyLeaves()
-    leaves.hold("x", lambda: read.append("x") or np.ones(3))
-    assert paths_of(leaves) == paths_of([("x", None)]) == ["x"]
-    assert read == ["b"]
-    assert leaves[0][1].size == dict(leaves[:])["x"].size == 3
 
 
 def test_comparisons_are_made_when_they_are_asked_for() -> None:
@@ -222,10 +195,6 @@ def test_a_model_comes_back_as_it_was() -> None:
     assert not first[0].weight.stop_gradient
     for name, value in runs.tensors(on_paddle, first).items():
         np.testing.assert_array_equal(value, before[name])
-
-
-def test_weights_are_grouped_by_size() -> None:
-    assert [list(g) for g in groups([("a", np.ones(2**22)), ("b", X)])] == [["a"], ["b"]]
 
 
 def attention() -> tuple[torch.nn.Module, nn.Layer, mapping.WeightMapping]:

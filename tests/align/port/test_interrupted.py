@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -22,6 +24,7 @@ def _workers_of(parent: int) -> list[int]:
     return [int(pid) for pid, command in lines if "spawn_main" in command]
 
 
+@pytest.mark.long
 def test_an_interrupt_ends_all_processes_with_one_line() -> None:
     code = (  # a background job ignores Ctrl-C by default
         "import signal, sys\nfrom align import cli\n"

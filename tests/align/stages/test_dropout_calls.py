@@ -8,7 +8,6 @@ import torch
 from paddle import nn
 from paddle.nn import functional as F
 
-import align
 from align.pair.any_pair import AnyPair
 from align.stages import stages
 from align.stages.dropout_calls import dropout_calls
@@ -109,38 +108,3 @@ def test_a_dropout_that_differs_is_named(fault: str, place: str, cause: str) -> 
     assert (found[0].place, found[0].step) == (place, "forward")
     assert cause in found[0].cause
     assert stages.forward(both).passed  # values are compared without dropout
-
-
-class TorchMoved(torch.nn.Module):
-    """A dropout beside the layers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc, self.outer = torch.nn.Linear(6, 6), torch.nn.Dropout(0.3)
-
-    def forward(self, x):
-        return self.outer(self.fc(x))
-
-
-class PaddleMoved(nn.Linear):
-    """The same as a function inside a layer."""
-
-    def forward(self, x):
-        return F.dropout(super().forward(x), 0.3, training=self.training)
-
-
-def test_a_dropout_in_another_layer_is_a_note() -> None:
-    class Model(nn.Layer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc = PaddleMoved(6, 6)
-
-        def forward(self, x):
-            return self.fc(x)
-
-    options = {"train": True, "dropout": "compare", "dtype": "float64"}
-    options["weights"] = {"map": {}, "modules": {"outer": None}}
-    found = align.compare(TorchMoved(), Model(), X, **options)
-    (result,) = (r for r in found.report.results if r.case.endswith("(dropout)"))
-    assert result.passed, result.failures
-    assert "the dropout of fc stands in (model) in PyTorch" in result.note

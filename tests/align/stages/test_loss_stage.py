@@ -52,12 +52,6 @@ SMOOTHED = (
 )
 CLEAN = {
     "cross entropy": (theirs.cross_entropy, valid_mean, SCORES, IGNORED),
-    "sum": (
-        lambda z, y: theirs.cross_entropy(z, y, reduction="sum"),
-        lambda z, y: entropy(z, y, reduction="sum"),
-        SCORES,
-        LABELS,
-    ),
     "none": (
         lambda z, y: theirs.cross_entropy(z, y, reduction="none"),
         lambda z, y: entropy(z, y, reduction="none"),
@@ -70,8 +64,6 @@ CLEAN = {
         SCORES,
         LABELS,
     ),
-    "squared": (theirs.mse_loss, ours.mse_loss, SCORES, TARGETS),
-    "smooth L1": (theirs.smooth_l1_loss, ours.smooth_l1_loss, SCORES, TARGETS),
     "bits": (
         theirs.binary_cross_entropy_with_logits,
         ours.binary_cross_entropy_with_logits,
@@ -97,16 +89,6 @@ def test_equal_losses_pass(name, dtype) -> None:
     assert result.passed, [c.reason for c in result.failures] + result.problems
     assert found == []
     assert len(result.controls) == 5
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_no_false_alarm_over_seeds(seed) -> None:
-    rng = np.random.default_rng(seed)
-    scores, labels = 3 * rng.normal(size=(8, 5)), rng.integers(0, 5, 8)
-    name = list(CLEAN)[seed % 2 * 3]
-    for dtype in ("float64", "float32"):
-        result, _ = run(*CLEAN[name][:2], scores, labels, dtype)
-        assert result.passed, [c.reason for c in result.failures] + result.problems
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def squared(z, y):
     return ((z[:, 0] - y) ** 2).mean()
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(4))
 def test_equal_metrics_pass(seed) -> None:
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 3, 17)
@@ -80,7 +80,6 @@ def test_equal_metrics_pass(seed) -> None:
     "row",
     [
         (accuracy, scaled(100), "per cent in Paddle, a fraction in PyTorch"),
-        (scaled(100), accuracy, "a fraction in Paddle, per cent in PyTorch"),
         (accuracy, lambda z, y: 1 - accuracy(z, y), "Paddle's is 1 minus PyTorch's"),
         (squared, lambda z, y: squared(z, y) ** 0.5, "the square root", GUESSES, VALUES),
         (f1("macro"), f1("micro"), ""),

