@@ -45,7 +45,7 @@ class Bench(Isolation):
         self.given: Callable[[tuple], tuple] | None = None
         self.after: Callable[[str, Any], Any] | None = None
         self._hooking = False
-        self._judged = 0  # tensors of the layer's output
+        self._judged = 0  # tensors of the layer's output, and arguments of the layers in it
         self.held: tuple[Any, tuple, dict] | None = None
         self._counts: dict[str, int] = {}
         self._outside: list[Any] = []
@@ -165,6 +165,7 @@ class Bench(Isolation):
         state = on_paddle.state(self.model) if self.pair.plan.train else {}
         self.guilty.clear()
         self.comparisons.clear()
+        self.fed = 0
         self.children.clear()
         self._seen, self._stack = dict(self._counts), list(self._outside)
         self._hooking = False
@@ -179,7 +180,8 @@ class Bench(Isolation):
             return None
         finally:
             put_back(self.model, state)
-        judged = sum(c.name.partition("[")[0] == self.key for c in self.comparisons)
+        outputs = sum(c.name.partition("[")[0] == self.key for c in self.comparisons)
+        judged = outputs + self.fed
         self._judged = max(self._judged, judged)
         if judged < self._judged:
             return None

@@ -91,6 +91,7 @@ class Isolation:
         self.side, self.pair, self.model = side, pair, pair.model
         self.judge, self.recording = pair.judge, pair.deep
         self.comparisons: list[Comparison] = []
+        self.fed = 0  # arguments of layers that have a partner of their shape
         self.guilty: list[Guilty] = []
         names = self.judge.modules.to_paddle
         back = {b: a for a, b in names.items()}
@@ -171,6 +172,7 @@ class Isolation:
                 _SWAPPED if swapped else "",
             )
             self.guilty.append(caller.misfed or own_fault)
+        self.fed += len(partners)
         frame.misfed = self._misfed(frame, own, held, partners)
         return replace(
             given,

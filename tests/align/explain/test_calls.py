@@ -9,6 +9,7 @@ import torch
 from paddle import nn
 from paddle.nn import functional as F
 
+import align
 from align.explain import calls, locate, options
 from align.explain.hints import UNKNOWN
 from align.pair.any_pair import AnyPair
@@ -295,3 +296,44 @@ def test_numbers_that_differ_by_the_float32_of_a_kernel_are_no_cause() -> None:
     module.eps = 1.00002e-5
     (odd,) = options.unequal(layer, module)
     assert odd.says == "epsilon: Paddle's layer has 1e-05, PyTorch's 1.00002e-05"
+
+
+class TorchScaled(torch.nn.Module):
+    """A product divided by its count, then a layer that is told nothing of axes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = torch.nn.ModuleDict({"norm": torch.nn.Softmax(1)})
+        self.out = torch.nn.Linear(12, 2)
+
+    def forward(self, x):
+        product = x[..., :4].transpose(1, 2) @ x[..., :3] / 4
+        return self.out(self.pool.norm(product).reshape(-1, 12))
+
+
+class PaddlePool(nn.Layer):
+    """Without a call of PyTorch's to compare its output with; the count is wrong."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.Softmax(1)
+
+    def forward(self, x):
+        product = x[..., :4].transpose([0, 2, 1]) @ x[..., :3] / 5
+        return self.norm(product.transpose([0, 1, 2])).transpose([0, 1, 2]).reshape([-1, 12])
+
+
+class PaddleScaled(nn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool, self.out = PaddlePool(), nn.Linear(12, 2)
+
+    def forward(self, x):
+        return self.out(self.pool(x))
+
+
+def test_an_edit_that_hands_another_shape_to_a_layer_inside_proves_nothing() -> None:
+    """What that layer is handed cannot be judged then: 'axes of transpose' was called proved."""
+    result = align.compare(TorchScaled, PaddleScaled, TOKENS, dtype="float64")
+    assert result.root.place == "pool"
+    assert "transpose" not in result.root.cause, result.root.cause
