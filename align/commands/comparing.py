@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -133,7 +134,7 @@ def _put_right(kind: type[LiveSteps], outcome: Outcome, setup: Setup, dtype: str
     if not _passed(steps.outcome, dtype):
         steps, mends = _keeping_digits(kind, outcome, steps.outcome, setup, dtype) or (steps, mends)
     setup.mends.clear()
-    steps.outcome.notes.extend(f"{dtype} was compared with this put right: {one}" for one in mends)
+    steps.outcome.notes.extend(f"{dtype} was compared with this put right: {fix}" for fix in mends)
     return steps.outcome
 
 
@@ -160,8 +161,8 @@ def _keeping_digits(
     retaken, sentence = in_float64, LOST
     if dtype == "float64":
         results = [result for result in failed.report.results if result.dtype == dtype]
-        apart = [comparison.worst for result in results for comparison in result.failures]
-        if not all(distance <= EXCUSED.value for distance in apart):  # NaN is far, too
+        failures = itertools.chain.from_iterable(result.failures for result in results)
+        if not all(failure.worst <= EXCUSED.value for failure in failures):  # NaN is far, too
             return None
         retaken, sentence = by_pytorch, LOST_IN_FLOAT64
     pair, calls = AnyPair(setup, dtype), []
@@ -189,8 +190,8 @@ def _begun(setup: Setup) -> Outcome:
     """An outcome that says what is compared and what is not."""
     outcome = Outcome(Report({}))
     outcome.leave_out(setup.modules.torch_only, setup.modules.paddle_only)
-    told = filter(None, [setup.table_note])
-    outcome.notes.extend([*setup.plan.notes, *told, *left_out(setup.weights.ignored)])
+    table_notes = filter(None, [setup.table_note])
+    outcome.notes.extend([*setup.plan.notes, *table_notes, *left_out(setup.weights.ignored)])
     if setup.moved:
         outcome.notes.append(
             f"{len(setup.moved)} constant vectors (fresh biases, scales, running statistics) were "
@@ -298,21 +299,21 @@ class LiveSteps(Steps):
         """Inject mode of the backward pass, where it is asked for or due."""
         if not ((pair.plan.inject or unplaced) and result.comparisons[1:]):
             return []
-        found = self._alone(lambda: isolated_backward(pair))
-        self.outcome.wrong_alone(found)
-        return found
+        wrong_layers = self._alone(lambda: isolated_backward(pair))
+        self.outcome.wrong_alone(wrong_layers)
+        return wrong_layers
 
     def _alone(self, stage: Callable[[], tuple[StepResult, list]]) -> list:
         """Run a stage of inject mode; returns what it found."""
-        found: list = []
+        wrong_layers: list = []
 
         def run() -> StepResult:
             result, guilty = stage()
-            found.extend(guilty)
+            wrong_layers.extend(guilty)
             return result
 
         self.outcome.timed(run)
-        return found
+        return wrong_layers
 
     def wrong_loss(self, pair: AnyPair, first: Divergence) -> Divergence:
         """Return a wrong loss as a consequence of what the stage "loss" reports."""
@@ -348,10 +349,10 @@ def scores_alone(models: tuple[Any, Any], inputs: Any, options: Mapping[str, Any
     needed = [name for name in ("metric", "loss") if options.get(name) is not None]
     if inputs is None and not needed:
         return np.zeros(1)
-    given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-    if len(given) != 1 or not isinstance(given[0], np.ndarray):
+    scores = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+    if len(scores) != 1 or not isinstance(scores[0], np.ndarray):
         raise ValueError("inputs: without models expected one array, the scores of either side")
-    return given[0]
+    return scores[0]
 
 
 def with_identities(request: Request) -> Request:

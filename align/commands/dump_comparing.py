@@ -43,8 +43,9 @@ def run_dump(options: argparse.Namespace) -> int:
     other = None if folder is None else Dump(folder)
     check_writable([options.reprod])
     try:
-        how = {"deep": not options.shallow, "names_only": options.names}
-        written = dumping.dump(dumping.request(options.side, plan, spec, other=other, **how), out)
+        deep, names = not options.shallow, options.names
+        record = dumping.request(options.side, plan, spec, other=other, deep=deep, names_only=names)
+        written = dumping.dump(record, out)
     except USER_ERRORS as error:
         if isinstance(error, ValueError | OSError):
             raise
@@ -74,11 +75,11 @@ def _in_words(dump: Dump) -> str:
 def run_compare(options: argparse.Namespace) -> int:
     """Run ``compare`` with its options; return the exit status."""
     table = read_table(options.table) if options.table else None
-    dumps = Dump(options.first), Dump(options.second)
-    dtypes = common(*dumps, options.dtype)
+    first, second = Dump(options.first), Dump(options.second)
+    dtypes = common(first, second, options.dtype)
     check_writable([options.out, options.reprod], [options.json, options.junit])
     folder = Path(options.out) if options.out else Path()
-    names = pair_up(*dumps, table=table, folder=folder)
+    names = pair_up(first, second, table=table, folder=folder)
     outcome = judge(names, dtypes)
     print(outcome)
     if options.reprod:
@@ -134,13 +135,13 @@ def judge(names: Names, dtypes: Sequence[str]) -> Outcome:
 
 
 def _sides(first: Dump, second: Dump) -> tuple[Dump, Dump]:
-    held = {dump.meta.side: dump for dump in (first, second)}
-    if len(held) != len(SIDES):
+    by_side = {dump.meta.side: dump for dump in (first, second)}
+    if len(by_side) != len(SIDES):
         raise ValueError(
             f"{first.path} and {second.path} were both made by {first.meta.title}: comparing a "
             "framework with itself proves nothing; dump the other side"
         )
-    return held["torch"], held["paddle"]
+    return by_side["torch"], by_side["paddle"]
 
 
 def common(first: Dump, second: Dump, wanted: Sequence[str] = ()) -> list[str]:
@@ -154,13 +155,13 @@ def common(first: Dump, second: Dump, wanted: Sequence[str] = ()) -> list[str]:
         if not dump.complete:
             raise ValueError(f"{dump.path}: holds names only (--names): dump it without --names")
     both = [dtype for dtype in torch.meta.dtypes if dtype in paddle.meta.dtypes]
-    said = f"{torch.path} has {', '.join(torch.meta.dtypes)}, {paddle.path} has "
-    said += ", ".join(paddle.meta.dtypes)
+    precisions = f"{torch.path} has {', '.join(torch.meta.dtypes)}, {paddle.path} has "
+    precisions += ", ".join(paddle.meta.dtypes)
     if not both:
-        raise ValueError(f"no precision is in both dumps: {said}")
+        raise ValueError(f"no precision is in both dumps: {precisions}")
     missing = [dtype for dtype in wanted if dtype not in both]
     if missing:
-        raise ValueError(f"{missing[0]} is not in both dumps: {said}")
+        raise ValueError(f"{missing[0]} is not in both dumps: {precisions}")
     return [dtype for dtype in both if not wanted or dtype in wanted]
 
 
@@ -183,49 +184,50 @@ def _check_weights(torch: Dump, paddle: Dump) -> None:
 
 def _environment(torch: Dump, paddle: Dump) -> dict[str, Any]:
     """Both dumps, and where they were compared."""
-    found: dict[str, Any] = {}
+    environment: dict[str, Any] = {}
     for dump in (torch, paddle):
-        held = dump.meta
-        found[held.title] = {
-            **held.framework,
-            "created": held.created,
-            "seed": held.seed,
-            "spec": f"{held.spec.get('file', 'none')} {held.spec.get('sha256', '')[:12]}",
-            **held.environment,
+        meta = dump.meta
+        environment[meta.title] = {
+            **meta.framework,
+            "created": meta.created,
+            "seed": meta.seed,
+            "spec": f"{meta.spec.get('file', 'none')} {meta.spec.get('sha256', '')[:12]}",
+            **meta.environment,
         }
-    found["compared on"] = environment_stamp()
-    return found
+    environment["compared on"] = environment_stamp()
+    return environment
 
 
 def _about(torch: Dump, paddle: Dump) -> dict[str, Any]:
     """The pair, both models and the seed as the dumps tell them; date and command of this run."""
-    found: dict[str, Any] = {"pair": torch.meta.name}
+    about: dict[str, Any] = {"pair": torch.meta.name}
     for dump in (paddle, torch):
-        for one in dump.meta.modules[:1]:
-            found[dump.meta.side] = described(one.kind, one.source, dump.meta.entries)
-    return {**found, "seed": torch.meta.seed, **origin()}
+        for module in dump.meta.modules[:1]:
+            about[dump.meta.side] = described(module.kind, module.source, dump.meta.entries)
+    return {**about, "seed": torch.meta.seed, **origin()}
 
 
 def _notes(names: Names) -> list[str]:
     torch, paddle = names.torch, names.paddle
-    found = [f"{dump.meta.title}: {note}" for dump in (torch, paddle) for note in dump.meta.notes]
+    notes = [f"{torch.meta.title}: {note}" for note in torch.meta.notes]
+    notes += [f"{paddle.meta.title}: {note}" for note in paddle.meta.notes]
     if names.note:
-        found.append(names.note)
-    found += left_out(names.weights.ignored)
+        notes.append(names.note)
+    notes += left_out(names.weights.ignored)
     if torch.meta.moved:
-        found.append(
+        notes.append(
             f"{len(torch.meta.moved)} constant vectors (fresh biases, scales, running statistics) "
             "were moved off their value on both sides; --no-shake leaves them"
         )
     if torch.meta.spec.get("sha256") != paddle.meta.spec.get("sha256"):
-        found.append("the two spec files are not the same; inputs and request are")
+        notes.append("the two spec files are not the same; inputs and request are")
     extra = sorted(set(torch.meta.dtypes) ^ set(paddle.meta.dtypes))
     if extra:
-        found.append(f"in one dump only, not compared: {', '.join(extra)}")
+        notes.append(f"in one dump only, not compared: {', '.join(extra)}")
     wrong = names.wrong_norms()
     if wrong:
-        found.append(
+        notes.append(
             f"{some(wrong)}: these norms of PyTorch and their partners hold epsilon in different "
             f"precision; dump PyTorch again with --against {paddle.path} to rule that out"
         )
-    return found
+    return notes

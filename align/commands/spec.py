@@ -81,24 +81,24 @@ def read_spec(path: Path) -> Request:
     except USER_ERRORS as error:
         raise ValueError(_told(path, error)) from error
     _refuse_misspelled(path)
-    given = {name: _get(module, name) for name in FIELDS}
-    missing = [name for name in NEEDED if given[name] is None]
+    defined = {name: _get(module, name) for name in FIELDS}
+    missing = [name for name in NEEDED if defined[name] is None]
     if missing:
         raise ValueError(
             f"spec {path}: {', '.join(missing)} missing; a spec defines {', '.join(NEEDED)} and "
             f"may define {', '.join(OPTIONS)}"
         )
     for name in BUILT:
-        if not callable(given[name]):
+        if not callable(defined[name]):
             raise ValueError(f"spec {path}: {name} is not a function")
-    found = {
+    values = {
         name: value if name in BUILT else _value(path, value)
-        for name, value in given.items()
+        for name, value in defined.items()
         if value is not None
     }
-    if isinstance(found.get("weights"), (str, Path)) and found["weights"] != DRAFT:
-        found["weights"] = path.parent / found["weights"]  # a table beside the spec
-    return Request(**{"name": path.stem, **found})
+    if isinstance(values.get("weights"), (str, Path)) and values["weights"] != DRAFT:
+        values["weights"] = path.parent / values["weights"]  # a table beside the spec
+    return Request(**{"name": path.stem, **values})
 
 
 def _defined(tree: ast.Module) -> Iterator[str]:
@@ -107,8 +107,8 @@ def _defined(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.FunctionDef):
             yield node.name
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-            stored = (one for one in ast.walk(node) if isinstance(one, ast.Name))
-            yield from (one.id for one in stored if isinstance(one.ctx, ast.Store))
+            stored = (inner for inner in ast.walk(node) if isinstance(inner, ast.Name))
+            yield from (name.id for name in stored if isinstance(name.ctx, ast.Store))
 
 
 def _refuse_misspelled(path: Path) -> None:
@@ -116,16 +116,16 @@ def _refuse_misspelled(path: Path) -> None:
     tree = ast.parse(read_bytes(path))
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
-    known = {form for name in FIELDS for form in (name, name.upper())}
+    option_names = {*FIELDS, *(name.upper() for name in FIELDS)}
     for name in _defined(tree):
-        own = name.startswith("_") or name in read or name in known
-        meant = "" if own else nearest(name)
-        if meant or (name.isupper() and not own):
-            said = "see docs/align_your_own.md for what there is."
+        is_own = name.startswith("_") or name in read or name in option_names
+        meant = "" if is_own else nearest(name)
+        if meant or (name.isupper() and not is_own):
+            advice = "see docs/align_your_own.md for what there is."
             if meant:
-                said = f"did you mean {meant.upper() if name.isupper() else meant}?"
+                advice = f"did you mean {meant.upper() if name.isupper() else meant}?"
             raise ValueError(
-                f"spec {path}: {name} is no option, and nothing in the file reads it: {said} If "
+                f"spec {path}: {name} is no option, and nothing in the file reads it: {advice} If "
                 "it is your own, begin it with an underscore"
             )
 
@@ -149,8 +149,8 @@ def run_spec(options: argparse.Namespace) -> int:
     path = Path(options.spec)
     request = read_spec(path)
     dtypes = request.dtype if options.dtype == "both" else (options.dtype,)
-    changed = {"dtype": dtypes, "inject": options.inject or request.inject}
-    request = dataclasses.replace(request, **changed)
+    inject = options.inject or request.inject
+    request = dataclasses.replace(request, dtype=dtypes, inject=inject)
     try:
         from align.commands.comparing import compared
 
@@ -173,8 +173,8 @@ def _told(path: Path, error: BaseException) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, SystemExit):
         text = f"sys.exit({error.code!r}) before a verdict"
-    said = f": {text[:LONGEST]}" if text else ""
-    return f"spec {path}{_place(path, error)}: {type(error).__name__}{said}"
+    detail = f": {text[:LONGEST]}" if text else ""
+    return f"spec {path}{_place(path, error)}: {type(error).__name__}{detail}"
 
 
 def _place(path: Path, error: BaseException) -> str:
@@ -182,8 +182,8 @@ def _place(path: Path, error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"
     rows = traceback.extract_tb(error.__traceback__)
-    own = [row for row in rows if row.filename == str(path)]
-    place = f", line {own[-1].lineno}" if own else ""
+    spec_rows = [row for row in rows if row.filename == str(path)]
+    place = f", line {spec_rows[-1].lineno}" if spec_rows else ""
     suite = Path(__file__).parents[1]
     last = rows[-1] if rows else None
     foreign = last is not None and suite not in Path(last.filename).parents

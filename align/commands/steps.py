@@ -97,11 +97,11 @@ class Outcome:
         lists = {n: [*getattr(report, n)] for n in ("results", "findings", "guilty", "notes")}
         return dataclasses.replace(self, report=dataclasses.replace(report, **lists))
 
-    def add(self, found: Sequence[Divergence]) -> None:
+    def add(self, findings: Sequence[Divergence]) -> None:
         """Take findings in, each step and place once, in the order of causes."""
-        known = {(one.step, one.place) for one in self.findings}
-        self.findings.extend(one for one in found if (one.step, one.place) not in known)
-        self.findings.sort(key=lambda one: (bool(one.follows), REPAIR_ORDER.index(one.step)))
+        listed = {(d.step, d.place) for d in self.findings}
+        self.findings.extend(d for d in findings if (d.step, d.place) not in listed)
+        self.findings.sort(key=lambda d: (bool(d.follows), REPAIR_ORDER.index(d.step)))
 
     def leave_out(self, torch_only: list[str], paddle_only: list[str]) -> None:
         """Take in the modules without a partner, and say that they are not compared."""
@@ -111,8 +111,8 @@ class Outcome:
             ("Paddle layers", "PyTorch", paddle_only),
         ):
             if names:
-                found = f"{side} not compared because {other} has no partner: {some(names)}"
-                self.notes.append(found)
+                note = f"{side} not compared because {other} has no partner: {some(names)}"
+                self.notes.append(note)
 
     def timed(self, stage: Callable[[], StepResult]) -> StepResult:
         """Run a stage and take its result in, with the seconds it took."""
@@ -125,11 +125,11 @@ class Outcome:
 
     def _note_hidden(self, result: StepResult) -> None:
         """Note the faults that float32 hides, in a step that shows others and float64 passed."""
-        if result.dtype != "float32" or not any(one.caught for one in result.controls):
+        if result.dtype != "float32" or not any(control.caught for control in result.controls):
             return
         same = result.case, result.step, "float64"
         exact = [r for r in self.report.results if (r.case, r.step, r.dtype) == same]
-        if not all(one.passed for one in exact):
+        if not all(r.passed for r in exact):
             return
         shown = "float64 did" if exact else "compare in float64 too"
         for at, control in enumerate(result.controls):
@@ -154,15 +154,15 @@ class Outcome:
 
         self.timed(run)
 
-    def after(self, steps: Sequence[str], found: Sequence[Divergence]) -> list[Divergence]:
+    def after(self, steps: Sequence[str], findings: Sequence[Divergence]) -> list[Divergence]:
         """Findings as consequences of the first difference in one of some steps, if any."""
-        made = next((one.step for one in self.findings if one.step in steps), "")
-        return [one.after(made) if made else one for one in found]
+        first_step = next((finding.step for finding in self.findings if finding.step in steps), "")
+        return [finding.after(first_step) if first_step else finding for finding in findings]
 
     def wrong_alone(self, layers: Sequence[Divergence]) -> None:
         """Take in layers that are wrong on their own, each place once."""
-        known = {one.place for one in self.guilty}
-        self.guilty.extend(one for one in layers if one.place not in known)
+        places = {layer.place for layer in self.guilty}
+        self.guilty.extend(layer for layer in layers if layer.place not in places)
 
     @property
     def exit_code(self) -> int:
@@ -279,8 +279,8 @@ class Steps:
         zero = [c.name for c in result.comparisons if c.passed and c.unit == "zero_scale"]
         zero = [name for name in zero if not name.startswith("gradient at ")]
         if zero:
-            told = "gradients so small beside the largest that they count as 0"
-            pair.judge.note(f"{told}: {some(zero)}")
+            sentence = "gradients so small beside the largest that they count as 0"
+            pair.judge.note(f"{sentence}: {some(zero)}")
         outcome.notes.extend(pair.judge.notes)
         wrong = bool(result.failures) and outcome.first_backward_divergence is None
         wrong_layers = self.alone_backward(pair, result, wrong and not failed)
@@ -352,14 +352,15 @@ def left_out(ignored: Mapping[str, str]) -> list[str]:
 
 def _another_order(pair: Pair) -> str:
     """Why a loss of ours differs on equal outputs: it tells them apart by their order."""
-    theirs, own = (paths_of(side.calls[ROOT].outputs) for side in (pair.reference, pair.ours))
-    given = isinstance(pair.plan.loss, (tuple, list)) or pair.plan.loss == OWN
-    pairs, _, _ = pair_leaves([(p, p) for p in theirs], [(p, p) for p in own])
-    if given or [path for *_, path in pairs] == own:
+    torch_paths = paths_of(pair.reference.calls[ROOT].outputs)
+    paddle_paths = paths_of(pair.ours.calls[ROOT].outputs)
+    is_users_loss = isinstance(pair.plan.loss, (tuple, list)) or pair.plan.loss == OWN
+    pairs, _, _ = pair_leaves([(p, p) for p in torch_paths], [(p, p) for p in paddle_paths])
+    if is_users_loss or [path for *_, path in pairs] == paddle_paths:
         return ""
     return (
-        f"PyTorch returns {', '.join(theirs)}, Paddle {', '.join(own)}: return them in one order, "
-        "or pass loss= as two functions"
+        f"PyTorch returns {', '.join(torch_paths)}, Paddle {', '.join(paddle_paths)}: return "
+        "them in one order, or pass loss= as two functions"
     )
 
 
@@ -371,8 +372,8 @@ def _only_structure(failed: Sequence[Comparison]) -> bool:
 
 def _moved_statistics(pair: Pair, forward: StepResult) -> list[Comparison]:
     """Failed comparisons of running statistics: no tap shows them, so no layer can be injected."""
-    own = {row.destination.name for row in pair.setup.weights.rows if row.source.buffer}
-    return [c for c in forward.failures if c.name in own]
+    statistics = {row.destination.name for row in pair.setup.weights.rows if row.source.buffer}
+    return [c for c in forward.failures if c.name in statistics]
 
 
 def _statistic(pair: Pair, comparison: Comparison) -> Divergence:

@@ -347,8 +347,9 @@ def _explain_model(pair: AnyPair, rows: Sequence[CallRow]) -> str:
     calls: list[WatchedCall] = []
     with contextlib.ExitStack() as stack:
         for layer in model.sublayers():
-            hooks = lambda *_: depth.append(1), lambda *_: depth.pop() and None
-            stack.enter_context(on_paddle.hook(layer, *hooks))
+            stack.enter_context(
+                on_paddle.hook(layer, lambda *_: depth.append(1), lambda *_: depth.pop() and None)
+            )
         with watch(_noting(calls)), pair.pass_ours(backward=False):
             pass
         calls = calls if len(calls) <= MANY else []

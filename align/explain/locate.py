@@ -30,8 +30,16 @@ def forward_divergences(pair: Pair, wrong_layers: Sequence[Guilty]) -> list[Dive
             inside = ", ".join(dict.fromkeys(wrong.siblings[:4]))
             hidden = f"layers without a partner run there: {inside}" if inside else ""
             cause = "; ".join(filter(None, [wrong.comparison.hint, hidden]))
-        shown = wrong.shown_at, wrong.place, "forward", pair.dtype, wrong.comparison.reason
-        divergences.append(Divergence(*shown, cause, pair.code(wrong.place)))
+        divergence = Divergence(
+            name=wrong.shown_at,
+            place=wrong.place,
+            step="forward",
+            dtype=pair.dtype,
+            reason=wrong.comparison.reason,
+            cause=cause,
+            source=pair.code(wrong.place),
+        )
+        divergences.append(divergence)
     return divergences
 
 
@@ -102,8 +110,15 @@ def backward_divergences(
             cause = hints.UNKNOWN if refutes_paddle(pair) else cause
         if wrong.place in forward_wrong:
             cause = "its forward pass differs as well, fix that first" + (cause and f": {cause}")
-        shown = wrong.comparison.name, layer_name, "backward", pair.dtype, wrong.comparison.reason
-        by_layer[layer_name] = Divergence(*shown, cause, pair.code(wrong.place))
+        by_layer[layer_name] = Divergence(
+            name=wrong.comparison.name,
+            place=layer_name,
+            step="backward",
+            dtype=pair.dtype,
+            reason=wrong.comparison.reason,
+            cause=cause,
+            source=pair.code(wrong.place),
+        )
     return list(by_layer.values())
 
 

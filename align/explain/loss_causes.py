@@ -205,8 +205,8 @@ def _of_options(
     path = max(apart, key=lambda name: apart[name], default=None)
     if path is None or outputs[path].size > LARGEST or ours.value.size > 1:
         return
-    gradients = ours.gradients[path], reference.gradients[path]
-    for says, factor in differing_formulas(outputs[path], labels, *gradients):
+    a, b = ours.gradients[path], reference.gradients[path]
+    for says, factor in differing_formulas(outputs[path], labels, a, b):
         scaled = None if factor is None else reference.changed(factor * reference.value, factor)
         yield says, scaled or ours
 

@@ -97,8 +97,8 @@ def explain(
         return [replace(c, text=f"{c.text}; with PyTorch's the step agrees") for c in proved]
     if not causes and differences.kind in ROOTS:
         text, paddle_options, torch_options = ROOTS[differences.kind]
-        put = partial(_put_options, paddle_options), partial(_put_groups, torch_options)
-        if sides.agree_under(*put):
+        put_options = partial(_put_options, paddle_options)
+        if sides.agree_under(put_options, partial(_put_groups, torch_options)):
             shown = ", ".join(f"{name}={value:g}" for name, value in paddle_options.items())
             text = f"{text}: no fault of the port; with {shown} on both sides the steps agree"
             return [Cause(text, tuple(wrong), tuple(wrong))]
@@ -406,7 +406,9 @@ def treatment_of(side: SideTrace) -> Treatment | None:
         return None  # cleared after the step: nothing is left to read
     keys = [(gradient.name, gradient.step) for gradient in hooked]
     groups = _alike_groups(dict(zip(keys, factors, strict=True)))
-    group_of = {name: group for group in groups for name in group}
+    group_of = {}
+    for group in groups:
+        group_of |= dict.fromkeys(group, group)
 
     def norm(kind: str, name: str, step: int) -> float:
         if kind == "global norm":

@@ -9,8 +9,10 @@ it is passed in as `weights`, or asked for by weights="draft": then `first_candi
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from align.match import name_table
@@ -30,18 +32,18 @@ _FAMILY = dict.fromkeys(("linear_in_out", "linear_out_in", "conv", "attention"),
 _FUSED = re.compile(r"qkv|in_proj|query_key_value|c_attn", re.IGNORECASE)
 
 
-def propose(found: Unfinished, table: Table) -> dict[str, Any]:
+def propose(matched: Unfinished, table: Table) -> dict[str, Any]:
     """The draft of a table for what `mapping.match` left open.
 
     Args:
-        found: names left on both sides, and the rows that are settled.
+        matched: names left on both sides, and the rows that are settled.
         table: the user's rows, which the draft begins with: it is passed in their place.
 
     Returns:
         {"how", "map", "modules", "ignore_torch", "ignore_paddle"}; rows of equal layers are
         written once, with ``{}``.
     """
-    left, free = list(found.torch_left), list(found.paddle_left)
+    left, free = list(matched.torch_left), list(matched.paddle_left)
     rows: dict[str, Any] = {}
     begun = {
         key: f"{OPEN} {value[0]} by its function" if isinstance(value, tuple) else value
@@ -54,41 +56,42 @@ def propose(found: Unfinished, table: Table) -> dict[str, Any]:
             free = [other for other in free if other not in parts]
             left.remove(entry)
     rows.update(_pair(left, free))
-    named = {name for value in rows.values() for name in _candidates(value)}
+    named = set(itertools.chain.from_iterable(map(_candidates, rows.values())))
     spare = [e for e in free if e.name not in named]
     return {
         "how": _HOW,
         "map": {
             **begun,
-            **_collapse({e.name: rows[e.name] for e in found.torch_left if e.name in rows}),
+            **_collapse({e.name: rows[e.name] for e in matched.torch_left if e.name in rows}),
         },
         "modules": dict(table.modules),
         "ignore_torch": {
             **table.ignore_torch,
-            **{e.name: _NO_PADDLE for e in found.torch_left if e.name not in rows},
+            **{e.name: _NO_PADDLE for e in matched.torch_left if e.name not in rows},
         },
         "ignore_paddle": {**table.ignore_paddle, **{e.name: _NO_TORCH for e in spare}},
     }
 
 
-def first_candidates(draft: Mapping[str, Any], found: Unfinished) -> dict[str, Any]:
+def first_candidates(draft: Mapping[str, Any], matched: Unfinished) -> dict[str, Any]:
     """The rows of a draft with the first candidate of each open one.
 
     Where the layer types do not say whether to transpose, a matrix is.
 
     Args:
         draft: from `propose`.
-        found: what it was made for.
+        matched: what it was made for.
     """
-    sources, targets = ({e.name: e for e in s} for s in (found.torch_left, found.paddle_left))
+    left = matched.torch_left, matched.paddle_left
+    sources, targets = ({e.name: e for e in entries} for entries in left)
     rows = dict(draft["map"])
     for name, value in rows.items():
         if is_open(value):
             first = _candidates(value)[0]
-            source, own = sources[name], targets[first]
+            source, target = sources[name], targets[first]
             rows[name] = first
-            if name_table.transform_between(source, own) is None:
-                turned = name_table.shape_after(name_table.TRANSPOSE, source.shape) == own.shape
+            if name_table.transform_between(source, target) is None:
+                turned = name_table.shape_after(name_table.TRANSPOSE, source.shape) == target.shape
                 rows[name] = {"to": first, "transform": "transpose" if turned else "copy"}
     return rows
 
@@ -104,47 +107,47 @@ def _candidates(value: Any) -> list[str]:
     return [name.strip() for name in names]
 
 
-def _fits(source: Entry, own: Entry) -> bool:
+def _fits(source: Entry, target: Entry) -> bool:
     """Whether types and shape let one tensor become the other (unknown types: either way)."""
-    if {source.leaf, own.leaf} == {"weight", "bias"}:
+    if {source.leaf, target.leaf} == {"weight", "bias"}:
         return False
-    kinds = name_table.kind(source), name_table.kind(own)
+    kinds = name_table.kind(source), name_table.kind(target)
     if "custom" not in kinds and _FAMILY.get(kinds[0], kinds[0]) != _FAMILY.get(kinds[1], kinds[1]):
         return False
-    if source.buffer != own.buffer and kinds[1] != "norm":
+    if source.buffer != target.buffer and kinds[1] != "norm":
         return False
-    transform = name_table.transform_between(source, own)
+    transform = name_table.transform_between(source, target)
     options = [transform] if transform else [name_table.COPY, name_table.TRANSPOSE]
-    return any(name_table.shape_after(option, source.shape) == own.shape for option in options)
+    return any(name_table.shape_after(option, source.shape) == target.shape for option in options)
 
 
 def _units(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     """The tensors of each owner, in the order of registration."""
-    found: dict[str, list[Entry]] = {}
+    by_owner: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry.leaf != name_table.COUNTER:
-            found.setdefault(entry.owner, []).append(entry)
-    return found
+            by_owner.setdefault(entry.owner, []).append(entry)
+    return by_owner
 
 
-def _as_whole(source: Sequence[Entry], own: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
+def _as_whole(source: Sequence[Entry], target: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
     """The tensors of two owners that hold the same ones, else nothing."""
-    held = {entry.leaf: entry for entry in own}
+    by_leaf = {entry.leaf: entry for entry in target}
     pairs = []
     for entry in source:
         other = name_table.LEAF_NAMES.get((name_table.kind(entry), entry.leaf), "")
-        partner = held.get(entry.leaf) or held.get(other)
-        partner = own[0] if len(own) == len(source) == 1 else partner
+        partner = by_leaf.get(entry.leaf) or by_leaf.get(other)
+        partner = target[0] if len(target) == len(source) == 1 else partner
         if partner is None or not _fits(entry, partner):
             return []
         pairs.append((entry, partner))
-    return pairs if len(pairs) == len(own) else []
+    return pairs if len(pairs) == len(target) else []
 
 
 def _pair(left: Sequence[Entry], free: Sequence[Entry]) -> dict[str, str]:
     """Rows of whole layers first, then of the tensors whose layer has no like."""
     rows = _paired(_units(left), _units(free))
-    named = {name for value in rows.values() for name in _candidates(value)}
+    named = set(itertools.chain.from_iterable(map(_candidates, rows.values())))
     rest = {entry.name: [entry] for entry in left if entry.name not in rows}
     return {**rows, **_paired(rest, {e.name: [e] for e in free if e.name not in named})}
 
@@ -154,7 +157,7 @@ def _paired(left: Mapping[str, list[Entry]], free: Mapping[str, list[Entry]]) ->
     rows: dict[str, str] = {}
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, entries in left.items():
-        fitting = tuple(other for other, own in free.items() if _as_whole(entries, own))
+        fitting = tuple(other for other, target in free.items() if _as_whole(entries, target))
         if fitting:
             groups.setdefault(fitting, []).append(name)
     for candidates, members in groups.items():
@@ -163,11 +166,12 @@ def _paired(left: Mapping[str, list[Entry]], free: Mapping[str, list[Entry]]) ->
         by_name = _by_name(members, candidates)
         for name in members:
             order, alike, word = by_order.get(name), by_name.get(name), _by_word(name, candidates)
-            ranked = sorted(candidates, key=lambda other, n=name: -likeness(n, other))
+            ranked = sorted(candidates, key=partial(likeness, name), reverse=True)
             shown = [n for n in dict.fromkeys((word, order, alike, *ranked)) if n][:_SHOWN]
             sure = word is not None or (alike is not None and order == alike)
-            for row in zip(*(_as_whole(left[name], free[other]) for other in shown), strict=True):
-                partners = [own.name for _, own in row]
+            wholes = [_as_whole(left[name], free[other]) for other in shown]
+            for row in zip(*wholes, strict=True):
+                partners = [target.name for _, target in row]
                 settled = sure and name_table.transform_between(*row[0]) is not None
                 text = partners[0] if settled else f"{OPEN} {' | '.join(partners)}"
                 rows[row[0][0].name] = text
@@ -177,24 +181,25 @@ def _paired(left: Mapping[str, list[Entry]], free: Mapping[str, list[Entry]]) ->
 def _by_word(name: str, candidates: Sequence[str]) -> str | None:
     """The one candidate with the same indices and the same last word."""
 
-    def key(one: str) -> tuple[str, list[str]]:
-        return one.rpartition(".")[2], _numbers(one)
+    def key(candidate: str) -> tuple[str, list[str]]:
+        return candidate.rpartition(".")[2], _numbers(candidate)
 
-    same = [one for one in candidates if key(one) == key(name)]
+    same = [candidate for candidate in candidates if key(candidate) == key(name)]
     return same[0] if len(same) == 1 and not key(name)[0].isdigit() else None
 
 
 def _by_name(members: Sequence[str], candidates: Sequence[str]) -> dict[str, str]:
     """The most alike names first, each used once; a tie settles nothing."""
-    scores = sorted(((likeness(m, c), m, c) for m in members for c in candidates), reverse=True)
-    found: dict[str, str] = {}
-    for score, name, own in scores:
-        if name in found or own in found.values():
+    both = itertools.product(members, candidates)
+    scores = sorted(((likeness(m, c), m, c) for m, c in both), reverse=True)
+    pairs: dict[str, str] = {}
+    for score, name, other in scores:
+        if name in pairs or other in pairs.values():
             continue
-        rivals = [s for s, n, o in scores if n == name and o != own and o not in found.values()]
+        rivals = [s for s, n, o in scores if n == name and o != other and o not in pairs.values()]
         if not rivals or max(rivals) < score:
-            found[name] = own
-    return found
+            pairs[name] = other
+    return pairs
 
 
 def likeness(first: str, second: str) -> float:
@@ -219,20 +224,20 @@ def _packed_parts(entry: Entry, free: Sequence[Entry]) -> list[Entry]:
     if not _FUSED.search(entry.name):
         return []
     fitting = []
-    for own in free:
-        transform = name_table.transform_between(entry, own)
+    for target in free:
+        transform = name_table.transform_between(entry, target)
         if transform is None:
             continue
-        if MappedRow(entry, own, transform, part=(0, 3)).shape() == own.shape:
-            fitting.append(own)
+        if MappedRow(entry, target, transform, part=(0, 3)).shape() == target.shape:
+            fitting.append(target)
     numbers = _numbers(entry.name)
     same = [o for o in fitting if _numbers(o.name) == numbers]
     parts = []
     for letter in "qkv":
-        held = [o for o in same if re.search(rf"(^|[._]){letter}", o.name, re.IGNORECASE)]
-        if len(held) != 1:
+        of_letter = [o for o in same if re.search(rf"(^|[._]){letter}", o.name, re.IGNORECASE)]
+        if len(of_letter) != 1:
             return []
-        parts += held
+        parts += of_letter
     return parts
 
 
@@ -241,15 +246,15 @@ def _collapse(rows: Mapping[str, Any]) -> dict[str, Any]:
     groups: dict[str, list[str]] = {}
     for name in rows:
         groups.setdefault(_template(name), []).append(name)
-    found: dict[str, Any] = {}
+    collapsed: dict[str, Any] = {}
     for template, names in groups.items():
         values = [_value_template(name, rows[name]) for name in names]
         same = len(names) > 1 and values[0] is not None
         if same and all(value == values[0] for value in values):
-            found[template] = values[0]
+            collapsed[template] = values[0]
         else:
-            found.update({name: rows[name] for name in names})
-    return found
+            collapsed.update({name: rows[name] for name in names})
+    return collapsed
 
 
 def _numbers(name: str) -> list[str]:
@@ -265,5 +270,5 @@ def _value_template(name: str, value: Any) -> Any:
     values = value if isinstance(value, list) else [value]
     if any(is_open(v) or _numbers(v) != _numbers(name) for v in values):
         return None
-    found = [_template(v) for v in values]
-    return found if isinstance(value, list) else found[0]
+    templates = [_template(v) for v in values]
+    return templates if isinstance(value, list) else templates[0]

@@ -8,7 +8,7 @@ and mobilenet_v2 need no table: only leaf names of the frameworks' own layers di
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sot_paddle.convert.tables.hf_encoder import renamed_layers
@@ -63,35 +63,56 @@ _V3_BLOCKS = {
 }
 """What each block of mobilenet_v3 holds, in torchvision's order: expansion, depthwise, squeeze and
 excitation, linear."""
-_V2_DEPTHS = (1, 2, 3, 4, 3, 3, 1)
+_V2_BLOCKS = (
+    *("0.0", "1.0", "1.1", "2.0", "2.1", "2.2", "3.0", "3.1", "3.2", "3.3"),
+    *("4.0", "4.1", "4.2", "5.0", "5.1", "5.2", "6.0"),
+)
 _V2_FIRST = {"conv_dw": "0.0", "bn1": "0.1", "conv_pw": "1", "bn2": "2"}
 _V2_BLOCK = {
     **{"conv_pw": "0.0", "bn1": "0.1", "conv_dw": "1.0", "bn2": "1.1"},
     **{"conv_pwl": "2", "bn3": "3"},
 }
 
+
+def _below(prefixes: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
+    """The rows of some names below each of several modules."""
+    rows: dict[str, str] = {}
+    for torch_prefix, paddle_prefix in prefixes.items():
+        rows |= {f"{torch_prefix}.{a}": f"{paddle_prefix}.{b}" for a, b in names.items()}
+    return rows
+
+
+def _mobilenet_v3_rows(blocks: Sequence[str]) -> dict[str, str]:
+    """The rows of all blocks, of which each holds some of `_V3_PART`."""
+    rows: dict[str, str] = {}
+    for n, parts in enumerate(blocks):
+        names = {f"{i}": _V3_PART[part] for i, part in enumerate(parts)}
+        rows |= _below({f"features.{n + 1}.block": f"blocks.{n}"}, names)
+    return rows
+
+
 _BART_LAYER = {"fc1": "linear1", "fc2": "linear2", "self_attn_layer_norm": "norm1"}
+_BART_CROSS = {"encoder_attn": "cross_attn", "encoder_attn_layer_norm": "norm2"}
 _BART = {
-    **{
-        f"{side}.layers.{{}}.{theirs}": f"{side}.{side}.layers.{{}}.{own}"
-        for side, more in {
-            "encoder": {"final_layer_norm": "norm2"},
-            "decoder": {
-                "encoder_attn": "cross_attn",
-                "encoder_attn_layer_norm": "norm2",
-                "final_layer_norm": "norm3",
-            },
-        }.items()
-        for theirs, own in {"self_attn": "self_attn", **_BART_LAYER, **more}.items()
-    },
-    **{
-        f"{side}.{name}": f"{side}.{side}_{name}"
-        for side in ("encoder", "decoder")
-        for name in ("embed_positions", "layernorm_embedding")
-    },
+    **_below(
+        {"encoder.layers.{}": "encoder.encoder.layers.{}"},
+        {"self_attn": "self_attn", **_BART_LAYER, "final_layer_norm": "norm2"},
+    ),
+    **_below(
+        {"decoder.layers.{}": "decoder.decoder.layers.{}"},
+        {"self_attn": "self_attn", **_BART_LAYER, **_BART_CROSS, "final_layer_norm": "norm3"},
+    ),
+    "encoder.embed_positions": "encoder.encoder_embed_positions",
+    "encoder.layernorm_embedding": "encoder.encoder_layernorm_embedding",
+    "decoder.embed_positions": "decoder.decoder_embed_positions",
+    "decoder.layernorm_embedding": "decoder.decoder_layernorm_embedding",
     **{f"{side}.layer_norm": f"{side}.{side}.norm" for side in ("encoder", "decoder")},
 }
-_FIRE = {"squeeze": "_conv", "expand1x1": "_conv_path1", "expand3x3": "_conv_path2"}
+_FIRE = {
+    "squeeze": "_conv._conv",
+    "expand1x1": "_conv_path1._conv",
+    "expand3x3": "_conv_path2._conv",
+}
 _FIRES = {"1_0": (3, 4, 5, 7, 8, 9, 10, 12), "1_1": (3, 4, 6, 7, 9, 10, 11, 12)}
 """Which of squeezenet's features are fire modules."""
 _LM_HEAD = {"to": "lm_head.weight", "transform": "transpose"}
@@ -119,10 +140,7 @@ KNOWN: Mapping[str, Mapping[str, Any]] = {
     "transformers' DistilBERT -> paddlenlp's": {
         "map": {
             "*embeddings.LayerNorm": "*embeddings.layer_norm",
-            **{
-                f"*transformer.layer.{{}}.{theirs}": f"*encoder.layers.{{}}.{own}"
-                for theirs, own in _DISTILBERT_LAYER.items()
-            },
+            **_below({"*transformer.layer.{}": "*encoder.layers.{}"}, _DISTILBERT_LAYER),
             "*qa_outputs": "*classifier",
         },
         "modules": {
@@ -139,10 +157,10 @@ KNOWN: Mapping[str, Mapping[str, Any]] = {
         "map": {
             **_GPT2,
             **{
-                f"transformer.{theirs}": [f"gpt.{name}" for name in own]
-                if isinstance(own, list)
-                else f"gpt.{own}"
-                for theirs, own in _GPT2.items()
+                f"transformer.{torch_name}": [f"gpt.{name}" for name in paddle_name]
+                if isinstance(paddle_name, list)
+                else f"gpt.{paddle_name}"
+                for torch_name, paddle_name in _GPT2.items()
             },
             "lm_head.weight": {"to": "lm_head.weight", "transform": "copy"},
         },
@@ -171,10 +189,7 @@ KNOWN: Mapping[str, Mapping[str, Any]] = {
     },
     "transformers' CLIP -> paddlenlp's": {
         "map": {
-            **{
-                f"*_model.encoder.layers.{{}}.{theirs}": f"*_model.transformer.layers.{{}}.{own}"
-                for theirs, own in _CLIP_LAYER.items()
-            },
+            **_below({"*_model.encoder.layers.{}": "*_model.transformer.layers.{}"}, _CLIP_LAYER),
             "*vision_model.embeddings.class_embedding": "*vision_model.class_embedding",
             "*vision_model.embeddings.patch_embedding": "*vision_model.conv1",
             "*vision_model.embeddings.position_embedding": "*vision_model.positional_embedding",
@@ -197,17 +212,14 @@ KNOWN: Mapping[str, Mapping[str, Any]] = {
         "map": {
             "features.conv0": "conv1_func._conv",
             "features.norm0": "conv1_func._batch_norm",
-            **{
-                f"features.denseblock{n}.denselayer{{}}.{theirs}": f"db_conv_{n + 1}.conv{n + 1}"
-                f"_{{}}.{own}"
-                for n in range(1, 5)
-                for theirs, own in _DENSE_LAYER.items()
-            },
-            **{
-                f"features.transition{n}.{kind}": f"tr_conv{n + 1}_blk.conv_ac_func._{own}"
-                for n in range(1, 4)
-                for kind, own in (("norm", "batch_norm"), ("conv", "conv"))
-            },
+            **_below({"features.denseblock1.denselayer{}": "db_conv_2.conv2_{}"}, _DENSE_LAYER),
+            **_below({"features.denseblock2.denselayer{}": "db_conv_3.conv3_{}"}, _DENSE_LAYER),
+            **_below({"features.denseblock3.denselayer{}": "db_conv_4.conv4_{}"}, _DENSE_LAYER),
+            **_below({"features.denseblock4.denselayer{}": "db_conv_5.conv5_{}"}, _DENSE_LAYER),
+            **_below(
+                {f"features.transition{n}": f"tr_conv{n + 1}_blk.conv_ac_func" for n in (1, 2, 3)},
+                {"norm": "_batch_norm", "conv": "_conv"},
+            ),
             "features.norm5": "batch_norm",
             "classifier": "out",
         },
@@ -223,11 +235,7 @@ KNOWN: Mapping[str, Mapping[str, Any]] = {
         f"torchvision's squeezenet{version} -> paddle.vision's": {
             "map": {
                 "features.0": "_conv",
-                **{
-                    f"features.{at}.{theirs}": f"_conv{n}.{own}._conv"
-                    for n, at in enumerate(fires, 1)
-                    for theirs, own in _FIRE.items()
-                },
+                **_below({f"features.{at}": f"_conv{n}" for n, at in enumerate(fires, 1)}, _FIRE),
                 "classifier.1": "_conv9",
             },
             "modules": {f"features.{at}": f"_conv{n}" for n, at in enumerate(fires, 1)},
@@ -250,11 +258,7 @@ KNOWN: Mapping[str, Mapping[str, Any]] = {
         f"torchvision's mobilenet_v3_{size} -> paddle.vision's": {
             "map": {
                 "features.0": "conv",
-                **{
-                    f"features.{n}.block.{i}": f"blocks.{n - 1}.{_V3_PART[part]}"
-                    for n, parts in enumerate(blocks, 1)
-                    for i, part in enumerate(parts)
-                },
+                **_mobilenet_v3_rows(blocks),
                 f"features.{len(blocks) + 1}": "lastconv",
             },
             "modules": {f"features.{n}": f"blocks.{n - 1}" for n in range(1, len(blocks) + 1)},
@@ -265,12 +269,11 @@ KNOWN: Mapping[str, Mapping[str, Any]] = {
         "map": {
             "conv_stem": "features.0.0",
             "bn1": "features.0.1",
-            **{
-                f"blocks.{s}.{b}.{theirs}": f"features.{1 + sum(_V2_DEPTHS[:s]) + b}.conv.{own}"
-                for s, depth in enumerate(_V2_DEPTHS)
-                for b in range(depth)
-                for theirs, own in (_V2_BLOCK if s else _V2_FIRST).items()
-            },
+            **_below({"blocks.0.0": "features.1.conv"}, _V2_FIRST),
+            **_below(
+                {f"blocks.{b}": f"features.{n}.conv" for n, b in enumerate(_V2_BLOCKS[1:], 2)},
+                _V2_BLOCK,
+            ),
             "conv_head": "features.18.0",
             "bn2": "features.18.1",
             "classifier": "classifier.1",
@@ -278,11 +281,7 @@ KNOWN: Mapping[str, Mapping[str, Any]] = {
         "modules": {
             "bn{}": None,
             "blocks.{}.{}.bn{}": None,
-            **{
-                f"blocks.{s}.{b}": f"features.{1 + sum(_V2_DEPTHS[:s]) + b}"
-                for s, depth in enumerate(_V2_DEPTHS)
-                for b in range(depth)
-            },
+            **{f"blocks.{b}": f"features.{n}" for n, b in enumerate(_V2_BLOCKS, 1)},
         },
     },
 }

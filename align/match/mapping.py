@@ -73,21 +73,21 @@ class WeightMapping:
 
         Names without a row are left out; a packed Paddle tensor needs all its pieces.
         """
-        found: Arrays = {}
+        converted: Arrays = {}
         shares: dict[str, dict[int, np.ndarray]] = {}
         for row, torch, paddle in self._named():
             if torch not in arrays:
                 continue
             array = row.convert(np.asarray(arrays[torch]))
             if row.piece is None:
-                found[paddle] = array
+                converted[paddle] = array
                 continue
-            held = shares.setdefault(paddle, {})
-            held[row.piece[0]] = array
-            if len(held) == row.piece[1]:
+            pieces = shares.setdefault(paddle, {})
+            pieces[row.piece[0]] = array
+            if len(pieces) == row.piece[1]:
                 axis = name_table.piece_axis(row.transform)
-                found[paddle] = np.concatenate([held[i] for i in sorted(held)], axis=axis)
-        return found
+                converted[paddle] = np.concatenate([pieces[i] for i in sorted(pieces)], axis=axis)
+        return converted
 
     def _named(self) -> Iterator[tuple[MappedRow, str, str]]:
         """Rows with the canonical names of the PyTorch and the Paddle tensor."""
@@ -96,10 +96,10 @@ class WeightMapping:
 
     def partners(self) -> dict[str, set[str]]:
         """Canonical PyTorch name -> canonical Paddle names."""
-        found: dict[str, set[str]] = {}
+        partners: dict[str, set[str]] = {}
         for _, torch, paddle in self._named():
-            found.setdefault(torch, set()).add(paddle)
-        return found
+            partners.setdefault(torch, set()).add(paddle)
+        return partners
 
     def differing(self) -> tuple[list[str], list[str]]:
         """Paddle names that are tied, and that are trainable, on one side only."""
@@ -149,46 +149,46 @@ def match(source: Sequence[Entry], destination: Sequence[Entry], table: Table) -
     Returns:
         Unfinished: everything found, and everything that is missing or wrong.
     """
-    found = Unfinished()
+    matched = Unfinished()
     ours = {entry.name: entry for entry in destination}
     for entry in source:
         reason = table.ignored(entry.name, "torch")
         if reason is not None:
-            found.ignored[f"PyTorch {entry.name}"] = reason
+            matched.ignored[f"PyTorch {entry.name}"] = reason
             continue
-        told = table.targets(entry.name)
-        if told == []:
-            found.ignored[f"PyTorch {entry.name}"] = "left out by the table"
+        table_targets = table.targets(entry.name)
+        if table_targets == []:
+            matched.ignored[f"PyTorch {entry.name}"] = "left out by the table"
             continue
-        targets = told or [Target(entry.name)]
+        targets = table_targets or [Target(entry.name)]
         targets = [t if t.name in ours else _respelt(t, entry, ours) for t in targets]
-        if told is None or any(target.name not in ours for target in targets):
+        if table_targets is None or any(target.name not in ours for target in targets):
             targets = _packed(entry, targets[0].name, ours) or targets
         if entry.leaf == name_table.COUNTER and targets[0].name not in ours:
-            found.ignored[f"PyTorch {entry.name}"] = name_table.COUNTER_REASON
+            matched.ignored[f"PyTorch {entry.name}"] = name_table.COUNTER_REASON
         elif all(target.name in ours for target in targets):
-            _add_rows(found, entry, targets, ours)
-        elif told is None or entry.leaf == name_table.COUNTER:
-            found.torch_left.append(entry)
+            _add_rows(matched, entry, targets, ours)
+        elif table_targets is None or entry.leaf == name_table.COUNTER:
+            matched.torch_left.append(entry)
         else:
             absent = [target.name for target in targets if target.name not in ours]
-            found.mistakes.append(f"{entry.name} -> {absent[0]}: no such Paddle tensor")
-    _collect_left(found, source, destination, table)
-    found.mistakes += _not_bijective(found.rows)
-    return found
+            matched.mistakes.append(f"{entry.name} -> {absent[0]}: no such Paddle tensor")
+    _collect_left(matched, source, destination, table)
+    matched.mistakes += _not_bijective(matched.rows)
+    return matched
 
 
 def finish(
-    found: Unfinished, source: Sequence[Entry], destination: Sequence[Entry]
+    matched: Unfinished, source: Sequence[Entry], destination: Sequence[Entry]
 ) -> WeightMapping:
     """The complete mapping of `match` without anything left.
 
     Raises:
         ValueError: every mistake, one after the other.
     """
-    if found.mistakes:
-        raise ValueError(f"weights: {found.told()}")
-    return WeightMapping(found.rows, canonical(source), canonical(destination), found.ignored)
+    if matched.mistakes:
+        raise ValueError(f"weights: {matched.told()}")
+    return WeightMapping(matched.rows, canonical(source), canonical(destination), matched.ignored)
 
 
 def _respelt(target: Target, entry: Entry, ours: Mapping[str, Entry]) -> Target:
@@ -213,37 +213,37 @@ def _packed(entry: Entry, name: str, ours: Mapping[str, Entry]) -> list[Target]:
 
 
 def _add_rows(
-    found: Unfinished, entry: Entry, targets: Sequence[Target], ours: Mapping[str, Entry]
+    matched: Unfinished, entry: Entry, targets: Sequence[Target], ours: Mapping[str, Entry]
 ) -> None:
     for target in targets:
-        own = ours[target.name]
+        partner = ours[target.name]
         try:
-            transform = _transform(target, entry, own)
+            transform = _transform(target, entry, partner)
         except ValueError as error:
-            found.mistakes.append(str(error))
+            matched.mistakes.append(str(error))
             continue
         options = [transform] if transform else [name_table.COPY, name_table.TRANSPOSE]
-        rows = [MappedRow(entry, own, one, target.part, target.piece) for one in options]
+        rows = [MappedRow(entry, partner, option, target.part, target.piece) for option in options]
         fitting = [row for row in rows if not _shape_mistake(row)]
         if not fitting:
-            found.mistakes.append(_shape_mistake(rows[0]))
+            matched.mistakes.append(_shape_mistake(rows[0]))
         elif transform:
-            found.rows += fitting
+            matched.rows += fitting
         else:
-            found.mistakes.append(
-                f"{entry.name} ({_title(entry)}) -> {own.name} ({_title(own)}): the layer types do "
-                f'not say whether to transpose; write {{"to": "{own.name}", "transform": "copy"}} '
-                'or "transpose" in the table'
+            matched.mistakes.append(
+                f"{entry.name} ({_title(entry)}) -> {partner.name} ({_title(partner)}): the layer "
+                "types do not say whether to transpose; write "
+                f'{{"to": "{partner.name}", "transform": "copy"}} or "transpose" in the table'
             )
 
 
-def _transform(target: Target, entry: Entry, own: Entry) -> Transform | None:
+def _transform(target: Target, entry: Entry, partner: Entry) -> Transform | None:
     """What the table says, else what the types of both owners say."""
     if callable(target.transform):
         return name_table.rearranging(target.transform, entry)
     if target.transform:
         return name_table.TRANSFORMS[target.transform]
-    return name_table.transform_between(entry, own)
+    return name_table.transform_between(entry, partner)
 
 
 def _title(entry: Entry) -> str:
@@ -266,23 +266,23 @@ def _shape_mistake(row: MappedRow) -> str:
 
 
 def _collect_left(
-    found: Unfinished, source: Sequence[Entry], destination: Sequence[Entry], table: Table
+    matched: Unfinished, source: Sequence[Entry], destination: Sequence[Entry], table: Table
 ) -> None:
     """Names without a partner, other than second names of a tensor that has one."""
-    torch_ids = {row.source.identity for row in found.rows}
-    found.torch_left = [e for e in found.torch_left if e.identity not in torch_ids]
-    taken = {row.destination.identity for row in found.rows}
-    spoken = {name for mistake in found.mistakes for name in mistake.split()}
+    torch_ids = {row.source.identity for row in matched.rows}
+    matched.torch_left = [e for e in matched.torch_left if e.identity not in torch_ids]
+    taken = {row.destination.identity for row in matched.rows}
+    spoken = set(" ".join(matched.mistakes).split())
     for entry in destination:
         if entry.identity in taken:
             continue
         reason = table.ignored(entry.name, "paddle")
         if reason is not None:
-            found.ignored[f"Paddle {entry.name}"] = reason
+            matched.ignored[f"Paddle {entry.name}"] = reason
         elif entry.name not in spoken:
-            found.paddle_left.append(entry)
+            matched.paddle_left.append(entry)
     for key in table.unused():
-        found.mistakes.append(f"the row {key!r} of {table.origin} matches nothing")
+        matched.mistakes.append(f"the row {key!r} of {table.origin} matches nothing")
 
 
 def _not_bijective(rows: Sequence[MappedRow]) -> list[str]:
@@ -293,17 +293,17 @@ def _not_bijective(rows: Sequence[MappedRow]) -> list[str]:
     for row in rows:
         by_target.setdefault(row.destination.name, []).append(row)
         by_source.setdefault(row.source.name, []).append(row)
-    for name, held in by_target.items():
-        pieces = [row.piece for row in held]
+    for name, rows_to_target in by_target.items():
+        pieces = [row.piece for row in rows_to_target]
         if None not in pieces:
             count = pieces[0][1]
             if sorted(pieces) != [(i, count) for i in range(count)]:
                 mistakes.append(f"{name}: its {count} pieces are not filled once each")
-        elif len({row.source.identity for row in held}) > 1:
-            names = ", ".join(row.source.name for row in held)
-            mistakes.append(f"{name} is filled {len(held)} times: {names}")
-    for source, held in by_source.items():
-        named = {row.destination.identity for row in held if row.part is None}
+        elif len({row.source.identity for row in rows_to_target}) > 1:
+            names = ", ".join(row.source.name for row in rows_to_target)
+            mistakes.append(f"{name} is filled {len(rows_to_target)} times: {names}")
+    for source, rows_of_source in by_source.items():
+        named = {row.destination.identity for row in rows_of_source if row.part is None}
         if len(named) > 1:
             mistakes.append(f"{source} goes to several Paddle tensors")
     return mistakes
@@ -327,16 +327,16 @@ def to_paddle(
     for row in weights.rows:
         if weights.torch_names[row.source.name] in arrays:
             rows.setdefault(weights.paddle_names[row.destination.name], []).append(row)
-    found = Lazy()
-    for name, held in rows.items():
-        row = held[-1]
+    converted = Lazy()
+    for name, rows_to_target in rows.items():
+        row = rows_to_target[-1]
         source = weights.torch_names[row.source.name]
         if row.piece is None and row.part is None and (not layout or row.transform is COPY):
-            found.hold(name, partial(arrays.__getitem__, source))
-        elif row.piece is None or len({row.piece for row in held}) == row.piece[1]:
-            part = dataclasses.replace(weights, rows=held)
-            found.hold(name, partial(_convert, part, arrays, name))
-    return found
+            converted.hold(name, partial(arrays.__getitem__, source))
+        elif row.piece is None or len({row.piece for row in rows_to_target}) == row.piece[1]:
+            part = dataclasses.replace(weights, rows=rows_to_target)
+            converted.hold(name, partial(_convert, part, arrays, name))
+    return converted
 
 
 def _convert(weights: WeightMapping, arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:

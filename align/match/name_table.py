@@ -68,7 +68,7 @@ class Table:
         ignore_torch: PyTorch template -> reason.
         ignore_paddle: Paddle template -> reason.
         origin: where it came from, for messages.
-        known: one of `known_names`: rows that match nothing are no mistakes.
+        is_built_in: one of `known_names`: rows that match nothing are no mistakes.
         drafted: what has no partner goes to its first candidate.
     """
 
@@ -77,41 +77,41 @@ class Table:
     ignore_torch: Mapping[str, str] = field(default_factory=dict)
     ignore_paddle: Mapping[str, str] = field(default_factory=dict)
     origin: str = "weights"
-    known: bool = False
+    is_built_in: bool = False
     drafted: bool = False
     used: set[str] = field(default_factory=set)
 
     def targets(self, name: str) -> list[Target] | None:
         """Where the table sends a tensor; [] for nowhere, None when no row speaks of it."""
-        found = self._find(self.rows, name)
-        if found is None:
-            found = self._find(self.modules, name)
-            if found is not None and found[1] is None:
+        row = self._find(self.rows, name)
+        if row is None:
+            row = self._find(self.modules, name)
+            if row is not None and row[1] is None:
                 return None  # a module that is not compared still has its weights
-        if found is None:
+        if row is None:
             return None
-        key, value, filled = found
+        key, value, filled = row
         self.used.add(key)
         return [] if value is None else _targets(filled(value), self.origin, key)
 
     def module(self, name: str) -> tuple[bool, str | None]:
         """Whether a row speaks of a module, and the Paddle module it names."""
-        found = self._find(self.modules, name, below=False)
-        found = found or self._find({**self.rows, **self.modules}, name)
-        if found is None:
+        row = self._find(self.modules, name, below=False)
+        row = row or self._find({**self.rows, **self.modules}, name)
+        if row is None:
             return False, None
-        key, value, filled = found
+        key, value, filled = row
         self.used.add(key)
         return True, filled(value) if isinstance(value, str) else None
 
     def ignored(self, name: str, side: str) -> str | None:
         """The reason to leave a tensor out, None when it is not left out."""
         rows = self.ignore_torch if side == "torch" else self.ignore_paddle
-        found = self._find(rows, name)
-        if found is None:
+        row = self._find(rows, name)
+        if row is None:
             return None
-        self.used.add(found[0])
-        return str(found[1])
+        self.used.add(row[0])
+        return str(row[1])
 
     def is_empty(self) -> bool:
         """Whether it says nothing at all."""
@@ -119,7 +119,7 @@ class Table:
 
     def unused(self) -> list[str]:
         """Keys that matched nothing: spelling mistakes."""
-        if self.known:
+        if self.is_built_in:
             return []
         keys = [*self.rows, *self.modules, *self.ignore_torch, *self.ignore_paddle]
         return [key for key in dict.fromkeys(keys) if key not in self.used]
@@ -132,13 +132,13 @@ class Table:
         for key, value in rows.items():
             match = _pattern(key).fullmatch(name) if set(key) & set("{*") else None
             if match:
-                return key, value, lambda v, m=match: _fill(v, m.groups())
+                return key, value, functools.partial(_fill, groups=match.groups())
         prefixes = sorted((k for k in rows if not k.endswith("*")), key=len, reverse=True)
         for key in prefixes if below else ():
             match = _pattern(key, below=True).fullmatch(name)
             if match and isinstance(rows[key], str):
                 *groups, rest = match.groups()
-                return key, rows[key], lambda v, g=groups, r=rest: _fill(v, g) + r
+                return key, rows[key], functools.partial(_fill_below, groups=groups, rest=rest)
         return None
 
 
@@ -162,6 +162,10 @@ def _fill(value: Any, groups: Sequence[str]) -> Any:
     return value
 
 
+def _fill_below(value: str, groups: Sequence[str], rest: str) -> str:
+    return _fill(value, groups) + rest
+
+
 def _targets(value: Any, origin: str, key: str) -> list[Target]:
     transform: Any = ""
     if isinstance(value, tuple) and len(value) == 2 and callable(value[1]):
@@ -181,13 +185,13 @@ def _targets(value: Any, origin: str, key: str) -> list[Target]:
             f"{origin}: the row {key!r} is still marked {OPEN!r}: write the Paddle name, or null "
             "to leave the tensor out"
         )
-    found = []
+    targets = []
     for i, name in enumerate(names):
         match = _PIECE.fullmatch(name)
         piece = (int(match[2]), int(match[3])) if match else None
         part = (i, len(names)) if len(names) > 1 else None
-        found.append(Target(match[1] if match else name, part, piece, transform))
-    return found
+        targets.append(Target(match[1] if match else name, part, piece, transform))
+    return targets
 
 
 def read_table(weights: Any) -> Table:
@@ -240,7 +244,7 @@ def _has_sections(weights: Mapping[str, Any]) -> bool:
 def known_table(sections: Mapping[str, Any], title: str) -> Table:
     """One of the built-in tables."""
     rows, *rest = (sections.get(key, {}) for key in _SECTIONS)
-    return Table(rows, *rest, origin=title, known=True)
+    return Table(rows, *rest, origin=title, is_built_in=True)
 
 
 def _read_file(path: Path) -> Any:
@@ -331,24 +335,25 @@ def transform_between(source: Entry, destination: Entry) -> Transform | None:
         Transform, or None for a matrix of a linear layer on one side against a custom layer on the
         other: which way round the custom layer multiplies is not written anywhere.
     """
-    ours, theirs = kind(destination), kind(source)
-    is_matrix = source.leaf in _MATRICES and theirs in ("linear", "attention")
+    paddle_kind, torch_kind = kind(destination), kind(source)
+    is_matrix = source.leaf in _MATRICES and torch_kind in ("linear", "attention")
     is_matrix &= len(source.shape) == 2
-    if ours == "linear" and destination.leaf in _MATRICES and len(destination.shape) == 2:
+    if paddle_kind == "linear" and destination.leaf in _MATRICES and len(destination.shape) == 2:
         if is_matrix:
             return TRANSPOSE
-        if theirs == "linear_in_out":
+        if torch_kind == "linear_in_out":
             return COPY
-        return POINTWISE_CONV if theirs == "conv" and len(source.shape) == 4 else None
+        return POINTWISE_CONV if torch_kind == "conv" and len(source.shape) == 4 else None
     if is_matrix:
-        if ours == "conv" and len(destination.shape) == 4:
+        if paddle_kind == "conv" and len(destination.shape) == 4:
             return POINTWISE_FROM_LINEAR
-        return COPY if ours == "linear_out_in" else None
-    if theirs == "linear_in_out" and source.leaf == "weight":
-        return TRANSPOSE if ours == "linear_out_in" else None
+        return COPY if paddle_kind == "linear_out_in" else None
+    if torch_kind == "linear_in_out" and source.leaf == "weight":
+        return TRANSPOSE if paddle_kind == "linear_out_in" else None
     a, b = source.shape, destination.shape
     long = [[n for n in shape if n != 1] for shape in (a, b)]
-    flat = theirs == ours == "norm" and b == (math.prod(a),)  # Paddle's layer norm of several axes
+    # Paddle's layer norm of several axes
+    flat = torch_kind == paddle_kind == "norm" and b == (math.prod(a),)
     if a == b or (long[0] != long[1] and not flat):
         return COPY
     return Transform(  # axes of one element alone differ, say: the same numbers in the same order

@@ -71,16 +71,16 @@ def pair_names(torch: SideNames, paddle: SideNames, table: Table, folder: Path) 
         ValueError: names without a partner (a draft is written and named; by weights="draft" it is
             used as well), mistakes in the table.
     """
-    found, table, note = _matched(torch, paddle, copy.deepcopy(table))  # it remembers used rows
-    if found.torch_left or found.paddle_left:
-        proposal = propose(found, table)
+    matched, table, note = _matched(torch, paddle, copy.deepcopy(table))  # it remembers used rows
+    if matched.torch_left or matched.paddle_left:
+        proposal = propose(matched, table)
         path = _write_draft(proposal, folder)
         if not table.drafted:
-            raise ValueError(_refusal(found, len(torch.entries), path, proposal))
-        found, table, note = _drafted(torch, paddle, found, proposal, path)
-    if note and found.mistakes:
-        raise ValueError(f"{note}; but are both of one size? {'; '.join(found.mistakes)}")
-    weights = mapping.finish(found, torch.entries, paddle.entries)
+            raise ValueError(_refusal(matched, len(torch.entries), path, proposal))
+        matched, table, note = _drafted(torch, paddle, matched, proposal, path)
+    if note and matched.mistakes:
+        raise ValueError(f"{note}; but are both of one size? {'; '.join(matched.mistakes)}")
+    weights = mapping.finish(matched, torch.entries, paddle.entries)
     return PairedNames(weights, pair_modules(torch.modules, paddle.modules, weights, table), note)
 
 
@@ -89,19 +89,21 @@ def _matched(
 ) -> tuple[mapping.Unfinished, Table, str]:
     for name in torch.modules:
         table.module(name)  # a row may speak of a module only
-    found = mapping.match(torch.entries, paddle.entries, table)
-    if not table.is_empty() or not found.torch_left:
-        return found, table, ""
-    known = [known_table(rows, title) for title, rows in KNOWN.items()]
-    first = found.torch_left[0].name
+    matched = mapping.match(torch.entries, paddle.entries, table)
+    if not table.is_empty() or not matched.torch_left:
+        return matched, table, ""
+    tables = [known_table(rows, title) for title, rows in KNOWN.items()]
+    first = matched.torch_left[0].name
     tried = [
-        (_complete(torch, paddle, one), one) for one in known if one.targets(first) is not None
+        (_complete(torch, paddle, candidate), candidate)
+        for candidate in tables
+        if candidate.targets(first) is not None
     ]
-    fitting = [(other, one) for other, one in tried if other is not None]
+    fitting = [(other, candidate) for other, candidate in tried if other is not None]
     if not fitting:
-        return found, table, ""
-    best, one = min(fitting, key=lambda pair: len(pair[0].mistakes))
-    return best, one, f"names paired by the built-in table {one.origin}; weights= replaces it"
+        return matched, table, ""
+    best, table = min(fitting, key=lambda pair: len(pair[0].mistakes))
+    return best, table, f"names paired by the built-in table {table.origin}; weights= replaces it"
 
 
 def _drafted(
@@ -117,9 +119,9 @@ def _drafted(
         ValueError: they do not go together.
     """
     table = read_table({**draft, "map": first_candidates(draft, left)})
-    found = mapping.match(torch.entries, paddle.entries, table)
-    if found.mistakes:
-        raise ValueError(f"weights: {found.told()}; mend {path} and pass it as weights=")
+    matched = mapping.match(torch.entries, paddle.entries, table)
+    if matched.mistakes:
+        raise ValueError(f"weights: {matched.told()}; mend {path} and pass it as weights=")
     unsure = [name for name, value in draft["map"].items() if is_open(value)]
     note = f"names paired by the draft {path}"
     if unsure:
@@ -127,14 +129,14 @@ def _drafted(
             f": {len(unsure)} of its {len(draft['map'])} rows are first candidates, which a pass "
             f"proves and a failure may come from: {some(unsure)}"
         )
-    return found, table, note
+    return matched, table, note
 
 
 def _complete(torch: SideNames, paddle: SideNames, table: Table) -> mapping.Unfinished | None:
     """What a table pairs, None when a name is left over; shapes may still differ."""
-    found = mapping.match(torch.entries, paddle.entries, table)
-    shapes = all("does not fit after" in mistake for mistake in found.mistakes)
-    return found if shapes and not (found.torch_left or found.paddle_left) else None
+    matched = mapping.match(torch.entries, paddle.entries, table)
+    shapes = all("does not fit after" in mistake for mistake in matched.mistakes)
+    return matched if shapes and not (matched.torch_left or matched.paddle_left) else None
 
 
 def _write_draft(draft: Mapping[str, Any], folder: Path) -> Path:
@@ -158,34 +160,34 @@ def _write_draft(draft: Mapping[str, Any], folder: Path) -> Path:
         number += 1
 
 
-def _refusal(found: mapping.Unfinished, total: int, path: Path, draft: Mapping[str, Any]) -> str:
+def _refusal(matched: mapping.Unfinished, total: int, path: Path, draft: Mapping[str, Any]) -> str:
     """The one message that refuses an incomplete mapping and names the draft."""
     sections = (draft[name] for name in ("map", "ignore_torch", "ignore_paddle"))
-    unclear = sum(is_open(value) for section in sections for value in section.values())
+    unclear = sum(sum(map(is_open, section.values())) for section in sections)
     text = (
-        f"weights: {len(found.torch_left)} of {total} PyTorch tensors and "
-        f"{len(found.paddle_left)} Paddle tensors have no partner of the same name; a draft of the "
-        f"table is in {path} ({len(draft['map'])} rows, {unclear} marked {OPEN!r}): check it and "
-        "pass it as weights="
+        f"weights: {len(matched.torch_left)} of {total} PyTorch tensors and "
+        f"{len(matched.paddle_left)} Paddle tensors have no partner of the same name; a draft of "
+        f"the table is in {path} ({len(draft['map'])} rows, {unclear} marked {OPEN!r}): check it "
+        "and pass it as weights="
     )
-    if found.mistakes:
-        text += f"; beside that {found.told()}"
+    if matched.mistakes:
+        text += f"; beside that {matched.told()}"
     return text
 
 
 def table_of(torch: Meta, paddle: Meta) -> Table:
     """The names that the dumps were made with: Paddle's, which loaded by them, else PyTorch's."""
-    for one in (paddle, torch):
-        if one.table is not None:
-            held = dict(one.table)
-            rows = held.pop("map", {})
-            return Table(rows, **held, origin=f"the table of the {one.title} dump")
+    for meta in (paddle, torch):
+        if meta.table is not None:
+            sections = dict(meta.table)
+            rows = sections.pop("map", {})
+            return Table(rows, **sections, origin=f"the table of the {meta.title} dump")
     return Table()
 
 
 def settled(torch: Meta, paddle: Meta, table: Table, folder: Path) -> PairedNames:
     """The names of both records, see `pair_names`."""
-    sides = (SideNames(m.entries, [one.name for one in m.modules]) for m in (torch, paddle))
+    sides = (SideNames(m.entries, [module.name for module in m.modules]) for m in (torch, paddle))
     return pair_names(*sides, table, folder)
 
 
@@ -232,26 +234,26 @@ def pair_modules(
         ValueError: the table names a Paddle layer that does not exist.
     """
     pairs: dict[str, str | None] = {ROOT: ROOT}
-    own = set(paddle_names)
+    layer_names = set(paddle_names)
     tensors = {row.destination.name for row in weights.rows}
     for name in torch_names:
-        told, target = table.module(name)
-        if told and target is None:
+        has_row, target = table.module(name)
+        if has_row and target is None:
             pairs[name] = None if name != ROOT else ROOT
-        elif told and target in own:
+        elif has_row and target in layer_names:
             pairs[name] = target
         elif target is not None and name in table.modules and target not in tensors:
             raise ValueError(f"{table.origin}: the module {name!r} goes to {target!r}: no such one")
     _by_parameters(pairs, torch_names, weights)
     layers = {a: b for a, b in pairs.items() if b and a != ROOT}
     _by_containers(pairs, layers, torch_names, paddle_names, same_name=True)
-    _by_name(pairs, torch_names, own)
+    _by_name(pairs, torch_names, layer_names)
     loose = _by_containers(pairs, layers, torch_names, paddle_names, same_name=False)
-    found = {a: b for a, b in pairs.items() if b is not None}
-    taken = set(found.values())
+    partners = {a: b for a, b in pairs.items() if b is not None}
+    taken = set(partners.values())
     return ModuleMap(
-        found,
-        [name for name in torch_names if name not in found],
+        partners,
+        [name for name in torch_names if name not in partners],
         [name for name in paddle_names if name not in taken],
         loose,
     )
@@ -306,21 +308,21 @@ def _by_containers(
         for name in torch_names
         if name not in pairs
     }
-    found = set()
-    for name, held in torch_inside.items():
-        fitting = [other for other, members in paddle_inside.items() if held and members == held]
+    paired = set()
+    for name, inner in torch_inside.items():
+        fitting = [other for other, members in paddle_inside.items() if inner and members == inner]
         if same_name:
-            fitting = [one for one in fitting if _last(one) == _last(name) and one not in taken]
-        elif list(torch_inside.values()).count(held) > 1:
+            fitting = [n for n in fitting if _last(n) == _last(name) and n not in taken]
+        elif list(torch_inside.values()).count(inner) > 1:
             continue
         if len(fitting) == 1:
             pairs[name] = fitting[0]
             taken.add(fitting[0])
-            found.add(name)
-    return found
+            paired.add(name)
+    return paired
 
 
-def _by_name(pairs: dict[str, str | None], torch_names: Sequence[str], own: set[str]) -> None:
+def _by_name(pairs: dict[str, str | None], torch_names: Sequence[str], layers: set[str]) -> None:
     """Equal names below a paired container, or equal full names."""
     taken = {value for value in pairs.values() if value}
     for name in torch_names:
@@ -330,7 +332,7 @@ def _by_name(pairs: dict[str, str | None], torch_names: Sequence[str], own: set[
         host = pairs.get(parent) if parent else ""
         below = f"{host}.{last}" if host else last
         for candidate in (below if host is not None else name, name):
-            if candidate in own and candidate not in taken:
+            if candidate in layers and candidate not in taken:
                 pairs[name] = candidate
                 taken.add(candidate)
                 break

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -129,10 +130,10 @@ def _replace(value: Any, is_leaf: Callable, change: Callable, path: str) -> Any:
     if all(changed[key] is item for key, item in items):
         return value
     if isinstance(value, Mapping):
-        held = copy.copy(value)
+        copied = copy.copy(value)
         for key, item in changed.items():
-            held[key] = item
-        return held
+            copied[key] = item
+        return copied
     if isinstance(value, tuple):
         parts = list(changed.values())
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
@@ -182,20 +183,20 @@ def pair_leaves(
         (label, reference's leaf, ours) for each pair, then the paths left over on each side. The
         label is "" when there is one leaf on both sides.
     """
-    held, paths = dict(ours), [path for path, _ in reference]
-    alike = set(paths) == set(held)
-    same = {path for path in paths if path in held and (alike or not _is_place(path))}
-    own = [path for path in held if path not in same]
+    our_leaves, paths = dict(ours), [path for path, _ in reference]
+    alike = set(paths) == set(our_leaves)
+    same = {path for path in paths if path in our_leaves and (alike or not _is_place(path))}
+    our_rest = [path for path in our_leaves if path not in same]
     rest = [path for path in paths if path not in same]
-    partners = dict(zip(rest, own, strict=False))
-    if read is not None and len(rest) != len(own):
-        partners = _nearest([(p, read[0](p)) for p in rest], [(p, read[1](p)) for p in own])
+    partners = dict(zip(rest, our_rest, strict=False))
+    if read is not None and len(rest) != len(our_rest):
+        partners = _nearest([(p, read[0](p)) for p in rest], [(p, read[1](p)) for p in our_rest])
     partners |= {path: path for path in same}
-    pairs = [(p, value, held[partners[p]]) for p, value in reference if p in partners]
+    pairs = [(p, value, our_leaves[partners[p]]) for p, value in reference if p in partners]
     if len(reference) == len(ours) == 1:
         pairs = [("", pairs[0][1], pairs[0][2])]
     taken = set(partners.values())
-    return pairs, [p for p in paths if p not in partners], [p for p in own if p not in taken]
+    return pairs, [p for p in paths if p not in partners], [p for p in our_rest if p not in taken]
 
 
 def _nearest(reference: list[Leaf], ours: list[Leaf]) -> dict[str, str]:
@@ -203,17 +204,18 @@ def _nearest(reference: list[Leaf], ours: list[Leaf]) -> dict[str, str]:
 
     What has a name is a partner of a place only where no other place is left for it.
     """
-    both = [(p, q, b, a) for p, b in reference for q, a in ours if a.shape == b.shape]
-    found: dict[str, str] = {}
+    both = itertools.product(reference, ours)
+    alike = [(p, q, b, a) for (p, b), (q, a) in both if a.shape == b.shape]
+    partners: dict[str, str] = {}
 
-    def order(one: tuple[str, str, np.ndarray, np.ndarray]) -> tuple[bool, float, str, str]:
-        apart = np.nan_to_num(abs(one[3] - 1.0 * one[2]), nan=np.inf).sum()
-        return _is_place(one[0]) != _is_place(one[1]), float(apart), *one[:2]
+    def order(candidate: tuple[str, str, np.ndarray, np.ndarray]) -> tuple[bool, float, str, str]:
+        apart = np.nan_to_num(abs(candidate[3] - 1.0 * candidate[2]), nan=np.inf).sum()
+        return _is_place(candidate[0]) != _is_place(candidate[1]), float(apart), *candidate[:2]
 
-    for path, own, *_ in sorted(both, key=order):
-        if path not in found and own not in found.values():
-            found[path] = own
-    return found
+    for path, our_path, *_ in sorted(alike, key=order):
+        if path not in partners and our_path not in partners.values():
+            partners[path] = our_path
+    return partners
 
 
 def _is_place(path: str) -> bool:
@@ -228,10 +230,10 @@ def is_array(value: Any) -> bool:
 
 def unvaried(inputs: Any) -> list[str]:
     """A note for each input of whole numbers that holds one value (a mask that masks nothing)."""
-    held = [(path, np.asarray(array)) for path, array in leaves(inputs, is_array)]
+    arrays = [(path, np.asarray(array)) for path, array in leaves(inputs, is_array)]
     return [
         f"input {path} is {array.flat[0]} everywhere: what another value does is not compared"
-        for path, array in held
+        for path, array in arrays
         if array.size > 1 and array.dtype.kind in "iub" and array.min() == array.max()
     ]
 
@@ -327,8 +329,8 @@ class Entry:
     @property
     def leaf(self) -> str:
         """The last component of the name; what PyTorch parametrizes as its hooks name it."""
-        found = _PARAMETRIZED.search(self.name)
-        return f"{found[1]}_{_HOOKED[found[2]]}" if found else self.name.rpartition(".")[2]
+        match = _PARAMETRIZED.search(self.name)
+        return f"{match[1]}_{_HOOKED[match[2]]}" if match else self.name.rpartition(".")[2]
 
     def renamed(self, name: str) -> str:
         """A name that ends as this one does, with `leaf` for its end; any other as it is."""
@@ -347,12 +349,12 @@ def qualified_types(owner: object) -> tuple[str, ...]:
     return tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in type(owner).__mro__)
 
 
-def once(held: Mapping[str, Any]) -> dict[str, Any]:
+def once(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """The tensors of a state dict, each under the first of its names."""
     first: dict[int, str] = {}
-    for name, tensor in held.items():
+    for name, tensor in tensors.items():
         first.setdefault(id(tensor), name)
-    return {name: held[name] for name in first.values()}
+    return {name: tensors[name] for name in first.values()}
 
 
 _SAMPLE = 1024  # numbers of a tensor that are kept

@@ -103,10 +103,10 @@ class Recording:
 
     def counts(self) -> dict[str, int]:
         """Number of calls by module name."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for call in self.calls.values():
-            found[call.name] = found.get(call.name, 0) + 1
-        return found
+            counts[call.name] = counts.get(call.name, 0) + 1
+        return counts
 
     def around(self, call: Call) -> Iterator[Call]:
         """The calls that one was made in, the nearest first."""
@@ -117,8 +117,8 @@ class Recording:
     def with_output(self, key: str, at: int, array: np.ndarray | None) -> Recording:
         """The pass with another array (None: none) in place ``at`` of a call's output."""
         call = self.calls[key]
-        own = [] if array is None else [(call.outputs[at][0], array)]
-        outputs = [*call.outputs[:at], *own, *call.outputs[at + 1 :]]
+        inserted = [] if array is None else [(call.outputs[at][0], array)]
+        outputs = [*call.outputs[:at], *inserted, *call.outputs[at + 1 :]]
         changed = {**self.calls, key: dataclasses.replace(call, outputs=outputs)}
         return dataclasses.replace(self, calls=changed)
 
@@ -145,9 +145,9 @@ class Recorder:
     ) -> None:
         self.side, self.deep, self.tripled = side, deep, tripled
         self.recording = Recording()
-        held = {n: m for n, m in side.modules(model).items() if only is None or n in only}
-        self._names = {id(module): name for name, module in held.items()}
-        self._modules: Sequence[Any] = list(held.values())
+        modules = {n: m for n, m in side.modules(model).items() if only is None or n in only}
+        self._names = {id(module): name for name, module in modules.items()}
+        self._modules: Sequence[Any] = list(modules.values())
         self._stack: list[Call] = []
         self._seen: dict[str, int] = {}
         self._hooks = contextlib.ExitStack()
@@ -177,37 +177,37 @@ class Recorder:
             call.inputs.hold(path, self._put(tensor))
             if not self.side.needs_gradient(tensor) or id(tensor) in same:
                 return same.get(id(tensor), tensor)
-            own = tensor.clone()
-            if not self.side.needs_gradient(own):  # no_grad() around the module
+            clone = tensor.clone()
+            if not self.side.needs_gradient(clone):  # no_grad() around the module
                 return tensor
-            same[id(tensor)] = own
-            own.register_hook(lambda g: call.grad_inputs.hold(path, self._put(g)))
-            return own
+            same[id(tensor)] = clone
+            clone.register_hook(lambda g: call.grad_inputs.hold(path, self._put(g)))
+            return clone
 
         return replace((args, kwargs), self.side.is_tensor, watch)
 
-    def _arrays(self, *given: Any) -> list[Leaf]:
+    def _arrays(self, *arguments: Any) -> list[Leaf]:
         """Copies of the tensors that a call was given, by position or by keyword."""
-        found = leaves(given, self.side.is_tensor)
-        return [(path.partition(".")[2], self.side.numpy(tensor)) for path, tensor in found]
+        tensors = leaves(arguments, self.side.is_tensor)
+        return [(path.partition(".")[2], self.side.numpy(tensor)) for path, tensor in tensors]
 
     def _put(self, tensor: Any) -> Reader:
         return self.recording.store.put(self.side.numpy(tensor))
 
     def _after(self, module: Any, args: tuple, kwargs: dict, output: Any) -> Any:
         call = self._stack.pop()
-        given = {id(tensor) for _, tensor in leaves((args, kwargs), self.side.is_tensor)}
+        input_ids = {id(tensor) for _, tensor in leaves((args, kwargs), self.side.is_tensor)}
 
         def watch(path: str, tensor: Any) -> Any:
             # deep: what the module itself still does with its output is not the output's gradient
-            own = tensor.clone() if self.deep or id(tensor) in given else tensor
-            call.outputs.hold(path, self._put(own))
+            watched = tensor.clone() if self.deep or id(tensor) in input_ids else tensor
+            call.outputs.hold(path, self._put(watched))
             call.padded += [path] * hasattr(tensor, "padded")
-            if self.side.needs_gradient(own):
-                own.register_hook(lambda g: self._arrived(call, path, g))
+            if self.side.needs_gradient(watched):
+                watched.register_hook(lambda g: self._arrived(call, path, g))
                 if self.tripled == call.key:
-                    own.register_hook(lambda g: g * 3.0)
-            return own
+                    watched.register_hook(lambda g: g * 3.0)
+            return watched
 
         changed = replace(output, self.side.is_tensor, watch)
         if call.name == ROOT:
@@ -219,7 +219,7 @@ class Recorder:
             ]
             call.others = [
                 f"{path} ({type(value).__name__})".strip()
-                for path, value in leaves(output, lambda one: not is_container(one))
+                for path, value in leaves(output, lambda part: not is_container(part))
                 if value is not None and not self.side.is_tensor(value)
             ]
         self.recording.calls[call.key] = call
@@ -234,24 +234,24 @@ class BadLoss(ValueError):
     """Paddle's loss cannot be computed of Paddle's output, or is no single number."""
 
 
-def one_loss(side: Any, *given: Any) -> Any:
+def one_loss(side: Any, plan: Any, output: Any, dtype: str, rounded: str) -> Any:
     """The loss of an output, which is one number.
 
     Args:
         side: `on_torch` or `on_paddle`.
-        given: what `loss_of` takes beside it.
+        plan, output, dtype, rounded: what `loss_of` takes.
 
     Raises:
         ValueError: it cannot be computed, or is several numbers; `BadLoss` of Paddle.
     """
     kind = BadLoss if side.NAME == "Paddle" else ValueError
     try:
-        loss = loss_of(side, *given)
+        loss = loss_of(side, plan, output, dtype, rounded)
     except (LookupError, RuntimeError, TypeError, ValueError) as error:
-        said = str(error).strip().partition("\n")[0]
-        if said.startswith("loss: "):
+        sentence = str(error).strip().partition("\n")[0]
+        if sentence.startswith("loss: "):
             raise
-        raise kind(f"loss: {side.NAME}'s fails on the output of its model: {said}") from error
+        raise kind(f"loss: {side.NAME}'s fails on the output of its model: {sentence}") from error
     if math.prod(loss.shape) != 1:
         shape = tuple(loss.shape)
         raise kind(f"loss: {side.NAME}'s has the shape {shape}, expected its mean or its sum")
@@ -276,14 +276,14 @@ def loss_of(side: Any, plan: Any, output: Any, dtype: str, rounded: str) -> Any:
         labels = side.tensor(cast(np.asarray(labels), dtype, rounded))
     if isinstance(plan.loss, (tuple, list)):
         function = plan.loss[side.NAME == "Paddle"]
-        made = function(output) if labels is None else function(output, labels)
-        if not side.is_tensor(made):
+        loss = function(output) if labels is None else function(output, labels)
+        if not side.is_tensor(loss):
             raise ValueError(
-                f"loss: the {side.NAME} function returned a {type(made).__name__}, expected one "
+                f"loss: the {side.NAME} function returned a {type(loss).__name__}, expected one "
                 "tensor of the framework (a number has no gradient; of several losses return the "
                 "sum)"
             )
-        return made
+        return loss
     floats = [v for _, v in leaves(output, side.is_tensor) if side.is_floating(v)]
     if not floats:
         raise ValueError(f"the {side.MODEL} returns no floating tensor")

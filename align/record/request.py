@@ -125,7 +125,7 @@ class Request:
     def _checked_outputs(self) -> tuple[Any, Any]:
         both = self.outputs if isinstance(self.outputs, (tuple, list)) else (self.outputs,) * 2
         plain = (str, int, type(None))
-        if len(both) != 2 or not all(callable(one) or isinstance(one, plain) for one in both):
+        if len(both) != 2 or not all(callable(side) or isinstance(side, plain) for side in both):
             raise ValueError(
                 f"outputs {self.outputs!r}: expected a key, an index, or a pair (torch, paddle) of "
                 "keys, indices or callables"
@@ -149,13 +149,13 @@ class Request:
     @property
     def notes(self) -> list[str]:
         """What the reader of the report has to know about the request."""
-        count, found = len(self.batches or ()), unvaried(self.inputs)
+        count, notes = len(self.batches or ()), unvaried(self.inputs)
         if 0 < count < self.steps * self.accumulate:
             again = "they are used again from the first"
-            found.append(f"{count} batches for {self.steps} steps: {again}")
+            notes.append(f"{count} batches for {self.steps} steps: {again}")
         if self.dropout == "off" and (self.train or self.steps):
-            found.append("dropout is off in training mode; dropout='compare' compares what drops")
-        return found
+            notes.append("dropout is off in training mode; dropout='compare' compares what drops")
+        return notes
 
     def batch(self, number: int) -> Request:
         """The request with the inputs and labels of a training batch, counted from 0."""
@@ -184,7 +184,7 @@ class Request:
             if field.type == "int" and not whole:
                 raise ValueError(f"{field.name} {value!r}: expected a whole number >= 0")
         several = isinstance(self.dtype, (str, tuple, list))
-        if not several or not self.dtypes or not all(one in DTYPES for one in self.dtypes):
+        if not several or not self.dtypes or not all(dtype in DTYPES for dtype in self.dtypes):
             raise ValueError(f"dtype {self.dtype!r}: expected some of {', '.join(DTYPES)}")
 
     def _check_loss(self) -> None:
@@ -211,34 +211,35 @@ class Request:
             )
         if self.optimizer is not None and not (self.steps or self.schedule_steps):
             raise ValueError("optimizer= without steps=: say how many steps to train")
-        given = self.optimizer
-        if given is None or is_pair(given):
+        optimizer = self.optimizer
+        if optimizer is None or is_pair(optimizer):
             return
-        if not isinstance(given, (str, Mapping)):
-            raise ValueError(f"optimizer: got {type(given).__name__}, expected a name or a dict")
-        given = {"name": given} if isinstance(given, str) else dict(given)
-        name = given.pop("name", None)
+        if not isinstance(optimizer, (str, Mapping)):
+            kind = type(optimizer).__name__
+            raise ValueError(f"optimizer: got {kind}, expected a name or a dict")
+        options = {"name": optimizer} if isinstance(optimizer, str) else dict(optimizer)
+        name = options.pop("name", None)
         if name not in OPTIMIZERS:
             raise ValueError(
                 f"optimizer {name!r}: expected one of {', '.join(OPTIMIZERS)}, or a pair of "
                 "factories (torch, paddle)"
             )
-        unknown = sorted(set(given) - set(OPTIMIZERS[name]))
+        unknown = sorted(set(options) - set(OPTIMIZERS[name]))
         if unknown:
             raise ValueError(
                 f"optimizer {name}: unknown option {unknown[0]!r}; known: "
                 f"{', '.join(OPTIMIZERS[name])}"
             )
-        self._hold("optimizer", {"name": name, **OPTIMIZERS[name], **given})
+        self._hold("optimizer", {"name": name, **OPTIMIZERS[name], **options})
 
     def _check_stages(self) -> None:
         for name in ("data", "metric", "schedule"):
-            given = getattr(self, name)
-            if given is not None and not is_pair(given):
+            pair = getattr(self, name)
+            if pair is not None and not is_pair(pair):
                 raise ValueError(
-                    f"{name}: got {type(given).__name__}, expected a pair (torch, paddle)"
+                    f"{name}: got {type(pair).__name__}, expected a pair (torch, paddle)"
                 )
-            if name != "data" and not all(callable(side) for side in given or ()):
+            if name != "data" and not all(callable(side) for side in pair or ()):
                 raise ValueError(f"{name}: expected a pair of callables (torch, paddle)")
         if self.metric is not None and self.labels is None:
             raise ValueError("metric= needs labels=")
@@ -274,65 +275,65 @@ def request_of(*needed: Any, **options: Any) -> Request:
     unknown = next((name for name in options if name not in FIELDS), None)
     if unknown is not None:
         meant = nearest(unknown)
-        said = f"did you mean {meant!r}?" if meant else f"known: {', '.join(OPTIONS)}"
-        raise TypeError(f"unknown argument {unknown!r}: {said}")
+        advice = f"did you mean {meant!r}?" if meant else f"known: {', '.join(OPTIONS)}"
+        raise TypeError(f"unknown argument {unknown!r}: {advice}")
     return Request(*needed, **options)
 
 
 def documented(function: _Function) -> _Function:
     """Give a function of ``(torch_module, ..., **options)`` the record's signature and meanings."""
     signature = inspect.signature(function)
-    own = [p for p in signature.parameters.values() if p.name not in (*FIELDS, "options")]
-    asked = inspect.signature(Request).parameters.values()
-    function.__signature__ = signature.replace(parameters=[*asked, *own])
+    others = [p for p in signature.parameters.values() if p.name not in (*FIELDS, "options")]
+    request_parameters = inspect.signature(Request).parameters.values()
+    function.__signature__ = signature.replace(parameters=[*request_parameters, *others])
     meanings = str(Request.__doc__).partition("Args:\n")[2].partition("\n\n")[0]
     function.__doc__ = str(function.__doc__).replace("    Args:\n", f"    Args:\n{meanings}\n", 1)
     return function
 
 
-def is_pair(given: Any) -> bool:
+def is_pair(value: Any) -> bool:
     """A tuple or a list of two."""
-    return isinstance(given, (tuple, list)) and len(given) == 2
+    return isinstance(value, (tuple, list)) and len(value) == 2
 
 
-def _is_ragged(given: Any) -> bool:
+def _is_ragged(value: Any) -> bool:
     """Whether a list holds arrays, or lists, that are no rows of one array."""
     try:
-        return isinstance(given, (tuple, list)) and np.asarray(given).dtype == object
+        return isinstance(value, (tuple, list)) and np.asarray(value).dtype == object
     except ValueError:
         return True
 
 
-def given_inputs(title: str, given: Any) -> Any:
+def given_inputs(title: str, inputs: Any) -> Any:
     """Inputs as a tuple (by position) or a mapping (by keyword).
 
     Args:
         title: what they are, for the message.
-        given: an array, or a tuple, list or mapping of arrays and plain values.
+        inputs: an array, or a tuple, list or mapping of arrays and plain values.
 
     Raises:
         ValueError: anything else, nothing in it, or a framework's tensor.
     """
-    if isinstance(given, np.ndarray):
-        return (given,)
-    if not isinstance(given, (tuple, list, Mapping)) or not given:
+    if isinstance(inputs, np.ndarray):
+        return (inputs,)
+    if not isinstance(inputs, (tuple, list, Mapping)) or not inputs:
         raise ValueError(
-            f"{title}: got {type(given).__name__}, expected NumPy arrays in a tuple (by "
+            f"{title}: got {type(inputs).__name__}, expected NumPy arrays in a tuple (by "
             "position) or a dict (by keyword)"
         )
-    for path, value in leaves(given, lambda one: hasattr(one, "__dlpack__") and not is_array(one)):
+    for path, value in leaves(inputs, lambda v: hasattr(v, "__dlpack__") and not is_array(v)):
         raise ValueError(
             f"{title}: {path!r} is a {type(value).__module__}.{type(value).__name__}, expected a "
             "NumPy array, which both sides can be given: .numpy() makes one"
         )
-    return given
+    return inputs
 
 
-def read_batches(given: Any, steps: int, inputs: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
+def read_batches(batches: Any, steps: int, inputs: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
     """The batches of the first steps, each as (inputs, labels).
 
     Args:
-        given: an iterable of pairs, or a callable without arguments that returns one.
+        batches: an iterable of pairs, or a callable without arguments that returns one.
         steps: how many are read at most.
         inputs: those of the request: every batch has arrays under the same names.
         labels: those of the request: every batch has some, or none has.
@@ -342,12 +343,12 @@ def read_batches(given: Any, steps: int, inputs: Any, labels: Any) -> Iterator[t
     """
     if not steps:
         raise ValueError("batches= needs optimizer= and steps=: they are for training")
-    given = given() if callable(given) else given
-    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+    batches = batches() if callable(batches) else batches
+    if isinstance(batches, Mapping) or not isinstance(batches, Iterable):
         raise ValueError(
-            f"batches: got {type(given).__name__}, expected a sequence of (inputs, labels)"
+            f"batches: got {type(batches).__name__}, expected a sequence of (inputs, labels)"
         )
-    read = list(itertools.islice(given, steps))
+    read = list(itertools.islice(batches, steps))
     if not read:
         raise ValueError("batches: there is none; leave batches= out to train on inputs=")
     for number, batch in enumerate(read):
@@ -361,8 +362,8 @@ def _checked(title: str, batch: Any, inputs: Any, labels: Any) -> tuple[Any, Any
             "None without a loss that takes some"
         )
     if (batch[1] is None) != (labels is None):
-        own, asked = ("has labels", "has none") if labels is None else ("has none", "has some")
-        raise ValueError(f"{title} {own}, labels= {asked}")
+        words = ("has labels", "has none") if labels is None else ("has none", "has some")
+        raise ValueError(f"{title} {words[0]}, labels= {words[1]}")
     fed = given_inputs(title, batch[0])
     names, expected = (", ".join(p for p, _ in leaves(x, is_array)) for x in (fed, inputs))
     if names != expected:
@@ -388,6 +389,6 @@ def exchanged(batches: Sequence[Any], step: int = 1) -> tuple[int, list[Any]]:
     return 0, []
 
 
-def _alike(one: Any, other: Any) -> bool:
-    pairs = zip(leaves(one, is_array), leaves(other, is_array), strict=True)
+def _alike(inputs: Any, other: Any) -> bool:
+    pairs = zip(leaves(inputs, is_array), leaves(other, is_array), strict=True)
     return all(np.array_equal(a, b) for (_, a), (_, b) in pairs)

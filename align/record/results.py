@@ -175,15 +175,35 @@ class Comparison:
 
     @classmethod
     def stated(
-        cls, name: str, tolerance: Tolerance, reason: str, worst: float = math.inf, **more: Any
+        cls,
+        name: str,
+        tolerance: Tolerance,
+        reason: str,
+        worst: float = math.inf,
+        *,
+        position: tuple[int, ...] | None = None,
+        ours: float | None = None,
+        reference: float | None = None,
+        hint: str = "",
     ) -> Comparison:
         """One that was decided, not measured: `reason` says why it fails, "" that it passes.
 
-        What `more` does not say is as of arrays without a worst element.
+        Without a worst element `position` and both values are None.
         """
-        shown = {"bound": tolerance.lowest_bound, "scale": 1.0, "max_abs": worst}
-        shown |= {"position": None, "ours": None, "reference": None, **more}
-        return cls(name, not reason, worst, tolerance=tolerance, reason=reason, **shown)
+        return cls(
+            name=name,
+            passed=not reason,
+            worst=worst,
+            bound=tolerance.lowest_bound,
+            scale=1.0,
+            max_abs=worst,
+            position=position,
+            ours=ours,
+            reference=reference,
+            tolerance=tolerance,
+            reason=reason,
+            hint=hint,
+        )
 
     @property
     def severity(self) -> float:
@@ -196,8 +216,8 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """The keys name, worst, bound, passed, position, ours, reference, reason, and the rest."""
-        held = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "tolerance"}
-        return json_ready({**held, "kind": self.tolerance.kind, "norm": self.tolerance.norm})
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "tolerance"}
+        return json_ready({**values, "kind": self.tolerance.kind, "norm": self.tolerance.norm})
 
 
 @dataclass(frozen=True)
@@ -255,16 +275,16 @@ class StepResult:
     @property
     def problems(self) -> list[str]:
         """What beside failed comparisons keeps this result from passing, in plain words."""
-        found = []
+        problems = []
         if not self.comparisons:
-            found.append("nothing was compared")
+            problems.append("nothing was compared")
         if not self.controls:
-            found.append("no negative control ran")
+            problems.append("no negative control ran")
         missed = [c for c in self.controls if not (c.caught or c.hidden)]
-        found += [f"control not caught: {c.name} ({c.detail})" for c in missed]
+        problems += [f"control not caught: {c.name} ({c.detail})" for c in missed]
         if not self.framework_free:
-            found += _stamp_problems(self.stamps)
-        return found
+            problems += _stamp_problems(self.stamps)
+        return problems
 
     @property
     def failures(self) -> list[Comparison]:
@@ -289,23 +309,23 @@ class StepResult:
     @property
     def worst(self) -> float:
         """The judged distance of `worst_comparison`; NaN when nothing was compared."""
-        found = self.worst_comparison
-        return math.nan if found is None else found.worst
+        comparison = self.worst_comparison
+        return math.nan if comparison is None else comparison.worst
 
     @property
     def position(self) -> dict[str, Any] | None:
         """Where the worst element is: {"name": tensor, "index": [..] or None}."""
-        found = self.worst_comparison
-        if found is None:
+        comparison = self.worst_comparison
+        if comparison is None:
             return None
-        index = None if found.position is None else list(found.position)
-        return {"name": found.name, "index": index}
+        index = None if comparison.position is None else list(comparison.position)
+        return {"name": comparison.name, "index": index}
 
     @property
     def tolerance(self) -> float:
         """What `worst` may be at most, in the same units; NaN when nothing was compared."""
-        found = self.worst_comparison
-        return math.nan if found is None else found.bound
+        comparison = self.worst_comparison
+        return math.nan if comparison is None else comparison.bound
 
     def to_json(self) -> dict[str, Any]:
         """The machine-readable form; `worst` <= `tolerance` says whether the comparisons passed."""

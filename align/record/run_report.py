@@ -66,23 +66,23 @@ class Report:
     @property
     def repairs(self) -> list[Divergence]:
         """Every place to fix, once, in the order of repair: findings, and what inject mode adds."""
-        found = [one for one in self.findings if not one.follows]
-        places = {one.place for one in found}
-        found += [one for one in self.guilty if one.place not in places]
-        return sorted(found, key=lambda one: REPAIR_ORDER.index(one.step))
+        repairs = [finding for finding in self.findings if not finding.follows]
+        places = {finding.place for finding in repairs}
+        repairs += [finding for finding in self.guilty if finding.place not in places]
+        return sorted(repairs, key=lambda finding: REPAIR_ORDER.index(finding.step))
 
     @property
     def consequences(self) -> list[Divergence]:
         """Findings that another one makes."""
-        return [one for one in self.findings if one.follows]
+        return [finding for finding in self.findings if finding.follows]
 
     @property
     def cases(self) -> dict[str, list[StepResult]]:
         """The results by case, in the order in which they were run."""
-        found: dict[str, list[StepResult]] = {}
+        cases: dict[str, list[StepResult]] = {}
         for result in self.results:
-            found.setdefault(result.case, []).append(result)
-        return found
+            cases.setdefault(result.case, []).append(result)
+        return cases
 
     @property
     def verdict(self) -> str:
@@ -100,8 +100,8 @@ class Report:
             "verdict": self.verdict,
             "about": json_ready(self.about),
             "environment": json_ready(self.environment),
-            "findings": [one.to_json() for one in self.findings],
-            "guilty": [one.to_json() for one in self.guilty],
+            "findings": [finding.to_json() for finding in self.findings],
+            "guilty": [finding.to_json() for finding in self.guilty],
             "notes": list(self.notes),
             "results": [r.to_json() for r in self.results],
         }
@@ -123,14 +123,14 @@ def origin(models: Iterable[Any] = ()) -> dict[str, Any]:
         "yours" where the user's code lies in another repository.
     """
     suite = Path(__file__).resolve().parent
-    found = {"suite": f"{sot_paddle.__version__} {_commit_once(suite)}".strip()}
+    commits = {"suite": f"{sot_paddle.__version__} {_commit_once(suite)}".strip()}
     yours = _commit_once(_folder(models))
     if yours and yours != _commit_once(suite):
-        found["yours"] = yours
+        commits["yours"] = yours
     return {
         "date": datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds"),
         "command": shlex.join(["python", *sys.orig_argv[1:]]),
-        "commit": found,
+        "commit": commits,
     }
 
 
@@ -162,17 +162,17 @@ def rows(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         about: `origin`, and for a pair ``pair`` (its name), ``paddle`` and ``torch`` (from
             `described`) and ``seed``.
     """
-    found = [("pair", about["pair"])] if "pair" in about else []
+    entries = [("pair", about["pair"])] if "pair" in about else []
     for side, title in SIDES.items():
-        one = about.get(side)
-        if one:
-            text = f"{one['class']}, {one['parameters']:,} parameters, {one['code']}"
-            found.append((title, text))
+        model = about.get(side)
+        if model:
+            text = f"{model['class']}, {model['parameters']:,} parameters, {model['code']}"
+            entries.append((title, text))
     if "seed" in about:
-        found.append(("seed", str(about["seed"])))
-    found += [(key, about[key]) for key in ("date", "command") if key in about]
+        entries.append(("seed", str(about["seed"])))
+    entries += [(key, about[key]) for key in ("date", "command") if key in about]
     commits = about.get("commit", {})
-    return found + [(f"commit ({whose})", text) for whose, text in commits.items() if text]
+    return entries + [(f"commit ({whose})", text) for whose, text in commits.items() if text]
 
 
 def commit(folder: Path) -> str:
@@ -180,7 +180,7 @@ def commit(folder: Path) -> str:
     git = shutil.which("git")
     if git is None:
         return ""
-    found = []
+    outputs = []
     for command in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no")):
         done = subprocess.run(  # noqa: S603 (two fixed commands that only read)
             [git, "--no-optional-locks", "-C", str(folder), *command],
@@ -190,8 +190,8 @@ def commit(folder: Path) -> str:
         )
         if done.returncode:
             return ""
-        found.append(done.stdout.strip())
-    return found[0] + (" with uncommitted changes" if found[1] else "")
+        outputs.append(done.stdout.strip())
+    return outputs[0] + (" with uncommitted changes" if outputs[1] else "")
 
 
 @functools.cache
@@ -229,12 +229,12 @@ def code_of(layers: Mapping[str, Any], name: str) -> str:
     layer = layers.get(name)
     if layer is None:
         return ""
-    own = source_of(layer)
+    source = source_of(layer)
     if not _is_library(_file(type(layer).forward)):
-        return own
+        return source
     (built,) = vars(layer).get(_BUILT, ("",))
     built = built or _built_at(layers, name)
-    return f"{built} ({own})" if built else own
+    return f"{built} ({source})" if built else source
 
 
 def source_of(layer: Any) -> str:
@@ -329,5 +329,5 @@ def _place(function: Any, title: str, text: str = "") -> str:
         lines, first = inspect.getsourcelines(inspect.unwrap(function))
     except (OSError, TypeError):
         return ""
-    found = (i for i, line in enumerate(lines) if text in line)
-    return f"{title}, {shown(file)}:{first + next(found, 0)}" if file else ""
+    offsets = (i for i, line in enumerate(lines) if text in line)
+    return f"{title}, {shown(file)}:{first + next(offsets, 0)}" if file else ""

@@ -55,14 +55,14 @@ class Lazy(Mapping[str, np.ndarray]):
 
 
 def by_kind(
-    held: Mapping[str, Mapping[str, Any]], read: Callable[[Any], np.ndarray]
+    tensors: Mapping[str, Mapping[str, Any]], read: Callable[[Any], np.ndarray]
 ) -> dict[str, Lazy]:
     """Kind -> arrays by name, each read on access, of tensors by name and kind."""
-    found: dict[str, Lazy] = {}
-    for name, kinds in held.items():
+    arrays: dict[str, Lazy] = {}
+    for name, kinds in tensors.items():
         for kind, tensor in kinds.items():
-            found.setdefault(kind, Lazy()).hold(name, functools.partial(read, tensor))
-    return found
+            arrays.setdefault(kind, Lazy()).hold(name, functools.partial(read, tensor))
+    return arrays
 
 
 class LazyLeaves(Sequence[Leaf]):
@@ -119,8 +119,8 @@ class Store:
         """
         if array.nbytes <= self._room:
             self._room -= array.nbytes
-            own = array if array.flags.owndata else array.copy()
-            return lambda: own
+            kept = array if array.flags.owndata else array.copy()
+            return lambda: kept
         if self._file is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the store)
             weakref.finalize(self, self._file.close)

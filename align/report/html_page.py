@@ -6,6 +6,7 @@ labelled blocks where the screen is narrow, so nothing is cut. Pictures are inli
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -157,7 +158,7 @@ def curves(title: str, sides: Mapping[str, Sequence[float]]) -> str:
         sides: name -> value of every step; "allowed" is drawn as a limit.
     """
     count = max(map(len, sides.values()), default=0)
-    values = [v for series in sides.values() for v in series if math.isfinite(v)]
+    values = list(filter(math.isfinite, itertools.chain.from_iterable(sides.values())))
     if count < 2 or not values:
         return ""
     axis = _Axis(values)
@@ -188,7 +189,7 @@ def along(title: str, severities: Sequence[tuple[str, float]]) -> str:
     if len(severities) < 3:
         return ""
     groups = [severities[i : i + size] for i in range(0, len(severities), size)]
-    worst = [max(group, key=lambda one: one[1]) for group in groups]
+    worst = [max(group, key=lambda severity: severity[1]) for group in groups]
     axis = _Axis([1.0, *(min(share, 1e16) for _, share in worst)], least=1e-8)
     dots = [
         f'<circle r="2.4" fill="gray" class="{"good" if share <= 1 else "wrong"}" '

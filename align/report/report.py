@@ -45,16 +45,16 @@ def check_writable(folders: Sequence[Name | None], files: Sequence[Name | None] 
     Raises:
         ValueError: a folder cannot be created, or one stands in a file's place.
     """
-    asked = [(given, Path(given)) for given in folders if given is not None]
-    asked += [(given, Path(given).parent) for given in files if given is not None]
-    for given, folder in asked:
+    wanted = [(name, Path(name)) for name in folders if name is not None]
+    wanted += [(name, Path(name).parent) for name in files if name is not None]
+    for name, folder in wanted:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ValueError(f"cannot write to {given}: {error.strerror}") from error
-    for given in files:
-        if given is not None and Path(given).is_dir():
-            raise ValueError(f"cannot write to {given}: it is a folder, expected a file")
+            raise ValueError(f"cannot write to {name}: {error.strerror}") from error
+    for name in files:
+        if name is not None and Path(name).is_dir():
+            raise ValueError(f"cannot write to {name}: it is a folder, expected a file")
 
 
 def write_asked(report: Report, out: Name | None, json: Name | None, junit: Name | None) -> None:
@@ -92,10 +92,12 @@ def junit(report: Report) -> bytes:
     failures = sum(not result.passed for result in results)
     root = _element(None, "testsuites", name=headline(report))
     for case, case_results in report.cases.items():
-        failed = sum(not result.passed for result in case_results)
-        counts = {"tests": str(len(case_results)), "failures": str(failed), "errors": "0"}
+        tests = str(len(case_results))
+        failed = str(sum(not result.passed for result in case_results))
         seconds = f"{sum(result.seconds for result in case_results):.3f}"
-        suite = _element(root, "testsuite", name=case, **counts, time=seconds)
+        suite = _element(
+            root, "testsuite", name=case, tests=tests, failures=failed, errors="0", time=seconds
+        )
         for result in case_results:
             _case(suite, report, result)
     if not results:
@@ -116,9 +118,9 @@ def _case(suite: Element, report: Report, result: StepResult) -> None:
         return
     reasons = explain(result)
     findings = [
-        str(one)
-        for one in report.findings
-        if one.step == result.step and one.dtype in (result.dtype, "")
+        str(finding)
+        for finding in report.findings
+        if finding.step == result.step and finding.dtype in (result.dtype, "")
     ]
     failure = _element(test, "failure", message=reasons[0], type="AlignmentFailure")
     failure.text = _text("\n".join([*reasons, *findings]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -68,11 +69,11 @@ def page(report: Report) -> str:
 
 
 def _banner(report: Report) -> str:
-    said = SAID[report.verdict] if report.results else f"{NOTHING.capitalize()}."
+    sentence = SAID[report.verdict] if report.results else f"{NOTHING.capitalize()}."
     counts = ", ".join(f"{good} of {count} {what}" for good, count, what in tally(report))
     return (
         f'<section class="banner {report.verdict}"><strong>{report.verdict.capitalize()}</strong>'
-        f"<p>{escape(said)}</p><p>{counts}</p>{listed(rows(report.about))}</section>"
+        f"<p>{escape(sentence)}</p><p>{counts}</p>{listed(rows(report.about))}</section>"
     )
 
 
@@ -81,8 +82,8 @@ def _items(tag: str, items: Iterable[str]) -> str:
     return f'<{tag} class="found">{html}</{tag}>' if html else ""
 
 
-def _finding(one: Divergence) -> str:
-    return f"<code>{escape(one.heading)}</code>{listed(one.rows)}"
+def _finding(finding: Divergence) -> str:
+    return f"<code>{escape(finding.heading)}</code>{listed(finding.rows)}"
 
 
 def _pictures(results: Sequence[StepResult]) -> str:
@@ -104,7 +105,7 @@ def _step(step: str, report: Report) -> str:
     results = [result for result in report.results if result.step == step]
     results.sort(key=lambda result: (result.passed, -_severity(result)))
     each = max(1, ROWS // max(len(results), 1))
-    cells = [row for result in results for row in _rows(result, each)]
+    cells = list(itertools.chain.from_iterable(_rows(result, each) for result in results))
     shown = max(ROWS, sum(not result.passed for result in results))
     more = table(_COLUMNS, cells[shown:])
     why = "".join(map(_why, results))
@@ -112,15 +113,12 @@ def _step(step: str, report: Report) -> str:
     notes = [result.note for result in results if result.note]
     for text in (*_rules(results), *dict.fromkeys(notes)):
         html += f'<p class="soft">{escape(text)}</p>'
-    controls = [
-        [
-            f"{escape(result.case)} {label(result)}: {escape(control.name)}",
-            "caught" if control.caught else chip(False, "not caught"),
-            escape(control.detail),
-        ]
-        for result in results[:ROWS]
-        for control in result.controls
-    ]
+    controls = []
+    for result in results[:ROWS]:
+        title = f"{escape(result.case)} {label(result)}"
+        for control in result.controls:
+            outcome = "caught" if control.caught else chip(False, "not caught")
+            controls.append([f"{title}: {escape(control.name)}", outcome, escape(control.detail)])
     faults = f"Planted faults of {len(results[:ROWS])} results"
     html += folded(faults, table(("planted fault", "", "what the check said"), controls))
     return section(step.replace("_", " ").capitalize(), html if results else "")

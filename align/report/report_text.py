@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -38,7 +39,7 @@ def console(report: Report) -> str:
         A headline, the places to fix, one aligned line per case, step and dtype, under it what
         failed and why, then what follows and what was not compared; no trailing newline.
     """
-    repairs = [_indented(f"{i:3d}. ", one) for i, one in enumerate(report.repairs, 1)]
+    repairs = [_indented(f"{i:3d}. ", repair) for i, repair in enumerate(report.repairs, 1)]
     lines = [headline(report), *_titled(TO_FIX, repairs), ""]
     cells = [_row(result) for result in report.results]
     header, *shown = aligned(COLUMNS, cells)
@@ -48,7 +49,7 @@ def console(report: Report) -> str:
         lines += [f"      {text}" for text in explain(result)]
     if not report.results:
         lines.append(NOTHING)
-    follow = [_indented("     ", one) for one in report.consequences]
+    follow = [_indented("     ", finding) for finding in report.consequences]
     about = rows(report.about) if "pair" in report.about else []
     for title, blocks in (
         (FOLLOWS, follow),
@@ -61,24 +62,26 @@ def console(report: Report) -> str:
 
 def _titled(title: str, blocks: Sequence[Sequence[str]]) -> list[str]:
     """Return an empty line, a title and the lines of its blocks; nothing without blocks."""
-    return ["", f"{title}:", *(line for block in blocks for line in block)] if blocks else []
+    return ["", f"{title}:", *itertools.chain.from_iterable(blocks)] if blocks else []
 
 
 def tally(report: Report) -> list[tuple[int, int, str]]:
     """What was counted: how many are good, of how many, and of what."""
     results = report.results
+    comparisons = itertools.chain.from_iterable(r.comparisons for r in results)
+    controls = itertools.chain.from_iterable(r.controls for r in results)
     counted = (
         ([r.passed for r in results], "results"),
-        ([c.passed for r in results for c in r.comparisons], "comparisons within tolerance"),
-        ([c.caught for r in results for c in r.controls], "planted faults caught"),
+        ([c.passed for c in comparisons], "comparisons within tolerance"),
+        ([c.caught for c in controls], "planted faults caught"),
     )
     return [(sum(good), len(good), what) for good, what in counted]
 
 
 def headline(report: Report) -> str:
     """One line: verdict, results, comparisons, controls."""
-    said = ", ".join(f"{good}/{count} {what}" for good, count, what in tally(report))
-    return f"alignment: {report.verdict.upper()}  {said}"
+    counts = ", ".join(f"{good}/{count} {what}" for good, count, what in tally(report))
+    return f"alignment: {report.verdict.upper()}  {counts}"
 
 
 def label(result: StepResult) -> str:
@@ -131,9 +134,9 @@ def caught(result: StepResult) -> str:
     return f"{sum(c.caught for c in result.controls)}/{len(result.controls)}"
 
 
-def _indented(start: str, one: Divergence) -> list[str]:
+def _indented(start: str, finding: Divergence) -> list[str]:
     below = " " * len(start)
-    return [start + one.heading, *(f"{below}{name}: {text}" for name, text in one.rows)]
+    return [start + finding.heading, *(f"{below}{name}: {text}" for name, text in finding.rows)]
 
 
 def _row(result: StepResult) -> tuple[str, ...]:
@@ -154,8 +157,8 @@ def _row(result: StepResult) -> tuple[str, ...]:
 
 def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """A line for the titles and one for each row; a title that begins with # is over numbers."""
-    held = [[title.lstrip("#") for title in columns], *rows]
-    widths = [max(map(len, column)) for column in zip(*held, strict=True)]
+    cells = [[title.lstrip("#") for title in columns], *rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     signs = [">" if title.startswith("#") else "<" for title in columns]
     forms = [f"{{:{sign}{width}}}" for sign, width in zip(signs, widths, strict=True)]
-    return ["  ".join(forms).format(*row).rstrip() for row in held]
+    return ["  ".join(forms).format(*row).rstrip() for row in cells]

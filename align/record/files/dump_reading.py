@@ -218,11 +218,11 @@ def weights_digest(arrays: Mapping[str, np.ndarray]) -> str:
     return digest(np.frombuffer("\n".join(rows).encode(), dtype=np.uint8))
 
 
-def same_request(one: Meta, other: Meta, names: Sequence[str] = ("A", "B")) -> None:
+def same_request(first_meta: Meta, second_meta: Meta, names: Sequence[str] = ("A", "B")) -> None:
     """Refuse two requests that are not one.
 
     Args:
-        one, other: what both dumps say.
+        first_meta, second_meta: what both dumps say.
         names: what to call them.
 
     Raises:
@@ -230,14 +230,14 @@ def same_request(one: Meta, other: Meta, names: Sequence[str] = ("A", "B")) -> N
     """
     first, second = names
     for key in ("loss", "train", "steps", "accumulate", "optimizer", "dropout"):
-        a, b = getattr(one, key), getattr(other, key)
+        a, b = getattr(first_meta, key), getattr(second_meta, key)
         if a != b:
             raise ValueError(f"{key} differs: {a!r} in {first}, {b!r} in {second}")
-    _same_batches(one.batches, other.batches, names)
+    _same_batches(first_meta.batches, second_meta.batches, names)
     for title, a, b in (
-        ("input", one.inputs, other.inputs),
-        ("labels", one.labels, other.labels),
-        ("batches", one.batches, other.batches),
+        ("input", first_meta.inputs, second_meta.inputs),
+        ("labels", first_meta.labels, second_meta.labels),
+        ("batches", first_meta.batches, second_meta.batches),
     ):
         if set(a) != set(b):
             missing = sorted(set(a) ^ set(b))[0]
@@ -251,17 +251,17 @@ def same_request(one: Meta, other: Meta, names: Sequence[str] = ("A", "B")) -> N
                     f"{title}{f' {path!r}' if path else ''} differs: {_short(value)} in {first}, "
                     f"{_short(b[path])} in {second}: both sides must be dumped on the same data"
                 )
-    if one.loss not in (OWN, "cross_entropy", "mse") and one.seed != other.seed:
+    if first_meta.loss not in (OWN, "cross_entropy", "mse") and first_meta.seed != second_meta.seed:
         raise ValueError(
-            f"seed differs: {one.seed} in {first}, {other.seed} in {second}; the weights of the "
-            "default loss are drawn with it"
+            f"seed differs: {first_meta.seed} in {first}, {second_meta.seed} in {second}; the "
+            "weights of the default loss are drawn with it"
         )
 
 
 def _same_batches(one_side: Rows, other_side: Rows, names: Sequence[str]) -> None:
     """Refuse the same batches in another order."""
     a, b = _by_number(one_side), _by_number(other_side)
-    wrong = [i for i, (one, other) in enumerate(zip(a, b, strict=False)) if one != other]
+    wrong = [i for i, (batch, other) in enumerate(zip(a, b, strict=False)) if batch != other]
     if not wrong or any(batch not in b for batch in a) or any(batch not in a for batch in b):
         return
     moved = ", ".join(f"batches[{i}] of {names[1]} is batches[{a.index(b[i])}]" for i in wrong[:4])
@@ -319,10 +319,10 @@ class Dump:
         Raises:
             ValueError: they are not those that meta.json speaks of.
         """
-        found = self.folder.tensors(WEIGHTS)
-        if weights_digest(found) != self.meta.weights:
+        tensors = self.folder.tensors(WEIGHTS)
+        if weights_digest(tensors) != self.meta.weights:
             raise ValueError(f"{self.path / WEIGHTS}: not the weights of {META}")
-        return found
+        return tensors
 
     def labels(self) -> np.ndarray | None:
         """The labels of the loss, None without."""
@@ -366,15 +366,15 @@ class Dump:
 
     def numbers(self) -> dict[str, dict[str, list[float]]]:
         """Metric and schedule as each side computed them: kind -> name -> values."""
-        where, found = str(self.path / NUMBERS), {}
+        where, by_kind = str(self.path / NUMBERS), {}
         for kind, rows in self.folder.json(NUMBERS).items():
             if not isinstance(rows, dict) or not all(isinstance(v, list) for v in rows.values()):
                 raise ValueError(f"{where}: {kind!r} is no object of lists")
-            found[kind] = {
+            by_kind[kind] = {
                 name: list(_numbers(dict(enumerate(values)), f"{where}, {name}").values())
                 for name, values in rows.items()
             }
-        return found
+        return by_kind
 
     def _check_stamp(self, stamp: Mapping[str, object], dtype: str) -> None:
         """The framework is read off the tensors: a dump of the other one does not pass for it."""

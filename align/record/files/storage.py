@@ -35,9 +35,9 @@ MANIFEST = "manifest.json"
 def digest(array: np.ndarray) -> str:
     """SHA-256 over dtype, shape and the bytes in C order."""
     array = np.asarray(array)
-    found = hashlib.sha256(f"{array.dtype.str} {array.shape}\n".encode())
-    found.update(_bytes(array))
-    return found.hexdigest()
+    hasher = hashlib.sha256(f"{array.dtype.str} {array.shape}\n".encode())
+    hasher.update(_bytes(array))
+    return hasher.hexdigest()
 
 
 class TensorWriter:
@@ -82,9 +82,9 @@ class TensorWriter:
         if array.dtype.kind not in "biuf":
             raise ValueError(f"{name}: a dump cannot hold dtype {array.dtype}")
         key = digest(array) if self._once else name
-        held = self._names.setdefault(key, name)
-        if self._once and (held != name or self._stored.get(name) == key):
-            return held
+        stored_name = self._names.setdefault(key, name)
+        if self._once and (stored_name != name or self._stored.get(name) == key):
+            return stored_name
         if name in self._specs:
             raise ValueError(f"two different tensors of this run are called {name!r}")
         self._data.write(_bytes(array))
@@ -145,14 +145,14 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 def _write_manifest(folder: Path) -> None:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    found = {
+    entries = {
         path.relative_to(folder).as_posix(): {
             "sha256": reading.sha256_of(path),
             "bytes": path.stat().st_size,
         }
         for path in files
     }
-    write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, "files": found})
+    write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, "files": entries})
 
 
 class Folder:
