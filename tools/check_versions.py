@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+import tomllib
 import venv
 from pathlib import Path
 
@@ -28,7 +29,6 @@ PYTHONS = {
     "3.13": ["torch==2.14.1", "numpy>=2"],
 }
 """Version of Python -> what is asked for beside Paddle and the reference's packages."""
-WITHOUT_TEXT = ("comparison", "heads", "vision models", "conversion")
 ALIGN, PYTEST = "-m align --jobs 0 --case ", "-m pytest -q -W default "
 IMAGES = "tools/train_image.py --config configs/digits/sot_digits.yaml --output {folder}/images "
 GLUE = f"tools/train_glue.py --task_name CoLA --data_dir {FOLDER} --output_dir {{folder}}/text "
@@ -46,6 +46,16 @@ CHECKS = {
 }
 
 
+TESTS = "tests/sot_paddle/"
+WITHOUT_TEXT = {
+    "comparison": CHECKS["comparison"],
+    "heads": f"{PYTEST}{TESTS}heads/test_pooling.py",
+    "vision models": f"{PYTEST}{TESTS}backbones/test_images.py",
+    "conversion": CHECKS["conversion"],
+}
+"""What needs no paddlenlp."""
+
+
 def environment(folder: Path, version: str) -> Path:
     """Make the virtual environment of a row; its Python."""
     if version in PYTHONS:
@@ -53,8 +63,12 @@ def environment(folder: Path, version: str) -> Path:
         if python is None:
             raise ValueError(f"python{version} is not on PATH; choose other rows with --versions")
         subprocess.run([python, "-m", "venv", folder], check=True)  # noqa: S603 (found on PATH)
-        packages = [f"{ROOT}[reference]", f"paddlepaddle=={PADDLES[0]}", "pytest"]
-        pip = [str(folder / "bin" / "pip"), "install", "--quiet", *packages, *PYTHONS[version]]
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        extras = project["optional-dependencies"]
+        packages = [*project["dependencies"], *extras["align"], *extras["reference"], "pytest"]
+        packages = [name for name in packages if not name.startswith(project["name"])]
+        packages += [f"paddlepaddle=={PADDLES[0]}", *PYTHONS[version]]
+        pip = [str(folder / "bin" / "pip"), "install", "--quiet", *packages]
         subprocess.run(pip, check=True)  # noqa: S603 (the pip of that environment)
         return folder / "bin" / "python"
     venv.create(folder, with_pip=True)
@@ -67,12 +81,12 @@ def environment(folder: Path, version: str) -> Path:
     return folder / "bin" / "python"
 
 
-def cell(python: Path, check: str, folder: Path) -> str:
+def cell(python: Path, check: str, words: str, folder: Path) -> str:
     """Run a check; what the table says of it."""
-    words = [python, "-W", "ignore", *CHECKS[check].format(folder=folder).split()]
+    arguments = [python, "-W", "ignore", *words.format(folder=folder).split()]
     settings = {**os.environ, "OMP_NUM_THREADS": "1", "SOT_PADDLE_CACHE": str(folder / "built")}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    done = subprocess.run(words, cwd=ROOT, env=settings, check=False, **pipes)  # noqa: S603 (ours)
+    done = subprocess.run(arguments, cwd=ROOT, env=settings, check=False, **pipes)  # noqa: S603 (ours)
     (folder / f"{check}.log").write_text(done.stdout, encoding="utf-8")
     result = f"**fails** ({done.returncode})" if done.returncode else "passes"
     return "refused" if f", this is {folder.name}" in done.stdout else result
@@ -96,7 +110,10 @@ def main(arguments: list[str]) -> None:
         checks, name = CHECKS, f"Paddle {version}"
         if version in PYTHONS:
             checks, name = WITHOUT_TEXT, ", ".join([f"Python {version}", *PYTHONS[version]])
-        cells = [cell(python, check, folder) if check in checks else "" for check in CHECKS]
+        cells = [
+            cell(python, check, checks[check], folder) if check in checks else ""
+            for check in CHECKS
+        ]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
         shutil.rmtree(folder / "environment")
 
