@@ -89,8 +89,7 @@ def wrong_gradient(pair: DumpPair) -> list[WrongGradient]:
     """Find the deepest call that gets a right gradient and hands on a wrong one, the first."""
     rule = bounds.backward(pair.dtype, pair.pooled) if pair.dtype == "float64" else ROUGH
     taps = list(pair.judge.taps(pair.ours, pair.reference))
-    gradients_of_calls = (torch_call.grad_outputs.values() for _, _, torch_call in taps)
-    scale = largest(itertools.chain.from_iterable(gradients_of_calls))
+    scale = largest(itertools.chain(*(call.grad_outputs.values() for _, _, call in taps)))
     expected = to_paddle(pair.setup.weights, pair.reference.gradients)
     wrong: dict[str, WrongGradient] = {}
     for key, paddle_call, torch_call in reversed(taps):
