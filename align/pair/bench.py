@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -109,10 +110,8 @@ class Bench(Isolation):
         calls = self.recording.calls
         partner_key = self.partner.key if self.partner else None
         around = [c for c in calls.values() if partner_key in (None, c.key, self._above(c))]
-        arrays = []
-        for call in (*around, calls[ROOT]):
-            arrays += [array for _, array in call.inputs]
-        return arrays
+        inputs = itertools.chain(*(call.inputs for call in (*around, calls[ROOT])))
+        return [array for _, array in inputs]
 
     @property
     def layer(self) -> Any:

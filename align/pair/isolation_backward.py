@@ -100,13 +100,11 @@ class BackwardIsolation(Isolation):
             return None
         return self._cut_inputs(piece, caller, (args, kwargs))
 
-    def _cut_inputs(
-        self, piece: _Piece, caller: _Piece | None, arguments: tuple
-    ) -> tuple[tuple, dict]:
+    def _cut_inputs(self, piece: _Piece, caller: _Piece | None, fed: tuple) -> tuple[tuple, dict]:
         """Leaves with the reference's inputs; our own arguments are ends of the caller's piece."""
         call = piece.reference
         torch_floats = floats(call.inputs)
-        tensors = leaves(arguments, self.side.is_tensor)
+        tensors = leaves(fed, self.side.is_tensor)
         ours = floats([(path, self.side.numpy(tensor)) for path, tensor in tensors])
         partners = self._partners(ours, torch_floats)
         for path, mine in ours:  # one tensor that we give twice and PyTorch once
@@ -129,7 +127,7 @@ class BackwardIsolation(Isolation):
             if expected is not None:
                 ended_leaders.add(leader)
         return replace(
-            arguments,
+            fed,
             self.side.is_tensor,
             lambda path, t: cut_leaves[path].clone() if path in cut_leaves else t,
         )

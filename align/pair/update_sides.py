@@ -407,9 +407,7 @@ class UpdateSides:
             return optimizer
 
         partners, parameters = self._weights.partners(), on_paddle.parameters(self.model)
-        targets: list[str] = []
-        for name in itertools.chain.from_iterable(self.feed.bundles):
-            targets += partners[name]
+        targets = itertools.chain(*(partners[name] for name in itertools.chain(*self.feed.bundles)))
         names = {name: (name,) for name in dict.fromkeys(targets) if name in parameters}
 
         def gradients_at(step: int) -> Iterator[tuple[str, np.ndarray | None]]:
