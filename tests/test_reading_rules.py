@@ -19,7 +19,7 @@ RIDDLES = ("The same", "It ", "And ", "As `", "As above", "Like ", "Also ")
 OLD = {
     "sot_paddle": {"names": 196, "docstrings": 5, "expressions": 61, "unpacked arguments": 38},
     "sot_torch_ref": {"names": 13, "docstrings": 0, "expressions": 4, "unpacked arguments": 10},
-    "align": {"names": 302, "docstrings": 0, "expressions": 34, "unpacked arguments": 16},
+    "align": {"names": 0, "docstrings": 0, "expressions": 0, "unpacked arguments": 0},
     "tools": {"names": 20, "docstrings": 0, "expressions": 4, "unpacked arguments": 1},
 }
 

@@ -84,17 +84,17 @@ def _tell(note: Note, name: str, function: Any, x: Any, args: tuple, named: Mapp
     """Note a call unless it drops nothing."""
     bound = inspect.signature(function).bind(*args, **named)
     bound.apply_defaults()
-    given, shape = bound.arguments, tuple(int(n) for n in x.shape)
-    if not given["training"] or not given["p"]:
+    arguments, shape = bound.arguments, tuple(int(n) for n in x.shape)
+    if not arguments["training"] or not arguments["p"]:
         return
-    axes = given.get("axis")
+    axes = arguments.get("axis")
     if name.removeprefix("feature_") != name or name[-2:] in ("1d", "2d", "3d"):
         axes = (0, 1)
     axes = (axes,) if isinstance(axes, int) else axes
     if axes is not None:
         shape = tuple(n if i in axes else 1 for i, n in enumerate(shape))
-    kind = name if "alpha" in name else given.get("mode", UPSCALED)
-    note(float(given["p"]), kind, shape)
+    kind = name if "alpha" in name else arguments.get("mode", UPSCALED)
+    note(float(arguments["p"]), kind, shape)
 
 
 @contextlib.contextmanager

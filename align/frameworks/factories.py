@@ -21,11 +21,11 @@ AVERAGE = "_align_moving_average"
 """Attribute of an optimizer that holds the moving average that goes with it."""
 
 
-def unpack(made: Any, model: Any) -> tuple[Any, Any]:
+def unpack(returned: Any, model: Any) -> tuple[Any, Any]:
     """The optimizer, with what surrounds a step hooked into it, and the scheduler.
 
     Args:
-        made: what the factory returned.
+        returned: what the factory returned.
         model: what it was called with; ``before_step`` gets it.
 
     Returns:
@@ -34,7 +34,7 @@ def unpack(made: Any, model: Any) -> tuple[Any, Any]:
     Raises:
         ValueError: not one of FORMS.
     """
-    parts = made if isinstance(made, tuple) else (made,)
+    parts = returned if isinstance(returned, tuple) else (returned,)
     if not 1 <= len(parts) <= 4:
         raise ValueError(f"optimizer factory: got {len(parts)} values, expected {FORMS}")
     optimizer, scheduler, before, average = (*parts, None, None, None)[:4]
@@ -83,10 +83,10 @@ def around_steps(optimizer: Any, when: str, call: Callable[[], Any]) -> None:
     def stepped(*args: Any, **options: Any) -> Any:
         if when == "pre":
             call()
-        made = step(*args, **options)
+        result = step(*args, **options)
         if when == "post":
             call()
-        return made
+        return result
 
     optimizer.step = stepped
 

@@ -47,11 +47,11 @@ class Order:
     """How the terms of a sum follow each other.
 
     Attributes:
-        drawn: what draws their order; None for the order of the memory.
+        generator: what draws their order; None for the order of the memory.
         parts: partial sums that the terms are dealt out to.
     """
 
-    drawn: np.random.Generator | None = None
+    generator: np.random.Generator | None = None
     parts: int = 1
 
     @classmethod
@@ -107,8 +107,8 @@ def in_order(x: torch.Tensor, axes: Sequence[int], order: Order) -> torch.Tensor
     shape = [1 if axis in summed else length for axis, length in enumerate(x.shape)]
     terms = x.detach().movedim(summed, [*range(len(summed))]).reshape(-1, math.prod(shape))
     rows = np.ascontiguousarray(terms.numpy())
-    if order.drawn is not None:
-        rows = rows[order.drawn.permutation(len(rows))]
+    if order.generator is not None:
+        rows = rows[order.generator.permutation(len(rows))]
     if order.parts > 1:
         whole = np.zeros((-(-len(rows) // order.parts) * order.parts, rows.shape[1]), rows.dtype)
         whole[: len(rows)] = rows
@@ -207,8 +207,10 @@ def _of_convolution(args: Sequence[Any], result: torch.Tensor) -> Iterator[Produ
 
 def _of_convolution_backward(args: Sequence[Any], results: Sequence[Any]) -> Iterator[Product]:
     gradient, x, weight, *settings, mask = args
-    operands = (gradient.square(), x.square(), weight.square())
-    squares = _aten.convolution_backward(*operands, *settings, [mask[0], mask[1], False])
+    wanted = [mask[0], mask[1], False]
+    squares = _aten.convolution_backward(
+        gradient.square(), x.square(), weight.square(), *settings, wanted
+    )
     if mask[0]:
         terms = _terms(weight, transposed=not settings[4], groups=settings[6])
         yield results[0], terms, squares[0]
@@ -259,17 +261,19 @@ _EXACT = frozenset({
 })
 # fmt: on
 """Operators that hand on numbers as they are; views are told by their signature."""
+
+
+def _operators(names: str) -> list[Any]:
+    return [getattr(torch.ops.aten, name).default for name in names.split()]
+
+
 _KINKS: Mapping[Any, tuple[float, ...]] = {
-    getattr(torch.ops.aten, name).default: places
-    for names, places in {
-        ("relu", "relu_", "leaky_relu", "leaky_relu_", "_prelu_kernel", "abs"): (0.0,),
-        ("hardswish", "hardswish_", "hardsigmoid", "hardsigmoid_"): (-3.0, 3.0),
-        ("hardtanh", "hardtanh_", "clamp", "clamp_", "clamp_min", "clamp_max"): (),
-    }.items()
-    for name in names
+    **dict.fromkeys(_operators("relu relu_ leaky_relu leaky_relu_ _prelu_kernel abs"), (0.0,)),
+    **dict.fromkeys(_operators("hardswish hardswish_ hardsigmoid hardsigmoid_"), (-3.0, 3.0)),
+    **dict.fromkeys(_operators("hardtanh hardtanh_ clamp clamp_ clamp_min clamp_max"), ()),
 }
 """Operator -> where its gradient jumps; () for the limits that it is called with."""
-_WHOLE = {getattr(torch.ops.aten, n).default for n in ("_to_copy", "floor", "ceil", "trunc")}
+_WHOLE = set(_operators("_to_copy floor ceil trunc"))
 """Operators that make whole numbers: an index is no rounding to be moved."""
 _REACH = 64  # units that moves may take a whole number off itself on the way
 
@@ -311,7 +315,7 @@ class MovedRoundings(TorchDispatchMode):
         if func in LONG and args[0].dtype in self._factors and args[0].is_cpu:
             return self._long(func, args, kwargs or {})
         if func in _WHOLE and args[0].dtype in UNIT and _is_cast(func, kwargs):
-            args = (self._steady(args[0]), *args[1:])
+            args = self._steady(args)
         result = func(*args, **kwargs) if kwargs else func(*args)
         rounds = self._rounds.get(func)
         if rounds is None:
@@ -349,10 +353,12 @@ class MovedRoundings(TorchDispatchMode):
                 off = (argument - place).abs()
                 argument.copy_(torch.where(off < reach, place + run.side * off, argument))
 
-    def _steady(self, numbers: torch.Tensor) -> torch.Tensor:
+    def _steady(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Numbers that become whole, those that moves took off a whole one put back on it."""
+        numbers, *others = args
         whole, unit = numbers.round(), UNIT[numbers.dtype]
-        return torch.where((numbers - whole).abs() <= _REACH * unit * whole.abs(), whole, numbers)
+        is_near = (numbers - whole).abs() <= _REACH * unit * whole.abs()
+        return torch.where(is_near, whole, numbers), *others
 
     def arrays(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
         """Moved copies of weights or inputs; arrays of another dtype are passed on."""
@@ -401,19 +407,20 @@ def _limits(_: torch.Tensor, low: float | None = -1.0, high: float | None = 1.0)
     return [at for at in (low, high) if at is not None]
 
 
-def _tensors(made: Any) -> Iterator[torch.Tensor]:
+def _tensors(results: Any) -> Iterator[torch.Tensor]:
     """The tensors of what an operator made, lists of them included."""
-    for one in made if isinstance(made, tuple | list) else (made,):
-        if isinstance(one, torch.Tensor):
-            yield one
-        elif isinstance(one, list):
-            yield from one
+    for result in results if isinstance(results, tuple | list) else (results,):
+        if isinstance(result, torch.Tensor):
+            yield result
+        elif isinstance(result, list):
+            yield from result
 
 
 def _written(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """What an operator that hands nothing out writes into (the fused step of an optimizer)."""
-    given = zip(func._schema.arguments, args, strict=False)
-    return tuple(value for told, value in given if told.alias_info and told.alias_info.is_write)
+    arguments = zip(func._schema.arguments, args, strict=False)
+    aliases = ((argument.alias_info, value) for argument, value in arguments)
+    return tuple(value for alias, value in aliases if alias and alias.is_write)
 
 
 def _rounds(func: Any) -> bool:
@@ -423,5 +430,5 @@ def _rounds(func: Any) -> bool:
         return False
     if not any("Tensor" in str(argument.type) for argument in schema.arguments):
         return False  # a constant
-    aliases = [made.alias_info for made in schema.returns]
+    aliases = [result.alias_info for result in schema.returns]
     return all(alias is None or alias.is_write for alias in aliases)

@@ -82,37 +82,37 @@ def options(*holders: Any) -> dict[str, Option]:
         holders: objects, dictionaries, functions or partials; the first that holds a name says its
             value.
     """
-    found: dict[str, Option] = {}
+    option_of: dict[str, Option] = {}
     for holder in holders:
         for name, value, put in _places(holder, DEPTH):
-            for part, held in _parts(name, value):
-                found.setdefault(part, Option(held)).puts.append(put)
-    return found
+            for part, number in _parts(name, value):
+                option_of.setdefault(part, Option(number)).puts.append(put)
+    return option_of
 
 
 def _places(holder: Any, depth: int) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
     """(name, value, setter) of everything in an object."""
     if isinstance(holder, dict):
-        held = [
+        members = [
             (name, value, functools.partial(holder.__setitem__, name))
             for name, value in holder.items()
         ]
     elif isinstance(holder, functools.partial):
         yield from _places(holder.keywords, depth)
-        holder, held = holder.func, []
+        holder, members = holder.func, []
     elif inspect.isfunction(holder):
         cells = zip(holder.__code__.co_freevars, holder.__closure__ or (), strict=True)
-        held = [
+        members = [
             (n, c.cell_contents, functools.partial(setattr, c, "cell_contents")) for n, c in cells
         ]
     else:
-        held = [(n, v, functools.partial(setattr, holder, n)) for n, v in vars(holder).items()]
-    for name, value, put in held:
+        members = [(n, v, functools.partial(setattr, holder, n)) for n, v in vars(holder).items()]
+    for name, value, put in members:
         yield str(name), value, put
         inner = value if isinstance(value, (list, tuple)) else [value]
-        for one in inner if depth else ():
-            if inspect.isfunction(one) or isinstance(one, functools.partial):
-                yield from _places(one, depth - 1)
+        for item in inner if depth else ():
+            if inspect.isfunction(item) or isinstance(item, functools.partial):
+                yield from _places(item, depth - 1)
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -130,9 +130,10 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield name, value[0] if len(set(value)) == 1 else tuple(value)
 
 
-def differing(ours: dict[str, Option], theirs: dict[str, Option]) -> list[str]:
+def differing(paddle_options: dict[str, Option], torch_options: dict[str, Option]) -> list[str]:
     """Names of the options that both hold with other values."""
-    return [n for n in theirs if n in ours and not _same(ours[n].value, theirs[n].value)]
+    both = [n for n in torch_options if n in paddle_options]
+    return [n for n in both if not _same(paddle_options[n].value, torch_options[n].value)]
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -103,16 +105,16 @@ def pull(tensors: list[paddle.Tensor], gradients: list[np.ndarray]) -> None:
 def hook(layer: paddle.nn.Layer, before: Callable, after: Callable) -> contextlib.ExitStack:
     """Register both hooks; they are removed when what is returned is closed."""
 
-    def leaving(own: paddle.nn.Layer, args: tuple, kwargs: dict, output: Any) -> Any:
-        if not isinstance(own, _CELLS):
-            return after(own, args, kwargs, output)
-        made = after(own, args, kwargs, output[1])  # PADDLE: the output, then it in the state
-        return made if made is None else (made if is_tensor(made) else made[0], made)
+    def leaving(called: paddle.nn.Layer, args: tuple, kwargs: dict, output: Any) -> Any:
+        if not isinstance(called, _CELLS):
+            return after(called, args, kwargs, output)
+        new = after(called, args, kwargs, output[1])  # PADDLE: the output, then it in the state
+        return new if new is None else (new if is_tensor(new) else new[0], new)
 
-    held = contextlib.ExitStack()
+    hooks = contextlib.ExitStack()
     for remove in hook_calls(layer, before, leaving):
-        held.callback(remove)
-    return held
+        hooks.callback(remove)
+    return hooks
 
 
 def modules(model: paddle.nn.Layer) -> dict[str, paddle.nn.Layer]:
@@ -122,39 +124,39 @@ def modules(model: paddle.nn.Layer) -> dict[str, paddle.nn.Layer]:
 
 def entries(model: paddle.nn.Layer) -> list[Entry]:
     """Every name of the state dict; tied names share their identity."""
-    held = _owners(model)
+    owners = _owners(model)
     parameters = {id(p) for p in model.parameters()}
-    found = []
+    listed = []
     for name, value in model.state_dict().items():
         owner = name.rpartition(".")[0]
-        found.append(
+        listed.append(
             Entry(
                 name=name,
                 shape=tuple(value.shape),
                 dtype=str(value.dtype).removeprefix("paddle."),
                 owner=owner or ROOT,
-                types=qualified_types(held.get(owner, model)),
+                types=qualified_types(owners.get(owner, model)),
                 trainable=id(value) in parameters and not value.stop_gradient,
                 buffer=id(value) not in parameters or name.endswith(("._mean", "._variance")),
                 identity=id(value),
             )
         )
-    return found
+    return listed
 
 
 def _owners(model: paddle.nn.Layer) -> dict[str, paddle.nn.Layer]:
     """Every name of every layer: one that is held twice has two names."""
-    found: dict[str, paddle.nn.Layer] = {}
+    layer_of: dict[str, paddle.nn.Layer] = {}
     todo = [("", model)]
     while todo:
         name, layer = todo.pop()
-        found[name] = layer
+        layer_of[name] = layer
         for key, child in layer.named_children():
             todo.append((f"{name}.{key}" if name else key, child))
         for key, child in layer._sub_layers.items():  # named_children leaves a second name out
             if child is not None:
-                found.setdefault(f"{name}.{key}" if name else key, child)
-    return found
+                layer_of.setdefault(f"{name}.{key}" if name else key, child)
+    return layer_of
 
 
 def named(model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:
@@ -178,12 +180,12 @@ def load(model: paddle.nn.Layer, arrays: Mapping[str, np.ndarray]) -> None:
 
     PADDLE: set_state_dict only warns about what does not fit.
     """
-    held = model.state_dict()
+    tensors = model.state_dict()
     for name, array in arrays.items():
-        own = held[name]
-        value = np.asarray(array, str(own.dtype).removeprefix("paddle."), order="C")
-        own.set_value(value)
-        if not np.array_equal(view(own), value):
+        target = tensors[name]
+        value = np.asarray(array, str(target.dtype).removeprefix("paddle."), order="C")
+        target.set_value(value)
+        if not np.array_equal(view(target), value):
             raise ValueError(f"Paddle {name}: the values read back are not those written")
 
 
@@ -213,8 +215,8 @@ def prepare(plan: Request, dtype: str, train: bool) -> paddle.nn.Layer:
 
 
 def _recurrent(model: paddle.nn.Layer) -> list[paddle.nn.Layer]:
-    held = model.sublayers(include_self=True)
-    return [layer for layer in held if isinstance(layer, paddle.nn.layer.rnn.RNNBase)]
+    layers = model.sublayers(include_self=True)
+    return [layer for layer in layers if isinstance(layer, paddle.nn.layer.rnn.RNNBase)]
 
 
 def set_mode(model: paddle.nn.Layer, train: bool) -> None:
@@ -269,18 +271,18 @@ def stamp(value: paddle.Tensor) -> dict[str, Any]:
 @contextlib.contextmanager
 def average_pools() -> Iterator[list[str]]:
     """Grows with every average pool. PADDLE: their backward pass holds 1/N in float32."""
-    found: list[str] = []
+    pools: list[str] = []
 
-    def noting(own: Callable) -> Callable:
-        def pool(*given: Any) -> Any:
-            found.extend(kind for kind in given if isinstance(kind, str) and kind == "avg")
-            return own(*given)
+    def noting(function: Callable) -> Callable:
+        def pool(*args: Any) -> Any:
+            pools.extend(kind for kind in args if isinstance(kind, str) and kind == "avg")
+            return function(*args)
 
         return pool
 
     others = {name: noting(getattr(_C_ops, name)) for name in ("pool2d", "pool3d")}
     with mock.patch.multiple(_C_ops, **others):
-        yield found
+        yield pools
 
 
 def stock_norms(model: paddle.nn.Layer) -> list[str]:
@@ -296,45 +298,45 @@ def _is_stock_norm(kind: type) -> bool:
     stock = [k for k in kind.__mro__ if k.__module__ == "paddle.nn.layer.norm"]
     if not stock or any("GroupNorm" in k.__name__ for k in stock):
         return False
-    own = kind.forward
-    return own.__module__ == "paddle.nn.layer.norm" or "super" in own.__code__.co_names
+    forward = kind.forward
+    return forward.__module__ == "paddle.nn.layer.norm" or "super" in forward.__code__.co_names
 
 
 def make_optimizer(plan: Request, model: paddle.nn.Layer) -> tuple[Any, Any]:
     """The plan's optimizer and scheduler (None without)."""
     if not isinstance(plan.optimizer, Mapping):
         return unpack(plan.optimizer[1](model), model)
-    given, trained = plan.optimizer, [p for p in model.parameters() if not p.stop_gradient]
-    if given["name"] == "sgd":
-        decay = given["weight_decay"] or None
-        shared = {"learning_rate": given["lr"], "parameters": trained, "weight_decay": decay}
-        if given["momentum"]:
-            return paddle.optimizer.Momentum(momentum=given["momentum"], **shared), None
-        return paddle.optimizer.SGD(**shared), None
+    settings, trained = plan.optimizer, [p for p in model.parameters() if not p.stop_gradient]
+    if settings["name"] == "sgd":
+        decay = settings["weight_decay"] or None
+        kind = paddle.optimizer.SGD
+        if settings["momentum"]:
+            kind = functools.partial(paddle.optimizer.Momentum, momentum=settings["momentum"])
+        return kind(learning_rate=settings["lr"], parameters=trained, weight_decay=decay), None
     names = {"lr": "learning_rate", "eps": "epsilon"}
-    options = {names.get(name, name): value for name, value in given.items() if name != "name"}
+    options = {names.get(name, name): value for name, value in settings.items() if name != "name"}
     return paddle.optimizer.AdamW(parameters=trained, **options), None
 
 
 def rate(optimizer: Any) -> float:
     """The learning rate that the next step applies (the largest of the groups)."""
-    held = getattr(optimizer, "_param_groups", None) or []
-    lists = [g["params"] if isinstance(g, Mapping) else [g] for g in held]
-    attributes = [getattr(p, "optimize_attr", None) or {} for params in lists for p in params]
-    factors = [float(one.get("learning_rate", 1.0)) for one in attributes]
+    param_groups = getattr(optimizer, "_param_groups", None) or []
+    lists = [g["params"] if isinstance(g, Mapping) else [g] for g in param_groups]
+    attributes = [getattr(p, "optimize_attr", None) or {} for p in itertools.chain(*lists)]
+    factors = [float(attribute.get("learning_rate", 1.0)) for attribute in attributes]
     return float(optimizer.get_lr()) * max(factors, default=1.0)
 
 
 def live_moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, dict[str, paddle.Tensor]]:
     """Canonical parameter name -> kind of moment -> the optimizer's own tensor."""
     names = {tensor.name: name for name, tensor in named(model).items()}
-    found: dict[str, dict[str, paddle.Tensor]] = {}
+    moments: dict[str, dict[str, paddle.Tensor]] = {}
     for key, value in optimizer.state_dict().items():
         parts = _MOMENT.fullmatch(key)
         name = names.get(parts["parameter"]) if parts else None
         if name is not None:
-            found.setdefault(name, {})[_ALSO.get(parts["kind"], parts["kind"])] = value
-    return found
+            moments.setdefault(name, {})[_ALSO.get(parts["kind"], parts["kind"])] = value
+    return moments
 
 
 ERRORS = (Exception,)

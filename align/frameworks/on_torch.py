@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -96,21 +97,21 @@ def hook(module: torch.nn.Module, before: Callable, after: Callable) -> contextl
     """
     first = getattr(module, "batch_first", True)
 
-    def entering(own: Any, args: tuple, kwargs: dict) -> Any:
+    def entering(called: Any, args: tuple, kwargs: dict) -> Any:
         bare = replace((args, kwargs), _is_packed, lambda _, packed: _Kept(packed))
-        made = before(own, *bare)
-        return made and replace(made, lambda one: isinstance(one, _Kept), lambda _, one: one.packed)
+        changed = before(called, *bare)
+        return changed and replace(changed, lambda x: isinstance(x, _Kept), lambda _, x: x.packed)
 
-    def leaving(own: Any, args: tuple, kwargs: dict, output: Any) -> Any:
+    def leaving(called: Any, args: tuple, kwargs: dict, output: Any) -> Any:
         packed = dict(leaves(output, _is_packed))
-        padded = replace(output, _is_packed, lambda _, one: _padded(one, first))
-        made = after(own, args, kwargs, padded)
-        return replace(made, is_tensor, lambda at, one: packed.get(at, one))
+        padded = replace(output, _is_packed, lambda _, value: _padded(value, first))
+        changed = after(called, args, kwargs, padded)
+        return replace(changed, is_tensor, lambda at, value: packed.get(at, value))
 
-    held = contextlib.ExitStack()
-    held.callback(module.register_forward_pre_hook(entering, with_kwargs=True).remove)
-    held.callback(module.register_forward_hook(leaving, with_kwargs=True).remove)
-    return held
+    hooks = contextlib.ExitStack()
+    hooks.callback(module.register_forward_pre_hook(entering, with_kwargs=True).remove)
+    hooks.callback(module.register_forward_hook(leaving, with_kwargs=True).remove)
+    return hooks
 
 
 class _Kept:
@@ -126,9 +127,9 @@ def _is_packed(value: Any) -> bool:
 
 def _padded(packed: rnn.PackedSequence, first: bool) -> torch.Tensor:
     """A copy with zeros behind the ends, marked as such."""
-    made = rnn.pad_packed_sequence(packed, first)[0].detach()
-    made.padded = True
-    return made
+    batch = rnn.pad_packed_sequence(packed, first)[0].detach()
+    batch.padded = True
+    return batch
 
 
 def modules(model: torch.nn.Module) -> dict[str, torch.nn.Module]:
@@ -138,27 +139,27 @@ def modules(model: torch.nn.Module) -> dict[str, torch.nn.Module]:
 
 def entries(model: torch.nn.Module) -> list[Entry]:
     """Every name of the state dict, in its order; tied names share their identity."""
-    held = dict(model.named_modules(remove_duplicate=False))
+    owners = dict(model.named_modules(remove_duplicate=False))
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    found = []
+    listed = []
     for name, value in model.state_dict(keep_vars=True).items():
         if not is_tensor(value):
             raise ValueError(f"PyTorch {name}: the state dict holds a {type(value).__name__}")
         layer, parametrized, _ = name.partition("parametrizations.")
         owner = layer.rstrip(".") if parametrized else name.rpartition(".")[0]
-        found.append(
+        listed.append(
             Entry(
                 name=name,
                 shape=tuple(value.shape),
                 dtype=str(value.dtype).removeprefix("torch."),
                 owner=owner or ROOT,
-                types=qualified_types(held.get(owner, model)),
+                types=qualified_types(owners.get(owner, model)),
                 trainable=name in parameters and value.requires_grad,
                 buffer=name not in parameters,
                 identity=id(value),
             )
         )
-    return found
+    return listed
 
 
 def named(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -179,10 +180,10 @@ def state(model: torch.nn.Module) -> Arrays:
 
 def load(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     """Overwrite tensors by canonical name; floating arrays are cast to the model's dtype."""
-    held = model.state_dict(keep_vars=True)
+    tensors = model.state_dict(keep_vars=True)
     with torch.no_grad():
         for name, array in arrays.items():
-            held[name].copy_(torch.from_numpy(np.require(array, requirements="CW")))
+            tensors[name].copy_(torch.from_numpy(np.require(array, requirements="CW")))
 
 
 def prepare(plan: Request, dtype: str, train: bool) -> torch.nn.Module:
@@ -221,7 +222,7 @@ def generators() -> list[Any]:
     if torch.cuda.is_initialized():
         states += torch.cuda.get_rng_state_all()
     _, words, *rest = np.random.get_state()
-    return [*(one.tolist() for one in states), random.getstate(), words.tolist(), rest]
+    return [*(rng.tolist() for rng in states), random.getstate(), words.tolist(), rest]
 
 
 def clear(model: torch.nn.Module) -> None:
@@ -276,9 +277,9 @@ def follow_paddle(model: torch.nn.Module, names: list[str]) -> None:
         biased = rest + (module.running_var - rest) * (count - 1) / count
         module.running_var.data.copy_(biased)  # .data: the graph holds the buffer, unused
 
-    held = modules(model)
+    module_of = modules(model)
     for name in names:
-        module = held[name]
+        module = module_of[name]
         if isinstance(getattr(module, "eps", None), float):
             module.eps = float(np.float32(module.eps))
         if not isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
@@ -294,21 +295,21 @@ def make_optimizer(plan: Request, model: torch.nn.Module) -> tuple[Any, Any]:
     """The plan's optimizer and scheduler (None without)."""
     if not isinstance(plan.optimizer, Mapping):
         return unpack(plan.optimizer[0](model), model)
-    given = plan.optimizer
+    settings = plan.optimizer
     trained = [p for p in model.parameters() if p.requires_grad]
-    if given["name"] == "sgd":
+    if settings["name"] == "sgd":
         return torch.optim.SGD(
             trained,
-            lr=given["lr"],
-            momentum=given["momentum"],
-            weight_decay=given["weight_decay"],
+            lr=settings["lr"],
+            momentum=settings["momentum"],
+            weight_decay=settings["weight_decay"],
         ), None
     return torch.optim.AdamW(
         trained,
-        lr=given["lr"],
-        betas=(given["beta1"], given["beta2"]),
-        eps=given["eps"],
-        weight_decay=given["weight_decay"],
+        lr=settings["lr"],
+        betas=(settings["beta1"], settings["beta2"]),
+        eps=settings["eps"],
+        weight_decay=settings["weight_decay"],
         fused=True,  # the same rule in one pass over the memory: a quarter of the time
     ), None
 
@@ -322,8 +323,8 @@ def live_moments(optimizer: Any, model: torch.nn.Module) -> dict[str, dict[str, 
     """Canonical parameter name -> kind of moment -> the optimizer's own tensor."""
     names = {parameter: name for name, parameter in model.named_parameters()}
     return {
-        names[parameter]: {k: held[key] for key, k in MOMENTS.items() if is_tensor(held.get(key))}
-        for parameter, held in optimizer.state.items()
+        names[parameter]: {k: slots[key] for key, k in MOMENTS.items() if is_tensor(slots.get(key))}
+        for parameter, slots in optimizer.state.items()
     }
 
 
@@ -428,7 +429,7 @@ def as_paddle(optimizer: Any, which: Sequence[str] | None, limit: float | None) 
 
     def enlarge(*_: Any) -> None:
         groups = [group["params"] for group in optimizer.param_groups]
-        for members in ([p for params in groups for p in params], *groups):
+        for members in (list(itertools.chain(*groups)), *groups):
             gradients = [p.grad for p in members if p.grad is not None]
             norm = _norm(gradients)
             if norm < limit <= norm + (1 + 1e-9) * CLIP_EPS:

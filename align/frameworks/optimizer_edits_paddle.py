@@ -7,6 +7,7 @@ the model is put back by `kept`.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -28,12 +29,13 @@ Arrays = Mapping[str, np.ndarray]
 def kept(model: paddle.nn.Layer) -> AbstractContextManager[None]:
     """Put back what changes write on the parameters themselves."""
     names = ("stop_gradient", "regularizer", "optimize_attr")
-    return set_to((p, n, copy.copy(getattr(p, n))) for p in model.parameters() for n in names)
+    places = itertools.product(model.parameters(), names)
+    return set_to((parameter, n, copy.copy(getattr(parameter, n))) for parameter, n in places)
 
 
 def _groups(optimizer: Any) -> list[dict]:
-    held = getattr(optimizer, "_param_groups", None) or []
-    return [group for group in held if isinstance(group, dict)]
+    param_groups = getattr(optimizer, "_param_groups", None) or []
+    return [group for group in param_groups if isinstance(group, dict)]
 
 
 def kind_of(optimizer: Any) -> str:
@@ -50,16 +52,18 @@ def options_of(optimizer: Any) -> dict[str, Option]:
 def decays_of(optimizer: Any, model: paddle.nn.Layer) -> dict[str, Decay]:
     """The decay of every parameter, as the options of the optimizer say it."""
     chosen = getattr(optimizer, "_apply_decay_param_fun", None)
-    group_of = {p.name: group for group in _groups(optimizer) for p in group["params"]}
-    found = {}
+    group_of: dict[str, dict] = {}
+    for group in _groups(optimizer):
+        group_of.update({p.name: group for p in group["params"]})
+    decays = {}
     for name, p in stepping.parameters(model).items():
         if hasattr(optimizer, "_apply_decay_param_fun"):
             rate = group_of.get(p.name, {}).get("weight_decay", optimizer._weight_decay)
-            found[name] = (float(rate) if chosen is None or chosen(p.name) else 0.0, 0.0)
+            decays[name] = (float(rate) if chosen is None or chosen(p.name) else 0.0, 0.0)
         else:
             rule = getattr(p, "regularizer", None) or getattr(optimizer, "regularization", None)
-            found[name] = (0.0, float(getattr(rule, "_coeff", 0.0)))
-    return found
+            decays[name] = (0.0, float(getattr(rule, "_coeff", 0.0)))
+    return decays
 
 
 def put_decays(optimizer: Any, model: paddle.nn.Layer, decays: Mapping[str, Decay]) -> None:
@@ -84,10 +88,11 @@ def put_members(optimizer: Any, model: paddle.nn.Layer, names: set[str]) -> None
     """Other parameters in the optimizer."""
     groups = _groups(optimizer)
     members = groups[0]["params"] if groups else optimizer._parameter_list
-    known = {p.name for g in groups for p in g["params"]} if groups else {p.name for p in members}
+    lists = [group["params"] for group in groups] if groups else [members]
+    member_names = {p.name for p in itertools.chain(*lists)}
     for name, p in stepping.parameters(model).items():
         p.stop_gradient = name not in names
-        if name in names and p.name not in known:
+        if name in names and p.name not in member_names:
             members.append(p)
 
 
@@ -130,13 +135,13 @@ def put_gradients(
             group["grad_clip"] = None
 
     def change() -> None:
-        known = stepping.parameters(model)
-        given = {n: view(p.grad) for n, p in known.items() if p.grad is not None}
-        moving = {n: g for n, g in given.items() if g.any()}
-        for name in set(given) - set(moving) if moving else ():
-            known[name].clear_gradient(False)  # by position: Paddle ignores the keyword
+        parameters = stepping.parameters(model)
+        gradients = {n: view(p.grad) for n, p in parameters.items() if p.grad is not None}
+        moving = {n: g for n, g in gradients.items() if g.any()}
+        for name in set(gradients) - set(moving) if moving else ():
+            parameters[name].clear_gradient(False)  # by position: Paddle ignores the keyword
         for name, gradient in treat(moving).items():
-            stepping.give(known[name], gradient)
+            stepping.give(parameters[name], gradient)
 
     around_steps(optimizer, "pre", change)
 
@@ -146,18 +151,19 @@ def put_dampening(optimizer: Any, model: paddle.nn.Layer, dampening: float) -> N
     seen: set[str] = set()
 
     def dampened(gradients: Arrays) -> Arrays:
-        made = {n: g * (1 - dampening) if n in seen else g for n, g in gradients.items()}
+        smaller = {n: g * (1 - dampening) if n in seen else g for n, g in gradients.items()}
         seen.update(gradients)
-        return made
+        return smaller
 
     put_gradients(optimizer, model, dampened, alone=False)
 
 
 def another(optimizer: Any, kind: str) -> Any | None:
     """An optimizer of another class with the same rate and members; None where Paddle has none."""
-    made = getattr(paddle.optimizer, kind, None)
-    if made is None:
+    optimizer_class = getattr(paddle.optimizer, kind, None)
+    if optimizer_class is None:
         return None
     groups = _groups(optimizer)
-    members = [p for g in groups for p in g["params"]] if groups else optimizer._parameter_list
-    return made(optimizer._learning_rate, parameters=members)
+    grouped = list(itertools.chain(*(group["params"] for group in groups)))
+    members = grouped if groups else optimizer._parameter_list
+    return optimizer_class(optimizer._learning_rate, parameters=members)

@@ -90,15 +90,18 @@ def _retaken(call: WatchedCall) -> paddle.Tensor:
         torch_result = _in_torch(call.name, {**arguments, **copies})
 
     def back(gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
-        options = {"retain_graph": True, "allow_unused": True}
-        paddle_grads = paddle.grad(paddle_result, [*leaves.values()], gradient, **options)
+        paddle_grads = paddle.grad(
+            paddle_result, [*leaves.values()], gradient, retain_graph=True, allow_unused=True
+        )
         arriving, sources = torch.from_numpy(gradient.numpy()), [copies[name] for name in graded]
-        torch_grads = torch.autograd.grad(torch_result, sources, arriving, **options)
+        torch_grads = torch.autograd.grad(
+            torch_result, sources, arriving, retain_graph=True, allow_unused=True
+        )
         pairs = zip(paddle_grads, torch_grads, strict=True)
         size = float(gradient.abs().max())
         return tuple(
-            None if ours is None else paddle.to_tensor(_nearer(ours, theirs, size))
-            for ours, theirs in pairs
+            None if grad is None else paddle.to_tensor(_nearer(grad, torch_grad, size))
+            for grad, torch_grad in pairs
         )
 
     return _Computed.apply(_nearer(paddle_result, torch_result), back, *graded.values())
@@ -135,12 +138,12 @@ def _nearer(
             rounding alone on both sides, and near by this measure.
     """
     ours = paddle_tensor.numpy()
-    theirs = ours if torch_tensor is None else torch_tensor.detach().numpy()
-    if theirs.shape != ours.shape or not ours.size:
+    torch_numbers = ours if torch_tensor is None else torch_tensor.detach().numpy()
+    if torch_numbers.shape != ours.shape or not ours.size:
         return ours
     with np.errstate(invalid="ignore"):  # what is infinite is not near
-        is_near = np.abs(theirs - ours).max() <= NEAR * max(np.abs(ours).max(), size)
-    return theirs if is_near else ours
+        is_near = np.abs(torch_numbers - ours).max() <= NEAR * max(np.abs(ours).max(), size)
+    return torch_numbers if is_near else ours
 
 
 class _Computed(paddle.autograd.PyLayer):

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -48,7 +49,8 @@ def attributes(owner: Any, **values: Any) -> AbstractContextManager[None]:
 
 def modules_of(layers: Iterable[Any]) -> list[Any]:
     """The Python modules that define the classes of some layers, and their base classes."""
-    names = {kind.__module__ for layer in layers for kind in type(layer).__mro__}
+    kinds = itertools.chain(*(type(layer).__mro__ for layer in layers))
+    names = {kind.__module__ for kind in kinds}
     return [sys.modules[name] for name in sorted(names) if name in sys.modules]
 
 
@@ -223,16 +225,16 @@ def watched(
         owners: modules and layers that may hold one of the functions under a name of their own.
     """
     watch = _Watch(active, answer)
-    held = [
-        (owner, attribute, function)
-        for owner in (paddle, F, paddle.Tensor)
-        for attribute in NAMES
-        if callable(function := getattr(owner, attribute, None))
-    ]
-    known = {id(function): NAMES[attribute] for _, attribute, function in held}
+    functions = []
+    for owner, attribute in itertools.product((paddle, F, paddle.Tensor), NAMES):
+        function = getattr(owner, attribute, None)
+        if callable(function):
+            functions.append((owner, attribute, function))
+    name_of = {id(function): NAMES[attribute] for _, attribute, function in functions}
     for owner in owners:
-        held += [(owner, n, v) for n, v in list(vars(owner).items()) if id(v) in known]
-    with ops.native(False), set_to((owner, n, watch.wrap(f, known[id(f)])) for owner, n, f in held):
+        functions += [(owner, n, v) for n, v in list(vars(owner).items()) if id(v) in name_of]
+    wrappers = ((owner, n, watch.wrap(f, name_of[id(f)])) for owner, n, f in functions)
+    with ops.native(False), set_to(wrappers):
         yield
 
 
@@ -336,8 +338,12 @@ def mending(
             if passes(result):
                 says = f"no fault of the port: Paddle holds the numbers that {name} is given in "
                 says += "float32, with PyTorch's rounded to float32 it agrees"
-                return says, lambda _, name=name: _Rounded(name)
-    return "", lambda _: _Rounded()
+                return says, _rounding(name)
+    return "", _rounding("")
+
+
+def _rounding(name: str) -> Callable[[Any], TorchFunctionMode]:
+    return lambda _: _Rounded(name)
 
 
 class _Rounded(TorchFunctionMode):

@@ -158,15 +158,15 @@ class Settling:
         self.unjudged: set[str] = set()
         self._clean: dict[str, Comparison] = {}
 
-    def settle(self, found: Iterable[Comparison]) -> list[Comparison]:
+    def settle(self, comparisons: Iterable[Comparison]) -> list[Comparison]:
         """The comparisons of the clean run.
 
         In float32 a user's that rounding alone decides about is left out, unless another one fails.
         """
         again, further = [], True
-        for one in found:
-            further = further and not self._hopeless(one)
-            again.append(self._settled(one) if further else one)
+        for comparison in comparisons:
+            further = further and not self._hopeless(comparison)
+            again.append(self._settled(comparison) if further else comparison)
         wide = {c.name for c in again if c.reason.endswith(ILL_CONDITIONED)}
         if self._leaves_out and all(c.passed or c.name in wide for c in again):
             self.unjudged |= wide
@@ -174,44 +174,45 @@ class Settling:
         self._clean.update((c.name, c) for c in again)
         return again
 
-    def _settled(self, one: Comparison) -> Comparison:
-        find = None if one.passed else self._find(one.name)
+    def _settled(self, comparison: Comparison) -> Comparison:
+        find = None if comparison.passed else self._find(comparison.name)
         if find is None:
-            return one
-        scale = self._scale(one.name)
-        return self.band.settle(one, find, widest=self._widest(one.name), zero_scale=scale)
+            return comparison
+        scale, widest = self._scale(comparison.name), self._widest(comparison.name)
+        return self.band.settle(comparison, find, widest=widest, zero_scale=scale)
 
     def _widest(self, name: str) -> float:
         """A wider band of a quantity judges nothing."""
         return CEILING if self._exact and self._steady(name) else self._most
 
-    def _hopeless(self, one: Comparison) -> bool:
+    def _hopeless(self, comparison: Comparison) -> bool:
         """Whether no band could explain a measured difference."""
-        if not self._exact or not math.isfinite(one.worst) or one.worst <= self._widest(one.name):
+        name, worst = comparison.name, comparison.worst
+        if not self._exact or not math.isfinite(worst) or worst <= self._widest(name):
             return False
-        scale = self._scale(one.name)
-        return scale is None or one.max_abs > CEILING * scale
+        scale = self._scale(name)
+        return scale is None or comparison.max_abs > CEILING * scale
 
-    def planted(self, found: Iterable[Comparison]) -> Iterator[Comparison]:
+    def planted(self, comparisons: Iterable[Comparison]) -> Iterator[Comparison]:
         """Comparisons of a run with a fault, within the bounds that the clean run was judged by.
 
         No run is made for them. The clean tensor's own distance is a draw of its noise, and the
         fault is many times as large.
         """
-        for one in found:
-            if one.name not in self.unjudged:
-                yield self._as_before(one)
+        for comparison in comparisons:
+            if comparison.name not in self.unjudged:
+                yield self._as_before(comparison)
 
-    def _as_before(self, one: Comparison) -> Comparison:
-        clean = self._clean.get(one.name)
-        if one.passed or clean is None or not math.isfinite(one.worst):
-            return one
-        if not clean.passed or clean.bound <= one.bound:
-            return one
-        if one.unit != clean.unit:
-            share = one.max_abs / clean.scale
-            one = dataclasses.replace(one, worst=share, scale=clean.scale, unit=clean.unit)
-        return within(one, clean.bound, clean.tolerance)
+    def _as_before(self, planted: Comparison) -> Comparison:
+        clean = self._clean.get(planted.name)
+        if planted.passed or clean is None or not math.isfinite(planted.worst):
+            return planted
+        if not clean.passed or clean.bound <= planted.bound:
+            return planted
+        if planted.unit != clean.unit:
+            share = planted.max_abs / clean.scale
+            planted = dataclasses.replace(planted, worst=share, scale=clean.scale, unit=clean.unit)
+        return within(planted, clean.bound, clean.tolerance)
 
     @property
     def note(self) -> str:

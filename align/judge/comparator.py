@@ -73,11 +73,11 @@ def compare_arrays(
     refusal = _structure(name, arrays, tolerance)
     if refusal is not None:
         return refusal
-    found = measure(arrays[OURS], arrays[REFERENCE], arrays.get(ORACLE), tolerance, zero_scale)
-    refusal = None if found.finite else _finite(name, arrays, tolerance)
+    distance = measure(arrays[OURS], arrays[REFERENCE], arrays.get(ORACLE), tolerance, zero_scale)
+    refusal = None if distance.finite else _finite(name, arrays, tolerance)
     if refusal is not None:
         return refusal
-    judged = _judge(name, arrays, tolerance, found)
+    judged = _judge(name, arrays, tolerance, distance)
     return judged if judged.passed or noise is None else noise(judged)
 
 
@@ -112,16 +112,16 @@ def compare_mappings(
     comparisons = []
     for name in names:
         sides = {OURS: ours, REFERENCE: reference}
-        absent = [side for side, held in sides.items() if name not in held]
+        absent = [side for side, arrays in sides.items() if name not in arrays]
         if absent:
             reason = f"missing on the {' and the '.join(absent)} side"
             comparisons.append(Comparison.stated(name, _NAMES, reason))
             continue
         rule = tolerance if isinstance(tolerance, Tolerance) else tolerance(name)
-        pair = ours[name], reference[name]
+        a, b = ours[name], reference[name]
         judge = None if oracle is None else oracle.get(name)
         comparisons.append(
-            compare_arrays(name, *pair, rule, oracle=judge, zero_scale=zero_scale, noise=noise)
+            compare_arrays(name, a, b, rule, oracle=judge, zero_scale=zero_scale, noise=noise)
         )
     return comparisons
 
@@ -174,47 +174,49 @@ def _finite(name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance) -> C
             f"{'NaN' if is_nan else 'infinity'} at {where} on the {' and the '.join(sides)} side "
             f"({int((~good).sum())} of {good.size} elements)"
         )
-        held = {"ours": float(arrays[OURS][where]), "reference": float(arrays[REFERENCE][where])}
+        a, b = float(arrays[OURS][where]), float(arrays[REFERENCE][where])
         worst = math.nan if is_nan else math.inf
-        return Comparison.stated(name, tolerance, reason, worst, position=where, **held)
+        return Comparison.stated(
+            name, tolerance, reason, worst, position=where, ours=a, reference=b
+        )
     return None
 
 
 def _judge(
-    name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance, found: Distance
+    name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance, distance: Distance
 ) -> Comparison:
     """Judges what was measured on arrays that may be compared."""
     a = arrays[OURS]
     judge = arrays.get(ORACLE, arrays[REFERENCE])
-    where = np.unravel_index(found.position, a.shape)
+    where = np.unravel_index(distance.position, a.shape)
     where = tuple(int(i) for i in where)
     judged = Comparison(
         name=name,
         passed=False,
-        worst=found.worst,
-        bound=found.bound,
-        scale=found.scale,
-        max_abs=found.max_abs,
+        worst=distance.worst,
+        bound=distance.bound,
+        scale=distance.scale,
+        max_abs=distance.max_abs,
         position=where,
         ours=float(a[where]),
         reference=float(judge[where]),
         tolerance=tolerance,
         reason="not judged yet",
-        peer=found.peer,
-        unit=_unit(found, tolerance),
+        peer=distance.peer,
+        unit=_unit(distance, tolerance),
     )
-    if tolerance.kind == "oracle" and found.bound >= VACUOUS:
+    if tolerance.kind == "oracle" and distance.bound >= VACUOUS:
         reason = (
-            f"PyTorch itself is {found.peer:.2e} of the scale from its float64 run, so a bound of "
-            f"{found.bound:.2e} would prove nothing: choose better conditioned inputs, or give "
-            "zero_scale if this tensor is zero in theory"
+            f"PyTorch itself is {distance.peer:.2e} of the scale from its float64 run, so a bound "
+            f"of {distance.bound:.2e} would prove nothing: choose better conditioned inputs, or "
+            "give zero_scale if this tensor is zero in theory"
         )
         return dataclasses.replace(judged, reason=reason)
-    judged = within(judged, found.bound)
+    judged = within(judged, distance.bound)
     if judged.passed:
         return judged
-    unit = peak(judge) if tolerance.kind == "relative" else found.scale
-    return dataclasses.replace(judged, hint=diagnose(a, judge, found.bound * unit))
+    unit = peak(judge) if tolerance.kind == "relative" else distance.scale
+    return dataclasses.replace(judged, hint=diagnose(a, judge, distance.bound * unit))
 
 
 def within(measured: Comparison, bound: float, tolerance: Tolerance | None = None) -> Comparison:
@@ -237,12 +239,12 @@ def within(measured: Comparison, bound: float, tolerance: Tolerance | None = Non
     )
 
 
-def _unit(found: Distance, tolerance: Tolerance) -> str:
+def _unit(distance: Distance, tolerance: Tolerance) -> str:
     """See `Comparison.unit`."""
-    if found.is_zero:
+    if distance.is_zero:
         return "zero_scale"
     if tolerance.kind in ("scaled", *JUDGED_BY_ORACLE):
-        return "L2 norm" if found.norm == "l2" else "scale"
+        return "L2 norm" if distance.norm == "l2" else "scale"
     return "element" if tolerance.kind == "relative" else ""
 
 
@@ -255,13 +257,13 @@ _SHARE = {
 }
 
 
-def _reason(one: Comparison, bound: float) -> str:
+def _reason(measured: Comparison, bound: float) -> str:
     """Why a measured comparison failed, with the worst element of both sides."""
-    kind, judge = one.tolerance.kind, one.reference
+    kind, judge = measured.tolerance.kind, measured.reference
     allowed = "nothing is" if kind == "exact" else f"{bound:.2e} is"
-    against = f"{REFERENCE}'s" if one.peer is None else f"the {ORACLE}'s"
-    size = f"differs by {one.worst:.2e}{_SHARE[one.unit]}"
+    against = f"{REFERENCE}'s" if measured.peer is None else f"the {ORACLE}'s"
+    size = f"differs by {measured.worst:.2e}{_SHARE[measured.unit]}"
     if kind == "relative" and judge == 0:
         size = "is not 0 where the reference is"
-    where = f"worst at {one.position}: {one.ours:.9g} against {against} {judge:.9g}"
+    where = f"worst at {measured.position}: {measured.ours:.9g} against {against} {judge:.9g}"
     return f"{size}, {allowed} allowed; {where}"

@@ -76,23 +76,23 @@ def measure(
     judge = b if o is None else o
     if tolerance.kind == "relative":
         return _relative(a, judge, tolerance)
-    found = Gap.between(a, judge, None if o is None else b)
-    at, largest = found.position, found.largest
+    gap = Gap.between(a, judge, None if o is None else b)
+    at, largest = gap.position, gap.largest
     if tolerance.kind in ("exact", "absolute"):
-        return Distance(at, largest, tolerance.value, 1.0, largest, "max", finite=found.finite)
-    is_zero = zero_scale is not None and found.peak < ZERO_RATIO * zero_scale
+        return Distance(at, largest, tolerance.value, 1.0, largest, "max", finite=gap.finite)
+    is_zero = zero_scale is not None and gap.peak < ZERO_RATIO * zero_scale
     norm = "max" if is_zero else tolerance.norm
-    scale = zero_scale if is_zero else found.size(norm)
+    scale = zero_scale if is_zero else gap.size(norm)
     least = TINY if o is None else _LEAST_OF_FLOAT32
     scale = 1.0 if scale == 0 else max(scale, least)
     bound, peer = tolerance.lowest_bound, None
-    if found.peer is not None:
-        peer = found.peer.apart(norm) / scale
-        own = 0.0 if is_zero else (tolerance.factor or 0.0) * peer
-        if tolerance.kind == "oracle" or own <= CEILING:
-            bound = max(tolerance.bias + own, bound)
-    worst = found.apart(norm) / scale
-    return Distance(at, worst, bound, scale, largest, norm, peer, is_zero, found.finite)
+    if gap.peer is not None:
+        peer = gap.peer.apart(norm) / scale
+        peer_bound = 0.0 if is_zero else (tolerance.factor or 0.0) * peer
+        if tolerance.kind == "oracle" or peer_bound <= CEILING:
+            bound = max(tolerance.bias + peer_bound, bound)
+    worst = gap.apart(norm) / scale
+    return Distance(at, worst, bound, scale, largest, norm, peer, is_zero, gap.finite)
 
 
 @dataclass
@@ -124,20 +124,20 @@ class Gap:
             judge: (...) the same shape.
             peer: (...) the same shape, None for none.
         """
-        found = cls(peer=None if peer is None else cls())
+        gap = cls(peer=None if peer is None else cls())
         sides = [pieces(array) for array in (a, judge, peer) if array is not None]
         start = 0
         with np.errstate(over="ignore", invalid="ignore"):
-            for one, other, *third in zip(*sides, strict=True):
-                found._add(one, other, start)
-                found.peak = max(found.peak, peak(other))
-                found._size += _squares(other)
-                for piece in third:
-                    found.peer._add(piece, other, start)
-                start += one.size
-        if found.peer is not None:
-            found.finite &= found.peer.finite
-        return found
+            for part, judge_part, *peer_parts in zip(*sides, strict=True):
+                gap._add(part, judge_part, start)
+                gap.peak = max(gap.peak, peak(judge_part))
+                gap._size += _squares(judge_part)
+                for piece in peer_parts:
+                    gap.peer._add(piece, judge_part, start)
+                start += part.size
+        if gap.peer is not None:
+            gap.finite &= gap.peer.finite
+        return gap
 
     def apart(self, norm: str) -> float:
         """The "max" or the "l2" norm of the difference."""
@@ -147,8 +147,8 @@ class Gap:
         """The "max" or the "l2" norm of the second array."""
         return self.peak if norm == "max" else math.sqrt(self._size)
 
-    def _add(self, one: np.ndarray, other: np.ndarray, start: int) -> None:
-        difference = _difference(one, other)
+    def _add(self, part: np.ndarray, judge_part: np.ndarray, start: int) -> None:
+        difference = _difference(part, judge_part)
         most = float(difference.max())
         if not math.isfinite(most):
             self.finite = False
@@ -262,7 +262,7 @@ def diagnose(ours: np.ndarray, reference: np.ndarray, allowed: float) -> str:
         near = max(allowed, EXPLAINED * float(np.abs(a - b).max()))
         if not a.any():
             return "is all zeros"
-        hint = next((says for says, made in _made(a, b) if _close(a, made, near)), "")
+        hint = next((says for says, guess in _made(a, b) if _close(a, guess, near)), "")
         return hint or _permuted(a, b, near) or _confined(np.abs(a - b) > allowed)
 
 
@@ -340,12 +340,12 @@ def _confined(bad: np.ndarray) -> str:
     count = int(bad.sum())
     if count == 0 or bad.size == 1:
         return ""
-    held = []
+    places = []
     for axis, length in enumerate(bad.shape):
         hit = np.flatnonzero(bad.any(axis=tuple(i for i in range(bad.ndim) if i != axis)))
         if length > 1 and len(hit) == 1:
-            held.append(f"index {hit[0]} of axis {axis}")
-    place = f", all at {' and '.join(held)}" if held else ""
+            places.append(f"index {hit[0]} of axis {axis}")
+    place = f", all at {' and '.join(places)}" if places else ""
     return f"{count:,} of {bad.size:,} elements are out of tolerance{place}"
 
 

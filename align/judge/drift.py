@@ -55,25 +55,25 @@ class Sample:
                 self._theirs[entry.name] = few
                 numbers.hold(entry.name, partial(_numbered, entry.shape, few, self.size + 1))
                 self.size += few.size
-        found = {} if weights is None else to_paddle(weights, numbers)
-        self._ours = {name: _places(array) for name, array in found.items()}
+        paddle_numbers = {} if weights is None else to_paddle(weights, numbers)
+        self._ours = {name: _places(array) for name, array in paddle_numbers.items()}
         self.parts = [places for _, places in self._ours.values()]
         if weights is None:
             self.parts = [np.arange(self.size)]
 
     def reference(self, side: Any, model: Any) -> np.ndarray:
         """(size,) The elements of the PyTorch model, float64."""
-        held = side.named(model)
-        parts = [_pick(side, held[name], few) for name, few in self._theirs.items()]
+        tensors = side.named(model)
+        parts = [_pick(side, tensors[name], few) for name, few in self._theirs.items()]
         return np.concatenate([np.zeros(0), *parts])
 
     def ours(self, side: Any, model: Any) -> np.ndarray:
         """(size,) The same of the Paddle model; 0 for those that the mapping leaves out."""
-        held = side.named(model)
-        found = np.zeros(self.size)
+        tensors = side.named(model)
+        elements = np.zeros(self.size)
         for name, (few, places) in self._ours.items():
-            found[places] = _pick(side, held[name], few)
-        return found
+            elements[places] = _pick(side, tensors[name], few)
+        return elements
 
     def without(self, names: Collection[str]) -> np.ndarray:
         """Places of the elements that both sides have, but those of some PyTorch tensors."""
@@ -97,9 +97,9 @@ def _drawn(entry: Entry) -> np.ndarray:
 
 def _numbered(shape: Sequence[int], few: np.ndarray, start: int) -> np.ndarray:
     """Zeros, and in the chosen places whole numbers from ``start`` on."""
-    found = np.zeros(math.prod(shape), np.int64)
-    found[few] = np.arange(start, start + few.size)
-    return found.reshape(shape)
+    numbers = np.zeros(math.prod(shape), np.int64)
+    numbers[few] = np.arange(start, start + few.size)
+    return numbers.reshape(shape)
 
 
 def _places(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -160,12 +160,12 @@ def compare(
         base: the training rule.
         first: the step to begin with, counted from 1.
     """
-    rule, found = dataclasses.replace(base, norm="l2"), []
+    rule, comparisons = dataclasses.replace(base, norm="l2"), []
     for step in range(first, len(ours)):
         a, b = (track[step][steady] for track in (ours, reference))
         judge = None if oracle is None else oracle[step][steady]
-        found.append(compare_arrays(step_name(step), a, b, rule, oracle=judge))
-    return found
+        comparisons.append(compare_arrays(step_name(step), a, b, rule, oracle=judge))
+    return comparisons
 
 
 def step_name(step: int) -> str:
@@ -175,11 +175,11 @@ def step_name(step: int) -> str:
 
 def judged(steps: Sequence[Comparison]) -> Comparison:
     """The worst of the settled comparisons of the steps; its position is the step, from 0."""
-    at = int(np.argmax([one.severity for one in steps]))
+    at = int(np.argmax([step.severity for step in steps]))
     worst = steps[at]
     reason = ""
-    if not all(one.passed for one in steps):
-        first = next(i for i, one in enumerate(steps) if not one.passed)
+    if not all(step.passed for step in steps):
+        first = next(i for i, step in enumerate(steps) if not step.passed)
         reason = (
             f"the weights leave the noise band at step {first + 1}; worst at step {at + 1}: "
             f"{worst.worst:.2e} of their norm from PyTorch's, {worst.bound:.2e} is allowed"
@@ -209,22 +209,22 @@ def driven_by_rounding(firsts: Mapping[str, np.ndarray]) -> set[str]:
 
 
 def driven(
-    found: Iterable[Comparison], firsts: Mapping[str, np.ndarray], rates: Sequence[float]
+    comparisons: Iterable[Comparison], firsts: Mapping[str, np.ndarray], rates: Sequence[float]
 ) -> Iterator[Comparison]:
     """Comparisons of weights; failed ones that rounding drives by how far a run can go.
 
     Args:
-        found: by their floors; what comes after the last "/" of a name is the weight's.
+        comparisons: by their floors; what comes after the last "/" of a name is the weight's.
         firsts: see `driven_by_rounding`; read when a comparison failed.
         rates: of the steps.
     """
     names: set[str] | None = None
-    for one in found:
-        if not one.passed and math.isfinite(one.worst):
+    for measured in comparisons:
+        if not measured.passed and math.isfinite(measured.worst):
             names = driven_by_rounding(firsts) if names is None else names
-            if one.name.rpartition("/")[2] in names:
+            if measured.name.rpartition("/")[2] in names:
                 farthest = 2.0 * sum(abs(rate) for rate in rates)
                 rule = Tolerance("absolute", farthest, _WHY)
-                one = dataclasses.replace(one, worst=one.max_abs, scale=1.0, unit="")
-                one = within(one, farthest, rule)
-        yield one
+                measured = dataclasses.replace(measured, worst=measured.max_abs, scale=1.0, unit="")
+                measured = within(measured, farthest, rule)
+        yield measured

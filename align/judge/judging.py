@@ -81,13 +81,13 @@ class Judge:
             if target is None or (only is not None and target not in only):
                 continue
             if counts[call.name] != own_counts.get(target, 0):
-                held = own_counts.get(target, 0), counts[call.name]
-                own, theirs = (f"{count} time{'s' * (count != 1)}" for count in held)
-                said = f"{target}: called {own} in Paddle, {theirs} in PyTorch"
-                self.note(f"{said}: its calls are not compared")
+                numbers = own_counts.get(target, 0), counts[call.name]
+                paddle, torch = (f"{count} time{'s' * (count != 1)}" for count in numbers)
+                called = f"{target}: called {paddle} in Paddle, {torch} in PyTorch"
+                self.note(f"{called}: its calls are not compared")
                 continue
-            own = ours.calls[Call(target, call.number).key]
-            yield own.key, own, call
+            paddle_call = ours.calls[Call(target, call.number).key]
+            yield paddle_call.key, paddle_call, call
 
     def note(self, text: str) -> None:
         """Remember a remark once."""
@@ -111,12 +111,13 @@ class Judge:
         """
         rule = bounds.TOLERANCES["forward", self.dtype]
         yield from self._structure()
-        for key, own, call in self.taps(ours, reference, only):
+        for key, paddle_call, call in self.taps(ours, reference, only):
             judge = None if oracle is None else dict(oracle.calls[call.key].outputs)
-            pairs, left, own_left = pair_leaves(call.outputs, own.outputs, (call.array, own.array))
-            uneven = key == ROOT and are_uneven(call.outputs, own.outputs, pairs)
+            read = call.array, paddle_call.array
+            pairs, left, own_left = pair_leaves(call.outputs, paddle_call.outputs, read)
+            uneven = key == ROOT and are_uneven(call.outputs, paddle_call.outputs, pairs)
             if uneven:
-                yield missing_outputs(call.outputs, own.outputs)
+                yield missing_outputs(call.outputs, paddle_call.outputs)
             for label, b, a in pairs:
                 if uneven and a.shape != b.shape:
                     continue
@@ -190,12 +191,14 @@ class Judge:
                 self._places[name] = "gradients at taps", f"{torch_call.key}[{torch_path}]"
                 paddle, torch = paddle_call.grad_outputs, torch_call.grad_outputs
                 if paddle_path in paddle and torch_path in torch:
-                    readers = (
-                        functools.partial(paddle.__getitem__, paddle_path),
-                        functools.partial(torch.__getitem__, torch_path),
-                        functools.partial(_float64, torch64_call.grad_outputs, torch_path),
+                    tap = _GradientTap(
+                        name,
+                        at,
+                        paddle=functools.partial(paddle.__getitem__, paddle_path),
+                        torch=functools.partial(torch.__getitem__, torch_path),
+                        torch64=functools.partial(_float64, torch64_call.grad_outputs, torch_path),
                     )
-                    taps.append(_GradientTap(name, at, *readers))
+                    taps.append(tap)
                 elif paddle_path in paddle or torch_path in torch:
                     one_sided.append(name)
         for name in sorted(one_sided):  # says nothing when all others agree
@@ -211,11 +214,11 @@ class Judge:
         """Judge the tensors that a pass moves without an optimizer (running statistics)."""
         rule, state = self.statistics_rule, ours.state
         judged = {} if oracle is None else self.statistics(oracle)
-        found = (
+        comparisons = (
             compare_outputs(name, 1 * state[name], 1 * array, judged.get(name), rule)
             for name, array in self.statistics(reference).items()
         )
-        return [one for one in found if one is not None]
+        return [comparison for comparison in comparisons if comparison is not None]
 
     @property
     def statistics_rule(self) -> Tolerance:
@@ -226,8 +229,8 @@ class Judge:
         """What is no parameter in a recording of the reference, in Paddle's names."""
         rows = (row for row in self.weights.rows if row.source.buffer)
         names = {self.weights.torch_names[row.source.name] for row in rows}
-        held = {name: reference.state[name] for name in names}
-        return self.weights.to_paddle(held) if held else {}
+        buffers = {name: reference.state[name] for name in names}
+        return self.weights.to_paddle(buffers) if buffers else {}
 
     def find(self, name: str) -> Find | None:
         """What picks the spread of a comparison of a pass, from the arrays of `kinds_of`."""
@@ -240,12 +243,12 @@ class Judge:
 
     def is_gradient(self, name: str) -> bool:
         """Whether a comparison of a pass is one of a gradient."""
-        held = self._places.get(name)
+        place = self._places.get(name)
         rows = self._sources.get(name)
         return (
             name.startswith("input ")
-            or (held is not None and held[0] != "taps")
-            or (held is None and rows is not None and not rows[0].source.buffer)
+            or (place is not None and place[0] != "taps")
+            or (place is None and rows is not None and not rows[0].source.buffer)
         )
 
     def find_tensor(self, kind: str, name: str) -> Find | None:
@@ -258,26 +261,26 @@ class Judge:
     @functools.cached_property
     def _sources(self) -> dict[str, list[MappedRow]]:
         """Paddle's canonical name -> the rows that lead there."""
-        found: dict[str, list[MappedRow]] = {}
+        rows_of: dict[str, list[MappedRow]] = {}
         for row in self.weights.rows:
-            found.setdefault(self.weights.paddle_names[row.destination.name], []).append(row)
-        return found
+            rows_of.setdefault(self.weights.paddle_names[row.destination.name], []).append(row)
+        return rows_of
 
 
 def _of_rows(
     weights: WeightMapping, rows: Sequence[MappedRow], kind: str, spreads: Spreads
 ) -> Spread | None:
     """The spread of a Paddle tensor; None when one of its sources has none."""
-    found = []
+    spreads_of_rows = []
     for row in rows if rows[0].piece is not None else rows[-1:]:
-        one = spreads.get((kind, weights.torch_names[row.source.name]))
-        if one is None:
+        spread = spreads.get((kind, weights.torch_names[row.source.name]))
+        if spread is None:
             return None
         if row.part is not None:
             first = name_table.part_axis(row.source) == 0
-            one = one.part(*row.part) if first else one.part(0, 1)
-        found.append(one)
-    return joined(found)
+            spread = spread.part(*row.part) if first else spread.part(0, 1)
+        spreads_of_rows.append(spread)
+    return joined(spreads_of_rows)
 
 
 def are_uneven(
@@ -304,10 +307,10 @@ def missing_outputs(reference: Sequence[Leaf], ours: Sequence[Leaf]) -> Comparis
         ours: of Paddle's.
     """
     counts = (np.asarray([len(side)]) for side in (ours, reference))
-    found = compare_arrays(OUTPUTS, *counts, bounds.EXACT)
+    comparison = compare_arrays(OUTPUTS, *counts, bounds.EXACT)
     text = f"PyTorch returns {_told(reference)}, Paddle {_told(ours)}"
     hint = f"not the same tensors: pick what both return, outputs={_proposal(reference, ours)}"
-    return dataclasses.replace(found, passed=False, reason=text, hint=hint)
+    return dataclasses.replace(comparison, passed=False, reason=text, hint=hint)
 
 
 def _told(side: Sequence[Leaf]) -> str:
@@ -317,7 +320,7 @@ def _told(side: Sequence[Leaf]) -> str:
 
 def _proposal(reference: Sequence[Leaf], ours: Sequence[Leaf]) -> str:
     """The first two that have the same numbers, else the same shape."""
-    same = [(a, b) for a in reference for b in ours if a[1].shape == b[1].shape]
+    same = [(a, b) for a, b in itertools.product(reference, ours) if a[1].shape == b[1].shape]
     near = [(a, b) for a, b in same if _near(a[1], b[1])]
     if not same:
         return "(torch, paddle): a key, an index or a function for each side"
@@ -334,8 +337,8 @@ def _key(path: str) -> str | int | None:
 
 def largest_gradient(reference: Recording) -> float:
     """The largest value of all gradients of a pass, 1 when there is none above 0."""
-    taps = (array for call in reference.calls.values() for array in call.grad_outputs.values())
-    return largest(itertools.chain(taps, reference.gradients.values()))
+    taps = (call.grad_outputs.values() for call in reference.calls.values())
+    return largest(itertools.chain(*taps, reference.gradients.values()))
 
 
 def each(
@@ -358,7 +361,7 @@ def each(
     """
 
     for name in dict.fromkeys([*order, *expected, *ours]):
-        a, b = ({name: held[name]} if name in held else {} for held in (ours, expected))
+        a, b = ({name: side[name]} if name in side else {} for side in (ours, expected))
         o = None if oracle is None else {name: oracle[name]} if name in oracle else {}
         if [v.size for v in (*a.values(), *b.values())] != [0, 0]:
             yield from compare_mappings(a, b, rule, oracle=o, zero_scale=zero_scale)
@@ -376,29 +379,29 @@ def compare_outputs(
     if ours.size == 0 and ours.shape == reference.shape:
         return None
     if reference.dtype.kind + ours.dtype.kind in ("bb", "ii", "iu", "ui", "uu"):
-        held = (a.astype(np.int64) for a in (ours, reference))
-        return compare_arrays(name, *held, bounds.EXACT)
+        whole = (a.astype(np.int64) for a in (ours, reference))
+        return compare_arrays(name, *whole, bounds.EXACT)
     arrays = without_masks(ours, reference, oracle)
     return compare_arrays(name, *arrays[:2], rule, oracle=arrays[2], zero_scale=zero_scale)
 
 
 def alike(a: np.ndarray, b: np.ndarray, rule: Tolerance) -> bool:
     """Whether two arrays have one shape and no output out of tolerance."""
-    found = compare_outputs("", a, b, None, rule) if a.shape == b.shape else None
-    return a.shape == b.shape and (found is None or found.passed)
+    comparison = compare_outputs("", a, b, None, rule) if a.shape == b.shape else None
+    return a.shape == b.shape and (comparison is None or comparison.passed)
 
 
 def without_masks(*arrays: np.ndarray | None) -> tuple[np.ndarray | None, ...]:
     """Zeros in the places where every side holds a huge value of the same sign."""
-    held = [a for a in arrays if a is not None]
-    if len({a.shape for a in held}) != 1 or any(a.dtype.kind != "f" for a in held):
+    present = [a for a in arrays if a is not None]
+    if len({a.shape for a in present}) != 1 or any(a.dtype.kind != "f" for a in present):
         return arrays
-    if any(a.size == 0 or peak(a) <= MASK for a in held):
+    if any(a.size == 0 or peak(a) <= MASK for a in present):
         return arrays
-    huge = [np.abs(a) > MASK for a in held]
+    huge = [np.abs(a) > MASK for a in present]
     everywhere = np.logical_and.reduce(huge)
-    for a in held[1:]:
-        everywhere &= np.sign(a) == np.sign(held[0])
+    for a in present[1:]:
+        everywhere &= np.sign(a) == np.sign(present[0])
     if not everywhere.any():
         return arrays
     return tuple(None if a is None else np.where(everywhere, a.dtype.type(0), a) for a in arrays)

@@ -70,7 +70,7 @@ import numpy as np
 from align.judge.comparator import Settle, within
 from align.judge.distance import CEILING, MASK, PIECE, peak
 from align.record.arrays import Arrays, MovedRun, sampled
-from align.record.recording import Recording
+from align.record.recording import Call, Recording
 from align.record.results import Comparison
 from align.record.stored_arrays import Lazy, paths_of
 
@@ -157,17 +157,17 @@ def joined(spreads: Sequence[Spread]) -> Spread:
     if len(spreads) == 1:
         return spreads[0]
     return Spread(
-        max(one.factor for one in spreads),
-        max(one.largest for one in spreads),
-        np.concatenate([one.rows for one in spreads]),
+        max(spread.factor for spread in spreads),
+        max(spread.largest for spread in spreads),
+        np.concatenate([spread.rows for spread in spreads]),
     )
 
 
 def spreads_to_arrays(spreads: Spreads) -> Arrays:
     """The spreads as arrays for a file, by "kind/name"."""
     return {
-        f"{kind}/{name}": np.concatenate([[one.factor, one.largest], one.rows])
-        for (kind, name), one in spreads.items()
+        f"{kind}/{name}": np.concatenate([[spread.factor, spread.largest], spread.rows])
+        for (kind, name), spread in spreads.items()
     }
 
 
@@ -231,8 +231,8 @@ def _distances(moved: np.ndarray, centre: np.ndarray) -> tuple[float, np.ndarray
     rows, largest = np.zeros(len(b)), 0.0
     step = max(1, PIECE // b.shape[1])
     for start in range(0, len(b), step):
-        one, other = a[start : start + step], b[start : start + step]
-        difference = np.abs(apart(one, other))
+        a_rows, b_rows = a[start : start + step], b[start : start + step]
+        difference = np.abs(apart(a_rows, b_rows))
         largest = max(largest, float(difference.max()))
         rows[start : start + step] = np.einsum("ij,ij->i", difference, difference)
     return largest, rows
@@ -251,16 +251,16 @@ SIDES = {RUNS - 2: 1, RUNS - 1: -1}
 """Number of a moved run -> on which side of a kink it takes what is near: above or below."""
 
 
-def next_run(made: Sequence[MovedRun]) -> MovedRun:
+def next_run(runs: Sequence[MovedRun]) -> MovedRun:
     """The moved run that a band makes after those that it has."""
-    side = SIDES.get(len(made), 0)
+    side = SIDES.get(len(runs), 0)
     if not side:
-        return MovedRun(len(made))
+        return MovedRun(len(runs))
     met: dict[int, list[np.ndarray]] = {}
-    for run in made:
+    for run in runs:
         for at, sample in run.met.items():
             met.setdefault(at, []).append(sample)
-    return MovedRun(len(made), side, {at: _reach(samples) for at, samples in met.items()})
+    return MovedRun(len(runs), side, {at: _reach(samples) for at, samples in met.items()})
 
 
 def _reach(samples: Sequence[np.ndarray]) -> float:
@@ -353,16 +353,16 @@ class NoiseBand:
         A distance of 1 and more, that of a tensor of zeros, is no rounding.
         """
 
-        def settle(one: Comparison) -> Comparison:
-            if one.worst >= 1.0:
-                return one
-            return self.settle(one, lambda spreads: spreads.get((kind, one.name)))
+        def settle(comparison: Comparison) -> Comparison:
+            if comparison.worst >= 1.0:
+                return comparison
+            return self.settle(comparison, lambda spreads: spreads.get((kind, comparison.name)))
 
         return settle
 
     def settle(
         self,
-        one: Comparison,
+        comparison: Comparison,
         find: Find,
         *,
         widest: float = CEILING,
@@ -371,24 +371,28 @@ class NoiseBand:
         """Judge a failed comparison by the moved runs, of which as few as possible are made.
 
         Args:
-            one: a comparison; only a measured distance of kind "scaled" or "band" is settled.
+            comparison: only a measured distance of kind "scaled" or "band" is settled.
             find: picks the spread of its tensor.
             widest: a wider band judges nothing, and the reason says so.
             zero_scale: the largest value of its kind, where the tensor may be zero in exact
                 arithmetic.
         """
-        measured = one.tolerance.kind in ("scaled", "band") and math.isfinite(one.worst)
-        if one.passed or not measured:
-            return one
-        judged = one
+        kind, worst = comparison.tolerance.kind, comparison.worst
+        if comparison.passed or kind not in ("scaled", "band") or not math.isfinite(worst):
+            return comparison
+        judged = comparison
         for runs in (FEW, RUNS):
             spread = find(self.measured(runs))
             if spread is None:
                 break
-            judged = _judged(one, spread, widest, zero_scale)
+            judged = _judged(comparison, spread, widest, zero_scale)
             if judged.passed:
                 break
         return judged
+
+
+def _output(call: Call, index: int) -> np.ndarray:
+    return call.outputs[index][1]
 
 
 def kinds_of(recording: Recording) -> Kinds:
@@ -396,7 +400,7 @@ def kinds_of(recording: Recording) -> Kinds:
     taps, gradients = Lazy(), Lazy()
     for call in recording.calls.values():
         for i, path in enumerate(paths_of(call.outputs)):
-            taps.hold(f"{call.key}[{path}]", lambda c=call, i=i: c.outputs[i][1])
+            taps.hold(f"{call.key}[{path}]", functools.partial(_output, call, i))
         for path in call.grad_outputs:
             read = functools.partial(call.grad_outputs.__getitem__, path)
             gradients.hold(f"{call.key}[{path}]", read)
@@ -410,25 +414,27 @@ def kinds_of(recording: Recording) -> Kinds:
     }
 
 
-def _judged(one: Comparison, spread: Spread, widest: float, zero_scale: float | None) -> Comparison:
+def _judged(
+    measured: Comparison, spread: Spread, widest: float, zero_scale: float | None
+) -> Comparison:
     """The comparison within what rounding explains."""
-    rule = one.tolerance
+    rule = measured.tolerance
     if rule.kind != "band":
         rule = dataclasses.replace(rule, kind="band", why=rule.why + BY_BAND)
-    norm = "l2" if one.unit == "L2 norm" else "max"
-    share = spread.allowed(norm) / one.scale
-    if share > widest and zero_scale and one.unit != "zero_scale":
+    norm = "l2" if measured.unit == "L2 norm" else "max"
+    share = spread.allowed(norm) / measured.scale
+    if share > widest and zero_scale and measured.unit != "zero_scale":
         share = spread.allowed("max") / zero_scale
-        worst = one.max_abs / zero_scale
-        one = dataclasses.replace(one, worst=worst, scale=zero_scale, unit="zero_scale")
+        worst = measured.max_abs / zero_scale
+        measured = dataclasses.replace(measured, worst=worst, scale=zero_scale, unit="zero_scale")
         widest = CEILING
     bound = rule.bias + max(rule.value, share)
     if share <= widest:
-        return within(one, bound, rule)
+        return within(measured, bound, rule)
     reason = (
         f"rounding alone moves PyTorch's own tensor so far that {bound:.2e} of the scale would "
         f"have to be allowed, which proves nothing: {ILL_CONDITIONED}"
     )
     return dataclasses.replace(
-        one, passed=False, bound=bound, tolerance=rule, reason=reason, hint=""
+        measured, passed=False, bound=bound, tolerance=rule, reason=reason, hint=""
     )

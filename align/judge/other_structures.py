@@ -26,58 +26,60 @@ def unpair_other_structures(judge: Judge, paddle: Recording, torch: Recording) -
         paddle: Paddle's pass.
         torch: PyTorch's.
     """
-    for _, own, call in list(judge.taps(paddle, torch)):
-        if call.name in judge.modules.loose and _likeness(own, call) != AGREES:
-            why = f"returns something else than {call.name}, which holds the same parameters"
-            judge.modules.unpair(call.name, why)
+    for _, paddle_call, torch_call in list(judge.taps(paddle, torch)):
+        if torch_call.name in judge.modules.loose and _likeness(paddle_call, torch_call) != AGREES:
+            why = f"returns something else than {torch_call.name}, which holds the same parameters"
+            judge.modules.unpair(torch_call.name, why)
     judge.modules.loose.clear()
-    calls = [(own, call) for _, own, call in judge.taps(paddle, torch)]
-    if any(_shapes(own, call) for own, call in calls if call.name != ROOT):
+    calls = [(paddle_call, torch_call) for _, paddle_call, torch_call in judge.taps(paddle, torch)]
+    inner = [pair for pair in calls if pair[1].name != ROOT]
+    if any(_shapes(paddle_call, torch_call) for paddle_call, torch_call in inner):
         waiting: list[tuple[int, Call, Call]] = []
-        for own, call in calls:
-            likeness = _likeness(own, call)
+        for paddle_call, torch_call in calls:
+            likeness = _likeness(paddle_call, torch_call)
             if likeness == AGREES:
                 settled, waiting = waiting, []
             elif likeness < RESIZED and all(kind < RESIZED for kind, *_ in waiting):
-                settled = [one for one in waiting if one[0] == FLATTENED and likeness != FLATTENED]
-                waiting = [one for one in waiting if one not in settled]
+                settled = [row for row in waiting if row[0] == FLATTENED and likeness != FLATTENED]
+                waiting = [row for row in waiting if row not in settled]
             else:
                 settled = []
             for _, own_unlike, unlike in settled:
                 why = f"{_shapes(own_unlike, unlike)}, which changes nothing of what follows"
                 judge.modules.unpair(unlike.name, why)
-            if likeness not in (AGREES, DIFFERS) and call.name != ROOT:
-                waiting.append((likeness, own, call))
+            if likeness not in (AGREES, DIFFERS) and torch_call.name != ROOT:
+                waiting.append((likeness, paddle_call, torch_call))
     for note in judge.modules.unlike.values():
         judge.note(note)
 
 
-def _pairs(own: Call, call: Call) -> list[tuple[np.ndarray, np.ndarray]]:
+def _pairs(paddle_call: Call, torch_call: Call) -> list[tuple[np.ndarray, np.ndarray]]:
     """Paddle's and PyTorch's outputs of a call, paired."""
-    pairs, _, _ = pair_leaves(call.outputs, own.outputs, (call.array, own.array))
+    read = torch_call.array, paddle_call.array
+    pairs, _, _ = pair_leaves(torch_call.outputs, paddle_call.outputs, read)
     return [(a, b) for _, b, a in pairs]
 
 
-def _shapes(own: Call, call: Call) -> str:
+def _shapes(paddle_call: Call, torch_call: Call) -> str:
     """The shapes of the first outputs whose shapes differ, "" where none do."""
-    unlike = [(a.shape, b.shape) for a, b in _pairs(own, call) if a.shape != b.shape]
+    unlike = [(a.shape, b.shape) for a, b in _pairs(paddle_call, torch_call) if a.shape != b.shape]
     return "{} in Paddle, {} in PyTorch".format(*unlike[0]) if unlike else ""
 
 
-def _likeness(own: Call, call: Call) -> int:
-    found = [AGREES]
-    for a, b in _pairs(own, call):
+def _likeness(paddle_call: Call, torch_call: Call) -> int:
+    likenesses = [AGREES]
+    for a, b in _pairs(paddle_call, torch_call):
         if a.shape != b.shape and (a.size != b.size or _long(a) == _long(b)):
-            found.append(RESIZED)
+            likenesses.append(RESIZED)
             continue
         with np.errstate(all="ignore"):
             apart = np.abs(a.reshape(-1) - 1.0 * b.reshape(-1)).max(initial=0.0)
         near = bool(apart <= NEAR * np.abs(b).max(initial=0.0))
         if a.shape == b.shape:
-            found.append(AGREES if near else DIFFERS)
+            likenesses.append(AGREES if near else DIFFERS)
         else:
-            found.append(FLATTENED if near else REARRANGED)
-    return max(found)
+            likenesses.append(FLATTENED if near else REARRANGED)
+    return max(likenesses)
 
 
 def _long(array: np.ndarray) -> tuple[int, ...]:

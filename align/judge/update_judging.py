@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -128,8 +129,8 @@ class ParameterTrace:
 
     def moment(self, kind: str, step: int) -> np.ndarray | None:
         """A moment after a step."""
-        held = self.moments.get(kind)
-        return None if held is None else held[step]
+        series = self.moments.get(kind)
+        return None if series is None else series[step]
 
 
 @dataclass
@@ -203,34 +204,34 @@ class Feed:
 
     def _drawn(self, name: str, step: int) -> np.ndarray:
         recorded = self._recorded[name]
-        drawn = recorded.astype(np.float64).reshape(-1)  # a copy
-        size = float(np.sqrt(np.vdot(drawn, drawn) / drawn.size)) or 1.0
-        count, key = min(TILE, drawn.size), (self._seed, self._index[name])
+        gradient = recorded.astype(np.float64).reshape(-1)  # a copy
+        size = float(np.sqrt(np.vdot(gradient, gradient) / gradient.size)) or 1.0
+        count, key = min(TILE, gradient.size), (self._seed, self._index[name])
         rng = np.random.default_rng(key)
         spread = 10.0 ** -rng.uniform(0, SPREAD[self.dtype], count)
         kind = rng.random(count)
         spread = np.where(kind < 0.5, 1.0, np.where(kind < 0.9, spread, 0.0)) * self._scales[step]
         spread[0] = self._scales[step]  # a scalar is never zero
         varied = np.random.default_rng((*key, step + 1)).normal(scale=size, size=count)
-        whole = drawn.size // count * count
-        for part in (drawn[:whole].reshape(-1, count), drawn[None, whole:]):
+        whole = gradient.size // count * count
+        for part in (gradient[:whole].reshape(-1, count), gradient[None, whole:]):
             part += varied[: part.shape[1]]
             part *= spread[: part.shape[1]]
-        return drawn.reshape(recorded.shape).astype(self.dtype, copy=False)
+        return gradient.reshape(recorded.shape).astype(self.dtype, copy=False)
 
     def targets(self, step: int) -> Iterator[tuple[str, np.ndarray | None]]:
         """(Paddle's parameter, gradient or None) of a step."""
         partners = self._weights.partners()
         for bundle in self.bundles:
-            held = {name: self.source(name, step) for name in bundle}
-            if all(value is None for value in held.values()):
-                for target in sorted({t for name in bundle for t in partners[name]}):
+            gradients = {name: self.source(name, step) for name in bundle}
+            if all(value is None for value in gradients.values()):
+                for target in sorted(set().union(*(partners[name] for name in bundle))):
                     yield target, None
                 continue
-            for name, value in held.items():
+            for name, value in gradients.items():
                 if value is None:
-                    held[name] = np.zeros(self.shapes[name], self.dtype)
-            yield from self._weights.to_paddle(held).items()
+                    gradients[name] = np.zeros(self.shapes[name], self.dtype)
+            yield from self._weights.to_paddle(gradients).items()
 
 
 def bundles(weights: WeightMapping, names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -251,7 +252,7 @@ def bundles(weights: WeightMapping, names: Sequence[str]) -> list[tuple[str, ...
         if targets:
             joined.setdefault(leader, []).append(name)
         owner.update(dict.fromkeys(targets, leader))
-    return [tuple(held) for held in joined.values()]
+    return [tuple(group) for group in joined.values()]
 
 
 def sample(array: np.ndarray) -> np.ndarray:
@@ -296,7 +297,7 @@ class UpdateJudge:
         for part, title in (("still", "step without gradients"), ("main", "update")):
             for name in both:
                 yield self._worst(ours, part, name, title, "")
-        kinds = dict.fromkeys(k for n in both for k in self.reference.main[n].moments)
+        kinds = dict.fromkeys(itertools.chain(*(self.reference.main[n].moments for n in both)))
         for kind in kinds:
             for name in both:
                 if all(kind in side.main[name].moments for side in (ours, self.reference)):
@@ -306,18 +307,19 @@ class UpdateJudge:
         flags = [
             np.array([int(side.main[n].held) for n in names]) for side in (ours, self.reference)
         ]
-        found = compare_arrays(MEMBERS, *flags, bounds.EXACT)
-        if found.passed or not names:
-            return found
+        comparison = compare_arrays(MEMBERS, *flags, bounds.EXACT)
+        if comparison.passed or not names:
+            return comparison
         odd = [n for n, a, b in zip(names, *flags, strict=True) if a != b]
-        return dataclasses.replace(found, reason=f"in one only: {', '.join(odd[:8])}")
+        return dataclasses.replace(comparison, reason=f"in one only: {', '.join(odd[:8])}")
 
     def _rates(self, ours: SideTrace, names: list[str]) -> Comparison:
         sides = (np.array([side.main[n].rates for n in names]) for side in (ours, self.reference))
-        found = compare_arrays(RATES, *sides, bounds.SCHEDULE)
-        if found.passed or found.position is None:
-            return found
-        return dataclasses.replace(found, reason=f"{names[found.position[0]]}: {found.reason}")
+        comparison = compare_arrays(RATES, *sides, bounds.SCHEDULE)
+        if comparison.passed or comparison.position is None:
+            return comparison
+        reason = f"{names[comparison.position[0]]}: {comparison.reason}"
+        return dataclasses.replace(comparison, reason=reason)
 
     def _worst(self, ours: SideTrace, part: str, name: str, title: str, kind: str) -> Comparison:
         """The comparison of the step that is worst, of updates or of one moment."""
@@ -325,23 +327,23 @@ class UpdateJudge:
             None if side is None else getattr(side, part)[name]
             for side in (ours, self.reference, self.oracle, self.near)
         ]
-        found = []
+        comparisons = []
         for step in range(traces[1].steps):
             arrays = [None if t is None else _quantity(t, kind, step) for t in traces]
             if arrays[0] is None and arrays[1] is None:
                 continue
             rule, scale = self._rule(arrays, traces[1], part, kind, step)
             label = f"{title}/{name}"
-            one = compare_arrays(
+            judged = compare_arrays(
                 label, arrays[0], arrays[1], rule, oracle=arrays[2], zero_scale=scale
             )
-            if not one.passed and part == "main":
-                one = dataclasses.replace(one, reason=f"step {step + 1}: {one.reason}")
-            found.append(one)
-        if not found:
+            if not judged.passed and part == "main":
+                judged = dataclasses.replace(judged, reason=f"step {step + 1}: {judged.reason}")
+            comparisons.append(judged)
+        if not comparisons:
             nothing = np.empty(0)
             return compare_arrays(f"{title}/{name}", nothing, nothing, bounds.EXACT)
-        return max(found, key=lambda c: c.severity)
+        return max(comparisons, key=lambda c: c.severity)
 
     def _rule(
         self,

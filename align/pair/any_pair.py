@@ -63,19 +63,19 @@ class Setup:
         self.torch, self.paddle = Side(on_torch, plan), Side(on_paddle, plan)
         model = self.torch.build(plan.dtypes[0], plan.train)
         layer = self.paddle.build(plan.dtypes[0], plan.train)
-        source, own = on_torch.entries(model), on_paddle.entries(layer)
-        self.entries = source
-        found = pair_names(
-            SideNames(source, list(on_torch.modules(model))),
-            SideNames(own, list(on_paddle.modules(layer))),
+        torch_entries, paddle_entries = on_torch.entries(model), on_paddle.entries(layer)
+        self.entries = torch_entries
+        pairing = pair_names(
+            SideNames(torch_entries, list(on_torch.modules(model))),
+            SideNames(paddle_entries, list(on_paddle.modules(layer))),
             read_table(plan.weights),
             folder,
         )
-        self.weights, self.table_note = found.weights, found.note
-        self.modules: ModuleMap = found.modules
+        self.weights, self.table_note = pairing.weights, pairing.note
+        self.modules: ModuleMap = pairing.modules
         self.sides = {
-            "paddle": described(type(layer).__name__, source_of(layer), own),
-            "torch": described(type(model).__name__, source_of(model), source),
+            "paddle": described(type(layer).__name__, source_of(layer), paddle_entries),
+            "torch": described(type(model).__name__, source_of(model), torch_entries),
         }
         self.origin = origin((layer, model))
         store = Store()
@@ -85,7 +85,7 @@ class Setup:
         self.shared: dict[str, Any] = {}
         self.mends: dict[str, Any] = {}  # a framework's own fault -> (model) the block without
         if plan.shake:
-            moved = moved_vectors(self.state, source, plan.seed)
+            moved = moved_vectors(self.state, torch_entries, plan.seed)
             if self.exact:
                 moved = cast(moved, plan.dtypes[0], "float32")
             for name, value in moved.items():
@@ -258,7 +258,7 @@ class AnyPair(Pair):
         if which is None:  # a class that is not known: it is compared as it is
             return None
         limit = on_paddle.clipping_limit(optimizer)
-        return lambda theirs, _: on_torch.as_paddle(theirs, which, limit)
+        return lambda torch_optimizer, _: on_torch.as_paddle(torch_optimizer, which, limit)
 
     def trained_ours(
         self, watch: Watch | None = None, plan: Request | None = None, **options: Any
@@ -335,29 +335,29 @@ class AnyPair(Pair):
         """Paddle's pass with a fault in the model: what, where, the pass; see `Pair`."""
         if step == "backward":
             for key in (self._without_parameters(), ROOT):
-                with self.pass_ours(tripled=key) as found:
-                    if _reaches(found, self.ours, self.largest_gradient):
-                        yield "gradient x 3 behind a layer", key, found
+                with self.pass_ours(tripled=key) as recording:
+                    if _reaches(recording, self.ours, self.largest_gradient):
+                        yield "gradient x 3 behind a layer", key, recording
                         return
             self.judge.note("every gradient behind the output counts as 0")
             return
         with self.nudged() as name:
             if name is not None:
-                with self.pass_ours(backward=False) as found:
-                    yield "a weight 1 % off", name, found
+                with self.pass_ours(backward=False) as recording:
+                    yield "a weight 1 % off", name, recording
 
     def _without_parameters(self) -> str:
         """The last paired call of a layer without parameters; else, or where gradients are left
         out, the model itself."""
         owners = {row.destination.owner for row in self.setup.weights.rows}
         order = [at for at, _ in self.ours.backward_order]
-        upstream = [
-            key
-            for key, own, call in self.judge.taps(self.ours, self.reference)
-            if call.grad_outputs and own.name != ROOT
-            if not any(owner == own.name or owner.startswith(f"{own.name}.") for owner in owners)
-            if key in order[:-1]
-        ]
+        upstream = []
+        for key, paddle_call, torch_call in self.judge.taps(self.ours, self.reference):
+            name = paddle_call.name
+            if not torch_call.grad_outputs or name == ROOT or key not in order[:-1]:
+                continue
+            if not any(owner == name or owner.startswith(f"{name}.") for owner in owners):
+                upstream.append(key)
         return upstream[-1] if upstream and not self.unjudged else ROOT
 
     @contextlib.contextmanager
@@ -367,9 +367,9 @@ class AnyPair(Pair):
         It is the one whose move, by first order, changes the reference's loss most.
         """
         gradients = to_paddle(self.setup.weights, self.reference.gradients)
-        held = tensors(on_paddle, self.model)
+        weights = tensors(on_paddle, self.model)
         effects = {
-            name: abs(float(np.vdot(gradient, _one_percent(held[name]))))
+            name: abs(float(np.vdot(gradient, _one_percent(weights[name]))))
             for name, gradient in gradients.items()
             if gradient.size
         }
@@ -377,7 +377,7 @@ class AnyPair(Pair):
         if name is None or not effects[name]:
             yield None
             return
-        array = held[name]
+        array = weights[name]
         on_paddle.load(self.model, {name: array + _one_percent(array)})
         try:
             yield name
@@ -393,8 +393,8 @@ class AnyPair(Pair):
         name, partner = self._paired(key)
         model = self.setup.torch.build(self.dtype, self.plan.train)
         layer = on_paddle.modules(self.model).get(name)
-        own = own_tensors(name, tensors(on_paddle, self.model))
-        return layer, on_torch.modules(model).get(partner), own
+        arrays = own_tensors(name, tensors(on_paddle, self.model))
+        return layer, on_torch.modules(model).get(partner), arrays
 
 
 def _one_percent(array: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -69,12 +70,13 @@ class Bench(Isolation):
 
     def partners_inside(self) -> list[str]:
         """Paddle's names of the layers that the partner calls, in its order."""
-        names = self.judge.modules.to_paddle
+        names, partner = self.judge.modules.to_paddle, self.partner
+        if partner is None:
+            return []
         return [
             Call(names[call.name], call.number).key
             for call in self.recording.calls.values()
-            if self._counts_as_layer(call) and self.partner
-            if self._above(call) == self.partner.key
+            if self._counts_as_layer(call) and self._above(call) == partner.key
         ]
 
     def idle_inside(self) -> set[str]:
@@ -94,7 +96,7 @@ class Bench(Isolation):
     def _above(self, call: Call) -> str:
         """The nearest call around one of the reference's that is a layer on both sides."""
         around = self.recording.around(call)
-        return next((one.key for one in around if self._counts_as_layer(one)), "")
+        return next((outer.key for outer in around if self._counts_as_layer(outer)), "")
 
     def _counts_as_layer(self, call: Call) -> bool:
         """Whether a module has a partner that is not just walked over (as a list of layers is)."""
@@ -106,9 +108,10 @@ class Bench(Isolation):
     def seen_by_partner(self) -> list[np.ndarray]:
         """Every array that goes into the partner, into modules inside it, or into the model."""
         calls = self.recording.calls
-        own = self.partner.key if self.partner else None
-        around = [c for c in calls.values() if own in (None, c.key, self._above(c))]
-        return [a for c in (*around, calls[ROOT]) for _, a in c.inputs]
+        partner_key = self.partner.key if self.partner else None
+        around = [c for c in calls.values() if partner_key in (None, c.key, self._above(c))]
+        inputs = itertools.chain(*(call.inputs for call in (*around, calls[ROOT])))
+        return [array for _, array in inputs]
 
     @property
     def layer(self) -> Any:
@@ -136,8 +139,8 @@ class Bench(Isolation):
         changed = super()._after(layer, args, kwargs, output)
         self._hooking = False
         if self.after is not None and self.inside:
-            held = output if changed is None else changed
-            changed = self.after(key, held)
+            returned = output if changed is None else changed
+            changed = self.after(key, returned)
         return changed
 
     @contextlib.contextmanager
@@ -185,7 +188,7 @@ class Bench(Isolation):
         self._judged = max(self._judged, judged)
         if judged < self._judged:
             return None
-        return [one for one in self.guilty if one.place == self.key]
+        return [guilty for guilty in self.guilty if guilty.place == self.key]
 
     def mended_by(self, change: AbstractContextManager) -> bool:
         """Whether a change makes the layer agree with the reference."""
@@ -194,12 +197,12 @@ class Bench(Isolation):
 
 def put_back(model: Any, state: Arrays) -> None:
     """Restore tensors that a trial may have given another shape as well as other values."""
-    held = model.state_dict()
+    tensors = model.state_dict()
     for name, array in state.items():
-        own = held[name]
-        if not np.array_equal(on_paddle.numpy(own), array):
+        tensor = tensors[name]
+        if not np.array_equal(on_paddle.numpy(tensor), array):
             with paddle.no_grad():
-                paddle.assign(on_paddle.tensor(array), output=own)
+                paddle.assign(on_paddle.tensor(array), output=tensor)
 
 
 class GradientBench:
@@ -207,20 +210,20 @@ class GradientBench:
 
     Args:
         pair: the user's pair.
-        held: the layer, its positional and keyword arguments.
+        call: the layer, its positional and keyword arguments.
         reference: the partner's call, with the gradients that arrived and left.
     """
 
-    def __init__(self, pair: AnyPair, held: tuple[Any, tuple, dict], reference: Any) -> None:
+    def __init__(self, pair: AnyPair, call: tuple[Any, tuple, dict], reference: Any) -> None:
         self.pair, self.reference = pair, reference
-        self.layer, self.args, self.kwargs = held
+        self.layer, self.args, self.kwargs = call
         self.expected: Sequence[np.ndarray] = list(reference.grad_inputs.values())
 
     def gradients(self, change: AbstractContextManager) -> list[np.ndarray] | None:
         """Gradients at the floating inputs that have one in the reference; None when it fails."""
         fed: list[paddle.Tensor] = []
 
-        def own(_: str, tensor: paddle.Tensor) -> paddle.Tensor:
+        def fed_tensor(_: str, tensor: paddle.Tensor) -> paddle.Tensor:
             tensor = tensor.detach()
             if paddle.is_floating_point(tensor):
                 tensor.stop_gradient = False
@@ -229,23 +232,24 @@ class GradientBench:
             return tensor
 
         pair = self.pair
-        args, kwargs = replace((self.args, self.kwargs), on_paddle.is_tensor, own)
+        args, kwargs = replace((self.args, self.kwargs), on_paddle.is_tensor, fed_tensor)
         mode = runs.dropout_off(on_paddle, pair.plan.train)
         try:
             with on_paddle.default_dtype(pair.dtype), mode, change:
                 output = self.layer(*args, **kwargs)
             if not fed:
                 return None
-            made = [t for _, t in leaves(output, on_paddle.is_tensor) if not t.stop_gradient]
+            outputs = [t for _, t in leaves(output, on_paddle.is_tensor) if not t.stop_gradient]
             arriving = [on_paddle.tensor(g) for g in self.reference.grad_outputs.values()]
-            total = sum((t * g).sum() for t, g in zip(made, arriving, strict=True))
-            found = paddle.grad(total, fed, allow_unused=True)
+            total = sum((t * g).sum() for t, g in zip(outputs, arriving, strict=True))
+            gradients = paddle.grad(total, fed, allow_unused=True)
         except ERRORS:
             return None
         shapes = {a.shape for a in self.expected}
         zeros = [np.zeros(tuple(t.shape)) for t in fed]
-        held = [z if g is None else on_paddle.numpy(g) for g, z in zip(found, zeros, strict=True)]
-        return [g for g in held if g.shape in shapes]
+        pairs = zip(gradients, zeros, strict=True)
+        arrays = [zero if g is None else on_paddle.numpy(g) for g, zero in pairs]
+        return [g for g in arrays if g.shape in shapes]
 
     def right(self, ours: Sequence[np.ndarray]) -> bool:
         """Whether gradients are the reference's."""

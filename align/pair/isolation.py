@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from align.judge.judging import alike, compare_outputs
-from align.record.arrays import Leaf, leaves, pair_leaves, replace
+from align.record.arrays import Arrays, Leaf, leaves, pair_leaves, replace
 from align.record.recording import ROOT, Call, run_model
 from align.record.request import Request
 from align.record.results import Comparison
@@ -95,12 +95,11 @@ class Isolation:
         self.guilty: list[Guilty] = []
         names = self.judge.modules.to_paddle
         back = {b: a for a, b in names.items()}
-        self._calls = {
-            Call(target, call.number).key: call
-            for call in self.recording.calls.values()
-            for target in [names.get(call.name)]
-            if target is not None and target in back
-        }
+        self._calls: dict[str, Call] = {}
+        for call in self.recording.calls.values():
+            target = names.get(call.name)
+            if target is not None and target in back:
+                self._calls[Call(target, call.number).key] = call
         self._names = {id(m): name for name, m in side.modules(self.model).items()}
         self._seen: dict[str, int] = {}
         self._stack: list[_Frame] = []
@@ -142,24 +141,23 @@ class Isolation:
         self._stack.append(frame)
         return changed
 
-    def _feed(self, frame: _Frame, reference: Call, given: tuple) -> tuple[tuple, dict]:
+    def _feed(self, frame: _Frame, reference: Call, arguments: tuple) -> tuple[tuple, dict]:
         """The reference's arguments in the places of ours; a difference points to the caller."""
-        own = [(p, self.side.numpy(t)) for p, t in leaves(given, self.side.is_tensor)]
-        own = [(path, a) for path, a in own if a.dtype.kind == "f" and not is_mask(a)]
-        held = [(p, a) for p, a in reference.inputs if a.dtype.kind == "f" and not is_mask(a)]
-        partners = self._partners(own, held)
+        ours = [(p, self.side.numpy(t)) for p, t in leaves(arguments, self.side.is_tensor)]
+        ours, torch_floats = floats(ours), floats(reference.inputs)
+        partners = self._partners(ours, torch_floats)
         caller = self._stack[-1]
-        for i, (path, mine) in enumerate(own):
+        for i, (path, mine) in enumerate(ours):
             expected = partners.get(path)
             if expected is None:
                 continue
-            name = f"input {i} of {frame.key}" if len(own) > 1 else f"input of {frame.key}"
+            name = f"input {i} of {frame.key}" if len(ours) > 1 else f"input of {frame.key}"
             if np.array_equal(mine, expected):
                 continue
             comparison = compare_outputs(name, mine, expected, None, self.rule)
             if comparison is None or comparison.passed:
                 continue
-            swapped = any(alike(mine, array, self.rule) for _, array in held)
+            swapped = any(alike(mine, array, self.rule) for _, array in torch_floats)
             self.comparisons.append(comparison)
             own_fault = Guilty(
                 caller.key,
@@ -173,29 +171,30 @@ class Isolation:
             )
             self.guilty.append(caller.misfed or own_fault)
         self.fed += len(partners)
-        frame.misfed = self._misfed(frame, own, held, partners)
+        frame.misfed = self._misfed(frame, ours, torch_floats, partners)
         return replace(
-            given,
+            arguments,
             self.side.is_tensor,
             lambda path, t: self.side.tensor(partners[path]) if path in partners else t,
         )
 
     def _misfed(
-        self, frame: _Frame, own: list[Leaf], held: list[Leaf], partners: dict[str, np.ndarray]
+        self, frame: _Frame, ours: list[Leaf], torch_floats: list[Leaf], partners: Arrays
     ) -> Guilty | None:
         """The layer that cut the one argument that is longer or shorter than the reference's.
 
         It is accused when the output is wrong as well: a port may cut elsewhere and be right.
         """
-        alone = [a for path, a in own if path not in partners]
-        left = [a for _, a in held if not any(a is taken for taken in partners.values())]
+        alone = [a for path, a in ours if path not in partners]
+        left = [a for _, a in torch_floats if not any(a is taken for taken in partners.values())]
         if not len(alone) == len(left) == 1:
             return None
         mine, expected = alone[0], left[0]
         note = _length(frame.key, mine, expected)
-        caller = next((one for one in reversed(self._stack) if one.reference is not None), None)
-        if caller is None or not note:
+        paired = [outer for outer in self._stack if outer.reference is not None]
+        if not paired or not note:
             return None
+        caller = paired[-1]
         if caller.misfed is not None:
             return caller.misfed  # handed on
         comparison = compare_outputs(f"input of {frame.key}", mine, expected, None, self.rule)
@@ -206,31 +205,32 @@ class Isolation:
             caller.key, comparison, comparison.name, inside, mine, expected, caller.unpaired, note
         )
 
-    def _partners(self, own: list[Leaf], held: list[Leaf]) -> dict[str, np.ndarray]:
+    def _partners(self, ours: list[Leaf], torch_floats: list[Leaf]) -> Arrays:
         """Path of our argument -> the reference's: by keyword, else in order among equal shapes.
 
         When the orders of the parameters differ, every argument has an equal one elsewhere; then
         equality decides and the caller is not accused.
         """
-        names = dict(held)
-        found: dict[str, np.ndarray] = {}
-        rest = list(held)
-        for path, mine in own:
+        names = dict(torch_floats)
+        partners: Arrays = {}
+        rest = list(torch_floats)
+        for path, mine in ours:
             direct = names.get(path) if path.startswith("1.") else None
             options = [leaf for leaf in rest if leaf[1].shape == mine.shape]
             if direct is not None and direct.shape == mine.shape:
-                found[path] = direct
+                partners[path] = direct
             elif options:
-                found[path] = options[0][1]
+                partners[path] = options[0][1]
                 at = next(i for i, leaf in enumerate(rest) if leaf is options[0])
-                rest = rest[at + 1 :] if len(own) == len(held) else rest[:at] + rest[at + 1 :]
-        wrong = [p for p, mine in own if p in found and not alike(mine, found[p], self.rule)]
-        if wrong and len(own) != len(held):
-            for path, mine in own:
-                equal = [a for _, a in held if alike(mine, a, self.rule)]
+                skipped = [] if len(ours) == len(torch_floats) else rest[:at]
+                rest = skipped + rest[at + 1 :]
+        wrong = [p for p, a in ours if p in partners and not alike(a, partners[p], self.rule)]
+        if wrong and len(ours) != len(torch_floats):
+            for path, mine in ours:
+                equal = [a for _, a in torch_floats if alike(mine, a, self.rule)]
                 if path in wrong and equal:
-                    found[path] = equal[0]
-        return found
+                    partners[path] = equal[0]
+        return partners
 
     def _inside(self, frame: _Frame, before: Call | None = None) -> list[Leaf]:
         """What the caller had at hand in the reference: its inputs, its layers' outputs and inputs.
@@ -238,33 +238,33 @@ class Isolation:
         For a layer without a partner, what the layer around it had; of an argument, what was there
         before the call that gets it.
         """
-        paired = [one for one in (*self._stack, frame) if one.reference is not None]
+        paired = [outer for outer in (*self._stack, frame) if outer.reference is not None]
         if not paired:
             return []
         frame = paired[-1]
-        held = [(f"input {path.partition('.')[2]}", a) for path, a in frame.reference.inputs]
-        given: list[Leaf] = []
+        arrays = [(f"input {path.partition('.')[2]}", a) for path, a in frame.reference.inputs]
+        inputs: list[Leaf] = []
         for call in self.recording.calls.values():
             if call is before:
                 break
             if self._around(call) == frame.reference.key:
-                held += [(f"output of {call.key}", a) for _, a in call.outputs]
-                given += [(f"input of {call.key}", a) for _, a in call.inputs]
-        held += given
-        return [(name, array) for name, array in held if array.dtype.kind in "fiub" and array.size]
+                arrays += [(f"output of {call.key}", a) for _, a in call.outputs]
+                inputs += [(f"input of {call.key}", a) for _, a in call.inputs]
+        arrays += inputs
+        return [(name, a) for name, a in arrays if a.dtype.kind in "fiub" and a.size]
 
     def _around(self, call: Call) -> str:
         """The nearest paired call of the reference around one; modules without a partner pass."""
         names = self.judge.modules.to_paddle
-        return next((one.key for one in self.recording.around(call) if one.name in names), "")
+        return next((outer.key for outer in self.recording.around(call) if outer.name in names), "")
 
     def _after(self, layer: Any, args: tuple, kwargs: dict, output: Any) -> Any:
         frame = self._stack.pop()
         if frame.reference is None:
             return None
-        own = leaves(output, self.side.is_tensor)
-        read = frame.reference.array, lambda path: self.side.numpy(dict(own)[path])
-        pairs, _, _ = pair_leaves(frame.reference.outputs, own, read)
+        paddle_leaves = leaves(output, self.side.is_tensor)
+        read = frame.reference.array, lambda path: self.side.numpy(dict(paddle_leaves)[path])
+        pairs, _, _ = pair_leaves(frame.reference.outputs, paddle_leaves, read)
         changed: dict[int, np.ndarray] = {}
         for label, expected, tensor in pairs:
             mine = self.side.numpy(tensor)
@@ -308,6 +308,11 @@ def _length(key: str, mine: np.ndarray, expected: np.ndarray) -> str:
     return f"{text}: the {where} {count} along axis {axis} {'is' if count == 1 else 'are'} {how}"
 
 
+def floats(leaves: Sequence[Leaf]) -> list[Leaf]:
+    """Return the leaves with floating numbers, masks left out."""
+    return [(path, a) for path, a in leaves if a.dtype.kind == "f" and not is_mask(a)]
+
+
 def is_mask(array: np.ndarray) -> bool:
     """Zeros and very low values only: an additive attention mask."""
     low = array <= LOW
@@ -316,7 +321,7 @@ def is_mask(array: np.ndarray) -> bool:
 
 def merged(guilty: list[Guilty]) -> list[Guilty]:
     """One entry for each layer, its first; further calls of the same layer add nothing."""
-    found: dict[str, Guilty] = {}
-    for one in guilty:
-        found.setdefault(one.place.partition("#")[0], one)
-    return list(found.values())
+    first_by_layer: dict[str, Guilty] = {}
+    for entry in guilty:
+        first_by_layer.setdefault(entry.place.partition("#")[0], entry)
+    return list(first_by_layer.values())

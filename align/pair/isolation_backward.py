@@ -23,8 +23,8 @@ from align.judge.judging import alike, compare_outputs
 from align.judge.noise_band import ONE_DIRECTION
 from align.pair import runs
 from align.pair.any_pair import AnyPair
-from align.pair.isolation import Isolation, WrongGradient, is_mask
-from align.record.arrays import Arrays, leaves, pair_leaves, replace
+from align.pair.isolation import Isolation, WrongGradient, floats
+from align.record.arrays import Arrays, Leaf, leaves, pair_leaves, replace
 from align.record.recording import ROOT, Call
 from align.record.results import Tolerance
 
@@ -94,43 +94,42 @@ class BackwardIsolation(Isolation):
 
     def _before(self, layer: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
         piece = _Piece(*self._begun(layer))
-        caller = next((one for one in reversed(self._pieces) if one.reference), None)
+        caller = next((outer for outer in reversed(self._pieces) if outer.reference), None)
         self._pieces.append(piece)
         if piece.reference is None:
             return None
         return self._cut_inputs(piece, caller, (args, kwargs))
 
-    def _cut_inputs(self, piece: _Piece, caller: _Piece | None, given: tuple) -> tuple[tuple, dict]:
+    def _cut_inputs(self, piece: _Piece, caller: _Piece | None, fed: tuple) -> tuple[tuple, dict]:
         """Leaves with the reference's inputs; our own arguments are ends of the caller's piece."""
         call = piece.reference
-        held = [(p, a) for p, a in call.inputs if a.dtype.kind == "f" and not is_mask(a)]
-        tensors = leaves(given, self.side.is_tensor)
-        own = [(p, self.side.numpy(t)) for p, t in tensors]
-        own = [(p, a) for p, a in own if a.dtype.kind == "f" and not is_mask(a)]
-        partners = self._partners(own, held)
-        for path, mine in own:  # one tensor that we give twice and PyTorch once
-            equal = [a for _, a in held if alike(mine, a, self.rule)]
+        torch_floats = floats(call.inputs)
+        tensors = leaves(fed, self.side.is_tensor)
+        ours = floats([(path, self.side.numpy(tensor)) for path, tensor in tensors])
+        partners = self._partners(ours, torch_floats)
+        for path, mine in ours:  # one tensor that we give twice and PyTorch once
+            equal = [a for _, a in torch_floats if alike(mine, a, self.rule)]
             if path not in partners and equal:
                 partners[path] = equal[0]
-        made: dict[str, Any] = {}
-        told: set[str] = set()
+        cut_leaves: dict[str, Any] = {}
+        ended_leaders: set[str] = set()
         for path, tensor in tensors:
             if path not in partners:
                 continue
-            source = next(p for p, a in held if a is partners[path])
-            leader = _leader(source, held, call.grad_inputs)
+            source = next(p for p, a in torch_floats if a is partners[path])
+            leader = _leader(source, torch_floats, call.grad_inputs)
             expected = call.grad_inputs.get(leader)
-            made[path] = self.side.leaf(partners[path])
+            cut_leaves[path] = self.side.leaf(partners[path])
             name = f"gradient at input {leader.partition('.')[2]} of {piece.key}"
-            piece.starts.append((name, made[path], expected, partners[path]))
-            if caller is not None and leader not in told:
-                self._end(caller, tensor, made[path], expected)
+            piece.starts.append((name, cut_leaves[path], expected, partners[path]))
+            if caller is not None and leader not in ended_leaders:
+                self._end(caller, tensor, cut_leaves[path], expected)
             if expected is not None:
-                told.add(leader)
+                ended_leaders.add(leader)
         return replace(
-            given,
+            fed,
             self.side.is_tensor,
-            lambda path, t: made[path].clone() if path in made else t,
+            lambda path, t: cut_leaves[path].clone() if path in cut_leaves else t,
         )
 
     def _end(self, caller: _Piece, tensor: Any, leaf: Any, expected: np.ndarray | None) -> None:
@@ -150,11 +149,12 @@ class BackwardIsolation(Isolation):
         call = piece.reference
         if call is None:
             return None
-        caller = next((one for one in reversed(self._pieces) if one.reference), None)
+        caller = next((outer for outer in reversed(self._pieces) if outer.reference), None)
         tensors = leaves(output, self.side.is_tensor)
-        named = ([(path, (path, held)) for path, held in side] for side in (call.outputs, tensors))
+        torch_leaves = [(path, (path, array)) for path, array in call.outputs]
+        paddle_leaves = [(path, (path, tensor)) for path, tensor in tensors]
         read = call.array, lambda path: self.side.numpy(dict(tensors)[path])
-        pairs, _, _ = pair_leaves(*named, read)
+        pairs, _, _ = pair_leaves(torch_leaves, paddle_leaves, read)
         changed: dict[str, Any] = {}
         for label, (path, value), (own_path, tensor) in pairs:
             if value.dtype.kind != "f" or tuple(tensor.shape) != value.shape:
@@ -192,14 +192,14 @@ class BackwardIsolation(Isolation):
         if ends:
             totals: dict[int, tuple[Any, np.ndarray]] = {}  # a tensor may be returned twice
             for tensor, gradient in ends:
-                held = totals.get(id(tensor))
-                totals[id(tensor)] = tensor, gradient if held is None else held[1] + gradient
+                total = totals.get(id(tensor))
+                totals[id(tensor)] = tensor, gradient if total is None else total[1] + gradient
             self.side.pull(*(list(column) for column in zip(*totals.values(), strict=True)))
         for name, parameter in self._parameters.items():
             gradient = self.side.gradient(parameter)
             if gradient is not None:
-                held = self._totals.get(name)
-                self._totals[name] = gradient if held is None else held + gradient
+                total = self._totals.get(name)
+                self._totals[name] = gradient if total is None else total + gradient
                 self._makers.setdefault(name, []).append(piece.key)
         self.side.clear(self.model)
         self._seeds[piece.key] = piece.seeds
@@ -223,12 +223,12 @@ class BackwardIsolation(Isolation):
         if not scale and not expected.any() and not mine.any():
             return
         rule = self._rule_for(expected, seeds, scale)
-        found = compare_outputs(name, mine, expected, None, rule, zero_scale=scale or None)
-        if found is None:
+        comparison = compare_outputs(name, mine, expected, None, rule, zero_scale=scale or None)
+        if comparison is None:
             return
-        self.comparisons.append(found)
-        if not found.passed:
-            self.wrong.append(WrongGradient(place, found, mine, expected, seeds, value))
+        self.comparisons.append(comparison)
+        if not comparison.passed:
+            self.wrong.append(WrongGradient(place, comparison, mine, expected, seeds, value))
 
     def _rule_for(self, expected: np.ndarray, seeds: list[np.ndarray], scale: float) -> Tolerance:
         """The rule of isolated layers, with room where large gradients cancel to a small one."""
@@ -255,9 +255,11 @@ class BackwardIsolation(Isolation):
                 continue
             makers = self._makers.get(name, [])
             owner = name.rpartition(".")[0] or ROOT
-            own = [key for key in makers if key.partition("#")[0] == owner]
-            place = (own or makers or [owner])[0]
-            seeds = [seed for key in makers or [owner] for seed in self._seeds.get(key, [])]
+            owner_calls = [key for key in makers if key.partition("#")[0] == owner]
+            place = (owner_calls or makers or [owner])[0]
+            seeds = []
+            for key in makers or [owner]:
+                seeds += self._seeds.get(key, [])
             mine = np.zeros_like(gradient) if mine is None else mine
             self._judge(place, name, mine, gradient, None, seeds)
 
@@ -269,13 +271,13 @@ _CANCELS = (
 )
 
 
-def _leader(path: str, held: list[tuple[str, np.ndarray]], gradients: Mapping[str, Any]) -> str:
+def _leader(path: str, inputs: list[Leaf], gradients: Mapping[str, Any]) -> str:
     """The path under which PyTorch counts a tensor: one that is given twice has one gradient."""
     if path in gradients:
         return path
-    array = dict(held)[path]
-    same = (p for p, a in held if p in gradients and a.shape == array.shape)
-    return next((p for p in same if np.array_equal(dict(held)[p], array)), path)
+    array = dict(inputs)[path]
+    same = (p for p, a in inputs if p in gradients and a.shape == array.shape)
+    return next((p for p in same if np.array_equal(dict(inputs)[p], array)), path)
 
 
 def _arrived(piece: _Piece, side: Any) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
@@ -286,7 +288,7 @@ def _arrived(piece: _Piece, side: Any) -> Iterator[tuple[str, np.ndarray, np.nda
         mine = np.zeros_like(value) if gradient is None else gradient
         ours[name] = ours.get(name, 0) + mine
     for name, _, expected, value in {start[0]: start for start in piece.starts}.values():
-        known = np.zeros_like(value) if expected is None else expected
+        torch_gradient = np.zeros_like(value) if expected is None else expected
         unasked = expected is None and " at input " in name  # the caller's piece answers for it
         if not unasked:
-            yield name, known, ours[name], value
+            yield name, torch_gradient, ours[name], value

@@ -150,8 +150,10 @@ class Pair:
         if names - there:
             idle = some(sorted(names - there))
             self.judge.note(f"no gradient reaches these on either side, not compared: {idle}")
-        given = self.reference, self.oracle, self.largest_gradient
-        return self.judge.each_gradient(ours, *given, bounds.backward(self.dtype, self.pooled))
+        rule = bounds.backward(self.dtype, self.pooled)
+        return self.judge.each_gradient(
+            ours, self.reference, self.oracle, scale=self.largest_gradient, rule=rule
+        )
 
     def planted(self, step: str) -> Iterator[tuple[str, str, Recording]]:
         """Paddle's pass with each fault of "forward" or "backward": what, where, the pass.
@@ -187,11 +189,11 @@ class Pair:
         return name, back.get(name, "")
 
 
-def own_tensors(name: str, held: Mapping[str, np.ndarray]) -> Arrays:
+def own_tensors(name: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
     """The tensors of a layer itself, of those of a model, by their last names; in float64."""
     prefix = "" if name == ROOT else f"{name}."
-    ends = {n: n.removeprefix(prefix) for n in held if n.startswith(prefix)}
-    return {end: held[n].astype(np.float64) for n, end in ends.items() if "." not in end}
+    ends = {n: n.removeprefix(prefix) for n in arrays if n.startswith(prefix)}
+    return {end: arrays[n].astype(np.float64) for n, end in ends.items() if "." not in end}
 
 
 def widened(arrays: Mapping[str, np.ndarray]) -> Lazy:
@@ -236,8 +238,8 @@ class TrainingRuns:
 
 def in_paddle(weights: WeightMapping, run: TrainingRun) -> dict[str, Mapping[str, np.ndarray]]:
     """Tensors and moments of a reference run in Paddle's names, each converted on access."""
-    held = {STATE: run.state, **run.moments}
-    return {kind: to_paddle(weights, arrays) for kind, arrays in held.items()}
+    kinds = {STATE: run.state, **run.moments}
+    return {kind: to_paddle(weights, arrays) for kind, arrays in kinds.items()}
 
 
 def tensor_title(kind: str, name: str) -> str:

@@ -7,6 +7,7 @@ returned the wrong, and nothing inside it did; then its own code is. `align.pair
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -88,7 +89,7 @@ def wrong_gradient(pair: DumpPair) -> list[WrongGradient]:
     """Find the deepest call that gets a right gradient and hands on a wrong one, the first."""
     rule = bounds.backward(pair.dtype, pair.pooled) if pair.dtype == "float64" else ROUGH
     taps = list(pair.judge.taps(pair.ours, pair.reference))
-    scale = largest(g for _, _, torch_call in taps for g in torch_call.grad_outputs.values())
+    scale = largest(itertools.chain(*(call.grad_outputs.values() for _, _, call in taps)))
     expected = to_paddle(pair.setup.weights, pair.reference.gradients)
     wrong: dict[str, WrongGradient] = {}
     for key, paddle_call, torch_call in reversed(taps):

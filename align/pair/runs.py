@@ -74,7 +74,7 @@ def passed(
     with contextlib.ExitStack() as stack:
         stack.enter_context(side.default_dtype(dtype))
         stack.enter_context(dropout_off(side, plan.train))
-        held = stack.enter_context(Recorder(side, model, deep=deep, tripled=tripled, only=only))
+        recorder = stack.enter_context(Recorder(side, model, deep=deep, tripled=tripled, only=only))
         stack.enter_context(moves or contextlib.nullcontext())
         pools = stack.enter_context(side.average_pools())
         output, watched = run_model(side, model, inputs)
@@ -82,17 +82,18 @@ def passed(
         if backward:
             side.backward(loss)
     del output
-    found = held.recording
-    found.loss, found.stamp, found.pooled = side.numpy(loss), side.stamp(loss), bool(pools)
+    recording = recorder.recording
+    recording.loss, recording.stamp = side.numpy(loss), side.stamp(loss)
+    recording.pooled = bool(pools)
     del loss
-    found.gradients = gradients(side, model)
-    found.input_gradients = {
+    recording.gradients = gradients(side, model)
+    recording.input_gradients = {
         path: side.numpy(value.grad) for path, value in watched.items() if value.grad is not None
     }
     after = side.named(model)
-    found.state = {name: side.numpy(after[name]) for name in before}
+    recording.state = {name: side.numpy(after[name]) for name in before}
     try:
-        yield found
+        yield recording
     finally:
         side.clear(model)
         side.load(model, before)
@@ -102,9 +103,9 @@ def run(
     side: Any, model: Any, plan: Request, dtype: str, rounded: str, **options: Any
 ) -> Recording:
     """`passed` with everything kept; the options are the same."""
-    with passed(side, model, plan, dtype, rounded, **options) as found:
-        found.gradients = found.store.keep(found.gradients)
-    return found
+    with passed(side, model, plan, dtype, rounded, **options) as recording:
+        recording.gradients = recording.store.keep(recording.gradients)
+    return recording
 
 
 def descend(
@@ -140,10 +141,10 @@ def descend(
                     loss = loss_of(side, batch, output, dtype, rounded)
                     side.backward(loss / share if share > 1 else loss)
                 total += float(side.numpy(loss))
-            made = total / share, side.rate(optimizer[0]), side.stamp(loss)
+            step_result = total / share, side.rate(optimizer[0]), side.stamp(loss)
             del output, loss
             advance(side, *optimizer, model)
-        yield made
+        yield step_result
 
 
 def advance(side: Any, optimizer: Any, scheduler: Any, model: Any) -> None:
@@ -190,8 +191,8 @@ def trained(
             follow(optimizer, model)
         watch = watch or (lambda _: None)
         watch(model)
-        given = (side, model, plan, dtype, rounded, (optimizer, scheduler))
-        for loss, rate, result.stamp in descend(*given, moves=moves):
+        steps = descend(side, model, plan, dtype, rounded, (optimizer, scheduler), moves=moves)
+        for loss, rate, result.stamp in steps:
             result.losses.append(loss)
             result.learning_rates.append(rate)
             watch(model)
@@ -200,10 +201,9 @@ def trained(
         result.moments = by_kind(side.live_moments(optimizer, model), side.view)
         average = getattr(optimizer, AVERAGE, None)
         if average is not None:
-            arrays = average.arrays()
-            read = {name: lambda array=array: array for name, array in arrays.items()}
-            result.moments["average"] = Lazy(read)
-        del optimizer, scheduler, given, average
+            arrays = dict(average.arrays())
+            result.moments["average"] = Lazy({n: partial(arrays.get, n) for n in arrays})
+        del optimizer, scheduler, steps, average
     result.state = views(side, model)
     try:
         yield result
@@ -217,11 +217,11 @@ def train(
 ) -> TrainingRun:
     """`trained` with everything kept; the options are the same."""
     store = Store()
-    with trained(side, model, plan, dtype, rounded, *options, **named) as found:
-        state = store.keep(found.state)
-        moments = {kind: store.keep(arrays) for kind, arrays in found.moments.items()}
-    found.state, found.moments = state, moments
-    return found
+    with trained(side, model, plan, dtype, rounded, *options, **named) as training:
+        state = store.keep(training.state)
+        moments = {kind: store.keep(arrays) for kind, arrays in training.moments.items()}
+    training.state, training.moments = state, moments
+    return training
 
 
 _GROUP = 2**22  # numbers of the weights written back to a model at a time
@@ -240,9 +240,13 @@ def views(side: Any, model: Any) -> Lazy:
 
 def gradients(side: Any, model: Any) -> Lazy:
     """Every gradient of a live model by canonical name, for a look."""
-    own = {id(p) for p in model.parameters() if p.grad is not None}
-    held = {n: p for n, p in side.named(model).items() if id(p) in own}
-    return Lazy({n: lambda p=p: side.view(p.grad) for n, p in held.items()})
+    with_gradient = {id(p) for p in model.parameters() if p.grad is not None}
+    parameters = {n: p for n, p in side.named(model).items() if id(p) in with_gradient}
+
+    def read(parameter: Any) -> np.ndarray:
+        return side.view(parameter.grad)
+
+    return Lazy({name: partial(read, parameter) for name, parameter in parameters.items()})
 
 
 def release(side: Any, model: Any) -> None:
@@ -264,11 +268,11 @@ def load(side: Any, model: Any, arrays: Mapping[str, np.ndarray], change: Callab
 
 def groups(tensors: Iterable[tuple[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:
     """Named arrays in groups of bounded size, so that a whole model is never held twice."""
-    held: dict[str, np.ndarray] = {}
+    group: dict[str, np.ndarray] = {}
     for name, array in tensors:
-        held[name] = array
-        if sum(a.size for a in held.values()) >= _GROUP:
-            yield held
-            held = {}
-    if held:
-        yield held
+        group[name] = array
+        if sum(a.size for a in group.values()) >= _GROUP:
+            yield group
+            group = {}
+    if group:
+        yield group

@@ -360,7 +360,7 @@ def differs(a: Any, b: Any) -> str | None:
     if isinstance(a, TrainingRun):
         pairs = zip(a.losses, b.losses, strict=True)
         apart = (_apart(np.float32(x), np.float32(y)) for x, y in pairs)
-        return next((f"the loss of step {i}" for i, one in enumerate(apart, 1) if one), None)
+        return next((f"the loss of step {i}" for i, differ in enumerate(apart, 1) if differ), None)
     for key, call in a.calls.items():
         again = b.calls[key].outputs if key in b.calls else ()
         if len(again) != len(call.outputs) or any(

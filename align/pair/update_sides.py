@@ -5,6 +5,7 @@ What each does is read in Paddle's names: weights, rates and moments after every
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -83,12 +84,10 @@ def paddle_schedule(pair: AnyPair, prepare: Prepare = lambda _: None) -> Schedul
 def schedule_curves(pair: AnyPair, torch: ScheduleSide, paddle: ScheduleSide) -> list[Curve]:
     """Return the curves of both optimizers' groups, matched by the parameters that they hold."""
     partners = pair.setup.weights.partners()
-    group_of = {
-        target: index
-        for index, members in enumerate(torch.groups)
-        for name in members
-        for target in partners.get(name, ())
-    }
+    group_of: dict[str, int] = {}
+    for index, members in enumerate(torch.groups):
+        for name in members:
+            group_of.update(dict.fromkeys(partners.get(name, ()), index))
     cells: dict[tuple[int, bytes], list[tuple[str, int]]] = {}
     for index, members in enumerate(paddle.groups):
         for name in members:
@@ -138,10 +137,10 @@ class View:
     def samples(self, read: Callable[[str], np.ndarray | None]) -> Iterator[tuple[str, np.ndarray]]:
         """(Paddle's name, sample) of what ``read`` gives, nothing where it gives None."""
         for group in self._groups:
-            held = {name: read(name) for name in group}
-            if any(value is None for value in held.values()):
+            tensors = {name: read(name) for name in group}
+            if any(value is None for value in tensors.values()):
                 continue
-            for name, array in self._convert(held).items():
+            for name, array in self._convert(tensors).items():
                 yield name, sample(array)
 
 
@@ -153,7 +152,7 @@ class Follower:
         model: with its weights loaded; they are put back after each run.
         plan: the optimizer's factories.
         view: reads the side in Paddle's names.
-        own: gives (the side's own name, gradient or None) of a step.
+        gradients: gives (the side's own name, gradient or None) of a step.
         dtype: precision of the run.
         watch: read the norm of all gradients before and after each step.
         bare: record weights and rates alone, by which a planted fault is seen.
@@ -167,7 +166,7 @@ class Follower:
         model: Any,
         plan: Any,
         view: View,
-        own: Callable[[int], Iterator[tuple[str, np.ndarray | None]]],
+        gradients: Callable[[int], Iterator[tuple[str, np.ndarray | None]]],
         dtype: str,
         warm: int,
         *,
@@ -176,30 +175,30 @@ class Follower:
         prepare: Callable[[Any], Any] | None = None,
     ) -> None:
         self._side, self._model, self._plan = side, model, plan
-        self._view, self._own, self._dtype, self._warm = view, own, dtype, warm
+        self._view, self._gradients, self._dtype, self._warm = view, gradients, dtype, warm
         self._prepare, self._watch, self._bare = prepare, watch, bare
         self._parameters = side.parameters(model)
 
     def run(self, steps: int) -> SideTrace:
         """One step without gradients, then so many with them, each from the same weights."""
-        found = SideTrace(eps=float(np.finfo(self._dtype).eps))
+        trace = SideTrace(eps=float(np.finfo(self._dtype).eps))
         before = self._side.state(self._model)
         zeros = [(n, np.zeros(tuple(p.shape))) for n, p in self._parameters.items()]
         try:
             with self._side.default_dtype(self._dtype):
-                self._steps(found, found.still, lambda _: iter(zeros), 1)
+                self._steps(trace, trace.still, lambda _: iter(zeros), 1)
                 self._side.load(self._model, before)
                 self._side.clear(self._model)
-                self._steps(found, found.main, self._own, steps)
+                self._steps(trace, trace.main, self._gradients, steps)
         finally:
             self._side.load(self._model, before)
             self._side.clear(self._model)
-        found.stamp = self._side.stamp(next(iter(self._parameters.values())))
-        return found
+        trace.stamp = self._side.stamp(next(iter(self._parameters.values())))
+        return trace
 
     def _steps(
         self,
-        found: SideTrace,
+        trace: SideTrace,
         traces: dict[str, ParameterTrace],
         gradients: Callable[[int], Iterator[tuple[str, np.ndarray | None]]],
         steps: int,
@@ -211,7 +210,9 @@ class Follower:
         for _ in range(self._warm if scheduler is not None else 0):
             next_rate(scheduler)
         members = side.groups(optimizer, model)
-        group_of = {name: i for i, held in enumerate(members) for name in held}
+        group_of: dict[str, int] = {}
+        for i, names in enumerate(members):
+            group_of.update(dict.fromkeys(names, i))
         for name, weight in self._weights():
             traces[name] = ParameterTrace([weight])
         for step in range(steps):
@@ -222,20 +223,21 @@ class Follower:
             applied = {name: rates[i] for name, i in group_of.items()}
             norm = side.gradient_norm(model) if self._watch else 0.0
             make_step(side.NAME, optimizer)
-            if traces is found.main:
-                found.clipped.append(side.gradient_norm(model) / norm if norm else 1.0)
-                found.norms.append(norm)
+            if traces is trace.main:
+                trace.clipped.append(side.gradient_norm(model) / norm if norm else 1.0)
+                trace.norms.append(norm)
             self._record(traces, applied)
             if not self._bare:
                 self._record_moments(traces, optimizer, step)
             if scheduler is not None and step < steps - 1:
                 next_rate(scheduler)
-        if traces is found.main:
-            found.groups = self._named(group_of)
+        if traces is trace.main:
+            trace.groups = self._named(group_of)
 
     def _gradient(self, name: str) -> np.ndarray | None:
-        held = self._parameters.get(name)
-        return None if held is None or held.grad is None else self._side.view(held.grad)
+        parameter = self._parameters.get(name)
+        gradient = None if parameter is None else parameter.grad
+        return None if gradient is None else self._side.view(gradient)
 
     def _weights(self) -> Iterator[tuple[str, np.ndarray]]:
         view = self._side.view
@@ -243,9 +245,10 @@ class Follower:
 
     def _named(self, values: Mapping[str, float]) -> dict[str, float]:
         """A number of each of the side's parameters, by Paddle's name."""
-        return {
-            target: value for name, value in values.items() for target in self._view.targets(name)
-        }
+        by_target: dict[str, float] = {}
+        for name, value in values.items():
+            by_target.update(dict.fromkeys(self._view.targets(name), value))
+        return by_target
 
     def _record(self, traces: dict[str, ParameterTrace], applied: Mapping[str, float]) -> None:
         rates = self._named(applied)
@@ -257,11 +260,11 @@ class Follower:
         used = dict(self._view.samples(self._gradient))
         for name, trace in traces.items():
             trace.used.append(used.get(name))
-        held = self._side.live_moments(optimizer, self._model)
-        for kind in sorted({kind for kinds in held.values() for kind in kinds}):
+        moments = self._side.live_moments(optimizer, self._model)
+        for kind in sorted(set().union(*moments.values())):
 
             def read(name: str, kind: str = kind) -> np.ndarray | None:
-                tensor = held.get(name, {}).get(kind)
+                tensor = moments.get(name, {}).get(kind)
                 return None if tensor is None else self._side.view(tensor)
 
             for name, moment in self._view.samples(read):
@@ -356,11 +359,11 @@ class UpdateSides:
 
     def optimizers(self) -> tuple[Any, Any]:
         """A fresh optimizer of PyTorch, and one of Paddle."""
-        pair, made = self._pair, []
+        pair, optimizers = self._pair, []
         for side, model in ((on_torch, self.module), (on_paddle, self.model)):
             with side.default_dtype(pair.dtype):
-                made.append(side.make_optimizer(pair.plan, model)[0])
-        return made[0], made[1]
+                optimizers.append(side.make_optimizer(pair.plan, model)[0])
+        return optimizers[0], optimizers[1]
 
     def paddle_names(self, name: str) -> tuple[str, ...]:
         """Paddle's names of one of PyTorch's parameters."""
@@ -404,7 +407,7 @@ class UpdateSides:
             return optimizer
 
         partners, parameters = self._weights.partners(), on_paddle.parameters(self.model)
-        targets = [t for bundle in self.feed.bundles for name in bundle for t in partners[name]]
+        targets = itertools.chain(*(partners[name] for name in itertools.chain(*self.feed.bundles)))
         names = {name: (name,) for name in dict.fromkeys(targets) if name in parameters}
 
         def gradients_at(step: int) -> Iterator[tuple[str, np.ndarray | None]]:
@@ -433,7 +436,7 @@ class UpdateSides:
     ) -> SideTrace:
         """PyTorch's side."""
 
-        def given(step: int) -> Iterator[tuple[str, np.ndarray | None]]:
+        def gradients_at(step: int) -> Iterator[tuple[str, np.ndarray | None]]:
             return ((name, self.feed.source(name, step)) for name in self._shapes)
 
         weights = self._weights
@@ -442,7 +445,7 @@ class UpdateSides:
             model,
             self._pair.plan,
             View(self.feed.bundles, weights.to_paddle, weights.partners()),
-            given,
+            gradients_at,
             dtype,
             self._warm,
             watch=True,
@@ -460,19 +463,19 @@ class UpdateSides:
         """
         pair = self._pair
         with on_paddle.default_dtype(pair.dtype):
-            ours = on_paddle.make_optimizer(pair.plan, self.model)[0]
-        which = on_paddle.held_in_float32(ours)
-        theirs = on_torch.make_optimizer(pair.plan, self.module)[0]
-        changed = on_torch.round_settings(theirs, which)
-        limit = on_paddle.clipping_limit(ours)
+            paddle_optimizer = on_paddle.make_optimizer(pair.plan, self.model)[0]
+        which = on_paddle.held_in_float32(paddle_optimizer)
+        torch_optimizer = on_torch.make_optimizer(pair.plan, self.module)[0]
+        changed = on_torch.round_settings(torch_optimizer, which)
+        limit = on_paddle.clipping_limit(paddle_optimizer)
         clipped = limit is not None and not all(share > 1 - 1e-12 for share in reference.clipped)
         if not changed and not clipped:
             return None
 
-        def prepare(own: Any) -> None:
+        def prepare(optimizer: Any) -> None:
             if changed_by is not None:
-                changed_by(own)
-            on_torch.as_paddle(own, which, limit)
+                changed_by(optimizer)
+            on_torch.as_paddle(optimizer, which, limit)
 
         return self._follow_theirs(self.module, pair.dtype, prepare)
 

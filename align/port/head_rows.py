@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from align.port.row import HEAD, Batch, PortRow, encoder
@@ -24,8 +25,7 @@ def _head(name: str, **options: Any) -> PortRow:
 _HEADS = (
     *(
         _head(f"{pooling}_{fusion}", pooling=pooling, fusion=fusion)
-        for pooling in _POOLINGS
-        for fusion in _FUSIONS
+        for pooling, fusion in itertools.product(_POOLINGS, _FUSIONS)
     ),
     *(_head(pooling, pooling=pooling) for pooling in ("fc", "none", "score")),
     *(
@@ -39,8 +39,7 @@ _HEADS = (
     ),
     *(
         _head(f"{pooling}_{fusion}_masked", pooling=pooling, fusion=fusion, mask_padding=True)
-        for pooling in _POOLINGS
-        for fusion in ("sum_fc", "aggre_all")
+        for pooling, fusion in itertools.product(_POOLINGS, ("sum_fc", "aggre_all"))
     ),
     _head("mgcrp_bias", pooling="mgcrp", qkv_bias=True),
     _head("mgcrp_channel_centering", pooling="mgcrp", centering="channel"),

@@ -5,6 +5,7 @@ Small images and tiny, all different dimensions; the full SoT models once, in fl
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -71,11 +72,9 @@ _EMBEDDINGS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 _TOKENS = tuple(
-    row
-    for name, options in _EMBEDDINGS
-    for train in (True, False)
-    for row in _convolutional(
-        f"sot_{name}{'' if train else '_eval'}", "sot_tiny", options, train=train
+    itertools.chain.from_iterable(
+        _convolutional(f"sot_{name}{'' if train else '_eval'}", "sot_tiny", options, train=train)
+        for (name, options), train in itertools.product(_EMBEDDINGS, (True, False))
     )
 )
 
@@ -196,11 +195,10 @@ def _timm_swin(
     **more: Any,
 ) -> PortRow:
     """Return a Swin of these depths against timm's; the last merging is compared if asked."""
-    hooks = {
-        f"stages.{stage}.blocks.{block}": f"layers.{stage}.blocks.{block}"
-        for stage, depth in enumerate(depths)
-        for block in range(depth)
-    }
+    hooks: dict[str, str] = {}
+    for stage, depth in enumerate(depths):
+        for block in range(depth):
+            hooks[f"stages.{stage}.blocks.{block}"] = f"layers.{stage}.blocks.{block}"
     if downsample:
         last = len(depths) - 1
         hooks[f"stages.{last}.downsample"] = f"layers.{last}.downsample"

@@ -57,9 +57,9 @@ def data(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     Raises:
         ValueError: a side is no iterable, a batch holds no array, or no side yields a batch.
     """
-    theirs, ours = (_opened(pair.plan.data, i) for i in (0, 1))
+    torch_batches, paddle_batches = (_opened(pair.plan.data, i) for i in (0, 1))
     epoch = _Epoch()
-    for number, (b, a) in enumerate(itertools.zip_longest(theirs, ours)):
+    for number, (b, a) in enumerate(itertools.zip_longest(torch_batches, paddle_batches)):
         epoch.take(
             number,
             None if a is None else read_batch(a, "Paddle", epoch.notes),
@@ -78,11 +78,11 @@ def data(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     return result, _divergences(epoch, comparisons)
 
 
-def _opened(given: Any, side: int) -> Iterator[Any]:
+def _opened(sources: Any, side: int) -> Iterator[Any]:
     """The batches of one side as an iterator."""
     title = ("PyTorch", "Paddle")[side]
-    source = given[side]
-    other = given[1 - side]
+    source = sources[side]
+    other = sources[1 - side]
     if isinstance(source, Iterator) and source is other:
         raise ValueError(
             "data: both sides are one and the same iterator, each would get every other batch: "
@@ -113,21 +113,21 @@ def read_batch(batch: Any, side: str, notes: list[str]) -> Arrays:
     Raises:
         ValueError: nothing in it is an array, or a list is ragged.
     """
-    found: Arrays = {}
-    for path, value in leaves(batch, lambda one: not is_container(one) or _is_list(one)):
+    arrays: Arrays = {}
+    for path, value in leaves(batch, lambda node: not is_container(node) or _is_list(node)):
         key = path or "0"
         if value is None or not _is_array_like(value):
             notes.append(f"{side}'s {key!r} holds a {type(value).__name__}: not compared")
             continue
-        found[key] = _to_numpy(value, key, side)
+        arrays[key] = _to_numpy(value, key, side)
         if side == "Paddle" and on_torch.is_tensor(value):
             notes.append("Paddle's batches hold PyTorch tensors")
-    if not found:
+    if not arrays:
         raise ValueError(
             f"data: a batch of the {side} side ({type(batch).__name__}) holds no array: expected a "
             "mapping, tuple or list of tensors, NumPy arrays or numbers"
         )
-    return found
+    return arrays
 
 
 def _is_scalar(value: Any) -> bool:
@@ -139,7 +139,7 @@ def _is_list(value: Any) -> bool:
     return (
         isinstance(value, (list, tuple))
         and len(value) > 0
-        and all(_is_scalar(one) or _is_list(one) for one in value)
+        and all(_is_scalar(item) or _is_list(item) for item in value)
     )
 
 
@@ -159,7 +159,7 @@ def _to_numpy(value: Any, key: str, side: str) -> np.ndarray:
             f"data: {side}'s {key!r} is a ragged list ({error}): pad it to an array"
         ) from error
     if array.dtype.kind in "USO":
-        codes = [zlib.crc32(str(one).encode()) for one in array.ravel()]
+        codes = [zlib.crc32(str(item).encode()) for item in array.ravel()]
         return np.asarray(codes, dtype=np.int64).reshape(array.shape)
     return array
 
@@ -183,8 +183,8 @@ def compare_key(key: str, ours: np.ndarray, reference: np.ndarray) -> Comparison
 
 
 def _equal(key: str, ours: np.ndarray, reference: np.ndarray) -> bool:
-    found = compare_key(key, ours, reference)
-    return found is None or found.passed
+    comparison = compare_key(key, ours, reference)
+    return comparison is None or comparison.passed
 
 
 def _kind(array: np.ndarray) -> str:
@@ -199,12 +199,12 @@ def _widened(array: np.ndarray) -> np.ndarray:
 def compare_batch(ours: Arrays, reference: Arrays) -> list[Comparison]:
     """Judge every key of one batch; a key of one side only fails."""
     shared = [key for key in reference if key in ours]
-    found = [compare_key(key, ours[key], reference[key]) for key in shared]
+    comparisons = [compare_key(key, ours[key], reference[key]) for key in shared]
     absent = [key for key in (*reference, *ours) if key not in ours or key not in reference]
     if absent:
-        held = [{k: side[k] for k in absent if k in side} for side in (ours, reference)]
-        found += compare_mappings(*held, EXACT)
-    return [one for one in found if one is not None]
+        sides = [{k: side[k] for k in absent if k in side} for side in (ours, reference)]
+        comparisons += compare_mappings(*sides, EXACT)
+    return [comparison for comparison in comparisons if comparison is not None]
 
 
 def _compare_counts(ours: int, reference: int) -> Comparison:
@@ -237,28 +237,28 @@ class _Epoch:
         for key in reference:
             if key in ours and max(ours[key].ndim, reference[key].ndim) <= 1:
                 self._keep_labels(key, ours[key], reference[key])
-        for found in compare_batch(ours, reference):
-            self._judge(number, found, ours, reference)
+        for comparison in compare_batch(ours, reference):
+            self._judge(number, comparison, ours, reference)
 
-    def _judge(self, number: int, found: Comparison, ours: Arrays, reference: Arrays) -> None:
-        key, held = found.name, self.judged.get(found.name)
-        if not found.passed:
+    def _judge(self, number: int, judged: Comparison, ours: Arrays, reference: Arrays) -> None:
+        key, kept = judged.name, self.judged.get(judged.name)
+        if not judged.passed:
             self.differing[key] = self.differing.get(key, 0) + 1
-        if not found.passed and self._tells_more(key, reference):
+        if not judged.passed and self._tells_more(key, reference):
             self.evidence[key] = Evidence(key, ours, reference)
-        if held is not None and (not held.passed or held.severity >= found.severity):
+        if kept is not None and (not kept.passed or kept.severity >= judged.severity):
             return
-        if not found.passed:
-            found = dataclasses.replace(found, reason=f"batch {number}: {found.reason}")
-        self.judged[key] = found
+        if not judged.passed:
+            judged = dataclasses.replace(judged, reason=f"batch {number}: {judged.reason}")
+        self.judged[key] = judged
 
     def _tells_more(self, key: str, reference: Arrays) -> bool:
         """The first differing batch, or the first that is not constant (a mask without padding)."""
-        held = self.evidence.get(key)
-        if held is None:
+        evidence = self.evidence.get(key)
+        if evidence is None:
             return True
-        sides = [batch.get(key) for batch in (held.reference, reference)]
-        constant = [one is None or one.size == 0 or (one == one.flat[0]).all() for one in sides]
+        sides = [batch.get(key) for batch in (evidence.reference, reference)]
+        constant = [a is None or a.size == 0 or (a == a.flat[0]).all() for a in sides]
         return constant == [True, False]
 
     def _keep_labels(self, key: str, a: np.ndarray, b: np.ndarray) -> None:
@@ -270,15 +270,15 @@ class _Epoch:
         for key, b in reference.items():
             a = ours.get(key, b)
             if a.dtype.name != b.dtype.name and _kind(a) == _kind(b):
-                held = f"{a.dtype.name} in Paddle, {b.dtype.name} in PyTorch"
-                self.notes.append(f"{key}: {held}, compared by value")
+                widths = f"{a.dtype.name} in Paddle, {b.dtype.name} in PyTorch"
+                self.notes.append(f"{key}: {widths}, compared by value")
 
     def comparisons(self) -> list[Comparison]:
         """The number of batches, then every key: the first that failed, else the worst."""
-        counts = len(self.ours.sizes), len(self.reference.sizes)
-        if not any(counts):
+        paddle_count, torch_count = len(self.ours.sizes), len(self.reference.sizes)
+        if not paddle_count and not torch_count:
             raise ValueError("data: neither side yields a batch: nothing was compared")
-        return [_compare_counts(*counts), *self.judged.values()]
+        return [_compare_counts(paddle_count, torch_count), *self.judged.values()]
 
     def summary(self) -> str:
         """How much was compared."""
@@ -288,12 +288,12 @@ class _Epoch:
 
     def evidence_of(self, key: str) -> Evidence:
         """The first differing batch of a key, for labels with the whole epoch."""
-        found = self.evidence[key]
+        evidence = self.evidence[key]
         kept = self.labels.get(key)
         if kept:
             sides = (np.concatenate([pair[i] for pair in kept]) for i in (0, 1))
-            found = dataclasses.replace(found, epoch=tuple(sides))
-        return found
+            evidence = dataclasses.replace(evidence, epoch=tuple(sides))
+        return evidence
 
 
 def _divergences(epoch: _Epoch, comparisons: list[Comparison]) -> list[Divergence]:
@@ -305,22 +305,22 @@ def _divergences(epoch: _Epoch, comparisons: list[Comparison]) -> list[Divergenc
     if cause or failed[0].name == BATCHES:
         first = failed[0]
         return [Divergence(first.name, BATCHES, "data", "", first.reason, cause or first.hint)]
-    found = []
+    divergences = []
     for comparison in failed:
         key = comparison.name
         cause = batch_causes.explain_key(epoch.evidence_of(key), partial(_equal, key))
         count, all_of = epoch.differing[key], len(epoch.reference.sizes)
         reason = f"{comparison.reason} ({count} of {all_of} batches differ)"
-        found.append(Divergence(key, key, "data", "", reason, cause or comparison.hint))
-    return found
+        divergences.append(Divergence(key, key, "data", "", reason, cause or comparison.hint))
+    return divergences
 
 
 def _controls(epoch: _Epoch) -> list[ControlResult]:
     """Faults planted in a copy of the reference's first batch, judged as the stage judges."""
     base = epoch.first or {}
-    held = {key: array for key, array in base.items() if array.size}
+    filled = {key: array for key, array in base.items() if array.size}
     faults: dict[str, Arrays] = {}
-    for key, array in held.items():
+    for key, array in filled.items():
         faults.setdefault("one value changed", {**base, key: _one_changed(array)})
         other = "float64" if _kind(array) != "floating numbers" else "int64"
         faults.setdefault("another kind of number", {**base, key: array.astype(other)})
@@ -329,13 +329,13 @@ def _controls(epoch: _Epoch) -> list[ControlResult]:
             faults.setdefault("rows in another order", {**base, key: rows})
     for key in base:
         faults.setdefault("a key left out", {k: v for k, v in base.items() if k != key})
-    found = [
+    controls = [
         judged_control(name, compare_batch(batch, base), "the first batch")
         for name, batch in faults.items()
     ]
     count = len(epoch.reference.sizes)
     fewer = [_compare_counts(count - 1, count)]
-    return [*found, judged_control("one batch fewer", fewer, "the number of batches")]
+    return [*controls, judged_control("one batch fewer", fewer, "the number of batches")]
 
 
 def _one_changed(array: np.ndarray) -> np.ndarray:

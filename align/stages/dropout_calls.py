@@ -64,16 +64,16 @@ def dropout_calls(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
         stamps={"ours": paddle_stamp, "reference": torch_stamp},
     )
     reasons = {c.name: c.reason for c in comparisons if not c.passed}
-    found = []
+    divergences = []
     for call in torch_calls:
         partner = partners.get(call)
         cause = _one_sided(call, "PyTorch", pair) if partner is None else _difference(partner, call)
         if cause:
-            found.append(_divergence(pair, partner or call, _name(call), reasons, cause))
+            divergences.append(_divergence(pair, partner or call, _name(call), reasons, cause))
     for call in alone:
         cause = _one_sided(call, "Paddle", pair)
-        found.append(_divergence(pair, call, f"{_name(call)} (Paddle)", reasons, cause))
-    return result, found
+        divergences.append(_divergence(pair, call, f"{_name(call)} (Paddle)", reasons, cause))
+    return result, divergences
 
 
 def _calls(
@@ -137,9 +137,9 @@ def _name(call: DropoutCall) -> str:
 
 def _judge(actual: Rows, expected: Rows) -> list[Comparison]:
     """Compare the number of calls, then the settings of each."""
-    counts = np.asarray([len(actual)]), np.asarray([len(expected)])
-    found = [compare_arrays("(number of dropouts)", *counts, bounds.EXACT)]
-    return found + (compare_mappings(actual, expected, _RULE) if actual or expected else [])
+    paddle_count, torch_count = np.asarray([len(actual)]), np.asarray([len(expected)])
+    comparisons = [compare_arrays("(number of dropouts)", paddle_count, torch_count, bounds.EXACT)]
+    return comparisons + (compare_mappings(actual, expected, _RULE) if actual or expected else [])
 
 
 def _note(

@@ -64,13 +64,13 @@ class DumpRequest:
 
 
 def request(
-    side: str, given: Request | Mapping[str, Any], spec: Path | None = None, **options: Any
+    side: str, pair: Request | Mapping[str, Any], spec: Path | None = None, **options: Any
 ) -> DumpRequest:
     """What to dump of a pair, checked.
 
     Args:
         side: "torch" or "paddle".
-        given: the pair, or the arguments of `align.compare` by name.
+        pair: the pair, or the arguments of `align.compare` by name.
         spec: the file that it comes from.
         options: `deep`, `names_only`, `other` and `folder` of `DumpRequest`.
 
@@ -79,7 +79,7 @@ def request(
     """
     if side not in dump_reading.SIDES:
         raise ValueError(f"side {side!r}: expected one of {', '.join(dump_reading.SIDES)}")
-    plan = given if isinstance(given, Request) else request_of(**given)
+    plan = pair if isinstance(pair, Request) else request_of(**pair)
     other = options.get("other")
     if other is not None and other.meta.side == side:
         raise ValueError(
@@ -272,7 +272,7 @@ class DumpedSide:
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             spec=spec_identity(spec),
             entries=self.entries,
-            modules=[module_of(name, one) for name, one in self.framework.modules(model).items()],
+            modules=[module_of(n, m) for n, m in self.framework.modules(model).items()],
             table=rows_of_table(self._table),
             **dump_reading.of_request(self.plan),
         )
@@ -288,7 +288,7 @@ class DumpedSide:
     def _choose_norms(self, model: Any) -> None:
         """Which norms compute with the numbers that Paddle's kernels hold."""
         modules = self.framework.modules(model)
-        norms = [n for n, one in modules.items() if isinstance(getattr(one, "eps", None), float)]
+        norms = [n for n, m in modules.items() if isinstance(getattr(m, "eps", None), float)]
         if self.asked.other is None:
             chosen = {name for name in norms if has_stock_partner(modules[name])}
         else:

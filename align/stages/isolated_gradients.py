@@ -28,7 +28,7 @@ def isolated_backward(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     key = _to_plant(pair, run)
     if key:
         planted = BackwardIsolation(pair, tripled=key).go()
-        places = {one.place for one in planted.wrong} - {one.place for one in run.wrong}
+        places = {g.place for g in planted.wrong} - {g.place for g in run.wrong}
         detail = f"wrong: {', '.join(sorted(places)) or 'as before'}"
         caught = key in places
         controls.append(ControlResult("gradient x 3 in one layer", caught, detail, key))
@@ -50,7 +50,7 @@ def isolated_backward(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
 
 def _to_plant(pair: AnyPair, run: BackwardIsolation) -> str:
     """A call whose gradient is right, one of a layer without parameters where there is one."""
-    wrong = {one.place for one in run.wrong}
+    wrong = {g.place for g in run.wrong}
     keys = [
         c.name.partition(" of ")[2] for c in run.comparisons if " at input " in c.name and c.passed
     ]

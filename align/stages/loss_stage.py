@@ -87,12 +87,10 @@ class _LossJudge:
         self.dtype = pair.dtype
         self.outputs: Arrays = dict(pair.reference.calls[ROOT].outputs)
         self.floating = {p: a for p, a in self.outputs.items() if a.dtype.kind == "f"}
-        self._trained = {
-            name
-            for call in (pair.reference.calls[ROOT], pair.ours.calls[ROOT])
-            for path, name in self._names(call).items()
-            if path in call.grad_outputs
-        }
+        self._trained: set[str] = set()
+        for call in (pair.reference.calls[ROOT], pair.ours.calls[ROOT]):
+            names = self._names(call)
+            self._trained.update(names[path] for path in names if path in call.grad_outputs)
         self._structures: dict[str, Any] = {}
         self.reference = self.run(on_torch)
         self.oracle = None if self.dtype == "float64" else self.run(on_torch, "float64")
@@ -154,7 +152,7 @@ class _LossJudge:
     def _names(self, call: Call) -> dict[str, str]:
         """A side's paths of the output -> PyTorch's, as the forward pass pairs them."""
         pairs, _, _ = pair_leaves([(p, p) for p in self.outputs], [(p, p) for p, _ in call.outputs])
-        return {own: theirs for _, theirs, own in pairs}
+        return {paddle_path: torch_path for _, torch_path, paddle_path in pairs}
 
     def _structure(self, side: Any) -> Any:
         """One run of the side's model, for the form of its output only."""
@@ -174,20 +172,20 @@ class _LossJudge:
     def compare(self, ours: LossRun) -> list[Comparison]:
         """Judge the value, then the gradient of each output, by their floors."""
         oracle = self.oracle and cast(_named(self.oracle), "float64", "float64")
-        own, expected = _named(ours), _named(self.reference)
+        mine, expected = _named(ours), _named(self.reference)
         value = compare_mappings(
-            {LOSS: own.pop(LOSS)},
+            {LOSS: mine.pop(LOSS)},
             {LOSS: expected.pop(LOSS)},
             bounds.TOLERANCES["loss", self.dtype],
             oracle=oracle,
         )
-        for one, other in ((own, expected), (expected, own)):  # no gradient is one of zeros
-            for name in [n for n, g in one.items() if n not in other and not g.any()]:
-                del one[name]
-        if not own and not expected:
+        for side, other in ((mine, expected), (expected, mine)):  # no gradient is one of zeros
+            for name in [n for n, g in side.items() if n not in other and not g.any()]:
+                del side[name]
+        if not mine and not expected:
             return value
         rule = bounds.TOLERANCES["backward", self.dtype]
-        return value + compare_mappings(own, expected, rule, oracle=oracle, zero_scale=self.scale)
+        return value + compare_mappings(mine, expected, rule, oracle=oracle, zero_scale=self.scale)
 
     def reruns(self) -> Iterator[tuple[str, LossRun]]:
         """Paddle's loss with a call changed to PyTorch's; none of a loss that goes by its name."""
@@ -204,22 +202,22 @@ class _LossJudge:
 
     def is_near(self, ours: LossRun) -> bool:
         """Whether a loss is off by as little as a number that is held in float32."""
-        own, expected = _named(ours), _named(self.reference)
+        mine, expected = _named(ours), _named(self.reference)
         return self.dtype == "float64" and all(
-            name in own and close_to(own[name], NEAR * (np.abs(b).max(initial=0.0) or 1.0))(b)
+            name in mine and close_to(mine[name], NEAR * (np.abs(b).max(initial=0.0) or 1.0))(b)
             for name, b in expected.items()
         )
 
     def rounding(self, ours: LossRun) -> str:
         """Says whose numbers Paddle holds in float32."""
 
-        def agrees(made: LossRun) -> bool:
-            with attributes(self, reference=made):
-                return all(one.passed for one in self.compare(ours))
+        def agrees(reference: LossRun) -> bool:
+            with attributes(self, reference=reference):
+                return all(comparison.passed for comparison in self.compare(ours))
 
-        said, mend = mending(lambda: self.run(on_torch), agrees, TRIALS)
-        self.pair.setup.mends |= {said: mend} if said else {}
-        return said
+        sentence, mend = mending(lambda: self.run(on_torch), agrees, TRIALS)
+        self.pair.setup.mends |= {sentence: mend} if sentence else {}
+        return sentence
 
 
 def _scalar(side: Any, value: Any, seed: int) -> Any:
@@ -233,10 +231,10 @@ def _scalar(side: Any, value: Any, seed: int) -> Any:
 
 def _named(run: LossRun) -> Arrays:
     """Value and gradients under the names of the report."""
-    found = {LOSS: run.value}
+    arrays = {LOSS: run.value}
     for path, gradient in run.gradients.items():
-        found[f"gradient of the output{f' {path}' if path else ''}"] = gradient
-    return found
+        arrays[f"gradient of the output{f' {path}' if path else ''}"] = gradient
+    return arrays
 
 
 def _kinds(run: LossRun) -> Kinds:
@@ -264,7 +262,7 @@ def _controls(
         faults["a gradient of the opposite sign"] = changed(value, -1.0)
         faults["no gradient"] = LossRun(value, {}, reference.stamp)
     judged = {name: judge.settling.planted(judge.compare(run)) for name, run in faults.items()}
-    return [judged_control(name, found, "the loss") for name, found in judged.items()]
+    return [judged_control(name, results, "the loss") for name, results in judged.items()]
 
 
 def _note(pair: AnyPair) -> str:
@@ -278,11 +276,11 @@ def _note(pair: AnyPair) -> str:
     return "; ".join(parts)
 
 
-def _source(given: Any) -> str:
+def _source(losses: Any) -> str:
     """File and line of Paddle's loss, "" for a ready-made one."""
-    if isinstance(given, str):
+    if isinstance(losses, str):
         return ""
-    function = given[1]
+    function = losses[1]
     if hasattr(function, "forward"):
         return source_of(function)
     return place_of(function) or getattr(function, "__qualname__", "")

@@ -85,10 +85,10 @@ def _weight_controls(expected: Tensors) -> list[ControlResult]:
     ):
         if array.dtype.kind == "f" and not np.array_equal(changed, array):
             faults[title] = _with(expected, {name: changed})
-    for one, other in itertools.combinations(expected, 2):
-        a, b = expected[one], expected[other]
+    for first, second in itertools.combinations(expected, 2):
+        a, b = expected[first], expected[second]
         if a.shape == b.shape and not np.array_equal(a, b):
-            faults["two tensors swapped"] = _with(expected, {one: b, other: a})
+            faults["two tensors swapped"] = _with(expected, {first: b, second: a})
             break
     return [judged_control(k, compare_tensors(ours, expected), name) for k, ours in faults.items()]
 
@@ -168,7 +168,7 @@ def compare_scores(ours: Scores, reference: Scores) -> list[Comparison]:
 def _score_controls(reference: Scores) -> list[ControlResult]:
     """Wrong scores made from the reference's."""
     name, value = max(
-        reference.items(), key=lambda one: -1.0 if math.isnan(one[1]) else abs(one[1])
+        reference.items(), key=lambda score: -1.0 if math.isnan(score[1]) else abs(score[1])
     )
     value = 0.0 if math.isnan(value) else value
     faults: dict[str, Scores] = {
@@ -248,8 +248,8 @@ def learning_rate(pair: Pair) -> tuple[StepResult, list[Divergence]]:
 
 
 def _of_logs(pair: Pair, curve: Curve) -> _Schedules:
-    def explain(one: Curve, *_: object) -> str:
-        return rate_causes.explain(one.ours, one.reference)
+    def explain(logged: Curve, *_: object) -> str:
+        return rate_causes.explain(logged.ours, logged.reference)
 
     source = place_of(pair.plan.schedule[1]) if pair.live else ""
     return _Schedules([curve], explain, source=source)
@@ -288,19 +288,20 @@ def _divergences(
     pair: Pair, schedules: _Schedules, comparisons: list[Comparison]
 ) -> list[Divergence]:
     """One for each cause; options that explain every curve are told once, for the schedule."""
-    curves, step = schedules.curves, "learning_rate"
-    wrong = [(c, one) for c, one in zip(curves, comparisons, strict=False) if not one.passed]
+    curves, source, step = schedules.curves, schedules.source, "learning_rate"
+    pairs = zip(curves, comparisons, strict=False)
+    wrong = [(curve, comparison) for curve, comparison in pairs if not comparison.passed]
     if not curves:
         reason = "the two optimizers hold no parameter in common"
         where = comparisons[0].name
-        return [Divergence(where, "schedule", step, pair.dtype, reason, "", schedules.source)]
+        return [Divergence(where, "schedule", step, pair.dtype, reason, "", source)]
     everywhere = len(wrong) == len(curves) or bool(schedules.options)
     divergences: list[Divergence] = []
-    for index, (curve, one) in enumerate(wrong):
+    for index, (curve, comparison) in enumerate(wrong):
         cause = schedules.options or schedules.explain(curve, curves[0], everywhere)
         place = "schedule" if everywhere and index == 0 else curve.place
         if cause and any(cause == other.cause for other in divergences):
             continue
-        shown = one.name, place, step, pair.dtype, one.reason
-        divergences.append(Divergence(*shown, cause or one.hint, schedules.source))
+        name, reason, hint = comparison.name, comparison.reason, comparison.hint
+        divergences.append(Divergence(name, place, step, pair.dtype, reason, cause or hint, source))
     return divergences

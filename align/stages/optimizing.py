@@ -72,10 +72,10 @@ def optimizer(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
 
 def _faults(ours: SideTrace, dtype: str) -> Iterator[tuple[str, SideTrace]]:
     """Planted in what was recorded of Paddle's optimizer."""
-    held = [n for n, t in ours.main.items() if t.held]
-    if not held:
+    names = [n for n, t in ours.main.items() if t.held]
+    if not names:
         return
-    name = max(held, key=lambda n: float(np.abs(ours.main[n].update(0)).max()))
+    name = max(names, key=lambda n: float(np.abs(ours.main[n].update(0)).max()))
     trace = copy.copy(ours.main[name])
     finest = ROOM * float(np.finfo(dtype).eps) * float(np.abs(trace.weights[0]).max())
     moved = [w - 0.01 * trace.update(0) - 20 * finest for w in trace.weights[1:]]
@@ -106,13 +106,13 @@ def _divergences(
     if not failed:
         return []
     wrong = _wrong(ours, judge.reference, failed)
-    given = pair.plan.optimizer
-    source = "" if isinstance(given, Mapping) else place_of(given[1])
+    factories = pair.plan.optimizer
+    source = "" if isinstance(factories, Mapping) else place_of(factories[1])
     causes = explain(sides, ours, judge, wrong) or [Cause("", tuple(wrong), tuple(wrong))]
-    found = []
+    divergences = []
     for cause in causes:
         shown = next((c for c in failed if c.name.partition("/")[2] in cause.names), failed[0])
-        found.append(
+        divergences.append(
             Divergence(
                 shown.name,
                 cause.place,
@@ -123,7 +123,7 @@ def _divergences(
                 source,
             )
         )
-    return found
+    return divergences
 
 
 def _wrong(ours: SideTrace, reference: SideTrace, failed: list[Comparison]) -> list[str]:

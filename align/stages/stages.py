@@ -30,9 +30,9 @@ def judged_control(
         before: the comparisons without it: what failed then is shown only when nothing else does.
     """
     wrong, first = {c.name for c in before if not c.passed}, None
-    for one in comparisons:
-        if not one.passed:
-            first = one if first is None or one.name not in wrong else first
+    for comparison in comparisons:
+        if not comparison.passed:
+            first = comparison if first is None or comparison.name not in wrong else first
             if first.name not in wrong:
                 break
     if first is None:
@@ -40,9 +40,9 @@ def judged_control(
     return ControlResult(name, True, f"{where}: {first.reason}", first.name)
 
 
-def fault(found: list[Comparison], size: float) -> float:
+def fault(comparisons: list[Comparison], size: float) -> float:
     """What a control plants: the given share, more when even the tightest bound is wider."""
-    return max(size, 2.0 * min((c.bound for c in found), default=0.0))
+    return max(size, 2.0 * min((c.bound for c in comparisons), default=0.0))
 
 
 def _stamps(pair: Pair) -> dict:
@@ -75,8 +75,8 @@ def forward(pair: Pair) -> StepResult:
 def _judged_tap(recording: Recording, names: Iterable[str]) -> str:
     """Of these taps the model's output, else the last one (rounding may decide about the first)."""
     keys = [name.partition("[")[0] for name in names]
-    found = [key for key in keys if key in recording.calls and recording.calls[key].floating()]
-    return ROOT if ROOT in found or not found else found[-1]
+    floating = [key for key in keys if key in recording.calls and recording.calls[key].floating()]
+    return ROOT if ROOT in floating or not floating else floating[-1]
 
 
 def _array_faults(
@@ -120,15 +120,15 @@ def backward(pair: Pair) -> StepResult:
             for name, place, recording in pair.planted("backward")
         ]
     if "loss" not in settling.unjudged:
-        (own,) = (c for c in comparisons if c.name == "loss")
-        size = fault([own], 1e-3)
+        (of_loss,) = (c for c in comparisons if c.name == "loss")
+        size = fault([of_loss], 1e-3)
         more = 0.0 if comparisons[1:] and pair.ours.loss else 1e-3
-        if own.unit == "zero_scale":  # 0.1 % of what counts as zero would not show
-            more = 1e-3 * own.scale
+        if of_loss.unit == "zero_scale":  # 0.1 % of what counts as zero would not show
+            more = 1e-3 * of_loss.scale
         faulty = dataclasses.replace(pair.ours, loss=pair.ours.loss * (1 + size) + more)
-        found = settling.planted(pair.gradients(faulty))
+        with_fault = settling.planted(pair.gradients(faulty))
         name = f"loss {100 * size:.1g} % too large"
-        controls.append(judged_control(name, found, "the loss", comparisons))
+        controls.append(judged_control(name, with_fault, "the loss", comparisons))
     case, note = pair.plan.name, settling.note
     return StepResult(
         case, "backward", pair.dtype, comparisons, controls, note=note, stamps=_stamps(pair)
@@ -142,7 +142,7 @@ def isolated(pair: Any) -> tuple[StepResult, list[Guilty]]:
     with pair.nudged() as name:
         if name is not None:
             again = pair.isolate()
-            places = {one.place for one in again.guilty} - {one.place for one in run.guilty}
+            places = {entry.place for entry in again.guilty} - {entry.place for entry in run.guilty}
             owner = name.rpartition(".")[0] or ROOT
             caught = owner in places or bool(again.guilty)
             detail = f"{name}: found {', '.join(sorted(places)) or 'as before'}"

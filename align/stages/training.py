@@ -45,9 +45,9 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     """
     judge = TrainingJudge(pair, pair.trainings())
     with judge.runs.ours() as (ours, track):
-        found, drifts = list(judge.everything(ours)), judge.drift(track)
-        wrong = judge.one_percent_off(ours, found)
-    comparisons = judge.settle(found, drifts)
+        measured, drifts = list(judge.everything(ours)), judge.drift(track)
+        wrong = judge.one_percent_off(ours, measured)
+    comparisons = judge.settle(measured, drifts)
     pair.note_left_out("training", judge.settling)
     controls = _controls(judge, ours, wrong)
     if pair.live:
@@ -72,8 +72,8 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
 
 def _note(judge: TrainingJudge) -> str:
     count = judge.settling.band.runs
-    made = f"judged by {count} moved runs of PyTorch" if count else "no moved run was needed"
-    return "; ".join(filter(None, [made, judge.settling.note, "dropout is off on both sides"]))
+    judged_by = f"judged by {count} moved runs of PyTorch" if count else "no moved run was needed"
+    return "; ".join(filter(None, [judged_by, judge.settling.note, "dropout is off on both sides"]))
 
 
 class TrainingJudge:
@@ -123,19 +123,19 @@ class TrainingJudge:
 
     def everything(self, run: TrainingRun) -> Iterator[Comparison]:
         """Rates, losses, then every tensor, by their floors."""
-        own = {STATE: run.state, **run.moments}
-        kinds = dict.fromkeys([*self._expected, *own])
+        paddle_kinds = {STATE: run.state, **run.moments}
+        kinds = dict.fromkeys([*self._expected, *paddle_kinds])
         yield self.rates(run.learning_rates)
         yield self.losses(run.losses)
-        yield from chain(*(self.of_kind(kind, own.get(kind, {})) for kind in kinds))
+        yield from chain(*(self.of_kind(kind, paddle_kinds.get(kind, {})) for kind in kinds))
 
-    def of_kind(self, kind: str, own: Mapping[str, np.ndarray]) -> Iterator[Comparison]:
+    def of_kind(self, kind: str, ours: Mapping[str, np.ndarray]) -> Iterator[Comparison]:
         """Every tensor of a kind; weights that rounding drives by how far a run can go."""
-        found = self.tensors(kind, own)
+        comparisons = self.tensors(kind, ours)
         if kind:
-            return found
+            return comparisons
         firsts = (self._judged or self._expected).get(FIRST, {})
-        return driven(found, firsts, self.reference.learning_rates)
+        return driven(comparisons, firsts, self.reference.learning_rates)
 
     def drift(self, ours: drift.Track | None, first: int = 1) -> list[Comparison]:
         """The sampled weights after each step by their floors; [] where they are not known."""
@@ -144,29 +144,29 @@ class TrainingJudge:
         runs = self.runs
         return drift.compare(ours, runs.plain, runs.exact, runs.steady, self._base, first)
 
-    def settle(self, found: list[Comparison], drifts: list[Comparison]) -> list[Comparison]:
+    def settle(self, comparisons: list[Comparison], drifts: list[Comparison]) -> list[Comparison]:
         """Everything, judged by the band where a floor was missed; the drift is one comparison."""
-        settled = self.settling.settle([*found, *drifts])
-        names = {one.name for one in drifts}
-        self.drifts = [one for one in settled if one.name in names]
-        rest = [one for one in settled if one.name not in names]
+        settled = self.settling.settle([*comparisons, *drifts])
+        names = {comparison.name for comparison in drifts}
+        self.drifts = [comparison for comparison in settled if comparison.name in names]
+        rest = [comparison for comparison in settled if comparison.name not in names]
         after = [drift.judged(self.drifts)] if self.drifts else []
         return [*rest[:2], *after, *rest[2:]]
 
     def curves(self) -> dict[str, list[float]]:
         """The drift by step, and what is allowed; the noise band where it was measured."""
-        found = {
-            "paddle": [one.worst for one in self.drifts],
-            "allowed": [one.bound for one in self.drifts],
+        series = {
+            "paddle": [comparison.worst for comparison in self.drifts],
+            "allowed": [comparison.bound for comparison in self.drifts],
         }
         band = self.settling.band
         if band.runs:
             spreads = band.measured(band.runs)
             sizes = [spreads["drift", str(i)].size("l2") for i in range(1, len(self.drifts) + 1)]
-            found["noise band"] = [
-                size / one.scale for size, one in zip(sizes, self.drifts, strict=True)
+            series["noise band"] = [
+                size / comparison.scale for size, comparison in zip(sizes, self.drifts, strict=True)
             ]
-        return found
+        return series
 
     def rates(self, rates: Sequence[float], steps: int | None = None) -> Comparison:
         """The learning rates that the steps applied; ``steps`` the first ones alone."""
@@ -176,24 +176,24 @@ class TrainingJudge:
     def losses(self, losses: Sequence[float], steps: int | None = None) -> Comparison:
         """The loss of every step; ``steps`` the first ones alone."""
         oracle = None if self._oracle is None else np.asarray(self._oracle.losses[:steps])
-        sides = np.asarray(losses), np.asarray(self.reference.losses[:steps])
-        return compare_arrays("losses", *sides, self._base, oracle=oracle)
+        expected = np.asarray(self.reference.losses[:steps])
+        return compare_arrays("losses", np.asarray(losses), expected, self._base, oracle=oracle)
 
     def begun(self, run: TrainingRun, track: drift.Track | None) -> Iterator[Comparison]:
         """Rates, losses and the last weights of a run that is perhaps stopped before the end."""
-        made = len(run.losses)
-        yield self.rates(run.learning_rates, made)
-        yield self.losses(run.losses, made)
-        yield from self.drift(track, made)
+        steps = len(run.losses)
+        yield self.rates(run.learning_rates, steps)
+        yield self.losses(run.losses, steps)
+        yield from self.drift(track, steps)
 
     def tensors(
-        self, kind: str, own: Mapping[str, np.ndarray], only: Sequence[str] | None = None
+        self, kind: str, ours: Mapping[str, np.ndarray], only: Sequence[str] | None = None
     ) -> Iterator[Comparison]:
         """The final tensors of one kind; ``only`` some of them."""
-        sides = (own, self._expected.get(kind, {}), (self._judged or {}).get(kind, {}))
+        sides = (ours, self._expected.get(kind, {}), (self._judged or {}).get(kind, {}))
         names = [name for name in (only or sides[1]) if name not in self._empty]
         if kind:
-            names += [name for name in own if name not in sides[1]]
+            names += [name for name in ours if name not in sides[1]]
         a, b, o = (_titled(kind, side, names) for side in sides)
         rule = self._base if kind else self._rule
         yield from each(a, b, None if self._judged is None else o, rule, self._scales.get(kind))
@@ -204,11 +204,11 @@ class TrainingJudge:
             return bounds.TOLERANCES["statistics", self._dtype]
         return self._base
 
-    def one_percent_off(self, run: TrainingRun, found: Sequence[Comparison]) -> list[Comparison]:
+    def one_percent_off(self, run: TrainingRun, judged: Sequence[Comparison]) -> list[Comparison]:
         """The largest tensor whose floor is lower with an error of 1 %, by that floor."""
-        bounds_of = {one.name: one.bound for one in found}
+        bounds_of = {comparison.name: comparison.bound for comparison in judged}
         shown = [name for name in run.state if bounds_of.get(name, 1.0) < _SHARE / 2]
-        name = max(shown, key=lambda one: self._sizes.get(one, 0), default=None)
+        name = max(shown, key=lambda tensor: self._sizes.get(tensor, 0), default=None)
         if name is None:
             return []
         return list(self.tensors(STATE, {name: run.state[name] * (1 + _SHARE) + _SHARE}, [name]))
@@ -228,8 +228,8 @@ def _float64(kinds: Kinds) -> Kinds:
 
 def _titled(kind: str, arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> Lazy:
     """Some arrays under their full titles."""
-    held = [name for name in names if name in arrays]
-    return Lazy({tensor_title(kind, n): lambda n=n: arrays[n] for n in held})
+    present = [name for name in names if name in arrays]
+    return Lazy({tensor_title(kind, n): partial(arrays.__getitem__, n) for n in present})
 
 
 def _controls(
@@ -268,11 +268,11 @@ def _other_order(pair: Pair, judge: TrainingJudge) -> list[ControlResult]:
         return judge.settling.planted(judge.begun(*ours))
 
     with judge.runs.ours(plan, lambda ours: not all(c.passed for c in begun(ours))) as ours:
-        run, made = ours[0], len(ours[0].losses)
-        found = begun(ours)
-        if made == plan.steps:
-            found = chain(found, judge.settling.planted(judge.everything(run)))
-        return [judged_control(title, found, f"the run, after {made} of {plan.steps} steps")]
+        run, steps = ours[0], len(ours[0].losses)
+        judged = begun(ours)
+        if steps == plan.steps:
+            judged = chain(judged, judge.settling.planted(judge.everything(run)))
+        return [judged_control(title, judged, f"the run, after {steps} of {plan.steps} steps")]
 
 
 def _average_cause(pair: Pair, judge: TrainingJudge) -> str:
@@ -281,7 +281,7 @@ def _average_cause(pair: Pair, judge: TrainingJudge) -> str:
     def passes(plan: Request) -> bool:
         with judge.runs.ours(plan) as (run, _):
             averages = judge.of_kind(AVERAGES, run.moments.get(AVERAGES, {}))
-            return all(one.passed for one in judge.settling.settle(list(averages)))
+            return all(comparison.passed for comparison in judge.settling.settle(list(averages)))
 
     if not pair.live:  # two records: neither framework need be installed
         return ""
