@@ -98,7 +98,7 @@ def _retaken(call: WatchedCall) -> paddle.Tensor:
             torch_result, sources, arriving, retain_graph=True, allow_unused=True
         )
         pairs = zip(paddle_grads, torch_grads, strict=True)
-        size = float(gradient.abs().max())
+        size = float(np.abs(gradient.numpy()).max(initial=0.0))  # Paddle's max may be watched
         return tuple(
             None if grad is None else paddle.to_tensor(_nearer(grad, torch_grad, size))
             for grad, torch_grad in pairs

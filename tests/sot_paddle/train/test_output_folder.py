@@ -184,10 +184,14 @@ from sot_paddle.train import folder_lock
 print("ready", flush=True)
 sys.stdin.readline()
 with folder_lock.hold(Path(sys.argv[1])):
-    if sys.argv[2] == "forks" and os.fork() == 0:  # outlives the one that is killed
-        os.close(1)
-        os.read(0, 1)
-        os._exit(0)
+    if sys.argv[2] == "forks":
+        begun, begin = os.pipe()
+        if os.fork() == 0:  # outlives the one that is killed
+            os.close(1)
+            os.write(begin, b"x")
+            os.read(0, 1)
+            os._exit(0)
+        os.read(begun, 1)  # the fork is on its own now
     print("held", flush=True)
     sys.stdin.readline()
 """
