@@ -107,9 +107,9 @@ def in_a_fork(test: Callable) -> Callable:
             try:
                 test(*args, **options)
                 status = 0
-            except BaseException:  # shown by pytest as the output of the test
-                traceback.print_exc()
             finally:
+                if status:  # shown by pytest as the output of the test
+                    traceback.print_exc()
                 sys.stderr.flush()
                 os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
