@@ -31,26 +31,35 @@ def unpair_other_structures(judge: Judge, paddle: Recording, torch: Recording) -
             why = f"returns something else than {torch_call.name}, which holds the same parameters"
             judge.modules.unpair(torch_call.name, why)
     judge.modules.loose.clear()
-    calls = [(paddle_call, torch_call) for _, paddle_call, torch_call in judge.taps(paddle, torch)]
-    inner = [pair for pair in calls if pair[1].name != ROOT]
-    if any(_shapes(paddle_call, torch_call) for paddle_call, torch_call in inner):
-        waiting: list[tuple[int, Call, Call]] = []
-        for paddle_call, torch_call in calls:
-            likeness = _likeness(paddle_call, torch_call)
-            if likeness == AGREES:
-                settled, waiting = waiting, []
-            elif likeness < RESIZED and all(kind < RESIZED for kind, *_ in waiting):
-                settled = [row for row in waiting if row[0] == FLATTENED and likeness != FLATTENED]
-                waiting = [row for row in waiting if row not in settled]
-            else:
-                settled = []
-            for _, own_unlike, unlike in settled:
-                why = f"{_shapes(own_unlike, unlike)}, which changes nothing of what follows"
-                judge.modules.unpair(unlike.name, why)
-            if likeness not in (AGREES, DIFFERS) and torch_call.name != ROOT:
-                waiting.append((likeness, paddle_call, torch_call))
+    taps = [(paddle_call, torch_call) for _, paddle_call, torch_call in judge.taps(paddle, torch)]
+    if any(_shapes(*calls) for calls in taps if calls[1].name != ROOT):
+        _unpair_unlike(judge, taps)
     for note in judge.modules.unlike.values():
         judge.note(note)
+
+
+def _unpair_unlike(judge: Judge, taps: list[tuple[Call, Call]]) -> None:
+    """Unpair the calls of other shapes that a later call, in order of the taps, proves harmless.
+
+    A later call proves it for all when it agrees. When it differs, numbers that only stand in
+    flattened axes are harmless all the same, unless some tensor before it had another size.
+    """
+    waiting: list[tuple[int, Call, Call]] = []
+    for paddle_call, torch_call in taps:
+        likeness = _likeness(paddle_call, torch_call)
+        kinds = [kind for kind, _, _ in waiting]
+        harmless: list[tuple[int, Call, Call]] = []
+        if likeness == AGREES:
+            harmless, waiting = waiting, []
+        elif RESIZED not in (likeness, *kinds) and likeness != FLATTENED:
+            harmless = [row for row in waiting if row[0] == FLATTENED]
+            waiting = [row for row in waiting if row[0] != FLATTENED]
+        for _, paddle_unlike, torch_unlike in harmless:
+            shapes = _shapes(paddle_unlike, torch_unlike)
+            why = f"{shapes}, which changes nothing of what follows"
+            judge.modules.unpair(torch_unlike.name, why)
+        if likeness not in (AGREES, DIFFERS) and torch_call.name != ROOT:
+            waiting.append((likeness, paddle_call, torch_call))
 
 
 def _pairs(paddle_call: Call, torch_call: Call) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -67,6 +76,7 @@ def _shapes(paddle_call: Call, torch_call: Call) -> str:
 
 
 def _likeness(paddle_call: Call, torch_call: Call) -> int:
+    """Say by one of AGREES to RESIZED how the outputs of two calls are alike."""
     likenesses = [AGREES]
     for a, b in _pairs(paddle_call, torch_call):
         if a.shape != b.shape and (a.size != b.size or _long(a) == _long(b)):

@@ -121,8 +121,7 @@ def convert_file(
     source = src if isinstance(src, Source) else open_source(Path(src), key=key, ema=ema)
     _check_direction(source, table, reverse=reverse)
     directory = slash or dst.is_dir() or not dst.suffix
-    flags = {"reverse": reverse, "overwrite": overwrite}
-    check_destination(dst, source.path, directory, **flags)
+    check_destination(dst, source.path, directory, reverse=reverse, overwrite=overwrite)
     if vocab is not None:
         source.vocabulary = read_vocabulary(Path(vocab))
         if not source.vocabulary:
@@ -135,7 +134,9 @@ def convert_file(
     ends = recorded or (str(source.path), str(dst))
     with named_in_refusals(source.path):
         plan = build_plan(
-            *(layout, model, source.tensors.shapes),
+            layout,
+            model,
+            source.tensors.shapes,
             reverse=reverse,
             config=None if reverse else source.config,
             prefix=prefix,
@@ -143,8 +144,8 @@ def convert_file(
         )
     beside = describe(plan, table, source, num_attention_heads, directory=directory)
     job = _Job(source, table, plan, beside, ends, DTYPES.get(dtype), progress or (lambda *_: None))
-    with contextlib.nullcontext() if recorded else folder_lock.hold_beside(dst):
-        check_destination(dst, source.path, directory, **flags)  # written meanwhile?
+    with contextlib.nullcontext() if recorded else folder_lock.hold_beside(dst):  # look again
+        check_destination(dst, source.path, directory, reverse=reverse, overwrite=overwrite)
         return job.write_directory(dst) if directory else job.write_file(dst)
 
 

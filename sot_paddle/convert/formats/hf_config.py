@@ -13,8 +13,9 @@ from sot_paddle.convert.engine.conversion_plan import ConversionPlan
 from sot_paddle.convert.engine.layout import Layout
 
 _BERTS = {
-    **{"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1},
-    **{"initializer_range": 0.02, "position_embedding_type": "absolute"},
+    **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.1),
+    "initializer_range": 0.02,
+    "position_embedding_type": "absolute",
 }
 
 
@@ -61,7 +62,7 @@ FAMILIES: Mapping[str, TextFamily] = {
         untold=("afn", "layer_norm_epsilon"),
         activations=("gelu", "relu", "silu", "swish"),
         defaults={
-            **{"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1},
+            **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.1),
             "initializer_range": 0.02,
         },
     ),

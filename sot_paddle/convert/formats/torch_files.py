@@ -51,10 +51,8 @@ def torch_or_refuse(message: str) -> ModuleType:
 
 
 def _torch(path: Path) -> ModuleType:
-    return torch_or_refuse(
-        f"{path}: {path.suffix} files need torch, which is not installed; install torch or use a"
-        " .safetensors file"
-    )
+    what = f"{path}: {path.suffix} files need torch, which is not installed"
+    return torch_or_refuse(f"{what}; install torch or use a .safetensors file")
 
 
 def load_safely(path: Path, torch: ModuleType, what: str, remedy: str = _REMEDY) -> Any:

@@ -80,8 +80,8 @@ class StateRequest:
             raise ValueError(f"{target}: expected a file that ends in {', '.join(SUFFIXES)}")
         if side == "paddle" and target.suffix:
             raise ValueError(f"{target}: expected a folder (a name without a suffix)")
-        flags = {"directory": side == "paddle", "overwrite": self.overwrite}
-        check_free(target, (self.source[1],), {*OURS, FILE}, **flags)
+        sources, ours, is_folder = (self.source[1],), {*OURS, FILE}, side == "paddle"
+        check_free(target, sources, ours, directory=is_folder, overwrite=self.overwrite)
 
 
 def convert_state(request: StateRequest) -> str:
