@@ -69,37 +69,37 @@ def count_parameters(model: nn.Layer) -> Parameters:
     return Parameters(int(trainable), int(total), int(stored - total))
 
 
-def _matrix_sqrt(layer: MatrixSqrt, given: Shape, made: Shape) -> int:
+def _matrix_sqrt(layer: MatrixSqrt, x_shape: Shape, out_shape: Shape) -> int:
     # one product for the first iteration, three for each in between, two for the last
     products = 1 + 3 * max(layer.num_iter - 2, 0) + 2 * (layer.num_iter > 1)
-    return products * given[0] * given[1] ** 3
+    return products * x_shape[0] * x_shape[1] ** 3
 
 
-def _attention(layer: nn.Layer, given: Shape, made: Shape) -> int:
-    return 2 * given[0] * given[1] ** 2 * given[2]  # q k^T and weights v
+def _attention(layer: nn.Layer, x_shape: Shape, out_shape: Shape) -> int:
+    return 2 * x_shape[0] * x_shape[1] ** 2 * x_shape[2]  # q k^T and weights v
 
 
 _Counter = Callable[[Any, Shape, Shape], int]
 _LAYERS: Mapping[type[nn.Layer], _Counter] = {
     # of each output: channels of a group x kernel
-    nn.Conv2D: lambda layer, given, made: math.prod([*made, *layer.weight.shape[1:]]),
-    nn.Linear: lambda layer, given, made: math.prod([*given[:-1], *layer.weight.shape]),
+    nn.Conv2D: lambda layer, x_shape, out_shape: math.prod([*out_shape, *layer.weight.shape[1:]]),
+    nn.Linear: lambda layer, x_shape, out_shape: math.prod([*x_shape[:-1], *layer.weight.shape]),
 }
 _PRODUCTS: Mapping[type[nn.Layer], _Counter] = {
     Attention: _attention,
     nn.MultiHeadAttention: _attention,
-    NonLocalBlock: lambda layer, given, made: (
-        2 * given[0] * (given[2] * given[3]) ** 2 * layer.inner_dim
+    NonLocalBlock: lambda layer, x_shape, out_shape: (
+        2 * x_shape[0] * (x_shape[2] * x_shape[3]) ** 2 * layer.inner_dim
     ),
-    MultiHeadCrossCovariance: lambda layer, given, made: (
-        given[0] * given[1] * layer.num_heads * layer.wr_dim**2
+    MultiHeadCrossCovariance: lambda layer, x_shape, out_shape: (
+        x_shape[0] * x_shape[1] * layer.num_heads * layer.wr_dim**2
     ),
-    QKCrossCovariance: lambda layer, given, made: given[0] * given[1] * layer.output_dim,
-    CovariancePooling: lambda layer, given, made: (
-        given[0] * given[1] * layer.dr.weight.shape[1] ** 2
+    QKCrossCovariance: lambda layer, x_shape, out_shape: x_shape[0] * x_shape[1] * layer.output_dim,
+    CovariancePooling: lambda layer, x_shape, out_shape: (
+        x_shape[0] * x_shape[1] * layer.dr.weight.shape[1] ** 2
     ),
-    BranchCovariance: lambda layer, given, made: (
-        given[0] * given[1] * layer.proj.weight.shape[1] ** 2
+    BranchCovariance: lambda layer, x_shape, out_shape: (
+        x_shape[0] * x_shape[1] * layer.proj.weight.shape[1] ** 2
     ),
     MatrixSqrt: _matrix_sqrt,
 }
@@ -125,9 +125,9 @@ def count_multiply_adds(model: nn.Layer, *inputs: paddle.Tensor) -> MultiplyAdds
     totals = {"layers": 0, "products": 0}
 
     def watch(layer: nn.Layer, group: str, count: _Counter) -> Any:
-        def hook(layer: nn.Layer, given: tuple, made: paddle.Tensor) -> None:
-            out = made[0] if isinstance(made, tuple | list) else made
-            totals[group] += count(layer, given[0].shape, out.shape)
+        def hook(layer: nn.Layer, layer_inputs: tuple, outputs: paddle.Tensor) -> None:
+            out = outputs[0] if isinstance(outputs, tuple | list) else outputs
+            totals[group] += count(layer, layer_inputs[0].shape, out.shape)
 
         return layer.register_forward_post_hook(hook)
 

@@ -199,15 +199,15 @@ def sort_options(
         ValueError: an unknown option (the near ones are listed), a wrong type, or a value out of
             range.
     """
-    own = {field.name for field in dataclasses.fields(record)}  # type: ignore[arg-type]
+    of_backbone = {field.name for field in dataclasses.fields(record)}  # type: ignore[arg-type]
     of_head = {field.name for field in dataclasses.fields(HeadConfig)}
-    flat = {HEAD_QKV_BIAS if name in own else name: name for name in of_head}
+    flat = {HEAD_QKV_BIAS if name in of_backbone else name: name for name in of_head}
     for name in options:
-        if name not in own and name not in flat:
-            near = near_names(name, own | set(flat))
+        if name not in of_backbone and name not in flat:
+            near = near_names(name, of_backbone | set(flat))
             raise ValueError(f"unknown option {name!r} for {where}; {near}")
-    backbone = {name: value for name, value in options.items() if name in own}
-    head = {flat[name]: value for name, value in options.items() if name not in own}
+    backbone = {name: value for name, value in options.items() if name in of_backbone}
+    head = {flat[name]: value for name, value in options.items() if name not in of_backbone}
     return (
         build_record(record, backbone, where=where),
         build_record(HeadConfig, head, where=where),

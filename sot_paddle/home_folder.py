@@ -24,9 +24,9 @@ def default_cache_dir() -> Path:
 
     In the place of one in a home folder that cannot be written: ``cache`` in `stand_in`.
     """
-    own = os.environ.get("SOT_PADDLE_CACHE")
-    if own:
-        return Path(own)
+    chosen = os.environ.get("SOT_PADDLE_CACHE")
+    if chosen:
+        return Path(chosen)
     if around := os.environ.get("XDG_CACHE_HOME"):
         return Path(around) / "sot_paddle"
     folder = _in_home(".cache/sot_paddle")
@@ -75,9 +75,9 @@ def is_trusted(path: Path) -> bool:
 
     A link is not: its target can change.
     """
-    found = path.lstat()
-    ours = found.st_uid in (os.geteuid(), 0)
-    return ours and not stat.S_ISLNK(found.st_mode) and not found.st_mode & _OTHERS_WRITE
+    status = path.lstat()
+    ours = status.st_uid in (os.geteuid(), 0)
+    return ours and not stat.S_ISLNK(status.st_mode) and not status.st_mode & _OTHERS_WRITE
 
 
 def is_writable(folder: Path) -> bool:

@@ -150,8 +150,8 @@ def near_names(name: str, known: Iterable[str]) -> str:
     return _meant(name, known) or f"known: {', '.join(known)}"
 
 
-def _meant(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+def _meant(name: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 

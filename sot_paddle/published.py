@@ -48,9 +48,9 @@ def _say(message: str) -> None:
     _LOG.warning("%s", message)
 
 
-def _ignore(what: str, given: Iterable[str], used: Iterable[str]) -> None:
+def _ignore(what: str, keys: Iterable[str], used: Iterable[str]) -> None:
     """Say which keys of a dictionary have no effect."""
-    unused = [key for key in given if key not in set(used)]
+    unused = [key for key in keys if key not in set(used)]
     if unused:
         _say(f"{what} does not use {', '.join(unused)}: ignored")
 
@@ -90,25 +90,25 @@ def _normalization(options: object, wr_dim: int) -> dict[str, Any]:
     """Head options of the ``normalization`` dictionary of MGCrP."""
     if options is None:
         return {"normalization": "none"}
-    known = ("type", "input_dim", "vec", "regular", *_SVPN_OPTIONS)
-    given = _known("normalization", options, known)
-    found: dict[str, Any] = {"normalization": _typed("normalization", given, _NORMS)}
-    if found["normalization"] != "svpn":
-        _ignore(f"normalization type {given['type']!r}", given, ("type",))
-        return found
-    found["vec"] = _named("vec", given.get("vec", "full"), _VECTORS)
-    if given.get("input_dim", wr_dim) != wr_dim:
+    allowed = ("type", "input_dim", "vec", "regular", *_SVPN_OPTIONS)
+    settings = _known("normalization", options, allowed)
+    head_options: dict[str, Any] = {"normalization": _typed("normalization", settings, _NORMS)}
+    if head_options["normalization"] != "svpn":
+        _ignore(f"normalization type {settings['type']!r}", settings, ("type",))
+        return head_options
+    head_options["vec"] = _named("vec", settings.get("vec", "full"), _VECTORS)
+    if settings.get("input_dim", wr_dim) != wr_dim:
         raise ValueError(
-            f"input_dim of the normalization must be wr_dim {wr_dim}, got {given['input_dim']}"
+            f"input_dim of the normalization must be wr_dim {wr_dim}, got {settings['input_dim']}"
         )
     for key, name in _SVPN_OPTIONS.items():
-        if key in given:
-            found[name] = given[key]
-    regular = given.get("regular")
+        if key in settings:
+            head_options[name] = settings[key]
+    regular = settings.get("regular")
     if not isinstance(regular, nn.Dropout | None):
         raise ValueError(f"regular must be None or a paddle.nn.Dropout, got {regular!r}")
-    found["head_dropout"] = 0.0 if regular is None else float(regular.p)
-    return found
+    head_options["head_dropout"] = 0.0 if regular is None else float(regular.p)
+    return head_options
 
 
 def _mgcrp(args: dict[str, Any]) -> dict[str, Any]:
@@ -143,16 +143,16 @@ _ALL_ARGUMENTS = tuple(dict.fromkeys(key for keys, _ in _ARGUMENTS.values() for 
 def _head(
     config: Options, num_classes: int, input_dim: int | None, *, words_only: bool
 ) -> nn.Layer:
-    given = _known("the classifier's dict", config, ("type", "fusion_type", "args"))
-    pooling = _typed("the classifier's dict", given, _POOLINGS)
+    settings = _known("the classifier's dict", config, ("type", "fusion_type", "args"))
+    pooling = _typed("the classifier's dict", settings, _POOLINGS)
     keys, translate = _ARGUMENTS.get(pooling, (("dim",), lambda args: {}))
-    what = f"args of type {given['type']!r}"
-    args = _known(what, given.get("args") or {}, keys if pooling == "mgcrp" else _ALL_ARGUMENTS)
+    what = f"args of type {settings['type']!r}"
+    args = _known(what, settings.get("args") or {}, keys if pooling == "mgcrp" else _ALL_ARGUMENTS)
     _ignore(what, args, keys)
     dim = args.get("dim", input_dim)
     if input_dim is not None and dim != input_dim:
         raise ValueError(f"args['dim'] {dim} and input_dim {input_dim} must be equal")
-    fusion = given.get("fusion_type", "sum_fc")
+    fusion = settings.get("fusion_type", "sum_fc")
     uses_fusion = pooling not in ("fc", "none") and not words_only
     if uses_fusion:
         require_one_of("fusion_type", fusion, _FUSIONS)
@@ -279,13 +279,13 @@ class TokenEmbed(nn.Layer):
     ) -> None:
         super().__init__()
         config = _one_config("TokenEmbed", "visualTokenConfig", config, visualTokenConfig)
-        known = ("type", "token_dim", "embedding_dim", "large_output", "dense_norm")
-        given = _known("the token embedding's dict", config, known)
-        if "token_dim" in given and "embedding_dim" in given:
+        allowed = ("type", "token_dim", "embedding_dim", "large_output", "dense_norm")
+        settings = _known("the token embedding's dict", config, allowed)
+        if "token_dim" in settings and "embedding_dim" in settings:
             raise ValueError("token_dim and embedding_dim are one option: give one of them")
-        published = given.get("type", "DenseNet")
+        published = settings.get("type", "DenseNet")
         kind = _named("type of the token embedding", published, _TOKEN_TYPES)
-        large_output = given.get("large_output", False)
+        large_output = settings.get("large_output", False)
         if large_output and kind in ("nonlocal", "linear"):
             _say(f"token embedding {published!r} does not use large_output: ignored")
             large_output = False
@@ -294,9 +294,9 @@ class TokenEmbed(nn.Layer):
             img_size=img_size,
             in_chans=in_chans,
             embed_dim=embed_dim,
-            token_dim=given.get("token_dim", given.get("embedding_dim", STEM_DIM)),
+            token_dim=settings.get("token_dim", settings.get("embedding_dim", STEM_DIM)),
             large_output=large_output,
-            dense_norm=given.get("dense_norm", "none"),
+            dense_norm=settings.get("dense_norm", "none"),
         )
         self.num_patches = self.tokens.num_tokens
 

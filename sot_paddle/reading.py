@@ -232,8 +232,8 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
     try:
         return yaml.load(text, Loader)  # noqa: S506 (a SafeLoader)
     except (yaml.YAMLError, ValueError, MemoryError, RecursionError) as error:
-        said = " ".join(str(error).split())
-        raise ValueError(f"{shown(path)} is not valid YAML here: {said}") from error
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{shown(path)} is not valid YAML here: {reason}") from error
 
 
 def listed_files(folder: Path) -> dict[str, dict[str, int]] | None:

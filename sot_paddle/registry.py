@@ -160,8 +160,8 @@ def image_defaults(name: str) -> ImageConfig:
 
 def text_backbone(name: str) -> TextBackbone | None:
     """What is known about the language model of a registry name, None for another name."""
-    found = _TEXT.get(name)
-    return found[0] if found else None
+    entry = _TEXT.get(name)
+    return entry[0] if entry else None
 
 
 def text_name(preset: str, pooling: str) -> str:

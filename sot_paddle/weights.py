@@ -62,20 +62,20 @@ def to_numpy(tensor: paddle.Tensor) -> np.ndarray:
     return array.view(ml_dtypes.bfloat16) if tensor.dtype == paddle.bfloat16 else array
 
 
-def _check_names(path: Path, tensors: Tensors, own: Mapping, absent: set[str]) -> list[str]:
+def _check_names(path: Path, tensors: Tensors, state: Mapping, absent: set[str]) -> list[str]:
     """Refuse names that do not fit; return the tensors left at their initialisation."""
-    if tensors and not set(tensors) & set(own):
+    if tensors and not set(tensors) & set(state):
         raise ValueError(
             f"{path} holds none of this model's tensors (its first is {next(iter(tensors))!r}); "
             "a PyTorch checkpoint is converted first: python tools/convert_weights.py --help"
         )
-    unexpected = sorted(set(tensors) - set(own))
+    unexpected = sorted(set(tensors) - set(state))
     if unexpected:
         raise ValueError(
             f"{path} holds tensors that this model has not: {some(unexpected)}; "
             "build the model that the file was made for"
         )
-    missing = [name for name in own if name not in tensors]
+    missing = [name for name in state if name not in tensors]
     headless = not any(name.startswith(_HEAD_PREFIX) for name in tensors)
     fresh = {name for name in absent if name.startswith(_REPLACEABLE)}
     if headless:
@@ -88,16 +88,16 @@ def _check_names(path: Path, tensors: Tensors, own: Mapping, absent: set[str]) -
 
 def _stated(metadata: Mapping[str, str], model: nn.Layer) -> dict[str, Any] | None:
     """Options of the backbone that a file states, None when it is a file of another family."""
-    made = metadata_json(metadata, "config")
+    options = metadata_json(metadata, "config")
     text = isinstance(model.backbone_config, EncoderConfig)
-    if ("embed_dim" if text else "hidden_size") in made:
+    if ("embed_dim" if text else "hidden_size") in options:
         return None  # its names will not fit
     if not text:
-        return made
-    made = model.backbone.read_config(made)
+        return options
+    options = model.backbone.read_config(options)
     if metadata.get("num_attention_heads"):
-        made["num_attention_heads"] = metadata_json(metadata, "num_attention_heads", int)
-    return made
+        options["num_attention_heads"] = metadata_json(metadata, "num_attention_heads", int)
+    return options
 
 
 def check_options(
@@ -126,24 +126,24 @@ def check_options(
         # of a model on hidden states, whose tensors might fit all the same
         pairs = [(metadata_json(metadata, "config"), dimensions)]
     elif images or isinstance(backbone, EncoderConfig):
-        made = _stated(metadata, model)
-        if made is None:
+        stated = _stated(metadata, model)
+        if stated is None:
             return
-        pairs = [(made, backbone)]
+        pairs = [(stated, backbone)]
         if has_head:
             pairs.append((metadata_json(metadata, "head_config"), model.head_config))
     free = {*_WITHOUT_EFFECT, *exempt, *(_WITHOUT_EFFECT_ON_IMAGES if images else ())}
-    for found, record in pairs:
+    for options, record in pairs:
         for name, expected in json.loads(json.dumps(dataclasses.asdict(record))).items():
-            if name not in found or name in free:
+            if name not in options or name in free:
                 continue
-            if _resolved(name, found[name], model) == _resolved(name, expected, model):
+            if _resolved(name, options[name], model) == _resolved(name, expected, model):
                 continue
             of_head = images and record is model.head_config and name == "qkv_bias"
             flat = HEAD_QKV_BIAS if of_head else name
             raise ValueError(
-                f"{path}: was made with {flat}={found[name]!r}, the model has {expected!r}; "
-                f"build it with {flat}={found[name]!r}"
+                f"{path}: was made with {flat}={options[name]!r}, the model has {expected!r}; "
+                f"build it with {flat}={options[name]!r}"
             )
 
 
@@ -171,8 +171,8 @@ def unstated_options(
     backbone = getattr(model, "backbone_config", None)
     if backbone is None:
         return ()
-    made = _stated(metadata, model) or {}
-    untold = [name for name in _UNTOLD if hasattr(backbone, name) and name not in made]
+    stated = _stated(metadata, model) or {}
+    untold = [name for name in _UNTOLD if hasattr(backbone, name) and name not in stated]
     words = model.head_config.pooling not in CLASS_TOKEN_POOLINGS
     if has_head and words and "head_config" not in metadata:
         untold.append("the options of the head")
@@ -210,21 +210,21 @@ def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
     path = Path(path)
     path = path / "model.safetensors" if path.is_dir() else path
     tensors, metadata = read_tensors(path)
-    own = model.state_dict()
+    state = model.state_dict()
     has_head = any(name.startswith(_HEAD_PREFIX) for name in tensors)
     with named_in_refusals(path):
         check_options(path, metadata, model, has_head=has_head)
         absent = {str(name) for name in metadata_json(metadata, "absent", list)}
-    missing = _check_names(path, tensors, own, absent)
+    missing = _check_names(path, tensors, state, absent)
     for name, shape in tensors.shapes.items():
-        expected = tuple(own[name].shape)
+        expected = tuple(state[name].shape)
         if shape != expected:
             raise ValueError(f"{path}: {name} has shape {shape}, expected {expected}")
     arrays = dict(tensors)
     for name, array in arrays.items():
-        require_numbers(name, array, path, floating=paddle.is_floating_point(own[name]))
+        require_numbers(name, array, path, floating=paddle.is_floating_point(state[name]))
     for name, array in arrays.items():
-        paddle.assign(_tensor(array).astype(own[name].dtype), output=own[name])
+        paddle.assign(_tensor(array).astype(state[name].dtype), output=state[name])
     if missing:
         _LOG.warning("%s has no %s: left as initialised", path, some(missing))
     untold = unstated_options(metadata, model, has_head=has_head)

@@ -178,8 +178,8 @@ def parse_kernel(text: str) -> Kernel:
     """
     names, numbers = _words("attention_kernel", text)
     words = set(names)
-    known = {*TERMS, *_DOT, *_ADDED, _SPANS}
-    _require_known("attention_kernel", text, words, known)
+    allowed = {*TERMS, *_DOT, *_ADDED, _SPANS}
+    _require_known("attention_kernel", text, words, allowed)
     if "scaled" in words and "convolution" not in words:
         raise ValueError(f"attention_kernel: scaled belongs to convolution, got {text!r}")
     if _SPANS in words and (len(words) > 1 or numbers):
@@ -246,6 +246,6 @@ def _words(option: str, text: str) -> tuple[list[str], list[int]]:
     return first.split("_"), [int(word) for word in rest]
 
 
-def _require_known(option: str, text: str, words: set[str], known: set[str]) -> None:
-    for word in sorted(words - known):
-        raise ValueError(f"{option}: unknown word {word!r} in {text!r}; {near_names(word, known)}")
+def _require_known(option: str, text: str, words: set[str], valid: set[str]) -> None:
+    for word in sorted(words - valid):
+        raise ValueError(f"{option}: unknown word {word!r} in {text!r}; {near_names(word, valid)}")

@@ -100,8 +100,8 @@ class ConvEncoderConfig(EncoderConfig):
     @property
     def head_size(self) -> int:
         """d."""
-        given = self.attention_head_size
-        return self.hidden_size // self.num_attention_heads if given == -1 else given
+        size = self.attention_head_size
+        return self.hidden_size // self.num_attention_heads if size == -1 else size
 
     @property
     def width(self) -> int:
@@ -175,10 +175,10 @@ class TokenProjection(nn.Layer):
         projection = self.projection
         if not projection.reach:
             return self.linear(x)
-        made = self.conv(x)
+        local = self.conv(x)
         if projection.depth:
-            made = self.pointwise(self.activation(made) if projection.activated else made)
-        return paddle.concat([made, self.linear(x)], axis=-1) if projection.mixed else made
+            local = self.pointwise(self.activation(local) if projection.activated else local)
+        return paddle.concat([local, self.linear(x)], axis=-1) if projection.mixed else local
 
 
 class SpanScores(nn.Layer):
@@ -234,8 +234,8 @@ class ConvAttention(nn.Layer):
             self.span = SpanScores(config)
         if kernel.convolution:
             self.convolution = conv1d(width, width, kernel.reach, width)
-            one = nn.initializer.Constant(1.0)
-            self.factor = self.create_parameter([self.num_heads], default_initializer=one)
+            ones = nn.initializer.Constant(1.0)
+            self.factor = self.create_parameter([self.num_heads], default_initializer=ones)
             self.factor.stop_gradient = not kernel.scaled
         self.drop = nn.Dropout(config.attention_probs_dropout_prob)
         self.out = linear(width, config.hidden_size, std=std)
@@ -255,11 +255,11 @@ class ConvAttention(nn.Layer):
         """
         if self.hides_padding and valid is not None:
             x = x * valid
-        made = {
+        projected = {
             name: getattr(self, name)(x) if hasattr(self, name) else x for name in ("query", "key")
         }
         value = self.value(x)  # (B, S, H d)
-        scores = self._scores(x, made["query"], made["key"])
+        scores = self._scores(x, projected["query"], projected["key"])
         if bias is not None:
             scores = scores + bias
         weights = self.drop(nn.functional.softmax(scores, axis=-1))
@@ -276,12 +276,12 @@ class ConvAttention(nn.Layer):
 
     def _scores(self, x: paddle.Tensor, query: paddle.Tensor, key: paddle.Tensor) -> paddle.Tensor:
         """(B, H, S, S), or (1, H, S, S) where nothing depends on the sample."""
-        given = {"queries": self._heads(query), "keys": self._heads(key)}
-        given["places"] = relative_places(x.shape[1], self.kernel.reach)
+        shared = {"queries": self._heads(query), "keys": self._heads(key)}
+        shared["places"] = relative_places(x.shape[1], self.kernel.reach)
         total = None
         for name in self.kernel.terms:
-            inputs = given | {"weight": getattr(self, name, None)}
-            term = TERMS[name].scores(*(inputs[one] for one in TERMS[name].inputs))
+            inputs = shared | {"weight": getattr(self, name, None)}
+            term = TERMS[name].scores(*(inputs[input_name] for input_name in TERMS[name].inputs))
             total = term if total is None else total + term
         if self.kernel.spans:
             return paddle.concat([total, self.span(x, query)], axis=1)

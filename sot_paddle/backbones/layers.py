@@ -98,12 +98,12 @@ class BatchNorm2D(TokenBatchNorm):
         self._check(x)
         running = None if self.training else (self.running_mean, self.running_var)
         step = 2 if pool_kind is nn.AvgPool2D else 1
-        made, mean, var = transition.transition(
+        output, mean, var = transition.transition(
             x, self.weight, self.bias, conv.weight, running, step=step, epsilon=self.epsilon
         )
         if self.training:
             self._update_running(mean, var, paddle.full([], x.size // x.shape[1], "float32"))
-        return made
+        return output
 
 
 def embedding(rows: int, size: int, std: float) -> nn.Embedding:

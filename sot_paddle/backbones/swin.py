@@ -77,23 +77,23 @@ class SwinTransformer(ImageClassifier):
         self.stages = nn.LayerList()
         size = self.embed.grid
         for stage, depth in enumerate(backbone.depths):
-            own, rates = rates[:depth], rates[depth:]
-            self.stages.append(SwinStage(backbone, stage=stage, size=size, rates=own))
+            stage_rates, rates = rates[:depth], rates[depth:]
+            self.stages.append(SwinStage(backbone, stage=stage, size=size, rates=stage_rates))
             size = self.stages[-1].size
         dim = backbone.embed_dim * 2 ** (len(backbone.depths) - 1)
         self.norm = LayerNorm(dim, epsilon=backbone.layer_norm_eps)
         self.head = build_head(head, dim=dim, num_classes=num_classes, has_class_token=False)
 
     def _check_grid(self) -> None:
-        config, found = self.backbone_config, self.embed.grid
-        if found * config.patch_size == config.img_size:
+        config, grid = self.backbone_config, self.embed.grid
+        if grid * config.patch_size == config.img_size:
             return
         expected = config.img_size / config.patch_size
         raise ValueError(
             f"a Swin transformer with img_size {config.img_size} and patch_size "
             f"{config.patch_size} needs {expected:g} x {expected:g} tokens, token_type "
-            f"{config.token_type!r} with large_output={config.large_output} gives {found} x "
-            f"{found}; use 'patch', 'densenet' with large_output=True, or another patch_size"
+            f"{config.token_type!r} with large_output={config.large_output} gives {grid} x "
+            f"{grid}; use 'patch', 'densenet' with large_output=True, or another patch_size"
         )
 
     def features(self, images: paddle.Tensor, taps: Taps | None = None) -> Features:

@@ -125,6 +125,6 @@ def build_text(
         ValueError: an unknown option (the near ones are listed), a wrong type, a value out of
             range, or a head that cannot work.
     """
-    given = {**backbone.presets[preset], "pooling": backbone.plain, **options}
-    records = sort_options(backbone.options, given, where=name)
+    flat_options = {**backbone.presets[preset], "pooling": backbone.plain, **options}
+    records = sort_options(backbone.options, flat_options, where=name)
     return TextClassifier(backbone, *records, num_classes, name=name)

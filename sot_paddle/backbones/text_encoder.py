@@ -40,7 +40,7 @@ class TextEncoder(nn.Layer):
                 parameter.stop_gradient = True
         else:
             hook = zero_row_hook(config.pad_token_id)
-            self.padding_hooks = [one.weight.register_hook(hook) for one in padded]
+            self.padding_hooks = [embedding.weight.register_hook(hook) for embedding in padded]
 
     def forward(
         self,

@@ -133,9 +133,9 @@ class Transition(nn.Layer):
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (B, C, H, W) to (B, out_dim, H, W) or (B, out_dim, H / 2, W / 2)."""
-        made = self.norm.pooled_conv(x, self.conv, self.pool)
-        if made is not None:
-            return made
+        output = self.norm.pooled_conv(x, self.conv, self.pool)
+        if output is not None:
+            return output
         return self.pool(self.conv(self.norm(x)))
 
 

@@ -138,9 +138,9 @@ def _locate(folder: Path, task: Task, split: str) -> SplitFile:
     if not folder.is_dir():
         kind = "is a file, not a folder" if folder.exists() else "does not exist"
         raise DataError(f"{asked}, which {kind}; give the folder that holds the task's files")
-    held = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
-    hint = f"; did you mean {folder / task.title}?" if f"{task.title}/" in held else ""
-    raise DataError(f"{asked}, which holds {some(held) or 'nothing'}{hint}")
+    entries = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
+    hint = f"; did you mean {folder / task.title}?" if f"{task.title}/" in entries else ""
+    raise DataError(f"{asked}, which holds {some(entries) or 'nothing'}{hint}")
 
 
 def _label(task: Task, cell: str) -> int | float:
@@ -245,13 +245,13 @@ def text_columns(path: Path, columns: Collection[str]) -> tuple[str, ...]:
     """The columns with the text or the two texts of a table that names none."""
     if set(PAIR) <= set(columns):
         return PAIR
-    found = [name for name in TEXTS if name in columns]
-    if not found:
+    present = [name for name in TEXTS if name in columns]
+    if not present:
         raise DataError(
             f"{path}, line 1: expected the column {' or '.join(TEXTS)}, or sentence1 and "
             f"sentence2; found {', '.join(map(repr, columns))}"
         )
-    return (found[0],)
+    return (present[0],)
 
 
 def required_label(cell: str, where: str) -> str:

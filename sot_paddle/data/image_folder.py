@@ -257,7 +257,7 @@ def _counted(names: Iterable[str]) -> Counter[str]:
 def _leads_up(entry: os.DirEntry) -> bool:
     """Whether it is a link to a folder that the walk is in: there is no end below it."""
     path = Path(entry)
-    return entry.is_symlink() and any(path.samefile(one) for one in path.parents)
+    return entry.is_symlink() and any(path.samefile(parent) for parent in path.parents)
 
 
 def _is_image(name: str) -> bool:

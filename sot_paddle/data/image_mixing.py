@@ -129,10 +129,10 @@ def mix_images(images: np.ndarray, mix: Mix) -> np.ndarray:
         mixed[part] = images[::-1][part]
         return mixed
     mixed = np.empty_like(images)
-    own, other = np.float32(mix.lam), np.float32(1 - mix.lam)
+    weight, partner_weight = np.float32(mix.lam), np.float32(1 - mix.lam)
     for place, image in enumerate(images):  # one at a time: a float32 batch would be large
-        blend = image * own
-        blend += images[-1 - place] * other
+        blend = image * weight
+        blend += images[-1 - place] * partner_weight
         mixed[place] = np.rint(blend, out=blend)
     return mixed
 

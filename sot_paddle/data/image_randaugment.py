@@ -203,8 +203,8 @@ def parse_randaugment(text: str) -> RandAugmentConfig:
                 f"once: {SECTIONS}"
             )
         values[match[1]] = match[2]
-    given = {name: kind(values[key]) for key, (name, kind) in _OPTIONS.items() if key in values}
-    return RandAugmentConfig(**given)
+    options = {name: kind(values[key]) for key, (name, kind) in _OPTIONS.items() if key in values}
+    return RandAugmentConfig(**options)
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ def draw_operations(
     Returns:
         At most ``config.layers`` operations, in order.
     """
-    drawn = []
+    operations = []
     for _ in range(config.layers):
         name = config.names[rng.integers(len(config.names))]
         carried_out = rng.random() < config.prob
@@ -238,5 +238,5 @@ def draw_operations(
         resampling = resamplings[rng.integers(len(resamplings))]
         if carried_out:
             argument = level_to_argument(name, min(max(magnitude, 0.0), MAX_MAGNITUDE), negate)
-            drawn.append(DrawnOperation(name, argument, resampling))
-    return tuple(drawn)
+            operations.append(DrawnOperation(name, argument, resampling))
+    return tuple(operations)

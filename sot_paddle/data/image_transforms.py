@@ -304,8 +304,8 @@ class TrainTransform:
         image = image.crop(corners).resize((size, size), draws.resampling)
         if draws.flip:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        for drawn in draws.operations:
-            image = apply_operation(drawn.name, image, drawn.argument, drawn.resampling, self.fill)
+        for op in draws.operations:
+            image = apply_operation(op.name, image, op.argument, op.resampling, self.fill)
         for kind, factor in draws.jitter:
             image = JITTERS[kind](image).enhance(factor)
         return np.asarray(image)

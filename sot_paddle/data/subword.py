@@ -142,15 +142,15 @@ class SubwordTokenizer:
         max_length: int = 128,
         tie_break: str = "slow",
     ) -> None:
-        made = self._read(Path(source), do_lower_case)
+        pipeline = self._read(Path(source), do_lower_case)
         if max_length < _SHORTEST:
             raise DataError(f"max_length: expected at least {_SHORTEST}, got {max_length}")
-        self.form, self.pad_id, self.mask_id = made.form, made.pad_id, made.mask_id
-        self.do_lower_case, self.word_lead = made.do_lower_case, made.word_lead
+        self.form, self.pad_id, self.mask_id = pipeline.form, pipeline.pad_id, pipeline.mask_id
+        self.do_lower_case, self.word_lead = pipeline.do_lower_case, pipeline.word_lead
         self.max_length, self.tie_break, self.trunc_medium = max_length, tie_break, HEAD
-        self.vocab_size = max(made.backend.get_vocab().values()) + 1
-        self._backend = made.backend
-        options = f"{max_length} {tie_break} {made.backend.to_str()}"
+        self.vocab_size = max(pipeline.backend.get_vocab().values()) + 1
+        self._backend = pipeline.backend
+        options = f"{max_length} {tie_break} {pipeline.backend.to_str()}"
         self.fingerprint = hashlib.sha256(options.encode()).hexdigest()
 
     def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
@@ -189,8 +189,8 @@ class SubwordTokenizer:
         limit = max_length or self.max_length
         first = self.ids(text_a)
         second = [None] * len(first) if text_b is None else self.ids(text_b)
-        made = [self._assemble(*pair, limit) for pair in zip(first, second, strict=True)]
-        return TokenFeatures.from_rows([row for row, _ in made], [start for _, start in made])
+        rows = [self._assemble(*pair, limit) for pair in zip(first, second, strict=True)]
+        return TokenFeatures.from_rows([row for row, _ in rows], [start for _, start in rows])
 
     def encode_batch(
         self,

@@ -270,7 +270,7 @@ def _from_json(path: Path) -> tuple[Tokenizer, dict[str, Any]]:
         "strip_accents": "strip_accents",
         "tokenize_chinese_chars": "handle_chinese_chars",
     }
-    return backend, {ours: stored[theirs] for ours, theirs in names.items() if theirs in stored}
+    return backend, {option: stored[key] for option, key in names.items() if key in stored}
 
 
 class LibraryRefusals:
@@ -397,17 +397,17 @@ class _Pieces:
         REF: the library's pieces such as ``1,`` are cut, and what stands before the comma is
         encoded again.
         """
-        found: list[str] = []
+        pieces: list[str] = []
         for piece in self._model.encode(_clean(text, self._lower), out_type=str):
             if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit():
                 again = self._model.encode(piece[:-1].replace(_SPACE, ""), out_type=str)
                 if piece[0] != _SPACE and again[0][0] == _SPACE:
                     again = again[1:] if len(again[0]) == 1 else [again[0][1:], *again[1:]]
-                found += [*again, ","]
+                pieces += [*again, ","]
             else:
-                found.append(piece)
+                pieces.append(piece)
         unknown = self._tokens[self._model.unk_id()]
-        return [piece if piece in self.ids else unknown for piece in found]
+        return [piece if piece in self.ids else unknown for piece in pieces]
 
 
 def _clean(text: str, lower: bool) -> str:

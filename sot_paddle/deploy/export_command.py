@@ -48,7 +48,7 @@ def _run(options: argparse.Namespace) -> None:
         if trained.recipe.spans is None:
             rows = [row.value for row in read_rows(options.data, trained.recipe, wanted)]
         else:
-            rows = [(one.text, one.context) for one in read_asked(options.data, wanted)]
+            rows = [(query.text, query.context) for query in read_asked(options.data, wanted)]
     out.parent.mkdir(parents=True, exist_ok=True)
     with folder_lock.hold_beside(out):
         check_destination(out, overwrite=options.overwrite)  # another export may be there now

@@ -117,8 +117,8 @@ def export(
 def _checked(name: str, trained: Trained, folder: Path, inputs: Sequence[Batch]) -> Difference:
     """How far one format is from the model; a ValueError where that is beyond the bound."""
     names = trained.recipe.inputs
-    made = load_onnx(folder) if name == "onnx" else load_graph(folder, names)
-    check = compare(inputs, run_model(trained.model, names), made)
+    exported = load_onnx(folder) if name == "onnx" else load_graph(folder, names)
+    check = compare(inputs, run_model(trained.model, names), exported)
     if check.size > BOUND:
         raise ValueError(f"the {name} export is not the model: {check}; nothing was written")
     return check

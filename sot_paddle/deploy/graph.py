@@ -155,8 +155,8 @@ def save_graph(model: nn.Layer, example: Mapping[str, np.ndarray], folder: Path)
         try:
             paddle.jit.save(traced, str(folder / "model"), input_spec=[specs])
         except (ValueError, TypeError, RuntimeError, AssertionError) as error:
-            said = [line.strip() for line in str(error).splitlines() if line.strip()]
-            reason = next((line for line in said if " -1" in line), said[-1])
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            reason = next((line for line in lines if " -1" in line), lines[-1])
             raise ValueError(
                 f"this model cannot be traced with open axes: {reason}; what depends on a length "
                 "of -1 needs another form (`export_form` in sot_paddle/deploy/graph.py)"

@@ -184,12 +184,12 @@ def _columns(
             if name not in there:
                 raise DataError(f"{where}: no column {name!r}; {near_names(name, there)}")
         return chosen
-    known = [details.columns] if details.columns else []
-    known += [names for names in _KNOWN_COLUMNS if details.num_texts in (None, len(names))]
-    for names in known:
+    choices = [details.columns] if details.columns else []
+    choices += [names for names in _KNOWN_COLUMNS if details.num_texts in (None, len(names))]
+    for names in choices:
         if set(names) <= set(there):
             return names
-    wanted = " or ".join(" and ".join(names) for names in known)
+    wanted = " or ".join(" and ".join(names) for names in choices)
     raise DataError(
         f"{where}: expected a header with {wanted}, got {', '.join(there)[:200]}; name the text "
         "columns with --columns"

@@ -53,17 +53,17 @@ def translate(graph: Path, parameters: Path, destination: Path, names: Sequence[
             "export it with --formats jit"
         )
     model = onnx.load(str(destination))
-    found = [item.name for item in model.graph.input]
-    if sorted(found) != sorted(names) or len(model.graph.output) != 1:
-        raise ValueError(f"the translated graph takes {', '.join(found)}, not {', '.join(names)}")
+    inputs = [item.name for item in model.graph.input]
+    if sorted(inputs) != sorted(names) or len(model.graph.output) != 1:
+        raise ValueError(f"the translated graph takes {', '.join(inputs)}, not {', '.join(names)}")
     _tidy(model)
     onnx.checker.check_model(model)
     onnx.save(model, str(destination))
 
 
-def _reason(said: str) -> str:
+def _reason(output: str) -> str:
     """The lines of paddle2onnx that name what is missing."""
-    lines = [re.sub(r"^(\[\w+\])+\s*", "", line.strip()) for line in said.splitlines()]
+    lines = [re.sub(r"^(\[\w+\])+\s*", "", line.strip()) for line in output.splitlines()]
     telling = [line for line in lines if re.search(r"annot|unsupported|not supported", line)]
     return "; ".join(dict.fromkeys(telling)) or (lines[-1] if lines else "it ended silently")
 

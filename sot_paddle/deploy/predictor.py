@@ -68,8 +68,8 @@ class Predictor:
             for row, values in zip(batch, self.logits(batch), strict=True):
                 if not np.isfinite(values).all():
                     raise ValueError(f"row {number}: the model's output is not finite")
-                found = record(self.recipe, values, logits_too=logits)
-                yield {"index": number, **({"image": row.name} if row.name else {}), **found}
+                prediction = record(self.recipe, values, logits_too=logits)
+                yield {"index": number, **({"image": row.name} if row.name else {}), **prediction}
                 number += 1
 
 
@@ -80,15 +80,15 @@ def record(recipe: Recipe, logits: np.ndarray, *, logits_too: bool) -> dict[str,
         ``label``, its ``probability`` and ``probabilities`` by name (the softmax); for regression
         ``score``. With ``logits_too`` also ``logits``, a list.
     """
-    found: dict[str, Any]
+    fields: dict[str, Any]
     if recipe.labels:
         shares = [round(float(share), _DIGITS) for share in softmax(logits)]
         best = logits.argmax()
         named = dict(zip(recipe.labels, shares, strict=True))
-        found = {"label": recipe.labels[best], "probability": shares[best], "probabilities": named}
+        fields = {"label": recipe.labels[best], "probability": shares[best], "probabilities": named}
     else:
-        found = {"score": float(f"{logits[0]:.9g}")}  # of any size: all digits of float32
-    return found | ({"logits": [float(value) for value in logits]} if logits_too else {})
+        fields = {"score": float(f"{logits[0]:.9g}")}  # of any size: all digits of float32
+    return fields | ({"logits": [float(value) for value in logits]} if logits_too else {})
 
 
 def open_predictor(
@@ -187,6 +187,6 @@ def answers(
             raise ValueError("the model's output is not finite")
         by_id = decode(numbered, features, scores[:, 0], scores[:, 1], spans.decoding)
         for index, (question, answer) in enumerate(zip(chunk, by_id.values(), strict=True), first):
-            best = [dataclasses.asdict(one) for one in answer.candidates[:_SHOWN]]
-            said = {"answer": answer.text, "null_odds": answer.null_odds, "candidates": best}
-            yield {"index": index, "id": question.id, **said}
+            best = [dataclasses.asdict(candidate) for candidate in answer.candidates[:_SHOWN]]
+            fields = {"answer": answer.text, "null_odds": answer.null_odds, "candidates": best}
+            yield {"index": index, "id": question.id, **fields}

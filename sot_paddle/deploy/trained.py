@@ -75,25 +75,25 @@ def open_trained(place: str | Path, *, ema: bool = True) -> Trained:
 
 
 def _text(folder: Path) -> Trained:
-    found = load_trained_text(folder)
-    tokenizer = found.tokenizer
+    subject = load_trained_text(folder)
+    tokenizer = subject.tokenizer
     task = TASKS.get(str(read_object(folder / CONFIG).get("task", "")).lower())
     recipe = Recipe(
-        found.model.name,
-        found.labels,
-        text_inputs(found.model),
+        subject.model.name,
+        subject.labels,
+        text_inputs(subject.model),
         TextRecipe(
-            found.model.backbone.tokenizer,
+            subject.model.backbone.tokenizer,
             tokenizer.max_length,
-            found.padding,
+            subject.padding,
             tokenizer.do_lower_case,
-            found.num_texts,
+            subject.num_texts,
             task.text if task else (),
             tokenizer.trunc_medium,
         ),
-        _spans(found) if found.model.head_config.pooling == SPANS else None,
+        _spans(subject) if subject.model.head_config.pooling == SPANS else None,
     )
-    return Trained(found.model, recipe, folder, found.notes)
+    return Trained(subject.model, recipe, folder, subject.notes)
 
 
 def text_inputs(model: nn.Layer) -> tuple[str, ...]:
@@ -103,10 +103,10 @@ def text_inputs(model: nn.Layer) -> tuple[str, ...]:
     return tuple(name for name in _TEXT_INPUTS if name not in unread)
 
 
-def _spans(found: TextModel) -> SpanRecipe:
+def _spans(subject: TextModel) -> SpanRecipe:
     """How the run that a model comes from asked and answered, else as published."""
-    known = {name: found.options[name] for name in _DECODING if name in found.options}
-    chosen = {_DECODING[name]: value for name, value in known.items()}
+    stated = {name: subject.options[name] for name in _DECODING if name in subject.options}
+    chosen = {_DECODING[name]: value for name, value in stated.items()}
     decoding = build_record(DecodingOptions, chosen, where=RUN)
-    stride = found.options.get("doc_stride", _STRIDE)
+    stride = subject.options.get("doc_stride", _STRIDE)
     return build_record(SpanRecipe, {"stride": stride, "decoding": decoding}, where=RUN)

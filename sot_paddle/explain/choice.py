@@ -136,10 +136,10 @@ def _labelled(
     columns: list[str], labels: Sequence[str], num_texts: int | None, where: str
 ) -> ChosenSentence:
     """A line of a file; where the task does not say how many texts it has, a label shows it."""
-    known = columns[0] in labels
-    if not (len(columns) == num_texts + 1 if num_texts else known and len(columns) > 1):
+    has_label = columns[0] in labels
+    if not (len(columns) == num_texts + 1 if num_texts else has_label and len(columns) > 1):
         return ChosenSentence(tuple(columns))
-    if not known:
+    if not has_label:
         raise DataError(
             f"{where}: the first of {len(columns)} columns is a label, expected one of "
             f"{', '.join(labels) or 'none (a score)'}, got {columns[0]!r}"

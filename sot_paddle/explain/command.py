@@ -88,17 +88,17 @@ def _images(options: argparse.Namespace, place: Path) -> dict[str, bytes]:
     target = _target(options.target, classes)
     transform = eval_transform(config)
     chosen = choose_images(options.images, options.count, transform)
-    pictures = [one.read() for one in chosen]  # a damaged file ends the command early
+    pictures = [image.read() for image in chosen]  # a damaged file ends the command early
     rows: list[Row] = []
-    for index, (one, picture) in enumerate(zip(chosen, pictures, strict=True)):
-        label = one.label if one.label in classes else ""
+    for index, (image, picture) in enumerate(zip(chosen, pictures, strict=True)):
+        label = image.label if image.label in classes else ""
         inputs = transform(picture)[None]
         try:
             (parts,) = explain_images(model, inputs, [target])
         except ValueError as error:
-            raise ValueError(f"{one.name}: {error}") from error
-        rows.append(image_row(one.name, transform.crop(picture), parts, classes, label))
-        say(f"{index + 1} of {len(chosen)}: {one.name}")
+            raise ValueError(f"{image.name}: {error}") from error
+        rows.append(image_row(image.name, transform.crop(picture), parts, classes, label))
+        say(f"{index + 1} of {len(chosen)}: {image.name}")
     figure = image_figure(rows)
     text = page(f"Where {model.name} looks", figure, rows, parts_of(model))
     return {"images.png": figure, "images.html": text.encode("utf-8")}
@@ -113,9 +113,9 @@ def _words(options: argparse.Namespace, place: Path) -> dict[str, bytes]:
         options.text or [], options.sentences, subject.labels, subject.num_texts
     )
     rows = []
-    for index, one in enumerate(chosen):
-        evidence = explain_sentence(subject, one.texts, target)
-        rows.append(sentence_row(evidence, subject.labels, one.label))
+    for index, sentence in enumerate(chosen):
+        evidence = explain_sentence(subject, sentence.texts, target)
+        rows.append(sentence_row(evidence, subject.labels, sentence.label))
         say(f"{index + 1} of {len(chosen)}: {len(evidence.words)} words")
     figure = sentence_figure(rows)
     text = page(f"What {subject.model.name} reads", figure, rows, parts_of(subject.model))
@@ -137,8 +137,8 @@ def _target(name: str | None, classes: Sequence[str]) -> int | None:
 
 def parser() -> OneLineParser:
     """The command line of ``tools/visualize.py``."""
-    made = OneLineParser("visualize.py", DESCRIPTION, EXAMPLES)
-    add = made.add_argument
+    command_line = OneLineParser("visualize.py", DESCRIPTION, EXAMPLES)
+    add = command_line.add_argument
     add(
         "model",
         metavar="MODEL_FOLDER",
@@ -165,4 +165,4 @@ def parser() -> OneLineParser:
     add("--max-seq-length", type=int, metavar="N", help="tokens of a row [the training's]")
     add("--no-ema", action="store_true", help="raw weights instead of the moving average")
     add("--cpu", action="store_true", help="use the CPU even where there is a GPU")
-    return made
+    return command_line

@@ -113,15 +113,15 @@ def short(text: str) -> str:
 
 
 def _panel(
-    evidence: PartEvidence, classes: Sequence[str], label: str, **drawn: np.ndarray
+    evidence: PartEvidence, classes: Sequence[str], label: str, **pictures: np.ndarray
 ) -> Panel:
     if not classes:  # regression
         verdict = f"{evidence.logits[0]:.2f}"
-        return Panel(evidence.part.name, verdict, "", evidence.margin, **drawn)
+        return Panel(evidence.part.name, verdict, "", evidence.margin, **pictures)
     choice = classes[evidence.choice]
     mark = "" if not label else RIGHT if choice == label else WRONG
     verdict = f"{mark} {short(choice)}, {100 * evidence.probability:.0f} %".strip()
-    return Panel(evidence.part.name, verdict, mark, evidence.margin, **drawn)
+    return Panel(evidence.part.name, verdict, mark, evidence.margin, **pictures)
 
 
 def overlay(pixels: np.ndarray, evidence: np.ndarray) -> np.ndarray:

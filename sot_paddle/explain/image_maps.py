@@ -64,23 +64,23 @@ def explain_images(
     """
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
-    parts, found = parts_of(model), []
+    parts, by_image = parts_of(model), []
     with evaluation_mode(model, gradients=True):
         for place, image in enumerate(images):
             with paddle.no_grad():
                 _, taps = model(_tensor(image[None], model), return_taps=True)
             logits = [each[0] for each in part_logits(parts, taps)]
-            given = None if targets is None else targets[place]
-            target = int(logits[-1].argmax()) if given is None else given
+            wanted = None if targets is None else targets[place]
+            target = int(logits[-1].argmax()) if wanted is None else wanted
             tokens = taps["embed"][0].astype("float64").numpy()  # (N, C)
             maps = token_evidence(model, tokens, parts, target, steps=steps)
-            found.append(
+            by_image.append(
                 tuple(
                     PartEvidence(part, score, target, to_cells(evidence))
                     for part, score, evidence in zip(parts, logits, maps, strict=True)
                 )
             )
-    return found
+    return by_image
 
 
 def token_evidence(
@@ -123,14 +123,14 @@ def _gradients(
     words.stop_gradient = False
     with _embedding_replaced(model):
         _, taps = model(words, return_taps=True)
-    found = {}
+    gradients = {}
     for name in names:
         logits = taps[name]
         weights = contrast([target] * len(path), logits.shape[1])
         margin = (logits * paddle.to_tensor(weights, dtype=logits.dtype)).sum()
         (gradient,) = paddle.grad(margin, words, retain_graph=True)
-        found[name] = gradient.astype("float64").numpy()
-    return found
+        gradients[name] = gradient.astype("float64").numpy()
+    return gradients
 
 
 class _GivenTokens(nn.Layer):

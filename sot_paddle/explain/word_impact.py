@@ -91,11 +91,11 @@ def explain_sentence(
     ]
     logits = [np.concatenate(each) for each in zip(*batches, strict=True)]  # each (R, K)
     chosen = int(logits[-1][0].argmax()) if target is None else target
-    found = []
+    evidence = []
     for part, scores in zip(parts, logits, strict=True):
         margins = scores @ contrast([chosen], scores.shape[1])[0]  # (R,)
-        found.append(PartEvidence(part, scores[0], chosen, margins[0] - margins[1:]))
-    return SentenceEvidence(sentence.words, tuple(found), sentence.left_out)
+        evidence.append(PartEvidence(part, scores[0], chosen, margins[0] - margins[1:]))
+    return SentenceEvidence(sentence.words, tuple(evidence), sentence.left_out)
 
 
 def masked_rows(sentence: EncodedSentence, mask: int) -> list[np.ndarray]:

@@ -18,8 +18,8 @@ from sot_paddle.features import Taps, record
 def uniform_linear(in_dim: int, out_dim: int) -> nn.Linear:
     """Linear layer with torch's default initialisation: weight and bias U(+-1/sqrt(in_dim))."""
     bound = 1.0 / math.sqrt(in_dim)
-    drawn = paddle.ParamAttr(initializer=nn.initializer.Uniform(-bound, bound))
-    return nn.Linear(in_dim, out_dim, weight_attr=drawn, bias_attr=drawn)
+    uniform = paddle.ParamAttr(initializer=nn.initializer.Uniform(-bound, bound))
+    return nn.Linear(in_dim, out_dim, weight_attr=uniform, bias_attr=uniform)
 
 
 @dataclass(frozen=True)

@@ -146,18 +146,18 @@ def build_head(
         raise ValueError(f"num_classes must be an integer, got {num_classes!r}")
     if num_classes < 1:
         raise ValueError(f"num_classes must be at least 1, got {num_classes}")
-    known = config.pooling in (*CLASS_TOKEN_POOLINGS, SPANS, LAYERS)
-    kind = "none" if config.fusion == "class_token" and not known else config.pooling
+    has_own_head = config.pooling in (*CLASS_TOKEN_POOLINGS, SPANS, LAYERS)
+    kind = "none" if config.fusion == "class_token" and not has_own_head else config.pooling
     defaults = dict.fromkeys(("pooler", "two_layer", LAYERS), pooler_dropout)
     dropout = {**defaults, "mgcrp_qk": TEXT_DROPOUT}.get(kind, 0.0)
     dropout = dropout if config.head_dropout is None else config.head_dropout
-    own = {"dropout": dropout, "std": initializer_range}
+    args = {"dropout": dropout, "std": initializer_range}
     if kind == SPANS:
-        return _span_head(config, dim, num_classes, has_class_token, own)
+        return _span_head(config, dim, num_classes, has_class_token, args)
     if kind == LAYERS:
-        return _layer_head(config, dim, num_classes, num_layers, own)
+        return _layer_head(config, dim, num_classes, num_layers, args)
     if kind in CLASS_TOKEN_POOLINGS:
-        return _class_token_head(kind, config, dim, num_classes, has_class_token, own)
+        return _class_token_head(kind, config, dim, num_classes, has_class_token, args)
     options = {"dropout": dropout, "mask_padding": config.mask_padding}
     if not has_class_token and config.fusion not in (None, "word_tokens", "aggre_all"):
         raise ValueError(
@@ -171,18 +171,18 @@ def build_head(
 
 
 def _span_head(
-    config: HeadConfig, dim: int, num_classes: int, has_class_token: bool, own: Mapping[str, float]
+    config: HeadConfig, dim: int, num_classes: int, has_class_token: bool, args: Mapping[str, float]
 ) -> nn.Layer:
     if not has_class_token or num_classes != 2 or config.fusion is not None:
         raise ValueError(
             f"pooling {SPANS!r} scores the start and the end of an answer: it needs a class token, "
             f"num_classes 2 and no fusion, got {num_classes} and {config.fusion!r}"
         )
-    return fusion.SpanHead(dim, **own)
+    return fusion.SpanHead(dim, **args)
 
 
 def _layer_head(
-    config: HeadConfig, dim: int, num_classes: int, num_layers: int, own: Mapping[str, float]
+    config: HeadConfig, dim: int, num_classes: int, num_layers: int, args: Mapping[str, float]
 ) -> nn.Layer:
     if not num_layers or config.fusion is not None:
         raise ValueError(
@@ -195,7 +195,7 @@ def _layer_head(
             f"layers must be numbers from 0 to {num_layers - 1} of this model, got {layers}"
         )
     return fusion.LayerTokensHead(
-        dim, num_classes, layers=layers, pooling=config.layer_pooling, **own
+        dim, num_classes, layers=layers, pooling=config.layer_pooling, **args
     )
 
 
@@ -205,7 +205,7 @@ def _class_token_head(
     dim: int,
     num_classes: int,
     has_class_token: bool,
-    own: Mapping[str, float],
+    args: Mapping[str, float],
 ) -> nn.Layer:
     ignores_fusion = config.pooling in CLASS_TOKEN_POOLINGS
     if not has_class_token:
@@ -221,5 +221,5 @@ def _class_token_head(
             UserWarning,
             stacklevel=3,
         )
-    given = own if kind in ("pooler", "two_layer", "score") else {"dropout": own["dropout"]}
-    return _CLASS_TOKEN_HEADS[kind](dim, num_classes, **given)
+    accepted = args if kind in ("pooler", "two_layer", "score") else {"dropout": args["dropout"]}
+    return _CLASS_TOKEN_HEADS[kind](dim, num_classes, **accepted)

@@ -60,8 +60,8 @@ class MaskedWordHead(nn.Layer):
 
     def forward(self, hidden: paddle.Tensor, words: paddle.Tensor) -> paddle.Tensor:
         """Map hidden states (..., C) and word embeddings (V, E) to scores (..., V)."""
-        found = self.norm(self.activation(self.dense(hidden)))  # (..., E)
-        return paddle.matmul(found, words, transpose_y=True) + self.bias
+        embedded = self.norm(self.activation(self.dense(hidden)))  # (..., E)
+        return paddle.matmul(embedded, words, transpose_y=True) + self.bias
 
 
 class PretrainingHead(nn.Layer):

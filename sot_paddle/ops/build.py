@@ -130,8 +130,8 @@ def _compile(compiler_path: str, path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode:
             errors = [line for line in done.stderr.splitlines() if "error" in line]
-            said = errors[0].strip() if errors else f"exit status {done.returncode}"
-            raise NotBuilt(f"{compiler_path} failed: {said}")
+            reason = errors[0].strip() if errors else f"exit status {done.returncode}"
+            raise NotBuilt(f"{compiler_path} failed: {reason}")
     library.chmod(0o644)
     os.replace(library, path)
 

@@ -44,8 +44,8 @@ class DocumentSplit(ShuffledSplit):
         texts = [self._rows.rows[position] for position in positions]
         columns = [list(column) for column in zip(*texts, strict=True)]
         features = self._tokenizer.tokenize(*columns)
-        known = self._rows.labels
-        labels = None if known is None else [known[position] for position in positions]
+        targets = self._rows.labels
+        labels = None if targets is None else [targets[position] for position in positions]
         return pad_rows(
             features.with_targets(positions, labels, np.int64),
             range(len(positions)),  # B
@@ -65,27 +65,27 @@ def load_documents(config: DocumentTrainConfig, vocabulary: Mapping[str, bytes])
     Raises:
         DataError: a needed file is missing or broken, or an option does not fit the data.
     """
-    own = config.task_name == OWN
-    test = "test" if own else "dev"
+    is_own = config.task_name == OWN
+    test = "test" if is_own else "dev"
     asked = (("train", config.do_train), ("dev", config.do_eval), (test, config.do_predict))
     splits = list(dict.fromkeys(name for name, wanted in asked if wanted))
     if not splits:
         raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
     tokenizer = tokenizer_of(config, vocabulary).truncating(config.trunc_medium)
     folder = Path(config.data_dir)
-    if own:
+    if is_own:
         table, rows = read_own(folder, splits, config.text_columns, config.label_column)
     else:
         table, rows = read_published(config.task_name, folder, splits)
-    found = {
-        name: DocumentSplit(one, tokenizer, config.padding, config.per_gpu_eval_batch_size)
-        for name, one in rows.items()
+    documents = {
+        name: DocumentSplit(split_rows, tokenizer, config.padding, config.per_gpu_eval_batch_size)
+        for name, split_rows in rows.items()
     }
     return GlueTask(
         table,
         config.per_gpu_train_batch_size,
-        train=found.get("train"),
-        dev={"dev": found["dev"]} if config.do_eval else {},
-        test={"test": found[test]} if config.do_predict else {},
+        train=documents.get("train"),
+        dev={"dev": documents["dev"]} if config.do_eval else {},
+        test={"test": documents[test]} if config.do_predict else {},
         vocab_size=tokenizer.vocab_size,
     )

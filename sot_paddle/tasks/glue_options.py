@@ -65,10 +65,10 @@ class TrainConfig(ClassifierOptions):
 
     def __post_init__(self) -> None:
         self.require("task_name", "data_dir", "model_name_or_path", "output_dir")
-        own = self.task_name.lower() == OWN
-        object.__setattr__(self, "task_name", OWN if own else get_task(self.task_name).title)
+        is_own = self.task_name.lower() == OWN
+        object.__setattr__(self, "task_name", OWN if is_own else get_task(self.task_name).title)
         super().__post_init__()
-        if self.regression and not own:
+        if self.regression and not is_own:
             raise ValueError(f"regression is for task_name own only, got {self.task_name}")
         if self.warmup_proportion and self.warmup_steps:
             raise ValueError("warmup_proportion and warmup_steps exclude each other: give one")
@@ -98,8 +98,8 @@ class TrainConfig(ClassifierOptions):
         published = MGCRP_BY_TASK.get(self.task_name, MGCRP_BY_TASK["RTE"])
         if self.resolved_pooling == SECOND_ORDER:
             for name, value in published.items():
-                given = getattr(self, name)
-                options[name] = value if given is None else given
+                chosen = getattr(self, name)
+                options[name] = value if chosen is None else chosen
         elif self.resolved_pooling == "gcp_text":
             options["q_dim"] = published["q_dim"] if self.q_dim is None else self.q_dim
         elif self.resolved_pooling in ("mgcrp", "gcp"):
@@ -109,10 +109,10 @@ class TrainConfig(ClassifierOptions):
     @property
     def unused_sizes(self) -> list[str]:
         """Sizes that are given and that the head does not have."""
-        own = () if self.fusion == "class_token" else HEAD_SIZES.get(self.resolved_pooling, ())
-        known = dict.fromkeys(itertools.chain(*HEAD_SIZES.values()))
+        used = () if self.fusion == "class_token" else HEAD_SIZES.get(self.resolved_pooling, ())
+        sizes = dict.fromkeys(itertools.chain(*HEAD_SIZES.values()))
         default = {item.name: item.default for item in dataclasses.fields(self)}
-        return [name for name in known if name not in own and getattr(self, name) != default[name]]
+        return [name for name in sizes if name not in used and getattr(self, name) != default[name]]
 
     def identity(self) -> dict[str, Any]:
         """See :meth:`RunOptions.identity`; the head's options as they are filled in."""

@@ -24,9 +24,9 @@ def label_ranks(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
         logits: (M, K).
         labels: (M,).
     """
-    own = logits[np.arange(len(labels)), labels][:, None]  # (M, 1)
+    label_logits = logits[np.arange(len(labels)), labels][:, None]  # (M, 1)
     earlier = np.arange(logits.shape[1])[None, :] < labels[:, None]
-    return ((logits > own) | ((logits == own) & earlier)).sum(axis=1)
+    return ((logits > label_logits) | ((logits == label_logits) & earlier)).sum(axis=1)
 
 
 def score(logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:

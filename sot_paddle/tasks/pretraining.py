@@ -60,15 +60,15 @@ class Instances:
 
         ``next`` is a number, -1 where it is not asked.
         """
-        found = self._rows.row(position)
+        record = self._rows.row(position)
         return {
-            "ids": found["input_ids"],
-            "types": found["segment_ids"],
-            "mask": found["input_mask"],
-            "positions": found["masked_lm_positions"],
-            "words": found["masked_lm_ids"],
-            "weights": found["masked_lm_weights"],
-            "next": found["next_sentence_labels"][0],
+            "ids": record["input_ids"],
+            "types": record["segment_ids"],
+            "mask": record["input_mask"],
+            "positions": record["masked_lm_positions"],
+            "words": record["masked_lm_ids"],
+            "weights": record["masked_lm_weights"],
+            "next": record["next_sentence_labels"][0],
         }
 
 

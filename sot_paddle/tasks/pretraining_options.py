@@ -105,8 +105,8 @@ class PretrainConfig(TunedOptions, TextRunOptions):
     @property
     def architecture(self) -> dict[str, Any]:
         """Options of the encoder that are given."""
-        given = {name: getattr(self, name) for name in KERNEL_OPTIONS}
-        return {name: value for name, value in given.items() if value not in (None, False)}
+        values = {name: getattr(self, name) for name in KERNEL_OPTIONS}
+        return {name: value for name, value in values.items() if value not in (None, False)}
 
 
 COMMAND = Command(

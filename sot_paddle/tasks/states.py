@@ -81,8 +81,8 @@ class ProbedSquadTask(_EachLayer, SquadTask):
     """SQuAD by a probe of each layer, whose outputs are (M, 2, L, T)."""
 
 
-def _of_layer(found: Predictions, layer: int) -> Predictions:
-    return Predictions(found.indices, found.outputs.take(layer, axis=-2), found.labels)
+def _of_layer(predicted: Predictions, layer: int) -> Predictions:
+    return Predictions(predicted.indices, predicted.outputs.take(layer, axis=-2), predicted.labels)
 
 
 def of_layers(each: Sequence[Mapping[str, float]], metric: str) -> dict[str, float]:
@@ -97,7 +97,7 @@ def of_layers(each: Sequence[Mapping[str, float]], metric: str) -> dict[str, flo
     """
     order = np.nan_to_num([scores[metric] for scores in each], nan=-np.inf)
     best = int(order.argmax())
-    found = {**each[best], "best_layer": best}
+    combined = {**each[best], "best_layer": best}
     for at, scores in enumerate(each):
-        found |= {f"layer_{at}_{name}": value for name, value in scores.items()}
-    return found
+        combined |= {f"layer_{at}_{name}": value for name, value in scores.items()}
+    return combined

@@ -39,12 +39,12 @@ def ratios(config: DocumentTrainConfig, model: nn.Layer) -> Mapping[str, float]:
         return layer_rates.weight_ratios(model, decay)
     if not config.discr:
         return {}
-    given = config.layer_learning_rate or (config.learning_rate,)
+    rates = config.layer_learning_rate or (config.learning_rate,)
     if config.discr_blocks:
-        given = layer_rates.block_rates(count, config.learning_rate)
-    elif len(given) == 1:
-        given = layer_rates.decayed_rates(count, given[0], decay)
-    return layer_rates.layer_ratios(model, given, config.learning_rate)
+        rates = layer_rates.block_rates(count, config.learning_rate)
+    elif len(rates) == 1:
+        rates = layer_rates.decayed_rates(count, rates[0], decay)
+    return layer_rates.layer_ratios(model, rates, config.learning_rate)
 
 
 def schedule_steps(config: DocumentTrainConfig, pace: Pace, steps: int) -> int:

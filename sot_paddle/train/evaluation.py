@@ -63,10 +63,10 @@ def predict(
             inputs = dict(batch)
             labels += [inputs.pop("labels").numpy()] if "labels" in inputs else []
             with autocast():
-                found = model(**inputs)
-            if isinstance(found, tuple):
-                found = paddle.stack(found, axis=1)  # start and end of a span: (B, 2, S)
-            outputs.append(at_least_float32(found).numpy())
+                output = model(**inputs)
+            if isinstance(output, tuple):
+                output = paddle.stack(output, axis=1)  # start and end of a span: (B, 2, S)
+            outputs.append(at_least_float32(output).numpy())
             done += len(outputs[-1])
             now = time.monotonic()
             if report is not None and now - reported > _REPORT_EVERY:

@@ -109,12 +109,12 @@ def restore_random_states(states: Mapping[str, Any]) -> None:
     random.setstate((version, tuple(internal), gauss))
     kind, keys, position, has_gauss, cached = states["numpy"]
     np.random.set_state((kind, np.array(keys, dtype=np.uint32), position, has_gauss, cached))
-    made = []
+    restored = []
     for saved in states["paddle"]:
-        made.append(core.GeneratorState.__new__(core.GeneratorState))
-        made[-1].__setstate__(tuple(saved))
-    core.default_cpu_generator().set_state(made[0])  # set_rng_state(.., "cpu") fails before 3.3
-    paddle.set_cuda_rng_state(made[1:])
+        restored.append(core.GeneratorState.__new__(core.GeneratorState))
+        restored[-1].__setstate__(tuple(saved))
+    core.default_cpu_generator().set_state(restored[0])  # set_rng_state(.., "cpu") fails before 3.3
+    paddle.set_cuda_rng_state(restored[1:])
 
 
 def _states_of_devices() -> list[core.GeneratorState]:

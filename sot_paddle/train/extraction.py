@@ -43,11 +43,11 @@ def _layouts(config: ExtractConfig) -> dict[str, StoredSplit]:
     """The files of each split; refuses one that has none."""
     named = [name.strip() for name in config.splits.split(",") if name.strip()]
     if config.squad:
-        given = [name for name, flag in _SQUAD_FILES.items() if getattr(config, flag)]
-        named = named or given
+        with_file = [name for name, flag in _SQUAD_FILES.items() if getattr(config, flag)]
+        named = named or with_file
         if not named:
             raise ValueError("SQuAD needs --train_file, --predict_file or both")
-        if missing := [name for name in named if name in _SQUAD_FILES and name not in given]:
+        if missing := [name for name in named if name in _SQUAD_FILES and name not in with_file]:
             raise ValueError(f"SQuAD {missing[0]} needs --{_SQUAD_FILES[missing[0]]}")
     else:
         if not config.data_dir:

@@ -83,24 +83,24 @@ def evaluate(config: ImageEvalConfig) -> tuple[dict[str, Any], Callable[[], str]
     say(f"{subject.model.name}: weights {subject.origin} ({subject.weight_set})")
     say(f"{len(images)} images of {len(classes)} classes, {subject.transform.img_size} pixels")
     split = evaluation_split(images, config.batch_size, config.workers, config.dtype)
-    found = predict(subject.model, split, report=say)
-    logits = imagenet_a.gather_scores(found.outputs) if config.imagenet_a else found.outputs
-    table = image_scores.score_classes(logits, found.labels, classes)
+    predicted = predict(subject.model, split, report=say)
+    logits = imagenet_a.gather_scores(predicted.outputs) if config.imagenet_a else predicted.outputs
+    table = image_scores.score_classes(logits, predicted.labels, classes)
     content = {
         "model": subject.model.name,
         "weights": subject.origin,
         "weight_set": subject.weight_set,
-        "images": len(found.labels),
-        "corrupt": [images.source.name(index) for index in found.corrupt],
-        "scores": image_scores.score(logits, found.labels),
+        "images": len(predicted.labels),
+        "corrupt": [images.source.name(index) for index in predicted.corrupt],
+        "scores": image_scores.score(logits, predicted.labels),
         "classes": [dataclasses.asdict(row) for row in table],
-        "seconds": found.seconds,
-        "images_per_second": len(found.labels) / found.seconds,
+        "seconds": predicted.seconds,
+        "images_per_second": len(predicted.labels) / predicted.seconds,
         "processes": distributed.world_size(),
         "options": vars(config),
         "environment": environment_stamp(),
     }
-    return content, lambda: _predictions(found, logits, images, classes)
+    return content, lambda: _predictions(predicted, logits, images, classes)
 
 
 def find_subject(config: ImageEvalConfig) -> Subject:
@@ -117,20 +117,20 @@ def find_subject(config: ImageEvalConfig) -> Subject:
 
 def _trained(config: ImageEvalConfig, place: Path) -> Subject:
     file = weights_file(place, ema=not config.no_ema)
-    known = read_model_config(file.parent)
-    if config.model and config.model != known.model:
-        raise ValueError(f"{file} is of a {known.model}, and --model is {config.model}: drop it")
-    if config.num_classes is not None and config.num_classes != known.num_classes:
+    trained = read_model_config(file.parent)
+    if config.model and config.model != trained.model:
+        raise ValueError(f"{file} is of a {trained.model}, and --model is {config.model}: drop it")
+    if config.num_classes is not None and config.num_classes != trained.num_classes:
         raise ValueError(
-            f"{file} has {known.num_classes} classes, and --num-classes is {config.num_classes}"
+            f"{file} has {trained.num_classes} classes, and --num-classes is {config.num_classes}"
         )
     options = _overrides(config)
     if not options:
         model, _ = load_trained(file)
     else:
-        model = known.build(**options)
+        model = trained.build(**options)
         _load(model, file)
-    return Subject(model, _transform(config, known), known.classes, str(file), weight_set(file))
+    return Subject(model, _transform(config, trained), trained.classes, str(file), weight_set(file))
 
 
 def _foreign(config: ImageEvalConfig, place: Path) -> Subject:
@@ -163,11 +163,11 @@ def _overrides(config: ImageEvalConfig) -> dict[str, Any]:
     return {**config.model_options, **size}
 
 
-def _transform(config: ImageEvalConfig, known: ImageModelConfig | None) -> EvalTransform:
+def _transform(config: ImageEvalConfig, trained: ImageModelConfig | None) -> EvalTransform:
     """The options, then what the weights' folder says, then the published values."""
-    base = known or EvalTransform()
-    given = {field.name: getattr(config, field.name) for field in TRANSFORM}
-    return dataclasses.replace(base, **{k: v for k, v in given.items() if v is not None})
+    base = trained or EvalTransform()
+    options = {field.name: getattr(config, field.name) for field in TRANSFORM}
+    return dataclasses.replace(base, **{k: v for k, v in options.items() if v is not None})
 
 
 def _check_classes(
@@ -186,25 +186,25 @@ def _check_classes(
     check_class_count(classes, outputs, config.data_dir)
     if subject.classes and subject.classes != classes:
         pairs = zip(subject.classes, classes, strict=True)
-        theirs, ours = next(pair for pair in pairs if pair[0] != pair[1])
+        in_model, in_data = next(pair for pair in pairs if pair[0] != pair[1])
         raise ValueError(
-            f"{config.data_dir} has other classes than the model was trained on: {ours!r} where "
-            f"the model has {theirs!r}"
+            f"{config.data_dir} has other classes than the model was trained on: {in_data!r} where "
+            f"the model has {in_model!r}"
         )
     return classes
 
 
 def _predictions(
-    found: Predictions, logits: np.ndarray, images: ImageEvalSet, classes: Sequence[str]
+    predicted: Predictions, logits: np.ndarray, images: ImageEvalSet, classes: Sequence[str]
 ) -> str:
     """CSV: image, label, prediction and the prediction's share of the softmax."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(["image", "label", "prediction", "probability"])
     shares = softmax(logits.astype(np.float64), axis=1)
-    for row, index in enumerate(found.indices):
+    for row, index in enumerate(predicted.indices):
         choice = int(logits[row].argmax())
-        label = classes[found.labels[row]]
+        label = classes[predicted.labels[row]]
         name = images.source.name(int(index))
         writer.writerow([name, label, classes[choice], f"{shares[row, choice]:.6f}"])
     return stream.getvalue()

@@ -46,8 +46,8 @@ def layer_ratios(model: nn.Layer, rates: Sequence[float], base: float) -> dict[s
     if len(rates) != count:
         raise ValueError(f"layer_learning_rate must be 1 or {count} numbers, got {len(rates)}")
     pattern = re.compile(model.backbone.layers)
-    found = {name: pattern.match(name) for name, _ in model.named_parameters()}
-    return {name: rates[int(at[1])] / base if at else 1.0 for name, at in found.items()}
+    matches = {name: pattern.match(name) for name, _ in model.named_parameters()}
+    return {name: rates[int(at[1])] / base if at else 1.0 for name, at in matches.items()}
 
 
 def weight_ratios(model: nn.Layer, decay: float) -> dict[str, float]:

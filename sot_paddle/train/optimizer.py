@@ -91,8 +91,8 @@ class _ClipByFactor:
             for (_, grad), does in zip(params_grads, clipped, strict=True)
             if does
         ]
-        made = iter(self._factors_of(squares) if squares else [])
-        return [next(made) if does else None for does in clipped]
+        factors = iter(self._factors_of(squares) if squares else [])
+        return [next(factors) if does else None for does in clipped]
 
     def _factors_of(self, squares: list[paddle.Tensor]) -> list[paddle.Tensor]:
         """A factor (1,) for the sum of squares (1,) of each gradient."""

@@ -107,10 +107,10 @@ def prepare(arguments: Sequence[str]) -> None:
             Path(config.tokenizer_name), config.do_lower_case, config.max_seq_length
         )
         vocab_size, fingerprint = tokenizer.vocab_size, tokenizer.fingerprint
-    told = {"fingerprint": fingerprint, "report": _say}
+    common = {"fingerprint": fingerprint, "report": _say}
     with folder_lock.hold(folder):
         if config.form == "records":
-            prepare_records(files, folder, vocab_size=vocab_size, **told)
+            prepare_records(files, folder, vocab_size=vocab_size, **common)
         elif config.form == "instances":
             prepare_instances(
                 files,
@@ -119,7 +119,7 @@ def prepare(arguments: Sequence[str]) -> None:
                 _instance_options(config, tokenizer),
                 dupes=config.dupe_factor,
                 seed=config.random_seed,
-                **told,
+                **common,
             )
         else:
             prepare_pairs(
@@ -129,7 +129,7 @@ def prepare(arguments: Sequence[str]) -> None:
                 vocab_size=vocab_size,
                 seed=config.random_seed,
                 shuffle=not config.keep_order,
-                **told,
+                **common,
             )
 
 
@@ -159,8 +159,8 @@ def find_tokenizer(folder: Path, lower: bool | None, max_length: int) -> Subword
     for name, family in FAMILIES.items():
         if name not in ("byte_bpe", "word_bpe") and family.whole(present):
             return family.build(folder, do_lower_case=lower, max_length=max_length)
-    known = ", ".join(FAMILIES[name].said for name in ("wordpiece", "sentencepiece"))
-    raise ValueError(f"--tokenizer_name {folder}: no vocabulary there, expected {known}")
+    expected = ", ".join(FAMILIES[name].said for name in ("wordpiece", "sentencepiece"))
+    raise ValueError(f"--tokenizer_name {folder}: no vocabulary there, expected {expected}")
 
 
 def _instance_options(config: PrepareConfig, tokenizer: SubwordTokenizer) -> InstanceOptions:

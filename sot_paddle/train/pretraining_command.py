@@ -50,15 +50,15 @@ def run_config(config: PretrainConfig) -> dict[str, Any]:
     data = {"--data_dir": config.data_dir, "--eval_data_dir": config.eval_data_dir}
     data = {flag: Path(name) if name else None for flag, name in data.items()}
     with open_folders(config, {**pretrained.sources(config), **data}) as folders:
-        found = pretrained.find(config, pretraining_heads=True)
+        checkpoint = pretrained.find(config, pretraining_heads=True)
         sharding.begin(config.sharding)
         family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
-        tokenizer = family.from_files(found.vocabulary, max_length=config.block_size)
+        tokenizer = family.from_files(checkpoint.vocabulary, max_length=config.block_size)
         judged = form_of(Path(config.data_dir)) != pair_files.FORM
         config = config.filled(judged)
-        sizes = encoder_config(config, found, tokenizer)
-        task = _task(config, sizes, tokenizer, judged, found.origin)
-        source = PretrainingSource(config, found, sizes, judged)
+        sizes = encoder_config(config, checkpoint, tokenizer)
+        task = _task(config, sizes, tokenizer, judged, checkpoint.origin)
+        source = PretrainingSource(config, checkpoint, sizes, judged)
         setup = text_setup(config, task, source, functools.partial(optimizer, decay=decayed))
         arguments = {**setup.arguments, "sharding": config.sharding}
         return session.run_setup(dataclasses.replace(setup, arguments=arguments), folders)
@@ -165,8 +165,8 @@ class PretrainingSource(TextSource):
     def about(self, model: nn.Layer) -> str:
         """The tasks, and the architecture that was asked for."""
         tasks = "masked words and next sentence" if self.judged else "masked words"
-        given = [f"{name} {value}" for name, value in self.config.architecture.items()]
-        return ", ".join([tasks, *given])
+        options = [f"{name} {value}" for name, value in self.config.architecture.items()]
+        return ", ".join([tasks, *options])
 
     def about_head(self, model: nn.Layer, task: Task) -> Mapping[str, Any]:
         """Nothing: the head is not loaded by another command."""

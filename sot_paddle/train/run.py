@@ -128,7 +128,7 @@ def _describe(setup: Setup, model: nn.Layer) -> None:
     splits = ({"train": task.train} if task.train else {}) | {**task.dev, **task.test}
     say(", ".join(f"{name} {len(split)} {task.unit}" for name, split in splits.items()))
     labels = {name: split.labels for name, split in splits.items() if task.classes}
-    for name in [name for name, known in labels.items() if known is not None]:
+    for name in [name for name, split_labels in labels.items() if split_labels is not None]:
         say(f"{name}, {class_counts(task.classes, labels[name])}")
 
 

@@ -34,7 +34,7 @@ def require_classes(recorded: Mapping[str, Any], classes: Sequence[str], origin:
         return
     trained = tuple(field_of(recorded, "id2label", dict, str(origin)).values())
     if trained != tuple(classes):
-        there, here = (some(map(str, one)) or "none" for one in (trained, classes))
+        there, here = (some(map(str, names)) or "none" for names in (trained, classes))
         raise ValueError(
             f"{origin} was trained on the classes {there}, the data has {here}: give data with "
             "the labels of the training (of an own table in train.tsv)"

@@ -43,8 +43,8 @@ def begin(stage: str) -> None:
             "python -m paddle.distributed.launch --nproc_per_node N (docs/training.md)"
         )
     strategy = fleet.DistributedStrategy()
-    one = dict.fromkeys(("dp_degree", "mp_degree", "pp_degree"), 1)
-    strategy.hybrid_configs = {**one, "sharding_degree": distributed.world_size()}
+    other_degrees = dict.fromkeys(("dp_degree", "mp_degree", "pp_degree"), 1)
+    strategy.hybrid_configs = {**other_degrees, "sharding_degree": distributed.world_size()}
     strategy.hybrid_configs["sharding_configs"].use_reduce_avg = False  # NCCL's alone
     fleet.init(is_collective=True, strategy=strategy)
 
@@ -92,10 +92,10 @@ def restore(
         exact_state.restore_optimizer(optimizer, model, arrays, counters)
         return
     names = exact_state.structured_names(model)
-    own = {names[parameter.name] for parameter in inner._parameter_list}
+    local_names = {names[parameter.name] for parameter in inner._parameter_list}
     exact_state.restore_optimizer(
         inner,
         model,
-        {key: arrays[key] for key in arrays if key.rpartition("/")[0] in own},
-        {name: count for name, count in counters.items() if name in own},
+        {key: arrays[key] for key in arrays if key.rpartition("/")[0] in local_names},
+        {name: count for name, count in counters.items() if name in local_names},
     )

@@ -35,8 +35,8 @@ def _run(options: argparse.Namespace) -> None:
     scores = score_answers(questions, answers, odds, null_limit=options.na_prob_thresh)
     missing = sum(question.id not in answers for question in questions)
     if missing:
-        said = f"{missing} of {len(questions)} questions have no prediction and are not scored"
-        print(said, file=sys.stderr)
+        note = f"{missing} of {len(questions)} questions have no prediction and are not scored"
+        print(note, file=sys.stderr)
     text = dumps(scores)
     if options.out_file:
         write_atomically(options.out_file, text.encode("utf-8"))

@@ -48,15 +48,15 @@ def load_states(config: StateTrainConfig) -> tuple[Task, Sizes]:
 
 def load_frozen(options: StateRows) -> FrozenModel:
     """Read a checkpoint: a Hugging Face folder, or a folder that tools/train_glue.py wrote."""
-    found = pretrained.find(options)
-    model = found.build(2, {**options.encoder_options, **options.head_options})
-    loaded, _ = pretrained.load(model, found)
+    trained = pretrained.find(options)
+    model = trained.build(2, {**options.encoder_options, **options.head_options})
+    loaded, _ = pretrained.load(model, trained)
     model.eval()
     for parameter in model.parameters():
         parameter.stop_gradient = True
     family = FAMILIES[model.backbone.tokenizer]
-    tokenizer = family.from_files(found.vocabulary, max_length=options.length, tie_break="fast")
-    say(f"encoder: {loaded} tensors from {found.origin}")
+    tokenizer = family.from_files(trained.vocabulary, max_length=options.length, tie_break="fast")
+    say(f"encoder: {loaded} tensors from {trained.origin}")
     return FrozenModel(model, tokenizer, options.length)
 
 

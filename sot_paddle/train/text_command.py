@@ -103,8 +103,8 @@ class TextSource:
 
     def about(self, model: nn.Layer) -> str:
         """The options of the head."""
-        given = [f"{k} {v}" for k, v in self.config.head_options.items() if v is not None]
-        return f"head {', '.join(given)}"
+        options = [f"{k} {v}" for k, v in self.config.head_options.items() if v is not None]
+        return f"head {', '.join(options)}"
 
     def files(self, model: nn.Layer, task: Task) -> Mapping[str, bytes]:
         """Sizes, task, vocabulary, and what is said of the head."""
@@ -172,7 +172,7 @@ def optimizer(
         total_steps=steps,
     )
     clip = CLIPPINGS[config.clipping]
-    own = {} if config.correct_bias else {"correct_bias": False}
+    bias_option = {} if config.correct_bias else {"correct_bias": False}
     built = OPTIMIZERS[config.optimizer](
         learning_rate=schedule,
         epsilon=config.adam_epsilon,
@@ -181,6 +181,6 @@ def optimizer(
         apply_decay_param_fun=decay_filter(model, decay),
         grad_clip=clip(config.max_grad_norm) if config.max_grad_norm else None,
         multi_precision=bool(config.half) and config.fp16_opt_level == "O2",
-        **own,
+        **bias_option,
     )
     return built, schedule

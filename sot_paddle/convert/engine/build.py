@@ -82,9 +82,9 @@ def build_plan(
     if sum(depths) == 0:
         raise ValueError("the file holds no encoder layer")
     symbols = {**table.config, **table.head_config.get(head, {})}
-    known = {s: config[key] for key, s in symbols.items() if isinstance(config.get(key), int)}
+    stated = {s: config[key] for key, s in symbols.items() if isinstance(config.get(key), int)}
     try:
-        sizes = solve_sizes(file, pairs, known)
+        sizes = solve_sizes(file, pairs, stated)
     except ValueError as error:
         raise ValueError(f"{error}{_hint(file, layout, '')}") from error
     filled = {slot.paddle for _, slot in pairs}
@@ -143,12 +143,12 @@ def _of_other_heads(file: TableFile) -> dict[str, str]:
 
 def _ignored(file: TableFile, reasons: Mapping[str, str]) -> dict[str, str]:
     spelt = [(pattern(file.spell(name)), reason) for name, reason in reasons.items()]
-    found = {}
+    ignored = {}
     for name in file.shapes:
         reason = next((reason for regex, reason in spelt if regex.fullmatch(name)), None)
         if reason is not None:
-            found[name] = reason
-    return found
+            ignored[name] = reason
+    return ignored
 
 
 def _unknown(file: TableFile, reference: Layout, head: str, embed: str) -> list[str]:
@@ -176,11 +176,11 @@ def _match(
     """Pair source names with slots; the second value names what does not fit."""
     pairs, doubled, missing = [], [], []
     for slot in expected:
-        found = [name for name in slot.sources if name in shapes and name not in ignored]
-        if len(found) > 1:
-            doubled.append(f"{slot.paddle} (from {' and '.join(found)})")
-        elif found:
-            pairs.append((found[0], slot))
+        present = [name for name in slot.sources if name in shapes and name not in ignored]
+        if len(present) > 1:
+            doubled.append(f"{slot.paddle} (from {' and '.join(present)})")
+        elif present:
+            pairs.append((present[0], slot))
         elif slot.required:
             missing.append(slot.sources[0])
     missing += _lonely(expected, pairs)

@@ -297,10 +297,10 @@ class _Job:
 def _cast(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Make an array contiguous and of a dtype; refuse finite numbers that overflow."""
     with np.errstate(over="ignore"):
-        made = in_rows(array, dtype)
-    if made.dtype != array.dtype and not np.array_equal(np.isfinite(made), np.isfinite(array)):
+        cast = in_rows(array, dtype)
+    if cast.dtype != array.dtype and not np.array_equal(np.isfinite(cast), np.isfinite(array)):
         raise ValueError(f"tensor {name!r} holds numbers too large for {dtype}; keep its dtype")
-    return made
+    return cast
 
 
 def check_destination(

@@ -53,8 +53,8 @@ def describe(
     """
     if table.family in TEXT_FAMILIES:
         return _describe_text(plan, table, source, heads, directory=directory)
-    for what, given in (("--num-attention-heads", heads), ("--vocab", source.vocabulary)):
-        if given:
+    for what, value in (("--num-attention-heads", heads), ("--vocab", source.vocabulary)):
+        if value:
             raise ValueError(f"{what} is for text models, and {plan.model!r} is none")
     return Description(None, {} if plan.reverse else image_options(plan))
 

@@ -49,9 +49,9 @@ TEXT_FAMILIES = ("bert", "roberta", "gpt", "conv_bert")
 _WORDS = ("mgcrp", "mgcrp_qk", "gap", "gcp", "gcp_text")
 
 
-def _text(family: str, own: str, *names: str) -> dict[str, ModelTraits]:
+def _text(family: str, classifier: str, *names: str) -> dict[str, ModelTraits]:
     """A language model with its own classifier, and with the second-order head."""
-    plain = ModelTraits(family, own, (own, "pooler", "gap", "gcp", "fc", "layers"))
+    plain = ModelTraits(family, classifier, (classifier, "pooler", "gap", "gcp", "fc", "layers"))
     second_order = ModelTraits(family, "mgcrp_qk", (*_WORDS, "fc"))
     return {n + end: traits for n in names for end, traits in
             (("", plain), ("_mgcrp", second_order))}  # fmt: skip

@@ -204,10 +204,10 @@ def choose_head(file: TableFile, model: str) -> str:
         ValueError: the file holds two heads, or one that the model cannot have.
     """
     layout, traits = file.layout, known_traits(model)
-    found = [head for head, names in HEAD_SIGNATURES.items() if _has_head(file, head, names)]
-    if len(found) > 1:
-        raise ValueError(f"the file holds tensors of two heads: {' and '.join(found)}")
-    head = found[0] if found else _plain_head(file, traits)
+    heads = [head for head, names in HEAD_SIGNATURES.items() if _has_head(file, head, names)]
+    if len(heads) > 1:
+        raise ValueError(f"the file holds tensors of two heads: {' and '.join(heads)}")
+    head = heads[0] if heads else _plain_head(file, traits)
     if head != traits.default and layout.headless and not file.reverse:
         return traits.default  # the file's own is ignored, with the layout's reasons
     if head not in traits.accepted:

@@ -143,10 +143,10 @@ def _templates(table: Layout, names: Collection[str]) -> tuple[list, list]:
 
 
 def _side(table: Layout, shapes: Mapping[str, Sequence[int]]) -> str:
-    ours, theirs = (_all_match(templates, shapes) for templates in _templates(table, shapes))
-    if ours and theirs and table.family not in TEXT_FAMILIES:  # those have names of their own here
+    is_paddle, is_torch = (_all_match(templates, shapes) for templates in _templates(table, shapes))
+    if is_paddle and is_torch and table.family not in TEXT_FAMILIES:  # those have their own names
         return _orientation(table.rows, shapes)
-    return "paddle" if ours else "torch" if theirs else ""
+    return "paddle" if is_paddle else "torch" if is_torch else ""
 
 
 def _all_match(templates: Sequence[tuple[str, int]], names: Collection[str]) -> bool:

@@ -86,10 +86,10 @@ def in_rows(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """
     if array.ndim != 2 or not array.T.flags.c_contiguous or array.flags.c_contiguous:
         return np.asarray(array, dtype=dtype, order="C")
-    made, source = np.empty(array.shape, dtype), array.T
+    copied, source = np.empty(array.shape, dtype), array.T
     rows, columns = _BLOCK
     for top in range(0, source.shape[0], rows):
         for left in range(0, source.shape[1], columns):
             block = source[top : top + rows, left : left + columns]
-            made[left : left + columns, top : top + rows] = block.T
-    return made
+            copied[left : left + columns, top : top + rows] = block.T
+    return copied

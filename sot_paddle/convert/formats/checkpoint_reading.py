@@ -210,32 +210,32 @@ def _fit(shapes: Shapes, wanted: Shapes, read: Callable[[str], np.ndarray]) -> F
 
 
 def _drop_embed(shapes: Shapes, wanted: Shapes) -> dict[str, str]:
-    ours, theirs = ([n for n in side if n.startswith("embed.")] for side in (wanted, shapes))
+    expected, present = ([n for n in side if n.startswith("embed.")] for side in (wanted, shapes))
     reason = "the model has another token embedding"
-    if set(ours) == set(theirs):
-        odd = next((name for name in ours if wanted[name] != shapes[name]), None)
+    if set(expected) == set(present):
+        odd = next((name for name in expected if wanted[name] != shapes[name]), None)
         if odd is None:
             return {}
         reason += f": {odd} is {wanted[odd]}, not {shapes[odd]}"
-    return dict.fromkeys(theirs, reason)
+    return dict.fromkeys(present, reason)
 
 
 def _drop_head(shapes: Shapes, wanted: Shapes) -> dict[str, str]:
-    ours, theirs = ([n for n in side if n.startswith("head.")] for side in (wanted, shapes))
-    if set(ours) != set(theirs):
-        return dict.fromkeys(theirs, "the model has another head")
-    odd = {name.rpartition(".")[0] for name in ours if wanted[name] != shapes[name]}
+    expected, present = ([n for n in side if n.startswith("head.")] for side in (wanted, shapes))
+    if set(expected) != set(present):
+        return dict.fromkeys(present, "the model has another head")
+    odd = {name.rpartition(".")[0] for name in expected if wanted[name] != shapes[name]}
     inner = sorted(layer for layer in odd if f"{layer}.weight" not in _CLASSIFIERS)
     if inner:
-        return dict.fromkeys(theirs, f"the model's head has another {inner[0]}")
+        return dict.fromkeys(present, f"the model's head has another {inner[0]}")
     reasons = {}
-    for name in theirs:
+    for name in present:
         layer = name.rpartition(".")[0]
         if layer in odd:
-            made, asked = (side[f"{layer}.bias"][0] for side in (shapes, wanted))
+            file_classes, model_classes = (side[f"{layer}.bias"][0] for side in (shapes, wanted))
             reasons[name] = (
-                f"a classifier of {made} classes, and {asked} are wanted"
-                if made != asked
+                f"a classifier of {file_classes} classes, and {model_classes} are wanted"
+                if file_classes != model_classes
                 else "a classifier of another representation"
             )
     return reasons

@@ -89,10 +89,10 @@ def check_config(config: Mapping[str, Any], layout: Layout) -> None:
         ValueError: another model_type, or an activation or kind of positions that the models do
             not have.
     """
-    known = FAMILIES[layout.written_as or layout.family]
+    family = FAMILIES[layout.written_as or layout.family]
     expected = {
-        "model_type": (known.model_type,),
-        known.untold[0]: known.activations,
+        "model_type": (family.model_type,),
+        family.untold[0]: family.activations,
         "position_embedding_type": ("absolute",),
     }
     for key, allowed in expected.items():
@@ -123,8 +123,8 @@ def attention_heads(
     Raises:
         ValueError: not a number that divides the hidden size.
     """
-    found = (asked, metadata.get("num_attention_heads"), config.get(FAMILIES[family].heads))
-    stated = next((value for value in found if value is not None), None)
+    candidates = (asked, metadata.get("num_attention_heads"), config.get(FAMILIES[family].heads))
+    stated = next((value for value in candidates if value is not None), None)
     if stated is None:
         return None
     if not str(stated).isdecimal() or int(stated) == 0 or hidden % int(stated):

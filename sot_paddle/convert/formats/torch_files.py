@@ -77,8 +77,8 @@ def load_safely(path: Path, torch: ModuleType, what: str, remedy: str = _REMEDY)
         except (*BROKEN_PICKLE, OSError, zipfile.BadZipFile, struct.error, zlib.error) as error:
             culprit = _ASKED_FOR.search(str(error))
             if culprit:
-                said = f"refused: it asks for {culprit[1]}; expected {what}"
-                raise ValueError(f"{path}: {said}{remedy}") from error
+                refusal = f"refused: it asks for {culprit[1]}; expected {what}"
+                raise ValueError(f"{path}: {refusal}{remedy}") from error
             raise ValueError(f"{path}: not a PyTorch file of {what}, or damaged") from error
 
 

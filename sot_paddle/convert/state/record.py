@@ -246,8 +246,8 @@ def require_same(expected: OptimizerState, built: OptimizerState, what: str) -> 
             if not math.isclose(value, other, rel_tol=_CLOSE, abs_tol=0.0):
                 apart.setdefault((option, other, value), []).append(name)
     if apart:
-        told = "; ".join(_difference(*key, names) for key, names in apart.items())
-        raise ValueError(f"{what} does not continue this state: {told}")
+        differences = "; ".join(_difference(*key, names) for key, names in apart.items())
+        raise ValueError(f"{what} does not continue this state: {differences}")
 
 
 def _options_by_name(state: OptimizerState) -> dict[str, dict[str, Any]]:
@@ -258,9 +258,9 @@ def _options_by_name(state: OptimizerState) -> dict[str, dict[str, Any]]:
 
 
 def _difference(option: str, built: Any, expected: Any, names: Sequence[str]) -> str:
-    ours, theirs = (f"{v:.12g}" if isinstance(v, float) else str(v) for v in (built, expected))
+    got, wanted = (f"{v:.12g}" if isinstance(v, float) else str(v) for v in (built, expected))
     many = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return f"{option} {ours}, expected {theirs} ({names[0]}{many})"
+    return f"{option} {got}, expected {wanted} ({names[0]}{many})"
 
 
 def write_state(path: str | os.PathLike[str], state: OptimizerState) -> None:

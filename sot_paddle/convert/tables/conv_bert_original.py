@@ -34,17 +34,17 @@ def _option(name: str, *rows: Row, beside: tuple[str, bool] | None = None) -> tu
 
 def _projection(name: str, symbol: str) -> tuple[Row, ...]:
     """Queries, keys or values: a linear layer, a convolution, or half of each."""
-    theirs, ours = _SELF + name, _OUR_SELF + name
-    convolved = f"{ours}.conv.weight"
-    plain = _linear(theirs, f"{ours}.linear", f"linear{symbol}", "C")
-    half = _linear(f"{theirs}_linear", f"{ours}.linear", f"linear{symbol}", "C")
-    pointwise = _linear(f"{theirs}_pointwise", f"{ours}.pointwise", f"point{symbol}", "A")
+    source, destination = _SELF + name, _OUR_SELF + name
+    convolved = f"{destination}.conv.weight"
+    plain = _linear(source, f"{destination}.linear", f"linear{symbol}", "C")
+    half = _linear(f"{source}_linear", f"{destination}.linear", f"linear{symbol}", "C")
+    pointwise = _linear(f"{source}_pointwise", f"{destination}.pointwise", f"point{symbol}", "A")
     sizes = (f"conv{symbol}", f"group{symbol}", f"width{symbol}")
     return (
         *_option("" if name == "value" else name, *plain, beside=(convolved, False)),
         *_option(f"half of {name}", *half, beside=(convolved, True)),
         *_option(f"depth of {name}", *pointwise),
-        *_option(f"convolution of {name}", *conv(f"{theirs}_conv", f"{ours}.conv", sizes)),
+        *_option(f"convolution of {name}", *conv(f"{source}_conv", f"{destination}.conv", sizes)),
     )
 
 

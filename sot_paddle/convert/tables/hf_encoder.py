@@ -72,7 +72,7 @@ def renamed_layers(prefix: str) -> dict[str, str]:
     """transformers' name of each layer that paddlenlp calls otherwise -> that name."""
     rows = [(row.source, row.destination) for row in encoder(prefix)]
     layers = [tuple(name.rpartition(".")[0] for name in names) for names in rows]
-    return {theirs: own for theirs, own in layers if theirs != own}
+    return {hf_name: paddle_name for hf_name, paddle_name in layers if hf_name != paddle_name}
 
 
 def ignored(prefix: str) -> dict[str, str]:

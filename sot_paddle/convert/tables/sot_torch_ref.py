@@ -103,8 +103,8 @@ _NORMS = {
 def _named_as_here(row: Row) -> Row:
     """A row of the original's table: its tensor has the name of our side, but for the norms."""
     name = row.destination
-    for ours, theirs in _NORMS.items():
-        name = name.replace(ours, theirs)
+    for paddle_norm, torch_norm in _NORMS.items():
+        name = name.replace(paddle_norm, torch_norm)
     row = dataclasses.replace(row, source=name, aliases=())
     if row.kind == "head_factor":  # one number for each head here, too
         return dataclasses.replace(row, kind="vector", shape=("heads",))

@@ -173,14 +173,14 @@ def _inception(width: str) -> tuple[Row, ...]:
 
 def _nonlocal(width: str) -> tuple[Row, ...]:
     rows = [*_same_conv("embed.stem.conv", 64, "X", 3, 3)]
-    for i, (channels, made) in ((0, (64, 128)), (2, (128, 256))):
+    for i, (channels, out_channels) in ((0, (64, 128)), (2, (128, 256))):
         rows += _conv_norm(f"embed.blocks.{i}", 64, channels, 3, 3, bias=True)
         block = f"embed.blocks.{i + 1}"
         for name in ("g", "theta", "phi"):
             rows += _conv_norm(f"{block}.{name}", 64, 64, 1, 1, bias=True)
-        rows += _same_conv(f"{block}.out", made, 64, 1, 1)
-        rows += _conv_norm(f"{block}.shortcut", made, 64, 1, 1, bias=True)
-        rows += batch_norm(f"{block}.norm", f"{block}.norm", made)
+        rows += _same_conv(f"{block}.out", out_channels, 64, 1, 1)
+        rows += _conv_norm(f"{block}.shortcut", out_channels, 64, 1, 1, bias=True)
+        rows += batch_norm(f"{block}.norm", f"{block}.norm", out_channels)
     return (*rows, *_same_conv("embed.proj", width, 256, 1, 1))
 
 

@@ -78,12 +78,12 @@ def document_instances(
 
 
 def _elsewhere(
-    documents: Sequence[Document], own: int, wanted: int, rng: random.Random
+    documents: Sequence[Document], current: int, wanted: int, rng: random.Random
 ) -> list[int]:
     """Sentences of a random document from a random one on, until there are enough tokens."""
     for _ in range(_TRIES):
         other = rng.randint(0, len(documents) - 1)
-        if other != own:
+        if other != current:
             break
     document = documents[other]
     tokens: list[int] = []

@@ -33,9 +33,9 @@ def write_answers(folder: str | Path, answers: Mapping[str, Answer]) -> Path:
 
 def _best(answer: Answer) -> list[dict[str, Any]]:
     """The candidates with their shares of a softmax over them and no answer."""
-    scores = [*(one.score for one in answer.candidates), answer.null_score]
+    scores = [*(candidate.score for candidate in answer.candidates), answer.null_score]
     weights = [math.exp(score - max(scores)) for score in scores]
-    texts = [*(one.text for one in answer.candidates), ""]
+    texts = [*(candidate.text for candidate in answer.candidates), ""]
     return [
         {"text": text, "probability": weight / sum(weights), "score": score}
         for text, weight, score in zip(texts, weights, scores, strict=True)
@@ -81,11 +81,11 @@ def exact_match(gold: str, given: str) -> float:
 
 def f1_of(gold: str, given: str) -> float:
     """F1 of the words that both have; of empty answers 1 where both are empty, else 0."""
-    wanted, found = normalized(gold).split(), normalized(given).split()
-    same = sum((Counter(wanted) & Counter(found)).values())
+    gold_words, given_words = normalized(gold).split(), normalized(given).split()
+    same = sum((Counter(gold_words) & Counter(given_words)).values())
     if not same:
-        return float(wanted == found)
-    precision, recall = same / len(found), same / len(wanted)
+        return float(gold_words == given_words)
+    precision, recall = same / len(given_words), same / len(gold_words)
     return 2 * precision * recall / (precision + recall)
 
 
@@ -137,16 +137,16 @@ def score_answers(
     scores = {
         name: np.where(odds > null_limit, ~answerable, values) for name, values in raw.items()
     }
-    found = _averages(scores, np.ones_like(answerable))
+    official = _averages(scores, np.ones_like(answerable))
     for prefix, chosen in (("HasAns", answerable), ("NoAns", ~answerable)):
         if chosen.any():
-            found |= {f"{prefix}_{n}": v for n, v in _averages(scores, chosen).items()}
+            official |= {f"{prefix}_{n}": v for n, v in _averages(scores, chosen).items()}
     if null_odds is not None:
-        given = np.array([bool(answers[question.id]) for question in scored])
+        answered = np.array([bool(answers[question.id]) for question in scored])
         for name, values in raw.items():
-            best, limit = _best_limit(values, odds, answerable, given)
-            found |= {f"best_{name}": best, f"best_{name}_thresh": limit}
-    return found
+            best, limit = _best_limit(values, odds, answerable, answered)
+            official |= {f"best_{name}": best, f"best_{name}_thresh": limit}
+    return official
 
 
 def _averages(scores: Mapping[str, np.ndarray], chosen: np.ndarray) -> Scores:
@@ -155,7 +155,7 @@ def _averages(scores: Mapping[str, np.ndarray], chosen: np.ndarray) -> Scores:
 
 
 def _best_limit(
-    values: Sequence[float], odds: np.ndarray, answerable: np.ndarray, given: np.ndarray
+    values: Sequence[float], odds: np.ndarray, answerable: np.ndarray, answered: np.ndarray
 ) -> tuple[float, float]:
     """The best average over all limits, and the limit, 0 where answering nothing is best.
 
@@ -163,7 +163,7 @@ def _best_limit(
     its odds, adds its score, or costs one where it has no answer and the model gave one.
     """
     order = np.argsort(odds, kind="stable")
-    change = np.where(answerable, values, -given.astype(float))[order]
+    change = np.where(answerable, values, -answered.astype(float))[order]
     totals = (~answerable).sum() + np.concatenate([[0.0], np.cumsum(change)])
     best = totals.argmax()
     limit = float(odds[order[best - 1]]) if best else 0.0

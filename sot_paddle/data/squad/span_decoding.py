@@ -72,17 +72,17 @@ def decode(
 
     Source: C.4.
     """
-    found: list[list[Candidate]] = [[] for _ in questions]
+    candidates: list[list[Candidate]] = [[] for _ in questions]
     nulls: list[list[float]] = [[] for _ in questions]
     for row, owner in enumerate(features.questions):
         nulls[owner].append(float(starts[row, 0]) + float(ends[row, 0]))
-        found[owner] += _spans(
+        candidates[owner] += _spans(
             questions[owner].context, features.characters_of(row), starts[row], ends[row], options
         )
     pick = max if options.null_score == "published" else min
     return {
         question.id: _answer(spans, pick(scores), options)
-        for question, spans, scores in zip(questions, found, nulls, strict=True)
+        for question, spans, scores in zip(questions, candidates, nulls, strict=True)
     }
 
 

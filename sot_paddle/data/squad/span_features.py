@@ -109,11 +109,11 @@ def span_features(
 
 def windows(tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
     """Start and end of overlapping windows that cover all tokens; one for no token at all."""
-    found = [(0, min(room, tokens))]
-    while found[-1][1] < tokens:
-        start = found[-1][0] + room - stride
-        found.append((start, min(start + room, tokens)))
-    return found
+    spans = [(0, min(room, tokens))]
+    while spans[-1][1] < tokens:
+        start = spans[-1][0] + room - stride
+        spans.append((start, min(start + room, tokens)))
+    return spans
 
 
 def _span(question: Question, covered: np.ndarray, place: int, last: int | None) -> tuple[int, int]:

@@ -165,7 +165,7 @@ def original_features(
     examples = read_split(folder, task, split)
     if task.name == "cola" and rows == "original":
         examples = examples[1:]  # QUIRK
-    found = tokenize_examples(examples, task, tokenizer)
-    if found.labels is None:
-        return found
-    return dataclasses.replace(found, indices=np.arange(len(found)))
+    features = tokenize_examples(examples, task, tokenizer)
+    if features.labels is None:
+        return features
+    return dataclasses.replace(features, indices=np.arange(len(features)))
