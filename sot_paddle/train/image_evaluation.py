@@ -15,6 +15,7 @@ from paddle import nn
 from scipy.special import softmax
 
 from sot_paddle import distributed
+from sot_paddle.convert.formats.source import open_source
 from sot_paddle.data import imagenet_a
 from sot_paddle.data.image_dataset import ImageEvalSet
 from sot_paddle.data.image_folder import check_class_count
@@ -34,9 +35,11 @@ from sot_paddle.train.model_folder import (
     ImageModelConfig,
     find_model_folder,
     fitted_set,
+    is_of_images,
     load_foreign,
     load_trained,
     read_model_config,
+    stated_model,
     weight_set,
     weights_file,
 )
@@ -110,8 +113,6 @@ def find_subject(config: ImageEvalConfig) -> Subject:
         raise ValueError(f"--weights {place}: there is no such file or folder")
     if find_model_folder(place) is not None:
         return _trained(config, place)
-    if not config.model:
-        raise ValueError(f"{place} does not say which model it is of: give --model")
     return _foreign(config, place)
 
 
@@ -141,7 +142,13 @@ def _foreign(config: ImageEvalConfig, place: Path) -> Subject:
     elif classes is None:
         listed = load_evaluation(config, _transform(config, None), report=_LOG.debug)  # said later
         classes = len(listed.source.classes)
-    model = create_model(config.model, classes, **_overrides(config))
+    name, stated = config.model, {}
+    if not name:
+        source = open_source(place)
+        if not is_of_images(source):
+            raise ValueError(f"{place} is no checkpoint of an image model")
+        name, _, stated = stated_model(source)
+    model = create_model(name, classes, **{**stated, **_overrides(config)})
     fitted = _load(model, place, ema=False if config.no_ema else None)
     return Subject(model, _transform(config, None), (), str(place), fitted_set(fitted))
 

@@ -171,7 +171,7 @@ def image_from_pretrained(
         name, classes, stated = config.model, config.num_classes, config.options
     else:
         with named_in_refusals(source.path):
-            name, classes, stated = _stated_model(source)
+            name, classes, stated = stated_model(source)
     if num_classes is None and classes is None:
         raise ValueError(f"{place} holds no trained classifier: give num_classes")
     if "num_heads" not in {**stated, **options} and not _has_size(name, stated):
@@ -188,7 +188,7 @@ def image_from_pretrained(
     return model
 
 
-def _stated_model(source: Source) -> tuple[str, int | None, dict[str, Any]]:
+def stated_model(source: Source) -> tuple[str, int | None, dict[str, Any]]:
     """Registry name, classes and options of the image model that a file is of."""
     shapes = source.tensors.shapes
     if FORMAT in source.metadata:

@@ -84,11 +84,28 @@ def test_a_trained_folder_needs_no_flag(image_folder, trained, evaluate, tmp_pat
     assert f"top-1 {best['top1']:.2f} %" in out
 
 
+def test_a_file_of_weights_needs_no_model(image_folder, evaluate, tmp_path):
+    """A file of this project's, and one of timm's names, say their model and its sizes."""
+    sizes = {"patch_size": 8, "embed_dim": 12, "depth": 1, "num_heads": 3, "img_size": 16}
+    for name, options in (("sot_tiny", {**TINY, "img_size": 16}), ("deit_tiny", sizes)):
+        file = tmp_path / f"{name}.safetensors"
+        save_weights(create_model(name, 3, **options), file)
+        out, err = evaluate(image_folder, "--weights", file, "--img-size", "16")
+        assert f"{name}: weights {file}" in err
+        assert "top-1" in out
+
+
+def test_a_text_model_is_not_evaluated_on_images(image_folder, refused, tmp_path):
+    file = tmp_path / "text.safetensors"
+    save_weights(create_model("bert_base", 2, num_hidden_layers=1, vocab_size=9), file)
+    assert "is no checkpoint of an image model" in refused(image_folder, "--weights", file)
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
         (("--weights", "nowhere"), "there is no such file or folder"),
-        (("--weights", __file__), "does not say which model it is of: give --model"),
+        (("--weights", __file__), "test_image_evaluation.py: "),
         (("sot_base",), "is of a sot_tiny, and --model is sot_base"),
         (("--num-classes", "7"), "has 3 classes, and --num-classes is 7"),
         (("--imagenet-a",), "expected the 200 synset folders"),
