@@ -15,7 +15,7 @@ import numpy as np
 import paddle
 
 from align.explain.call_values import activated, turned
-from align.explain.options import unequal
+from align.explain.options import in_form_of, unequal
 from align.frameworks import on_paddle
 from align.frameworks.watched_calls import attributes
 from align.pair.any_pair import AnyPair
@@ -33,7 +33,19 @@ def options(bench: Bench, module: Any) -> Changes:
     for chosen in [[option] for option in wrong] + ([wrong] if len(wrong) > 1 else []):
         says = "; ".join(option.says for option in chosen)
         values = {option.attribute: option.value for option in chosen}
+        values |= _copied_padding(bench.layer, values)
         yield f"{says}; with PyTorch's it agrees", attributes(bench.layer, **values)
+
+
+def _copied_padding(layer: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The copy of its padding that a layer computes with, for a padding with zeros.
+
+    PADDLE: Conv2D and Conv3D read `_updated_padding`, which they made of `_padding` once.
+    """
+    copy = getattr(layer, "_updated_padding", None)
+    if "_padding" not in values or copy is None or layer._padding_mode != "zeros":
+        return {}
+    return {"_updated_padding": in_form_of(copy, values["_padding"])}
 
 
 def _transposed_grid(x: paddle.Tensor) -> paddle.Tensor:

@@ -61,13 +61,13 @@ def unequal(layer: Any, module: Any) -> Iterator[Unequal]:
         if word == "axis" and (paddle_value or 0) * (value or 0) < 0:
             continue  # one counts from the end: a call tells whether they are one axis
         if single(paddle_value) != single(value):
-            value = _in_form_of(paddle_value, value)
+            value = in_form_of(paddle_value, value)
             a, b = (f"{_shown(side)}{UNITS.get(word, '')}" for side in (paddle_value, value))
             if a != b:  # PyTorch's norms follow the float32 of Paddle's kernels
                 yield Unequal(name, value, f"{word}: Paddle's layer has {a}, PyTorch's {b}")
 
 
-def _in_form_of(paddle_value: Any, torch_value: Any) -> Any:
+def in_form_of(paddle_value: Any, torch_value: Any) -> Any:
     """PyTorch's value in the form in which Paddle's layer holds it."""
     if not isinstance(paddle_value, (list, tuple)):
         return torch_value

@@ -255,6 +255,39 @@ def test_axes_of_a_sequence_are_told(theirs, ours, cause) -> None:
     assert found[0].cause.startswith(cause)
 
 
+class One(nn.Layer):
+    def __init__(self, inner: nn.Layer) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+class TorchOne(torch.nn.Module):
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"), [(torch.nn.Conv2d, nn.Conv2D), (torch.nn.Conv3d, nn.Conv3D)]
+)
+def test_a_dilation_with_the_padding_that_keeps_the_sizes_is_told(theirs, ours) -> None:
+    """Paddle's layer computes with a copy of its padding."""
+    pair = pair_in(
+        lambda: TorchOne(theirs(2, 3, 3, padding=2, dilation=2)),
+        lambda: One(ours(2, 3, 3, padding=1, dilation=1)),
+        (RNG.normal(size=(2, 2, 5, 6, 7)[: 4 + (ours is nn.Conv3D)]),),
+    )
+    said = [f"{word}: Paddle's layer has 1, PyTorch's 2" for word in ("dilation", "padding")]
+    guilty = stages.isolated(pair)[1]
+    assert calls.study(pair, guilty[0]).proved == f"{'; '.join(said)}; with PyTorch's it agrees"
+
+
 class Rows(nn.Layer):
     """Looks up other rows than PyTorch: the numbers are moved, and one more is looked up."""
 
