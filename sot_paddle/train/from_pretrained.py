@@ -72,7 +72,7 @@ def from_pretrained(
     require_one_of("head", head, (None, *HEADS))
     new_head = options.get("pooling") or {"mgcrp": SECOND_ORDER}.get(head, head)
     checkpoint = pretrained.read(path, opened, pooling=new_head)
-    pretrained.note_unstated(checkpoint)
+    pretrained.note_unstated(checkpoint, options)
     classes = checkpoint.num_classes if num_classes is None else num_classes
     if classes is None:
         raise ValueError(

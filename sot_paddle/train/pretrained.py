@@ -25,9 +25,17 @@ from sot_paddle.config import (
     SECOND_ORDER,
     EncoderConfig,
 )
+from sot_paddle.convert.engine.build import build_plan
 from sot_paddle.convert.engine.convert import PADDLENLP
 from sot_paddle.convert.engine.known_models import CLASS_SCORES, HEAD_SIGNATURES, WORD_SCORES
-from sot_paddle.convert.engine.registry import TABLES, fits, layouts_of, recognise, table_of
+from sot_paddle.convert.engine.registry import (
+    TABLES,
+    find_table,
+    fits,
+    layouts_of,
+    recognise,
+    table_of,
+)
 from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
 from sot_paddle.convert.formats.source import Source, open_source, with_settings
 from sot_paddle.data.tokenizers import FAMILIES, TokenizerFamily
@@ -280,9 +288,22 @@ def read(
             source, checkpoint.preset, {PLAIN: backbone.plain}.get(pooling, pooling)
         )
         arrays = read_as_paddle(source, name, pretraining_heads=pretraining_heads)
+        sizes = _sizes_of(source, name) if not config else {}
+        checkpoint = dataclasses.replace(checkpoint, config={**sizes, **config})
     return dataclasses.replace(
         checkpoint, arrays=arrays, head=_head_options(checkpoint, source, arrays)
     )
+
+
+def _sizes_of(source: Source, model: str) -> dict[str, Any]:
+    """The sizes that a checkpoint's tensors tell, as its config.json would name them."""
+    shapes, usual = source.tensors.shapes, layouts_of(model)[0]
+    layout, side = recognise(shapes, first=usual)
+    if side == "paddle":
+        return {}
+    plan, table = build_plan(layout or usual, model, shapes), find_table(layout or usual, model)
+    sizes = {key: plan.sizes[size] for key, size in table.config.items() if size in plan.sizes}
+    return {table.depth_key: plan.depth, **sizes}
 
 
 def _architecture(source: Source, config: Mapping[str, Any]) -> TextBackbone:
@@ -361,9 +382,13 @@ def _head_options(
     return {"pooling": plain if kinds[0] in ("pooler", PLAIN) else kinds[0], **widths}
 
 
-def note_unstated(checkpoint: Pretrained) -> None:
-    """Say which options that change every score come from the preset."""
-    stated = checkpoint.backbone.read_config(checkpoint.config)
+def note_unstated(checkpoint: Pretrained, options: Mapping[str, Any] | None = None) -> None:
+    """Say which options that change every score come from the preset.
+
+    Args:
+        options: of the encoder, which go before the checkpoint's.
+    """
+    stated = {**checkpoint.backbone.read_config(checkpoint.config), **(options or {})}
     untold = [key for key in _UNTOLD if key not in stated]
     if checkpoint.arrays and untold:
         _LOG.warning(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 
 import numpy as np
 import paddle
@@ -51,6 +52,26 @@ def original(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory):
     return BERT.write(tmp_path_factory.mktemp("bert") / "bert")
+
+
+def test_a_file_alone_tells_its_sizes(original, tmp_path, caplog):
+    """What no tensor tells is given; a warning names it else."""
+    kind, folder = original
+    if kind.architecture == "conv-bert":
+        pytest.skip("its kernels are options that no tensor tells")
+    new = {} if kind.loads else {"num_classes": 2, "head": "mgcrp", "q_dim": 5, "k_dim": 3}
+    expected = from_pretrained(folder, **new)
+    (file,) = (path for path in folder.iterdir() if path.stem in ("model", "pytorch_model"))
+    alone = shutil.copy(file, tmp_path)
+    names = ("num_attention_heads", "hidden_act", "layer_norm_eps")
+    untold = {name: getattr(expected.encoder_config, name) for name in names}
+    caplog.clear()
+    model = from_pretrained(alone, **new, **untold)
+    assert "does not state" not in caplog.text
+    for name, tensor in expected.state_dict().items():
+        if kind.loads or not name.startswith("head."):
+            assert (tensor.numpy() == model.state_dict()[name].numpy()).all(), name
+    assert (scores(model) == scores(expected)).all() or not kind.loads
 
 
 def scores(model):
