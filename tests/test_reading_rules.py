@@ -24,13 +24,13 @@ OLD = {
 }
 
 
-def bare_names(nodes: list[ast.AST]) -> Iterator[int]:
-    """Yield the lines in which a name without a meaning is assigned, looped over or an argument."""
+def bare_names(nodes: list[ast.AST]) -> Iterator[str]:
+    """Yield line and name where one without a meaning is assigned, looped over or an argument."""
     for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in BARE:
-            yield node.lineno
+            yield f"{node.lineno}: {node.id}"
         if isinstance(node, ast.arg) and node.arg in BARE:
-            yield node.lineno
+            yield f"{node.lineno}: {node.arg}"
 
 
 def docstrings_that_do_not_stand_alone(nodes: list[ast.AST]) -> Iterator[int]:
@@ -117,7 +117,7 @@ def test_a_broken_rule_is_found() -> None:
     nodes = list(ast.walk(ast.parse(BREAKING)))
     lines = {rule: sorted(search(nodes)) for rule, search in RULES.items()}
     assert lines == {
-        "names": [2, 4],
+        "names": ["2: found", "4: given"],
         "docstrings": [2],
         "expressions": [6, 6, 6],
         "unpacked arguments": [5],

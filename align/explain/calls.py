@@ -181,7 +181,7 @@ def _drawn(bench: Bench) -> str:
 def _changes(pair: AnyPair, bench: Bench, wrong: Guilty, calls: list[WatchedCall]) -> Changes:
     """Every edit, the plain ones first."""
     _, module, _ = pair.layer(bench.key)
-    yield from layer_edits.options(bench, module)
+    yield from layer_edits.unequal_options(bench, module)
     yield from layer_edits.rows(bench, wrong)
     yield from layer_edits.weights(bench)
     yield from layer_edits.insertions(bench)
@@ -316,9 +316,9 @@ def explain_backward(pair: AnyPair, key: str, formula: str) -> str:
     if bench.partner is None:
         return formula
     with bench.ready():
-        if bench.held is None:
+        if bench.layer_call is None:
             return formula
-    trial = GradientBench(pair, bench.held, bench.partner)
+    trial = GradientBench(pair, bench.layer_call, bench.partner)
     calls: list[WatchedCall] = []
     watch = functools.partial(watched_in, trial.layer)
     ours = trial.gradients(watch(_noting(calls)))

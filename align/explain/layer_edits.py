@@ -27,10 +27,11 @@ from align.record.recording import ROOT
 Changes = Iterator[tuple[str, AbstractContextManager]]
 
 
-def options(bench: Bench, module: Any) -> Changes:
+def unequal_options(bench: Bench, module: Any) -> Changes:
     """Set each option that differs to PyTorch's value, then all of them."""
-    wrong = list(unequal(bench.layer, module))
-    for chosen in [[option] for option in wrong] + ([wrong] if len(wrong) > 1 else []):
+    differing = list(unequal(bench.layer, module))
+    together = [differing] if len(differing) > 1 else []
+    for chosen in [[option] for option in differing] + together:
         says = "; ".join(option.says for option in chosen)
         values = {option.attribute: option.value for option in chosen}
         values |= _copied_padding(bench.layer, values)
@@ -90,7 +91,7 @@ def _moved(layer: Any, name: str, move: Callable[[paddle.Tensor], paddle.Tensor]
 
 def centred(bench: Bench) -> Changes:
     """Centre the first input."""
-    tensors = leaves(bench.held[1:], on_paddle.is_tensor) if bench.held else []
+    tensors = leaves(bench.layer_call[1:], on_paddle.is_tensor) if bench.layer_call else []
     for path, tensor in tensors[:1]:
         if paddle.is_floating_point(tensor) and len(tensor.shape) > 1:
             yield CENTRED, _given(bench, path, tensor - tensor.mean(-1, keepdim=True))
@@ -106,10 +107,10 @@ def _given(bench: Bench, path: str, tensor: paddle.Tensor) -> AbstractContextMan
 def rows(bench: Bench, wrong: Guilty) -> Changes:
     """Replace the numbers that an embedding was given by those that PyTorch's rows have."""
     table = getattr(bench.layer, "weight", None)
-    if bench.held is None or table is None or wrong.expected is None or len(table.shape) != 2:
+    if bench.layer_call is None or table is None or wrong.expected is None or len(table.shape) != 2:
         return
     right = _row_numbers(wrong.expected, table.numpy())
-    tensors = leaves(bench.held[1:], on_paddle.is_tensor)
+    tensors = leaves(bench.layer_call[1:], on_paddle.is_tensor)
     numbers = [(p, t) for p, t in tensors if not paddle.is_floating_point(t)]
     if right is None or len(numbers) != 1 or numbers[0][1].size != right.size:
         return
@@ -195,9 +196,9 @@ def unused(pair: AnyPair, bench: Bench) -> str:
 
 def arguments(bench: Bench) -> str:
     """Guess at a tensor that PyTorch hands to the layer and Paddle does not."""
-    if bench.held is None or bench.partner is None:
+    if bench.layer_call is None or bench.partner is None:
         return ""
-    tensors = [tensor for _, tensor in leaves(bench.held[1:], on_paddle.is_tensor)]
+    tensors = [tensor for _, tensor in leaves(bench.layer_call[1:], on_paddle.is_tensor)]
     paddle_shapes = Counter(tuple(tensor.shape) for tensor in tensors)
     torch_shapes = Counter(array.shape for _, array in bench.partner.inputs)
     missing, more = (

@@ -52,8 +52,8 @@ LAYER_WORDS: Mapping[str, tuple[str, Callable[[Any], Any] | None]] = {
     "paddings": ("padding", None),
     "dilations": ("dilation", None),
 }
-"""Options of layers and functions: Paddle's word -> PyTorch's, and what makes Paddle's value of its
-value; others have one word."""
+"""Paddle's word of an option -> (PyTorch's word, function from PyTorch's value to Paddle's); others
+have one word. Hints on right layers read it, too."""
 DEPTH = 2  # functions inside an object, and inside those
 
 

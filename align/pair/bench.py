@@ -32,7 +32,7 @@ class Bench(Isolation):
         key: the call of the wrong layer.
 
     Attributes:
-        held: the layer, its positional and keyword arguments; None for the model as a whole.
+        layer_call: the layer, its positional and keyword arguments; None for the model as a whole.
         children: calls that the layer itself made in the last trial.
         given: changes what the layer is given.
         after: changes what a layer called in it returns, by that call's key.
@@ -47,7 +47,7 @@ class Bench(Isolation):
         self.after: Callable[[str, Any], Any] | None = None
         self._hooking = False
         self._judged = 0  # tensors of the layer's output, and arguments of the layers in it
-        self.held: tuple[Any, tuple, dict] | None = None
+        self.layer_call: tuple[Any, tuple, dict] | None = None
         self._counts: dict[str, int] = {}
         self._outside: list[Any] = []
 
@@ -116,7 +116,7 @@ class Bench(Isolation):
     @property
     def layer(self) -> Any:
         """The wrong layer."""
-        return self.pair.model if self.held is None else self.held[0]
+        return self.pair.model if self.layer_call is None else self.layer_call[0]
 
     def _before(self, layer: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
         counts, outside = dict(self._seen), list(self._stack)
@@ -126,9 +126,9 @@ class Bench(Isolation):
         self._hooking = False
         if below:
             self.children.append(self._stack[-1].key)
-        if self.held is None and self._stack[-1].key == self.key != ROOT:
+        if self.layer_call is None and self._stack[-1].key == self.key != ROOT:
             self._counts, self._outside = counts, outside
-            self.held = (layer, *(changed or (args, kwargs)))
+            self.layer_call = (layer, *(changed or (args, kwargs)))
         if self.given is not None and self._stack[-1].key == self.key:
             changed = self.given(changed or (args, kwargs))
         return changed
@@ -174,10 +174,10 @@ class Bench(Isolation):
         self._hooking = False
         try:
             with self._dropout(), change or contextlib.nullcontext():
-                if self.held is None:
+                if self.layer_call is None:
                     self._call_model()
                 else:
-                    layer, args, kwargs = self.held
+                    layer, args, kwargs = self.layer_call
                     layer(*args, **kwargs)
         except ERRORS:
             return None

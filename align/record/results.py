@@ -19,13 +19,14 @@ STEPS = (
     "weights",
     "data",
     "forward",
-    "metric",
     "loss",
+    "metric",
     "learning_rate",
     "backward",
     "optimizer",
     "training",
 )
+"""In the order in which one fault makes the next: of the report, and of what is to be fixed."""
 DTYPES = ("float64", "float32", None)
 
 KINDS = ("scaled", "relative", "absolute", "exact", "oracle", "band")

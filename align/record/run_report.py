@@ -24,23 +24,11 @@ from unittest import mock
 
 import sot_paddle
 from align.record.recording import ROOT
-from align.record.results import Divergence, StepResult
+from align.record.results import STEPS, Divergence, StepResult
 from sot_paddle.strict_json import dumps, json_ready
 
 SIDES = {"paddle": "Paddle", "torch": "PyTorch"}
 LIBRARIES = {"site-packages", "dist-packages"}
-REPAIR_ORDER = (
-    "weights",
-    "data",
-    "forward",
-    "loss",
-    "metric",
-    "learning_rate",
-    "backward",
-    "optimizer",
-    "training",
-)
-"""Steps in the order in which one fault makes the next: the first finding is the one to fix."""
 
 
 @dataclass
@@ -69,7 +57,7 @@ class Report:
         repairs = [finding for finding in self.findings if not finding.follows]
         places = {finding.place for finding in repairs}
         repairs += [finding for finding in self.guilty if finding.place not in places]
-        return sorted(repairs, key=lambda finding: REPAIR_ORDER.index(finding.step))
+        return sorted(repairs, key=lambda finding: STEPS.index(finding.step))
 
     @property
     def consequences(self) -> list[Divergence]:
