@@ -144,10 +144,10 @@ def require_positive(name: str, value: int) -> None:
         raise ValueError(f"{name} must be at least 1, got {value}")
 
 
-def near_names(name: str, known: Iterable[str]) -> str:
+def near_names(name: str, names: Iterable[str]) -> str:
     """Say which known names are close to a misspelt one, or list them all."""
-    known = sorted(known)
-    return _meant(name, known) or f"known: {', '.join(known)}"
+    names = sorted(names)
+    return _meant(name, names) or f"known: {', '.join(names)}"
 
 
 def _meant(name: str, names: list[str]) -> str:

@@ -111,7 +111,7 @@ class TokenFeatures:
     def with_targets(
         self, indices: Sequence[int], labels: Sequence[int] | Sequence[float] | None, dtype: type
     ) -> TokenFeatures:
-        """The same rows with their row numbers and labels (``dtype``: int64 or float32)."""
+        """Return the rows with their row numbers and labels (``dtype``: int64 or float32)."""
         return replace(
             self,
             indices=np.asarray(indices, dtype=np.int64),

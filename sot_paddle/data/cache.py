@@ -67,7 +67,7 @@ def cached_split(
     tokenizer: SubwordTokenizer,
     cache_dir: str | Path | None = None,
 ) -> TokenFeatures:
-    """Like :func:`tokenize_split`, but taken from the cache when the same was computed before.
+    """Tokenize a split, or take it from the cache where it was done before; see `tokenize_split`.
 
     Entries live in ``cache_dir``, :func:`default_cache_dir` if None. One that cannot be written is
     not used, with one logged line.

@@ -157,7 +157,7 @@ class SubwordTokenizer:
         raise NotImplementedError
 
     def truncating(self, trunc_medium: int) -> Self:
-        """The same tokenizer that keeps other tokens of a single text, see :func:`kept_tokens`.
+        """Return a tokenizer that keeps other tokens of a single text, see :func:`kept_tokens`.
 
         Raises:
             DataError: no such rule, or more tokens at the front than fit.

@@ -138,7 +138,7 @@ def real_rows(recipe: Recipe) -> list[Any]:
 
 
 def batches(rows: Sequence[Any], prepare: Preparation) -> list[Batch]:
-    """The same rows in several shapes; texts of the last two batches in their own length.
+    """Return rows in several shapes; texts of the last two batches in their own length.
 
     Returns:
         One batch of up to 16 rows as in use, one of a single row, one of up to three rows.

@@ -74,21 +74,21 @@ class GlueTask:
         """Cross-entropy, or the mean squared error of a score."""
         return classification_loss(outputs, labels)
 
-    def score(self, split: str, found: Predictions) -> dict[str, float]:
+    def score(self, split: str, predictions: Predictions) -> dict[str, float]:
         """Mean loss and the official metrics."""
         task = self.table.title
         if self.table.name == OWN:  # with the metrics of one of GLUE's
             task = "STS-B" if self.table.is_regression else "RTE"
-        return score(task, found.outputs, found.labels)
+        return score(task, predictions.outputs, predictions.labels)
 
     def prediction_files(self, split: str) -> tuple[str, ...]:
         """The GLUE server's name of a test split's file."""
         return (prediction_path("", self.table, split).name,)
 
-    def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
+    def write_predictions(self, folder: Path, split: str, predictions: Predictions) -> Path:
         """Write the file that the GLUE server accepts."""
         indices = self.test[split].indices
-        return write_predictions(folder, self.table, indices, decide(found.outputs), split)
+        return write_predictions(folder, self.table, indices, decide(predictions.outputs), split)
 
 
 def score(task: str, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:

@@ -124,9 +124,9 @@ class ImageTask(Task):
         """Cross-entropy, of soft targets where images are mixed or labels smoothed."""
         return image_loss(outputs, labels, smoothing=self.smoothing)
 
-    def score(self, split: str, found: Predictions) -> dict[str, float]:
+    def score(self, split: str, predictions: Predictions) -> dict[str, float]:
         """Accuracies in percent and the mean loss."""
-        return image_scores.score(found.outputs, found.labels)
+        return image_scores.score(predictions.outputs, predictions.labels)
 
 
 def load_images(config: ImageTrainConfig) -> ImageTask:

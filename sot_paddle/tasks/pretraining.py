@@ -209,14 +209,14 @@ class PretrainingTask(Task):
         """Weighted sum of the losses of both tasks."""
         return pretraining_loss(outputs, labels, **self.losses)
 
-    def score(self, split: str, found: Predictions) -> dict[str, float]:
+    def score(self, split: str, predictions: Predictions) -> dict[str, float]:
         """Loss and accuracy of the masked words, and of the next sentence where it is judged."""
-        sums = dict(zip(SUMS, found.outputs.astype(np.float64).sum(axis=0), strict=True))
+        sums = dict(zip(SUMS, predictions.outputs.astype(np.float64).sum(axis=0), strict=True))
         count = max(1.0, sums["words"])
         scores = {"loss": sums["words_loss"] / count, "accuracy": sums["words_right"] / count}
         if sums["next_loss"]:
             for name in ("next_loss", "next_right"):
-                sums[name] /= len(found.indices)
+                sums[name] /= len(predictions.indices)
             scores |= {"next_loss": sums["next_loss"], "next_accuracy": sums["next_right"]}
             scores["loss"] += sums["next_loss"]
         return scores

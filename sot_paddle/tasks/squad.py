@@ -88,26 +88,26 @@ class SquadTask:
         """Mean of the cross-entropies of first and last token."""
         return span_loss(outputs, labels)
 
-    def score(self, split: str, found: Predictions) -> dict[str, float]:
+    def score(self, split: str, predictions: Predictions) -> dict[str, float]:
         """Mean loss, and the official scores in per cent with their best thresholds."""
         asked = self.dev[split]
-        answers = asked.answer(found.outputs, self.decoding)
+        answers = asked.answer(predictions.outputs, self.decoding)
         scores = score_answers(
             asked.questions,
             {name: answer.text for name, answer in answers.items()},
             {name: answer.null_odds for name, answer in answers.items()},
             null_limit=np.inf,  # the threshold has decided already
         )
-        losses = [mean_loss(found.outputs[:, at], found.labels[:, at]) for at in (0, 1)]
+        losses = [mean_loss(predictions.outputs[:, at], predictions.labels[:, at]) for at in (0, 1)]
         return {"loss": float(np.mean(losses)), **scores}
 
     def prediction_files(self, split: str) -> tuple[str, ...]:
         """Names of the official files of answers."""
         return ANSWERS, NULL_ODDS, CANDIDATES
 
-    def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
+    def write_predictions(self, folder: Path, split: str, predictions: Predictions) -> Path:
         """Write answers, null odds and candidates."""
-        return write_answers(folder, self.test[split].answer(found.outputs, self.decoding))
+        return write_answers(folder, self.test[split].answer(predictions.outputs, self.decoding))
 
 
 def read_windows(

@@ -63,14 +63,14 @@ class _EachLayer:
         """Sum over the layers."""
         return probe_loss(outputs, labels)
 
-    def score(self, split: str, found: Predictions) -> dict[str, float]:
+    def score(self, split: str, predictions: Predictions) -> dict[str, float]:
         """The official scores of the best layer and of each layer."""
-        score, layers = super().score, range(found.outputs.shape[-2])
-        return of_layers([score(split, _of_layer(found, at)) for at in layers], self.metric)
+        score, layers = super().score, range(predictions.outputs.shape[-2])
+        return of_layers([score(split, _of_layer(predictions, at)) for at in layers], self.metric)
 
-    def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
+    def write_predictions(self, folder: Path, split: str, predictions: Predictions) -> Path:
         """Write the last layer's."""
-        return super().write_predictions(folder, split, _of_layer(found, -1))
+        return super().write_predictions(folder, split, _of_layer(predictions, -1))
 
 
 class ProbedGlueTask(_EachLayer, GlueTask):

@@ -107,7 +107,7 @@ class Task(Protocol):
         """Mean training loss of a batch, a scalar."""
         ...
 
-    def score(self, split: str, found: Predictions) -> dict[str, float]:
+    def score(self, split: str, predictions: Predictions) -> dict[str, float]:
         """Scores of a dev split by name: ``loss`` where there is one, and :attr:`metric`."""
         ...
 
@@ -115,6 +115,6 @@ class Task(Protocol):
         """Names of the files that a test split is predicted into, the main one first."""
         raise AssertionError(split)
 
-    def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
+    def write_predictions(self, folder: Path, split: str, predictions: Predictions) -> Path:
         """Write the predictions of a test split atomically; returns the file."""
         raise AssertionError(split)

@@ -73,21 +73,21 @@ def decayed(model: nn.Layer) -> set[str]:
 
 
 def encoder_config(
-    config: PretrainConfig, found: Pretrained, tokenizer: SubwordTokenizer
+    config: PretrainConfig, checkpoint: Pretrained, tokenizer: SubwordTokenizer
 ) -> EncoderConfig:
     """Sizes of the encoder: the checkpoint's, or from scratch the options' and the vocabulary's."""
-    backbone = found.backbone
-    sizes = {**backbone.presets[found.preset], **backbone.read_config(found.config)}
-    if found.arrays and config.architecture:
+    backbone = checkpoint.backbone
+    sizes = {**backbone.presets[checkpoint.preset], **backbone.read_config(checkpoint.config)}
+    if checkpoint.arrays and config.architecture:
         first = next(iter(config.architecture))
-        raise ValueError(f"{first} is for weights from scratch: {found.origin} has its own")
-    if not found.arrays:
+        raise ValueError(f"{first} is for weights from scratch: {checkpoint.origin} has its own")
+    if not checkpoint.arrays:
         sizes |= config.architecture
         sizes["pad_token_id"] = tokenizer.pad_id
-        if "vocab_size" not in found.config:
+        if "vocab_size" not in checkpoint.config:
             sizes["vocab_size"] = tokenizer.vocab_size
     sizes |= config.encoder_options
-    encoder = build_record(backbone.options, sizes, where=found.preset)
+    encoder = build_record(backbone.options, sizes, where=checkpoint.preset)
     pretrained.require_embeddings(tokenizer.vocab_size, encoder)
     return encoder
 
@@ -157,7 +157,7 @@ class PretrainingSource(TextSource):
             TEXT_BACKBONES[self.config.model_type],
             self.sizes,
             PretrainingHeadConfig(next_sentence=self.judged),
-            name=self.found.preset,
+            name=self.checkpoint.preset,
         )
         model.judge = row_sums
         return model

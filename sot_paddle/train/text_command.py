@@ -57,8 +57,8 @@ def run_text(
     prepare_text_device(config)
     with open_folders(config, pretrained.sources(config)) as folders:
         source = TextSource(config, pretrained.find(config))
-        task = load_task(config, source.found.vocabulary)
-        pretrained.require_embeddings(task.vocab_size, source.found.encoder)
+        task = load_task(config, source.checkpoint.vocabulary)
+        pretrained.require_embeddings(task.vocab_size, source.checkpoint.encoder)
         return session.run_setup(text_setup(config, task, source, make_optimizer), folders)
 
 
@@ -77,28 +77,29 @@ class TextSource:
     """A language model with a head; see :class:`sot_paddle.train.setup.ModelSource`."""
 
     config: CheckpointOptions
-    found: Pretrained
+    checkpoint: Pretrained
 
     @property
     def origin(self) -> str:
         """Where the checkpoint was found."""
-        return self.found.origin
+        return self.checkpoint.origin
 
     def build(self, task: Task) -> nn.Layer:
         """The encoder that the checkpoint's sizes describe, with the head of the options."""
         options = {**self.config.encoder_options, **self.config.head_options}
-        model = self.found.build(task.num_outputs, options)
+        model = self.checkpoint.build(task.num_outputs, options)
         if not self.config.do_train:
-            stated = field_of({"sot_head": {}, **self.found.config}, "sot_head", dict, self.origin)
+            config = {"sot_head": {}, **self.checkpoint.config}
+            stated = field_of(config, "sot_head", dict, self.origin)
             check_trained_head(model, stated, self.origin, flags=True)
-            require_classes(self.found.config, task.classes, self.found.origin)
+            require_classes(self.checkpoint.config, task.classes, self.checkpoint.origin)
         return model
 
     def load(self, model: nn.Layer) -> Sequence[str]:
         """Copy the checkpoint's tensors; those of a new head stay fresh."""
-        loaded, fresh = pretrained.load(model, self.found)
+        loaded, fresh = pretrained.load(model, self.checkpoint)
         new = f", {len(fresh)} new ones in the head" if fresh and loaded else ""
-        say(f"weights: {loaded} tensors from {self.found.origin}{new}")
+        say(f"weights: {loaded} tensors from {self.checkpoint.origin}{new}")
         return fresh
 
     def about(self, model: nn.Layer) -> str:
@@ -114,7 +115,7 @@ class TextSource:
             "sot_model": model.name,
             "task": task.title,
         }
-        return config_file({**content, **self.about_head(model, task)}) | self.found.vocabulary
+        return config_file({**content, **self.about_head(model, task)}) | self.checkpoint.vocabulary
 
     def about_head(self, model: nn.Layer, task: Task) -> Mapping[str, Any]:
         """What config.json says of the head: its options, and the names of the classes."""

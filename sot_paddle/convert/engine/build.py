@@ -234,7 +234,7 @@ def _entry(source: str, slot: Slot, file: TableFile) -> PlanEntry:
 
 
 def solve_sizes(
-    file: TableFile, pairs: Sequence[tuple[str, Slot]], known: Mapping[str, int]
+    file: TableFile, pairs: Sequence[tuple[str, Slot]], stated: Mapping[str, int]
 ) -> dict[str, int]:
     """Find the value of every symbol and refuse the tensors that contradict it.
 
@@ -244,7 +244,7 @@ def solve_sizes(
     Args:
         file: names and shapes.
         pairs: (source name, its place in the table).
-        known: symbol -> value stated by a config.
+        stated: symbol -> value stated by a config.
 
     Returns:
         Symbol -> axis length.
@@ -264,14 +264,14 @@ def solve_sizes(
                 if symbol.isidentifier():
                     votes.setdefault(symbol, Counter())[length] += 1
     sizes = {symbol: counter.most_common(1)[0][0] for symbol, counter in votes.items()}
-    sizes.update({symbol: value for symbol, value in known.items() if symbol in sizes})
+    sizes.update({symbol: value for symbol, value in stated.items() if symbol in sizes})
     wrong = [
         f"{name} (expected {_shown(axes, sizes)}, got {shape})"
         for name, axes, shape in observed
         if not _fits(axes, shape, sizes)
     ]
     if wrong:
-        origin = "; config.json states some of the sizes" if known else ""
+        origin = "; config.json states some of the sizes" if stated else ""
         raise ValueError(f"wrong shape: {some(wrong)}{origin}")
     return sizes
 

@@ -249,16 +249,16 @@ def _has_head(file: TableFile, head: str, signature: Sequence[str]) -> bool:
     return any(name in file.shapes for row in rows for name in (row.source, *row.aliases))
 
 
-def choose_embed(file: TableFile, model: str, known: Mapping[str, Sequence[Row]]) -> str:
+def choose_embed(file: TableFile, model: str, embeds: Mapping[str, Sequence[Row]]) -> str:
     """Name the token embedding that a file holds: the one with most of its tensors there.
 
     Args:
         file: names and table.
         model: registry name.
-        known: token embedding -> rows; more than the layout's own when reverse.
+        embeds: token embedding -> rows; more than the layout's own when reverse.
 
     Returns:
-        A key of `known`, the model's default when no tensor tells, "" for a family without
+        A key of `embeds`, the model's default when no tensor tells, "" for a family without
         choice. It may be missing from ``layout.embeds`` when the layout has ``embedless`` reasons.
 
     Raises:
@@ -271,9 +271,9 @@ def choose_embed(file: TableFile, model: str, known: Mapping[str, Sequence[Row]]
         return default  # the file's own is ignored, with the layout's reasons
     scores = {
         kind: sum((row.destination if file.reverse else row.source) in file.shapes for row in rows)
-        for kind, rows in known.items()
+        for kind, rows in embeds.items()
     }
-    best = max(scores, key=lambda kind: (scores[kind], -len(known[kind])))  # of a tie the plainer
+    best = max(scores, key=lambda kind: (scores[kind], -len(embeds[kind])))  # of a tie the plainer
     embed = best if scores[best] else default
     if embed not in layout.embeds and not layout.embedless:
         raise ValueError(

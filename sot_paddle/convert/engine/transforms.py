@@ -72,7 +72,7 @@ KINDS: Mapping[str, Transform] = {
 
 
 def in_rows(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The same numbers in row order, in a dtype; a transposed matrix is copied block by block.
+    """Return numbers in row order, in a dtype; a transposed matrix is copied block by block.
 
     NumPy copies one column after the other, each from another part of memory: for the matrices of
     a large model that takes five times as long.

@@ -133,21 +133,21 @@ def attention_heads(
 
 
 def complete_config(
-    plan: ConversionPlan, layout: Layout, known: Mapping[str, Any], heads: int | None
+    plan: ConversionPlan, layout: Layout, stated: Mapping[str, Any], heads: int | None
 ) -> dict[str, Any]:
     """A Hugging Face config whose sizes are those of the tensors.
 
     Args:
         plan: the conversion.
         layout: its tables.
-        known: config of the source, {} if it had none.
+        stated: config of the source, {} if it had none.
         heads: attention heads, None when unknown (then left out).
 
     Returns:
         The content of config.json.
     """
     family = FAMILIES[(plan.reverse and layout.written_as) or layout.family]
-    config = {**family.defaults, **known, "model_type": family.model_type}
+    config = {**family.defaults, **stated, "model_type": family.model_type}
     sizes = {**layout.config, **layout.head_config.get(plan.head, {})}
     config.update({key: plan.sizes[s] for key, s in sizes.items() if s in plan.sizes})
     config[layout.depth_key] = plan.depth

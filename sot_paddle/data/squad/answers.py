@@ -74,18 +74,18 @@ def normalized(answer: str) -> str:
     return " ".join(_ARTICLES.sub(" ", plain).split())
 
 
-def exact_match(gold: str, given: str) -> float:
+def exact_match(gold: str, answer: str) -> float:
     """1 where both are the same when normalized, else 0."""
-    return float(normalized(gold) == normalized(given))
+    return float(normalized(gold) == normalized(answer))
 
 
-def f1_of(gold: str, given: str) -> float:
+def f1_of(gold: str, answer: str) -> float:
     """F1 of the words that both have; of empty answers 1 where both are empty, else 0."""
-    gold_words, given_words = normalized(gold).split(), normalized(given).split()
-    same = sum((Counter(gold_words) & Counter(given_words)).values())
+    gold_words, answer_words = normalized(gold).split(), normalized(answer).split()
+    same = sum((Counter(gold_words) & Counter(answer_words)).values())
     if not same:
-        return float(gold_words == given_words)
-    precision, recall = same / len(given_words), same / len(gold_words)
+        return float(gold_words == answer_words)
+    precision, recall = same / len(answer_words), same / len(gold_words)
     return 2 * precision * recall / (precision + recall)
 
 
