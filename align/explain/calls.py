@@ -32,10 +32,11 @@ from align.explain.call_values import EVERY, Around, CallRow, put
 from align.explain.experiment import fewest, first_cause
 from align.explain.hints import UNKNOWN
 from align.explain.loss_causes import LossRun
-from align.explain.options import argument_edits
+from align.explain.options import FUNCTIONS, argument_edits
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.on_paddle import ERRORS
 from align.frameworks.watched_calls import (
+    DIGITS,
     LOSSES,
     NEAR,
     PERHAPS,
@@ -77,11 +78,13 @@ class LayerStudy(NamedTuple):
         proved: the cause after whose edit the layer agrees.
         recorded: what both sides' records of the calls in it say.
         guess: what is odd about the layer otherwise.
+        missing: what PyTorch alone calls in it.
     """
 
     proved: str = ""
     recorded: str = ""
     guess: str = ""
+    missing: str = ""
 
 
 def study(pair: AnyPair, wrong: Guilty) -> LayerStudy:
@@ -111,7 +114,8 @@ def study(pair: AnyPair, wrong: Guilty) -> LayerStudy:
         budget = max(LEAST, min(MOST, WORK // max(size, 1)))
         changes = _changes(pair, bench, wrong, calls if len(calls) <= MANY else [])
         proved = first_cause(changes, bench.mended_by, budget) or by_chance
-        return LayerStudy(proved, recorded, guess)
+        missing = "" if proved else _missing(pair, bench, calls)
+        return LayerStudy(proved, recorded, guess, missing)
 
 
 def _noting(calls: list[WatchedCall]) -> Answer:
@@ -207,6 +211,26 @@ def _torch_calls(pair: AnyPair, module: Any) -> list[TorchCall]:
     with hooks, TorchCalls(lambda: module is None or bool(depth)) as recorder:
         pair.run_reference()
     return recorder.calls
+
+
+def _missing(pair: AnyPair, bench: Bench, calls: Sequence[WatchedCall]) -> str:
+    """Name the functions that PyTorch's layer alone calls, in the user's own code."""
+    _, module, _ = pair.layer(bench.key)
+    if module is None or type(module).__module__.startswith("torch."):
+        return ""
+    running: list[Any] = []
+
+    def leave(*_: Any) -> None:
+        running.pop()
+
+    with contextlib.ExitStack() as hooks:
+        for inner in module.modules():
+            hooks.enter_context(on_torch.hook(inner, lambda x, *_: running.append(x), leave))
+        recorder = hooks.enter_context(TorchCalls(lambda: running[-1:] == [module]))
+        pair.run_reference()
+    names = {FUNCTIONS.get(call.name, call.name) for call in recorder.calls} & DIGITS
+    names -= {call.name for call in calls}
+    return f"PyTorch calls {', '.join(sorted(names))} there, Paddle does not" if names else ""
 
 
 def _with_arguments(values: Mapping[str, Any], call: WatchedCall) -> Any:

@@ -136,6 +136,9 @@ def _output_edits(
             yield f"{what} is added once too often", (a - x, b)
     same = [(n, x) for n, x in near_by if x.shape == b.shape]
     returned = next((f": Paddle hands over {n}" for n, x in same if close_to(x, near)(a)), "")
+    factor = scale(a, b)
+    if not returned and factor and close_to(a, near)(factor * b):
+        returned = f": Paddle's numbers are {factor:.6g} times as large"
     for name, x in same:
         yield f"PyTorch hands over {name} as it is, Paddle does not{returned}", (x, b)
     for name, formula in ACTIVATIONS.items():

@@ -45,14 +45,14 @@ def forward_divergences(pair: Pair, wrong_layers: Sequence[Guilty]) -> list[Dive
 
 def _forward_cause(pair: Pair, wrong: Guilty, *, experiments: bool) -> str:
     """Experiments on the layer, then what is recorded, then edits of its output, then a guess."""
-    proved = recorded = odd = ""
+    proved = recorded = odd = missing = ""
     if experiments and pair.live:
         from align.explain import calls  # two dumps are compared without a framework
 
-        proved, recorded, odd = calls.study(pair, wrong)
+        proved, recorded, odd, missing = calls.study(pair, wrong)
     layer, module, weights = pair.layer(wrong.place)
     cause = proved or recorded or hints.explain_output(wrong, weights)
-    return cause or odd or hints.guess_output(wrong, layer, module)
+    return cause or odd or hints.guess_output(wrong, layer, module) or missing
 
 
 def first_forward(

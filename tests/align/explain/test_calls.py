@@ -210,11 +210,13 @@ class Unknown(nn.Layer):
         return paddle.sin(3.0 * x) * 0.1 + x
 
 
-def test_what_no_known_slip_explains_stays_unexplained() -> None:
+def test_what_no_known_slip_explains_says_what_pytorch_alone_calls() -> None:
     pair = pair_in(TorchAround, lambda: Around(Unknown()), (TOKENS,))
     guilty = stages.isolated(pair)[1]
     assert guilty[0].place == "inner"
-    assert calls.study(pair, guilty[0]) == ("", "", "")
+    missing = "PyTorch calls tanh there, Paddle does not"
+    assert calls.study(pair, guilty[0]) == ("", "", "", missing)
+    assert locate.forward_divergences(pair, guilty)[0].cause == missing
 
 
 class TorchStates(torch.nn.Module):

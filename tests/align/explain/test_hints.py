@@ -33,6 +33,10 @@ OUTPUTS = {
     ),
     "twice": ((X + C, X, [("output of fc", C)]), "output of fc is added once too often"),
     "as it is": ((X, C, [("output of norm1", C)]), "PyTorch hands over output of norm1 as it is"),
+    "scaled": (
+        (1.01 * C, C, [("output of norm1", C)]),
+        "PyTorch hands over output of norm1 as it is, Paddle does not: Paddle's numbers are 1.01",
+    ),
     "another tensor": (
         (X, C, [("input 0", X), ("output of norm1", C)]),
         "PyTorch hands over output of norm1 as it is, Paddle does not: Paddle hands over input 0",

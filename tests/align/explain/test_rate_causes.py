@@ -68,6 +68,7 @@ FAULTS = {
         r"perhaps another form of the decay: at step 32",
     ),
     "doubled": (2 * cosine(), cosine(), "constant factor: Paddle's rate is 2 x .*0.002"),
+    "constant": (np.full(2, 0.11), np.full(2, 0.1), "constant factor: Paddle's rate is 1.1 x"),
     "per epoch": (
         cosine(warmup=0)[STEP // 10 * 10],
         cosine(warmup=0),
