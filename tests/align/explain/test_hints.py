@@ -58,7 +58,7 @@ OUTPUTS = {
         "both hide the same scores, with another number (-1e+04 in Paddle, -1.8e+308 in PyTorch)",
     ),
 }
-CERTAIN = ("as it is", "another tensor", "mask")  # true whatever Paddle computes
+CERTAIN = ("as it is", "scaled", "another tensor", "mask")  # true whatever Paddle computes
 GUESSES = {
     "mask": ((X, np.where(X > 0, -1e9, X)), "perhaps another mask: Paddle hides 0 of 60 scores"),
     "scale": ((X * 0.7, X), "is 0.7 x the reference: perhaps a scale"),
