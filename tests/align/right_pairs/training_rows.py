@@ -61,8 +61,8 @@ _REDUCTION = {"reduction": Wrong("sum", ("reduction", "sum", "mean", "divide", "
 
 _NO_ZERO = 0.3125
 """Taken off the scores of a binary cross entropy: at a score of exactly 0 (behind a ReLU or a pad)
-the gradient of Paddle's is 1 too small, in both precisions (-0.5 for 0.5). A number of float32: Paddle
-2.6 rounds what is added to a float64 tensor."""
+the gradient of Paddle's is 1 too small, in both precisions (-0.5 for 0.5). It is a number of
+float32: Paddle 2.6 rounds what is added to a float64 tensor."""
 
 LOSSES: dict[str, LossRow] = {
     "cross_entropy": LossRow(
