@@ -23,7 +23,7 @@ def _compiled_library_loads() -> bool:
     """True if torchvision's compiled operators can be (or already were) registered."""
     spec = importlib.util.find_spec("torchvision")
     folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
-    candidates = [path for folder in folders for path in sorted(folder.glob("_C.*"))]
+    candidates = [path for folder in folders for path in sorted(folder.glob("_C*"))]
     for path in candidates:
         if path.suffix not in _LIBRARY_SUFFIXES:
             continue

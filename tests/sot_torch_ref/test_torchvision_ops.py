@@ -1,6 +1,7 @@
 """The missing operators are declared once, and only when they are missing."""
 
 import importlib.util
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,10 +20,14 @@ def test_absent_torchvision_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> No
     assert not hasattr(torch.ops.torchvision, "sot_test_absent")
 
 
-def test_loadable_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torchvision")
+@pytest.mark.parametrize("library", ["_C.so", "_C.cpython-311-x86_64-linux-gnu.so", "_C_stable.so"])
+def test_loadable_library_is_left_alone(monkeypatch, tmp_path, library: str) -> None:
+    """Of any version of torchvision: one that loads later ends the process (declared twice)."""
+    (tmp_path / library).touch()
+    installed = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed)
+    monkeypatch.setattr(torch.ops, "load_library", lambda path: None)
     monkeypatch.setattr(torchvision_ops, "OPERATORS", ("sot_test_loadable",))
-    monkeypatch.setattr(torchvision_ops, "_compiled_library_loads", lambda: True)
     assert torchvision_ops.declare_missing_operators() == ()
     assert not hasattr(torch.ops.torchvision, "sot_test_loadable")
 
