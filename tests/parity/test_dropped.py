@@ -82,6 +82,7 @@ MODELS: list[tuple[str, dict[str, Any], int]] = [
     ("deit_tiny", {**PLAIN_VIT, "pooling": "none", "head_dropout": 0.4}, 500),
     ("bert_base", text_options(BERT), 400),
     ("bert_base_mgcrp", text_options(BERT), 400),
+    ("bert_base", {**text_options(BERT, pooling="spans"), "head_dropout": 0.4}, 400),
     ("roberta_base", text_options(TINY, type_vocab_size=1, pad_token_id=1), 400),
     ("openai_gpt", text_options(TINY, type_vocab_size=1, intermediate_size=48), 400),
     ("conv_bert_base", text_options(TINY, **CONV_BERT), 400),
@@ -95,7 +96,8 @@ def test_what_a_model_drops(name: str, options: Mapping[str, Any], samples: int)
         inputs = image_inputs(samples, options["img_size"])
     else:
         inputs = text_inputs(options, (6, 4) * (samples // 2), length=6)
-    model, torch_model = models_of_equal_weights(name, dict(options), "float64")
+    classes = 2 if options.get("pooling") == "spans" else 3
+    model, torch_model = models_of_equal_weights(name, dict(options), "float64", classes=classes)
     model.eval()
     assert paddle_draws_of(model, inputs) == {}
     assert torch_draws_of(torch_model.eval(), inputs) == {}

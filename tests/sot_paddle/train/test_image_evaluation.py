@@ -79,6 +79,7 @@ def test_a_trained_folder_needs_no_flag(image_folder, trained, evaluate, tmp_pat
     hits = [row["label"] == row["prediction"] for row in rows]
     assert 100 * np.mean(hits) == pytest.approx(best["ema_top1"])
     assert len(rows) == 12
+    assert all(float(row["probability"]) > 1 / 3 for row in rows)  # of three classes, the likeliest
     out, err = evaluate(image_folder, "SoT_Tiny", "--weights", trained, "--no-ema")
     assert "model.safetensors (the raw weights)" in err
     assert f"top-1 {best['top1']:.2f} %" in out
@@ -99,6 +100,18 @@ def test_a_text_model_is_not_evaluated_on_images(image_folder, refused, tmp_path
     file = tmp_path / "text.safetensors"
     save_weights(create_model("bert_base", 2, num_hidden_layers=1, vocab_size=9), file)
     assert "is no checkpoint of an image model" in refused(image_folder, "--weights", file)
+
+
+def test_weights_alone_have_the_classes_of_the_data(image_folder, trained, evaluate, tmp_path):
+    place, results = tmp_path / "alone.safetensors", []
+    shutil.copy(trained / "best" / "model.safetensors", place)
+    options = ("--set", "depth=2", "--img-size", tiny_images.SIZE)
+    for weights, flags in ((trained, ("--no-ema",)), (place, (*OPTIONS, *options))):
+        file = tmp_path / "scores.json"
+        evaluate(image_folder, "sot_tiny", "--weights", weights, "--output", file, *flags)
+        results.append(json.loads(file.read_text(encoding="utf-8")))
+    assert results[1]["scores"] == results[0]["scores"]
+    assert [row["name"] for row in results[1]["classes"]] == ["ant", "bee", "cow"]
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,9 @@ def test_text_is_that_of_one_process(tiny, trained, tmp_path) -> None:
     first, second = (arrays_of(out / "last") for out in (one, two))
     assert np.abs(first["bert.encoder.layers.0.linear1.weight"]).max() > 0.01
     assert_near(second, first, 1e-12)
-    losses = [metrics(out)["train"]["loss"] for out in (one, two)]
-    assert losses[1] == pytest.approx(losses[0], rel=1e-9)  # of all processes, not of the first
+    expected, shared = (metrics(out)["train"] for out in (one, two))
+    assert shared["loss"] == pytest.approx(expected["loss"], rel=1e-9)  # of all processes
+    assert shared["operators"] == expected["operators"]
     assert (one / "RTE.tsv").read_bytes() == (two / "RTE.tsv").read_bytes()
 
 
