@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -244,7 +244,7 @@ def pair_modules(
             pairs[name] = target
         elif target is not None and name in table.modules and target not in tensors:
             raise ValueError(f"{table.origin}: the module {name!r} goes to {target!r}: no such one")
-    _by_parameters(pairs, torch_names, weights)
+    _by_parameters(pairs, torch_names, layer_names, weights)
     layers = {a: b for a, b in pairs.items() if b and a != ROOT}
     _by_containers(pairs, layers, torch_names, paddle_names, same_name=True)
     _by_name(pairs, torch_names, layer_names)
@@ -260,8 +260,12 @@ def pair_modules(
 
 
 def _by_parameters(
-    pairs: dict[str, str | None], torch_names: Sequence[str], weights: WeightMapping
+    pairs: dict[str, str | None],
+    torch_names: Sequence[str],
+    layer_names: Collection[str],
+    weights: WeightMapping,
 ) -> None:
+    """Pair modules whose tensors are each other's; a second name of a layer is none."""
     owners: dict[str, set[str]] = {}
     back: dict[str, set[str]] = {}
     for row in weights.rows:
@@ -275,7 +279,7 @@ def _by_parameters(
         if name in pairs or len(targets) != 1:
             continue
         (target,) = targets
-        if target and len(back[target]) == 1 and target not in taken:
+        if target in layer_names and len(back[target]) == 1 and target not in taken:
             pairs[name] = target
             taken.add(target)
 
