@@ -393,7 +393,7 @@ def alike(a: np.ndarray, b: np.ndarray, rule: Tolerance) -> bool:
 
 
 def without_masks(*arrays: np.ndarray | None) -> tuple[np.ndarray | None, ...]:
-    """Zeros where every side holds a huge value of the same sign, or one minus infinity, all LOW."""
+    """Zeros where all sides hold a huge value of one sign, or hide and one by minus infinity."""
     present = [a for a in arrays if a is not None]
     if len({a.shape for a in present}) != 1 or any(a.dtype.kind != "f" for a in present):
         return arrays

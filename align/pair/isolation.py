@@ -187,7 +187,9 @@ class Isolation:
         """The caller, or what is around it where it has no partner and only hands an array on."""
         for frame in reversed(self._stack[1:]):
             tensors = [t for _, t in leaves(frame.arguments, self.side.is_tensor)]
-            if frame.reference or not any(np.array_equal(self.side.numpy(t), array) for t in tensors):
+            if frame.reference or not any(
+                np.array_equal(self.side.numpy(t), array) for t in tensors
+            ):
                 return frame
         return self._stack[0]
 

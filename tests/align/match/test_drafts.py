@@ -58,7 +58,9 @@ class PaddleStack(nn.Layer):
 
 
 def test_a_draft_goes_by_equal_words_and_by_order_within_equal_indices(tmp_path) -> None:
-    result = align.compare(TorchStack, PaddleStack, X, dtype="float64", weights="draft", out=tmp_path)
+    result = align.compare(
+        TorchStack, PaddleStack, X, dtype="float64", weights="draft", out=tmp_path
+    )
     assert result.passed, str(result)
     draft = json.loads((tmp_path / "weights_draft.json").read_text(encoding="utf-8"))["map"]
     assert draft["layers.{}.k_proj.weight"] == "blocks.{}.k_proj.weight"
