@@ -198,6 +198,8 @@ def arguments(bench: Bench) -> str:
         pairs = zip(more[0], missing[0], strict=True)
         if all(a == b or 1 in (a, b) for a, b in pairs):
             return ""  # one broadcasts to the other
+    if more and len(more[0]) != len(missing[0]) and np.prod(more[0]) == np.prod(missing[0]):
+        return ""  # axes are merged
     if more:
         return f"{bench.key} is given a tensor of shape {more[0]}, in PyTorch of {missing[0]}"
     return (

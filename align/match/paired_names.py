@@ -200,6 +200,7 @@ class ModuleMap:
         torch_only: modules without a partner.
         paddle_only: layers without a partner.
         loose: PyTorch containers whose partner has another name and holds the same parameters.
+        composed: PyTorch modules with modules in them whose partner has none, or the reverse.
         unlike: PyTorch module that lost its partner by `unpair` -> why, for the reader.
     """
 
@@ -207,6 +208,7 @@ class ModuleMap:
     torch_only: list[str] = field(default_factory=list)
     paddle_only: list[str] = field(default_factory=list)
     loose: set[str] = field(default_factory=set)
+    composed: set[str] = field(default_factory=set)
     unlike: dict[str, str] = field(default_factory=dict)
 
     def unpair(self, name: str, why: str) -> None:
@@ -251,11 +253,13 @@ def pair_modules(
     loose = _by_containers(pairs, layers, torch_names, paddle_names, same_name=False)
     partners = {a: b for a, b in pairs.items() if b is not None}
     taken = set(partners.values())
+    hosts = [{name.rpartition(".")[0] for name in names} for names in (torch_names, paddle_names)]
     return ModuleMap(
         partners,
         [name for name in torch_names if name not in partners],
         [name for name in paddle_names if name not in taken],
         loose,
+        {name for name in layers if (name in hosts[0]) != (layers[name] in hosts[1])},
     )
 
 

@@ -1,6 +1,8 @@
-"""What libraries' models do: a mask by another number, a float32 constant, a layer that hands on."""
+"""What models of libraries do: masks by another number, float32 constants, layers that hand on."""
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 import paddle
@@ -105,7 +107,10 @@ class TorchScaled(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.scale = 1.0
-        self.first, self.layers = torch.nn.Linear(6, 6), torch.nn.ModuleList([torch.nn.Linear(6, 6)])
+        self.first, self.layers = (
+            torch.nn.Linear(6, 6),
+            torch.nn.ModuleList([torch.nn.Linear(6, 6)]),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.layers[0](self.scale * self.first(x).tanh())
@@ -141,4 +146,82 @@ def test_who_makes_a_wrong_input_is_named_not_who_hands_it_on() -> None:
         dtype="float64",
     )
     assert result.root.place == "0", str(result)
-    assert result.root.cause == "scale: Paddle's layer has 2.5, PyTorch's 1; with PyTorch's it agrees"
+    assert (
+        result.root.cause == "scale: Paddle's layer has 2.5, PyTorch's 1; with PyTorch's it agrees"
+    )
+
+
+def test_axes_that_are_merged_are_no_cause() -> None:
+    class Theirs(torch.nn.Linear):
+        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) + mask.reshape(-1, 1, 1, 6).mean(0)
+
+    class Ours(nn.Linear):
+        def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
+            return 1.5 * super().forward(x) + mask.reshape([-1, 1, 1, 6]).mean(0)
+
+    class TorchHost(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Theirs(6, 6)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x, x * 2)
+
+    class PaddleHost(nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Ours(6, 6)
+
+        def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+            return self.inner(x, (x * 2).reshape([12, 6]))
+
+    result = align.compare(TorchHost, PaddleHost, X, dtype="float64")
+    assert result.root.place == "inner"
+    assert "is given a tensor" not in result.root.cause
+
+
+class TorchActiveNorm(torch.nn.BatchNorm2d):
+    """A norm with an activation in it."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels)
+        self.drop, self.act = torch.nn.Identity(), torch.nn.ReLU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.act(self.drop(super().forward(x)))
+
+
+def active(epsilon: float = 1e-5) -> nn.Layer:
+    norm = nn.Sequential(nn.Conv2D(3, 4, 3), nn.BatchNorm2D(4, epsilon=epsilon), nn.ReLU())
+    return nn.Sequential(norm, nn.Conv2D(4, 2, 3))
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 1e-2])
+def test_a_norm_with_an_activation_in_it_may_be_two_layers(epsilon: float) -> None:
+    theirs = lambda: torch.nn.Sequential(  # noqa: E731
+        torch.nn.Conv2d(3, 4, 3), TorchActiveNorm(4), torch.nn.Conv2d(4, 2, 3)
+    )
+    table = {"0": "0.0", "1": "0.1", "2": "1"}
+    image = np.random.default_rng(1).normal(size=(2, 3, 8, 8))
+    result = align.compare(theirs, lambda: active(epsilon), image, weights=table)
+    assert result.passed is (epsilon == 1e-5), str(result)
+    if result.passed:
+        assert any("compared at a layer inside" in note for note in result.notes)
+    else:
+        assert result.root.place == "0.1", str(result)
+
+
+def test_a_layer_whose_own_weight_was_left_out_says_so(tmp_path) -> None:
+    table = tmp_path / "table.json"
+    ignored = {"1.weight": "nothing fits it"}
+    table.write_text(json.dumps({"map": {}, "ignore_torch": ignored, "ignore_paddle": ignored}))
+    result = align.compare(
+        lambda: torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Linear(5, 4)),
+        lambda: nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 4)),
+        X,
+        weights=table,
+        dtype="float64",
+    )
+    assert result.root.place == "1"
+    assert "its weight has no partner and keeps its own numbers" in result.root.cause
