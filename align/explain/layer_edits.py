@@ -159,7 +159,9 @@ def recorded(bench: Bench) -> str:
         paddle_count, torch_count = called.count(name), expected.count(name)
         if paddle_count != torch_count and name not in idle:
             times = _times(paddle_count), _times(torch_count)
-            return f"{name} is {times[0]} called in Paddle, {times[1]} in PyTorch"
+            key = bench.key
+            caller = "" if key == ROOT or name.startswith(f"{key}.") else f" by {key}"
+            return f"{name} is {times[0]} called{caller} in Paddle, {times[1]} in PyTorch"
     return ""
 
 

@@ -225,3 +225,34 @@ def test_a_layer_whose_own_weight_was_left_out_says_so(tmp_path) -> None:
     )
     assert result.root.place == "1"
     assert "its weight has no partner and keeps its own numbers" in result.root.cause
+
+
+class TorchWords(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = torch.nn.Linear(6, 6), torch.nn.LayerNorm(6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.layer(x))
+
+
+class PaddleWords(nn.Layer):
+    def __init__(self, norm: nn.Layer | None) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+        self.norm = norm
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return self.layer(x if self.norm is None else self.norm(x))
+
+
+def test_a_layer_that_another_part_calls_is_not_said_never_to_be_called() -> None:
+    result = align.compare(
+        lambda: torch.nn.Sequential(TorchWords(), torch.nn.Linear(6, 6), torch.nn.Linear(6, 4)),
+        lambda: nn.Sequential(PaddleWords(None), PaddleWords(nn.LayerNorm(6)), nn.Linear(6, 4)),
+        X,
+        weights={"0.norm": "1.norm", "1": "1.layer", "0": "0"},
+        dtype="float64",
+    )
+    assert result.root.place == "0"
+    assert result.root.cause == "1.norm is never called by 0 in Paddle, once in PyTorch"
