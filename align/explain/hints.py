@@ -125,14 +125,14 @@ def _largest_differences(
 
 
 def _output_edits(
-    a: np.ndarray, b: np.ndarray, near_by: Sequence[Leaf], own: Sequence[Leaf], near: float
+    a: np.ndarray, b: np.ndarray, near_by: Sequence[Leaf], unpaired: Sequence[Leaf], near: float
 ) -> OutputEdits:
     """The simple ones first; all tensors at hand for one kind of edit, then the next kind.
 
     Args:
         a, b: Paddle's output and PyTorch's.
         near_by: what PyTorch's layer has at hand.
-        own: what layers of Paddle without a partner returned.
+        unpaired: what layers of Paddle without a partner returned.
         near: what an edit may leave.
     """
     for name, x in near_by:
@@ -142,7 +142,7 @@ def _output_edits(
             yield f"{what} is not added{residual}", (a + x, b)
             yield f"{what} is added once too often", (a - x, b)
     same = [(n, x) for n, x in near_by if x.shape == b.shape]
-    ours = [*same, *((n, x) for n, x in own if x.shape == a.shape)]
+    ours = [*same, *((n, x) for n, x in unpaired if x.shape == a.shape)]
     returned = next((f": Paddle hands over {n}" for n, x in ours if close_to(x, near)(a)), "")
     for name, x in same:
         yield f"PyTorch hands over {name} as it is, Paddle does not{returned}", (x, b)

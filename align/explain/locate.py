@@ -46,8 +46,8 @@ def forward_divergences(pair: Pair, wrong_layers: Sequence[Guilty]) -> list[Dive
 def _left_out(pair: Pair, wrong: Guilty) -> str:
     """Say which tensors of a layer itself are not PyTorch's, "" for none."""
     prefix = f"Paddle {wrong.place.partition('#')[0]}."
-    own = [name for name in pair.setup.weights.ignored if name.startswith(prefix)]
-    ends = [name.removeprefix(prefix) for name in own if "." not in name.removeprefix(prefix)]
+    ignored = [name for name in pair.setup.weights.ignored if name.startswith(prefix)]
+    ends = [end for name in ignored if "." not in (end := name.removeprefix(prefix))]
     return f"its {' and '.join(ends)} has no partner and keeps its own numbers" if ends else ""
 
 
