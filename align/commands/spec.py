@@ -20,6 +20,7 @@ from typing import Any
 
 from align.match.name_table import DRAFT
 from align.record.request import FIELDS, NEEDED, OPTIONS, Request, nearest
+from align.record.run_report import shown
 from align.report.report import check_writable, write_asked
 from sot_paddle.reading import read_bytes
 
@@ -185,8 +186,10 @@ def _place(path: Path, error: BaseException) -> str:
     spec_rows = [row for row in rows if row.filename == str(path)]
     place = f", line {spec_rows[-1].lineno}" if spec_rows else ""
     suite = Path(__file__).parents[1]
-    last = rows[-1] if rows else None
+    outside = [row for row in rows if not {"paddle", "torch"} & {*Path(row.filename).parts}]
+    is_model = bool(outside) and suite not in Path(outside[-1].filename).parents
+    last = outside[-1] if is_model else rows[-1] if rows else None  # the framework's lines say less
     foreign = last is not None and suite not in Path(last.filename).parents
     if foreign and last.filename != str(path):
-        place += f" ({Path(last.filename).name}:{last.lineno})"
+        place += f" ({shown(last.filename)}:{last.lineno})"
     return place

@@ -245,7 +245,7 @@ class Steps:
                 "so neither that nor any gradient can be judged: compare in float64 too, or choose "
                 "better conditioned inputs"
             )
-        outcome.notes.extend(pair.judge.notes + [_MIXED] * bool(pair.band.runs and pair.mixed))
+        outcome.notes.extend(_notes(pair))
         statistics = _moved_statistics(pair, result)
         failed = [c for c in result.failures if c not in statistics]
         if _only_structure(failed) and outcome.first_divergence is None:
@@ -281,7 +281,7 @@ class Steps:
         if zero:
             sentence = "gradients so small beside the largest that they count as 0"
             pair.judge.note(f"{sentence}: {some(zero)}")
-        outcome.notes.extend(pair.judge.notes)
+        outcome.notes.extend(_notes(pair))
         wrong = bool(result.failures) and outcome.first_backward_divergence is None
         wrong_layers = self.alone_backward(pair, result, wrong and not failed)
         if wrong:
@@ -368,6 +368,11 @@ def _only_structure(failed: Sequence[Comparison]) -> bool:
     """Whether all that differs is which tensors the models return."""
     names = [c.name for c in failed]
     return OUTPUTS in names and all(name.startswith((OUTPUTS, ROOT)) for name in names)
+
+
+def _notes(pair: Pair) -> list[str]:
+    """What was not compared in a pass, and what the bounds allow for, where they were measured."""
+    return pair.judge.notes + [_MIXED] * bool(pair.band.runs and pair.mixed)
 
 
 def _moved_statistics(pair: Pair, forward: StepResult) -> list[Comparison]:

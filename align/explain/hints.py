@@ -24,7 +24,8 @@ from align.explain.experiment import (
 from align.explain.formulas import ACTIVATIONS
 from align.explain.options import unequal
 from align.judge.distance import diagnose
-from align.pair.isolation import LOW, Guilty, is_mask
+from align.judge.judging import LOW
+from align.pair.isolation import Guilty, is_mask
 from align.record.arrays import Arrays, Leaf
 
 TRIALS = 400
@@ -49,13 +50,12 @@ def explain_output(wrong: Guilty, weights: Arrays) -> str:
     width = sides[0].shape[-1:]
     near_by = [(n, a) for n, a in wrong.inputs if a.dtype.kind == "f" and not is_mask(a)]
     near_by += [(n, w) for n, w in weights.items() if w.ndim > 1 or w.shape == width]
-    (a, b), near_by = _largest_differences(*sides, near_by)
+    (a, b), arrays = _largest_differences(*sides, [*near_by, *wrong.returned])
     if a.size > LARGE:
         return ""
-    near = _near(a, b)
-    return first_cause(
-        _output_edits(a, b, near_by, near), lambda s: close_to(s[1], near)(s[0]), TRIALS
-    )
+    near, count = _near(a, b), len(near_by)
+    edits = _output_edits(a, b, arrays[:count], arrays[count:], near)
+    return first_cause(edits, lambda s: close_to(s[1], near)(s[0]), TRIALS)
 
 
 def guess_output(wrong: Guilty, layer: Any = None, module: Any = None) -> str:
@@ -125,9 +125,16 @@ def _largest_differences(
 
 
 def _output_edits(
-    a: np.ndarray, b: np.ndarray, near_by: Sequence[Leaf], near: float
+    a: np.ndarray, b: np.ndarray, near_by: Sequence[Leaf], unpaired: Sequence[Leaf], near: float
 ) -> OutputEdits:
-    """The simple ones first; all tensors at hand for one kind of edit, then the next kind."""
+    """The simple ones first; all tensors at hand for one kind of edit, then the next kind.
+
+    Args:
+        a, b: Paddle's output and PyTorch's.
+        near_by: what PyTorch's layer has at hand.
+        unpaired: what layers of Paddle without a partner returned.
+        near: what an edit may leave.
+    """
     for name, x in near_by:
         if _fits(x.shape, b.shape):
             what = f"the {name}" if name == "bias" else name
@@ -135,7 +142,8 @@ def _output_edits(
             yield f"{what} is not added{residual}", (a + x, b)
             yield f"{what} is added once too often", (a - x, b)
     same = [(n, x) for n, x in near_by if x.shape == b.shape]
-    returned = next((f": Paddle hands over {n}" for n, x in same if close_to(x, near)(a)), "")
+    ours = [*same, *((n, x) for n, x in unpaired if x.shape == a.shape)]
+    returned = next((f": Paddle hands over {n}" for n, x in ours if close_to(x, near)(a)), "")
     factor = scale(a, b)
     if not returned and factor and close_to(a, near)(factor * b):
         returned = f": Paddle's numbers are {factor:.6g} times as large"

@@ -172,7 +172,9 @@ def recorded(bench: Bench) -> str:
         paddle_count, torch_count = called.count(name), expected.count(name)
         if paddle_count != torch_count and name not in idle:
             times = _times(paddle_count), _times(torch_count)
-            return f"{name} is {times[0]} called in Paddle, {times[1]} in PyTorch"
+            key = bench.key
+            caller = "" if key == ROOT or name.startswith(f"{key}.") else f" by {key}"
+            return f"{name} is {times[0]} called{caller} in Paddle, {times[1]} in PyTorch"
     return ""
 
 
@@ -211,6 +213,8 @@ def arguments(bench: Bench) -> str:
         pairs = zip(more[0], missing[0], strict=True)
         if all(a == b or 1 in (a, b) for a, b in pairs):
             return ""  # one broadcasts to the other
+    if more and len(more[0]) != len(missing[0]) and np.prod(more[0]) == np.prod(missing[0]):
+        return ""  # axes are merged
     if more:
         return f"{bench.key} is given a tensor of shape {more[0]}, in PyTorch of {missing[0]}"
     return (

@@ -29,7 +29,7 @@ def forward_divergences(pair: Pair, wrong_layers: Sequence[Guilty]) -> list[Dive
         if not cause:
             inside = ", ".join(dict.fromkeys(wrong.siblings[:4]))
             hidden = f"layers without a partner run there: {inside}" if inside else ""
-            cause = "; ".join(filter(None, [wrong.comparison.hint, hidden]))
+            cause = "; ".join(filter(None, [_left_out(pair, wrong), wrong.comparison.hint, hidden]))
         divergence = Divergence(
             name=wrong.shown_at,
             place=wrong.place,
@@ -41,6 +41,14 @@ def forward_divergences(pair: Pair, wrong_layers: Sequence[Guilty]) -> list[Dive
         )
         divergences.append(divergence)
     return divergences
+
+
+def _left_out(pair: Pair, wrong: Guilty) -> str:
+    """Say which tensors of a layer itself are not PyTorch's, "" for none."""
+    prefix = f"Paddle {wrong.place.partition('#')[0]}."
+    ignored = [name for name in pair.setup.weights.ignored if name.startswith(prefix)]
+    ends = [end for name in ignored if "." not in (end := name.removeprefix(prefix))]
+    return f"its {' and '.join(ends)} has no partner and keeps its own numbers" if ends else ""
 
 
 def _forward_cause(pair: Pair, wrong: Guilty, *, experiments: bool) -> str:

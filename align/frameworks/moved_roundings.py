@@ -312,6 +312,8 @@ class MovedRoundings(TorchDispatchMode):
         """Call the operator, then move what it rounded."""
         if func in _KINKS and args[0].dtype in self._factors:
             self._meet(args[0], _KINKS[func] or _limits(*args))
+        if self._dtype is torch.float64:
+            args = self._constants(func, args)
         if func in LONG and args[0].dtype in self._factors and args[0].is_cpu:
             return self._long(func, args, kwargs or {})
         if func in _WHOLE and args[0].dtype in UNIT and _is_cast(func, kwargs):
@@ -353,6 +355,21 @@ class MovedRoundings(TorchDispatchMode):
                 off = (argument - place).abs()
                 argument.copy_(torch.where(off < reach, place + run.side * off, argument))
 
+    def _constants(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Operands of float64 that hold no more than float32's digits, moved by float32's unit.
+
+        Everything else is moved already: these are constants that were computed in float32.
+        """
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        if not any(tensor.dtype is torch.float64 for tensor in tensors) or _written(func, args):
+            return args
+        return tuple(self._constant(arg) if _is_of_float32(arg) else arg for arg in args)
+
+    def _constant(self, tensor: torch.Tensor) -> torch.Tensor:
+        moved = tensor.to(torch.float32, copy=True)
+        self._move(moved)
+        return moved.to(tensor.dtype)
+
     def _steady(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Numbers that become whole, those that moves took off a whole one put back on it."""
         numbers, *others = args
@@ -393,6 +410,19 @@ class MovedRoundings(TorchDispatchMode):
             tensor.mul_(factors)
         else:
             tensor.add_((factors - 1.0) * reach)
+
+
+def _is_of_float32(numbers: Any) -> bool:
+    """Whether numbers have all digits of float32 and no more; short ones (0.5, 3) are exact."""
+    if not isinstance(numbers, torch.Tensor) or numbers.dtype not in UNIT or not numbers.numel():
+        return False
+    wide = numbers.double()
+
+    def fit(values: torch.Tensor) -> bool:
+        first = (0,) * wide.dim()
+        return bool(values[first] == wide[first]) and bool((values == wide).all())
+
+    return fit(wide.float()) and not fit(wide.half()) and not fit(wide.round())
 
 
 def _is_cast(func: Any, kwargs: Mapping[str, Any] | None) -> bool:

@@ -90,9 +90,11 @@ def _retaken(call: WatchedCall) -> paddle.Tensor:
         torch_result = _in_torch(call.name, {**arguments, **copies})
 
     def back(gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
-        paddle_grads = paddle.grad(
-            paddle_result, [*leaves.values()], gradient, retain_graph=True, allow_unused=True
-        )
+        for leaf in leaves.values():
+            leaf.clear_gradient(False)
+        # a paddle.grad within another one ends the process
+        paddle.autograd.backward([paddle_result], [gradient], retain_graph=True)
+        paddle_grads = [leaf.grad for leaf in leaves.values()]
         arriving, sources = torch.from_numpy(gradient.numpy()), [copies[name] for name in graded]
         torch_grads = torch.autograd.grad(
             torch_result, sources, arriving, retain_graph=True, allow_unused=True

@@ -31,6 +31,7 @@ from align.record.stored_arrays import Lazy, Reader, paths_of
 
 OUTPUTS = "(outputs of the model)"
 NEAR = 1e-3  # of the largest value: two outputs that agree so far are one
+LOW = -1e3  # a score as low as this is hidden: softmax makes 0 of it
 
 
 @dataclass(frozen=True)
@@ -392,16 +393,15 @@ def alike(a: np.ndarray, b: np.ndarray, rule: Tolerance) -> bool:
 
 
 def without_masks(*arrays: np.ndarray | None) -> tuple[np.ndarray | None, ...]:
-    """Zeros in the places where every side holds a huge value of the same sign."""
+    """Zeros where all sides hold a huge value of one sign, or hide and one by minus infinity."""
     present = [a for a in arrays if a is not None]
     if len({a.shape for a in present}) != 1 or any(a.dtype.kind != "f" for a in present):
         return arrays
-    if any(a.size == 0 or peak(a) <= MASK for a in present):
+    if all(a.size == 0 or peak(a) <= MASK for a in present):
         return arrays
-    huge = [np.abs(a) > MASK for a in present]
-    everywhere = np.logical_and.reduce(huge)
-    for a in present[1:]:
-        everywhere &= np.sign(a) == np.sign(present[0])
+    everywhere = np.logical_and.reduce([a > MASK for a in present])
+    hidden = np.logical_and.reduce([a <= LOW for a in present])
+    everywhere |= hidden & np.logical_or.reduce([a < -MASK for a in present])
     if not everywhere.any():
         return arrays
     return tuple(None if a is None else np.where(everywhere, a.dtype.type(0), a) for a in arrays)

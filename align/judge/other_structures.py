@@ -2,7 +2,8 @@
 
 One side flattens the tokens before a layer, or has the batch on another axis, and what follows
 agrees. Where what follows does not agree, they stay paired and fail. Containers that only their
-parameters pair may do other parts of the work: they stay paired where their outputs agree.
+parameters pair may do other parts of the work: they stay paired where their outputs agree. A norm
+with an activation in it is told by the step inside that returns what the other side's norm does.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import numpy as np
 from align.judge.judging import NEAR, Judge
 from align.record.arrays import pair_leaves
 from align.record.recording import ROOT, Call, Recording
+from sot_paddle.config import some
 
+EQUAL = 1e-6  # of the largest value: what is farther apart in float64 is no rounding
 AGREES, FLATTENED, DIFFERS, REARRANGED, RESIZED = range(5)
 """What the outputs of a call are to its partner's, the worst of its tensors: equal; equal but for
 merged axes; of one shape; of one size; neither."""
@@ -32,10 +35,33 @@ def unpair_other_structures(judge: Judge, paddle: Recording, torch: Recording) -
             judge.modules.unpair(torch_call.name, why)
     judge.modules.loose.clear()
     taps = [(paddle_call, torch_call) for _, paddle_call, torch_call in judge.taps(paddle, torch)]
+    _unpair_composed(judge, taps, paddle, torch)
+    taps = [calls for calls in taps if calls[1].name in judge.modules.to_paddle]
     if any(_shapes(*calls) for calls in taps if calls[1].name != ROOT):
         _unpair_unlike(judge, taps)
     for note in judge.modules.unlike.values():
         judge.note(note)
+
+
+def _unpair_composed(
+    judge: Judge, taps: list[tuple[Call, Call]], paddle: Recording, torch: Recording
+) -> None:
+    """Unpair layers of which one holds layers, where one of these returns what the other does."""
+    near = NEAR if judge.dtype == "float32" else EQUAL
+    same: dict[str, str] = {}
+    for paddle_call, torch_call in taps:
+        name = torch_call.name
+        if name in judge.modules.composed and _likeness(paddle_call, torch_call) != AGREES:
+            inner = _same_inside(torch, torch_call, paddle_call, near)
+            inner += _same_inside(paddle, paddle_call, torch_call, near)
+            if inner:
+                same[name] = f"{paddle_call.key} (by {inner[0]})"
+    for name in same:
+        judge.modules.unpair(name, "")
+        judge.modules.unlike[name] = (
+            "compared at a layer inside of the other side's, which goes on from there: "
+            + some(list(same.values()))
+        )
 
 
 def _unpair_unlike(judge: Judge, taps: list[tuple[Call, Call]]) -> None:
@@ -62,6 +88,12 @@ def _unpair_unlike(judge: Judge, taps: list[tuple[Call, Call]]) -> None:
             waiting.append((likeness, paddle_call, torch_call))
 
 
+def _same_inside(record: Recording, whole: Call, other: Call, near: float) -> list[str]:
+    """Calls inside of one layer that return what the other side's layer does."""
+    inside = (call for call in record.calls.values() if call.name.startswith(f"{whole.name}."))
+    return [call.key for call in inside if _likeness(other, call, near) == AGREES]
+
+
 def _pairs(paddle_call: Call, torch_call: Call) -> list[tuple[np.ndarray, np.ndarray]]:
     """Paddle's and PyTorch's outputs of a call, paired."""
     read = torch_call.array, paddle_call.array
@@ -75,7 +107,7 @@ def _shapes(paddle_call: Call, torch_call: Call) -> str:
     return "{} in Paddle, {} in PyTorch".format(*unlike[0]) if unlike else ""
 
 
-def _likeness(paddle_call: Call, torch_call: Call) -> int:
+def _likeness(paddle_call: Call, torch_call: Call, near: float = NEAR) -> int:
     """Say by one of AGREES to RESIZED how the outputs of two calls are alike."""
     likenesses = [AGREES]
     for a, b in _pairs(paddle_call, torch_call):
@@ -84,11 +116,11 @@ def _likeness(paddle_call: Call, torch_call: Call) -> int:
             continue
         with np.errstate(all="ignore"):
             apart = np.abs(a.reshape(-1) - 1.0 * b.reshape(-1)).max(initial=0.0)
-        near = bool(apart <= NEAR * np.abs(b).max(initial=0.0))
+        is_near = bool(apart <= near * np.abs(b).max(initial=0.0))
         if a.shape == b.shape:
-            likenesses.append(AGREES if near else DIFFERS)
+            likenesses.append(AGREES if is_near else DIFFERS)
         else:
-            likenesses.append(FLATTENED if near else REARRANGED)
+            likenesses.append(FLATTENED if is_near else REARRANGED)
     return max(likenesses)
 
 

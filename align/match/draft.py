@@ -161,11 +161,10 @@ def _paired(left: Mapping[str, list[Entry]], free: Mapping[str, list[Entry]]) ->
         if fitting:
             groups.setdefault(fitting, []).append(name)
     for candidates, members in groups.items():
-        even = len(members) == len(candidates)
-        by_order = dict(zip(members, candidates, strict=False)) if even else {}
-        by_name = _by_name(members, candidates)
+        by_order, by_name = _by_order(members, candidates), _by_name(members, candidates)
         for name in members:
-            order, alike, word = by_order.get(name), by_name.get(name), _by_word(name, candidates)
+            order, alike = by_order.get(name), by_name.get(name)
+            word = _by_word(name, candidates, alike)
             ranked = sorted(candidates, key=partial(likeness, name), reverse=True)
             shown = [n for n in dict.fromkeys((word, order, alike, *ranked)) if n][:_SHOWN]
             sure = word is not None or (alike is not None and order == alike)
@@ -178,14 +177,31 @@ def _paired(left: Mapping[str, list[Entry]], free: Mapping[str, list[Entry]]) ->
     return rows
 
 
-def _by_word(name: str, candidates: Sequence[str]) -> str | None:
-    """The one candidate with the same indices and the same last word."""
+def _by_order(members: Sequence[str], candidates: Sequence[str]) -> dict[str, str]:
+    """Pair names in the order of registration: those with the same indices, where all have such."""
+    pairs: dict[str, str] = {}
+    for numbers in dict.fromkeys(tuple(_numbers(name)) for name in members):
+        ours, others = (
+            [name for name in names if tuple(_numbers(name)) == numbers]
+            for names in (members, candidates)
+        )
+        if len(ours) != len(others):
+            even = len(members) == len(candidates)
+            return dict(zip(members, candidates, strict=True)) if even else {}
+        pairs.update(zip(ours, others, strict=True))
+    return pairs
+
+
+def _by_word(name: str, candidates: Sequence[str], alike: str | None) -> str | None:
+    """The candidate with the same indices and the same last word; of several, the most alike."""
 
     def key(candidate: str) -> tuple[str, list[str]]:
         return candidate.rpartition(".")[2], _numbers(candidate)
 
     same = [candidate for candidate in candidates if key(candidate) == key(name)]
-    return same[0] if len(same) == 1 and not key(name)[0].isdigit() else None
+    if key(name)[0].isdigit():
+        return None
+    return same[0] if len(same) == 1 else alike if alike in same else None
 
 
 def _by_name(members: Sequence[str], candidates: Sequence[str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -200,6 +200,7 @@ class ModuleMap:
         torch_only: modules without a partner.
         paddle_only: layers without a partner.
         loose: PyTorch containers whose partner has another name and holds the same parameters.
+        composed: PyTorch modules with modules in them whose partner has none, or the reverse.
         unlike: PyTorch module that lost its partner by `unpair` -> why, for the reader.
     """
 
@@ -207,6 +208,7 @@ class ModuleMap:
     torch_only: list[str] = field(default_factory=list)
     paddle_only: list[str] = field(default_factory=list)
     loose: set[str] = field(default_factory=set)
+    composed: set[str] = field(default_factory=set)
     unlike: dict[str, str] = field(default_factory=dict)
 
     def unpair(self, name: str, why: str) -> None:
@@ -244,24 +246,30 @@ def pair_modules(
             pairs[name] = target
         elif target is not None and name in table.modules and target not in tensors:
             raise ValueError(f"{table.origin}: the module {name!r} goes to {target!r}: no such one")
-    _by_parameters(pairs, torch_names, weights)
+    _by_parameters(pairs, torch_names, layer_names, weights)
     layers = {a: b for a, b in pairs.items() if b and a != ROOT}
     _by_containers(pairs, layers, torch_names, paddle_names, same_name=True)
     _by_name(pairs, torch_names, layer_names)
     loose = _by_containers(pairs, layers, torch_names, paddle_names, same_name=False)
     partners = {a: b for a, b in pairs.items() if b is not None}
     taken = set(partners.values())
+    hosts = [{name.rpartition(".")[0] for name in names} for names in (torch_names, paddle_names)]
     return ModuleMap(
         partners,
         [name for name in torch_names if name not in partners],
         [name for name in paddle_names if name not in taken],
         loose,
+        {name for name in layers if (name in hosts[0]) != (layers[name] in hosts[1])},
     )
 
 
 def _by_parameters(
-    pairs: dict[str, str | None], torch_names: Sequence[str], weights: WeightMapping
+    pairs: dict[str, str | None],
+    torch_names: Sequence[str],
+    layer_names: Collection[str],
+    weights: WeightMapping,
 ) -> None:
+    """Pair modules whose tensors are each other's; a second name of a layer is none."""
     owners: dict[str, set[str]] = {}
     back: dict[str, set[str]] = {}
     for row in weights.rows:
@@ -275,7 +283,7 @@ def _by_parameters(
         if name in pairs or len(targets) != 1:
             continue
         (target,) = targets
-        if target and len(back[target]) == 1 and target not in taken:
+        if target in layer_names and len(back[target]) == 1 and target not in taken:
             pairs[name] = target
             taken.add(target)
 

@@ -95,6 +95,9 @@ class Setup:
         self.stock_norms = [a for a, b in self.modules.to_paddle.items() if b in stock]
         self.torch.adapt(lambda built: on_torch.follow_paddle(built, self.stock_norms))
         self.torch.weights = self.state
+        paired = self.weights.partners()
+        fixed = {entry.name for entry in torch_entries if not entry.trainable}
+        self.torch.constants = fixed - set(paired)
         self.paddle.weights = to_paddle(self.weights, self.state)
 
     def about(self) -> dict[str, Any]:

@@ -16,14 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from align.judge.judging import alike, compare_outputs
+from align.judge.judging import LOW, alike, compare_outputs
 from align.record.arrays import Arrays, Leaf, leaves, pair_leaves, replace
 from align.record.recording import ROOT, Call, run_model
 from align.record.request import Request
 from align.record.results import Comparison
 
 _SWAPPED = "PyTorch hands this tensor over in the place of another argument: operands are swapped"
-LOW = -1e3  # an argument of zeros and values below this is a mask: conventions differ
 
 
 @dataclass
@@ -38,6 +37,7 @@ class Guilty:
         ours: what Paddle computed.
         expected: what PyTorch computed.
         siblings: unpaired layers that ran in between and may be the place.
+        returned: what they returned.
         note: what is known about the cause already.
     """
 
@@ -49,6 +49,7 @@ class Guilty:
     expected: np.ndarray | None = None
     siblings: list[str] = field(default_factory=list)
     note: str = ""
+    returned: list[Leaf] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,9 @@ class WrongGradient:
 class _Frame:
     key: str
     reference: Call | None
+    arguments: tuple[tuple, dict] = ((), {})
     unpaired: list[str] = field(default_factory=list)
+    returned: list[tuple[str, Any]] = field(default_factory=list)  # tensors of the unpaired
     misfed: Guilty | None = None  # who handed it an argument of another length
 
 
@@ -132,7 +135,7 @@ class Isolation:
 
     def _before(self, layer: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
         key, reference = self._begun(layer)
-        frame = _Frame(key, reference)
+        frame = _Frame(key, reference, (args, kwargs))
         if reference is None and self._stack:
             self._stack[-1].unpaired.append(key)
         changed = None
@@ -159,15 +162,17 @@ class Isolation:
                 continue
             swapped = any(alike(mine, array, self.rule) for _, array in torch_floats)
             self.comparisons.append(comparison)
+            maker = self._maker(mine)
             own_fault = Guilty(
-                caller.key,
+                maker.key,
                 comparison,
                 name,
-                list(self._inside(caller, reference)),
+                list(self._inside(maker, reference)),
                 mine,
                 expected,
-                list(caller.unpaired),
+                list(maker.unpaired),
                 _SWAPPED if swapped else "",
+                self._returned(maker),
             )
             self.guilty.append(caller.misfed or own_fault)
         self.fed += len(partners)
@@ -177,6 +182,20 @@ class Isolation:
             self.side.is_tensor,
             lambda path, t: self.side.tensor(partners[path]) if path in partners else t,
         )
+
+    def _maker(self, array: np.ndarray) -> _Frame:
+        """The caller, or what is around it where it has no partner and only hands an array on."""
+        for frame in reversed(self._stack[1:]):
+            tensors = [t for _, t in leaves(frame.arguments, self.side.is_tensor)]
+            if frame.reference or not any(
+                np.array_equal(self.side.numpy(t), array) for t in tensors
+            ):
+                return frame
+        return self._stack[0]
+
+    def _returned(self, frame: _Frame) -> list[Leaf]:
+        """What layers without a partner returned to a layer, as arrays."""
+        return [(name, self.side.numpy(tensor)) for name, tensor in frame.returned]
 
     def _misfed(
         self, frame: _Frame, ours: list[Leaf], torch_floats: list[Leaf], partners: Arrays
@@ -261,6 +280,9 @@ class Isolation:
     def _after(self, layer: Any, args: tuple, kwargs: dict, output: Any) -> Any:
         frame = self._stack.pop()
         if frame.reference is None:
+            for outer in self._stack[-1:]:
+                tensors = leaves(output, self.side.is_tensor)
+                outer.returned += [(f"output of {frame.key}", t) for _, t in tensors]
             return None
         paddle_leaves = leaves(output, self.side.is_tensor)
         read = frame.reference.array, lambda path: self.side.numpy(dict(paddle_leaves)[path])
@@ -276,7 +298,14 @@ class Isolation:
             if not comparison.passed:
                 inputs = self._inside(frame)
                 own_fault = Guilty(
-                    frame.key, comparison, name, inputs, mine, expected, frame.unpaired
+                    frame.key,
+                    comparison,
+                    name,
+                    inputs,
+                    mine,
+                    expected,
+                    frame.unpaired,
+                    returned=self._returned(frame),
                 )
                 self.guilty.append(frame.misfed or own_fault)
             if mine.shape == expected.shape and mine.dtype == expected.dtype:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from align.judge.drift import Track
 from align.judge.noise_band import Kinds, kinds_of
 from align.pair import runs
-from align.record.arrays import MovedRun, TrainingRun, cast, leaves, rounded_state
+from align.record.arrays import Arrays, MovedRun, TrainingRun, cast, leaves, rounded_state
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
 from align.record.stored_arrays import Lazy
@@ -45,11 +45,13 @@ class Side:
 
     Attributes:
         weights: the side's tensors by canonical name, which every model is loaded with.
+        constants: those that no training moves and the other side has not.
     """
 
     def __init__(self, framework: Any, plan: Request) -> None:
         self.framework, self.plan = framework, plan
         self.weights: Mapping[str, np.ndarray] = {}
+        self.constants: Collection[str] = ()
         self.is_torch = framework.NAME == "PyTorch"
         self._built: dict[str, tuple[Any, list[tuple[Any, bool]]]] = {}
         self._adapt: Callable[[Any], None] = lambda _: None
@@ -145,12 +147,13 @@ class Side:
         moves = MovedRoundings(asked, dtype)
         model = self.build(dtype, train)
         self._rounded.pop(dtype, None)
-        runs.load(
-            self.framework,
-            model,
-            self.weights,
-            lambda part: moves.arrays(rounded_state(part, dtype, dtype)),
-        )
+
+        def moved(part: Mapping[str, np.ndarray]) -> Arrays:
+            arrays = rounded_state(part, dtype, dtype)
+            constants = {name: arrays[name] for name in arrays if name in self.constants}
+            return {**moves.arrays(arrays), **constants}  # moved by what they were rounded to
+
+        runs.load(self.framework, model, self.weights, moved)
         return moves, model
 
     def train(

@@ -209,7 +209,8 @@ def _nearest(reference: list[Leaf], ours: list[Leaf]) -> dict[str, str]:
     partners: dict[str, str] = {}
 
     def order(candidate: tuple[str, str, np.ndarray, np.ndarray]) -> tuple[bool, float, str, str]:
-        apart = np.nan_to_num(abs(candidate[3] - 1.0 * candidate[2]), nan=np.inf).sum()
+        with np.errstate(over="ignore"):  # masks by the largest number there is
+            apart = np.nan_to_num(abs(candidate[3] - 1.0 * candidate[2]), nan=np.inf).sum()
         return _is_place(candidate[0]) != _is_place(candidate[1]), float(apart), *candidate[:2]
 
     for path, our_path, *_ in sorted(alike, key=order):

@@ -5,6 +5,7 @@ Sizes are small and all different; weights are random.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +84,7 @@ def both(
     kind: str, shared: dict[str, Any], theirs: Any = None, ours: Any = None
 ) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """transformers' and paddlenlp's model of one name, with the sizes that each calls its own."""
-    family = kind.removesuffix("Model").partition("For")[0]
+    family = re.split("Model$|For[A-Z]", kind)[0]
 
     def build(library: Any, sizes: dict[str, Any]) -> Any:
         config = getattr(library, f"{family}Config")
@@ -123,13 +124,14 @@ def qwen2() -> tuple[Callable[[], Any], Callable[[], Any]]:
     return both("Qwen2ForCausalLM", sizes)
 
 
-def bart() -> tuple[Callable[[], Any], Callable[[], Any]]:
+def seq2seq(kind: str, **more: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """A model like BART of both libraries."""
     sides = ("encoder", "decoder")
     sizes = {"d_model": DIM, "max_position_embeddings": 16}
     sizes |= {f"{side}_attention_heads": HEADS for side in sides}
     sizes |= {f"{side}_ffn_dim": INNER for side in sides}
     sizes |= {f"{prefix}{side}_layers": 2 for side in sides for prefix in ("", "num_")}
-    return both("BartModel", sizes)
+    return both(kind, {**sizes, **more})
 
 
 def clip() -> tuple[Callable[[], Any], Callable[[], Any]]:
@@ -222,7 +224,7 @@ PAIRS = {
         qwen2(), tokens, "qwen2.layers.1.post_attention_layernorm", "Qwen2", ("logits", 0)
     ),
     "bart": LibraryPair(
-        bart(),
+        seq2seq("BartModel"),
         lambda rng: {**tokens(rng), "decoder_input_ids": rng.integers(3, VOCABULARY, (BATCH, 4))},
         "decoder.decoder.layers.0.norm2",
         "BART",
@@ -336,6 +338,34 @@ FURTHER = {
     "megatron_bert": LibraryPair(
         both("MegatronBertModel", TYPES), tokens, "encoder.layer_norm", weights="draft"
     ),
+    "t5": LibraryPair(
+        both(
+            "T5Model",
+            {"d_model": DIM, "d_kv": DIM // HEADS, "d_ff": INNER, "num_layers": 1},
+            *[{"num_heads": HEADS}] * 2,
+        ),
+        lambda rng: {
+            **tokens(rng),
+            "attention_mask": np.array([[1] * LENGTH, [1, 1, 1, 0, 0]]),
+            "decoder_input_ids": rng.integers(3, VOCABULARY, (BATCH, 4)),
+        },
+        "decoder.block.0.layer.2.DenseReluDense.wo",
+        outputs=LAST,
+    ),
+    "pegasus": LibraryPair(
+        seq2seq("PegasusModel", activation_function="gelu", scale_embedding=True),
+        lambda rng: {**tokens(rng), "decoder_input_ids": rng.integers(3, VOCABULARY, (BATCH, 4))},
+        "decoder.decoder.layers.0.norm2",
+        outputs=LAST,
+        weights="draft",
+    ),
+    "roformer": LibraryPair(
+        both("RoFormerModel", {**TYPES, "embedding_size": DIM}),
+        tokens,
+        "encoder.layers.0.norm1",
+        outputs=LAST,
+        weights="draft",
+    ),
     "torchvision_bottleneck": LibraryPair(
         (
             lambda: torchvision.models.resnet.Bottleneck(16, 4),
@@ -362,7 +392,7 @@ FURTHER = {
         "1",
     ),
 }
-"""Ten further pairs: names from a table, from a draft, or equal; 1 layer or block each."""
+"""Further pairs: names from a table, from a draft, or equal; 1 layer or block each."""
 
 
 @pytest.fixture(autouse=True)

@@ -114,7 +114,7 @@ def test_a_spec_that_was_just_changed_is_read_again(tmp_path, monkeypatch) -> No
         ("x = 1", "torch_module, paddle_layer, inputs missing"),
         ("import not_installed_here", "line 1: ModuleNotFoundError"),
         (GOOD.replace("(4, 3)", "(4, 2)", 1), "weights: 2 mistakes"),
-        (GOOD.replace("size=(5, 4)", "size=(5, 9)"), "(common.py:"),
+        (GOOD.replace("size=(5, 4)", "size=(5, 9)"), "(paddle/nn/functional/common.py:"),
         (GOOD + "\nSTEPS = 3\n", "steps= needs optimizer="),
         (GOOD + "\nWEIGHTS = 'none.json'\n", "cannot read "),
         (GOOD + "\ndef labels():\n    return 1 / 0\n", "line 19: ZeroDivisionError"),
@@ -133,6 +133,23 @@ def test_a_bad_spec_ends_in_one_line(text, message, tmp_path, capsys) -> None:
     error = capsys.readouterr().err.strip()
     assert message in error
     assert len(error.splitlines()) == 1
+
+
+def test_an_error_of_the_framework_names_the_line_of_the_model_that_calls_it(tmp_path, capsys):
+    helper = """
+import paddle
+class Layer(paddle.nn.Sequential):
+    def forward(self, x):
+        return paddle.cast(True, "float32")
+def paddle_layer():
+    return Layer(paddle.nn.Linear(4, 3), paddle.nn.LayerNorm(3))
+"""
+    (tmp_path / "port_that_raises.py").write_text(helper, encoding="utf-8")
+    path = tmp_path / "bad.py"
+    text = f"{GOOD}\nfrom port_that_raises import paddle_layer\n"
+    path.write_text(text, encoding="utf-8")
+    assert cli.main(["spec", str(path)]) == 2
+    assert "port_that_raises.py:5)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

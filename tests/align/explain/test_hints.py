@@ -90,6 +90,14 @@ def test_what_does_not_explain_the_difference_is_not_named(name: str) -> None:
     assert explain_output(wrong, {}) == guess_output(wrong) == ""
 
 
+def test_what_a_layer_of_paddle_without_a_partner_returned_is_named_where_it_is_handed_over() -> (
+    None
+):
+    wrong = guilty(X, C, [("output of norm1", C)])
+    wrong.returned = [("output of mix", X), ("output of norm2", X[:1])]
+    assert explain_output(wrong, {}).endswith("Paddle does not: Paddle hands over output of mix")
+
+
 def test_own_arrays_of_a_layer_are_terms_too() -> None:
     assert explain_output(guilty(X, X + C[:1]), {"pos_embed": C[:1]}).startswith(
         "pos_embed is not added"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from paddle import nn
@@ -20,6 +22,7 @@ class Pair:
     """Just what `locate` asks of a pair."""
 
     live, dtype = True, "float64"
+    setup = SimpleNamespace(weights=SimpleNamespace(ignored={}))
 
     def layer(self, place):
         return nn.Linear(2, 2), None, {}

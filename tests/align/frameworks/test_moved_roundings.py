@@ -18,6 +18,7 @@ def moved(compute, seed=1):
 
 
 X = torch.linspace(-3, 4, 35).reshape(5, 7)
+WIDE = torch.linspace(-3, 4, 35, dtype=torch.float64).reshape(5, 7)
 
 
 def test_the_result_of_a_product_moves_by_one_unit_up_or_down():
@@ -59,8 +60,7 @@ def test_what_rounds_nothing_or_is_not_float32_stays(compute):
 
 def test_what_a_float64_run_computes_in_float32_moves_by_units_of_float32():
     def compute():
-        x = X.double()
-        return x * 1.7, (x.float() * 1.7).double()
+        return WIDE * 1.7, (WIDE.float() * 1.7).double()
 
     (plain, low), run = compute(), MovedRun(1)
     with MovedRoundings(run, "float64"):
@@ -68,6 +68,25 @@ def test_what_a_float64_run_computes_in_float32_moves_by_units_of_float32():
     assert 0 < (found / plain - 1).abs().max() < 2.0**-50
     assert (found_low / low - 1).abs().min() > 0.4 * UNIT
     assert run.lower
+
+
+@pytest.mark.parametrize("constant", [X.sin(), X.sin().double(), torch.tensor(0.1)])
+def test_a_constant_of_float32_in_a_float64_run_moves_by_units_of_float32(constant):
+    run = MovedRun(1)
+    with MovedRoundings(run, "float64"):
+        result = WIDE * constant
+    moves = (result / (WIDE * constant) - 1)[constant.expand_as(WIDE) != 0]
+    assert 0.4 * UNIT < moves.abs().min() <= moves.abs().max() < 1.6 * UNIT
+    assert run.lower
+
+
+@pytest.mark.parametrize("constant", [torch.tensor(0.125), torch.arange(7) + 1e6, WIDE.sin()])
+def test_short_and_whole_constants_are_exact(constant):
+    run = MovedRun(1)
+    with MovedRoundings(run, "float64"):
+        result = WIDE * constant
+    assert (result / (WIDE * constant) - 1).abs().max() < 2.0**-50
+    assert not run.lower
 
 
 def test_the_backward_pass_and_operations_in_place_are_moved():
@@ -100,7 +119,7 @@ def test_a_tensor_larger_than_the_drawn_factors_is_moved_everywhere():
 
 
 def test_float64_is_moved_by_its_own_unit():
-    wide, unit, run = X.double(), moved_roundings.UNIT[torch.float64], MovedRun(3)
+    wide, unit, run = WIDE, moved_roundings.UNIT[torch.float64], MovedRun(3)
     with MovedRoundings(run, "float64") as moves:
         found = wide * 1.7
     ratio = found / (wide * 1.7) - 1

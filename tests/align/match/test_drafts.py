@@ -1,0 +1,100 @@
+"""Which rows a draft of a table begins with, and layers that have two names."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import paddle
+import torch
+from paddle import nn
+
+import align
+
+X = np.random.default_rng(3).normal(size=(2, 5, 6))
+
+
+class TorchStack(torch.nn.Module):
+    """Two blocks of three projections and two norms, then a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        names = ("k_proj", "v_proj", "q_proj"), ("self_attn_layer_norm", "final_layer_norm")
+        self.layers = torch.nn.ModuleList(
+            torch.nn.ModuleDict(
+                {name: torch.nn.Linear(6, 6) for name in names[0]}
+                | {name: torch.nn.LayerNorm(6) for name in names[1]}
+            )
+            for _ in range(2)
+        )
+        self.layer_norm = torch.nn.LayerNorm(6)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer["self_attn_layer_norm"](x + layer["k_proj"](x) * layer["q_proj"](x))
+            x = layer["final_layer_norm"](layer["v_proj"](x).tanh())
+        return self.layer_norm(x)
+
+
+class PaddleStack(nn.Layer):
+    """Its port: the last norm and the query are registered first, norms have other names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder_layernorm = nn.LayerNorm(6)
+        self.blocks = nn.LayerList(
+            nn.LayerDict(
+                {name: nn.Linear(6, 6) for name in ("q_proj", "k_proj", "v_proj")}
+                | {name: nn.LayerNorm(6) for name in ("norm1", "norm2")}
+            )
+            for _ in range(2)
+        )
+
+    def forward(self, x):
+        for layer in self.blocks:
+            x = layer["norm1"](x + layer["k_proj"](x) * layer["q_proj"](x))
+            x = layer["norm2"](paddle.tanh(layer["v_proj"](x)))
+        return self.encoder_layernorm(x)
+
+
+def test_a_draft_goes_by_equal_words_and_by_order_within_equal_indices(tmp_path) -> None:
+    result = align.compare(
+        TorchStack, PaddleStack, X, dtype="float64", weights="draft", out=tmp_path
+    )
+    assert result.passed, str(result)
+    draft = json.loads((tmp_path / "weights_draft.json").read_text(encoding="utf-8"))["map"]
+    assert draft["layers.{}.k_proj.weight"] == "blocks.{}.k_proj.weight"
+    assert draft["layers.1.final_layer_norm.bias"].startswith("? blocks.1.norm2.bias | ")
+
+
+class PaddleTied(nn.Layer):
+    """One layer under two names, beside a layer that doubles what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared = nn.Linear(6, 6)
+        self.inner = nn.LayerDict({"first": self.shared, "second": nn.Linear(6, 6)})
+
+    def forward(self, x):
+        return self.inner["second"](2 * self.inner["first"](x))
+
+
+class TorchTied(torch.nn.Module):
+    """Two layers that share their tensors; nothing is doubled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared = torch.nn.Linear(6, 6)
+        first, second = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
+        first.weight, first.bias = self.shared.weight, self.shared.bias
+        self.inner = torch.nn.ModuleDict({"first": first, "second": second})
+
+    def forward(self, x):
+        return self.inner["second"](self.inner["first"](x))
+
+
+def test_a_second_name_of_a_layer_is_no_layer_that_is_never_called() -> None:
+    result = align.compare(TorchTied, PaddleTied, X, dtype="float64")
+    assert not result.passed
+    assert "called" not in result.root.cause, str(result)
+    assert not [note for note in result.notes if "inner.first: called" in note]
