@@ -142,9 +142,7 @@ def _spec_parser() -> CommandParser:
     parser = _parser("spec", _SPEC, _SPEC_EXAMPLES)
     parser.add_argument("spec", metavar="FILE", help="the pair, see docs/align_your_own.md")
     parser.add_argument(
-        "--inject",
-        action="store_true",
-        help="feed each layer PyTorch's inputs too",
+        "--inject", action="store_true", help="feed each layer PyTorch's inputs too"
     )
     parser.add_argument("--dtype", choices=(*_DTYPES, "both"), default="both")
     _add_files(parser, "report.html and report.json")

@@ -13,14 +13,7 @@ from typing import Any
 import numpy as np
 
 from align.explain.array_edits import listed
-from align.explain.experiment import (
-    EXPLAINED,
-    SAME,
-    Edits,
-    close_to,
-    first_cause,
-    scale,
-)
+from align.explain.experiment import EXPLAINED, SAME, Edits, close_to, first_cause, scale
 from align.explain.formulas import ACTIVATIONS
 from align.explain.options import unequal
 from align.judge.distance import diagnose
@@ -144,9 +137,8 @@ def _output_edits(
     same = [(n, x) for n, x in near_by if x.shape == b.shape]
     ours = [*same, *((n, x) for n, x in unpaired if x.shape == a.shape)]
     returned = next((f": Paddle hands over {n}" for n, x in ours if close_to(x, near)(a)), "")
-    factor = scale(a, b)
-    if not returned and factor and close_to(a, near)(factor * b):
-        returned = f": Paddle's numbers are {factor:.6g} times as large"
+    if not returned and b.any() and close_to(a, near)(scale(a, b) * b):
+        returned = f": Paddle's numbers are {scale(a, b):.6g} times as large"
     for name, x in same:
         yield f"PyTorch hands over {name} as it is, Paddle does not{returned}", (x, b)
     for name, formula in ACTIVATIONS.items():
@@ -197,11 +189,7 @@ UNKNOWN = (
 
 
 def explain_gradient(
-    a: np.ndarray,
-    b: np.ndarray,
-    arriving: Sequence[np.ndarray] = (),
-    *,
-    of_parameter: bool = False,
+    a: np.ndarray, b: np.ndarray, arriving: Sequence[np.ndarray] = (), *, of_parameter: bool = False
 ) -> str:
     """Explain a wrong gradient of code whose output is right; a guess without a cause.
 

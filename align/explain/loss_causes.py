@@ -13,13 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from align.explain.experiment import (
-    EXPLAINED,
-    SAME,
-    first_cause,
-    renamed,
-    scale,
-)
+from align.explain.experiment import EXPLAINED, SAME, first_cause, renamed, scale
 from align.explain.loss_formulas import differing_formulas, factor_in_words
 from align.record.arrays import Arrays
 

@@ -131,8 +131,7 @@ def explain(paddle_rates: Rates, torch_rates: Rates) -> str:
 def _same(curve: Rates, edited: Rates) -> bool:
     """Whether what is known of an edited curve is a curve; enough of it has to be known."""
     is_known = np.isfinite(edited)
-    least = 4 if len(_changes(curve)) else 2  # a constant has one number
-    if is_known.sum() < max(least, len(curve) // TIMES):
+    if is_known.sum() < max(4 if len(_changes(curve)) else 2, len(curve) // TIMES):
         return False
     size = max(float(np.abs(curve).max()), float(np.abs(edited[is_known]).max())) or 1.0
     return bool(np.abs(edited[is_known] - curve[is_known]).max() <= EXACT * size)

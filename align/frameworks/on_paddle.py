@@ -16,12 +16,7 @@ import paddle
 from paddle import _C_ops
 
 from align.frameworks.factories import unpack
-from align.record.arrays import (
-    Arrays,
-    Entry,
-    once,
-    qualified_types,
-)
+from align.record.arrays import Arrays, Entry, once, qualified_types
 from align.record.recording import ROOT
 from align.record.request import Request
 from align.record.run_report import builders_recorded

@@ -14,14 +14,7 @@ import torch
 from torch.nn.utils import rnn
 
 from align.frameworks.factories import CLIP_EPS, unpack
-from align.record.arrays import (
-    Arrays,
-    Entry,
-    leaves,
-    once,
-    qualified_types,
-    replace,
-)
+from align.record.arrays import Arrays, Entry, leaves, once, qualified_types, replace
 from align.record.recording import ROOT
 from align.record.request import Request
 

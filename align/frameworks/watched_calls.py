@@ -93,12 +93,7 @@ OPERATORS = {
 NAMES = (
     {name: name for name in (*ACTIVATIONS, *FUNCTIONS)}
     | OPERATORS
-    | {
-        "add": "add",
-        "subtract": "subtract",
-        "multiply": "multiply",
-        "divide": "divide",
-    }
+    | {"add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "divide"}
 )
 
 DIGITS = {*ACTIVATIONS, *FUNCTIONS} - {"detach", "dropout", "batch_norm"}

@@ -136,10 +136,7 @@ class Judge:
 
     def _structure(self) -> list[Comparison]:
         tied, trained = self.weights.differing()
-        return [
-            flags("tied parameters", tied),
-            flags("trainable parameters", trained),
-        ]
+        return [flags("tied parameters", tied), flags("trainable parameters", trained)]
 
     def each_gradient(
         self,
@@ -207,10 +204,7 @@ class Judge:
         return taps
 
     def buffers(
-        self,
-        ours: Recording,
-        reference: Recording,
-        oracle: Recording | None,
+        self, ours: Recording, reference: Recording, oracle: Recording | None
     ) -> list[Comparison]:
         """Judge the tensors that a pass moves without an optimizer (running statistics)."""
         rule, state = self.statistics_rule, ours.state

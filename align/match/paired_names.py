@@ -219,10 +219,7 @@ class ModuleMap:
 
 
 def pair_modules(
-    torch_names: Sequence[str],
-    paddle_names: Sequence[str],
-    weights: WeightMapping,
-    table: Table,
+    torch_names: Sequence[str], paddle_names: Sequence[str], weights: WeightMapping, table: Table
 ) -> ModuleMap:
     """Pair the modules of both models.
 

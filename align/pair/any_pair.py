@@ -24,14 +24,7 @@ from align.pair import runs
 from align.pair.isolation import Isolation
 from align.pair.pair import Ours, Pair, TrainingRuns, own_tensors, steady_elements, widened
 from align.pair.runs import tensors
-from align.pair.side import (
-    Side,
-    Watch,
-    measured_training,
-    no_scatter,
-    repeated,
-    scored_output,
-)
+from align.pair.side import Side, Watch, measured_training, no_scatter, repeated, scored_output
 from align.record.arrays import (
     Arrays,
     BothScores,

@@ -209,14 +209,7 @@ class Side:
         moves, model = self._moved(dtype, asked, True)
         track = Track(sample)
         with runs.trained(
-            self.framework,
-            model,
-            plan,
-            dtype,
-            dtype,
-            moves=moves,
-            watch=track.watch,
-            follow=follow,
+            self.framework, model, plan, dtype, dtype, moves=moves, watch=track.watch, follow=follow
         ) as run:
             yield measured_training(run, track, steady)
 

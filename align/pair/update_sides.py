@@ -303,8 +303,7 @@ class UpdateSides:
         recorded, seed = pair.reference.gradients, pair.plan.seed
         self.feed = Feed(recorded, self._shapes, self._weights, pair.dtype, self.steps, seed)
         self._warm = max(
-            self._zero_rates(on_torch, self.module),
-            self._zero_rates(on_paddle, self.model),
+            self._zero_rates(on_torch, self.module), self._zero_rates(on_paddle, self.model)
         )
 
     def _zero_rates(self, side: Any, model: Any) -> int:

@@ -231,11 +231,4 @@ _TIMM = (
     _timm_swin("timm_swin_full", {}, (2, 2, 6, 2), downsample=False, **_PUBLISHED_SIZE),
 )
 
-IMAGE_ROWS: tuple[PortRow, ...] = (
-    *_TOKENS,
-    *_FAMILIES,
-    *_UNUSUAL,
-    *_TRAINING,
-    *_FULL,
-    *_TIMM,
-)
+IMAGE_ROWS: tuple[PortRow, ...] = (*_TOKENS, *_FAMILIES, *_UNUSUAL, *_TRAINING, *_FULL, *_TIMM)

@@ -11,40 +11,16 @@ from typing import Any
 import numpy as np
 
 import sot_paddle
+from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.convert import convert_file, find_checkpoint
 from sot_paddle.reading import read_json
 
-_SIZES = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-)
-_STATED = ("hidden_act", "layer_norm_eps", "pad_token_id")
-
 
 def encoder_sizes(folder: Path | None) -> dict[str, Any]:
-    """Read dimensions and stated options of a checkpoint's encoder from its config.json.
-
-    Args:
-        folder: of the checkpoint, None to find it.
-
-    Raises:
-        ValueError: no readable config.json, or one without a size.
-    """
-    path = (folder or find_checkpoint()) / "config.json"
-    try:
-        config = read_json(path)
-        stated = {name: config[name] for name in _STATED if name in config}
-        return {**{name: config[name] for name in _SIZES}, **stated}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path}: expected the config.json of a BERT with {', '.join(_SIZES)} ({error!r})"
-        ) from error
+    """Read what the config.json of a checkpoint states of its encoder; None finds the folder."""
+    config = read_json((folder or find_checkpoint()) / "config.json")
+    return TEXT_BACKBONES["bert"].read_config(config)
 
 
 def encoder_arrays(folder: Path | None, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

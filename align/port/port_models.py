@@ -71,7 +71,7 @@ def request_of(row: PortRow, dtypes: Sequence[str], choices: Choices) -> Request
     """
     if row.checkpoint:
         sizes = encoder_sizes(choices.checkpoint)
-        row = dataclasses.replace(row, options={**row.options, **sizes})
+        row = dataclasses.replace(row, options={**sizes, **row.options})
     torch.manual_seed(row.batch.seed)
     built = {name: t.numpy() for name, t in _torch_model(row, "float64").state_dict().items()}
     state = draw_state(row, built, choices.checkpoint)

@@ -160,11 +160,7 @@ class PortRow:
     timm: TimmModel | None = None
 
 
-NO_DROPOUT = {
-    "head_dropout": 0.0,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
+NO_DROPOUT = {"head_dropout": 0.0, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 HEAD = {"q_dim": 7, "k_dim": 5, "head_num_heads": 3, "wr_dim": 4, "qkv_dim": 6}
 """Sizes of every text head."""
 IMAGE_HEAD = {"head_num_heads": 3, "wr_dim": 4, "head_dropout": 0.0}

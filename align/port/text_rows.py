@@ -184,10 +184,7 @@ _TWO_LAYER_HEAD = {"pooling": "two_layer"}
 _ROBERTAS = (
     PortRow("roberta_mgcrp_tiny", "roberta_base_mgcrp", _ROBERTA_TINY, dtypes=_FLOAT64),
     PortRow(
-        "roberta_plain_tiny",
-        "roberta_base",
-        {**_ROBERTA_TINY, **_TWO_LAYER_HEAD},
-        dtypes=_FLOAT64,
+        "roberta_plain_tiny", "roberta_base", {**_ROBERTA_TINY, **_TWO_LAYER_HEAD}, dtypes=_FLOAT64
     ),
     *_long_rows("roberta", "roberta_base", {**_SMALL, **_ROBERTA}, **_TWO_LAYER_HEAD),
     PortRow(

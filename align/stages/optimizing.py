@@ -114,13 +114,7 @@ def _divergences(
         shown = next((c for c in failed if c.name.partition("/")[2] in cause.names), failed[0])
         divergences.append(
             Divergence(
-                shown.name,
-                cause.place,
-                "optimizer",
-                pair.dtype,
-                shown.reason,
-                cause.text,
-                source,
+                shown.name, cause.place, "optimizer", pair.dtype, shown.reason, cause.text, source
             )
         )
     return divergences

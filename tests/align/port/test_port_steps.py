@@ -65,7 +65,7 @@ def test_a_row_may_end_behind_the_forward_pass():
 
 
 def test_a_wrong_part_of_a_head_fails_and_is_named_with_its_row(monkeypatch):
-    monkeypatch.setattr(calls, "study", lambda *_: ("", "", ""))  # no cause is looked for
+    monkeypatch.setattr(calls, "study", lambda *_: calls.LayerStudy())  # no cause is looked for
     right = SvPN.forward
     monkeypatch.setattr(SvPN, "forward", lambda self, x, *rest: right(self, x, *rest) * 1.001)
     outcome = run_row(PortRow("wrong", options=MGCRP), ("float64",), Choices())
