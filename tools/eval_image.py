@@ -1,7 +1,5 @@
 """Evaluate SoT, DeiT or Swin on a folder of images, on ImageNet-A, or on the embedded digits."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

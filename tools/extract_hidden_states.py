@@ -1,7 +1,5 @@
 """Store the hidden states of a frozen encoder in HDF5."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Pre-train a language model on masked words and next sentences."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Train the AdapterPooler, or probes, on the hidden states of a frozen encoder."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Fine-tune BERT with the second-order head on GLUE, or on one's own TSV files."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Train SoT, DeiT or Swin on a folder of images, or on the embedded digits."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

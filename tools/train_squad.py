@@ -1,7 +1,5 @@
 """Fine-tune a language model on SQuAD 2.0."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

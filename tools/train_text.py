@@ -1,7 +1,5 @@
 """Fine-tune a language model on whole texts: IMDB, TREC, Yahoo Answers or own tables."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
