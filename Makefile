@@ -16,7 +16,7 @@ help: ## Show this list
 
 setup: $(STAMP) ## Create .venv with the pinned packages and the real checkpoint (quick when nothing changed)
 
-$(STAMP): $(LOCKS)
+$(STAMP): $(LOCKS) pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 		{ echo "setup: Python 3.11 is required; name it with make PYTHON=/path/to/python3.11" >&2; exit 2; }
 	@test -x $(PY) || { echo "setup: making $(VENV)"; $(PYTHON) -m venv $(VENV); }
@@ -27,6 +27,7 @@ $(STAMP): $(LOCKS)
 		{ tail -n 1 $(VENV)/imports.log >&2; exit 2; }
 	$(PY) -m pip install --disable-pip-version-check --no-deps --require-hashes \
 		--requirement requirements-checkpoint.txt
+	@$(PY) -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
 	@$(PY) -W ignore -m sot_paddle.ops.build > $(VENV)/native_operators.log 2>&1 &
 	@touch $(STAMP)
 
