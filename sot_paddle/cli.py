@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import functools
 import os
 import re
@@ -184,7 +185,10 @@ class CommandParser(argparse.ArgumentParser):
         return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Print the message and end with status 2."""
+        """Print the message, with the flag that an unknown one is near to; end with status 2."""
+        unknown = re.search(r"unrecognized arguments: (--[\w-]+)", message)
+        near = unknown and difflib.get_close_matches(unknown[1], self._option_string_actions, n=1)
+        message += f"; did you mean {near[0]}?" if near else ""
         self.exit(REFUSED, f"{self.prog}: error: {message} (--help lists the options)\n")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:

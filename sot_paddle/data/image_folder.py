@@ -161,8 +161,7 @@ def read_split(root: str | Path, split: str, report: Report = _LOG.warning) -> F
         content = some(sorted(entry.name for entry in root.iterdir())) or "an empty folder"
     raise DataError(
         f"{root}: expected a folder with {' or '.join(names)} in it (train/<class>/*, "
-        f"val/<class>/*), or with class folders alone (<class>/*), got: "
-        f"{content}; name the folder above {split}"
+        f"val/<class>/*), or with class folders alone (<class>/*, two at least), got: {content}"
     )
 
 

@@ -44,8 +44,8 @@ def read_table(
     missing = [name for name in required if name not in header]
     if missing:
         raise DataError(
-            f"{path}, line 1: expected a header with the columns {', '.join(required)}; missing "
-            f"{', '.join(missing)}, found {', '.join(map(repr, header))[:200]}"
+            f"{path}, line 1: expected a header with the columns {', '.join(required)}, with tabs "
+            f"between; missing {', '.join(missing)}, found {', '.join(map(repr, header))[:200]}"
         )
     if len(set(header)) < len(header):
         raise DataError(f"{path}, line 1: expected different column names, found {header}")

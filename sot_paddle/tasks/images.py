@@ -250,7 +250,10 @@ def _read_val(root: str, report: Report, *, bare: bool) -> FolderSource:
     if split or not place.is_dir() or ((place / "train").is_dir() and not bare):
         return read_split(root, "val", report)
     listed = read_class_folders(root, report)
-    report(f"{root} has no val: all {len(listed)} images of its class folders are evaluated")
+    report(
+        f"{root} has no val: all {len(listed)} images of its class folders are evaluated, also those "
+        "of a training on it, whose metrics.json has the scores of the others"
+    )
     return listed
 
 

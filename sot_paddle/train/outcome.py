@@ -229,8 +229,8 @@ def _say_lag(run: Run, evaluations: Mapping[str, Scores]) -> None:
     if raw > averaged if run.task.maximise else raw < averaged:
         say(
             f"the moving average ({run.task.metric} {averaged:.4f}) is behind the weights "
-            f"themselves ({raw:.4f}) and the best was chosen by it: a longer run, a smaller decay "
-            "or --model-ema-warmup lets it catch up"
+            f"themselves ({raw:.4f}) and the best was chosen by it: a longer run or a smaller "
+            "--model-ema-decay lets it catch up"
         )
 
 

@@ -36,8 +36,8 @@ from sot_paddle.versions import PADDLE
 
 _UNUSED_PARAMETERS = ("concat", "aggre_all")
 """Fusions whose heads leave parameters without a gradient."""
-_MOST_OF_START = 0.1
-"""Share of a run's start in its moving average beyond which the average warms up."""
+_FEWEST_SPANS = 10
+"""A run as long as so many spans of its moving average, 1 / (1 - decay) steps, needs no warm-up."""
 _MOST_CLASSES, _LONGEST_NAME = 20, 40
 """Classes that are told one by one, and letters of their names."""
 
@@ -92,13 +92,13 @@ def run_once(setup: Setup, seed: int, folder: RunFolder) -> dict[str, Any]:
 
 
 def _choose_warmup(ema: ModelEma, steps: int) -> None:
-    """Warm the average up where the run is so short that much of the start would stay in it."""
-    share = ema.decay**steps
-    ema.warmup = share > _MOST_OF_START
+    """Warm the average up where the run is so short that it would lag behind the weights."""
+    span = round(1 / (1 - ema.decay))
+    ema.warmup = steps < _FEWEST_SPANS * span
     if ema.warmup:
         say(
-            f"the moving average warms up: {steps} steps with decay {ema.decay:g} would leave "
-            f"{share:.0%} of the start in it (--set model_ema_warmup=false: as published)"
+            f"the moving average warms up: decay {ema.decay:g} averages over {span} steps, of "
+            f"which this run has {steps} (--set model_ema_warmup=false: as published)"
         )
 
 

@@ -38,7 +38,7 @@ def test_size_and_classes(capsys) -> None:
         (["--models", "bert_base"], "bert_base is a text model; expected sot_tiny,"),
         (["--models", "sot_tiny", "--img-size", "100"], "img_size 96 or 104"),
         (["--img-size", "0"], "--img-size: expected a whole number of at least 1, got '0'"),
-        (["--moddels", "x"], "unrecognized arguments: --moddels x"),
+        (["--moddels", "x"], "unrecognized arguments: --moddels x; did you mean --models?"),
     ],
 )
 def test_refusals(arguments: list[str], message: str, capsys) -> None:

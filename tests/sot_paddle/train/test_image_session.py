@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from sot_paddle.checkpoint import read_tensors
-from sot_paddle.train import checkpointing, outcome
+from sot_paddle.train import checkpointing, outcome, run
 from sot_paddle.train.model_folder import load_trained
 from tests.sot_paddle.train import tiny_images
 from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, metrics, same_arrays
@@ -159,7 +160,14 @@ def test_an_average_that_lags_is_said_to_and_a_warm_up_lets_it_catch_up(
     lag = content["best"]["ema_loss"] - content["best"]["loss"]
     assert ("is behind the weights themselves" in err) == (lag > 0)
     assert (lag > 0.02) == behind
-    assert ("18 steps with decay 0.9999 would leave 100% of the start in it" in err) != behind
+    assert ("averages over 10000 steps, of which this run has 18" in err) != behind
+
+
+@pytest.mark.parametrize(("steps", "is_short"), [(56, True), (199, True), (200, False)])
+def test_a_run_shorter_than_ten_spans_of_its_average_warms_it_up(steps, is_short):
+    ema = mock.Mock(decay=0.95)
+    run._choose_warmup(ema, steps)
+    assert ema.warmup == is_short
 
 
 def test_the_best_says_how_it_was_measured_last(images, tmp_path):
