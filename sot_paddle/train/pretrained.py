@@ -263,6 +263,8 @@ def read(
     config = _read_config(folder) if _config_file(folder).exists() else {}
     is_converted = FORMAT in source.metadata
     if is_converted:
+        if text_backbone(source.metadata["model"]) is None:
+            raise ValueError(f"{place} is of {source.metadata['model']}, which is no text model")
         with named_in_refusals(source.path):
             config |= metadata_json(source.metadata, "config")
     elif backbone is not None:

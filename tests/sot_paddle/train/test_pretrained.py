@@ -83,6 +83,13 @@ def test_names_are_looked_for_in_the_cache_and_in_the_hub_cache(tmp_path, one_te
         pretrained.find(_config("bert-base-cased"))
 
 
+def test_weights_of_images_are_refused_before_a_vocabulary_is_asked_for(tmp_path):
+    tiny = {"token_type": "patch", "embed_dim": 12, "depth": 1, "num_heads": 3, "img_size": 32}
+    save_weights(create_model("sot_tiny", 2, **tiny), tmp_path / "images.safetensors")
+    with pytest.raises(ValueError, match="is of sot_tiny, which is no text model"):
+        pretrained.find(_config(str(tmp_path / "images.safetensors")))
+
+
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
