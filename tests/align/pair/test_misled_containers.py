@@ -130,3 +130,18 @@ def test_who_gives_a_container_the_wrong_is_blamed(packed: bool) -> None:
         "order of the layers: Paddle calls layers.0.attention before layers.0.ln, PyTorch "
         "layers.0.ln before layers.0.attention"
     )
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize(
+    ("slip", "cause"),
+    [
+        ("width", "scale of the attention scores: Paddle divides by the root of 6, PyTorch of 3"),
+        ("number", "number of divide: Paddle 1.41421, PyTorch 1.73205; with PyTorch's it agrees"),
+        ("factor", "number of multiply: Paddle 0.707107, PyTorch 0.57735; with PyTorch's"),
+    ],
+)
+def test_a_wrong_number_in_a_container_is_named(slip: str, cause: str, packed: bool) -> None:
+    result = compared(slip, packed)
+    assert result.root.place == "layers.0.attention"
+    assert result.root.cause.startswith(cause), str(result)
