@@ -180,7 +180,7 @@ class Outcome:
             failed = [r for r in self.report.results if not r.passed]
             where = ", ".join(f"{r.step} ({r.dtype})" for r in failed)
             return f"FAIL: {where}"
-        cause = f": {first.cause}" if first.cause else ""
+        cause = f": {first.shown_cause}" if first.cause else ""
         step = f"{first.step} pass" if first.step in PASSES else first.step.replace("_", " ")
         return f"FAIL: {step}, at {first.place}{cause}"
 

@@ -104,10 +104,8 @@ def shifted(a: np.ndarray, b: np.ndarray, axes: Sequence[int], what: str = "") -
         in_paddle, in_torch = [slice(None)] * a.ndim, [slice(None)] * a.ndim
         for axis, step in zip(axes, steps, strict=True):
             length, first, last = a.shape[axis], max(0, -step), max(0, step)
-            in_paddle[axis], in_torch[axis] = (
-                slice(first, length - last),
-                slice(last, length - first),
-            )
+            in_paddle[axis] = slice(first, length - last)
+            in_torch[axis] = slice(last, length - first)
         return tuple(in_paddle), tuple(in_torch)
 
     def apart(steps: Sequence[int]) -> tuple[float, int]:

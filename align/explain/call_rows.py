@@ -82,7 +82,7 @@ ROWS = (
     CallRow(
         "var std",
         "variance: Paddle divides by {present}, with the other divisor it agrees (n - 1: unbiased)",
-        lambda call, _: call.with_argument("unbiased", call.argument("unbiased") is False),
+        lambda call, _: call.with_arguments({"unbiased": call.argument("unbiased") is False}),
         present=lambda call: "n" if call.argument("unbiased") is False else "n - 1",
     ),
     CallRow(
@@ -222,6 +222,15 @@ ROWS = (
     ),
 )
 """In the order in which they are tried."""
+NUMBERS = (
+    CallRow(
+        "pow multiply divide add subtract",
+        "number of {name}: {value}; with PyTorch's it agrees",
+        values.with_number,
+        values.numbers,
+    ),
+)
+"""Tried last: of a scale ROWS say more, and there are many numbers."""
 
 CUT_ROWS = (
     CallRow(

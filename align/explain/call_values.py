@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import paddle
 
-from align.explain.experiment import close_to
+from align.explain.experiment import both, close_to
 from align.explain.formulas import ACTIVATIONS as FORMULAS
-from align.explain.options import single
+from align.explain.options import FUNCTIONS, plain, single
 from align.frameworks import on_paddle
-from align.frameworks.watched_calls import ACTIVATIONS, WatchedCall
+from align.frameworks.watched_calls import ACTIVATIONS, TorchCall, WatchedCall
 
 FEW = 4  # parts or axes whose permutations are all tried
 LOW = -1e30
@@ -33,11 +33,13 @@ class Around:
         masks: arrays that may be masks: flags, zeros and low values.
         widths: last sizes of what is multiplied in it: widths of a head, of all heads.
         calls: its watched calls.
+        torch_calls: PyTorch's, of its partner or of the whole model.
     """
 
     masks: Sequence[np.ndarray] = ()
     widths: Sequence[int] = ()
     calls: Sequence[WatchedCall] = ()
+    torch_calls: Sequence[TorchCall] = ()
 
 
 Values = Callable[[WatchedCall, Around], Iterable[Any]]
@@ -89,7 +91,7 @@ def option(
     return CallRow(
         functions,
         says.format(argument=argument),
-        lambda call, value: call.with_argument(argument, value),
+        lambda call, value: call.with_arguments({argument: value}),
         others,
         lambda call: call.argument(argument),
     )
@@ -301,6 +303,25 @@ def is_number(x: Any) -> bool:
     """Say whether an operand is one number, in a tensor too."""
     number = isinstance(x, (int, float)) and not isinstance(x, bool)
     return number or (isinstance(x, paddle.Tensor) and x.size == 1)
+
+
+def numbers(call: WatchedCall, around: Around) -> list[tuple[str, float]]:
+    """Numbers of PyTorch's operators, in words too; a factor may be a divisor there."""
+    present = plain(call.args[1])
+    values = []
+    for other in around.torch_calls if is_number(present) else ():
+        name = FUNCTIONS.get(other.name.rstrip("_"), other.name)
+        value = plain(other.arguments.get("exponent", other.arguments.get("other")))
+        if {name, call.name} == {"multiply", "divide"} and is_number(value) and value:
+            name, value = call.name, 1 / value
+        if name == call.name and is_number(value) and not np.isclose(value, present, 1e-12, 0):
+            values.append(value)
+    return [(both(present, value), value) for value in dict.fromkeys(values)]
+
+
+def with_number(call: WatchedCall, value: tuple[str, float]) -> paddle.Tensor:
+    """An operator with another number. PADDLE: `x ** number` holds it in float32, no tensor."""
+    return put(call, 1, paddle.to_tensor(value[1], dtype=call.args[0].dtype))
 
 
 def epsilons(call: WatchedCall, around: Around) -> list[int]:

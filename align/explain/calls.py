@@ -12,6 +12,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from operator import methodcaller
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from align.explain.call_rows import (
     COARSE,
     CUT_ROWS,
     EXCUSED,
+    NUMBERS,
     ROWS,
     WRONG_GRADIENTS,
     exactly,
@@ -56,6 +58,7 @@ from align.pair.any_pair import AnyPair
 from align.pair.bench import Bench, GradientBench
 from align.pair.finite_differences import agrees_in_float32, refutes_paddle
 from align.pair.isolation import Guilty
+from align.record.arrays import leaves
 from align.record.recording import ROOT, Recording
 from align.record.results import Tolerance
 
@@ -189,26 +192,35 @@ def _changes(pair: AnyPair, bench: Bench, wrong: Guilty, calls: list[WatchedCall
     yield from layer_edits.rows(bench, wrong)
     yield from layer_edits.weights(bench)
     yield from layer_edits.insertions(bench)
-    around = Around(_masks(bench, module), _widths(bench, calls), calls)
+    torch_calls = _torch_calls(pair, module)
+    around = Around(_masks(bench, module), _widths(bench, calls), calls, torch_calls)
     for call, says, answer in call_edits(ROWS, calls, around):
         yield _with_line(bench, says, call), _watching(bench, answer)
-    torch_calls = _torch_calls(pair, module)
     for numbers in _together(calls):
         call = calls[numbers[0]]
         for says, values in argument_edits(call, calls, torch_calls):
-            answer = _instead(numbers, functools.partial(_with_arguments, values))
+            answer = _instead(numbers, methodcaller("with_arguments", values))
             says = _with_line(bench, f"{says}; with PyTorch's it agrees", call)
             yield says, _watching(bench, answer)
+    for call, says, answer in call_edits(NUMBERS, calls, around):
+        yield _with_line(bench, says, call), _watching(bench, answer)
     yield from layer_edits.centred(bench)
 
 
-def _torch_calls(pair: AnyPair, module: Any) -> list[TorchCall]:
-    """The calls that PyTorch's layer makes in one run."""
-    depth: list[Any] = []
-    hooks = contextlib.nullcontext()
-    if module is not None:
-        hooks = on_torch.hook(module, lambda *_: depth.append(1), lambda *_: depth.pop() and None)
-    with hooks, TorchCalls(lambda: module is None or bool(depth)) as recorder:
+def _torch_calls(pair: AnyPair, module: Any, *, own_code: bool = False) -> list[TorchCall]:
+    """The calls that PyTorch's layer makes in one run, with those of the modules in it or alone."""
+    running: list[Any] = []
+
+    def leave(*_: Any) -> None:
+        running.pop()
+
+    def active() -> bool:
+        return module is None or (running[-1:] == [module] if own_code else bool(running))
+
+    with contextlib.ExitStack() as hooks:
+        for inner in [] if module is None else module.modules():
+            hooks.enter_context(on_torch.hook(inner, lambda x, *_: running.append(x), leave))
+        recorder = hooks.enter_context(TorchCalls(active))
         pair.run_reference()
     return recorder.calls
 
@@ -218,23 +230,10 @@ def _missing(pair: AnyPair, bench: Bench, calls: Sequence[WatchedCall]) -> str:
     _, module, _ = pair.layer(bench.key)
     if module is None or type(module).__module__.startswith("torch."):
         return ""
-    running: list[Any] = []
-
-    def leave(*_: Any) -> None:
-        running.pop()
-
-    with contextlib.ExitStack() as hooks:
-        for inner in module.modules():
-            hooks.enter_context(on_torch.hook(inner, lambda x, *_: running.append(x), leave))
-        recorder = hooks.enter_context(TorchCalls(lambda: running[-1:] == [module]))
-        pair.run_reference()
-    names = {FUNCTIONS.get(call.name, call.name) for call in recorder.calls} & DIGITS
+    torch_calls = _torch_calls(pair, module, own_code=True)
+    names = {FUNCTIONS.get(call.name, call.name) for call in torch_calls} & DIGITS
     names -= {call.name for call in calls}
     return f"PyTorch calls {', '.join(sorted(names))} there, Paddle does not" if names else ""
-
-
-def _with_arguments(values: Mapping[str, Any], call: WatchedCall) -> Any:
-    return call.with_arguments(values)
 
 
 def call_edits(
@@ -310,7 +309,8 @@ def _masks(bench: Bench, module: Any) -> list[np.ndarray]:
 
 def _widths(bench: Bench, calls: list[WatchedCall]) -> list[int]:
     """Last sizes of what is multiplied in the layer and of its inputs: widths of a head, of all."""
-    arrays = [array for _, array in bench.partner.inputs] if bench.partner else []
+    tensors = leaves(bench.layer_call[1:], on_paddle.is_tensor) if bench.layer_call else []
+    arrays = [array for _, array in (bench.partner.inputs if bench.partner else tensors)]
     for call in calls:
         arrays += call.args[:2] if call.name in ("matmul", "bmm") else ()
     shapes = [tuple(x.shape) for x in arrays]
@@ -413,10 +413,8 @@ def loss_reruns(
     with watched(lambda: True, _noting(calls), owners):
         run_ours()
     for call in (call for call in calls if call.name in LOSSES):
-        changes: list[tuple[str, Answer]] = [
-            (says, functools.partial(_with_arguments, values))
-            for says, values in argument_edits(call, calls, recorder.calls)
-        ]
+        edits = argument_edits(call, calls, recorder.calls)
+        changes = [(says, methodcaller("with_arguments", values)) for says, values in edits]
         for says, change in [*changes, *_handed(call, recorder.calls)]:
             with contextlib.suppress(*ERRORS):
                 with watched(lambda: True, _instead([call.number], change), owners):

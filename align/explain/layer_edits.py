@@ -203,10 +203,8 @@ def arguments(bench: Bench) -> str:
     tensors = [tensor for _, tensor in leaves(bench.layer_call[1:], on_paddle.is_tensor)]
     paddle_shapes = Counter(tuple(tensor.shape) for tensor in tensors)
     torch_shapes = Counter(array.shape for _, array in bench.partner.inputs)
-    missing, more = (
-        list((torch_shapes - paddle_shapes).elements()),
-        list((paddle_shapes - torch_shapes).elements()),
-    )
+    missing = list((torch_shapes - paddle_shapes).elements())
+    more = list((paddle_shapes - torch_shapes).elements())
     if not missing or len(more) > len(missing):
         return ""
     if more and len(more[0]) == len(missing[0]):

@@ -157,9 +157,8 @@ def _of_calls(
     for says, run in reruns:
         factor = scale(run.value, reference.value) if outputs is not None else 1.0
         pairs = [(run.value, reference.value)]
-        pairs += [
-            (run.gradients.get(p, np.zeros_like(g)), g) for p, g in reference.gradients.items()
-        ]
+        for path, b in reference.gradients.items():
+            pairs.append((run.gradients.get(path, np.zeros_like(b)), b))
         right = factor and all(
             a.shape == b.shape and np.abs(a - factor * b).max() <= SAME * np.abs(factor * b).max()
             for a, b in pairs

@@ -114,11 +114,8 @@ def explain_average(pair: AnyPair, passes: Callable[[Request], bool]) -> str:
     plan, factories = pair.plan, pair.plan.optimizer
     if isinstance(factories, Mapping):
         return ""
-    models = pair.our_model(True), pair.reference_model(pair.dtype, True)
-    paddle_options, torch_options = (
-        _average_options(side, pair, model)
-        for side, model in zip((on_paddle, on_torch), models, strict=True)
-    )
+    paddle_options = _average_options(on_paddle, pair, pair.our_model(True))
+    torch_options = _average_options(on_torch, pair, pair.reference_model(pair.dtype, True))
 
     def agree(names: Sequence[str]) -> bool:
         def factory(model: Any) -> Any:
@@ -168,11 +165,8 @@ class _Differences:
         if name == "SGD" and torch_optimizer.param_groups[0]["momentum"]:
             name = "Momentum"
         self.kind, paddle_kind = FAMILY.get(name, name), paddles.kind_of(self._paddle)
-        self._other_kind = (
-            ""
-            if "" in (name, paddle_kind) or FAMILY.get(paddle_kind, paddle_kind) == self.kind
-            else paddle_kind
-        )
+        is_same = FAMILY.get(paddle_kind, paddle_kind) == self.kind
+        self._other_kind = "" if is_same or "" in (name, paddle_kind) else paddle_kind
 
     def all(self) -> Iterator[Cause]:
         """In the order in which the changes are applied: a change of gradients drops hooks."""

@@ -24,6 +24,9 @@ FUNCTIONS = {
     "amin": "min",
     "huber_loss": "smooth_l1_loss",
     "multilabel_soft_margin_loss": "multi_label_soft_margin_loss",
+    "div": "divide",
+    "mul": "multiply",
+    "sub": "subtract",
 }
 """PyTorch's name of a function -> Paddle's, where they differ."""
 DATA = frozenset(("x", "y", "input", "logit", "other", "label", "labels", "shape", "training"))
@@ -140,11 +143,11 @@ def argument_edits(
 
 
 def _differences(call: Any, torch_arguments: Mapping[str, Any]) -> Iterator[OtherArgument]:
-    plain = {name: _plain(value) for name, value in torch_arguments.items()}
-    values = {name: value for name, value in plain.items() if _is_value(value)}
+    values_by_name = {name: plain(value) for name, value in torch_arguments.items()}
+    values = {name: value for name, value in values_by_name.items() if _is_value(value)}
     for word, argument in call.arguments().items():
-        paddle_value = _plain(argument)
-        known_there = {word, LAYER_WORDS.get(word, (word,))[0]} & set(plain)
+        paddle_value = plain(argument)
+        known_there = {word, LAYER_WORDS.get(word, (word,))[0]} & set(values_by_name)
         if word in DATA or not known_there or not _is_value(paddle_value):
             continue
         torch_value = converted(word, values, paddle_value)
@@ -157,7 +160,7 @@ def _differences(call: Any, torch_arguments: Mapping[str, Any]) -> Iterator[Othe
             yield OtherArgument(word, paddle_value, torch_value)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Tensors as arrays, but for those that are trained; pairs of equal numbers as the number."""
     trained = getattr(value, "requires_grad", not getattr(value, "stop_gradient", True))
     if hasattr(value, "detach") and not trained:

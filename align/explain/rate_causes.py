@@ -44,10 +44,8 @@ def exchanged(pair: Any, torch_schedule: Any, paddle_schedule: Any) -> str:
 
     if torch_schedule.scheduler is None or paddle_schedule.scheduler is None:
         return ""
-    paddle_options, torch_options = (
-        options(paddle_schedule.scheduler),
-        options(torch_schedule.scheduler),
-    )
+    paddle_options = options(paddle_schedule.scheduler)
+    torch_options = options(torch_schedule.scheduler)
 
     def passes(names: Sequence[str]) -> bool:
         def prepare(scheduler: Any) -> None:
@@ -83,13 +81,10 @@ def _group_factor(curve: Curve, first: Curve) -> str:
     ratio = curve.ours[at] / curve.reference[at] if curve.reference[at] else np.inf
     text = f"constant factor on group {curve.group}: Paddle's rate is {ratio:.6g} x PyTorch's"
     if first is not curve and first.ours[at] and first.reference[at]:
-        paddle_ratio, torch_ratio = (
-            curve.ours[at] / first.ours[at],
-            curve.reference[at] / first.reference[at],
-        )
-        text += (
-            f" (times the first group's rate: Paddle {paddle_ratio:.6g}, PyTorch {torch_ratio:.6g})"
-        )
+        paddle_ratio = curve.ours[at] / first.ours[at]
+        torch_ratio = curve.reference[at] / first.reference[at]
+        sides = f"Paddle {paddle_ratio:.6g}, PyTorch {torch_ratio:.6g}"
+        text += f" (times the first group's rate: {sides})"
     return f"{text}; it holds {some(curve.parameters)}"
 
 

@@ -146,10 +146,6 @@ class WatchedCall:
         """An argument by its name, however it was passed."""
         return self.arguments().get(name, default)
 
-    def with_argument(self, name: str, value: Any) -> Any:
-        """The call with one argument changed, however it was passed."""
-        return self.with_arguments({name: value})
-
     def with_arguments(self, values: Mapping[str, Any]) -> Any:
         """The call with some arguments changed, however they were passed."""
         bound = self._bound()

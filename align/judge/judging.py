@@ -111,7 +111,8 @@ class Judge:
             only: some of Paddle's layers, None for all.
         """
         rule = bounds.TOLERANCES["forward", self.dtype]
-        yield from self._structure()
+        tied, trained = self.weights.differing()
+        yield from (flags("tied parameters", tied), flags("trainable parameters", trained))
         for key, paddle_call, call in self.taps(ours, reference, only):
             judge = None if oracle is None else dict(oracle.calls[call.key].outputs)
             read = call.array, paddle_call.array
@@ -133,10 +134,6 @@ class Judge:
                     self.note(f"{name}: empty on both sides, not compared")
             if (left or own_left) and not uneven:
                 self.note(f"{key}: outputs without a partner: {', '.join([*left, *own_left])}")
-
-    def _structure(self) -> list[Comparison]:
-        tied, trained = self.weights.differing()
-        return [flags("tied parameters", tied), flags("trainable parameters", trained)]
 
     def each_gradient(
         self,

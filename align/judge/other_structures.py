@@ -2,8 +2,9 @@
 
 One side flattens the tokens before a layer, or has the batch on another axis, and what follows
 agrees. Where what follows does not agree, they stay paired and fail. Containers that only their
-parameters pair may do other parts of the work: they stay paired where their outputs agree. A norm
-with an activation in it is told by the step inside that returns what the other side's norm does.
+parameters pair may do other parts of the work: they stay paired where their outputs agree, if need
+be on one input (`AnyPair.isolate`). A norm with an activation in it is told by the step inside that
+returns what the other side's norm does.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ def unpair_other_structures(judge: Judge, paddle: Recording, torch: Recording) -
         paddle: Paddle's pass.
         torch: PyTorch's.
     """
+    modules = judge.modules
     for _, paddle_call, torch_call in list(judge.taps(paddle, torch)):
-        if torch_call.name in judge.modules.loose and _likeness(paddle_call, torch_call) != AGREES:
+        if torch_call.name in modules.loose and _likeness(paddle_call, torch_call) != AGREES:
             why = f"returns something else than {torch_call.name}, which holds the same parameters"
-            judge.modules.unpair(torch_call.name, why)
-    judge.modules.loose.clear()
+            modules.unpair(torch_call.name, why)
+    modules.loose = {a: b for a, b in modules.loose.items() if a not in modules.to_paddle}
     taps = [(paddle_call, torch_call) for _, paddle_call, torch_call in judge.taps(paddle, torch)]
     _unpair_composed(judge, taps, paddle, torch)
     taps = [calls for calls in taps if calls[1].name in judge.modules.to_paddle]

@@ -94,11 +94,8 @@ def _matched(
         return matched, table, ""
     tables = [known_table(rows, title) for title, rows in KNOWN.items()]
     first = matched.torch_left[0].name
-    tried = [
-        (_complete(torch, paddle, candidate), candidate)
-        for candidate in tables
-        if candidate.targets(first) is not None
-    ]
+    candidates = [candidate for candidate in tables if candidate.targets(first) is not None]
+    tried = [(_complete(torch, paddle, candidate), candidate) for candidate in candidates]
     fitting = [(other, candidate) for other, candidate in tried if other is not None]
     if not fitting:
         return matched, table, ""
@@ -199,7 +196,7 @@ class ModuleMap:
         to_paddle: PyTorch module -> Paddle layer.
         torch_only: modules without a partner.
         paddle_only: layers without a partner.
-        loose: PyTorch containers whose partner has another name and holds the same parameters.
+        loose: PyTorch container -> Paddle's of another name that holds the same, until they agree.
         composed: PyTorch modules with modules in them whose partner has none, or the reverse.
         unlike: PyTorch module that lost its partner by `unpair` -> why, for the reader.
     """
@@ -207,7 +204,7 @@ class ModuleMap:
     to_paddle: dict[str, str] = field(default_factory=dict)
     torch_only: list[str] = field(default_factory=list)
     paddle_only: list[str] = field(default_factory=list)
-    loose: set[str] = field(default_factory=set)
+    loose: dict[str, str] = field(default_factory=dict)
     composed: set[str] = field(default_factory=set)
     unlike: dict[str, str] = field(default_factory=dict)
 
@@ -255,7 +252,7 @@ def pair_modules(
         partners,
         [name for name in torch_names if name not in partners],
         [name for name in paddle_names if name not in taken],
-        loose,
+        {name: partners[name] for name in loose},
         {name for name in layers if (name in hosts[0]) != (layers[name] in hosts[1])},
     )
 

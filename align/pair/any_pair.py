@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -226,9 +227,21 @@ class AnyPair(Pair):
 
     def isolate(self) -> Isolation:
         """Inject mode, see `isolation`."""
-        isolation = Isolation(on_paddle, self)
         with runs.dropout_off(on_paddle, self.plan.train):
-            return isolation.run(self.plan)
+            if self.judge.modules.loose:
+                self._pair_containers()
+            return Isolation(on_paddle, self).run(self.plan)
+
+    def _pair_containers(self) -> None:
+        """Pair the containers that hold the same layers and return the same when given the same."""
+        modules = self.judge.modules
+        comparisons = Isolation(on_paddle, self, modules.loose).run(self.plan).comparisons
+        for name, target in modules.loose.items():
+            outputs = [c for c in comparisons if re.split(r"[#\[]", c.name)[0] == target]
+            if outputs and all(c.passed for c in outputs):
+                modules.to_paddle[name] = target
+                del modules.unlike[name]
+        modules.loose = {}
 
     def train_reference(self, dtype: str, watch: Watch | None = None) -> TrainingRun:
         """Train PyTorch's model now and return the run, kept."""

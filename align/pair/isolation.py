@@ -10,7 +10,7 @@ or in what it hands to the layers inside.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,15 +88,16 @@ class Isolation:
     Args:
         side: `on_paddle`.
         pair: a live one, with Paddle's model and a deep recording of the reference.
+        names: PyTorch module -> Paddle layer, of those that are fed; None for all.
     """
 
-    def __init__(self, side: Any, pair: Any) -> None:
+    def __init__(self, side: Any, pair: Any, names: Mapping[str, str] | None = None) -> None:
         self.side, self.pair, self.model = side, pair, pair.model
         self.judge, self.recording = pair.judge, pair.deep
         self.comparisons: list[Comparison] = []
         self.fed = 0  # arguments of layers that have a partner of their shape
         self.guilty: list[Guilty] = []
-        names = self.judge.modules.to_paddle
+        names = names or self.judge.modules.to_paddle
         back = {b: a for a, b in names.items()}
         self._calls: dict[str, Call] = {}
         for call in self.recording.calls.values():
@@ -149,32 +150,20 @@ class Isolation:
         ours = [(p, self.side.numpy(t)) for p, t in leaves(arguments, self.side.is_tensor)]
         ours, torch_floats = floats(ours), floats(reference.inputs)
         partners = self._partners(ours, torch_floats)
-        caller = self._stack[-1]
         for i, (path, mine) in enumerate(ours):
             expected = partners.get(path)
             if expected is None:
                 continue
             name = f"input {i} of {frame.key}" if len(ours) > 1 else f"input of {frame.key}"
-            if np.array_equal(mine, expected):
-                continue
             comparison = compare_outputs(name, mine, expected, None, self.rule)
             if comparison is None or comparison.passed:
                 continue
             swapped = any(alike(mine, array, self.rule) for _, array in torch_floats)
             self.comparisons.append(comparison)
             maker = self._maker(mine)
-            own_fault = Guilty(
-                maker.key,
-                comparison,
-                name,
-                list(self._inside(maker, reference)),
-                mine,
-                expected,
-                list(maker.unpaired),
-                _SWAPPED if swapped else "",
-                self._returned(maker),
-            )
-            self.guilty.append(caller.misfed or own_fault)
+            near, note = self._inside(maker, reference), _SWAPPED if swapped else ""
+            own_fault = self._own_fault(maker, comparison, (mine, expected), near, note)
+            self.guilty.append(self._stack[-1].misfed or own_fault)
         self.fed += len(partners)
         frame.misfed = self._misfed(frame, ours, torch_floats, partners)
         return replace(
@@ -193,9 +182,13 @@ class Isolation:
                 return frame
         return self._stack[0]
 
-    def _returned(self, frame: _Frame) -> list[Leaf]:
-        """What layers without a partner returned to a layer, as arrays."""
-        return [(name, self.side.numpy(tensor)) for name, tensor in frame.returned]
+    def _own_fault(
+        self, frame: _Frame, comparison: Comparison, sides: tuple, near: list[Leaf], note: str = ""
+    ) -> Guilty:
+        """A layer whose own code makes what showed it; `sides` are Paddle's and PyTorch's array."""
+        returned = [(name, self.side.numpy(tensor)) for name, tensor in frame.returned]
+        unpaired, shown_at = list(frame.unpaired), comparison.name
+        return Guilty(frame.key, comparison, shown_at, near, *sides, unpaired, note, returned)
 
     def _misfed(
         self, frame: _Frame, ours: list[Leaf], torch_floats: list[Leaf], partners: Arrays
@@ -217,12 +210,7 @@ class Isolation:
         if caller.misfed is not None:
             return caller.misfed  # handed on
         comparison = compare_outputs(f"input of {frame.key}", mine, expected, None, self.rule)
-        if comparison is None:
-            return None
-        inside = list(self._inside(caller))
-        return Guilty(
-            caller.key, comparison, comparison.name, inside, mine, expected, caller.unpaired, note
-        )
+        return self._own_fault(caller, comparison, (mine, expected), self._inside(caller), note)
 
     def _partners(self, ours: list[Leaf], torch_floats: list[Leaf]) -> Arrays:
         """Path of our argument -> the reference's: by keyword, else in order among equal shapes.
@@ -296,17 +284,8 @@ class Isolation:
                 continue
             self.comparisons.append(comparison)
             if not comparison.passed:
-                inputs = self._inside(frame)
-                own_fault = Guilty(
-                    frame.key,
-                    comparison,
-                    name,
-                    inputs,
-                    mine,
-                    expected,
-                    frame.unpaired,
-                    returned=self._returned(frame),
-                )
+                near = self._inside(frame)
+                own_fault = self._own_fault(frame, comparison, (mine, expected), near)
                 self.guilty.append(frame.misfed or own_fault)
             if mine.shape == expected.shape and mine.dtype == expected.dtype:
                 changed[id(tensor)] = expected

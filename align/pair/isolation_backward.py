@@ -60,6 +60,7 @@ class BackwardIsolation(Isolation):
     Attributes:
         comparisons: in backward order once `run` has returned.
         wrong: every wrong gradient, in that order too.
+        seeds: the reference's gradients that each call began with.
         forward_wrong: calls whose output is wrong already.
     """
 
@@ -70,15 +71,11 @@ class BackwardIsolation(Isolation):
         self._pieces: list[_Piece] = []
         self._totals: Arrays = {}
         self._makers: dict[str, list[str]] = {}
-        self._seeds: dict[str, list[np.ndarray]] = {}
+        self.seeds: dict[str, list[np.ndarray]] = {}
         self.forward_wrong: set[str] = set()
         self._parameters = on_paddle.named(pair.model)
         pooled = pair.pooled and pair.dtype == "float64" and not pair.mixed
         self._gradient_rule = bounds.POOLED if pooled else pair.isolated
-
-    def seeds_of(self, key: str) -> list[np.ndarray]:
-        """The reference's gradients that one call began with."""
-        return self._seeds.get(key, [])
 
     def go(self) -> BackwardIsolation:
         """Run; `comparisons` and `wrong` hold the result."""
@@ -157,9 +154,8 @@ class BackwardIsolation(Isolation):
         pairs, _, _ = pair_leaves(torch_leaves, paddle_leaves, read)
         changed: dict[str, Any] = {}
         for label, (path, value), (own_path, tensor) in pairs:
-            if value.dtype.kind != "f" or tuple(tensor.shape) != value.shape:
-                continue
-            if path in call.padded:
+            unlike = value.dtype.kind != "f" or tuple(tensor.shape) != value.shape
+            if unlike or path in call.padded:
                 continue
             gradient = call.grad_outputs.get(path)
             if gradient is not None:
@@ -202,7 +198,7 @@ class BackwardIsolation(Isolation):
                 self._totals[name] = gradient if total is None else total + gradient
                 self._makers.setdefault(name, []).append(piece.key)
         self.side.clear(self.model)
-        self._seeds[piece.key] = piece.seeds
+        self.seeds[piece.key] = piece.seeds
         for name, expected, mine, value in _arrived(piece, self.side):
             self._judge(piece.key, name, mine, expected, value, piece.seeds)
 
@@ -215,12 +211,10 @@ class BackwardIsolation(Isolation):
         value: np.ndarray | None,
         seeds: list[np.ndarray],
     ) -> None:
-        if mine.shape != expected.shape:
-            return
         scale = float(np.max([np.abs(seed).max(initial=0) for seed in seeds], initial=0))
-        if not np.isfinite(scale):
-            return  # what arrives is no number already
-        if not scale and not expected.any() and not mine.any():
+        if mine.shape != expected.shape or not np.isfinite(scale):
+            return  # what arrives may be no number already
+        if not (scale or expected.any() or mine.any()):
             return
         rule = self._rule_for(expected, seeds, scale)
         comparison = compare_outputs(name, mine, expected, None, rule, zero_scale=scale or None)
@@ -250,7 +244,6 @@ class BackwardIsolation(Isolation):
         expected = self.pair.setup.weights.to_paddle(dict(self.recording.gradients))
         trained = {e.name for e in self.side.entries(self.model) if e.trainable}
         for name, gradient in expected.items():
-            mine = self._totals.get(name)
             if name not in trained:
                 continue
             makers = self._makers.get(name, [])
@@ -259,8 +252,8 @@ class BackwardIsolation(Isolation):
             place = (owner_calls or makers or [owner])[0]
             seeds = []
             for key in makers or [owner]:
-                seeds += self._seeds.get(key, [])
-            mine = np.zeros_like(gradient) if mine is None else mine
+                seeds += self.seeds.get(key, [])
+            mine = self._totals.get(name, np.zeros_like(gradient))
             self._judge(place, name, mine, gradient, None, seeds)
 
 

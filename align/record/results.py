@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -392,10 +393,16 @@ class Divergence:
         return f"{self.place} ({step})"
 
     @property
+    def shown_cause(self) -> str:
+        """The cause for a reader: a count of wrong elements is none."""
+        is_count = re.match(r"[\d,]+ of [\d,]+ elements are out of tolerance", self.cause)
+        return f"no cause found; {self.cause}" if is_count else self.cause
+
+    @property
     def rows(self) -> list[tuple[str, str]]:
         """What a reader sees below the heading: names and texts."""
         reason = self.reason.removeprefix("differs ")
-        rows = [("cause", self.cause), ("differs at", f"{self.name}: {reason}")]
+        rows = [("cause", self.shown_cause), ("differs at", f"{self.name}: {reason}")]
         return [(name, text) for name, text in (*rows, ("code", self.source)) if text]
 
     def __str__(self) -> str:

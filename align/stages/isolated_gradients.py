@@ -58,5 +58,5 @@ def _to_plant(pair: AnyPair, run: BackwardIsolation) -> str:
     keys.sort(key=lambda key: key == ROOT)
     owners = {row.destination.owner for row in pair.setup.weights.rows}
     bare = [key for key in keys if key.partition("#")[0] not in owners]
-    moving = [key for key in bare + keys if any(seed.any() for seed in run.seeds_of(key))]
+    moving = [key for key in bare + keys if any(seed.any() for seed in run.seeds.get(key, ()))]
     return next(iter(moving), "")

@@ -372,3 +372,29 @@ def test_an_edit_that_hands_another_shape_to_a_layer_inside_proves_nothing() -> 
     result = align.compare(TorchScaled, PaddleScaled, TOKENS, dtype="float64")
     assert result.root.place == "pool"
     assert "transpose" not in result.root.cause, result.root.cause
+
+
+class Power(torch.nn.Linear):
+    def forward(self, x):
+        return (super().forward(x).clamp(min=1e-6) ** 3).mean(1) ** (1 / 3)
+
+
+class PowerPort(nn.Linear):
+    def __init__(self, last) -> None:
+        super().__init__(6, 4)
+        self.last = last
+
+    def forward(self, x):
+        return self.last((super().forward(x).clip(min=1e-6) ** 3).mean(1))
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (lambda x: x ** (1 / 4), "number of pow: Paddle 0.25, PyTorch 0.333333; with PyTorch's it"),
+        (lambda x: paddle.sin(3 * x) + x * x, "no cause found; 8 of 8 elements are out of"),
+    ],
+)
+def test_a_wrong_exponent_is_named_another_function_is_not(last, words: str) -> None:
+    ours = lambda: PowerPort(last)  # noqa: E731
+    assert f": {words}" in align.compare(lambda: Power(6, 4), ours, TOKENS, dtype="float64").verdict

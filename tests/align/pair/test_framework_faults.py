@@ -216,7 +216,7 @@ def test_an_experiment_that_would_fill_the_memory_is_not_begun() -> None:
     images = paddle.to_tensor(IMAGES)
     call = WatchedCall("interpolate", PF.interpolate, (images,), {"size": (5, 4)}, 0, "")
     with pytest.raises(MemoryError, match=r"interpolate: 4.8e\+13 bytes, 1.1e\+09 at most"):
-        call.with_argument("size", (10**6, 10**6))
+        call.with_arguments({"size": (10**6, 10**6)})
 
 
 def test_two_coarse_functions_in_one_layer_are_put_right_together() -> None:
