@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import math
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from align.stages.loss_stage import loss
 from align.stages.optimizing import optimizer
 from sot_paddle.runtime import environment_stamp
 
+PUT_RIGHT = "was compared with this put right"
 MENDS = 8  # faults of a framework that one pair may meet
 FUNCTIONS = 12  # whose loss of digits is tried one by one
 LOST = (
@@ -99,7 +100,8 @@ def compared(request: Request, out: str | Path | None = None) -> Outcome:
     try:
         kind(outcome).once(AnyPair(setup, request.dtypes[0]))
         for dtype in request.dtypes:
-            outcome = _put_right(kind, outcome, setup, dtype)
+            right = without_faults(kind, outcome, setup, dtype)
+            outcome = _keeping_digits(kind, outcome, right, setup, dtype)
             setup.paddle.leave(dtype)  # the reference stays: in float64 it judges float32
     except ERRORS as error:
         if _is_refusal_of_float64(error):
@@ -119,24 +121,32 @@ def _is_refusal_of_float64(error: Exception) -> bool:
     return "float64" in str(error) and Path(__file__).parents[1] not in raised_in.parents
 
 
-def _put_right(kind: type[LiveSteps], outcome: Outcome, setup: Setup, dtype: str) -> Outcome:
+def without_faults(
+    kind: type[LiveSteps],
+    outcome: Outcome,
+    setup: Setup,
+    dtype: str,
+    make_pair: Callable[[Setup, str], AnyPair] = AnyPair,
+) -> Outcome:
     """The outcome with the steps of a precision.
 
     They are taken again, from the same outcome, without each fault that an experiment proved to be
     the framework's own; a note says which.
     """
+    setup.mends.clear()
     for _ in range(MENDS):
         steps, mends = kind(outcome.copied()), dict(setup.mends)
         with contextlib.ExitStack() as stack:
             for mend in mends.values():
                 stack.enter_context(mend(setup.paddle.build(dtype, setup.plan.train)))
-            steps.precision(AnyPair(setup, dtype))
+            steps.precision(make_pair(setup, dtype))
         if len(setup.mends) == len(mends):
             break
-    if not _passed(steps.outcome, dtype):
-        steps, mends = _keeping_digits(kind, outcome, steps.outcome, setup, dtype) or (steps, mends)
-    setup.mends.clear()
-    steps.outcome.notes.extend(f"{dtype} was compared with this put right: {fix}" for fix in mends)
+    return _noted(steps, dtype, mends)
+
+
+def _noted(steps: LiveSteps, dtype: str, fixes: Iterable[str]) -> Outcome:
+    steps.outcome.notes.extend(f"{dtype} {PUT_RIGHT}: {fix}" for fix in fixes)
     return steps.outcome
 
 
@@ -146,26 +156,26 @@ def _passed(outcome: Outcome, dtype: str) -> bool:
 
 def _keeping_digits(
     kind: type[LiveSteps], outcome: Outcome, failed: Outcome, setup: Setup, dtype: str
-) -> tuple[LiveSteps, Sequence[str]] | None:
-    """Take the steps again without the functions of Paddle that lose digits in a precision.
+) -> Outcome:
+    """Take steps that fail again without the functions of Paddle that lose digits in a precision.
 
     Any function may be one. In float32, of a port that float64 has not failed, it is computed in
     float64 and rounded; in float64, of a port that fails by little, PyTorch computes it.
 
     Returns:
-        The steps and what to say of each function; None where the port has none, or fails still.
+        The outcome with a note on each function; ``failed`` where there are none.
     """
     from align.explain.call_rows import EXCUSED
     from align.frameworks.other_arithmetic import by_pytorch, in_float64
 
-    if setup.plan.torch_module is None or not _passed(outcome, "float64"):
-        return None
+    if _passed(failed, dtype) or not _passed(outcome, "float64"):
+        return failed
     retaken, sentence = in_float64, LOST
     if dtype == "float64":
         results = [result for result in failed.report.results if result.dtype == dtype]
         failures = itertools.chain.from_iterable(result.failures for result in results)
         if not all(failure.worst <= EXCUSED.value for failure in failures):  # NaN is far, too
-            return None
+            return failed
         retaken, sentence = by_pytorch, LOST_IN_FLOAT64
     pair, calls = AnyPair(setup, dtype), []
 
@@ -182,10 +192,12 @@ def _keeping_digits(
 
     names = [*dict.fromkeys(call.name for call in calls if call.name in DIGITS)]
     if passing(retaken(names)) is None:
-        return None
+        return failed
     fewer = fewest(names, lambda some: passing(retaken(some)) is not None, FUNCTIONS)
     steps = passing(retaken(fewer or names))
-    return steps and (steps, [sentence.format(name) for name in fewer or names])
+    if steps is None:
+        return failed
+    return _noted(steps, dtype, [sentence.format(name) for name in fewer or names])
 
 
 def _begun(setup: Setup) -> Outcome:

@@ -22,7 +22,7 @@ from align.pair.pair import Pair
 from align.record.arrays import pair_leaves
 from align.record.files.dump_reading import OWN
 from align.record.recording import ROOT
-from align.record.results import STEPS, Comparison, Divergence, StepResult
+from align.record.results import Comparison, Divergence, StepResult
 from align.record.run_report import Report
 from align.record.stored_arrays import paths_of
 from align.report.report import console, write_html, write_json
@@ -101,7 +101,7 @@ class Outcome:
         """Take findings in, each step and place once, in the order of causes."""
         listed = {(d.step, d.place) for d in self.findings}
         self.findings.extend(d for d in findings if (d.step, d.place) not in listed)
-        self.findings.sort(key=lambda d: (bool(d.follows), STEPS.index(d.step)))
+        self.findings.sort(key=lambda finding: finding.order)
 
     def leave_out(self, torch_only: list[str], paddle_only: list[str]) -> None:
         """Take in the modules without a partner, and say that they are not compared."""

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import paddle
+from paddle.nn import functional
 
 from align.explain import call_values as values
 from align.explain.call_values import EVERY, LOW, Around, CallRow, option
 from align.explain.formulas import ACTIVATIONS as FORMULAS
-from align.frameworks.watched_calls import ACTIVATIONS, WatchedCall
+from align.frameworks.watched_calls import ACTIVATIONS, WatchedCall, attributes
 from align.record.results import Tolerance
 
 ROUNDINGS = ("floor", "ceil", "round", "trunc")
@@ -276,6 +277,19 @@ def _assigned(call: WatchedCall, _: Any) -> None:
     call.function(x, slice(None), written.reshape(x.shape))
 
 
+def _smooth(label: Any, prior_dist: Any = None, epsilon: float = 0.1, name: str = "") -> Any:
+    """Paddle's label_smooth in float64."""
+    share = 1 / label.shape[-1] if prior_dist is None else prior_dist
+    return (1 - epsilon) * label.astype("float64") + epsilon * share
+
+
+def _smoothed(call: WatchedCall, _: Any) -> paddle.Tensor:
+    if call.name == "label_smooth":
+        return _smooth(*call.args, **call.kwargs)
+    with attributes(functional, label_smooth=_smooth):
+        return call.go()
+
+
 def _by_tensors(call: WatchedCall, around: Around) -> list[None]:
     """One edit of an assignment of a tensor by an index that holds tensors, none of others."""
     index = call.args[1] if isinstance(call.args[1], tuple) else (call.args[1],)
@@ -296,6 +310,12 @@ COARSE = (
         "agrees",
         lambda call, _: _EXACT[values.formula(call)](values.first(call)),
         lambda call, around: [None] * (values.formula(call) in _EXACT),
+    ),
+    CallRow(
+        "label_smooth cross_entropy",
+        "no fault of the port: Paddle's {name} smooths labels in float32, in float64 it agrees",
+        _smoothed,
+        lambda call, around: [None] * bool(call.argument("label_smoothing", default=True)),
     ),
 )
 """Functions that hold numbers in float32 in every precision."""

@@ -12,8 +12,9 @@ import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import combinations
 from operator import methodcaller
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import paddle
@@ -41,12 +42,11 @@ from align.frameworks.watched_calls import (
     DIGITS,
     LOSSES,
     NEAR,
-    PERHAPS,
+    Rounded,
     TorchCall,
     TorchCalls,
     WatchedCall,
     attributes,
-    mending,
     modules_of,
     watched,
     watched_in,
@@ -68,10 +68,19 @@ WORK = 200_000_000  # elements times trials of one layer
 LEAST, MOST = 100, 2_000  # trials of a large layer, and of a small one
 TRIALS = 200
 ROUNDED = Tolerance("scaled", NEAR, "to tell a number held in float32, not to judge it")
+ROUNDED_NUMBERS = (
+    "no fault of the port: Paddle holds the numbers given to {} in float32, with PyTorch's rounded "
+    "to float32 it agrees"
+)
+PERHAPS = (
+    "perhaps no fault of the port: Paddle may hold a number in float32, which changes as little"
+)
+ADVICE = '; compare with dtype="float32" too'
 
 Changes = Iterator[tuple[str, AbstractContextManager]]
 Answer = Callable[[WatchedCall], Any]
 Watch = Callable[[Answer], AbstractContextManager]
+Run = TypeVar("Run")
 
 
 class LayerStudy(NamedTuple):
@@ -113,7 +122,8 @@ def study(pair: AnyPair, wrong: Guilty) -> LayerStudy:
                 return LayerStudy(excuse)
         by_chance = _drawn(bench)
         recorded = layer_edits.recorded(bench)
-        guess = layer_edits.unused(pair, bench) or layer_edits.arguments(bench) or PERHAPS * small
+        guess = layer_edits.unused(pair, bench) or layer_edits.arguments(bench)
+        guess = guess or perhaps(pair) * small
         budget = max(LEAST, min(MOST, WORK // max(size, 1)))
         changes = _changes(pair, bench, wrong, calls if len(calls) <= MANY else [])
         proved = first_cause(changes, bench.mended_by, budget) or by_chance
@@ -140,9 +150,38 @@ def _rounding(pair: AnyPair, wrong: Guilty) -> str:
         with Bench(other, wrong.place).ready() as bench:
             return bench.trial() == []
 
-    says, mend = mending(lambda: pair.run_reference(deep=True), agrees, TRIALS)
-    pair.setup.mends |= {says: mend} if says else {}
+    return excused_rounding(pair, lambda: pair.run_reference(deep=True), agrees)
+
+
+def excused_rounding(pair: AnyPair, run: Callable[[], Run], passes: Callable[[Run], bool]) -> str:
+    """Name the functions whose numbers Paddle holds in float32; "" without.
+
+    The pair keeps how to go on with PyTorch's rounded, too.
+
+    Args:
+        pair: in float64.
+        run: the reference, whole or in part.
+        passes: whether such a run agrees with Paddle's.
+    """
+
+    def agrees(names: Sequence[str]) -> bool:
+        with Rounded(names):
+            result = run()
+        return passes(result)
+
+    with Rounded() as seen:
+        run()
+    met = seen.met
+    named = {ROUNDED_NUMBERS.format(" and ".join(n)): n for n in [*zip(met), *combinations(met, 2)]}
+    says = first_cause(named.items(), agrees, TRIALS)
+    if says:
+        pair.setup.mends[says] = lambda _: Rounded(named[says])
     return says
+
+
+def perhaps(pair: AnyPair) -> str:
+    """Guess what changes as little as a number held in float32."""
+    return PERHAPS + ADVICE * ("float32" not in pair.plan.dtypes)
 
 
 def _excused(
@@ -151,6 +190,7 @@ def _excused(
     calls: Sequence[WatchedCall],
     watch: Watch,
     passes: Callable[[AbstractContextManager], bool],
+    mend: Callable[[Any, Answer], AbstractContextManager] = watched_in,
 ) -> str:
     """Says which functions of Paddle are to blame; the pair keeps how to go on without their fault.
 
@@ -165,7 +205,7 @@ def _excused(
         sentences.append(f"{row.sentence(call, None, call.name)} ({call.place})")
     says = "; ".join(sentences)
     if says and (rows is COARSE or "float32" in pair.plan.dtypes):
-        pair.setup.mends[says] = lambda layer: watched_in(layer, exactly(blamed))
+        pair.setup.mends[says] = lambda model: mend(model, exactly(blamed))
     return says
 
 
@@ -397,27 +437,45 @@ HANDED: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
 """What PyTorch may hand to a loss instead of what Paddle does."""
 
 
-def loss_reruns(
-    run_ours: Callable[[], LossRun], run_theirs: Callable[[], LossRun], loss: Any
-) -> Iterator[tuple[str, LossRun]]:
-    """Run Paddle's loss of the reference's output with a call changed to PyTorch's, in words.
+def excused_loss(
+    pair: AnyPair, run_ours: Callable[[], LossRun], passes: Callable[[LossRun], bool]
+) -> str:
+    """Say which functions of Paddle are to blame for a loss, see `_excused`; "" for none."""
+    watch, calls = _watching_loss(pair.plan.loss[1]), []
 
-    The module of Paddle's loss may hold functions under names of its own.
-    """
+    def right(change: AbstractContextManager) -> bool:
+        with change:
+            run = run_ours()
+        return passes(run)
+
+    if right(watch(_noting(calls))):  # a native operator is wrong, which is not watched
+        return ""
+    return _excused(pair, COARSE, calls, watch, right, lambda _, answer: watch(answer))
+
+
+def _watching_loss(loss: Any) -> Watch:
+    """Every call of a loss, whose module may hold functions under names of its own."""
     layers = [loss, *loss.sublayers()] if isinstance(loss, paddle.nn.Layer) else []
     module = sys.modules.get(getattr(loss, "__module__", ""))
     owners = (*modules_of(layers), *filter(None, [module]))
-    calls: list[WatchedCall] = []
+    return lambda answer: watched(lambda: True, answer, owners)
+
+
+def loss_reruns(
+    run_ours: Callable[[], LossRun], run_theirs: Callable[[], LossRun], loss: Any
+) -> Iterator[tuple[str, LossRun]]:
+    """Run Paddle's loss of the reference's output with a call changed to PyTorch's, in words."""
+    watch, calls = _watching_loss(loss), []
     with TorchCalls() as recorder:
         run_theirs()
-    with watched(lambda: True, _noting(calls), owners):
+    with watch(_noting(calls)):
         run_ours()
     for call in (call for call in calls if call.name in LOSSES):
         edits = argument_edits(call, calls, recorder.calls)
         changes = [(says, methodcaller("with_arguments", values)) for says, values in edits]
         for says, change in [*changes, *_handed(call, recorder.calls)]:
             with contextlib.suppress(*ERRORS):
-                with watched(lambda: True, _instead([call.number], change), owners):
+                with watch(_instead([call.number], change)):
                     run = run_ours()
                 yield f"{says} ({call.place})", run
 

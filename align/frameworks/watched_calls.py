@@ -13,10 +13,10 @@ import functools
 import inspect
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
@@ -67,7 +67,7 @@ _FUNCTIONS = (
     "affine_grid grid_sample glu hardtanh hardshrink softshrink celu logsumexp median prod amax "
     "amin norm topk floor ceil round trunc put_along_axis take_along_axis tril triu "
     "cosine_similarity pairwise_distance local_response_norm instance_norm unfold cumprod "
-    "conv1d conv3d avg_pool1d max_pool1d nan_to_num log_sigmoid softsign tanhshrink"
+    "conv1d conv3d avg_pool1d max_pool1d nan_to_num log_sigmoid softsign tanhshrink label_smooth"
 )
 _LOSSES = (
     "binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy "
@@ -301,48 +301,19 @@ def _signatures() -> dict[str, list[Callable]]:
     return signatures
 
 
-Run = TypeVar("Run")
-NEAR = 1e-6  # of the largest value: what such numbers change of a result
-PERHAPS = (
-    "perhaps no fault of the port: Paddle may hold a number in float32, which changes as little; "
-    'compare with dtype="float32" too'
-)
+NEAR = 1e-6  # of the largest value: what numbers held in float32 change of a result
 
 
-def mending(
-    run: Callable[[], Run], passes: Callable[[Run], bool], budget: int
-) -> tuple[str, Callable[[Any], TorchFunctionMode]]:
-    """The function of which Paddle holds a number in float32: a sentence, "" without, and the mode
-    in which PyTorch does so too (made of anything).
+class Rounded(TorchFunctionMode):
+    """Rounds the numbers of some functions to float32; writes down which ones are given any.
 
     Args:
-        run: the reference, whole or in part.
-        passes: whether such a run agrees with Paddle's.
-        budget: trials.
+        names: of the functions.
     """
-    with _Rounded() as seen:
-        run()
-    for name in list(seen.met)[:budget]:
-        with contextlib.suppress(Exception):
-            with _Rounded(name):
-                result = run()
-            if passes(result):
-                says = f"no fault of the port: Paddle holds the numbers that {name} is given in "
-                says += "float32, with PyTorch's rounded to float32 it agrees"
-                return says, _rounding(name)
-    return "", _rounding("")
 
-
-def _rounding(name: str) -> Callable[[Any], TorchFunctionMode]:
-    return lambda _: _Rounded(name)
-
-
-class _Rounded(TorchFunctionMode):
-    """Rounds the numbers of one function; writes down which ones are given any."""
-
-    def __init__(self, name: str = "") -> None:
+    def __init__(self, names: Collection[str] = ()) -> None:
         super().__init__()
-        self.name, self.met = name, {}
+        self.names, self.met = names, {}
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -350,13 +321,15 @@ class _Rounded(TorchFunctionMode):
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
         if any(_single(x) != x for x in (*args, *kwargs.values()) if isinstance(x, float)):
             self.met[name] = None
-            if name == self.name == "smooth_l1_loss":  # PADDLE: divided by the number as it is
+            if name not in self.names:
+                return func(*args, **kwargs)
+            if name == "smooth_l1_loss":  # PADDLE: divided by the number as it is
                 beta, reduction = kwargs["beta"], kwargs["reduction"]
                 return huber_loss(*args[:2], reduction=reduction, delta=_single(beta)) / beta
-            if name == self.name:
-                args, kwargs = map(_single, args), {k: _single(x) for k, x in kwargs.items()}
+            args, kwargs = map(_single, args), {k: _single(x) for k, x in kwargs.items()}
         return func(*args, **kwargs)
 
 
 def _single(value: Any) -> Any:
-    return float(np.float32(value)) if isinstance(value, float) else value
+    """A number rounded to float32; what is no number of its range as it is."""
+    return float(np.float32(value)) if isinstance(value, float) and abs(value) < 1e38 else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -9,6 +10,7 @@ from align.port.row import HEAD, Batch, PortRow, encoder
 from align.port.text_rows import PUBLISHED_ADAPTERS
 
 _FLOAT64 = ("float64",)
+_float64_row = functools.partial(PortRow, dtypes=_FLOAT64)
 _POOLINGS = ("mgcrp", "mgcrp_qk", "gap", "gcp")
 _FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens")
 _HEAD = {**encoder(20, 1, 28, 100, 64), **HEAD}
@@ -52,7 +54,7 @@ _HEADS = (
 )
 
 _TRIANGLES = tuple(
-    PortRow(f"head_{name}", options={**_TRIANGLE, **options}, dtypes=_FLOAT64)
+    _float64_row(f"head_{name}", options={**_TRIANGLE, **options})
     for name, options in (
         ("mgcrp_triu", {"pooling": "mgcrp", "vec": "triu"}),
         (
@@ -99,11 +101,10 @@ _NO_CLASS_TOKEN = (
         )
         for pooling in _POOLINGS
     ),
-    PortRow(
+    _float64_row(
         "words_only_gcp_text",
         options={"pooling": "gcp_text", "q_dim": 7, "head_dropout": 0.0},
         subject="words",
-        dtypes=_FLOAT64,
     ),
 )
 
@@ -130,11 +131,10 @@ HEAD_ROWS: tuple[PortRow, ...] = (
     *_HEADS,
     *_TRIANGLES,
     *_ONE_WORD_OR_NONE,
-    PortRow(
+    _float64_row(
         "head_mgcrp_sum_loss_eval",
         options={**_FEW_WORDS, "pooling": "mgcrp", "fusion": "sum_loss"},
         train=False,
-        dtypes=_FLOAT64,
     ),
     *_NO_CLASS_TOKEN,
     *_ADAPTERS,

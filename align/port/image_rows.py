@@ -165,15 +165,10 @@ _UNUSUAL = (
     _unusual("sot_linear_224", "sot_tiny", _ONE, 224),
 )
 
+_PUBLISHED: dict[str, Any] = {"num_classes": 1000, "dtypes": _FLOAT64, "quick": False}
 _FULL = tuple(
     _images(
-        f"{model}_full",
-        model,
-        {"head_dropout": 0.0},
-        batch=ImageBatch(samples, size=224),
-        num_classes=1000,
-        dtypes=_FLOAT64,
-        quick=False,
+        f"{model}_full", model, {"head_dropout": 0.0}, batch=ImageBatch(samples, 224), **_PUBLISHED
     )
     for model, samples in (("sot_tiny", 2), ("sot_small", 1), ("sot_base", 1))
 )
@@ -211,12 +206,7 @@ def _timm_swin(
     return _images(name, "swin_tiny", options, timm=timm, **more)
 
 
-_PUBLISHED_SIZE: dict[str, Any] = {
-    "batch": ImageBatch(samples=2, size=224),
-    "num_classes": 1000,
-    "dtypes": _FLOAT64,
-    "quick": False,
-}
+_PUBLISHED_SIZE = {**_PUBLISHED, "batch": ImageBatch(samples=2, size=224)}
 _TIMM = (
     _timm_deit("timm_deit", _DEIT, 3),
     _timm_swin("timm_swin", _SWIN, (2, 2), batch=_LARGER),

@@ -150,7 +150,8 @@ def run(
     if workers < 0:
         raise ValueError(f"--jobs {workers}: expected a number of processes, 0 for this one alone")
     outcomes: dict[str, RowOutcome] = {}
-    for row, outcome in _shared_out(asked, rows, workers) if workers else _here(asked, rows):
+    here = ((row, _run(asked, row)) for row in rows)
+    for row, outcome in _shared_out(asked, rows, workers) if workers else here:
         outcomes[row.name] = outcome
         progress(row.name, outcome.results)
     return _report([outcomes[row.name] for row in rows], {"tuning": tune_cpu(), "workers": workers})
@@ -161,15 +162,11 @@ def _report(outcomes: Sequence[RowOutcome], how: dict[str, object]) -> tuple[Rep
     for outcome in outcomes:
         report.results.extend(outcome.results)
         report.findings.extend(outcome.findings)
+        report.notes.extend(outcome.notes)
         for check, sides in outcome.checks.items():
             for arrays, more in zip(checks.setdefault(check, ({}, {})), sides, strict=True):
                 arrays.update(more)
     return report, checks
-
-
-def _here(asked: PortRun, rows: Sequence[PortRow]) -> Iterator[tuple[PortRow, RowOutcome]]:
-    for row in rows:
-        yield row, _run(asked, row)
 
 
 def _run(asked: PortRun, row: PortRow) -> RowOutcome:

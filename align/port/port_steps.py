@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from align.commands.comparing import LiveSteps
+from align.commands.comparing import PUT_RIGHT, LiveSteps, without_faults
 from align.commands.steps import Outcome
 from align.judge.bounds import TOLERANCES
 from align.judge.judging import Judge
@@ -38,12 +38,14 @@ class RowOutcome:
     Attributes:
         results: of every step and precision.
         findings: what differs; its place names the row too.
+        notes: faults of Paddle's own that were put right, with the name of the row.
         checks: arrays for the reprod_log files.
         environment: on what it ran.
     """
 
     results: list[StepResult]
     findings: list[Divergence]
+    notes: list[str] = field(default_factory=list)
     checks: Checks = field(default_factory=dict)
     environment: dict[str, object] = field(default_factory=dict)
 
@@ -59,17 +61,19 @@ def run_row(row: PortRow, dtypes: Sequence[str], choices: Choices) -> RowOutcome
     Raises:
         ValueError: the checkpoint cannot be read, or does not fit.
     """
-    outcome, checks = Outcome(Report({})), Checks()
-    steps = PortSteps(outcome)
+    outcome, checks, pairs = Outcome(Report({})), Checks(), {}
+
+    def make_pair(setup: Setup, dtype: str) -> PortPair:
+        pairs[dtype] = PortPair(setup, dtype, row)
+        return pairs[dtype]
+
     with _remarks_unsaid():
         request = request_of(row, dtypes, choices)
         setup = Setup(request)
-        for number, dtype in enumerate(dtypes):
-            pair = PortPair(setup, dtype, row)
-            if number == 0:
-                steps.once(pair)
-            steps.precision(pair)
-            _add_checks(checks, pair, outcome.report.results)
+        PortSteps(outcome).once(make_pair(setup, dtypes[0]))
+        for dtype in dtypes:
+            outcome = without_faults(PortSteps, outcome, setup, dtype, make_pair)
+            _add_checks(checks, pairs.pop(dtype), outcome.report.results)
             setup.paddle.leave(dtype)
         findings = outcome.findings
         if any(finding.step in _PASSES for finding in findings):
@@ -78,7 +82,8 @@ def run_row(row: PortRow, dtypes: Sequence[str], choices: Choices) -> RowOutcome
     findings = [
         dataclasses.replace(finding, place=f"{row.name}: {finding.place}") for finding in findings
     ]
-    return RowOutcome(outcome.report.results, findings, checks, environment_stamp())
+    notes = [f"{row.name}: {note}" for note in outcome.notes if PUT_RIGHT in note]
+    return RowOutcome(outcome.report.results, findings, notes, checks, environment_stamp())
 
 
 def layer_findings(request: Request, *, forward_only: bool) -> list[Divergence]:
@@ -94,16 +99,19 @@ def layer_findings(request: Request, *, forward_only: bool) -> list[Divergence]:
     Returns:
         Nothing where the layers agree, or cannot be paired.
     """
-    outcome = Outcome(Report({}))
+
+    class Passes(LiveSteps):
+        def precision(self, pair: AnyPair) -> None:
+            if not self.forward(pair) and not forward_only:
+                self.backward(pair, failed=False)
+
     with contextlib.suppress(ValueError):  # what the taps say stands
         setup = Setup(by_layers(request))
         pair = AnyPair(setup, "float64")
         unlike = unlike_modules(pair.reference, pair.ours, setup.modules.to_paddle)
-        pair = AnyPair(Setup(by_layers(request, unlike)), "float64")
-        steps = LiveSteps(outcome)
-        if not steps.forward(pair) and not forward_only:
-            steps.backward(pair, failed=False)
-    return outcome.findings
+        layers = Setup(by_layers(request, unlike))
+        return without_faults(Passes, Outcome(Report({})), layers, "float64").findings
+    return []
 
 
 def unlike_modules(
@@ -175,7 +183,7 @@ class _ExactStatistics(Judge):
 class PortSteps(LiveSteps):
     """The steps of two live models, but that a row may end behind the forward pass.
 
-    Nothing of Paddle is put right before it is judged: what the port works around is its own.
+    No function of Paddle that loses digits is replaced: what the port works around is its own.
     """
 
     def continues(self, pair: PortPair, failed: Sequence[Comparison]) -> bool:

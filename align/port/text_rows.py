@@ -6,12 +6,16 @@ Dimensions are tiny and all different, so that a swapped axis cannot pass by acc
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 from align.port.row import HEAD, NO_DROPOUT, Batch, PortRow, Recipe, encoder
 
 _FLOAT64 = ("float64",)
+_float64_row = functools.partial(PortRow, dtypes=_FLOAT64)
+_slow_row = functools.partial(PortRow, quick=False)
 _MASKED = {"mask_padding": True}
+_FROZEN = {"freeze_encoder": True}
 _SMALL = {**encoder(48, 3, 96, 100, 64), "q_dim": 12, "k_dim": 8}
 _TINY = {**encoder(12, 1, 20, 30, 18), **HEAD}
 _DEEP = {**_SMALL, "num_hidden_layers": 12, "hidden_size": 64, "intermediate_size": 144}
@@ -27,21 +31,21 @@ PUBLISHED_ADAPTERS = Recipe(
 """C.4: no bias correction, no clipping, a warm-up that is a fraction of a step."""
 
 _BERTS = (
-    PortRow("bert_plain", "bert_base", _SMALL, recipe=Recipe(), quick=False),
+    _slow_row("bert_plain", "bert_base", _SMALL, recipe=Recipe()),
     PortRow("bert_plain_eval", "bert_base", _SMALL, train=False),
     PortRow("bert_plain_regression", "bert_base", _SMALL, num_classes=1),
     PortRow("bert_mgcrp", options=_SMALL, recipe=Recipe()),
     PortRow("bert_mgcrp_eval", options=_SMALL, train=False),
-    PortRow("bert_mgcrp_mask_padding", options={**_SMALL, **_MASKED}, recipe=Recipe(), quick=False),
+    _slow_row("bert_mgcrp_mask_padding", options={**_SMALL, **_MASKED}, recipe=Recipe()),
     PortRow("bert_mgcrp_mask_padding_eval", options={**_SMALL, **_MASKED}, train=False),
-    PortRow("bert_mgcrp_adamw", options=_SMALL, recipe=_ADAMW, quick=False),
-    PortRow("bert_frozen_encoder", options={**_SMALL, "freeze_encoder": True}, recipe=Recipe()),
+    _slow_row("bert_mgcrp_adamw", options=_SMALL, recipe=_ADAMW),
+    PortRow("bert_frozen_encoder", options={**_SMALL, **_FROZEN}, recipe=Recipe()),
     PortRow("bert_large_plain", "bert_large", _LARGE, num_classes=4),
     PortRow("bert_large_mgcrp", "bert_large_mgcrp", _LARGE, num_classes=4),
-    PortRow("bert_plain_12_layers", "bert_base", _DEEP, quick=False),
-    PortRow("bert_mgcrp_12_layers", options=_DEEP, quick=False),
-    PortRow("bert_base_full", "bert_base", _FULL, quick=False),
-    PortRow("bert_base_mgcrp_full", options=_FULL, quick=False),
+    _slow_row("bert_plain_12_layers", "bert_base", _DEEP),
+    _slow_row("bert_mgcrp_12_layers", options=_DEEP),
+    _slow_row("bert_base_full", "bert_base", _FULL),
+    _slow_row("bert_base_mgcrp_full", options=_FULL),
 )
 
 _REAL_VOCABULARY = {**_SMALL, "vocab_size": 30522, "num_hidden_layers": 2}
@@ -69,9 +73,7 @@ _TRAINING = tuple(
 # float32: with two samples PyTorch's own distance is small by chance now and then, with eight not
 _EIGHT = Batch((16, 9, 12, 7, 14, 5, 11, 16), 16)
 _CHECKPOINT = tuple(
-    PortRow(
-        name, model, NO_DROPOUT, checkpoint=True, quick=False, **more
-    )  # its sizes are the file's
+    _slow_row(name, model, NO_DROPOUT, checkpoint=True, **more)  # its sizes are the file's
     for name, model, more in (
         ("checkpoint_plain", "bert_base", {"train": False, "batch": _EIGHT}),
         ("checkpoint_mgcrp", "bert_base_mgcrp", {"batch": _EIGHT}),
@@ -86,42 +88,25 @@ _CHECKPOINT = tuple(
 _UNSEEN_OPTIONS = (
     # a file with one of these options loads into a model without it and computes something else
     *(
-        PortRow(
-            f"bert_act_{name}", "bert_base", {**_TWO_LAYERS, "hidden_act": name}, dtypes=_FLOAT64
-        )
+        _float64_row(f"bert_act_{name}", "bert_base", {**_TWO_LAYERS, "hidden_act": name})
         for name in ("gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
     ),
     # a power of two: Paddle's kernel takes its epsilon as float32 (1e-5 shows as 1.4e-10)
-    PortRow(
-        "bert_layer_norm_eps",
-        "bert_base",
-        {**_TWO_LAYERS, "layer_norm_eps": 2.0**-16},
-        dtypes=_FLOAT64,
-    ),
-    PortRow(
+    _float64_row("bert_layer_norm_eps", "bert_base", {**_TWO_LAYERS, "layer_norm_eps": 2.0**-16}),
+    _float64_row(
         "bert_one_token",
         "bert_base",
         {**_TWO_LAYERS, "pooling": "pooler"},
         batch=Batch(lengths=(1, 1, 1), length=1),
-        dtypes=_FLOAT64,
     ),
-    PortRow("bert_pad_id", options={**_BERT, "pad_token_id": 5}, dtypes=_FLOAT64),
+    _float64_row("bert_pad_id", options={**_BERT, "pad_token_id": 5}),
 )
 
+_SPAN = {**_BERT, "pooling": "spans"}
 _SPANS = (
-    PortRow(
-        "bert_spans",
-        "bert_base",
-        {**_BERT, "num_hidden_layers": 2, "pooling": "spans"},
-        num_classes=2,
-    ),
-    PortRow(
-        "bert_spans_training",
-        "bert_base",
-        {**_BERT, "pooling": "spans"},
-        num_classes=2,
-        recipe=PUBLISHED_ADAPTERS,
-        dtypes=_FLOAT64,  # its float32 is that of every model of the language models
+    PortRow("bert_spans", "bert_base", {**_SPAN, "num_hidden_layers": 2}, num_classes=2),
+    _float64_row(  # its float32 is that of every model of the language models
+        "bert_spans_training", "bert_base", _SPAN, num_classes=2, recipe=PUBLISHED_ADAPTERS
     ),
 )
 
@@ -165,16 +150,10 @@ def _long_rows(family: str, model: str, small: dict[str, Any], **plain: Any) -> 
     """Return both heads in training and in evaluation; ``plain``: options of a plain one."""
     mgcrp = f"{model}_mgcrp"
     return (
-        PortRow(f"{family}_plain", model, {**small, **plain}, recipe=Recipe(), quick=False),
-        PortRow(f"{family}_plain_eval", model, small, train=False, quick=False),
-        PortRow(f"{family}_mgcrp", mgcrp, small, recipe=Recipe(), quick=False),
-        PortRow(
-            f"{family}_mgcrp_mask_padding_eval",
-            mgcrp,
-            {**small, **_MASKED},
-            train=False,
-            quick=False,
-        ),
+        _slow_row(f"{family}_plain", model, {**small, **plain}, recipe=Recipe()),
+        _slow_row(f"{family}_plain_eval", model, small, train=False),
+        _slow_row(f"{family}_mgcrp", mgcrp, small, recipe=Recipe()),
+        _slow_row(f"{family}_mgcrp_mask_padding_eval", mgcrp, {**small, **_MASKED}, train=False),
     )
 
 
@@ -182,42 +161,32 @@ _ROBERTA: dict[str, Any] = {"type_vocab_size": 1, "pad_token_id": 1}
 _ROBERTA_TINY = {**_TINY, **_ROBERTA}
 _TWO_LAYER_HEAD = {"pooling": "two_layer"}
 _ROBERTAS = (
-    PortRow("roberta_mgcrp_tiny", "roberta_base_mgcrp", _ROBERTA_TINY, dtypes=_FLOAT64),
-    PortRow(
-        "roberta_plain_tiny", "roberta_base", {**_ROBERTA_TINY, **_TWO_LAYER_HEAD}, dtypes=_FLOAT64
-    ),
+    _float64_row("roberta_mgcrp_tiny", "roberta_base_mgcrp", _ROBERTA_TINY),
+    _float64_row("roberta_plain_tiny", "roberta_base", {**_ROBERTA_TINY, **_TWO_LAYER_HEAD}),
     *_long_rows("roberta", "roberta_base", {**_SMALL, **_ROBERTA}, **_TWO_LAYER_HEAD),
-    PortRow(
+    _slow_row(
         "roberta_frozen_encoder",
         "roberta_base_mgcrp",
-        {**_ROBERTA_TINY, "freeze_encoder": True},
+        {**_ROBERTA_TINY, **_FROZEN},
         recipe=Recipe(),
-        quick=False,
     ),
-    PortRow("roberta_large", "roberta_large", _ROBERTA_TINY, quick=False),
-    PortRow("roberta_large_mgcrp", "roberta_large_mgcrp", _ROBERTA_TINY, quick=False),
-    PortRow("roberta_mgcrp_12_layers", "roberta_base_mgcrp", {**_DEEP, **_ROBERTA}, quick=False),
+    _slow_row("roberta_large", "roberta_large", _ROBERTA_TINY),
+    _slow_row("roberta_large_mgcrp", "roberta_large_mgcrp", _ROBERTA_TINY),
+    _slow_row("roberta_mgcrp_12_layers", "roberta_base_mgcrp", {**_DEEP, **_ROBERTA}),
 )
 
 _SPANBERTS = (
-    PortRow(
-        "spanbert_tiny_eval",
-        "spanbert_base",
-        _TINY,
-        train=False,
-        forward_only=True,
-        dtypes=_FLOAT64,
-    ),
-    PortRow("spanbert_plain", "spanbert_base", _SMALL, recipe=Recipe(), quick=False),
-    PortRow("spanbert_mgcrp", "spanbert_base_mgcrp", _SMALL, recipe=Recipe(), quick=False),
-    PortRow("spanbert_large", "spanbert_large", _TINY, quick=False),
-    PortRow("spanbert_large_mgcrp", "spanbert_large_mgcrp", _TINY, quick=False),
+    _float64_row("spanbert_tiny_eval", "spanbert_base", _TINY, train=False, forward_only=True),
+    _slow_row("spanbert_plain", "spanbert_base", _SMALL, recipe=Recipe()),
+    _slow_row("spanbert_mgcrp", "spanbert_base_mgcrp", _SMALL, recipe=Recipe()),
+    _slow_row("spanbert_large", "spanbert_large", _TINY),
+    _slow_row("spanbert_large_mgcrp", "spanbert_large_mgcrp", _TINY),
 )
 
 _GPT: dict[str, Any] = {"type_vocab_size": 1}
 _GPT_TINY = {**_TINY, **_GPT, "intermediate_size": 48}
 _GPTS = (
-    PortRow("gpt_mgcrp_tiny", "openai_gpt_mgcrp", _GPT_TINY, dtypes=_FLOAT64),
+    _float64_row("gpt_mgcrp_tiny", "openai_gpt_mgcrp", _GPT_TINY),
     PortRow(  # a sample of one token, and one that is padding from the first on
         "gpt_plain_few_words",
         "openai_gpt",
@@ -226,36 +195,23 @@ _GPTS = (
         batch=Batch(lengths=(7, 2, 1, 0), length=8),
         dtypes=_FLOAT64,
     ),
-    PortRow(
+    _float64_row(
         "gpt_masked_token",
         "openai_gpt_mgcrp",
         {**_GPT_TINY, **_MASKED},
         forward_only=True,
         batch=Batch(lengths=(8, 5, 4, 6), length=8, hole=2),
-        dtypes=_FLOAT64,
     ),
     *_long_rows("gpt", "openai_gpt", {**_SMALL, **_GPT, "intermediate_size": 192}),
-    PortRow(
-        "gpt_frozen_encoder",
-        "openai_gpt_mgcrp",
-        {**_GPT_TINY, "freeze_encoder": True},
-        dtypes=_FLOAT64,
-    ),
+    _float64_row("gpt_frozen_encoder", "openai_gpt_mgcrp", {**_GPT_TINY, **_FROZEN}),
     *(
-        PortRow(
-            f"gpt_act_{name}",
-            "openai_gpt",
-            {**_GPT_TINY, "hidden_act": name},
-            dtypes=_FLOAT64,
-            quick=False,
+        _float64_row(
+            f"gpt_act_{name}", "openai_gpt", {**_GPT_TINY, "hidden_act": name}, quick=False
         )
         for name in ("relu", "silu")
     ),
-    PortRow(
-        "gpt_mgcrp_12_layers",
-        "openai_gpt_mgcrp",
-        {**_DEEP, **_GPT, "intermediate_size": 256},
-        quick=False,
+    _slow_row(
+        "gpt_mgcrp_12_layers", "openai_gpt_mgcrp", {**_DEEP, **_GPT, "intermediate_size": 256}
     ),
 )
 
@@ -280,6 +236,12 @@ _KERNELS = (
     *("convq_convolution_scaled 2", "convfixed_convk_convolution 2", "convbert"),
 )
 """The first five raise in the public code."""
+
+
+def _kernel(name: str) -> dict[str, str]:
+    return {"attention_kernel": name}
+
+
 _DEPTH_MIXED = {
     "qk": "convolution_depth_mixed_no_act 1 1",
     "value_forward": "convolution_depth_mixed 2 1",
@@ -297,7 +259,7 @@ _PROJECTIONS: dict[str, dict[str, Any]] = {
     "two_wide_depth": {"attention_head_size": 6, "value_forward": "convolution_depth 1 1"},
 }
 _CONV_OPTIONS = {
-    **{kernel.replace(" ", "_"): {"attention_kernel": kernel} for kernel in _KERNELS},
+    **{kernel.replace(" ", "_"): _kernel(kernel) for kernel in _KERNELS},
     **{f"with_{name}": options for name, options in _PROJECTIONS.items()},
 }
 _QUICK = (
@@ -319,45 +281,30 @@ _CONV_BERTS = (
         for name, options in _CONV_OPTIONS.items()
     ),
     *(
-        PortRow(
-            f"conv_bert_{name}_untrained",
-            "conv_bert_base",
-            {**_CONV_TINY, **_CONV_OPTIONS[name]},
-            dtypes=_FLOAT64,
+        _float64_row(
+            f"conv_bert_{name}_untrained", "conv_bert_base", {**_CONV_TINY, **_CONV_OPTIONS[name]}
         )
         for name in _QUICK
     ),
     *(
-        PortRow(
+        _slow_row(
             f"conv_bert_{name}",
             model,
             {**_CONV_SMALL, **options},
             train=recipe is not None,
             recipe=recipe,
-            quick=False,
         )
         for name, model, options, recipe in (
-            (
-                "plain",
-                "conv_bert_base",
-                {"attention_kernel": "qk_convfixed_convq_convk 4"},
-                Recipe(),
-            ),
-            ("plain_eval", "conv_bert_base", {"attention_kernel": "convbert"}, None),
-            (
-                "mgcrp",
-                "conv_bert_base_mgcrp",
-                {"attention_kernel": "convq_convolution_scaled 3"},
-                Recipe(),
-            ),
+            ("plain", "conv_bert_base", _kernel("qk_convfixed_convq_convk 4"), Recipe()),
+            ("plain_eval", "conv_bert_base", _kernel("convbert"), None),
+            ("mgcrp", "conv_bert_base_mgcrp", _kernel("convq_convolution_scaled 3"), Recipe()),
             ("mgcrp_projections", "conv_bert_base_mgcrp", {**_DEPTH_MIXED, **_MASKED}, Recipe()),
         )
     ),
-    PortRow(
+    _float64_row(
         "conv_bert_frozen_encoder",
         "conv_bert_base_mgcrp",
-        {**_CONV_TINY, "attention_kernel": "convbert", "freeze_encoder": True},
-        dtypes=_FLOAT64,
+        {**_CONV_TINY, **_kernel("convbert"), **_FROZEN},
     ),
 )
 

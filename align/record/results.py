@@ -380,6 +380,11 @@ class Divergence:
     source: str = ""
     follows: str = ""
 
+    @property
+    def order(self) -> tuple[bool, bool, int]:
+        """What sorts findings: causes, then what may be no fault of the port, then what follows."""
+        return bool(self.follows), "no fault of the port" in self.cause, STEPS.index(self.step)
+
     def after(self, step: str, place: str = "") -> Divergence:
         """Return this as a consequence of another step's difference, at its place if given."""
         cause = f"follows from the difference in the step {step!r}: fix that first"

@@ -24,7 +24,7 @@ from unittest import mock
 
 import sot_paddle
 from align.record.recording import ROOT
-from align.record.results import STEPS, Divergence, StepResult
+from align.record.results import Divergence, StepResult
 from sot_paddle.strict_json import dumps, json_ready
 
 SIDES = {"paddle": "Paddle", "torch": "PyTorch"}
@@ -57,7 +57,7 @@ class Report:
         repairs = [finding for finding in self.findings if not finding.follows]
         places = {finding.place for finding in repairs}
         repairs += [finding for finding in self.guilty if finding.place not in places]
-        return sorted(repairs, key=lambda finding: STEPS.index(finding.step))
+        return sorted(repairs, key=lambda finding: finding.order)
 
     @property
     def consequences(self) -> list[Divergence]:
@@ -234,16 +234,16 @@ def source_of(layer: Any) -> str:
 
 
 def place_of(function: Any) -> str:
-    """Name, file and line of what the user passed, "" when Python cannot tell.
+    """Name, file and line of what the user passed; the name alone when Python cannot tell.
 
     Args:
-        function: a function, a `functools.partial`, or an object that can be called.
+        function: a function, a `functools.partial`, a layer, or an object that can be called.
     """
     while isinstance(function, functools.partial):
         function = function.func
     if not (inspect.isroutine(function) or inspect.isclass(function)):
-        function = type(function).__call__
-    return _place(function, function.__qualname__)
+        function = getattr(type(function), "forward", type(function).__call__)
+    return _place(function, function.__qualname__) or function.__qualname__
 
 
 def builders_recorded(base: type) -> contextlib.AbstractContextManager[Any]:

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from align.explain import loss_causes
-from align.explain.calls import loss_reruns
+from align.explain.calls import excused_loss, excused_rounding, loss_reruns, perhaps
 from align.explain.experiment import close_to
 from align.explain.loss_causes import LossRun
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.moved_roundings import MovedRoundings
-from align.frameworks.watched_calls import NEAR, PERHAPS, attributes, mending
+from align.frameworks.watched_calls import NEAR, attributes
 from align.judge import bounds
 from align.judge.bounds import Settling
 from align.judge.comparator import compare_mappings
@@ -29,12 +29,11 @@ from align.pair.any_pair import AnyPair
 from align.record.arrays import Arrays, MovedRun, cast, output_weights, pair_leaves, replace
 from align.record.recording import ROOT, Call, loss_of, run_model
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
-from align.record.run_report import place_of, source_of
+from align.record.run_report import place_of
 from align.stages.stages import judged_control
 
 LOSS = "loss"
 IGNORED = -100
-TRIALS = 20
 MOVED = 1.001  # of an output, to see whether a loss depends on it
 
 
@@ -68,14 +67,14 @@ def loss(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     if failed is None:
         return result, []
     small = judge.is_near(ours)
-    cause = judge.rounding(ours) if small else ""
+    cause = judge.excuse(ours) if small else ""
     cause = cause or loss_causes.explain(
         judge.floating, pair.plan.labels, ours, reference, judge.reruns(), judge.moved
     )
-    cause = cause or PERHAPS * small
+    cause = cause or perhaps(pair) * small
     if not cause and failed.name != LOSS:  # of one number a hint says nothing
         cause = failed.hint
-    source = _source(pair.plan.loss)
+    source = "" if isinstance(pair.plan.loss, str) else place_of(pair.plan.loss[1])
     return result, [Divergence(failed.name, LOSS, "loss", pair.dtype, failed.reason, cause, source)]
 
 
@@ -96,7 +95,7 @@ class _LossJudge:
         self.oracle = None if self.dtype == "float64" else self.run(on_torch, "float64")
         sizes = [float(np.abs(g).max()) for g in self.reference.gradients.values() if g.size]
         self.scale = max([s for s in sizes if np.isfinite(s)], default=0.0) or None
-        band = NoiseBand(lambda: _kinds(self.oracle or self.reference), self._moved)
+        band = NoiseBand(lambda: {LOSS: _named(self.oracle or self.reference)}, self._moved)
         self.settling = Settling(
             band,
             lambda name: lambda spreads: spreads.get((LOSS, name)),
@@ -108,7 +107,7 @@ class _LossJudge:
     @contextlib.contextmanager
     def _moved(self, asked: MovedRun) -> Iterator[Kinds]:
         moves = MovedRoundings(asked, self.dtype)
-        yield _kinds(self.run(on_torch, moves=moves))
+        yield {LOSS: _named(self.run(on_torch, moves=moves))}
 
     def run(
         self, side: Any, dtype: str | None = None, moves: MovedRoundings | None = None
@@ -208,16 +207,20 @@ class _LossJudge:
             for name, b in expected.items()
         )
 
-    def rounding(self, ours: LossRun) -> str:
-        """Says whose numbers Paddle holds in float32."""
+    def excuse(self, ours: LossRun) -> str:
+        """Says whose numbers, given or its own, Paddle holds in float32."""
+
+        def passes(ours: LossRun) -> bool:
+            return all(comparison.passed for comparison in self.compare(ours))
 
         def agrees(reference: LossRun) -> bool:
             with attributes(self, reference=reference):
-                return all(comparison.passed for comparison in self.compare(ours))
+                return passes(ours)
 
-        sentence, mend = mending(lambda: self.run(on_torch), agrees, TRIALS)
-        self.pair.setup.mends |= {sentence: mend} if sentence else {}
-        return sentence
+        excuse = ""
+        if not isinstance(self.plan.loss, str):
+            excuse = excused_loss(self.pair, lambda: self.run(on_paddle), passes)
+        return excuse or excused_rounding(self.pair, lambda: self.run(on_torch), agrees)
 
 
 def _scalar(side: Any, value: Any, seed: int) -> Any:
@@ -235,10 +238,6 @@ def _named(run: LossRun) -> Arrays:
     for path, gradient in run.gradients.items():
         arrays[f"gradient of the output{f' {path}' if path else ''}"] = gradient
     return arrays
-
-
-def _kinds(run: LossRun) -> Kinds:
-    return {LOSS: _named(run)}
 
 
 def _controls(
@@ -274,13 +273,3 @@ def _note(pair: AnyPair) -> str:
         if not isinstance(pair.plan.loss, str):
             pair.judge.note(parts[-1])
     return "; ".join(parts)
-
-
-def _source(losses: Any) -> str:
-    """File and line of Paddle's loss, "" for a ready-made one."""
-    if isinstance(losses, str):
-        return ""
-    function = losses[1]
-    if hasattr(function, "forward"):
-        return source_of(function)
-    return place_of(function) or getattr(function, "__qualname__", "")

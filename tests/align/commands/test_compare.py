@@ -356,6 +356,23 @@ def test_what_an_earlier_difference_makes_is_no_repair(rate, decay, fixes, follo
     assert list(dict.fromkeys(one.step for one in found.consequences)) == follow
 
 
+def test_what_is_perhaps_no_fault_of_the_port_comes_after_a_proved_cause() -> None:
+    def slightly(output, labels):
+        return nn.functional.cross_entropy(output, labels) * (1 + 1e-8)
+
+    optimizers = (
+        lambda model: torch.optim.SGD(model.parameters(), lr=0.1),
+        lambda layer: paddle.optimizer.SGD(0.2, parameters=layer.parameters()),
+    )
+    pair = torch.nn.Linear(4, 3), nn.Linear(4, 3), RNG.normal(size=(5, 4))
+    options = {"loss": (torch.nn.functional.cross_entropy, slightly), "optimizer": optimizers}
+    options |= {"labels": np.array([0, 2, 1, 1, 1]), "steps": 3, "dtype": "float64"}
+    result = align.compare(*pair, **options)
+    assert [one.step for one in result.report.repairs] == ["learning_rate", "loss"]
+    assert result.verdict.startswith("FAIL: learning rate")
+    assert "perhaps no fault of the port" in result.report.repairs[1].cause
+
+
 def test_an_impossible_folder_is_refused_before_the_models_are_built(tmp_path) -> None:
     (out := tmp_path / "file").touch()
     with pytest.raises(ValueError, match=f"cannot write to {out}"):

@@ -247,7 +247,7 @@ def test_an_option_that_paddle_holds_in_float32_is_no_fault_of_the_port() -> Non
         lambda x: 0.1 * T.hardtanh(x + 0.3, -0.3, 0.3),
         lambda x: 0.1 * F.hardtanh(x + 0.3, -0.3, 0.3),
     )
-    assert said.startswith("no fault of the port: Paddle holds the numbers that hardtanh is given")
+    assert said.startswith("no fault of the port: Paddle holds the numbers given to hardtanh")
 
 
 ARGUMENTS: dict[str, tuple[Callable, Callable, str]] = {

@@ -18,6 +18,7 @@ from align.port.port_steps import LiveSteps, PortPair, layer_findings, run_row
 from align.port.row import PortRow, Recipe
 from sot_paddle.heads import pooling
 from sot_paddle.heads.power_norm import SvPN
+from sot_torch_ref.heads import pooling as torch_pooling
 from tests.align.tiny_bert import OPTIONS
 
 # small steps: Paddle's float32 powers of beta2 make its first updates 3e-6 to 7e-6 off
@@ -101,6 +102,27 @@ def test_another_activation_in_the_head_is_named_with_its_line(monkeypatch, caps
     forward = report["results"][0]
     assert not forward["passed"]
     assert forward["worst"] > forward["tolerance"]
+
+
+def test_a_number_that_paddle_holds_in_float32_is_put_right_as_for_a_users_pair(monkeypatch):
+    for module, kind, before in (
+        (pooling, "QKCrossCovariance", "nn.functional.relu(self.q_norm(q, mask))"),
+        (torch_pooling, "MGCrPQK", "F.relu(self.q_norm(self.q_proj(image), mask))"),
+    ):
+        edited = _edited(module, before, f"(({before} + 1.0) ** (1 / 3))")
+        monkeypatch.setattr(getattr(module, kind), "forward", getattr(edited, kind).forward)
+    rows = [PortRow("qk", options=OPTIONS, recipe=BRIEF)]
+    report, checks = run(PortRun(rows, ["float64", "float32"]), 0)
+    assert (report.verdict, report.findings) == ("pass", [])
+    (note,) = report.notes
+    assert note.startswith("qk: float64 was compared with this put right: no fault of the port")
+    assert "given to pow" in note
+    assert "qk/float64/logits" in checks["forward_align"][0]
+    right = SvPN.forward
+    monkeypatch.setattr(SvPN, "forward", lambda self, x, *rest: right(self, x, *rest) * 1.001)
+    outcome = run_row(rows[0], ("float64",), Choices())
+    assert outcome.findings[0].place == "qk: head.pooling.norm"
+    assert not any("no fault of the port" in finding.cause for finding in outcome.findings)
 
 
 @pytest.mark.parametrize(("forward_only", "passes"), [(True, 0), (False, 1)])

@@ -143,16 +143,64 @@ def test_the_ready_made_cross_entropy_takes_probabilities(shape: tuple[int, ...]
     assert result.passed, [c.reason for c in result.failures] + result.problems
 
 
-def test_a_loss_whose_number_paddle_holds_in_float32_is_no_fault_of_the_port() -> None:
-    pair = pair_in(torch.nn.Identity, nn.Identity, SCORES, labels=np.cos(SCORES), loss=HUBER)
-    (found,) = loss(pair)[1]
-    assert found.cause.startswith("no fault of the port: Paddle holds the numbers that huber_loss")
+def _smooth_by_hand(z, y):
+    labels = ours.one_hot(y, z.shape[-1]).astype(z.dtype)
+    return ours.cross_entropy(z, ours.label_smooth(labels, epsilon=0.1), soft_label=True)
 
 
-def test_a_loss_that_is_off_by_as_little_is_perhaps_right() -> None:
-    pair = pair_in(torch.nn.Identity, nn.Identity, SCORES, labels=LABELS, loss=SMOOTHED)
-    (found,) = loss(pair)[1]
-    assert found.cause.startswith("perhaps no fault of the port")
+def _smooth_in_the_loss(z, y):
+    return ours.cross_entropy(z, y, label_smoothing=0.1)
+
+
+def _two_numbers(huber, smooth_l1):
+    return lambda z, y: huber(z, y.cos(), delta=0.3) + 0.1 * smooth_l1(z, y.cos())
+
+
+IN_FLOAT32 = {
+    "huber_loss": (*HUBER, np.cos(SCORES)),
+    "cross_entropy": (SMOOTHED[0], _smooth_in_the_loss, LABELS),
+    "label_smooth in a function": (*SMOOTHED, LABELS),
+    "label_smooth": (SMOOTHED[0], _smooth_by_hand, LABELS),
+    "selu": (
+        lambda z, y: theirs.mse_loss(theirs.selu(z), y),
+        lambda z, y: ours.mse_loss(ours.selu(z), y),
+        np.cos(SCORES),
+    ),
+    "huber_loss and smooth_l1_loss": (
+        _two_numbers(theirs.huber_loss, functools.partial(theirs.smooth_l1_loss, beta=0.7)),
+        _two_numbers(
+            ours.smooth_l1_loss, functools.partial(ours.smooth_l1_loss, delta=0.7, is_huber=False)
+        ),
+        SCORES,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_FLOAT32)
+def test_a_loss_of_which_paddle_holds_a_number_in_float32_passes_with_what_follows(name) -> None:
+    torch_loss, paddle_loss, labels = IN_FLOAT32[name]
+    models = torch.nn.Linear(5, 5), nn.Linear(5, 5), SCORES
+    options = {"labels": labels, "optimizer": "sgd", "steps": 2, "dtype": "float64"}
+    result = align.compare(*models, loss=(torch_loss, paddle_loss), **options)
+    assert result.passed, str(result)
+    (note,) = (note for note in result.notes if "no fault of the port" in note)
+    assert f"{name.removesuffix(' in a function')} " in note
+
+    def wrong(z, y):
+        return paddle_loss(z, y) * (1 + 1e-8)
+
+    assert not align.compare(*models, loss=(torch_loss, wrong), **options).passed
+
+
+def test_a_loss_off_by_as_little_is_perhaps_right_and_float32_is_advised_where_it_is_due() -> None:
+    def slightly(z, y):
+        return entropy(z, y) * (1 + 1e-8)
+
+    for dtypes, advised in (("float64", True), (("float64", "float32"), False)):
+        options = {"loss": (CROSS, slightly), "labels": LABELS, "dtype": dtypes}
+        result = align.compare(None, None, SCORES, **options)
+        assert result.root.cause.startswith("perhaps no fault of the port"), str(result)
+        assert ('compare with dtype="float32" too' in str(result)) == advised
 
 
 def test_what_means_nothing_is_refused() -> None:
