@@ -58,16 +58,17 @@ _ACTIVATIONS = (
     "gelu relu silu swish tanh sigmoid elu selu leaky_relu relu6 hardswish hardsigmoid mish "
     "softplus"
 )
+# what only rearranges numbers, as unpacking and indexing do, too
+_MOVES = "where concat stack split chunk unbind transpose reshape flatten arange squeeze t tile"
 _FUNCTIONS = (
-    "softmax log_softmax where concat stack split chunk unbind transpose reshape flatten mean sum "
-    "max min var std arange roll interpolate avg_pool2d max_pool2d conv2d pad layer_norm "
-    "batch_norm group_norm pow sqrt rsqrt matmul bmm detach diag_embed embedding dropout clip "
-    "adaptive_avg_pool2d adaptive_max_pool2d masked_fill linear "
-    "scaled_dot_product_attention normalize cumsum flip squeeze t tile repeat_interleave "
-    "affine_grid grid_sample glu hardtanh hardshrink softshrink celu logsumexp median prod amax "
-    "amin norm topk floor ceil round trunc put_along_axis take_along_axis tril triu "
-    "cosine_similarity pairwise_distance local_response_norm instance_norm unfold cumprod "
-    "conv1d conv3d avg_pool1d max_pool1d nan_to_num log_sigmoid softsign tanhshrink label_smooth"
+    "softmax log_softmax mean sum max min var std roll interpolate avg_pool2d max_pool2d conv2d "
+    "pad layer_norm batch_norm group_norm pow sqrt rsqrt matmul bmm detach diag_embed embedding "
+    "dropout clip adaptive_avg_pool2d adaptive_max_pool2d masked_fill linear "
+    "scaled_dot_product_attention normalize cumsum flip repeat_interleave affine_grid grid_sample "
+    "glu hardtanh hardshrink softshrink celu logsumexp median prod amax amin norm topk floor ceil "
+    "round trunc put_along_axis take_along_axis tril triu cosine_similarity pairwise_distance "
+    "local_response_norm instance_norm unfold cumprod conv1d conv3d avg_pool1d max_pool1d "
+    "nan_to_num log_sigmoid softsign tanhshrink label_smooth"
 )
 _LOSSES = (
     "binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy "
@@ -75,8 +76,8 @@ _LOSSES = (
     "multi_label_soft_margin_loss multi_margin_loss nll_loss poisson_nll_loss smooth_l1_loss "
     "soft_margin_loss triplet_margin_loss"
 )
-ACTIVATIONS, LOSSES = _ACTIVATIONS.split(), _LOSSES.split()
-FUNCTIONS = [*_FUNCTIONS.split(), *LOSSES]
+ACTIVATIONS, LOSSES, MOVES = _ACTIVATIONS.split(), _LOSSES.split(), _MOVES.split()
+FUNCTIONS = [*_FUNCTIONS.split(), *MOVES, *LOSSES]
 OPERATORS = {
     "__add__": "add",
     "__radd__": "add",

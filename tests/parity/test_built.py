@@ -17,6 +17,7 @@ import pytest
 from scipy import stats
 
 import sot_paddle
+from sot_paddle.config import POOLINGS
 
 from . import built_paddle, built_torch
 from .built_records import StatedDifference, assert_facts
@@ -277,6 +278,12 @@ _FLOAT64 = (
 
 
 MODELS = (*_MODELS, *_PRESETS, *_EMBEDDINGS, *_VARIANTS, *_HEADS, *_FLOAT64)
+
+
+def test_every_pooling_is_built() -> None:
+    """The poolings `mgcrp_qk` and `pooler` are those of text models' names."""
+    built = {row.options.get("pooling") for row in MODELS} | {"mgcrp_qk", "pooler"}
+    assert set(POOLINGS) <= built, "CONTRIBUTING.md, Add a head, step 5: no row of _HEADS has these"
 
 
 @pytest.mark.parametrize(

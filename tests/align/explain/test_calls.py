@@ -214,7 +214,7 @@ def test_what_no_known_slip_explains_says_what_pytorch_alone_calls() -> None:
     pair = pair_in(TorchAround, lambda: Around(Unknown()), (TOKENS,))
     guilty = stages.isolated(pair)[1]
     assert guilty[0].place == "inner"
-    missing = "PyTorch calls tanh there, Paddle does not"
+    missing = "perhaps a call is missing: PyTorch calls tanh there, Paddle does not"
     assert calls.study(pair, guilty[0]) == ("", "", "", missing)
     assert locate.forward_divergences(pair, guilty)[0].cause == missing
 

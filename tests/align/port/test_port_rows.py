@@ -22,7 +22,7 @@ def test_every_head_combination_has_a_row():
     seen = {(row.options.get("pooling"), row.options.get("fusion")) for row in ROWS}
     assert {(p, f) for p in POOLINGS for f in FUSIONS} <= seen
     alone = {row.options["pooling"] for row in ROWS if row.subject == "words"}
-    assert alone == POOLINGS | {"gcp_text"}
+    assert POOLINGS | {"gcp_text"} <= alone
 
 
 def test_every_token_embedding_has_a_row_in_both_modes():
