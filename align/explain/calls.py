@@ -274,8 +274,8 @@ def _missing(pair: AnyPair, bench: Bench, calls: Sequence[WatchedCall]) -> str:
     torch_calls = _torch_calls(pair, module, own_code=True)
     new = DIGITS - {*MOVES, *(call.name for call in calls)}
     names = sorted({FUNCTIONS.get(call.name, call.name) for call in torch_calls} & new)
-    says = f"perhaps a call is missing: PyTorch calls {', '.join(names)} there, Paddle does not"
-    return says if names else ""
+    says = f"PyTorch calls {', '.join(names)} there, Paddle does not"
+    return f"perhaps a call is missing: {says}" if names else ""
 
 
 def call_edits(

@@ -91,11 +91,9 @@ OPERATORS = {
     "__getitem__": "index",
     "__setitem__": "assign",
 }
-NAMES = (
-    {name: name for name in (*ACTIVATIONS, *FUNCTIONS)}
-    | OPERATORS
-    | {"add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "divide"}
-)
+NAMES = OPERATORS | {
+    name: name for name in (*ACTIVATIONS, *FUNCTIONS, "add", "subtract", "multiply", "divide")
+}
 
 DIGITS = {*ACTIVATIONS, *FUNCTIONS} - {"detach", "dropout", "batch_norm"}
 """Functions that may lose digits: not those that draw, or write into what they are given."""
