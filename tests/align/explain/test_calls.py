@@ -276,18 +276,20 @@ class TorchOne(torch.nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"), [(torch.nn.Conv2d, nn.Conv2D), (torch.nn.Conv3d, nn.Conv3D)]
+    ("torch_layer", "paddle_layer"), [(torch.nn.Conv2d, nn.Conv2D), (torch.nn.Conv3d, nn.Conv3D)]
 )
-def test_a_dilation_with_the_padding_that_keeps_the_sizes_is_told(theirs, ours) -> None:
+def test_a_dilation_with_the_padding_that_keeps_the_sizes_is_told(
+    torch_layer, paddle_layer
+) -> None:
     """Paddle's layer computes with a copy of its padding."""
     pair = pair_in(
-        lambda: TorchOne(theirs(2, 3, 3, padding=2, dilation=2)),
-        lambda: One(ours(2, 3, 3, padding=1, dilation=1)),
-        (RNG.normal(size=(2, 2, 5, 6, 7)[: 4 + (ours is nn.Conv3D)]),),
+        lambda: TorchOne(torch_layer(2, 3, 3, padding=2, dilation=2)),
+        lambda: One(paddle_layer(2, 3, 3, padding=1, dilation=1)),
+        (RNG.normal(size=(2, 2, 5, 6, 7)[: 4 + (paddle_layer is nn.Conv3D)]),),
     )
-    said = [f"{word}: Paddle's layer has 1, PyTorch's 2" for word in ("dilation", "padding")]
+    options = [f"{word}: Paddle's layer has 1, PyTorch's 2" for word in ("dilation", "padding")]
     guilty = stages.isolated(pair)[1]
-    assert calls.study(pair, guilty[0]).proved == f"{'; '.join(said)}; with PyTorch's it agrees"
+    assert calls.study(pair, guilty[0]).proved == f"{'; '.join(options)}; with PyTorch's it agrees"
 
 
 class Rows(nn.Layer):

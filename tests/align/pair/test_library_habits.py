@@ -69,11 +69,11 @@ class TorchPlaces(torch.nn.Module):
     def __init__(self, frozen: bool) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(6, 6)
-        held = torch.FloatTensor(sines(np.arange(4.0)))
+        numbers = torch.FloatTensor(sines(np.arange(4.0)))
         if frozen:
-            self.places = torch.nn.Parameter(held.to(torch.get_default_dtype()), False)
+            self.places = torch.nn.Parameter(numbers.to(torch.get_default_dtype()), False)
         else:
-            self.kept = [held]
+            self.kept = [numbers]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         places = self.places if hasattr(self, "places") else self.kept[0]
@@ -199,12 +199,14 @@ def active(epsilon: float = 1e-5) -> nn.Layer:
 
 @pytest.mark.parametrize("epsilon", [1e-5, 1e-2])
 def test_a_norm_with_an_activation_in_it_may_be_two_layers(epsilon: float) -> None:
-    theirs = lambda: torch.nn.Sequential(  # noqa: E731
-        torch.nn.Conv2d(3, 4, 3), TorchActiveNorm(4), torch.nn.Conv2d(4, 2, 3)
-    )
+    def torch_model():
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(3, 4, 3), TorchActiveNorm(4), torch.nn.Conv2d(4, 2, 3)
+        )
+
     table = {"0": "0.0", "1": "0.1", "2": "1"}
     image = np.random.default_rng(1).normal(size=(2, 3, 8, 8))
-    result = align.compare(theirs, lambda: active(epsilon), image, weights=table)
+    result = align.compare(torch_model, lambda: active(epsilon), image, weights=table)
     assert result.passed is (epsilon == 1e-5), str(result)
     if result.passed:
         assert any("compared at a layer inside" in note for note in result.notes)

@@ -125,7 +125,7 @@ def compared(slip: str, packed: bool) -> Outcome:
 def test_who_gives_a_container_the_wrong_is_blamed(packed: bool) -> None:
     assert compared("", packed).passed
     result = compared("post-norm", packed)
-    assert [found.place for found in result.guilty] == ["layers.0", "layers.1"], str(result)
+    assert [layer.place for layer in result.guilty] == ["layers.0", "layers.1"], str(result)
     assert result.root.cause == (
         "order of the layers: Paddle calls layers.0.attention before layers.0.ln, PyTorch "
         "layers.0.ln before layers.0.attention"

@@ -102,8 +102,9 @@ def pair():
 
 def test_a_count_of_wrong_elements_is_no_cause() -> None:
     count = "1,204 of 1,204 elements are out of tolerance"
-    found = Divergence("x", "fc", "forward", "float64", "differs", f"{count}; fc.a has no partner")
-    assert f"cause: no cause found; {count}; fc.a has no partner" in str(found)
+    reason = f"{count}; fc.a has no partner"
+    finding = Divergence("x", "fc", "forward", "float64", "differs", reason)
+    assert f"cause: no cause found; {count}; fc.a has no partner" in str(finding)
     cause = "fc.bias has no partner"
     assert f"cause: {cause}" in str(Divergence("x", "fc", "forward", "float64", "differs", cause))
 
