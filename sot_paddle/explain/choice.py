@@ -66,12 +66,15 @@ def choose_images(places: Sequence[str], count: int, transform: EvalTransform) -
             for index in map(int, np.flatnonzero(source.labels == label)[:count]):
                 read = partial(source.image, index)
                 chosen.append(ChosenImage(Path(source.name(index)).name, name, read))
-    if len(chosen) > MAX_ROWS:
-        raise DataError(
-            f"{len(chosen)} images are asked for, at most {MAX_ROWS} can be drawn: lower --count, "
-            "or name files or folders of single classes"
-        )
+    _require_few(len(chosen), "images")
     return chosen
+
+
+def _require_few(count: int, what: str) -> None:
+    if count > MAX_ROWS:
+        raise DataError(
+            f"{count} {what} are asked for, at most {MAX_ROWS} can be drawn: give fewer"
+        )
 
 
 def _source(place: str, transform: EvalTransform) -> ImageSource | Path:
@@ -127,8 +130,7 @@ def choose_sentences(
         if count > 2 or (num_texts is not None and count != num_texts):
             wanted = {1: "one sentence", 2: "a pair of sentences"}.get(num_texts, "one or two")
             raise DataError(f"{where}: expected {wanted}, got {count} texts")
-    if len(chosen) > MAX_ROWS:
-        raise DataError(f"{len(chosen)} sentences, at most {MAX_ROWS} can be drawn: give fewer")
+    _require_few(len(chosen), "sentences")
     return [sentence for _, sentence in chosen]
 
 

@@ -1,5 +1,4 @@
-"""The visualization command: a trained folder and images or sentences to a PNG and a page; a run of
-probes to the heat map of its layers."""
+"""The visualization command: a trained folder and what it is given, to one PNG."""
 
 from __future__ import annotations
 
@@ -13,18 +12,14 @@ from sot_paddle.config import near_names
 from sot_paddle.distributed import say
 from sot_paddle.explain.choice import choose_images, choose_sentences
 from sot_paddle.explain.figures import (
-    Row,
+    ExplainedImage,
     image_figure,
-    image_row,
     is_probing,
     layer_figure,
     layer_scores,
-    page,
     sentence_figure,
-    sentence_row,
 )
 from sot_paddle.explain.image_maps import explain_images
-from sot_paddle.explain.parts import parts_of
 from sot_paddle.explain.word_impact import explain_sentence
 from sot_paddle.tasks.images import eval_transform
 from sot_paddle.train.device import prepare_device
@@ -34,9 +29,9 @@ from sot_paddle.train.text_model import load_trained_text
 
 DESCRIPTION = """\
 Show where ClassT, WordT and their sum look: heat maps over images for a trained image model, the
-impact of each word for a trained text model. Writes DIR/images.png and images.html, or
-DIR/words.png and words.html (one page, no network), and prints their paths. Of a run of probes
-(tools/train_adapter.py --model probes) it draws what each layer scores, DIR/layers.png."""
+impact of each word for a trained text model. Writes DIR/images.png or DIR/words.png, and prints the
+path. Of a run of probes (tools/train_adapter.py --model probes) it draws what each layer scores,
+DIR/layers.png."""
 EXAMPLES = """\
 examples:
   python tools/visualize.py output/digits digits --out output/seen
@@ -60,51 +55,44 @@ def _run(options: argparse.Namespace) -> None:
     prepare_device(dtype="float32", cpu=options.cpu)
     sentences = bool(options.text or options.sentences)
     if find_model_folder(place) is not None:
-        if sentences:
-            raise ValueError(f"{place} is an image model: give images, not --text or --sentences")
-        files = _images(options, place)
+        if sentences or not options.images:
+            raise ValueError(f"{place} is an image model: name image files, a folder, or digits")
+        name, figure = "images.png", _draw_images(options, place)
     elif find_text_folder(place) is not None:
         if options.images or not sentences:
             raise ValueError(f"{place} is a text model: give --text or --sentences, not images")
-        files = _words(options, place)
+        name, figure = "words.png", _draw_words(options, place)
     elif is_probing(place):
         runs = [place, *map(Path, options.images)]
-        files = {"layers.png": layer_figure(list(map(layer_scores, runs)))}
+        name, figure = "layers.png", layer_figure([layer_scores(run) for run in runs])
     else:
         raise ValueError(
             f"{place} holds no trained model: give the folder that tools/train_image.py or "
             "tools/train_glue.py wrote, or its best"
         )
-    out.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        print(write_atomically(out / name, content))
+    print(write_atomically(out / name, figure))
 
 
-def _images(options: argparse.Namespace, place: Path) -> dict[str, bytes]:
-    if not options.images:
-        raise ValueError(f"{place} is an image model: name image files, a folder, or digits")
+def _draw_images(options: argparse.Namespace, place: Path) -> bytes:
     model, config = load_trained(place, ema=not options.no_ema)
     classes = config.classes or tuple(map(str, range(config.num_classes)))
     target = _target(options.target, classes)
     transform = eval_transform(config)
     chosen = choose_images(options.images, options.count, transform)
     pictures = [image.read() for image in chosen]  # a damaged file ends the command early
-    rows: list[Row] = []
+    rows = []
     for index, (image, picture) in enumerate(zip(chosen, pictures, strict=True)):
         label = image.label if image.label in classes else ""
-        inputs = transform(picture)[None]
         try:
-            (parts,) = explain_images(model, inputs, [target])
+            (parts,) = explain_images(model, transform(picture)[None], [target])
         except ValueError as error:
             raise ValueError(f"{image.name}: {error}") from error
-        rows.append(image_row(image.name, transform.crop(picture), parts, classes, label))
+        rows.append(ExplainedImage(image.name, transform.crop(picture), parts, label))
         say(f"{index + 1} of {len(chosen)}: {image.name}")
-    figure = image_figure(rows)
-    text = page(f"Where {model.name} looks", figure, rows, parts_of(model))
-    return {"images.png": figure, "images.html": text.encode("utf-8")}
+    return image_figure(rows, classes)
 
 
-def _words(options: argparse.Namespace, place: Path) -> dict[str, bytes]:
+def _draw_words(options: argparse.Namespace, place: Path) -> bytes:
     subject = load_trained_text(place, max_length=options.max_seq_length)
     for note in subject.notes:
         say(note)
@@ -114,12 +102,11 @@ def _words(options: argparse.Namespace, place: Path) -> dict[str, bytes]:
     )
     rows = []
     for index, sentence in enumerate(chosen):
-        evidence = explain_sentence(subject, sentence.texts, target)
-        rows.append(sentence_row(evidence, subject.labels, sentence.label))
-        say(f"{index + 1} of {len(chosen)}: {len(evidence.words)} words")
-    figure = sentence_figure(rows)
-    text = page(f"What {subject.model.name} reads", figure, rows, parts_of(subject.model))
-    return {"words.png": figure, "words.html": text.encode("utf-8")}
+        rows.append(explain_sentence(subject, sentence.texts, target))
+        shown, left_out = len(rows[-1].words), rows[-1].left_out
+        rest = f", {left_out} more are not read" if left_out else ""
+        say(f"{index + 1} of {len(chosen)}: {shown} words{rest}")
+    return sentence_figure(rows, [sentence.label for sentence in chosen], subject.labels)
 
 
 def _target(name: str | None, classes: Sequence[str]) -> int | None:
@@ -139,11 +126,7 @@ def parser() -> OneLineParser:
     """The command line of ``tools/visualize.py``."""
     command_line = OneLineParser("visualize.py", DESCRIPTION, EXAMPLES)
     add = command_line.add_argument
-    add(
-        "model",
-        metavar="MODEL_FOLDER",
-        help="of train_image, _glue or _text, or of probes",
-    )
+    add("model", metavar="MODEL_FOLDER", help="of train_image, _glue or _text, or of probes")
     add(
         *("images",),
         nargs="*",
@@ -151,7 +134,7 @@ def parser() -> OneLineParser:
         help="image files; a folder of one class; a folder of class folders, or with val in it; "
         "or digits; of probes: further runs",
     )
-    add("--out", required=True, metavar="DIR", help="where the two files are written")
+    add("--out", required=True, metavar="DIR", help="where the figure is written")
     add("--target", metavar="CLASS", help="class to explain [the model's own prediction]")
     add("--count", type=int, default=1, metavar="N", help="images of each class folder [1]")
     add(

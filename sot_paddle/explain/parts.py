@@ -22,22 +22,16 @@ CLASS_T, WORD_T, BOTH = "ClassT", "WordT", "ClassT+WordT"
 
 @dataclass(frozen=True)
 class Part:
-    """One classifier's score, or a sum of several.
-
-    Attributes:
-        taps: names of the head's taps (B, K) whose sum are its logits.
-    """
+    """One classifier's score, or a sum of several: its logits are the sum of the taps (B, K)."""
 
     name: str
     taps: tuple[str, ...]
-    note: str
 
 
-_CLASS = Part(CLASS_T, ("head.cls_logits",), "scores of the class token alone")
-_WORD = Part(WORD_T, ("head.word_logits",), "scores of the pooled words alone")
-_SUM = Part(BOTH, _CLASS.taps + _WORD.taps, "the model's scores, the sum of both")
-_NOTE = "the model's scores; this head has one classifier on both, so ClassT and WordT have none"
-_JOINT = Part(BOTH, ("logits",), _NOTE)
+_CLASS = Part(CLASS_T, ("head.cls_logits",))
+_WORD = Part(WORD_T, ("head.word_logits",))
+_SUM = Part(BOTH, _CLASS.taps + _WORD.taps)
+_JOINT = Part(BOTH, ("logits",))  # one classifier on both: ClassT and WordT have no score
 
 _PARTS: Mapping[type, tuple[Part, ...]] = {
     **dict.fromkeys((fusion.SumHead, fusion.SumLossHead), (_CLASS, _WORD, _SUM)),
@@ -83,11 +77,6 @@ class PartEvidence:
     def probability(self) -> float:
         """Share of the choice in the softmax of this part's logits."""
         return float(softmax(self.logits).max())
-
-    @property
-    def margin(self) -> float:
-        """The explained number, see :func:`contrast`."""
-        return float(self.logits @ contrast([self.target], len(self.logits))[0])
 
 
 def contrast(targets: Sequence[int], num_classes: int) -> np.ndarray:

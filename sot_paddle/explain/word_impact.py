@@ -12,7 +12,6 @@ Shape legend: R rows (the sentence, then one per word), S tokens, W words, K cla
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,8 +26,6 @@ from sot_paddle.train.evaluation import evaluation_mode
 from sot_paddle.train.text_model import TextModel
 
 _AT_ONCE = 32
-_SPACE = re.compile("[\t\n\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
-"""What BERT's own splitting takes for space; Python's takes some control characters too."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +56,8 @@ class EncodedSentence:
 
 @dataclass(frozen=True, eq=False)
 class SentenceEvidence:
-    """The words of a sentence or pair and what each part of the score makes of them.
-
-    Attributes:
-        words: W words.
-        parts: their evidence is (W,) float64, the impact of each word.
-    """
+    """The W words of a sentence or pair; the evidence of each part is (W,) float64, the impact of
+    each word."""
 
     words: tuple[Word, ...]
     parts: tuple[PartEvidence, ...]
@@ -131,11 +124,6 @@ def _taps(
     return taps
 
 
-def split_words(text: str) -> list[str]:
-    """Split at white space."""
-    return [word for word in _SPACE.split(text) if word]
-
-
 def encode(tokenizer: SubwordTokenizer, texts: Sequence[str]) -> EncodedSentence:
     """Tokenize a sentence or pair and say which pieces are whose.
 
@@ -147,7 +135,7 @@ def encode(tokenizer: SubwordTokenizer, texts: Sequence[str]) -> EncodedSentence
         raise DataError(f"expected a sentence or a pair, got {len(texts)} texts")
     whole = tokenizer.tokenize([texts[0]], [texts[1]] if len(texts) == 2 else None)
     row, boundary = whole.row(0), int(whole.boundaries[0])
-    split = [split_words(text) for text in texts]
+    split = [text.split() for text in texts]
     if not all(split):
         raise DataError(f"sentence {split.index([]) + 1} of {list(texts)!r} has no words")
     pieces = [_pieces(tokenizer, words, text) for words, text in zip(split, texts, strict=True)]

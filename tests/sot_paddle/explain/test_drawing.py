@@ -1,4 +1,4 @@
-"""Rows, the PNG and the page: colours, marks, nothing from elsewhere, texts escaped; layers."""
+"""Figures: colours, marks, sizes; texts that are no mathematics; layers."""
 
 from __future__ import annotations
 
@@ -6,69 +6,61 @@ import io
 import json
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from sot_paddle.explain.figures import (
     RIGHT,
     WRONG,
+    ExplainedImage,
     image_figure,
-    image_row,
     layer_figure,
     layer_scores,
     overlay,
-    page,
     sentence_figure,
-    sentence_row,
+    verdict,
     word_colours,
 )
 from sot_paddle.explain.parts import Part, PartEvidence
 from sot_paddle.explain.word_impact import SentenceEvidence, Word
-from tests.html_tags import Page, assert_stands_alone
 
-PARTS = [Part(name, (), f"what {name} is") for name in ("ClassT", "WordT", "ClassT+WordT")]
-EVIL = "<script>alert('&')</script> $x^$"
+PARTS = [Part(name, ()) for name in ("ClassT", "WordT", "ClassT+WordT")]
+LOGITS = [[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [2.0, 2.5, 0.0]]
+ODD = "<script>alert('&')</script> $x^$"
+CLASSES = ("ant", ODD, "cow")
 
 
-def evidence(values: list[np.ndarray], logits: list[list[float]]) -> list[PartEvidence]:
+def evidence(values: list[np.ndarray], classes: int = 3) -> list[PartEvidence]:
     return [
-        PartEvidence(part, np.array(score), 1, value)
-        for part, score, value in zip(PARTS, logits, values, strict=True)
+        PartEvidence(part, np.array(scores[:classes]), classes // 2, value)
+        for part, scores, value in zip(PARTS, LOGITS, values, strict=True)
     ]
 
 
-LOGITS = [[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [2.0, 2.5, 0.0]]
-
-
-def pictures(label: str = "", classes=("ant", EVIL, "cow")):
-    maps = [np.zeros((4, 4)) for _ in range(3)]
-    for place, each in enumerate(maps):
-        each[place, place] = 1.0
+def explained_image(label: str = "") -> ExplainedImage:
     pixels = np.random.default_rng(0).integers(0, 255, (32, 32, 3)).astype(np.uint8)
-    return image_row("a & b.png", pixels, evidence(maps, LOGITS), classes, label)
+    return ExplainedImage(
+        "a & b.png", pixels, evidence(list(np.eye(4)[:3, None] * np.eye(4))), label
+    )
 
 
-def sentences(labels=("no", EVIL, "yes"), label: str = "", words=("red", EVIL, "cat", "日本")):
+def sentence(words=("red", ODD, "cat", "日本"), classes: int = 3) -> SentenceEvidence:
     placed = tuple(Word(text, int(index > 1), 0, 1) for index, text in enumerate(words))
     impacts = [np.linspace(-1, 0.5, len(words)) * scale for scale in (1.0, 2.0, 0.0)]
-    logits = [score[: len(labels) or 1] for score in LOGITS]
-    parts = evidence(impacts, logits)
-    if not labels:
-        parts = [PartEvidence(p.part, p.logits, 0, p.evidence) for p in parts]
-    return sentence_row(SentenceEvidence(placed, tuple(parts), 3), labels, label)
+    return SentenceEvidence(placed, tuple(evidence(impacts, classes)), 3)
 
 
-def test_marks_shares_and_margins() -> None:
-    row = pictures(label="ant")
-    assert [panel.mark for panel in row.panels] == [RIGHT, WRONG, WRONG]
-    assert row.panels[0].verdict == f"{RIGHT} ant, 79 %"
-    assert row.panels[1].verdict == f"{WRONG} {EVIL[:20]}…, 58 %"
-    assert row.panels[1].margin == 1.0
-    assert (row.target, row.picture.shape) == (EVIL, (224, 224, 3))
-    assert {panel.mark for panel in pictures().panels} == {""}
-    score = sentences(labels=())
-    assert (score.panels[0].verdict, score.panels[0].mark) == ("2.00", "")
-    assert score.target == ""
+def picture(png: bytes) -> Image.Image:
+    opened = Image.open(io.BytesIO(png))
+    assert opened.format == "PNG"
+    return opened
+
+
+def test_marks_and_shares() -> None:
+    values = [np.zeros(1)] * 3
+    texts = [verdict(part, CLASSES, "ant")[0] for part in evidence(values)]
+    assert texts[:2] == [f"{RIGHT} ant, 79 %", f"{WRONG} {ODD[:20]}…, 58 %"]
+    assert verdict(evidence(values)[0], CLASSES, "")[0] == "ant, 79 %"
+    assert verdict(evidence(values, 1)[0], (), "")[0] == "2.00"
 
 
 def test_the_map_is_red_where_the_evidence_is() -> None:
@@ -84,34 +76,18 @@ def test_the_strongest_word_is_green_whatever_its_sign() -> None:
     assert word_colours(np.zeros(2)).tolist() == [[158, 197, 235]] * 2
 
 
-@pytest.mark.parametrize("rows", [[pictures("ant"), pictures()], [sentences(label="no")]])
-def test_the_page_is_self_contained_and_escaped(rows) -> None:
-    parsed = assert_stands_alone(page(EVIL, b"figure", rows, PARTS))
-    assert parsed.values("src") == ["data:image/png;base64,ZmlndXJl"]
-    assert EVIL in parsed.text
-    for part in PARTS:
-        assert part.note in parsed.text
-    assert RIGHT in parsed.text
-
-
-def test_words_carry_their_impact_and_pairs_break() -> None:
-    parsed = Page(page("t", b"", [sentences()], PARTS))
-    assert parsed.tags.count("br") == 3  # one for each part, before the second sentence
-    assert "red-1.00" in parsed.text
-    assert "red-2.00" in parsed.text
-    assert parsed.text.count("3 more not read") == 3
-
-
 def test_the_figures_are_pictures_of_the_expected_size() -> None:
-    images = Image.open(io.BytesIO(image_figure([pictures("ant"), pictures()])))
-    assert images.format == "PNG"
-    one = Image.open(io.BytesIO(image_figure([pictures("ant")])))
-    assert images.width == one.width
-    assert images.height > 1.7 * one.height
-    few = Image.open(io.BytesIO(sentence_figure([sentences()])))
-    long = Image.open(io.BytesIO(sentence_figure([sentences(words=["word", "x" * 300] * 9)])))
+    images = picture(image_figure([explained_image("ant"), explained_image()], CLASSES))
+    alone = picture(image_figure([explained_image("ant")], CLASSES))
+    assert images.width == alone.width
+    assert images.height > 1.7 * alone.height
+    few = picture(sentence_figure([sentence()], ["ant"], CLASSES))
+    long = picture(sentence_figure([sentence(["word", "x" * 300] * 9, 1)], [""], ()))
     assert few.width < long.width < 1600
     assert long.height > 3 * few.height
+    pair, single = sentence(("a", "b", "c")), sentence(("a", "b"))  # a pair has a line for each
+    heights = [picture(sentence_figure([row], [""], CLASSES)).height for row in (pair, single)]
+    assert heights[0] > heights[1]
 
 
 def test_scores_of_layers_come_in_their_order(tmp_path) -> None:
