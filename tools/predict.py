@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sot_paddle.cli import lazy_command
 
-main = lazy_command("predict", "sot_paddle.deploy.predict_command:run_command")
+main = lazy_command("predict", "sot_paddle.deploy.predictor:run_command")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,14 +1,17 @@
-"""A trained folder to an export folder: graph files, tokenizer, recipe; checked, or not there.
+"""The export command: a trained folder to files that run without this project's code.
 
-The check compares each format with the model on real inputs of several shapes.
+Each format is compared with the model on real inputs of several shapes; the folder is complete and
+within the bound, or not there.
 
 Shape legend: B rows of a batch, K classes.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +19,13 @@ from typing import Any
 import numpy as np
 
 from sot_paddle.atomic import atomic_directory
+from sot_paddle.command_line import OneLineParser
 from sot_paddle.data.image_digits import load_digits
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.real_sentences import REAL_SENTENCES
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.deploy.graph import JSON, PARAMETERS, Runner, load_graph, run_model, save_graph
+from sot_paddle.deploy.input_rows import INPUT_HELP, InputOptions, read_asked, read_rows
 from sot_paddle.deploy.onnx_file import ONNX, load_onnx, translate
 from sot_paddle.deploy.recipe import (
     RECIPE,
@@ -32,12 +37,25 @@ from sot_paddle.deploy.recipe import (
     preparation_of,
     recipe_json,
 )
-from sot_paddle.deploy.trained import Trained
+from sot_paddle.deploy.trained import Trained, open_trained
 from sot_paddle.runtime import environment_stamp
+from sot_paddle.train import folder_lock
 from sot_paddle.train.checkpointing import close_folder
+from sot_paddle.train.device import prepare_device
 
-FORMATS = ("jit", "onnx")
-FILES = {"jit": JSON, "onnx": ONNX}
+DESCRIPTION = """\
+Write a trained model as graph files: model.json and model.pdiparams (paddle.jit.save) and
+model.onnx (through paddle2onnx), with open batch and token axes, the tokenizer and export.json
+beside them. Each is compared with the trained model on real inputs of several shapes; the largest
+difference is printed. A folder that is farther than the bound is not left behind."""
+EXAMPLES = """\
+examples:
+  python tools/export.py output/digits output/digits_export
+  python tools/export.py OUTPUT/rte OUTPUT/rte_export --data GLUE/RTE/dev.tsv
+  python tools/export.py OUTPUT/rte/best OUTPUT/rte_onnx --formats onnx
+"""
+
+FORMATS = {"jit": JSON, "onnx": ONNX}
 """Format -> the file that stands for it."""
 BOUND = 1e-4
 """Largest difference of a logit, in units of the largest logit (or of 1, where that is larger).
@@ -51,25 +69,56 @@ ROWS = 16
 Batch = Mapping[str, np.ndarray]
 
 
-def check_destination(out: Path, *, overwrite: bool) -> None:
-    """Refuse a folder that must not be replaced.
+def run_command(arguments: Sequence[str]) -> int:
+    """Run ``tools/export.py``, which writes all or nothing; returns its exit status."""
+    parser = OneLineParser("export.py", DESCRIPTION, EXAMPLES)
+    add = parser.add_argument
+    add("model", metavar="MODEL_FOLDER", help="of train_glue.py, _text, _squad or _image")
+    add("out", metavar="DIR", help="folder of the export, made by the command")
+    add("--formats", default=",".join(FORMATS), metavar="F,F", help="[jit,onnx]")
+    add(
+        *("--data",),
+        nargs="+",
+        metavar="INPUT",
+        help=f"real inputs for the check: {INPUT_HELP} "
+        "[sentences that come with the package; scikit-learn's digits]",
+    )
+    InputOptions.add_flags(parser)
+    add("--no-ema", action="store_true", help="raw weights instead of the moving average")
+    add("--overwrite", action="store_true", help="replace an export at DIR")
+    return parser.run(arguments, _run)
 
-    Raises:
-        ValueError: something is there that is no export, or an export and `overwrite` is False.
-    """
-    if not out.exists():
-        return
-    if not is_export(out):
+
+def _run(options: argparse.Namespace) -> None:
+    formats = tuple(dict.fromkeys(options.formats.split(",")))
+    if not set(formats) <= set(FORMATS):
+        raise ValueError(f"--formats takes {' and '.join(FORMATS)}, got {options.formats!r}")
+    out = Path(options.out)
+    if out.exists() and not is_export(out):
         raise ValueError(f"{out} exists and is no export: name a new folder")
-    if not overwrite:
+    if out.exists() and not options.overwrite:
         raise ValueError(f"{out} holds an export: name a new folder, or give --overwrite")
+    prepare_device(dtype="float32", cpu=True)
+    trained = open_trained(options.model, ema=not options.no_ema)
+    for note in trained.notes:
+        print(note, file=sys.stderr)
+    rows = None
+    if options.data:
+        wanted = InputOptions(options.format, options.columns)
+        if trained.recipe.spans is None:
+            rows = [row.value for row in read_rows(options.data, trained.recipe, wanted)]
+        else:
+            rows = [(query.text, query.context) for query in read_asked(options.data, wanted)]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with folder_lock.hold_beside(out):
+        export(trained, out, formats=formats, rows=rows)
 
 
 def export(
     trained: Trained,
     out: Path,
     *,
-    formats: Sequence[str] = FORMATS,
+    formats: Sequence[str] = tuple(FORMATS),
     rows: Sequence[Any] | None = None,
     report: Callable[[str], None] = print,
 ) -> dict[str, Difference]:
@@ -88,12 +137,19 @@ def export(
     prepare = preparation_of(recipe, trained.folder)
     prepared = batches(real_rows(recipe) if rows is None else rows, prepare)
     inputs: list[Batch] = [{name: batch[name] for name in recipe.inputs} for batch in prepared]
-    out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_directory(out) as folder:
         save_graph(trained.model, inputs[0], folder)
         if "onnx" in formats:
             translate(folder / JSON, folder / PARAMETERS, folder / ONNX, recipe.inputs)
-        checks = {name: _checked(name, trained, folder, inputs) for name in formats}
+        checks = {}
+        for name in formats:
+            exported = load_onnx(folder) if name == "onnx" else load_graph(folder, recipe.inputs)
+            check = compare(inputs, run_model(trained.model, recipe.inputs), exported)
+            if check.size > BOUND:
+                raise ValueError(
+                    f"the {name} export is not the model: {check}; nothing was written"
+                )
+            checks[name] = check
         if "jit" not in formats:
             (folder / JSON).unlink()
             (folder / PARAMETERS).unlink()
@@ -110,18 +166,8 @@ def export(
         (folder / RECIPE).write_text(recipe_json(recipe, more), encoding="utf-8")
         close_folder(folder)
     for name, check in checks.items():
-        report(f"{out / FILES[name]}: {check}")
+        report(f"{out / FORMATS[name]}: {check}")
     return checks
-
-
-def _checked(name: str, trained: Trained, folder: Path, inputs: Sequence[Batch]) -> Difference:
-    """How far one format is from the model; a ValueError where that is beyond the bound."""
-    names = trained.recipe.inputs
-    exported = load_onnx(folder) if name == "onnx" else load_graph(folder, names)
-    check = compare(inputs, run_model(trained.model, names), exported)
-    if check.size > BOUND:
-        raise ValueError(f"the {name} export is not the model: {check}; nothing was written")
-    return check
 
 
 def real_rows(recipe: Recipe) -> list[Any]:
@@ -153,18 +199,12 @@ def batches(rows: Sequence[Any], prepare: Preparation) -> list[Batch]:
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """How far an export is from the model that it was made of.
+    """How far an export is from the model that it was made of."""
 
-    Attributes:
-        size: largest difference of a logit, in units of `scale`; infinite where one is not finite.
-        scale: largest logit of the model, at least 1.
-        shapes: shape of the first input of each batch.
-    """
-
-    size: float
-    scale: float
+    size: float  # largest difference of a logit, in units of `scale`; infinite: not a number
+    scale: float  # largest logit of the model, at least 1
     rows: int
-    shapes: tuple[tuple[int, ...], ...]
+    shapes: tuple[tuple[int, ...], ...]  # of the first input of each batch
     same: int
 
     def __str__(self) -> str:

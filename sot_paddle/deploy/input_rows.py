@@ -37,28 +37,18 @@ INPUT_HELP = (
 
 @dataclass(frozen=True)
 class Row:
-    """One row to predict.
+    """One row to predict."""
 
-    Attributes:
-        name: file of an image, None for texts.
-        value: one or two texts, or a function that reads an image.
-    """
-
-    name: str | None
-    value: tuple[str, ...] | Callable[[], Any]
+    name: str | None  # file of an image, None for texts
+    value: tuple[str, ...] | Callable[[], Any]  # one or two texts, or what reads an image
 
 
 @dataclass(frozen=True)
 class InputOptions:
-    """How a file of texts is read.
+    """How a file of texts is read."""
 
-    Attributes:
-        format: of `FORMATS`, None for what the file's name says.
-        columns: names of the text columns with commas between; None for those of the task.
-    """
-
-    format: str | None = None
-    columns: str | None = None
+    format: str | None = None  # of `FORMATS`, None for what the file's name says
+    columns: str | None = None  # text columns with commas between; None for those of the task
 
     @staticmethod
     def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -155,7 +145,10 @@ def _texts(
 
 def _lines(place: str) -> Iterable[str]:
     """The lines of a file; those of stdin as they are asked for."""
-    return _stdin_lines() if place == STDIN else decoded_lines(_file(place))[0]
+    if place != STDIN:
+        return decoded_lines(_file(place))[0]
+    sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")
+    return (line.rstrip("\n") for line in sys.stdin)
 
 
 def _file(place: str) -> Path:
@@ -163,14 +156,6 @@ def _file(place: str) -> Path:
     if not path.is_file():
         raise DataError(f"{place}: expected a file of texts, there is none")
     return path
-
-
-def _stdin_lines() -> Iterator[str]:
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        try:
-            yield line.decode("utf-8-sig").rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise DataError(f"stdin, line {number}: expected UTF-8 text") from None
 
 
 def _columns(

@@ -1,11 +1,14 @@
-"""Predictions of a trained folder or an export: labels, probabilities, answers.
+"""The prediction command: a trained folder or an export, and rows, to labels, scores or answers.
 
 Shape legend: B rows, or windows of questions, K classes, S tokens of a window.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import json
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -15,11 +18,20 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
+from sot_paddle.atomic import atomic_file
+from sot_paddle.command_line import OneLineParser
 from sot_paddle.data.batches import pad_rows
 from sot_paddle.data.squad.questions import Question
 from sot_paddle.data.squad.span_decoding import decode
 from sot_paddle.data.squad.span_features import span_features
-from sot_paddle.deploy.input_rows import Row
+from sot_paddle.deploy.input_rows import (
+    INPUT_HELP,
+    STDIN,
+    InputOptions,
+    Row,
+    read_asked,
+    read_rows,
+)
 from sot_paddle.deploy.onnx_file import ONNX, load_onnx
 from sot_paddle.deploy.recipe import (
     RECIPE,
@@ -37,21 +49,81 @@ _OF_ANOTHER = {"onnx": ("model.json", "model.pdiparams"), "jit": (ONNX,)}
 RUNTIMES = ("auto", "onnx", "jit", "model")
 _DIGITS = 6
 """Decimals of a probability."""
+_SHOWN = 3
+"""Candidates of an answer that are told."""
+
+DESCRIPTION = """\
+Predict with a training's folder or with an export of tools/export.py: one line of JSON for each
+row with the label, its probability and the probabilities by name (a score for regression), or for
+each question of a SQuAD file with its answer. An export with ONNX runs in onnxruntime and needs no
+Paddle."""
+EXAMPLES = """\
+examples:
+  python tools/predict.py OUTPUT/rte GLUE/RTE/dev.tsv --out predictions.jsonl
+  echo "The cat sat on the mat." | python tools/predict.py OUTPUT/cola_export
+  python tools/predict.py OUTPUT/squad dev-v2.0.json --out answers.jsonl
+  python tools/predict.py output/digits_export pictures/ --batch-size 64
+  find . -name "*.png" | python tools/predict.py output/digits -
+"""
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run ``tools/predict.py``; returns its exit status, 0 when every row is predicted."""
+    parser = OneLineParser("predict.py", DESCRIPTION, EXAMPLES)
+    add = parser.add_argument
+    add("model", metavar="MODEL_FOLDER", help="a training's folder, or an export")
+    add("inputs", nargs="*", metavar="INPUT", help=f"{INPUT_HELP} [-]")
+    add("--out", metavar="FILE", help="write there, whole or not at all [stdout]")
+    add("--batch-size", type=int, default=32, metavar="N", help="rows computed together [32]")
+    add("--runtime", choices=RUNTIMES, default="auto", help="[auto: onnx, else jit, else model]")
+    InputOptions.add_flags(parser)
+    add("--logits", action="store_true", help="write the logits too")
+    add("--no-ema", action="store_true", help="raw weights instead of the moving average")
+    add("--cpu", action="store_true", help="use the CPU even where there is a GPU")
+    products = "products of a training's own model: float32, or bf16 (AMX or AVX512-BF16)"
+    add("--cpu-precision", choices=("float32", "bf16"), default="float32", help=products)
+    return parser.run(arguments, _run)
+
+
+def _run(options: argparse.Namespace) -> None:
+    if options.batch_size < 1:
+        raise ValueError(f"--batch-size must be at least 1, got {options.batch_size}")
+    predictor = open_predictor(
+        options.model,
+        runtime=options.runtime,
+        ema=not options.no_ema,
+        cpu=options.cpu,
+        cpu_precision=options.cpu_precision,
+    )
+    for note in predictor.notes:
+        print(note, file=sys.stderr)
+    places = options.inputs or [STDIN]
+    wanted = InputOptions(options.format, options.columns)
+    if predictor.recipe.spans is None:
+        rows = read_rows(places, predictor.recipe, wanted)
+        records = predictor.predictions(rows, options.batch_size, logits=options.logits)
+    elif options.logits:
+        raise ValueError("--logits: an answer has none; its candidates have scores")
+    else:
+        records = answers(predictor, read_asked(places, wanted), options.batch_size)
+    lines = (json.dumps(each, ensure_ascii=False, allow_nan=False) + "\n" for each in records)
+    if options.out:
+        Path(options.out).parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(options.out) as handle:
+            handle.writelines(line.encode("utf-8") for line in lines)
+        return
+    for line in lines:  # at once: who reads them may be waiting
+        print(line, end="", flush=True)
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """A model that is ready to predict.
-
-    Attributes:
-        run: arrays by input name to logits (B, K); for questions (B, 2, S).
-        notes: what could not be read and was assumed.
-    """
+    """A model that is ready to predict."""
 
     recipe: Recipe
     prepare: Preparation
-    run: Any
-    notes: tuple[str, ...] = ()
+    run: Any  # arrays by input name to logits (B, K); for questions (B, 2, S)
+    notes: tuple[str, ...] = ()  # what could not be read and was assumed
 
     def logits(self, rows: Sequence[Row]) -> np.ndarray:
         """(B, K) float32 of at least one row; inputs of the same rows are the training's."""
@@ -154,10 +226,6 @@ def _of_training(folder: Path, ema: bool, cpu: bool, cpu_precision: str) -> Pred
     recipe = trained.recipe
     run = run_model(trained.model, recipe.inputs)
     return Predictor(recipe, preparation_of(recipe, trained.folder), run, trained.notes)
-
-
-_SHOWN = 3
-"""Candidates of an answer that are told."""
 
 
 def answers(

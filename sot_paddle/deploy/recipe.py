@@ -20,29 +20,19 @@ from sot_paddle.data.subword import HEAD, SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 
 RECIPE = "export.json"
-KIND, VERSION = "sot_paddle export", 1
 
 
 @dataclasses.dataclass(frozen=True)
 class TextRecipe:
-    """How rows of text become numbers.
+    """How rows of text become numbers, as in training."""
 
-    Attributes:
-        tokenizer: its family, a key of `sot_paddle.data.tokenizers.FAMILIES`.
-        padding: ``"max_length"`` or ``"longest"``, as in training.
-        num_texts: 1 for sentences, 2 for pairs, None for either.
-        columns: names of the task's text columns, () when they are not known.
-        trunc_medium: which tokens of a long text are kept, as in training; see
-            `sot_paddle.data.subword.kept_tokens`.
-    """
-
-    tokenizer: str
+    tokenizer: str  # a key of `sot_paddle.data.tokenizers.FAMILIES`
     max_length: int
-    padding: str
+    padding: str  # ``"max_length"`` or ``"longest"``
     do_lower_case: bool
-    num_texts: int | None = None
-    columns: tuple[str, ...] = ()
-    trunc_medium: int = HEAD
+    num_texts: int | None = None  # 1 for sentences, 2 for pairs, None for either
+    columns: tuple[str, ...] = ()  # the task's text columns, () when they are not known
+    trunc_medium: int = HEAD  # which tokens of a long text are kept: `.subword.kept_tokens`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +59,7 @@ def recipe_json(recipe: Recipe, more: Mapping[str, Any]) -> str:
     content = dataclasses.asdict(recipe)
     kind = "text" if isinstance(recipe.preparation, TextRecipe) else "image"
     content["preparation"] = {kind: content["preparation"]}
-    return strict_json.dumps({"kind": KIND, "version": VERSION, **content, **more})
+    return strict_json.dumps({**content, **more})
 
 
 def is_export(folder: Path) -> bool:
@@ -81,22 +71,19 @@ def read_recipe(folder: Path) -> Recipe:
     """Read an export's ``export.json``.
 
     Raises:
-        ValueError: it cannot be read, is damaged, or of another version.
+        ValueError: it cannot be read, or is damaged.
     """
     path = folder / RECIPE
+    content = reading.read_json(path, strict=True)
     try:
-        content = reading.read_json(path, strict=True)
-        if (content["kind"], content["version"]) != (KIND, VERSION):
-            raise ValueError(f"kind {content['kind']!r}, version {content['version']!r}")
         ((kind, fields),) = content["preparation"].items()
-        record = {"text": TextRecipe, "image": EvalTransform}[kind]
-        if kind == "image" and set(fields) != {field.name for field in dataclasses.fields(record)}:
-            raise ValueError("the preparation of images is not whole")
-        values = {name: content[name] for name in ("model", "labels", "inputs", "spans")}
-        if values["spans"] is not None:
-            decoding = build_record(DecodingOptions, values["spans"]["decoding"])
-            values["spans"] = build_record(SpanRecipe, {**values["spans"], "decoding": decoding})
-        return build_record(Recipe, {**values, "preparation": build_record(record, fields)})
+        preparation = build_record({"text": TextRecipe, "image": EvalTransform}[kind], fields)
+        spans = content["spans"]
+        if spans is not None:
+            decoding = build_record(DecodingOptions, spans["decoding"])
+            spans = build_record(SpanRecipe, {**spans, "decoding": decoding})
+        values = {name: content[name] for name in ("model", "labels", "inputs")}
+        return build_record(Recipe, {**values, "preparation": preparation, "spans": spans})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} is not what tools/export.py of this version writes ({error}); export again"

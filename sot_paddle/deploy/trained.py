@@ -13,6 +13,7 @@ from sot_paddle.data.squad.span_decoding import DecodingOptions
 from sot_paddle.deploy.recipe import Recipe, SpanRecipe, TextRecipe
 from sot_paddle.reading import read_object
 from sot_paddle.tasks.images import eval_transform
+from sot_paddle.tasks.state_options import DECODING
 from sot_paddle.train.model_folder import find_model_folder, load_trained
 from sot_paddle.train.run_folder import RUN
 from sot_paddle.train.saved_model import CONFIG, find_text_folder
@@ -20,30 +21,17 @@ from sot_paddle.train.text_model import TextModel, load_trained_text
 
 _STRIDE = 128
 """As published."""
-_DECODING = {
-    "n_best_size": "n_best",
-    "max_answer_length": "max_tokens",
-    "null_score_diff_threshold": "threshold",
-    "null_score": "null_score",
-}
-"""Option of ``tools/train_squad.py`` to the field of DecodingOptions."""
 _TEXT_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained model.
+    """A trained model."""
 
-    Attributes:
-        model: with its weights, in evaluation mode, float32.
-        folder: where it was found; the tokenizer's files are there.
-        notes: what could not be read and was assumed.
-    """
-
-    model: nn.Layer
+    model: nn.Layer  # with its weights, in evaluation mode, float32
     recipe: Recipe
-    folder: Path
-    notes: tuple[str, ...] = ()
+    folder: Path  # where it was found; the tokenizer's files are there
+    notes: tuple[str, ...] = ()  # what could not be read and was assumed
 
 
 def open_trained(place: str | Path, *, ema: bool = True) -> Trained:
@@ -105,8 +93,8 @@ def text_inputs(model: nn.Layer) -> tuple[str, ...]:
 
 def _spans(subject: TextModel) -> SpanRecipe:
     """How the run that a model comes from asked and answered, else as published."""
-    stated = {name: subject.options[name] for name in _DECODING if name in subject.options}
-    chosen = {_DECODING[name]: value for name, value in stated.items()}
-    decoding = build_record(DecodingOptions, chosen, where=RUN)
+    names = {"null_score": "null_score", **DECODING}
+    stated = {key: subject.options[name] for key, name in names.items() if name in subject.options}
+    decoding = build_record(DecodingOptions, stated, where=RUN)
     stride = subject.options.get("doc_stride", _STRIDE)
     return build_record(SpanRecipe, {"stride": stride, "decoding": decoding}, where=RUN)

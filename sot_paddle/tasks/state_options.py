@@ -7,7 +7,7 @@ from sot_paddle.config import SPANS
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.squad.span_decoding import NULL_SCORES, DecodingOptions
 from sot_paddle.data.stored.layout import DTYPES, LENGTHS, ROWS
-from sot_paddle.options import changeable, option, record
+from sot_paddle.options import changeable, option, part_of, record
 from sot_paddle.tasks.text_options import CheckpointOptions, TextRunOptions, TunedOptions
 
 SQUAD = "SQuAD"
@@ -15,6 +15,12 @@ LIVE = "live"
 MODELS = ("adapter", "probes")
 
 SQUAD_LENGTH = 384
+DECODING = {
+    "n_best": "n_best_size",
+    "max_tokens": "max_answer_length",
+    "threshold": "null_score_diff_threshold",
+}
+"""Field of `DecodingOptions` to the option, where it has another name."""
 
 
 @record
@@ -98,12 +104,7 @@ class RecipeOptions(StateRows, TextRunOptions):
     @property
     def decoding(self) -> DecodingOptions:
         """How answers are chosen."""
-        return DecodingOptions(
-            n_best=self.n_best_size,
-            max_tokens=self.max_answer_length,
-            threshold=self.null_score_diff_threshold,
-            null_score=self.null_score,
-        )
+        return part_of(self, DecodingOptions, **DECODING)
 
 
 @record

@@ -13,7 +13,7 @@ from sot_paddle.data.batches import pad_rows
 from sot_paddle.data.squad.questions import read_questions
 from sot_paddle.data.squad.span_decoding import DecodingOptions, decode
 from sot_paddle.data.squad.span_features import span_features
-from sot_paddle.deploy import export_command, predict_command
+from sot_paddle.deploy import exporting, predictor
 from sot_paddle.deploy.recipe import preparation_of
 from sot_paddle.deploy.trained import open_trained
 from sot_paddle.registry import create_model
@@ -41,7 +41,7 @@ def files(tmp_path_factory) -> tuple[Path, Path, Path]:
     (run / "run.json").write_text(json.dumps({"options": OPTIONS}), encoding="utf-8")
     asked = state_files.write_squad(root / "dev.json", questions=5)
     out = root / "export"
-    assert export_command.run_command([str(run), str(out), "--data", str(asked)]) == 0
+    assert exporting.run_command([str(run), str(out), "--data", str(asked)]) == 0
     return run, out, asked
 
 
@@ -62,7 +62,7 @@ def expected(run: Path, asked: Path) -> dict:
 def test_every_runtime_answers_as_the_training(files, tmp_path, which, runtime):
     out = tmp_path / "answers.jsonl"
     flags = [str(files[which]), str(files[2]), "--runtime", runtime, "--out", str(out), "--cpu"]
-    assert predict_command.run_command([*flags, "--batch-size", "2"]) == 0
+    assert predictor.run_command([*flags, "--batch-size", "2"]) == 0
     found = [json.loads(line) for line in out.read_text().splitlines()]
     answers = expected(files[0], files[2])
     assert [one["id"] for one in found] == list(answers)
@@ -81,7 +81,7 @@ def test_a_file_without_answers_is_answered(files, tmp_path, capsys):
         del question["answers"]
     place = tmp_path / "asked.json"
     place.write_text(json.dumps(content))
-    assert predict_command.run_command([str(files[1]), str(place)]) == 0
+    assert predictor.run_command([str(files[1]), str(place)]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     wanted = expected(files[0], files[2])
     assert {one["id"]: one["answer"] for one in found} == {n: a.text for n, a in wanted.items()}
@@ -95,7 +95,7 @@ def test_a_file_without_answers_is_answered(files, tmp_path, capsys):
     ],
 )
 def test_what_questions_do_not_take_is_one_line(files, capsys, flags, message):
-    assert predict_command.run_command([str(files[1]), str(files[2]), *flags]) == 2
+    assert predictor.run_command([str(files[1]), str(files[2]), *flags]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line
 

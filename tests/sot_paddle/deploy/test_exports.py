@@ -16,11 +16,11 @@ import pytest
 
 from sot_paddle.data.image_folder import CorruptImage
 from sot_paddle.data.image_transforms import EvalTransform
-from sot_paddle.deploy import export_command, exporting, predict_command
+from sot_paddle.deploy import exporting, predictor
 from sot_paddle.deploy.exporting import BOUND, ROWS, compare, export
-from sot_paddle.deploy.graph import JSON, PARAMETERS, load_graph, run_model, save_graph
+from sot_paddle.deploy.graph import JSON, PARAMETERS
 from sot_paddle.deploy.input_rows import InputOptions, Row, read_rows
-from sot_paddle.deploy.onnx_file import load_onnx, translate
+from sot_paddle.deploy.onnx_file import translate
 from sot_paddle.deploy.predictor import open_predictor, record
 from sot_paddle.deploy.recipe import (
     RECIPE,
@@ -30,11 +30,9 @@ from sot_paddle.deploy.recipe import (
     read_recipe,
     recipe_json,
 )
-from sot_paddle.deploy.trained import open_trained, text_inputs
+from sot_paddle.deploy.trained import open_trained
 from sot_paddle.ops import bfloat16
 from sot_paddle.reading import read_json
-from sot_paddle.registry import create_model
-from tests.sot_paddle.deploy.test_graph import NAMES, text_batch
 from tests.sot_paddle.explain import tiny_models as tiny
 
 
@@ -122,20 +120,14 @@ def test_a_difference_is_in_units_of_the_largest_logit():
         compare(inputs, lambda batch: model(batch) * np.nan, model)
 
 
-def shapes(values) -> dict[str, list[int | str]]:
-    return {
-        value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim]
-        for value in values
-    }
-
-
-def test_names_and_open_axes(exports):
-    graph = onnx.load(str(exports["rte"][1] / "model.onnx")).graph
-    assert shapes(graph.input) == dict.fromkeys(NAMES, ["batch", "tokens"])
-    assert shapes(graph.output) == {"logits": ["batch", 2]}
+def test_the_open_axis_of_images_has_a_name(exports):
+    """Those of texts: tests/parity/test_whole_models.py."""
     graph = onnx.load(str(exports["swin"][1] / "model.onnx")).graph
-    assert shapes(graph.input) == {"images": ["batch", 3, 16, 16]}
-    assert shapes(graph.output) == {"logits": ["batch", 3]}
+    shapes = {
+        value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim]
+        for value in (*graph.input, *graph.output)
+    }
+    assert shapes == {"images": ["batch", 3, 16, 16], "logits": ["batch", 3]}
 
 
 def test_what_paddle2onnx_lacks_is_one_line(tmp_path, monkeypatch):
@@ -145,22 +137,6 @@ def test_what_paddle2onnx_lacks_is_one_line(tmp_path, monkeypatch):
     files = (tmp_path / JSON, tmp_path / PARAMETERS, tmp_path / "model.onnx")
     with pytest.raises(ValueError, match="translate this model: pinv: Cannot convert; export it"):
         translate(*files, ["input_ids"])
-
-
-def test_a_language_model_that_reads_from_left_to_right(tmp_path):
-    sizes = {key: value for key, value in tiny.BERT.items() if key != "vocab_size"}
-    sizes |= {"vocab_size": 17, "head_dropout": 0.0, "intermediate_size": 48, "pad_token_id": 0}
-    model = tiny.spread(create_model("openai_gpt", 3, **sizes))
-    names = list(text_inputs(model))
-    batches = [text_batch(2, 9, 0), text_batch(3, 15, 1), text_batch(1, 4, 2)]
-    save_graph(model, {name: batches[0][name] for name in names}, tmp_path)
-    translate(tmp_path / JSON, tmp_path / PARAMETERS, tmp_path / "model.onnx", names)
-    run, graph, direct = load_onnx(tmp_path), load_graph(tmp_path, names), run_model(model, names)
-    for batch in batches:
-        expected = direct(batch)
-        scale = max(1.0, float(np.abs(expected).max()))
-        for found in (run(batch), graph(batch)):
-            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * scale)
 
 
 PAIRS = [Row(None, (f"the {'old ' * n}cat", f"a dog {'runs ' * (n % 3)}.")) for n in range(7)]
@@ -215,10 +191,8 @@ def test_what_a_record_says():
 
 
 def test_a_broken_model_and_a_broken_image_stop_it(exports, tmp_path):
-    predictor = open_predictor(exports["cola"][1])
-    broken = type(predictor)(
-        predictor.recipe, predictor.prepare, lambda _: np.float32([[0, np.nan]])
-    )
+    whole = open_predictor(exports["cola"][1])
+    broken = dataclasses.replace(whole, run=lambda _: np.float32([[0, np.nan]]))
     with pytest.raises(ValueError, match="row 0: the model's output is not finite"):
         list(broken.predictions([Row(None, ("a",))], 1, logits=False))
     (tmp_path / "a.png").write_bytes(b"no image")
@@ -240,13 +214,9 @@ def test_a_runtime_that_is_not_there_is_refused(exports, tmp_path):
             open_predictor(place, cpu=True, **options)
 
 
-FLIPPED = [
-    *(("onnx", name) for name in ("model.onnx", "export.json", "vocab.txt")),
-    *(("jit", name) for name in ("model.json", "model.pdiparams")),
-]
-
-
-@pytest.mark.parametrize(("runtime", "name"), FLIPPED)
+@pytest.mark.parametrize(
+    ("runtime", "name"), [("onnx", "model.onnx"), ("onnx", "vocab.txt"), ("jit", "model.json")]
+)
 def test_a_file_of_an_export_that_was_changed_is_seen(exports, tmp_path, runtime, name):
     out = shutil.copytree(exports["rte"][1], tmp_path / "out")
     content = bytearray((out / name).read_bytes())
@@ -278,9 +248,9 @@ def test_it_comes_back(exports, tmp_path):
 @pytest.mark.parametrize(
     "edit",
     [
-        {"version": 2},
+        {"labels": ...},
         {"preparation": {"text": {"max_length": 3}}},
-        {"preparation": {"image": {"img_size": 16, "crop_pct": 1.0}}},
+        {"preparation": {"sound": {}}},
     ],
 )
 def test_damage_is_one_line(exports, tmp_path, edit):
@@ -303,20 +273,20 @@ def test_export_then_predict_a_file_and_stdin(exports, run, tmp_path, monkeypatc
     data = tmp_path / "dev.tsv"
     data.write_text("\n".join(["index\tsentence1\tsentence2\tlabel", *rows]) + "\n", "utf-8")
     out = tmp_path / "deep" / "export"
-    status, printed, err = run(export_command, folder, out, "--data", data)
+    status, printed, err = run(exporting, folder, out, "--data", data)
     assert status == 0, err
     assert [line.split(":")[0] for line in printed] == [
         str(out / name) for name in ("model.json", "model.onnx")
     ]
     assert all("(bound 0.0001), same class in 9 of 9 rows" in line for line in printed)
     file = tmp_path / "found" / "rte.jsonl"
-    status, printed, err = run(predict_command, out, data, "--out", file, "--batch-size", 2)
+    status, printed, err = run(predictor, out, data, "--out", file, "--batch-size", 2)
     assert (status, printed) == (0, []), err
     records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     assert [one["index"] for one in records] == list(range(5))
     assert set(records[0]["probabilities"]) == {"entailment", "not_entailment"}
     for place, runtime in ((out, "jit"), (folder, "model")):
-        status, printed, err = run(predict_command, place, data, "--runtime", runtime, "--cpu")
+        status, printed, err = run(predictor, place, data, "--runtime", runtime, "--cpu")
         assert status == 0, err
         for ours, line in zip(records, printed, strict=True):
             theirs = json.loads(line)
@@ -324,7 +294,7 @@ def test_export_then_predict_a_file_and_stdin(exports, run, tmp_path, monkeypatc
             assert theirs["probability"] == pytest.approx(ours["probability"], abs=1e-4)
     lines = "\n".join("\t".join(row.split("\t")[1:3]) for row in rows) + "\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
-    status, printed, err = run(predict_command, out, "--logits")
+    status, printed, err = run(predictor, out, "--logits")
     assert status == 0, err
     assert [json.loads(line)["label"] for line in printed] == [one["label"] for one in records]
     assert all(len(json.loads(line)["logits"]) == 2 for line in printed)
@@ -334,15 +304,15 @@ def test_images_and_an_export_that_is_replaced(exports, run, tmp_path):
     folder, _ = exports["swin"]
     data, out = tiny.write_pictures(tmp_path / "data"), tmp_path / "export"
     flags = (folder, out, "--formats", "jit", "--no-ema")
-    status, printed, err = run(export_command, *flags, "--data", data)
+    status, printed, err = run(exporting, *flags, "--data", data)
     assert status == 0, err
     assert "inputs 6x3x16x16, 1x3x16x16, 3x3x16x16" in printed[0]
-    status, printed, err = run(export_command, *flags)
+    status, printed, err = run(exporting, *flags)
     assert (status, printed) == (2, [])
     assert "holds an export: name a new folder, or give --overwrite" in err
-    status, _, err = run(export_command, *flags, "--overwrite")
+    status, _, err = run(exporting, *flags, "--overwrite")
     assert status == 0, err
-    status, printed, err = run(predict_command, out, data)
+    status, printed, err = run(predictor, out, data)
     assert status == 0, err
     first = json.loads(printed[0])
     assert first["image"] == str(data / "val" / "ant" / "ant0.png")
@@ -351,15 +321,14 @@ def test_images_and_an_export_that_is_replaced(exports, run, tmp_path):
 
 
 REFUSED = [
-    (export_command, ("{folder}", "{new}", "--formats", "jit,onx"), "--formats takes jit and onnx"),
-    (export_command, ("{folder}", "{tmp}"), "exists and is no export"),
-    (export_command, ("{tmp}", "{new}"), "holds no trained model"),
+    (exporting, ("{folder}", "{new}", "--formats", "jit,onx"), "--formats takes jit and onnx"),
+    (exporting, ("{folder}", "{tmp}"), "exists and is no export"),
+    (exporting, ("{tmp}", "{new}"), "holds no trained model"),
     (
-        predict_command,
+        predictor,
         ("{out}", "{bad}", "--out", "{tmp}/x"),
         "bad.tsv, line 3: expected 2 tab-separated columns",
     ),
-    (predict_command, ("{out}", "{bad}", "--out", "{tmp}"), "expected a file's name, got a folder"),
 ]
 
 
