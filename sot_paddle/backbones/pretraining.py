@@ -75,7 +75,7 @@ class PretrainingModel(nn.Layer):
             token_type_ids: (B, S) integer or None (zeros).
             attention_mask: (B, S), 1 where valid, or None (all valid).
             positions: (B, P) places of the masked words.
-            targets: (B, 2 P + 1), see `sot_paddle.tasks.pretraining_loss`; given in evaluation.
+            targets: (B, 2 P + 1), see `sot_paddle.tasks.losses`; given in evaluation.
 
         Returns:
             Scores of the words (B, P, V), and those of the next sentence (B, 2) where it is judged;

@@ -6,12 +6,15 @@ Shape legend: M examples, K classes.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import paddle
+from scipy import stats
+from sklearn import metrics
 
 from sot_paddle import distributed
 from sot_paddle.backbones.families import TEXT_BACKBONES
@@ -19,19 +22,19 @@ from sot_paddle.data import glue_tasks
 from sot_paddle.data.batches import EpochBatches
 from sot_paddle.data.cache import cached_split
 from sot_paddle.data.glue import available_splits, own_task, prediction_path, write_predictions
+from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.splits import ShuffledSplit, TokenSplit
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.home_folder import default_cache_dir
 from sot_paddle.tasks.glue_options import OWN, TrainConfig
 from sot_paddle.tasks.losses import classification_loss, mean_loss
-from sot_paddle.tasks.metrics import glue_metrics
-from sot_paddle.tasks.task import Outputs, Predictions
+from sot_paddle.tasks.task import Outputs, Predictions, Task
 from sot_paddle.tasks.text_options import CheckpointOptions
 
 
 @dataclass
-class GlueTask:
+class GlueTask(Task):
     """A GLUE task or an own table; see :class:`sot_paddle.tasks.task.Task`."""
 
     table: glue_tasks.Task
@@ -40,11 +43,6 @@ class GlueTask:
     dev: Mapping[str, ShuffledSplit] = field(default_factory=dict)
     test: Mapping[str, ShuffledSplit] = field(default_factory=dict)
     vocab_size: int = 0  # largest token id + 1, 0 where no token is fed
-
-    unit = "examples"
-    maximise = True
-    by_epoch = False
-    tie_breaker = ""
 
     @property
     def title(self) -> str:
@@ -92,13 +90,43 @@ class GlueTask:
 
 
 def score(task: str, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Mean ``loss`` and the official metrics of a task, or of ``MNLI-mm``.
+    """Mean ``loss`` and a task's, or ``MNLI-mm``'s, metrics of logits (M, K) and labels (M,)."""
+    return {"loss": mean_loss(logits, labels)} | glue_metrics(task, decide(logits), labels)
+
+
+def glue_metrics(task: str, predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Score predictions by the task's official metrics.
 
     Args:
-        logits: (M, K).
-        labels: (M,).
+        task: a key of ``TASKS``, any letter case, or ``mnli-mm``; the last of its metrics selects
+            the best checkpoint.
+        predictions: (N,), N at least 1, class indices, or numbers for STS-B.
+        labels: (N,) likewise.
+
+    Returns:
+        Metric name to value: accuracy, F1 of class 1 and Matthews correlation in [-1, 1] (0
+        where they are 0/0, as scikit-learn defines), correlations NaN for a constant side
+        (a single row is one).
     """
-    return {"loss": mean_loss(logits, labels)} | glue_metrics(task, decide(logits), labels)
+    key = task.lower()
+    predictions, labels = np.asarray(predictions), np.asarray(labels)
+    with warnings.catch_warnings():  # of scores that are told as 0 or NaN
+        warnings.simplefilter("ignore", stats.ConstantInputWarning)
+        warnings.filterwarnings("ignore", message="A single label was found", category=UserWarning)
+        if key == "sts-b":
+            if len(labels) < 2:  # which SciPy refuses
+                return dict.fromkeys(TASKS[key].metrics, float("nan"))
+            predictions, labels = predictions.astype("float64"), labels.astype("float64")
+            pearson = float(stats.pearsonr(predictions, labels)[0])
+            spearman = float(stats.spearmanr(predictions, labels)[0])
+            return {"pearson": pearson, "spearmanr": spearman, "corr": (pearson + spearman) / 2}
+        if key == "cola":
+            return {"mcc": float(metrics.matthews_corrcoef(labels, predictions))}
+    accuracy = float(np.mean(predictions == labels))
+    if "f1" not in TASKS[key.removesuffix("-mm")].metrics:
+        return {"acc": accuracy}
+    f1 = float(metrics.f1_score(labels, predictions, zero_division=0.0))
+    return {"acc": accuracy, "f1": f1, "acc_and_f1": (accuracy + f1) / 2}
 
 
 def decide(logits: np.ndarray) -> np.ndarray:

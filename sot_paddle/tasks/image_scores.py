@@ -20,9 +20,7 @@ TOP = 5
 def label_ranks(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """How many classes a label's own is behind, (M,): 0 is a hit. Of equal logits the first wins.
 
-    Args:
-        logits: (M, K).
-        labels: (M,).
+    Logits are (M, K), labels (M,).
     """
     label_logits = logits[np.arange(len(labels)), labels][:, None]  # (M, 1)
     earlier = np.arange(logits.shape[1])[None, :] < labels[:, None]
@@ -30,11 +28,7 @@ def label_ranks(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def score(logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Accuracies in percent and the mean loss.
-
-    Args:
-        logits: (M, K).
-        labels: (M,).
+    """Accuracies in percent and the mean loss of logits (M, K) and labels (M,).
 
     Returns:
         ``top1``; ``top5`` where there are more than five classes; ``loss``, the cross-entropy.

@@ -88,10 +88,10 @@ class ImageTask(Task):
 
     title: str
     metric: str
-    maximise: bool
     smoothing: float
     train: ImageSplit
     dev: dict[str, ImageSplit]
+    maximise: bool
 
     unit = "images"
     by_epoch = True
@@ -167,7 +167,7 @@ def load_images(config: ImageTrainConfig) -> ImageTask:
     val = evaluation_split(images, batch_size, config.workers, config.dtype, measured)
     title = DIGITS if digits else Path(config.data_dir).resolve().name
     maximise = config.eval_metric != "loss"
-    return ImageTask(title, config.eval_metric, maximise, config.smoothing, train, {"val": val})
+    return ImageTask(title, config.eval_metric, config.smoothing, train, {"val": val}, maximise)
 
 
 def evaluation_split(

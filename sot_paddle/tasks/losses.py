@@ -1,6 +1,9 @@
-"""Losses of the classification and regression heads, and of images with soft targets.
+"""Losses: classification, regression, images with soft targets, spans, and BERT's pre-training.
 
-Shape legend: B samples, M examples, K classes.
+Targets of a pre-training are one array (B, 2 P + 1): the words, their weights (1, or 0 of a place
+that is not used), and whether the second text is a random one, -1 where that is not asked.
+
+Shape legend: B samples, M examples, K classes, P masked words of a sample, V words.
 """
 
 from __future__ import annotations
@@ -15,6 +18,12 @@ from sot_paddle.tasks.task import Outputs
 
 _IGNORED = -100
 """The label that counts for nothing, as both frameworks have it."""
+
+_EPSILON = 1e-5
+"""The original adds it to the number of masked words."""
+
+SUMS = ("words_loss", "words", "words_right", "next_loss", "next_right")
+"""Columns of :func:`row_sums`."""
 
 
 def cross_entropy(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
@@ -52,12 +61,7 @@ def soft_cross_entropy(logits: paddle.Tensor, targets: paddle.Tensor) -> paddle.
 
 
 def smooth_targets(labels: paddle.Tensor, num_classes: int, smoothing: float) -> paddle.Tensor:
-    """Soft targets of labels: ``1 - s + s / K`` for the label, ``s / K`` for the others.
-
-    Args:
-        labels: (B,) integers.
-        num_classes: K.
-        smoothing: s.
+    """Soft targets of labels (B,): ``1 - s + s / K`` for the label, ``s / K`` for the others.
 
     Returns:
         (B, K), Paddle's default dtype.
@@ -87,11 +91,7 @@ def image_loss(logits: Outputs, labels: paddle.Tensor, smoothing: float = 0.0) -
 
 
 def mean_squared_error(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
-    """Mean of ``(logits - labels)^2`` for a regression head.
-
-    Args:
-        logits: (B, 1) or (B,).
-        labels: (B,) numbers.
+    """Mean of ``(logits - labels)^2``: a regression head's (B, 1) or (B,), and (B,) numbers.
 
     Returns:
         Scalar, float32 at least.
@@ -157,3 +157,74 @@ def mean_loss(logits: np.ndarray, labels: np.ndarray) -> float:
     if logits.shape[1] == 1:
         return float(np.mean((logits.ravel() - labels) ** 2))
     return float(np.mean(-log_softmax(logits, axis=1)[np.arange(len(labels)), labels]))
+
+
+def split_targets(targets: paddle.Tensor) -> tuple[paddle.Tensor, ...]:
+    """Words (B, P), weights (B, P) and next sentence (B,) of targets (B, 2 P + 1)."""
+    places = targets.shape[1] // 2
+    return targets[:, :places], targets[:, places : 2 * places], targets[:, -1]
+
+
+def _losses(scores: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+    """Cross-entropy (...) of every label: scores (..., V), labels (...); float32 at least."""
+    scores = at_least_float32(scores)
+    return functional.cross_entropy(scores, labels.unsqueeze(-1), reduction="none").squeeze(-1)
+
+
+def pretraining_loss(
+    outputs: tuple[paddle.Tensor, ...],
+    targets: paddle.Tensor,
+    *,
+    words_weight: float,
+    next_weight: float,
+    every_place: bool,
+) -> paddle.Tensor:
+    """Weighted sum of the losses of both tasks.
+
+    The loss of the words is ``sum(w ce) / (sum(w) + 1e-5)`` where the next sentence is judged (the
+    original's), else the mean over the masked words, 0 without one.
+
+    Args:
+        outputs: scores (B, P, V), and (B, 2) where the next sentence is judged.
+        targets: (B, 2 P + 1).
+        words_weight: factor of the loss of the words.
+        next_weight: factor of that of the next sentence.
+        every_place: QUIRK of the Paddle port: the plain mean over all P places, also those that
+            are not used, whose word is id 0.
+
+    Returns:
+        Scalar, float32 at least.
+
+    Source: specs.md D.1 and E.3.
+    """
+    words, weights, following = split_targets(targets)
+    losses = _losses(outputs[0], words)
+    kept = weights.astype(losses.dtype)
+    if every_place:
+        total = losses.mean()
+    elif len(outputs) > 1:
+        total = (losses * kept).sum() / (kept.sum() + _EPSILON)
+    else:
+        total = (losses * kept).sum() / kept.sum().clip(min=1.0)
+    total = total * words_weight
+    if len(outputs) > 1:
+        total = total + next_weight * _losses(outputs[1], following).mean()
+    return total
+
+
+def row_sums(outputs: tuple[paddle.Tensor, ...], targets: paddle.Tensor) -> paddle.Tensor:
+    """What an evaluation adds up, (B, 5), float32 at least: columns as in `SUMS`.
+
+    Outputs and targets are as of :func:`pretraining_loss`.
+    """
+    words, weights, following = split_targets(targets)
+    losses = _losses(outputs[0], words)
+    kept = weights.astype(losses.dtype)
+    right = (outputs[0].argmax(axis=2) == words).astype(losses.dtype)
+    columns = [(losses * kept).sum(axis=1), kept.sum(axis=1), (right * kept).sum(axis=1)]
+    if len(outputs) > 1:
+        guessed = (outputs[1].argmax(axis=1) == following).astype(losses.dtype)
+        columns += [_losses(outputs[1], following), guessed]
+    else:
+        columns += [paddle.zeros_like(columns[0])] * 2
+    return paddle.stack(columns, axis=1)

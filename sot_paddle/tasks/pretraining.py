@@ -16,28 +16,15 @@ from sot_paddle import distributed
 from sot_paddle.data.batches import EpochBatches
 from sot_paddle.data.pretraining.pair_files import draws_of, masked
 from sot_paddle.data.splits import BatchLoader
-from sot_paddle.tasks.pretraining_loss import SUMS, pretraining_loss
+from sot_paddle.tasks.losses import SUMS, pretraining_loss
 from sot_paddle.tasks.task import Outputs, Predictions, Task
 
 Arrays = dict[str, np.ndarray]
 
 
-class EvenBatches(Sequence[Sequence[int]]):
-    """Rows 0, 1, 2, ... cut into batches, of which nothing is held; the last may be smaller."""
-
-    def __init__(self, rows: int, batch_size: int, starts: range | None = None) -> None:
-        self._rows, self._size = rows, batch_size
-        self._starts = range(0, rows, batch_size) if starts is None else starts
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def __getitem__(self, index):
-        """A batch, or the batches of a slice."""
-        if isinstance(index, slice):
-            return EvenBatches(self._rows, self._size, self._starts[index])
-        start = self._starts[index]
-        return range(start, min(start + self._size, self._rows))
+def even_batches(rows: int, batch_size: int) -> list[range]:
+    """Rows 0, 1, 2, ... cut into batches; the last may be smaller."""
+    return [range(start, min(start + batch_size, rows)) for start in range(0, rows, batch_size)]
 
 
 class Instances:
@@ -167,7 +154,7 @@ class PretrainingSplit:
     @property
     def batches(self) -> Sequence[Sequence[int]]:
         """Batches that cover the split once."""
-        return EvenBatches(len(self), self.batch_size)
+        return even_batches(len(self), self.batch_size)
 
     def load(self, batches: Iterable[Sequence[Any]]) -> BatchLoader:
         """Batches of the model's inputs, with ``labels`` in training."""
@@ -190,7 +177,6 @@ class PretrainingTask(Task):
 
     title = "pre-training"
     unit = "rows"
-    classes = ()
     num_outputs = 0
     metric = "loss"
     maximise = False
@@ -202,7 +188,7 @@ class PretrainingTask(Task):
 
     def order(self, seed: int) -> EpochBatches:
         """The rows as they lie in their file, which was shuffled when it was made."""
-        batches = EvenBatches(len(self.train), self.batch_size * distributed.world_size())
+        batches = even_batches(len(self.train), self.batch_size * distributed.world_size())
         return lambda epoch: batches
 
     def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:

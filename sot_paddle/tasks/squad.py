@@ -27,7 +27,7 @@ from sot_paddle.data.squad.span_features import SpanFeatures, span_features
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.tasks.losses import mean_loss, span_loss
 from sot_paddle.tasks.state_options import RecipeOptions, StateRows
-from sot_paddle.tasks.task import Outputs, Predictions
+from sot_paddle.tasks.task import Outputs, Predictions, Task
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class AskedSplit:
 
 
 @dataclass
-class SquadTask:
+class SquadTask(Task):
     """SQuAD 2.0; see :class:`sot_paddle.tasks.task.Task`."""
 
     batch_size: int
@@ -73,12 +73,8 @@ class SquadTask:
 
     title = "SQuAD"
     unit = "windows"
-    classes = ()
     num_outputs = 2
     metric = "f1"
-    maximise = True
-    by_epoch = False
-    tie_breaker = ""
 
     def order(self, seed: int) -> EpochBatches:
         """The global batches of each epoch, shuffled by (seed, epoch)."""

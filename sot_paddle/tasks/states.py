@@ -88,9 +88,7 @@ def _of_layer(predicted: Predictions, layer: int) -> Predictions:
 def of_layers(each: Sequence[Mapping[str, float]], metric: str) -> dict[str, float]:
     """Scores of the layer that is best by a metric, NaN being worst, and of every layer.
 
-    Args:
-        each: scores of layer 0 (the embedding output), 1, ...
-        metric: larger is better.
+    Layer 0 is the embedding output.
 
     Returns:
         The best layer's scores, ``best_layer``, and ``layer_{i}_{name}``.

@@ -27,35 +27,27 @@ Outputs = paddle.Tensor | tuple[paddle.Tensor, ...]
 class Predictions:
     """What a model says about the examples of a split, in the split's order, on every process.
 
-    Attributes:
-        indices: (M,) int64, positions in the split.
-        outputs: (M, ...) float32, or float64 of a float64 model; the tensors of a model that
-            returns several stand side by side: start and end logits of S tokens are (M, 2, S).
-        labels: (M, ...), None where the split has none.
-        corrupt: positions of examples that could not be read and were left out.
-        seconds: wall time of this process, reading included.
+    The tensors of a model that returns several stand side by side: start and end logits of S tokens
+    are (M, 2, S).
     """
 
-    indices: np.ndarray
-    outputs: np.ndarray
-    labels: np.ndarray | None = None
-    corrupt: tuple[int, ...] = ()
-    seconds: float = 0.0
+    indices: np.ndarray  # (M,) int64, positions in the split
+    outputs: np.ndarray  # (M, ...) float32, or float64 of a float64 model
+    labels: np.ndarray | None = None  # (M, ...), None where the split has none
+    corrupt: tuple[int, ...] = ()  # positions of examples that could not be read
+    seconds: float = 0.0  # wall time of this process, reading included
 
 
 class Split(Protocol):
     """The examples of one split.
 
-    Attributes:
-        fingerprint: hash of what they are: a resumed run must find the same training examples,
-            and forgets scores of other examples.
-        labels: (M,) class of each example, None where unknown; of a task with classes only.
-        batches: lists of positions that cover every example once, as an evaluation reads them.
+    ``fingerprint`` is a hash of what they are: a resumed run must find the same training examples,
+    and forgets scores of other examples.
     """
 
     fingerprint: str
-    labels: np.ndarray | None
-    batches: Sequence[Sequence[int]]
+    labels: np.ndarray | None  # (M,) class of each, None where unknown or without classes
+    batches: Sequence[Sequence[int]]  # positions, each once, as an evaluation reads them
 
     def __len__(self) -> int:
         """Number of examples."""
@@ -73,31 +65,21 @@ class Split(Protocol):
 class Task(Protocol):
     """A kind of task, with its data. One that predicts nothing inherits that from here.
 
-    Attributes:
-        title: name for messages and metrics.json, such as ``RTE``.
-        unit: what an example is called in the plural, such as ``examples`` or ``images``.
-        classes: names of the model's outputs, () where they are not classes.
-        metric: the main score, which selects the best checkpoint.
-        tie_breaker: of equal main scores that with the smaller one of this name is better, "" for
-            the first.
-        train: None when the run does not train.
-        dev: splits to score by name; the first decides about the best. {} for no evaluation.
-        test: splits to predict, by name; {} for none.
-        by_epoch: whether a training example depends on the epoch (augmentation): it is then asked
-            for by (epoch, position) instead of its position.
+    A training example that depends on the epoch (augmentation, ``by_epoch``) is asked for by
+    (epoch, position) instead of its position.
     """
 
-    title: str
-    unit: str
-    classes: tuple[str, ...]
+    title: str  # for messages and metrics.json, such as ``RTE``
+    unit: str = "examples"  # what an example is called in the plural
+    classes: tuple[str, ...] = ()  # names of the model's outputs, () where they are not classes
     num_outputs: int
-    metric: str
-    maximise: bool
-    train: Split | None
-    dev: Mapping[str, Split]
-    test: Mapping[str, Split] = MappingProxyType({})
-    by_epoch: bool
-    tie_breaker: str = ""
+    metric: str  # the main score, which selects the best checkpoint
+    maximise: bool = True
+    train: Split | None  # None when the run does not train
+    dev: Mapping[str, Split]  # to score; the first decides about the best, {} for no evaluation
+    test: Mapping[str, Split] = MappingProxyType({})  # to predict
+    by_epoch: bool = False
+    tie_breaker: str = ""  # of equal main scores that with the smaller one of this name is better
 
     def order(self, seed: int) -> EpochBatches:
         """The global batches of each training epoch, a pure function of (seed, epoch)."""

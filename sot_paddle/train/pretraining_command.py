@@ -19,6 +19,7 @@ from sot_paddle.data.pretraining.prepared import form_of
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
+from sot_paddle.tasks.losses import row_sums
 from sot_paddle.tasks.pretraining import (
     Instances,
     MaskedPairs,
@@ -26,7 +27,6 @@ from sot_paddle.tasks.pretraining import (
     PretrainingTask,
     RowSource,
 )
-from sot_paddle.tasks.pretraining_loss import row_sums
 from sot_paddle.tasks.pretraining_options import PretrainConfig
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained, session, sharding

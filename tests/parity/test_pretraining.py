@@ -17,8 +17,8 @@ from sot_paddle.backbones.pretraining import PretrainingModel
 from sot_paddle.data.pretraining.instances import InstanceOptions, document_instances
 from sot_paddle.data.pretraining.pair_files import MaskDraws, masked
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
+from sot_paddle.tasks.losses import pretraining_loss, row_sums
 from sot_paddle.tasks.pretraining import PretrainingTask, collate
-from sot_paddle.tasks.pretraining_loss import pretraining_loss, row_sums
 from sot_paddle.tasks.task import Predictions
 from sot_paddle.train.optimizer import ClipGradByGlobalNorm, HFAdamW, decay_filter
 from sot_paddle.train.pretraining_command import decayed

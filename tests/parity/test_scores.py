@@ -24,7 +24,7 @@ from paddlenlp.utils.log import logger
 from sot_paddle.data import imagenet_a
 from sot_paddle.deploy.predictor import record
 from sot_paddle.deploy.recipe import Recipe, TextRecipe
-from sot_paddle.tasks import image_scores, metrics
+from sot_paddle.tasks import glue, image_scores
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.setup import Run
 from sot_paddle.train.trainer import ExactTrainer
@@ -42,7 +42,7 @@ TASKS = ("cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "mnli-mm", "qnli", "rt
 def test_glue_metrics(task: str) -> None:
     """NaN means that a metric is undefined, which both sides have to say."""
     for kind, (predictions, labels) in glue_predictions(task).items():
-        paddle_scores = metrics.glue_metrics(task, predictions, labels)
+        paddle_scores = glue.glue_metrics(task, predictions, labels)
         torch_scores = torch_metrics.glue_metrics(task, predictions, labels)
         assert paddle_scores == pytest.approx(torch_scores, rel=0, abs=RATIOS, nan_ok=True), kind
 
