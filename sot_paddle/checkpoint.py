@@ -10,7 +10,6 @@ bfloat16 is `ml_dtypes.bfloat16` in memory, and uint16 inside ``.pdparams`` as P
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import logging
 import math
@@ -131,8 +130,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]
 
     Raises:
         ValueError: unknown suffix, damaged or foreign content, a pickle that wants anything
-            besides arrays, content that is not what a manifest beside the file says, or another
-            version.
+            besides arrays, another content than a manifest of the folder says, or another version.
     """
     path = _with_known_suffix(path)
     choice, metadata = read_entry(path, path.suffix)
@@ -164,52 +162,7 @@ def read_entry(
             f"{path}: format version {version!r}, this program reads {FORMAT_VERSION!r}: convert "
             "or save it again"
         )
-    return replace(choice, tensors=checked(choice.tensors, path)), metadata
-
-
-def checked(tensors: Tensors, path: Path) -> Tensors:
-    """Compare each tensor with a conversion's manifest beside the file when it is read.
-
-    Without such a manifest nothing is compared.
-
-    Raises:
-        ValueError: the manifest is damaged, or lists other names.
-    """
-    listed = _listed_tensors(path)
-    if listed is None:
-        return tensors
-    changed = (
-        "is not as its manifest says: the file was damaged or changed; convert it again, or remove "
-        "the manifest to take it as it is"
-    )
-    odd = sorted(set(tensors) ^ set(listed))
-    if odd:
-        raise ValueError(f"{path}: tensor {odd[0]!r} {changed}")
-
-    def load(name: str) -> np.ndarray:
-        array = tensors[name]
-        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        digest = hashlib.sha256(content).hexdigest()
-        if [list(array.shape), str(array.dtype), digest] != listed[name]:
-            raise ValueError(f"{path}: tensor {name!r} {changed}")
-        return array
-
-    return Tensors(tensors.specs, load)
-
-
-def _listed_tensors(path: Path) -> dict[str, list] | None:
-    """Tensor -> [shape, dtype, SHA-256] by the manifest beside a converted file, None without."""
-    manifest = path.with_name(f"{path.name}.{reading.MANIFEST}")
-    if not manifest.exists():
-        manifest = path.with_name(reading.MANIFEST)
-        of_folder = reading.read_json(manifest) if manifest.exists() else {}
-        if "tensors" not in of_folder or path.stem != "model":
-            return None
-    rows = reading.read_object(manifest, {"tensors": list})["tensors"]
-    try:
-        return {row["destination"]: [row["shape"], row["dtype"], row["sha256"]] for row in rows}
-    except (TypeError, LookupError) as error:
-        raise ValueError(f"{manifest}: damaged list of tensors ({error!r})") from error
+    return choice, metadata
 
 
 def require_numbers(name: str, array: np.ndarray, origin: object, *, floating: bool = True) -> None:
@@ -368,12 +321,6 @@ def _read_safetensors(path: Path) -> tuple[Tensors, dict[str, str]]:
     return Tensors(specs, load), metadata
 
 
-def _contiguous(tensors: Tensors, name: str) -> np.ndarray:
-    spec, array = tensors.specs[name], tensors[name]
-    assert array.shape == spec.shape, (name, array.shape, spec.shape)
-    return np.asarray(array, dtype=spec.dtype, order="C")
-
-
 def _read_pdparams(path: Path, *, key: str, ema: bool | None) -> tuple[Choice, dict[str, str]]:
     with reading.open_weights(path) as handle:
         choice = read_arrays(path, handle, key=key, ema=ema)
@@ -388,8 +335,10 @@ def _read_pdparams(path: Path, *, key: str, ema: bool | None) -> tuple[Choice, d
 
 
 def _write_pdparams(handle: BinaryIO, tensors: Tensors, metadata: dict[str, str]) -> None:
-    arrays = {name: _contiguous(tensors, name) for name in tensors}
-    for name, array in arrays.items():
+    arrays = {}
+    for name, spec in tensors.specs.items():
+        array = arrays[name] = np.asarray(tensors[name], dtype=spec.dtype, order="C")
+        assert array.shape == spec.shape, (name, array.shape, spec.shape)
         if array.dtype == ml_dtypes.bfloat16:
             arrays[name] = array.view(np.uint16)
         elif array.dtype.kind not in "fiub" or array.dtype == np.uint16:

@@ -23,7 +23,6 @@ from sot_paddle.failures import (
     INTERRUPTED,
     REFUSED,
     TERMINATED,
-    ParserEnd,
     Terminated,
     TrainingStopped,
 )
@@ -89,7 +88,7 @@ def exit_status(program: str, action: Callable[[], object]) -> int:
         shows its traceback), 130 after Ctrl-C, 143 after SIGTERM.
 
     Raises:
-        ParserEnd: the command line asked for help or was refused; it has been answered.
+        SystemExit: the command line asked for help or was refused; it has been answered.
     """
     try:
         action()
@@ -174,13 +173,15 @@ class CommandParser(argparse.ArgumentParser):
         super().__init__(**{"allow_abbrev": False, **options})
         self.add_argument(VERSION, action="version", version=f"%(prog)s {sot_paddle.__version__}")
         what = "after a failure, show where it arose as well as the line"
-        self.add_argument(
-            TRACEBACK, action=_ReadElsewhere, nargs=0, default=argparse.SUPPRESS, help=what
-        )
+        self.add_argument(TRACEBACK, action="store_true", default=argparse.SUPPRESS, help=what)
 
     def parse_known_args(self, args=None, namespace=None):
-        """As argparse's; the ``~`` of ``--flag=~/x``, which shells leave, is the home folder."""
+        """Parse as argparse does; the ``~`` of ``--flag=~/x``, which shells leave, is the home.
+
+        `exit_status` looks for ``--traceback`` on the command line; it leaves no option here.
+        """
         words, home = sys.argv[1:] if args is None else args, os.path.expanduser("~")
+        words = [word for word in words if word != TRACEBACK]
         words = [re.sub(r"^(--[\w-]+=)~(?=/)", lambda flag: flag[1] + home, word) for word in words]
         return super().parse_known_args(words, namespace)
 
@@ -190,16 +191,3 @@ class CommandParser(argparse.ArgumentParser):
         near = unknown and difflib.get_close_matches(unknown[1], self._option_string_actions, n=1)
         message += f"; did you mean {near[0]}?" if near else ""
         self.exit(REFUSED, f"{self.prog}: error: {message} (--help lists the options)\n")
-
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Print a message and end the command: its command line is answered."""
-        if message:
-            self._print_message(message, sys.stderr)
-        raise ParserEnd(status)
-
-
-class _ReadElsewhere(argparse.Action):
-    """A flag that leaves no option: `exit_status` looks for it on the command line."""
-
-    def __call__(self, *_: object) -> None:
-        """Leave the namespace as it is."""

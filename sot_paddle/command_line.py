@@ -39,25 +39,16 @@ class OneLineParser(CommandParser):
 
 @dataclass(frozen=True)
 class Command:
-    """A command line.
-
-    Attributes:
-        record: its options, a class made by :func:`sot_paddle.options.record`.
-        positional: option name to its name in ``--help``, for those that need no flag.
-        rest: option (a mapping) for what ``--set`` names and the record does not have; "" for none.
-        no_effect: flags of the original that are accepted: reason why they have no effect.
-        switches: those of them that take no value.
-        refused: flags of the original that are not: reason.
-    """
+    """A command line, and flags of the original that have a reason here instead of a meaning."""
 
     program: str
-    record: type
+    record: type  # its options, a class made by :func:`sot_paddle.options.record`
     description: str = ""
     examples: str = ""
-    positional: Mapping[str, str] = field(default_factory=dict)
-    rest: str = ""
-    no_effect: Mapping[str, str] = field(default_factory=dict)
-    switches: Sequence[str] = ()
+    positional: Mapping[str, str] = field(default_factory=dict)  # option without flag: its metavar
+    rest: str = ""  # option (a mapping) for what ``--set`` names and the record does not have
+    no_effect: Mapping[str, str] = field(default_factory=dict)  # accepted: why without effect
+    switches: Sequence[str] = ()  # those of them that take no value
     refused: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -28,31 +28,22 @@ Shape = list[int]
 
 @dataclass(frozen=True)
 class Parameters:
-    """Numbers of values in a model.
+    """Numbers of values in a model."""
 
-    Attributes:
-        trainable: in parameters that the optimizer moves.
-        total: in all parameters, frozen ones included.
-        buffers: in persistent buffers: fixed position tables and running statistics.
-    """
-
-    trainable: int
-    total: int
-    buffers: int
+    trainable: int  # in parameters that the optimizer moves
+    total: int  # in all parameters, frozen ones included
+    buffers: int  # in persistent buffers: fixed position tables and running statistics
 
 
 @dataclass(frozen=True)
 class MultiplyAdds:
     """Multiply-adds of one sample.
 
-    Attributes:
-        layers: of convolutions and linear layers only, the convention of the published figures.
-        products: of the other matrix products: attention, covariances, matrix roots. The
-            matrix-vector products of svPN, normalisations and activations are not counted.
+    Matrix-vector products of svPN, normalisations and activations are not counted.
     """
 
-    layers: int
-    products: int
+    layers: int  # of convolutions and linear layers only, the convention of the published figures
+    products: int  # of the other matrix products: attention, covariances, matrix roots
 
     @property
     def total(self) -> int:

@@ -241,7 +241,7 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     if not Path(path).exists() and Path(path).parts[:1] == (CONFIGS.name,):
         path = CONFIGS.joinpath(*Path(path).parts[1:])
     if Path(path).suffix == ".json":  # its 2e-05 is a number, which YAML reads as text
-        return reading.read_json(path, strict=True, unique=True)
+        return reading.read_json(path, strict=True)
     values = reading.read_yaml(path)
     if not isinstance(values or {}, dict):
         raise ValueError(f"{path} must hold a mapping of options, got {type(values).__name__}")

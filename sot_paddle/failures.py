@@ -41,7 +41,3 @@ class Interrupted(TrainingStopped):
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM came: ends a command as Ctrl-C does, with another status."""
-
-
-class ParserEnd(SystemExit):
-    """A command line ended the command: it asked for help, or an option was refused."""

@@ -18,17 +18,13 @@ Taps: TypeAlias = dict[str, paddle.Tensor]
 class Features:
     """What a backbone hands to a head.
 
-    Attributes:
-        cls: (B, C) class token, or None for a backbone without one.
-        words: (B, N, C) word (or patch) tokens.
-        mask: (B, N) bool, true where the token is valid, or None when all are.
-        hidden: outputs of every layer of the encoder (B, 1 + N, C), the class token first; None
-            unless the head asks for them.
+    ``hidden`` are the outputs of every layer of the encoder, (B, 1 + N, C), the class token first;
+    None unless the head asks for them.
     """
 
-    cls: paddle.Tensor | None
-    words: paddle.Tensor
-    mask: paddle.Tensor | None = None
+    cls: paddle.Tensor | None  # (B, C) class token, or None for a backbone without one
+    words: paddle.Tensor  # (B, N, C) word (or patch) tokens
+    mask: paddle.Tensor | None = None  # (B, N) bool, true where valid, or None when all are
     hidden: tuple[paddle.Tensor, ...] | None = None
 
 

@@ -171,11 +171,7 @@ _EXPECTED = {
 
 
 class OptionError(ValueError):
-    """An option that cannot be taken.
-
-    Attributes:
-        option: its name, "" where several do not go together.
-    """
+    """An option that cannot be taken; its name is "" where several do not go together."""
 
     def __init__(self, message: str, option: str = "") -> None:
         super().__init__(message)

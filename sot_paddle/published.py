@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import paddle
@@ -48,19 +48,19 @@ def _say(message: str) -> None:
     _LOG.warning("%s", message)
 
 
-def _ignore(what: str, keys: Iterable[str], used: Iterable[str]) -> None:
+def _ignore(what: str, keys: Iterable[str], used: Sequence[str]) -> None:
     """Say which keys of a dictionary have no effect."""
-    unused = [key for key in keys if key not in set(used)]
+    unused = [key for key in keys if key not in used]
     if unused:
         _say(f"{what} does not use {', '.join(unused)}: ignored")
 
 
-def _known(what: str, options: object, allowed: Iterable[str]) -> dict[str, Any]:
+def _known(what: str, options: object, allowed: Sequence[str]) -> dict[str, Any]:
     """A copy of a dictionary whose keys are all known."""
     if not isinstance(options, Mapping):
         raise ValueError(f"{what} must be a dict, got {options!r}")
     for key in options:
-        if key not in set(allowed):
+        if key not in allowed:
             raise ValueError(f"unknown key {key!r} in {what}; {near_names(str(key), allowed)}")
     return dict(options)
 
@@ -225,17 +225,9 @@ class Classifier(_FromDictionary):
 
 
 class OnlyVisualTokensClassifier(_FromDictionary):
-    """Classification head for word tokens alone, from the original's dictionary.
+    """Classification head for word tokens alone; arguments and refusals as of Classifier.
 
-    Args:
-        config: as for Classifier, type ``MGCrP``, ``GAP`` or ``GCP``; ``fusion_type`` is not used
-            and may be anything.
-        num_classes: K.
-        input_dim: channels C; needed only where ``args`` has no ``dim``, else 384.
-        representationConfig: the original's keyword for ``config``.
-
-    Raises:
-        ValueError: as for Classifier.
+    The type is ``MGCrP``, ``GAP`` or ``GCP``; ``fusion_type`` is not used and may be anything.
     """
 
     words_only = True

@@ -18,7 +18,6 @@ MANIFEST = "manifest.json"
 """Lists the files of a folder with size and CRC, or tensors with SHA-256; ends the name of that
 of a single file."""
 
-_BLOCK = 1 << 22
 _JSON_NAMES = {dict: "a JSON object", list: "a JSON list"}
 
 
@@ -31,7 +30,7 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
     try:
         return open(path, "rb")
     except OSError as error:
-        raise ValueError(f"cannot read {shown(path)}: {error.strerror or error}") from error
+        raise ValueError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 _STAND_INS = {
@@ -59,13 +58,8 @@ def open_weights(path: str | os.PathLike[str]) -> BinaryIO:
     for beginning, what in _STAND_INS.items():
         if start.startswith(beginning):
             stream.close()
-            raise ValueError(f"{shown(path)}: is {what}")
+            raise ValueError(f"{path}: is {what}")
     return stream
-
-
-def shown(path: str | os.PathLike[str]) -> str:
-    """A path as text that any console and file can take: bytes that are no UTF-8 as ``\\xff``."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 @contextlib.contextmanager
@@ -78,9 +72,8 @@ def named_in_refusals(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except (ValueError, MemoryError, OverflowError, RecursionError) as error:
-        begin = f"{shown(path)}: "
         text = str(error) or type(error).__name__
-        raise ValueError(begin + text.removeprefix(begin)) from error
+        raise ValueError(f"{path}: {text.removeprefix(f'{path}: ')}") from error
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
@@ -105,19 +98,13 @@ def read_text(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> str:
     except UnicodeDecodeError as error:
         line, byte = content[: error.start].count(b"\n") + 1, content[error.start]
         raise ValueError(
-            f"{shown(path)}, line {line}: expected UTF-8 text, found byte 0x{byte:02x}"
+            f"{path}, line {line}: expected UTF-8 text, found byte 0x{byte:02x}"
         ) from error
 
 
-def read_json(
-    path: str | os.PathLike[str],
-    kind: type | tuple[type, ...] = dict,
-    *,
-    strict: bool = False,
-    unique: bool = False,
-) -> Any:
+def read_json(path: str | os.PathLike[str], kind: type = dict, *, strict: bool = False) -> Any:
     """The content of a JSON file; see `parse_json`."""
-    return parse_json(read_bytes(path), shown(path), kind, strict=strict, unique=unique)
+    return parse_json(read_bytes(path), str(path), kind, strict=strict)
 
 
 def read_object(path: str | os.PathLike[str], fields: Mapping[str, Any] | None = None) -> Any:
@@ -128,55 +115,32 @@ def read_object(path: str | os.PathLike[str], fields: Mapping[str, Any] | None =
     """
     content = read_json(path)
     for key, kinds in (fields or {}).items():
-        field_of(content, key, kinds, shown(path))
+        field_of(content, key, kinds, str(path))
     return content
 
 
-def parse_json(
-    text: str | bytes,
-    where: str,
-    kind: type | tuple[type, ...] = dict,
-    *,
-    strict: bool = False,
-    unique: bool = False,
-) -> Any:
+def parse_json(text: str | bytes, where: str, kind: type = dict, *, strict: bool = False) -> Any:
     """What a JSON text says.
 
     Args:
-        kind: type, or types, of the whole; object for any.
+        kind: type of the whole; object for any.
         strict: refuse NaN and infinities, which JSON does not have and Python writes.
-        unique: refuse an object that names a key twice.
 
     Raises:
         ValueError: no JSON, or something else than expected.
     """
-    hooks: dict[str, Any] = {"parse_constant": _refuse_constant} if strict else {}
-    if unique:
-        hooks["object_pairs_hook"] = _unique
     try:
-        content = json.loads(text, **hooks)
+        content = json.loads(text, parse_constant=_refuse_constant if strict else None)
     except (ValueError, MemoryError, RecursionError) as error:
         raise ValueError(f"{where}: not JSON ({error})") from error
     if not isinstance(content, kind):
-        expected = " or ".join(_JSON_NAMES.get(part, part.__name__) for part in _as_tuple(kind))
+        expected = _JSON_NAMES.get(kind, kind.__name__)
         raise ValueError(f"{where}: expected {expected}, got a {type(content).__name__}")
     return content
 
 
-def _as_tuple(kind: type | tuple[type, ...]) -> tuple[type, ...]:
-    return kind if isinstance(kind, tuple) else (kind,)
-
-
 def _refuse_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"{name!r} is listed twice")
-    return dict(pairs)
 
 
 def require_whole_characters(text: str, where: str) -> None:
@@ -203,7 +167,7 @@ def field_of(table: Mapping[str, Any], key: str, kinds: type | tuple[type, ...],
     """
     if key not in table:
         raise ValueError(f"{where}: the key {key!r} is missing")
-    value, kinds = table[key], _as_tuple(kinds)
+    value, kinds = table[key], kinds if isinstance(kinds, tuple) else (kinds,)
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         names = " or ".join(kind.__name__ for kind in kinds)
         raise ValueError(f"{where}: {key!r} is a {type(value).__name__}, expected {names}")
@@ -233,7 +197,7 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
         return yaml.load(text, Loader)  # noqa: S506 (a SafeLoader)
     except (yaml.YAMLError, ValueError, MemoryError, RecursionError) as error:
         reason = " ".join(str(error).split())
-        raise ValueError(f"{shown(path)} is not valid YAML here: {reason}") from error
+        raise ValueError(f"{path} is not valid YAML here: {reason}") from error
 
 
 def listed_files(folder: Path) -> dict[str, dict[str, int]] | None:
@@ -248,12 +212,12 @@ def listed_files(folder: Path) -> dict[str, dict[str, int]] | None:
     content = read_json(path)
     if "files" not in content or "format" in content:
         return None  # of a conversion, of a dump, or somebody else's
-    files = field_of(content, "files", dict, shown(path))
+    files = field_of(content, "files", dict, str(path))
     for name, entry in files.items():
         if not isinstance(entry, dict):
-            raise ValueError(f"{shown(path)}: {name!r} is a {type(entry).__name__}, not an object")
+            raise ValueError(f"{path}: {name!r} is a {type(entry).__name__}, not an object")
         for key in ("size", "crc32"):
-            field_of(entry, key, int, f"{shown(path)}, {name!r}")
+            field_of(entry, key, int, f"{path}, {name!r}")
     return files
 
 
@@ -266,7 +230,7 @@ def verify(path: Path) -> None:
     entry = (listed_files(path.parent) or {}).get(path.name)
     if entry is not None and not is_intact(path, entry):
         raise ValueError(
-            f"{shown(path)}: its size or checksum is not that of {MANIFEST}: the file is missing, "
+            f"{path}: its size or checksum is not that of {MANIFEST}: the file is missing, "
             "or was damaged or changed; take another copy"
         )
 
@@ -286,9 +250,8 @@ def crc32_of(path: Path) -> int:
         ValueError: see `open_file`.
     """
     value = 0
-    with open_file(path) as stream:
-        while block := stream.read(_BLOCK):
-            value = zlib.crc32(block, value)
+    for block in _blocks(path):
+        value = zlib.crc32(block, value)
     return value
 
 
@@ -299,7 +262,12 @@ def sha256_of(path: Path) -> str:
         ValueError: see `open_file`.
     """
     digest = hashlib.sha256()
-    with open_file(path) as stream:
-        while block := stream.read(2**20):
-            digest.update(block)
+    for block in _blocks(path):
+        digest.update(block)
     return digest.hexdigest()
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with open_file(path) as stream:
+        while block := stream.read(1 << 22):
+            yield block

@@ -31,15 +31,10 @@ def cubic(distance: np.ndarray, a: float) -> np.ndarray:
 
 
 def bicubic_weights(old: int, new: int, *, antialias: bool) -> np.ndarray:
-    """The matrix that resamples one axis, pixel centres at half-integers.
+    """The matrix that resamples one axis of old samples, pixel centres at half-integers.
 
     Without antialiasing: four samples with a = -0.75, the border repeated. With it: a = -0.5, the
     kernel stretched when the axis shrinks, the weights inside the axis normalised to sum 1.
-
-    Args:
-        old: samples there are, at least 1.
-        new: samples wanted, at least 1.
-        antialias: see above.
 
     Returns:
         (new, old), float64; every row sums to 1.
@@ -65,12 +60,7 @@ def bicubic_weights(old: int, new: int, *, antialias: bool) -> np.ndarray:
 
 
 def resample_grid(grid: np.ndarray, side: int, *, antialias: bool) -> np.ndarray:
-    """Resample a square grid of vectors, bicubic.
-
-    Args:
-        grid: (n, n, C), floating.
-        side: n wanted.
-        antialias: see :func:`bicubic_weights`.
+    """Resample a square grid of vectors (n, n, C), bicubic; see :func:`bicubic_weights`.
 
     Returns:
         (side, side, C), of the grid's dtype; computed in float64.

@@ -70,16 +70,11 @@ _NAME_TABLE = "StructuredToParameterName@@"  # paddle.save adds it; it holds no 
 
 @dataclass(frozen=True)
 class Entry:
-    """A mapping of names to tensors inside a file.
+    """A mapping of names to tensors inside a file."""
 
-    Args:
-        key: the keys on the way to it, joined by dots; "" for the file's own level.
-        others: what the mapping holds besides, each as ``name (type)``.
-    """
-
-    key: str
+    key: str  # the keys on the way to it, joined by dots; "" for the file's own level
     tensors: Mapping[str, Any]
-    others: tuple[str, ...]
+    others: tuple[str, ...]  # what the mapping holds besides, each as ``name (type)``
 
     @property
     def is_averaged(self) -> bool:
@@ -89,16 +84,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Choice:
-    """The entry that is read.
-
-    Args:
-        notes: which entry it is and what is passed over, for the user.
-        averaged: whether these are averaged weights; None where the file holds one set.
-    """
+    """The entry that is read."""
 
     tensors: Mapping[str, Any]
-    notes: tuple[str, ...] = ()
-    averaged: bool | None = None
+    notes: tuple[str, ...] = ()  # which entry it is and what is passed over, for the user
+    averaged: bool | None = None  # whether these are averaged weights; None: there is one set
 
 
 def choose_weights(

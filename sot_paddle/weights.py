@@ -108,10 +108,9 @@ def check_options(
     has_head: bool,
     exempt: Collection[str] = (),
 ) -> None:
-    """Refuse a file made with other options; those it does not state are free.
+    """Refuse a file made with other options than a model of the registry; unstated ones are free.
 
     Args:
-        model: what it is to be loaded into; a model that is not of the registry passes.
         has_head: whether the file's head is taken.
         exempt: options that may differ.
 

@@ -171,11 +171,7 @@ def to_cells(evidence: np.ndarray) -> np.ndarray:
 
 
 def to_heat(evidence: np.ndarray, size: int) -> np.ndarray:
-    """A map to draw: evidence for the class only, largest value 1, bilinear in between.
-
-    Args:
-        evidence: (g, g), signed.
-        size: side of the picture in pixels.
+    """A map to draw of (g, g): evidence for the class only, largest value 1, bilinear in between.
 
     Returns:
         (size, size) float64 from 0 to 1; all 0 where nothing speaks for the class.

@@ -56,17 +56,12 @@ def parts_of(model: nn.Layer) -> tuple[Part, ...]:
 
 @dataclass(frozen=True, eq=False)
 class PartEvidence:
-    """What one part of the score says, and why.
-
-    Attributes:
-        logits: (K,) float64, of this part alone.
-        evidence: of any shape, signed; above 0 speaks for the target. In units of the margin.
-    """
+    """What one part of the score says, and why."""
 
     part: Part
-    logits: np.ndarray
+    logits: np.ndarray  # (K,) float64, of this part alone
     target: int
-    evidence: np.ndarray
+    evidence: np.ndarray  # of any shape, in units of the margin; above 0 speaks for the target
 
     @property
     def choice(self) -> int:
@@ -84,10 +79,6 @@ def contrast(targets: Sequence[int], num_classes: int) -> np.ndarray:
 
     ``margin = z_target - mean of the other z``: the softmax does not change when a number is
     added to all logits, so one logit alone says nothing. With one output it is that output.
-
-    Args:
-        targets: B classes.
-        num_classes: K.
 
     Returns:
         (B, K) float64; each row sums to 0, or is 1 when K is 1.

@@ -40,18 +40,12 @@ class Word:
 
 @dataclass(frozen=True, eq=False)
 class EncodedSentence:
-    """A sentence or pair as the model reads it.
+    """A sentence or pair as the model reads it."""
 
-    Attributes:
-        ids: (L,) token ids, special ones included, without padding.
-        boundary: place from which the token type is 1.
-        left_out: words cut off at the end because the row is full.
-    """
-
-    ids: np.ndarray
-    boundary: int
+    ids: np.ndarray  # (L,) token ids, special ones included, without padding
+    boundary: int  # place from which the token type is 1
     words: tuple[Word, ...]
-    left_out: int
+    left_out: int  # words cut off at the end because the row is full
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +61,7 @@ class SentenceEvidence:
 def explain_sentence(
     subject: TextModel, texts: Sequence[str], target: int | None = None
 ) -> SentenceEvidence:
-    """Impact of every word on every part of the score.
-
-    Args:
-        target: the class to explain, None for the model's own prediction.
+    """Impact of every word on every part of the score for a class, None for the predicted one.
 
     Raises:
         ValueError: a text without words, or an output that is not finite.

@@ -17,12 +17,9 @@ class native:  # noqa: N801 (called like a function, as paddle.no_grad is)
 
     Who replaces one of Paddle's functions (``paddle.nn.functional.gelu = ...``) and wants it called
     chooses Paddle's: ``ops.native(False)``, or ``with ops.native(False):``.
-
-    Attributes:
-        masks: whether they may draw dropout's masks; see `masks_by_paddle`.
     """
 
-    masks = True
+    masks = True  # whether they may draw dropout's; see `masks_by_paddle`
     enabled = os.environ.get("SOT_PADDLE_NATIVE") != "0"
 
     def __init__(self, enabled: bool) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from align import cli as align_cli
+from sot_paddle import __version__
 from sot_paddle.cli import CommandParser, command
 from sot_paddle.failures import NonFiniteLoss, Terminated
 from tests.tools import tool_runs
 
 ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 TOOLS = sorted(path.stem for path in (ROOT / "tools").glob("[!_]*.py"))
 
 
@@ -104,6 +107,16 @@ def test_every_command_has_a_help(name, capsys):
     out, said = capsys.readouterr()
     assert "--traceback" in out
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if "align " not in name])
+def test_every_command_says_its_version(name, capsys):
+    with pytest.raises(SystemExit) as end:
+        COMMANDS[name]()(["--version"])
+    assert end.value.code == 0
+    out, said = capsys.readouterr()
+    assert (out.split()[1:], said) == ([PROJECT["version"]], "")
+    assert PROJECT["version"] == __version__
 
 
 PROGRAM = """

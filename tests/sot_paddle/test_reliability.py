@@ -227,14 +227,6 @@ def test_a_flipped_bit_is_seen(evaluate, run, name):
     assert "checksum" in line
 
 
-def test_a_flipped_bit_of_converted_weights_is_seen(tools, refused, hf, tmp_path):
-    path = tmp_path / "ours.safetensors"
-    assert tools["convert_weights"]([*TEXT, str(hf), str(path)]) == 0
-    flip(path)
-    line = refused("convert_weights", *TEXT, "--reverse", path, tmp_path / "back.pth")
-    assert "ours.safetensors" in line
-
-
 @pytest.mark.parametrize("content", ["{", None])
 def test_a_damaged_best_is_not_passed_over_for_last(evaluate, run, content):
     path = run / "best" / "config.json"

@@ -14,7 +14,6 @@ from sot_paddle.checkpoint import (
     SUFFIXES,
     Tensors,
     TensorSpec,
-    checked,
     metadata_json,
     read_entry,
     refuse_tensorflow,
@@ -142,7 +141,7 @@ def _open_file(path: Path, key: str, ema: bool | None) -> Source:
         tensors = choice.tensors
     elif start.startswith(FIRST_BYTES) or suffix in TORCH_SUFFIXES:
         choice = read_torch(path, key=key, ema=ema)
-        tensors = checked(choice.tensors, path)
+        tensors = choice.tensors
     else:
         raise ValueError(
             f"{path}: expected a directory or a file that ends in"
