@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sot_paddle import create_model, list_models
 from sot_paddle.cli import CommandParser, command
-from sot_paddle.complexity import count_multiply_adds, count_parameters
+from sot_paddle.complexity import count_multiply_adds
 from sot_paddle.registry import PUBLISHED_COSTS
 
 NOTES = """\
@@ -50,7 +50,8 @@ def main(arguments: list[str]) -> None:
         if name in list_models("text"):
             raise ValueError(f"{name} is a text model; expected {', '.join(PUBLISHED_COSTS)}")
         model = create_model(name, options.num_classes, img_size=options.img_size)
-        counted, trainable = count_multiply_adds(model), count_parameters(model).trainable
+        counted = count_multiply_adds(model)
+        trainable = sum(int(p.size) for p in model.parameters() if not p.stop_gradient)
         millions, billions = PUBLISHED_COSTS.get(name, ("-", "-"))
         costs = [f"{counted.layers / 1e9:.3f}", f"{counted.total / 1e9:.3f}"]
         rows.append([model.name, f"{trainable:,}", str(millions), *costs, str(billions)])

@@ -1,4 +1,4 @@
-"""Counting by hand, the published figures, and that measuring leaves a model as it was."""
+"""Counting by hand, and the published figures."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features
 from sot_paddle.heads import build_head
 from sot_paddle.registry import PUBLISHED_COSTS
-
-TINY = {"img_size": 16, "embed_dim": 12, "depth": 2, "num_heads": 3, "wr_dim": 4}
 
 
 def test_linear_and_convolution_by_hand() -> None:
@@ -84,18 +82,3 @@ def test_text_models_are_counted_too(tiny_bert) -> None:
     counted = complexity.count_multiply_adds(tiny_bert("bert_base", hidden_size=12), ids)
     layers = 2 * 6 * (4 * 12 * 12 + 2 * 12 * 20) + 12 * 12 + 12 * 3
     assert counted == complexity.MultiplyAdds(layers, 2 * 2 * 6 * 6 * 12)
-
-
-def test_measuring_leaves_the_model_as_it_was() -> None:
-    model = create_model("sot_tiny", 3, **TINY)
-    model.norm.eval()
-    before = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    counted = complexity.count_multiply_adds(model)
-    assert model.training
-    assert not model.norm.training
-    for name, tensor in model.state_dict().items():
-        assert (tensor.numpy() == before[name]).all(), name
-    for layer in model.sublayers(include_self=True):
-        assert not layer._forward_post_hooks
-    assert complexity.count_multiply_adds(model) == counted
-    assert all(parameter.grad is None for parameter in model.parameters())
