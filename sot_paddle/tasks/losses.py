@@ -175,11 +175,9 @@ def pretraining_loss(
     outputs: tuple[paddle.Tensor, ...],
     targets: paddle.Tensor,
     *,
-    words_weight: float,
-    next_weight: float,
     every_place: bool,
 ) -> paddle.Tensor:
-    """Weighted sum of the losses of both tasks.
+    """Sum of the losses of both tasks.
 
     The loss of the words is ``sum(w ce) / (sum(w) + 1e-5)`` where the next sentence is judged (the
     original's), else the mean over the masked words, 0 without one.
@@ -187,8 +185,6 @@ def pretraining_loss(
     Args:
         outputs: scores (B, P, V), and (B, 2) where the next sentence is judged.
         targets: (B, 2 P + 1).
-        words_weight: factor of the loss of the words.
-        next_weight: factor of that of the next sentence.
         every_place: QUIRK of the Paddle port: the plain mean over all P places, also those that
             are not used, whose word is id 0.
 
@@ -206,9 +202,8 @@ def pretraining_loss(
         total = (losses * kept).sum() / (kept.sum() + _EPSILON)
     else:
         total = (losses * kept).sum() / kept.sum().clip(min=1.0)
-    total = total * words_weight
     if len(outputs) > 1:
-        total = total + next_weight * _losses(outputs[1], following).mean()
+        total = total + _losses(outputs[1], following).mean()
     return total
 
 

@@ -171,7 +171,7 @@ class PretrainingTask(Task):
     """Pre-training, which predicts nothing."""
 
     batch_size: int
-    losses: Mapping[str, Any] = field(default_factory=dict)
+    every_place: bool = False  # see `pretraining_loss`
     train: PretrainingSplit | None = None
     dev: Mapping[str, PretrainingSplit] = field(default_factory=dict)
 
@@ -192,8 +192,8 @@ class PretrainingTask(Task):
         return lambda epoch: batches
 
     def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
-        """Weighted sum of the losses of both tasks."""
-        return pretraining_loss(outputs, labels, **self.losses)
+        """Sum of the losses of both tasks."""
+        return pretraining_loss(outputs, labels, every_place=self.every_place)
 
     def score(self, split: str, predictions: Predictions) -> dict[str, float]:
         """Loss and accuracy of the masked words, and of the next sentence where it is judged."""

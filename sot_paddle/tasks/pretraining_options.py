@@ -36,8 +36,6 @@ class PretrainConfig(TunedOptions, TextRunOptions):
     do_predict: bool = changeable(False, "refused: nothing is predicted")
     block_size: int = option(128, "pairs: longer rows are cut, in tokens", low=8)
     mlm_probability: float = option(0.15, "pairs: share of masked words", low=0, high=1)
-    words_weight: float = option(1.0, "factor of the loss of the masked words", low=0)
-    next_weight: float = option(1.0, "factor of the loss of the next sentence", low=0)
     paddle_compat: bool = option(
         False,
         "the Paddle port's loss of the words (the mean, also over places not used), AdamW, "

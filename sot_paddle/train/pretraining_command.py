@@ -110,10 +110,9 @@ def _task(
             pretrained.require_positions(limit, rows._rows.max_seq_length, origin, advice)
         return PretrainingSplit(rows, config.per_gpu_eval_batch_size, evaluated)
 
-    factors = {"words_weight": config.words_weight, "next_weight": config.next_weight}
     return PretrainingTask(
         config.per_gpu_train_batch_size,
-        {**factors, "every_place": config.paddle_compat},
+        config.paddle_compat,
         train=split(config.data_dir),
         dev={"dev": split(config.eval_data_dir, evaluated=True)} if config.do_eval else {},
     )

@@ -335,14 +335,14 @@ def test_accuracy_of_many_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "judged", "words", "every_place", "factors", "steps"),
+    ("name", "judged", "words", "every_place", "steps"),
     [
-        ("bert_base", True, None, False, (1.0, 1.0), 0),
-        ("bert_base", True, None, False, (1.0, 1.0), 4),
-        ("bert_base", True, None, True, (0.5, 3.0), 0),  # the Paddle port's loss of the words
-        ("conv_bert_base", False, None, False, (1.0, 1.0), 0),
-        ("conv_bert_base", False, None, False, (1.0, 1.0), 4),
-        ("conv_bert_base", False, 1, False, (1.0, 1.0), 0),
+        ("bert_base", True, None, False, 0),
+        ("bert_base", True, None, False, 4),
+        ("bert_base", True, None, True, 0),  # the Paddle port's loss of the words
+        ("conv_bert_base", False, None, False, 0),
+        ("conv_bert_base", False, None, False, 4),
+        ("conv_bert_base", False, 1, False, 0),
     ],
 )
 def test_loss_gradients_and_training_steps(
@@ -350,15 +350,14 @@ def test_loss_gradients_and_training_steps(
     judged: bool,
     words: int | None,
     every_place: bool,
-    factors: tuple[float, float],
     steps: int,
 ) -> None:
     """Without a step the gradients of every parameter, else the parameters after the steps."""
     paddle_model, torch_model = paired_models(name, judged, "float64")
     pad = paddle_model.encoder_config.pad_token_id
     batch, records = judged_batch(pad) if judged else masked_batch(pad, words)
-    actual = paddle_run(paddle_model, batch, every_place, factors, steps)
-    expected = torch_run(torch_model, records, judged, every_place, factors, steps)
+    actual = paddle_run(paddle_model, batch, every_place, steps)
+    expected = torch_run(torch_model, records, judged, every_place, steps)
     prefix = f"{paddle_model.backbone.prefix}."
     expected |= in_paddle_names(name, torch_model, prefix, with_gradients=not steps)
     # four steps amplify the rounding of one
@@ -380,7 +379,6 @@ def paddle_run(
     model: PretrainingModel,
     batch: Arrays,
     every_place: bool,
-    factors: tuple[float, float],
     steps: int,
 ) -> Arrays:
     """Run ours: the loss of each pass, and the gradients or what the optimizer left."""
@@ -398,8 +396,6 @@ def paddle_run(
         loss = pretraining_loss(
             model(**inputs),
             labels,
-            words_weight=factors[0],
-            next_weight=factors[1],
             every_place=every_place,
         )
         loss.backward()
@@ -420,7 +416,6 @@ def torch_run(
     records: Arrays,
     judged: bool,
     every_place: bool,
-    factors: tuple[float, float],
     steps: int,
 ) -> Arrays:
     """Run the reference, which keeps its gradients or new parameters; return the losses."""
@@ -437,12 +432,9 @@ def torch_run(
         optimizer.zero_grad()
         scores, following = model(tensors["ids"], tensors["types"], tensors["mask"])
         if judged:
-            both = instance_loss(scores, following, tensors, plain_mean=every_place)
-            labels = tensors["next_sentence_labels"].flatten()
-            alone = torch.nn.functional.cross_entropy(following, labels)
-            loss = factors[0] * both + (factors[1] - factors[0]) * alone
+            loss = instance_loss(scores, following, tensors, plain_mean=every_place)
         else:
-            loss = factors[0] * masked_word_loss(scores, tensors["labels"])
+            loss = masked_word_loss(scores, tensors["labels"])
         loss.backward()
         losses.append(loss.item())
         if steps:
