@@ -28,12 +28,7 @@ def beside(path: Path, start: str) -> Path:
 
 @contextlib.contextmanager
 def naming(path: Path, temporary: Path) -> Iterator[None]:
-    """Name a user's path in what the system refuses inside of the block.
-
-    Args:
-        path: named in the place of no file (a write that fails names none) and of `temporary`.
-        temporary: what is written in the path's place.
-    """
+    """Name a user's path, not a temporary one or none, in what the system refuses inside."""
     try:
         yield
     except OSError as error:

@@ -30,9 +30,8 @@ from sot_paddle.weight_entries import Choice, read_arrays
 
 _LOG = logging.getLogger(__name__)
 
-FORMAT = "sot_paddle"
-"""Key of the metadata of a file in this project's names; its value is `FORMAT_VERSION`."""
-FORMAT_VERSION = "1"
+FORMAT, FORMAT_VERSION = "sot_paddle", "1"
+"""Key and value of the metadata of a file in this project's names."""
 STORED_NAMES = "names"
 """Key of the metadata: JSON of tensor -> its name in the file, of those that have another there."""
 SUFFIXES = (".safetensors", ".pdparams")
@@ -130,7 +129,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]
 
     Raises:
         ValueError: unknown suffix, damaged or foreign content, a pickle that wants anything
-            besides arrays, another content than a manifest of the folder says, or another version.
+            besides arrays, or another content than a manifest of the folder says.
     """
     path = _with_known_suffix(path)
     choice, metadata = read_entry(path, path.suffix)
@@ -149,20 +148,12 @@ def read_entry(
     """
     reading.verify(path)
     if suffix == ".pdparams":
-        choice, metadata = _read_pdparams(path, key=key, ema=ema)
-    elif key or ema:
+        return _read_pdparams(path, key=key, ema=ema)
+    if key or ema:
         option = "--key" if key else "--ema"
         raise ValueError(f"{path}: a {suffix} file holds one set of weights; drop {option}")
-    else:
-        tensors, metadata = _read_safetensors(path)
-        choice = Choice(tensors)
-    version = metadata.get(FORMAT, FORMAT_VERSION)
-    if version != FORMAT_VERSION:
-        raise ValueError(
-            f"{path}: format version {version!r}, this program reads {FORMAT_VERSION!r}: convert "
-            "or save it again"
-        )
-    return choice, metadata
+    tensors, metadata = _read_safetensors(path)
+    return Choice(tensors), metadata
 
 
 def require_numbers(name: str, array: np.ndarray, origin: object, *, floating: bool = True) -> None:

@@ -94,7 +94,10 @@ def exit_status(program: str, action: Callable[[], object]) -> int:
         action()
         return 0
     except (KeyboardInterrupt, Exception) as escaped:  # everything that escapes ends here
-        error = _signal_behind(escaped) or escaped
+        error = behind = escaped
+        while behind is not None:  # an extension that is imported wraps a signal in its own error
+            error = behind if isinstance(behind, KeyboardInterrupt) else error
+            behind = behind.__cause__
     if isinstance(error, Terminated):
         line, status = "terminated by SIGTERM; run the same command again", TERMINATED
     elif isinstance(error, KeyboardInterrupt):
@@ -111,13 +114,6 @@ def exit_status(program: str, action: Callable[[], object]) -> int:
             traceback.print_exception(error)
     print(f"{program}: {' '.join(line.split())}", file=sys.stderr, flush=True)
     return status
-
-
-def _signal_behind(error: BaseException | None) -> KeyboardInterrupt | None:
-    """Return the signal that made an error: an extension that is imported wraps it in its own."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__
-    return error
 
 
 @contextlib.contextmanager

@@ -61,9 +61,6 @@ def sum_across_processes(x: paddle.Tensor) -> paddle.Tensor:
     the gradient of its own loss, and the Trainer averages: a statistic that is shared must
     therefore gather the gradients of *all* the losses on its way back, which is again a sum.
 
-    Args:
-        x: any shape, the same on every process.
-
     Returns:
         The sum, same shape; ``x`` itself in a single process.
     """

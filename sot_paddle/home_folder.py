@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-_MADE_AT_IMPORT = (".paddlenlp", ".visualdl/conf")
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -24,18 +23,17 @@ def default_cache_dir() -> Path:
 
     In the place of one in a home folder that cannot be written: ``cache`` in `stand_in`.
     """
-    chosen = os.environ.get("SOT_PADDLE_CACHE")
-    if chosen:
+    if chosen := os.environ.get("SOT_PADDLE_CACHE"):
         return Path(chosen)
     if around := os.environ.get("XDG_CACHE_HOME"):
         return Path(around) / "sot_paddle"
-    folder = _in_home(".cache/sot_paddle")
-    return folder if is_writable(folder) else stand_in() / "cache"
+    home = os.path.expanduser("~")
+    return Path(home, ".cache", "sot_paddle") if _is_home_writable() else stand_in() / "cache"
 
 
 def spare_home() -> None:
     """Tell libraries that keep folders in the home folder another place where they cannot."""
-    if not _is_home_usable():
+    if not _is_home_writable():
         os.environ.setdefault("PPNLP_HOME", str(stand_in() / "paddlenlp"))
         os.environ.setdefault("MPLCONFIGDIR", str(stand_in() / "matplotlib"))
 
@@ -43,7 +41,7 @@ def spare_home() -> None:
 @contextlib.contextmanager
 def home_for_imports() -> Iterator[None]:
     """Let ``HOME`` be `stand_in` inside of the block where the home folder cannot be written."""
-    if _is_home_usable():
+    if _is_home_writable():
         yield
         return
     before = os.environ.get("HOME")
@@ -65,7 +63,7 @@ def stand_in() -> Path:
     folder = Path(tempfile.gettempdir(), f"sot_paddle-{os.geteuid()}")
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=stat.S_IRWXU)
-    if folder.is_dir() and is_trusted(folder) and is_writable(folder):
+    if folder.is_dir() and is_trusted(folder):
         return folder
     return Path(tempfile.mkdtemp(prefix=f"{folder.name}-"))
 
@@ -80,17 +78,6 @@ def is_trusted(path: Path) -> bool:
     return ours and not stat.S_ISLNK(status.st_mode) and not status.st_mode & _OTHERS_WRITE
 
 
-def is_writable(folder: Path) -> bool:
-    """Whether files can be made in a folder that is there, or can be made, at an absolute path."""
-    while not os.path.lexists(folder) and folder != folder.parent:
-        folder = folder.parent
-    return folder.is_absolute() and os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
-
-
-def _is_home_usable() -> bool:
-    return all(is_writable(_in_home(name)) for name in _MADE_AT_IMPORT)
-
-
-def _in_home(name: str) -> Path:
-    """A path in the home folder; one that begins with ``~`` where the user has none."""
-    return Path(os.path.expanduser("~"), name)
+def _is_home_writable() -> bool:
+    home = os.path.expanduser("~")  # itself where the user has none
+    return os.path.isabs(home) and os.path.isdir(home) and os.access(home, os.W_OK | os.X_OK)

@@ -202,7 +202,17 @@ def create_model(
 
     name = PUBLISHED_NAMES.get(name, name)
     if name in _TEXT:
-        return with_native_layers(_create_text(name, num_classes, head, overrides))
+        from sot_paddle.backbones.text import build_text
+
+        backbone, preset, default = _TEXT[name]
+        require_one_of("head", head, (None, *HEADS))
+        if head is not None and name != preset:
+            raise ValueError(f"{name} names its head already: give {preset!r} and head={head!r}")
+        pooling = SECOND_ORDER if (head or default) == "mgcrp" else backbone.plain
+        classes = TEXT_CLASSES if num_classes is None else num_classes
+        stated = name if head is None else text_name(preset, pooling)
+        options = {"pooling": pooling, **overrides}
+        return with_native_layers(build_text(backbone, preset, classes, options, name=stated))
     if head is not None:
         raise ValueError(f"head is for language models, got {name!r}; give pooling instead")
     if name in _VISION:
@@ -211,20 +221,3 @@ def create_model(
         records = sort_options(record, {**preset, **overrides}, where=name)
         return with_native_layers(import_name(path)(*records, classes, name=name))
     raise ValueError(f"unknown model {name!r}; {near_names(name, list_models())}")
-
-
-def _create_text(
-    name: str, num_classes: int | None, head: str | None, overrides: Mapping[str, Any]
-) -> nn.Layer:
-    from sot_paddle.backbones.text import build_text  # loads Paddle
-
-    backbone, preset, default = _TEXT[name]
-    require_one_of("head", head, (None, *HEADS))
-    if head is not None and name != preset:
-        raise ValueError(f"{name} names its head already: give {preset!r} and head={head!r}")
-    pooling = SECOND_ORDER if (head or default) == "mgcrp" else backbone.plain
-    classes = TEXT_CLASSES if num_classes is None else num_classes
-    options = {"pooling": pooling, **overrides}
-    if head is not None:
-        name = text_name(preset, pooling)
-    return build_text(backbone, preset, classes, options, name=name)

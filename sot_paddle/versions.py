@@ -55,7 +55,6 @@ def hook_calls(layer: nn.Layer, before: Callable, after: Callable) -> list[Calla
     Ends with 3.3, whose hooks after a call can be given them; before 3.0 no hook can.
 
     Args:
-        layer: whose calls are seen.
         before: takes layer, arguments, keywords; returns both, or None.
         after: takes layer, arguments, keywords, output; returns another output, or None.
 

@@ -144,19 +144,17 @@ def _find_entries(
     tensors = {name: value for name, value in values.items() if value is not None}
     others = {name: value for name, value in mapping.items() if name not in tensors}
     entries = []
-    if any(map(_is_weight, tensors.values())) or (tensors and not others and not keys):
+    has_weights = any(  # fractions along an axis; Paddle keeps bfloat16 as uint16
+        len(value.shape) > 0 and ("float" in str(value.dtype) or str(value.dtype) == "uint16")
+        for value in tensors.values()
+    )
+    if has_weights or (tensors and not others and not keys):
         entries.append(Entry(".".join(keys), tensors, tuple(_described(others))))
     for name, value in others.items():
         is_inner = isinstance(name, str) and isinstance(value, Mapping) and len(keys) < _DEEPEST
         if is_inner and not _OPTIMIZER & value.keys():
             entries += _find_entries(value, as_tensor, (*keys, name))
     return entries
-
-
-def _is_weight(tensor: Any) -> bool:
-    """Whether a tensor holds fractions along an axis; Paddle keeps bfloat16 as uint16."""
-    kind = str(tensor.dtype)
-    return len(tensor.shape) > 0 and ("float" in kind or kind == "uint16")
 
 
 def _described(mapping: Mapping) -> list[str]:

@@ -12,7 +12,7 @@ import argparse
 import dataclasses
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,9 @@ def _run(options: argparse.Namespace) -> None:
             rows = [(query.text, query.context) for query in read_asked(options.data, wanted)]
     out.parent.mkdir(parents=True, exist_ok=True)
     with folder_lock.hold_beside(out):
-        export(trained, out, formats=formats, rows=rows)
+        checks = export(trained, out, formats=formats, rows=rows)
+    for name, check in checks.items():
+        print(f"{out / FORMATS[name]}: {check}")
 
 
 def export(
@@ -120,7 +122,6 @@ def export(
     *,
     formats: Sequence[str] = tuple(FORMATS),
     rows: Sequence[Any] | None = None,
-    report: Callable[[str], None] = print,
 ) -> dict[str, Difference]:
     """Write an export; it is there complete and within the bound, or not at all.
 
@@ -165,8 +166,6 @@ def export(
         }
         (folder / RECIPE).write_text(recipe_json(recipe, more), encoding="utf-8")
         close_folder(folder)
-    for name, check in checks.items():
-        report(f"{out / FORMATS[name]}: {check}")
     return checks
 
 

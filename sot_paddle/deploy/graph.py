@@ -147,7 +147,10 @@ def save_graph(model: nn.Layer, example: Mapping[str, np.ndarray], folder: Path)
         ValueError: a layer computes with a length that is not known yet; Paddle before 3.0.
     """
     require("3.0", "an exported graph")
-    specs = [_spec(name, array) for name, array in example.items()]
+    specs = []
+    for name, array in example.items():
+        shape = [None] * array.ndim if array.ndim == 2 else [None, *array.shape[1:]]
+        specs.append(InputSpec(shape, str(array.dtype), name, stop_gradient=True))
     with export_form(model), warnings.catch_warnings():
         # PADDLE: full_like asks a traced tensor for its device, of which there is none
         warnings.filterwarnings("ignore", message="Tensor do not have 'place' interface")
@@ -161,11 +164,6 @@ def save_graph(model: nn.Layer, example: Mapping[str, np.ndarray], folder: Path)
                 f"this model cannot be traced with open axes: {reason}; what depends on a length "
                 "of -1 needs another form (`export_form` in sot_paddle/deploy/graph.py)"
             ) from error
-
-
-def _spec(name: str, array: np.ndarray) -> InputSpec:
-    shape = [None] * array.ndim if array.ndim == 2 else [None, *array.shape[1:]]
-    return InputSpec(shape, str(array.dtype), name, stop_gradient=True)
 
 
 def load_graph(folder: Path, names: Sequence[str]) -> Runner:

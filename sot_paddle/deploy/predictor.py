@@ -34,14 +34,13 @@ from sot_paddle.deploy.input_rows import (
 )
 from sot_paddle.deploy.onnx_file import ONNX, load_onnx
 from sot_paddle.deploy.recipe import (
-    RECIPE,
     Preparation,
     Recipe,
     is_export,
     preparation_of,
     read_recipe,
 )
-from sot_paddle.reading import MANIFEST, listed_files, verify
+from sot_paddle.reading import listed_files, verify
 from sot_paddle.runtime import quiet_imports
 
 _OF_ANOTHER = {"onnx": ("model.json", "model.pdiparams"), "jit": (ONNX,)}
@@ -196,12 +195,7 @@ def open_predictor(
         raise ValueError(f"{place} is an export: give the training's folder for its own model")
     if runtime == "auto":
         runtime = "onnx" if (folder / ONNX).is_file() else "jit"
-    files = listed_files(folder)
-    if files is None:
-        raise ValueError(
-            f"{folder / RECIPE}: no {MANIFEST} is beside it to verify it with: export again"
-        )
-    for name in files:
+    for name in listed_files(folder) or ():
         if name not in _OF_ANOTHER[runtime]:
             verify(folder / name)
     recipe = read_recipe(folder)

@@ -71,23 +71,20 @@ def read_recipe(folder: Path) -> Recipe:
     """Read an export's ``export.json``.
 
     Raises:
-        ValueError: it cannot be read, or is damaged.
+        ValueError: it cannot be read, or is not what an export writes.
     """
     path = folder / RECIPE
-    content = reading.read_json(path, strict=True)
-    try:
-        ((kind, fields),) = content["preparation"].items()
-        preparation = build_record({"text": TextRecipe, "image": EvalTransform}[kind], fields)
-        spans = content["spans"]
-        if spans is not None:
-            decoding = build_record(DecodingOptions, spans["decoding"])
-            spans = build_record(SpanRecipe, {**spans, "decoding": decoding})
-        values = {name: content[name] for name in ("model", "labels", "inputs")}
-        return build_record(Recipe, {**values, "preparation": preparation, "spans": spans})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{path} is not what tools/export.py of this version writes ({error}); export again"
-        ) from error
+    kinds = {"preparation": dict, "model": str, "labels": list, "inputs": list}
+    content = reading.read_object(path, kinds)
+    ((kind, fields),) = content["preparation"].items()
+    record = TextRecipe if kind == "text" else EvalTransform
+    spans = content.get("spans")
+    if spans is not None:
+        decoding = build_record(DecodingOptions, spans["decoding"], where=str(path))
+        spans = build_record(SpanRecipe, {**spans, "decoding": decoding}, where=str(path))
+    preparation = build_record(record, fields, where=str(path))
+    values = {name: content[name] for name in kinds} | {"preparation": preparation, "spans": spans}
+    return build_record(Recipe, values, where=str(path))
 
 
 Preparation = Callable[[Sequence[Any]], Mapping[str, np.ndarray]]

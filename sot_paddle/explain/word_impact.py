@@ -67,7 +67,10 @@ def explain_sentence(
         ValueError: a text without words, or an output that is not finite.
     """
     sentence = encode(subject.tokenizer, texts)
-    rows = masked_rows(sentence, subject.tokenizer.mask_id)
+    rows = [sentence.ids]
+    for word in sentence.words:
+        rows.append(sentence.ids.copy())
+        rows[-1][word.start : word.stop] = subject.tokenizer.mask_id
     parts = parts_of(subject.model)
     batches = [
         part_logits(parts, _taps(subject, rows[first : first + _AT_ONCE], sentence.boundary))
@@ -80,20 +83,6 @@ def explain_sentence(
         margins = scores @ contrast([chosen], scores.shape[1])[0]  # (R,)
         evidence.append(PartEvidence(part, scores[0], chosen, margins[0] - margins[1:]))
     return SentenceEvidence(sentence.words, tuple(evidence), sentence.left_out)
-
-
-def masked_rows(sentence: EncodedSentence, mask: int) -> list[np.ndarray]:
-    """The row of a sentence, then for each word the row with its pieces replaced.
-
-    Returns:
-        1 + W rows (L,).
-    """
-    rows = [sentence.ids]
-    for word in sentence.words:
-        row = sentence.ids.copy()
-        row[word.start : word.stop] = mask
-        rows.append(row)
-    return rows
 
 
 def _taps(

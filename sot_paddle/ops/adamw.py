@@ -11,10 +11,7 @@ from sot_paddle.ops.dispatch import run, runs_natively
 
 
 def updates_natively(tensors: Sequence[paddle.Tensor]) -> bool:
-    """Whether a parameter can be updated natively.
-
-    Args:
-        tensors: it, its gradient, its two moments and their two powers.
+    """Whether a parameter, its gradient, two moments and their powers can be updated natively.
 
     Returns:
         False where one is sparse, strided, of another precision or on another device, and where

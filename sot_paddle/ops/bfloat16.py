@@ -64,10 +64,7 @@ def is_chosen() -> bool:
 
 
 def choose_products(precision: str) -> None:
-    """Have every linear layer of this process multiply in one precision from now on.
-
-    Args:
-        precision: ``"float32"`` (as Paddle does) or ``"bf16"``.
+    """Have linear layers multiply in ``"float32"``, as Paddle does, or ``"bf16"`` from now on.
 
     Raises:
         ValueError: bfloat16 on a machine that cannot, or on a GPU.

@@ -16,9 +16,6 @@ from sot_paddle.versions import is_autocast_enabled
 def runs_natively(x: paddle.Tensor) -> bool:
     """Whether the native operators compute on this tensor here and now.
 
-    Args:
-        x: input that decides about place and precision.
-
     Returns:
         False while a graph is traced or under automatic mixed precision, for another device or
         precision than float32, and where the operators are switched off or could not be built.
@@ -34,11 +31,7 @@ def runs_natively(x: paddle.Tensor) -> bool:
 
 
 def is_plain(kind: type[nn.Layer], layers: Iterable[nn.Layer]) -> bool:
-    """Whether layers are of this very class and have no hook, so that no call of them is missed.
-
-    Args:
-        layers: what an operator leaves out.
-    """
+    """Whether layers are of this very class and have no hook, so that no call of them is missed."""
     return all(
         type(layer) is kind and not layer._forward_pre_hooks and not layer._forward_post_hooks
         for layer in layers

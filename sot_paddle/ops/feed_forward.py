@@ -13,11 +13,7 @@ from sot_paddle.ops.linear import linear
 
 
 def can_run(x: paddle.Tensor, first: nn.Linear, second: nn.Linear) -> bool:
-    """Whether :func:`feed_forward` computes on this input with these layers here and now.
-
-    Args:
-        x: (..., C).
-        first, second: of :func:`feed_forward`.
+    """Whether :func:`feed_forward` computes on (..., C) with these layers here and now.
 
     Returns:
         False for a layer without a bias and for other precisions than float32.

@@ -105,13 +105,7 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
 def can_fuse_feed_forward(
     x: paddle.Tensor, linears: tuple[nn.Layer, nn.Layer], dropouts: Sequence[nn.Layer]
 ) -> bool:
-    """Whether `sot_paddle.ops.feed_forward` computes here and no layer is subclassed or hooked.
-
-    Args:
-        x: input of the first one.
-        linears: of the feed-forward part.
-        dropouts: in it.
-    """
+    """Whether `sot_paddle.ops.feed_forward` computes here and no layer is subclassed or hooked."""
     can_fuse = is_plain(Linear, linears) and all(map(can_fuse_dropout, dropouts))
     return can_fuse and can_run(x, *linears)
 
@@ -146,9 +140,6 @@ def side_by_side(x: paddle.Tensor, layers: Sequence[nn.Linear]) -> list[paddle.T
 def can_fuse_dropout(layer: nn.Layer) -> bool:
     """Whether an operator may do a dropout layer's work: it is not subclassed or hooked.
 
-    Args:
-        layer: Paddle's dropout, or a layer in its place.
-
     Returns:
         False as well where everything is dropped, or not element by element with what is left
         scaled up in training.
@@ -169,15 +160,9 @@ NATIVE = {kind.__base__: kind for kind in KINDS}
 
 
 def with_native_layers(model: nn.Layer) -> nn.Layer:
-    """Have a model's layers compute natively where they can.
+    """Change a model so that its layers compute natively where they can; returns it.
 
     Paddle's own classes change to those of `NATIVE`; parameters, names and hooks stay.
-
-    Args:
-        model: any; it is changed.
-
-    Returns:
-        The same model.
     """
     for layer in model.sublayers(include_self=True):
         if type(layer) in NATIVE:

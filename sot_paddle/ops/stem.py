@@ -11,14 +11,7 @@ from sot_paddle.ops.dispatch import run, runs_natively
 
 
 def can_run(images: paddle.Tensor, weight: paddle.Tensor) -> bool:
-    """Whether :func:`stem` computes on these images here and now.
-
-    Args:
-        images, weight: of :func:`stem`.
-
-    Returns:
-        False as well where the images are to get a gradient.
-    """
+    """Whether :func:`stem` computes on these images here; not where they are to get a gradient."""
     trained = paddle.is_grad_enabled() and not images.stop_gradient
     fits = images.ndim == 4 and images.dtype == weight.dtype and not trained
     return fits and runs_natively(images) and images.size > 0  # a traced tensor has no size yet

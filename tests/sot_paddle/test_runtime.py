@@ -61,11 +61,6 @@ flag = "FLAGS_use_stride_kernel"
 report |= {"product": (paddle.ones([2, 3]) @ paddle.ones([3, 1])).flatten().tolist(),
     "stride": paddle.get_flags(flag)[flag], "late_stamp": sot_paddle.runtime.environment_stamp()}
 """
-BUILD = """
-model = sot_paddle.create_model("bert_base_mgcrp", 3, hidden_size=12, num_hidden_layers=1,
-    num_attention_heads=3, intermediate_size=20, vocab_size=30, max_position_embeddings=8)
-report |= {"shape": model(paddle.to_tensor([[1, 2, 3]] * 2)).shape, "torch": "torch" in sys.modules}
-"""
 STRIDES = 'import json, os; print(json.dumps({"strides": os.environ["FLAGS_use_stride_kernel"]}))'
 PRINT = "print(json.dumps(report))"
 SET = {"OMP_NUM_THREADS": "3", "MKL_DEBUG_CPU_TYPE": "1", "FLAGS_use_stride_kernel": "1"}
@@ -77,7 +72,7 @@ def processes() -> Iterator[dict[str, subprocess.Popen]]:
     """All fresh interpreters of this file, started together."""
     started = {
         "ours first": start(f"import sot_paddle{REPORT}{PADDLE}{PRINT}"),
-        "paddle first": start(f"import paddle\nimport sot_paddle{REPORT}{PADDLE}{BUILD}{PRINT}"),
+        "paddle first": start(f"import paddle\nimport sot_paddle{REPORT}{PADDLE}{PRINT}"),
         "align first": start(f"import align\n{STRIDES}"),
         "off": start(f"import sot_paddle{REPORT}{PRINT}", SOT_PADDLE_TUNE="0"),
         "set by the user": start(f"import sot_paddle{REPORT}{PRINT}", **SET),
@@ -111,8 +106,6 @@ def test_importing_the_package_loads_nothing_heavy_and_tunes(processes) -> None:
 
 def test_paddle_may_be_imported_first(processes) -> None:
     report = finish(processes["paddle first"])
-    assert report["shape"] == [2, 3]
-    assert report["torch"] is False
     assert "paddle" in report["heavy"]
     assert "FLAGS_use_stride_kernel" not in report["environment"]
     assert report["stride"] is True  # views keep the meaning the program began with

@@ -9,7 +9,7 @@ import pytest
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.tokenizers import WordPieceTokenizer
 from sot_paddle.explain.parts import PartEvidence, contrast, part_logits, parts_of
-from sot_paddle.explain.word_impact import encode, explain_sentence, masked_rows
+from sot_paddle.explain.word_impact import encode, explain_sentence
 from sot_paddle.train.text_model import TextModel, load_trained_text
 from tests.sot_paddle.explain import tiny_models as tiny
 
@@ -102,19 +102,6 @@ def test_a_text_that_is_not_cut_at_its_end_is_refused_with_the_reason(tokenizer)
     assert len(encode(ends, ["the red cat runs"]).words) == 4
     with pytest.raises(DataError, match=r"at most 10 tokens, got 1\d: .*\(trunc_medium 3\)"):
         encode(ends, ["the red cat runs a dog the cat old running red"])
-
-
-def test_all_pieces_of_a_word_are_masked_at_once(tokenizer) -> None:
-    sentence = encode(tokenizer, ["the running cat"])
-    mask = tokenizer.mask_id
-    assert tokenizer.tokens([mask]) == ["[MASK]"]
-    rows = masked_rows(sentence, mask)
-    assert [tokenizer.tokens(row)[1:-1] for row in rows] == [
-        ["the", "run", "##ning", "cat"],
-        ["[MASK]", "run", "##ning", "cat"],
-        ["the", "[MASK]", "[MASK]", "cat"],
-        ["the", "run", "##ning", "[MASK]"],
-    ]
 
 
 def test_impacts_are_the_margins_lost(subject) -> None:

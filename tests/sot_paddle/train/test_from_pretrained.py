@@ -297,7 +297,7 @@ def test_a_trained_model_predicts_and_goes_back_bit_for_bit(original, run, tmp_p
     assert len(rows) == 6
     if kind.architecture == "openai-gpt":  # tests/sot_paddle/deploy exports the others' folders
         made = tmp_path / "export"
-        assert set(export(open_trained(out), made, report=str)) == {"jit", "onnx"}
+        assert set(export(open_trained(out), made)) == {"jit", "onnx"}
         asked = read_rows(
             [str(tiny_folders[0] / "test.tsv")], open_trained(out).recipe, InputOptions()
         )
