@@ -147,8 +147,8 @@ def _lines(place: str) -> Iterable[str]:
     """The lines of a file; those of stdin as they are asked for."""
     if place != STDIN:
         return decoded_lines(_file(place))[0]
-    sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")
-    return (line.rstrip("\n") for line in sys.stdin)
+    sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict", newline="\n")
+    return (line.rstrip("\r\n") for line in sys.stdin)
 
 
 def _file(place: str) -> Path:

@@ -23,9 +23,14 @@ from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.distributed import say
 from sot_paddle.registry import create_model
 from sot_paddle.runtime import environment_stamp
-from sot_paddle.tasks import image_scores
 from sot_paddle.tasks.image_options import ImageEvalConfig
-from sot_paddle.tasks.images import TRANSFORM, evaluation_split, load_evaluation
+from sot_paddle.tasks.images import (
+    TRANSFORM,
+    evaluation_split,
+    load_evaluation,
+    score,
+    score_classes,
+)
 from sot_paddle.tasks.task import Predictions
 from sot_paddle.train import checkpointing, run_folder
 from sot_paddle.train.device import prepare_device, seed_everything
@@ -88,14 +93,14 @@ def evaluate(config: ImageEvalConfig) -> tuple[dict[str, Any], Callable[[], str]
     split = evaluation_split(images, config.batch_size, config.workers, config.dtype)
     predicted = predict(subject.model, split, report=say)
     logits = imagenet_a.gather_scores(predicted.outputs) if config.imagenet_a else predicted.outputs
-    table = image_scores.score_classes(logits, predicted.labels, classes)
+    table = score_classes(logits, predicted.labels, classes)
     content = {
         "model": subject.model.name,
         "weights": subject.origin,
         "weight_set": subject.weight_set,
         "images": len(predicted.labels),
         "corrupt": [images.source.name(index) for index in predicted.corrupt],
-        "scores": image_scores.score(logits, predicted.labels),
+        "scores": score(logits, predicted.labels),
         "classes": [dataclasses.asdict(row) for row in table],
         "seconds": predicted.seconds,
         "images_per_second": len(predicted.labels) / predicted.seconds,

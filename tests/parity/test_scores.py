@@ -24,7 +24,7 @@ from paddlenlp.utils.log import logger
 from sot_paddle.data import imagenet_a
 from sot_paddle.deploy.predictor import record
 from sot_paddle.deploy.recipe import Recipe, TextRecipe
-from sot_paddle.tasks import glue, image_scores
+from sot_paddle.tasks import glue, images
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.setup import Run
 from sot_paddle.train.trainer import ExactTrainer
@@ -85,7 +85,7 @@ def test_scores_on_the_columns_of_imagenet_a() -> None:
     ranked, rows = torch_columns.argsort(dim=1, descending=True).numpy(), np.arange(40)
     labels = ranked[rows, rows % 8]  # every place from the first to the eighth
     paddle_columns = imagenet_a.gather_scores(logits)
-    paddle_values = {"columns": paddle_columns, **image_scores.score(paddle_columns, labels)}
+    paddle_values = {"columns": paddle_columns, **images.score(paddle_columns, labels)}
     torch_scores = torch_image_scores(torch_columns, torch.from_numpy(labels))
     assert_same(paddle_values, {"columns": torch_columns.numpy(), **torch_scores}, bound=RATIOS)
 
@@ -96,7 +96,7 @@ def test_table_of_classes() -> None:
     logits, labels = rng.normal(size=(60, classes)), rng.integers(1, classes, 60)
     logits[labels == 2, 2] += 9.0  # a class that is never mistaken
     names = [f"class {index}" for index in range(classes)]
-    rows = image_scores.score_classes(logits, labels, names)
+    rows = images.score_classes(logits, labels, names)
     assert [row.name for row in rows] == names[1:]
     predicted = torch.from_numpy(logits).argmax(dim=1).numpy()
     for label, row in enumerate(rows, start=1):

@@ -172,18 +172,12 @@ def test_products_in_bfloat16_move_the_logits_a_little(exports):
     assert 0.0 < np.abs(rough - exact).max() < 0.05 * max(1.0, np.abs(exact).max())
 
 
-def test_what_a_record_says():
+def test_what_a_record_says_of_a_score_and_of_large_logits():
+    """Other shares: tests/parity/test_scores.py."""
     recipe = Recipe("m", ("no", "yes", "may"), ("x",), TextRecipe("wordpiece", 9, "longest", True))
-    logits = np.log(np.array([0.2, 0.7, 0.1])).astype(np.float32)
-    found = record(recipe, logits, logits_too=True)
-    assert found["label"] == "yes"
-    assert found["probability"] == pytest.approx(0.7, abs=1e-6)
-    assert found["probabilities"] == pytest.approx({"no": 0.2, "yes": 0.7, "may": 0.1}, abs=1e-6)
-    assert found["logits"] == [float(value) for value in logits]
-    assert (
-        record(recipe, np.float32([900, -900, 0]), logits_too=False)["probabilities"]["no"] == 1.0
-    )
-    regression = Recipe("m", (), ("x",), TextRecipe("wordpiece", 9, "longest", True))
+    shares = record(recipe, np.float32([900, -900, 0]), logits_too=False)["probabilities"]
+    assert shares == {"no": 1.0, "yes": 0.0, "may": 0.0}
+    regression = dataclasses.replace(recipe, labels=())
     assert record(regression, np.float32([2.5]), logits_too=False) == {"score": 2.5}
     small = record(regression, np.float32([1.25e-8]), logits_too=False)["score"]
     assert np.float32(small) == np.float32(1.25e-8)

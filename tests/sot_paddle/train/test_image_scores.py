@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sot_paddle.tasks.image_scores import label_ranks, score, score_classes
+from sot_paddle.tasks.images import label_ranks, score, score_classes
 
 
 def test_of_equal_logits_the_first_wins() -> None:
