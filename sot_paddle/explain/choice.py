@@ -113,18 +113,20 @@ def choose_sentences(
     """Read what is to be drawn, one sentence or pair at least.
 
     Args:
-        file: UTF-8, a sentence or pair per line with TAB between the columns; a column more than
-            the task has texts is a label and stands first. Empty lines are passed over.
+        file: UTF-8, a sentence or pair per line with TAB between the columns; a label that is a
+            column more than the task has texts stands first. Empty lines are passed over.
 
     Raises:
-        DataError: the file cannot be read, a line or argument has another number of texts, a
-            label that the model does not have, or there are more than 64.
+        DataError: the file cannot be read, a line or argument has another number of texts, or
+            there are more than 64.
     """
     chosen = [("--text", ChosenSentence(tuple(each))) for each in texts]
     for number, line in enumerate(decoded_lines(Path(file))[0] if file else (), 1):
+        columns, label = line.split("\t"), ""
+        if columns[0] in labels and len(columns) > (num_texts or 1):
+            label = columns.pop(0)
         if line.strip():
-            where = f"{file}:{number}"
-            chosen.append((where, _labelled(line.split("\t"), labels, num_texts, where)))
+            chosen.append((f"{file}:{number}", ChosenSentence(tuple(columns), label)))
     for where, sentence in chosen:
         count = len(sentence.texts)
         if count > 2 or (num_texts is not None and count != num_texts):
@@ -132,18 +134,3 @@ def choose_sentences(
             raise DataError(f"{where}: expected {wanted}, got {count} texts")
     _require_few(len(chosen), "sentences")
     return [sentence for _, sentence in chosen]
-
-
-def _labelled(
-    columns: list[str], labels: Sequence[str], num_texts: int | None, where: str
-) -> ChosenSentence:
-    """A line of a file; where the task does not say how many texts it has, a label shows it."""
-    has_label = columns[0] in labels
-    if not (len(columns) == num_texts + 1 if num_texts else has_label and len(columns) > 1):
-        return ChosenSentence(tuple(columns))
-    if not has_label:
-        raise DataError(
-            f"{where}: the first of {len(columns)} columns is a label, expected one of "
-            f"{', '.join(labels) or 'none (a score)'}, got {columns[0]!r}"
-        )
-    return ChosenSentence(tuple(columns[1:]), columns[0])

@@ -12,9 +12,9 @@ The sum over n is the margin's change from x' to x (but for the finite number of
 evidence of a sum of scores is the sum of theirs. For a linear head on the mean token it is
 ``w . (x_n - x') / N``.
 
-Why not Grad-CAM: it averages a gradient at one point over all places, which suits a linear head on
-the mean token. Attention and a second-order head weigh every place by its own content, and where
-the score saturates a single gradient is small. Measured in docs/measurements.md.
+Grad-CAM averages a gradient at one point over all places, which suits a linear head on the mean
+token. Attention and a second-order head weigh every place by its own content, and where the score
+saturates a single gradient is small.
 
 Source: Sundararajan et al., Axiomatic attribution for deep networks (2017).
 Shape legend: B images, N tokens, C channels, K classes, g x g cells of a map.

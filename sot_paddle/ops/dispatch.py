@@ -13,12 +13,15 @@ from sot_paddle.ops import build
 from sot_paddle.versions import is_autocast_enabled
 
 
-def runs_natively(x: paddle.Tensor) -> bool:
-    """Whether the native operators compute on this tensor here and now.
+def runs_natively(x: paddle.Tensor, *others: paddle.Tensor | None) -> bool:
+    """Whether the native operators compute on these tensors here and now.
+
+    It is asked before any size, which is a tensor while a graph is traced.
 
     Returns:
         False while a graph is traced or under automatic mixed precision, for another device or
-        precision than float32, and where the operators are switched off or could not be built.
+        precision than float32, where one of the others is of another precision or None, and where
+        the operators are switched off or could not be built.
     """
     return (
         paddle.in_dynamic_mode()
@@ -27,6 +30,7 @@ def runs_natively(x: paddle.Tensor) -> bool:
         and not psdb.in_sot()
         and not is_autocast_enabled()
         and not build.why_not()
+        and all(other is not None and other.dtype == x.dtype for other in others)
     )
 
 

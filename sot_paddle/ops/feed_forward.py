@@ -18,10 +18,8 @@ def can_run(x: paddle.Tensor, first: nn.Linear, second: nn.Linear) -> bool:
     Returns:
         False for a layer without a bias and for other precisions than float32.
     """
-    tensors = (first.weight, second.weight, first.bias, second.bias)
     return (
-        runs_natively(x)  # first: while a graph is traced, sizes are tensors
-        and all(tensor is not None and tensor.dtype == x.dtype for tensor in tensors)
+        runs_natively(x, first.weight, second.weight, first.bias, second.bias)
         and x.shape[-1:] == first.weight.shape[:1]
         and x.ndim > 1
         and 0 not in x.shape

@@ -25,8 +25,7 @@ def layer_norm(
     Gradient: smooth for epsilon above 0; once only where it runs natively.
     """
     if (
-        runs_natively(x)
-        and x.dtype == weight.dtype == bias.dtype
+        runs_natively(x, weight, bias)
         and x.shape[-1:] == weight.shape == bias.shape
         and min(x.ndim - 1, x.size) > 0
     ):

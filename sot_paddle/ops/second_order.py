@@ -15,7 +15,6 @@ _CENTRING = {"none": 0, "channel": 1, "scalar": 2}
 
 def _can_run(x: paddle.Tensor, centering: str, mask: paddle.Tensor | None) -> bool:
     fits = centering in _CENTRING and x.ndim == 3
-    # before a size, which is a tensor while a graph is traced
     return fits and runs_natively(x) and (mask is None or mask.shape == x.shape[:2])
 
 

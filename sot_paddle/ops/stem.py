@@ -13,8 +13,7 @@ from sot_paddle.ops.dispatch import run, runs_natively
 def can_run(images: paddle.Tensor, weight: paddle.Tensor) -> bool:
     """Whether :func:`stem` computes on these images here; not where they are to get a gradient."""
     trained = paddle.is_grad_enabled() and not images.stop_gradient
-    fits = images.ndim == 4 and images.dtype == weight.dtype and not trained
-    return fits and runs_natively(images) and images.size > 0  # a traced tensor has no size yet
+    return not trained and runs_natively(images, weight) and images.ndim == 4 and images.size > 0
 
 
 def stem(images: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:

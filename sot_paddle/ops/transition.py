@@ -12,8 +12,7 @@ from sot_paddle.ops.dispatch import run, runs_natively
 
 def can_run(x: paddle.Tensor, scale: paddle.Tensor, weight: paddle.Tensor) -> bool:
     """Whether :func:`transition` computes on these images here and now."""
-    fits = x.ndim == 4 and x.dtype == scale.dtype == weight.dtype
-    return fits and runs_natively(x) and x.size > 0  # a traced tensor has no size yet
+    return runs_natively(x, scale, weight) and x.ndim == 4 and x.size > 0
 
 
 def transition(

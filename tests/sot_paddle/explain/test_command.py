@@ -157,8 +157,8 @@ def test_sentences_with_and_without_labels(tmp_path) -> None:
     ("texts", "content", "said"),
     [
         ([["a", "b"]], None, "--text: expected one sentence, got 2 texts"),
-        ([], "2\tA cat.\n", "lines.txt:1: the first of 2 columns is a label, expected one of 0, 1"),
-        ([], "ok\n0\tA\tB\n", "lines.txt:2: expected one sentence, got 3 texts"),
+        ([], "2\tA cat.\n", "lines.txt:1: expected one sentence, got 2 texts"),
+        ([], "ok\n0\tA\tB\n", "lines.txt:2: expected one sentence, got 2 texts"),
     ],
 )
 def test_sentences_that_cannot_be_chosen(tmp_path, texts, content, said) -> None:
