@@ -72,8 +72,8 @@ def named_in_refusals(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except (ValueError, MemoryError, OverflowError, RecursionError) as error:
-        text = str(error) or type(error).__name__
-        raise ValueError(f"{path}: {text.removeprefix(f'{path}: ')}") from error
+        begin, text = f"{path}: ", str(error) or type(error).__name__
+        raise ValueError(begin + text.removeprefix(begin)) from error
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:

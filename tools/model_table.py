@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
         model = create_model(name, options.num_classes, img_size=options.img_size)
         counted = count_multiply_adds(model)
         trainable = sum(int(p.size) for p in model.parameters() if not p.stop_gradient)
-        millions, billions = PUBLISHED_COSTS.get(name, ("-", "-"))
+        millions, billions = PUBLISHED_COSTS.get(model.name, ("-", "-"))
         costs = [f"{counted.layers / 1e9:.3f}", f"{counted.total / 1e9:.3f}"]
         rows.append([model.name, f"{trainable:,}", str(millions), *costs, str(billions)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

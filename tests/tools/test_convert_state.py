@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from sot_paddle.checkpoint import read_tensors, write_tensors
 from tests.sot_paddle.convert import tiny_checkpoints as tiny
 from tests.tools import tool_runs
 
@@ -49,6 +48,7 @@ def test_there_without_paddle_and_back(begun, tmp_path, capsys):
 
 
 def test_a_refusal_is_one_line_and_writes_nothing(begun, tmp_path, capsys):
+    """The others: tests/sot_paddle/convert/test_state_command.py."""
     held = torch.load(begun, weights_only=True)
     del held["optimizer"]["state"][5]["exp_avg"]
     torch.save(held, begun)
@@ -58,29 +58,3 @@ def test_a_refusal_is_one_line_and_writes_nothing(begun, tmp_path, capsys):
     assert line.startswith("convert_state: error: ")
     assert "moment1 is missing: blocks.0.norm1.bias" in line
     assert not target.exists()
-
-
-def test_a_converted_folder_without_its_state_is_refused(begun, tmp_path, capsys):
-    ours, bare = tmp_path / "ours", tmp_path / "bare"
-    flags = ["--from", "torch", str(begun), "--to", "paddle", str(ours), *TINY]
-    flags += ["--names", str(tmp_path / "names.json")]
-    assert tool_runs.load("convert_state").main(flags) == 0
-    arrays, metadata = read_tensors(ours / "model.safetensors")
-    bare.mkdir()
-    write_tensors(bare / "model.safetensors", arrays, metadata)
-    capsys.readouterr()
-    ends = ("--from", "paddle", bare, "--to", "torch", tmp_path / "b.pth")
-    line = tool_runs.refused_here(capsys, "convert_state", *ends, *TINY)
-    assert "expected the state of an optimizer" in line
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ([], "the following arguments are required"),
-        (["--from", "torch"], "expected 2 arguments"),
-        (["--optimizer", "lion"], "invalid choice"),
-    ],
-)
-def test_wrong_options_are_one_line(flags, message, capsys):
-    assert message in tool_runs.refused_here(capsys, "convert_state", *flags)

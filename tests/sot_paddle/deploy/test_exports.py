@@ -297,7 +297,6 @@ def test_images_and_an_export_that_is_replaced(exports, run, tmp_path):
 REFUSED = [
     (exporting, ("{folder}", "{new}", "--formats", "jit,onx"), "--formats takes jit and onnx"),
     (exporting, ("{folder}", "{tmp}"), "exists and is no export"),
-    (exporting, ("{tmp}", "{new}"), "holds no trained model"),
     (
         predictor,
         ("{out}", "{bad}", "--out", "{tmp}/x"),
