@@ -84,7 +84,7 @@ def _draw_images(options: argparse.Namespace, place: Path) -> bytes:
     for index, (image, picture) in enumerate(zip(chosen, pictures, strict=True)):
         label = image.label if image.label in classes else ""
         try:
-            (parts,) = explain_images(model, transform(picture)[None], [target])
+            (parts,) = explain_images(model, transform(picture)[None], target)
         except ValueError as error:
             raise ValueError(f"{image.name}: {error}") from error
         rows.append(ExplainedImage(image.name, transform.crop(picture), parts, label))

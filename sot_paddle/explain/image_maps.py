@@ -44,7 +44,7 @@ _AT_ONCE = 8
 def explain_images(
     model: nn.Layer,
     images: np.ndarray,
-    targets: Sequence[int | None] | None = None,
+    target: int | None = None,
     *,
     steps: int = STEPS,
 ) -> list[tuple[PartEvidence, ...]]:
@@ -53,7 +53,7 @@ def explain_images(
     Args:
         model: an image model of the registry; it is used in evaluation mode.
         images: (B, in_chans, H, W), normalised.
-        targets: the class to explain for each image, None for the model's own prediction.
+        target: the class to explain, None for the model's own prediction of each image.
         steps: points of the path, at least 1.
 
     Returns:
@@ -66,17 +66,16 @@ def explain_images(
         raise ValueError(f"steps must be at least 1, got {steps}")
     parts, by_image = parts_of(model), []
     with evaluation_mode(model, gradients=True):
-        for place, image in enumerate(images):
+        for image in images:
             with paddle.no_grad():
                 _, taps = model(_tensor(image[None], model), return_taps=True)
             logits = [each[0] for each in part_logits(parts, taps)]
-            wanted = None if targets is None else targets[place]
-            target = int(logits[-1].argmax()) if wanted is None else wanted
+            chosen = int(logits[-1].argmax()) if target is None else target
             tokens = taps["embed"][0].astype("float64").numpy()  # (N, C)
-            maps = token_evidence(model, tokens, parts, target, steps=steps)
+            maps = token_evidence(model, tokens, parts, chosen, steps=steps)
             by_image.append(
                 tuple(
-                    PartEvidence(part, score, target, to_cells(evidence))
+                    PartEvidence(part, score, chosen, to_cells(evidence))
                     for part, score, evidence in zip(parts, logits, maps, strict=True)
                 )
             )
@@ -126,7 +125,7 @@ def _gradients(
     gradients = {}
     for name in names:
         logits = taps[name]
-        weights = contrast([target] * len(path), logits.shape[1])
+        weights = contrast(target, logits.shape[1])
         margin = (logits * paddle.to_tensor(weights, dtype=logits.dtype)).sum()
         (gradient,) = paddle.grad(margin, words, retain_graph=True)
         gradients[name] = gradient.astype("float64").numpy()

@@ -74,19 +74,19 @@ class PartEvidence:
         return float(softmax(self.logits).max())
 
 
-def contrast(targets: Sequence[int], num_classes: int) -> np.ndarray:
-    """Weights of the logits whose sum is the margin that is explained.
+def contrast(target: int, num_classes: int) -> np.ndarray:
+    """Weights of the logits whose sum is the margin of a class, which is explained.
 
     ``margin = z_target - mean of the other z``: the softmax does not change when a number is
     added to all logits, so one logit alone says nothing. With one output it is that output.
 
     Returns:
-        (B, K) float64; each row sums to 0, or is 1 when K is 1.
+        (K,) float64; they sum to 0, or to 1 when K is 1.
     """
     if num_classes == 1:
-        return np.ones((len(targets), 1))
-    weights = np.full((len(targets), num_classes), -1.0 / (num_classes - 1))
-    weights[np.arange(len(targets)), list(targets)] = 1.0
+        return np.ones(1)
+    weights = np.full(num_classes, -1.0 / (num_classes - 1))
+    weights[target] = 1.0
     return weights
 
 

@@ -80,7 +80,7 @@ def explain_sentence(
     chosen = int(logits[-1][0].argmax()) if target is None else target
     evidence = []
     for part, scores in zip(parts, logits, strict=True):
-        margins = scores @ contrast([chosen], scores.shape[1])[0]  # (R,)
+        margins = scores @ contrast(chosen, scores.shape[1])  # (R,)
         evidence.append(PartEvidence(part, scores[0], chosen, margins[0] - margins[1:]))
     return SentenceEvidence(sentence.words, tuple(evidence), sentence.left_out)
 
