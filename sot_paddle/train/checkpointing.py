@@ -20,7 +20,7 @@ import numpy as np
 
 from sot_paddle import reading
 from sot_paddle.atomic import DISCARDED, WRITING, beside, remove, sync, write_atomically
-from sot_paddle.checkpoint import read_tensors, safetensors_parts
+from sot_paddle.checkpoint import safetensors_parts
 from sot_paddle.failures import NonFiniteState, StorageFailure
 
 PREFIX = "checkpoint-"
@@ -60,7 +60,11 @@ def write_folder(target: Path, files: Iterable[tuple[str, bytes | TensorFile]]) 
         for name, content in files:
             parts = [content]
             if isinstance(content, TensorFile):
-                _require_finite(target, name, content.arrays)
+                if bad := first_nonfinite(content.arrays.items()):
+                    raise NonFiniteState(
+                        f"{target} is not written: {bad} (in {name}) holds a number that is not "
+                        f"finite; {way_back(target.parent)}"
+                    )
                 parts = safetensors_parts(content.arrays, content.metadata)
             listed[name] = _write_file(temporary / name, parts)
         _write_file(temporary / MANIFEST, [json.dumps({"files": listed}, indent=1).encode()])
@@ -98,18 +102,6 @@ def _write_file(path: Path, parts: Iterable[bytes | memoryview]) -> dict[str, in
     return {"size": size, "crc32": checksum}
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a small file atomically.
-
-    Raises:
-        StorageFailure: the disk refused.
-    """
-    try:
-        write_atomically(path, text.encode())
-    except OSError as error:
-        raise StorageFailure(f"cannot write {path}: {error.strerror or error}") from error
-
-
 def write_checkpoint(
     root: Path, step: int, files: Iterable[tuple[str, bytes | TensorFile]]
 ) -> None:
@@ -121,7 +113,7 @@ def write_checkpoint(
         NonFiniteState, StorageFailure: see :func:`write_folder`.
     """
     target = root / f"{PREFIX}{step}"
-    if not target.exists() or not is_whole(target) or nonfinite_tensor(target) is not None:
+    if not is_whole(target):
         write_folder(target, files)
     _point(root, target.name)
 
@@ -133,32 +125,29 @@ def list_checkpoints(root: Path) -> list[Path]:
     return sorted(folders, key=lambda path: (int(steps[path]), path))
 
 
-def last_whole(root: Path, *, finite: bool = False) -> Path | None:
+def last_whole(root: Path) -> Path | None:
     """The newest checkpoint that a run can be continued from, None without one."""
-    for path in reversed(list_checkpoints(root)):
-        if can_continue(path) and not (finite and nonfinite_tensor(path)):
-            return path
-    return None
+    newest_first = reversed(list_checkpoints(root))
+    return next((path for path in newest_first if is_whole(path, with_state=True)), None)
 
 
-def can_continue(folder: Path) -> bool:
-    """Whether a checkpoint is whole and holds what resuming needs."""
-    files = listed_files(folder)
-    return {STATE, OPTIMIZER} <= set(files) and all(
-        reading.is_intact(folder / name, entry) for name, entry in files.items()
-    )
-
-
-def is_whole(folder: Path) -> bool:
+def is_whole(folder: Path, *, with_state: bool = False) -> bool:
     """Whether every file of the folder's manifest has its size and checksum.
 
-    What only resuming needs may be gone.
+    Args:
+        with_state: what only resuming needs has to be there; else it may be gone.
     """
     files = listed_files(folder)
-    return bool(files) and all(
-        reading.is_intact(folder / name, entry)
-        for name, entry in files.items()
-        if name not in (STATE, OPTIMIZER) or (folder / name).exists()
+    optional = set() if with_state else {STATE, OPTIMIZER}
+    needed = {STATE, OPTIMIZER} if with_state else set()
+    return (
+        bool(files)
+        and needed <= set(files)
+        and all(
+            reading.is_intact(folder / name, entry)
+            for name, entry in files.items()
+            if name not in optional or (folder / name).exists()
+        )
     )
 
 
@@ -180,7 +169,7 @@ def foreign_files(folder: Path) -> list[str]:
 
 def way_back(root: Path) -> str:
     """What a run that met a number that is not finite can be told: where to go on, and how."""
-    last = last_whole(root, finite=True) or "none yet"
+    last = last_whole(root) or "none yet"
     return f"last finite checkpoint: {last}; try a lower learning rate"
 
 
@@ -190,24 +179,6 @@ def first_nonfinite(arrays: Iterable[tuple[str, np.ndarray]]) -> str | None:
         if array.dtype.kind not in "biu" and not np.isfinite(array).all():
             return name
     return None
-
-
-def nonfinite_tensor(folder: Path) -> str | None:
-    """The first tensor of a checkpoint that holds NaN or infinity, with its file, or None."""
-    for path in sorted(folder.glob("*.safetensors")):
-        name = first_nonfinite(read_tensors(path)[0].items())
-        if name is not None:
-            return f"{name} (in {path.name})"
-    return None
-
-
-def _require_finite(target: Path, file: str, arrays: Mapping[str, np.ndarray]) -> None:
-    name = first_nonfinite(arrays.items())
-    if name is not None:
-        raise NonFiniteState(
-            f"{target} is not written: {name} (in {file}) holds a number that is not finite; "
-            f"{way_back(target.parent)}"
-        )
 
 
 def prune(root: Path, *, keep: int | None, keep_states: int) -> None:
@@ -256,11 +227,8 @@ def settle(root: Path) -> None:
 def _point(root: Path, target: str) -> None:
     """Move the pointer to a checkpoint atomically."""
     temporary = beside(root / POINTER, WRITING)
-    try:
-        os.symlink(target, temporary)
-        os.replace(temporary, root / POINTER)
-    except OSError as error:
-        raise StorageFailure(f"cannot write {root / POINTER}: {error.strerror or error}") from error
+    os.symlink(target, temporary)
+    os.replace(temporary, root / POINTER)
 
 
 def close_folder(folder: Path) -> None:
@@ -270,4 +238,4 @@ def close_folder(folder: Path) -> None:
         if path.is_file():
             name = path.relative_to(folder).as_posix()
             files[name] = {"size": path.stat().st_size, "crc32": reading.crc32_of(path)}
-    write_text(folder / MANIFEST, json.dumps({"files": files}, indent=1) + "\n")
+    write_atomically(folder / MANIFEST, json.dumps({"files": files}, indent=1).encode())

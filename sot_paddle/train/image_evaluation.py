@@ -15,6 +15,7 @@ from paddle import nn
 from scipy.special import softmax
 
 from sot_paddle import distributed
+from sot_paddle.atomic import write_atomically
 from sot_paddle.convert.formats.source import open_source
 from sot_paddle.data import imagenet_a
 from sot_paddle.data.image_dataset import ImageEvalSet
@@ -32,7 +33,7 @@ from sot_paddle.tasks.images import (
     score_classes,
 )
 from sot_paddle.tasks.task import Predictions
-from sot_paddle.train import checkpointing, run_folder
+from sot_paddle.train import run_folder
 from sot_paddle.train.device import prepare_device, seed_everything
 from sot_paddle.train.evaluation import duration, predict
 from sot_paddle.train.model_folder import (
@@ -234,17 +235,13 @@ def _check_destinations(config: ImageEvalConfig) -> None:
 def write_files(
     config: ImageEvalConfig, content: Mapping[str, Any], predictions: Callable[[], str]
 ) -> None:
-    """Write the files that the options ask for, on the first process; see `evaluate`.
-
-    Raises:
-        StorageFailure: the disk refused.
-    """
+    """Write the files that the options ask for, on the first process; see `evaluate`."""
 
     def files() -> None:
         if config.output:
             run_folder.write_json(Path(config.output), content)
         if config.predictions:
-            checkpointing.write_text(Path(config.predictions), predictions())
+            write_atomically(Path(config.predictions), predictions().encode())
 
     distributed.on_first_process(files)
 

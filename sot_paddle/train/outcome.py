@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sot_paddle import distributed, reading
+from sot_paddle import distributed
 from sot_paddle.distributed import say
 from sot_paddle.reading import read_json, read_object
 from sot_paddle.runtime import environment_stamp
@@ -176,9 +176,9 @@ def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> d
     """The best evaluation whose weights are there; leaves them in the model and in ``best``."""
     metric, best = run.metric, run.root / run_folder.BEST
     ranked = sorted(evaluations.items(), key=lambda item: _order(item[1], run), reverse=True)
-    kept, value, data = kept_best(best)
-    first = ranked[0][1]
-    is_equal = kept in evaluations and value == first[metric]
+    about = kept_best(best)
+    kept, first = str(about.get("step", "")), ranked[0][1]
+    is_equal = kept in evaluations and about["value"] == first[metric]
     if is_equal and not is_better(first, evaluations[kept], run):
         ranked.insert(0, (kept, evaluations[kept]))  # of equal ones, whose weights are there
     for step, scores in ranked:
@@ -191,7 +191,7 @@ def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> d
     _say_lag(run, evaluations)
     if has_weights:
         run.restore(folder)
-    if step.isdigit() and (step != kept or data != run.evaluation_data):
+    if step.isdigit() and (step != kept or about["evaluation_data"] != run.evaluation_data):
         if not kept or run.setup.options.do_train:
             write_best(run, int(step), scores[metric])
         elif step != kept:
@@ -199,24 +199,9 @@ def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> d
     return {"step": step} | scores
 
 
-def kept_best(folder: Path) -> tuple[str, float | None, str | None]:
-    """(step, main score, fingerprint of the data that it is of) of a whole ``best``, else
-    ("", None, None).
-    """
-    files = checkpointing.listed_files(folder)
-    intact = {name for name, entry in files.items() if reading.is_intact(folder / name, entry)}
-    if not intact or not intact | {_ABOUT_BEST} >= set(files):
-        return "", None, None
-    try:
-        reading.verify(folder / _ABOUT_BEST)
-        kept = read_json(folder / _ABOUT_BEST)
-        return str(int(kept["step"])), kept["value"], kept["evaluation_data"]
-    except (TypeError, KeyError, ValueError) as error:
-        raise ValueError(
-            f"{folder / _ABOUT_BEST} is damaged: expected step, metric and value as they were "
-            f"written; the weights beside it are intact: move {folder} away to keep them, or "
-            "delete it, and run the same command again"
-        ) from error
+def kept_best(folder: Path) -> dict[str, Any]:
+    """What a whole ``best`` says of itself: step, metric, value, evaluation_data; else {}."""
+    return read_json(folder / _ABOUT_BEST) if checkpointing.is_whole(folder) else {}
 
 
 def _say_lag(run: Run, evaluations: Mapping[str, Scores]) -> None:

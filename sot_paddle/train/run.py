@@ -81,7 +81,6 @@ def run_once(setup: Setup, seed: int, folder: RunFolder) -> dict[str, Any]:
         distributed.on_first_process(
             lambda: run_folder.start_afresh(run.root, run.prediction_files)
         )
-    outcome.kept_best(run.root / run_folder.BEST)  # refused before the work
     if trainer is not None:
         _write_options(run)
         return _train(run, trainer, folder.checkpoint)

@@ -109,7 +109,7 @@ def scores_file(root: Path, options: Any) -> str:
 
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file atomically; numbers that JSON does not have (NaN) become null."""
-    checkpointing.write_text(path, strict_json.dumps(content, strict_json.as_null))
+    atomic.write_atomically(path, strict_json.dumps(content, strict_json.as_null).encode())
 
 
 def named_checkpoint(options: Any) -> Path | None:
@@ -165,39 +165,25 @@ def _resumable(root: Path, options: Any) -> Path | None:
     if not options.do_train:
         return None
     if chosen is not None:
-        if not checkpointing.can_continue(chosen):
+        if not checkpointing.is_whole(chosen, with_state=True):
             raise ValueError(
                 f"--resume {chosen}: not a whole checkpoint with its training state; auto takes "
                 "the newest one of --output_dir"
             )
-    elif options.overwrite_output_dir:
+        return chosen
+    if options.overwrite_output_dir:
         return None
-    else:
-        chosen = _newest(root)
-    if options.resume == "never" and checkpointing.list_checkpoints(root):
+    checkpoints = checkpointing.list_checkpoints(root)
+    if options.resume == "never" and checkpoints:
         raise ValueError(
             f"{root} holds a run that could be continued: drop --resume never, choose another "
             "--output_dir, or start afresh with --overwrite_output_dir"
         )
-    bad = None if chosen is None else checkpointing.nonfinite_tensor(chosen)
-    if bad is not None:
-        last = checkpointing.last_whole(chosen.parent, finite=True)
-        way = f"continue from {last} (--resume)" if last else "start afresh"
-        raise ValueError(
-            f"{chosen} cannot be continued: {bad} holds a number that is not finite; last finite "
-            f"checkpoint: {last or 'none'}: {way}, with a lower learning rate"
-        )
-    return chosen
-
-
-def _newest(root: Path) -> Path | None:
-    """The newest checkpoint that can be continued; says which newer ones cannot."""
-    newest = checkpointing.last_whole(root)
-    for path in reversed(checkpointing.list_checkpoints(root)):
-        if path == newest:
-            break
+    for path in reversed(checkpoints):
+        if checkpointing.is_whole(path, with_state=True):
+            return path
         say(f"{path} is damaged or has no training state, and is passed over")
-    return newest
+    return None
 
 
 def _seed_folders(root: Path) -> list[Path]:

@@ -10,13 +10,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from sot_paddle import distributed, reading
+from sot_paddle import distributed
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.train import checkpointing, ema, exact_state, trainer
 from sot_paddle.train.checkpointing import first_nonfinite
-from sot_paddle.train.run_folder import BEST
 from tests.sot_paddle.train import tiny_run
-from tests.sot_paddle.train.run_output import content_of, metrics
+from tests.sot_paddle.train.run_output import arrays_of, content_of, metrics
 
 STEPS = ("--max_steps", "4", "--save_steps", "1", "--logging_steps", "1")
 POSITIONS = "bert.embeddings.position_embeddings.weight"
@@ -30,22 +29,6 @@ def test_numbers_of_every_kind_are_looked_at(kind):
         array[1, 2] = bad
         assert first_nonfinite([("a", good), ("b", array), ("c", array)]) == "b"
     assert first_nonfinite([("a", good), ("whole", np.array([1])), ("none", good[:0])]) is None
-
-
-def _poison(folder: Path, file: str, name: str | None = None, value: float = np.nan) -> str:
-    """Put a number that is not finite into a checkpoint, the manifest up to date."""
-    tensors, metadata = read_tensors(folder / file)
-    arrays = {key: np.array(tensors[key]) for key in tensors}
-    name = name or next(key for key, array in arrays.items() if array.size > 1)
-    arrays[name].flat[-1] = value
-    write_tensors(folder / file, arrays, metadata)
-    manifest = json.loads((folder / checkpointing.MANIFEST).read_text(encoding="utf-8"))
-    content = {"size": (folder / file).stat().st_size}
-    content["crc32"] = reading.crc32_of(folder / file)
-    manifest["files"][file] = content
-    (folder / checkpointing.MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-    assert checkpointing.is_whole(folder)
-    return name
 
 
 def test_a_weight_that_is_not_finite_is_not_saved(tiny, tmp_path, monkeypatch):
@@ -108,22 +91,13 @@ def test_an_average_that_is_not_finite_is_not_saved(images, tmp_path, monkeypatc
     assert not (out / "best").exists()
 
 
-def test_a_checkpoint_that_is_not_finite_is_not_continued(tiny, done):
-    """It is said at the start, with the one to continue from."""
-    first, last = done / "checkpoint-1", done / "checkpoint-2"
-    whole = (last / "optimizer.safetensors").read_bytes()
-    name = _poison(last, "optimizer.safetensors")
-    for flags in ((), ("--resume", str(last))):
-        line = tiny.refused(done, *tiny_run.STEPS, *flags)
-        assert f"checkpoint-2 cannot be continued: {name} (in optimizer.safetensors) holds" in line
-        assert f"last finite checkpoint: {first}" in line
-    tiny.done(done, *tiny_run.STEPS, "--resume", str(first))
-    assert (last / "optimizer.safetensors").read_bytes() == whole
-
-
 def test_weights_that_are_not_finite_are_not_started_from(tiny, done, tmp_path):
-    again = tmp_path / "again"
-    name = _poison(done / "best", "model.safetensors")
+    again, file = tmp_path / "again", done / "best" / "model.safetensors"
+    arrays = arrays_of(done / "best")
+    name = next(key for key, array in arrays.items() if array.size > 1)
+    arrays[name].flat[-1] = np.nan
+    write_tensors(file, arrays, read_tensors(file)[1])
+    checkpointing.close_folder(done / "best")
     assert f"{done / 'best'}: {name} holds a number that is not finite" in tiny.refused(
         again, *STEPS, "--model_name_or_path", str(done / "best")
     )
@@ -144,33 +118,6 @@ def test_a_run_goes_on_beside_a_damaged_manifest(tiny, done) -> None:
     manifest.write_text(json.dumps({"files": dict.fromkeys(files, {})}), encoding="utf-8")
     tiny.done(done, *tiny_run.STEPS)
     assert metrics(done)["best"] == before
-
-
-@pytest.mark.parametrize(
-    ("where", "content"), [(_last, [1]), (_last, {"step": 1}), (lambda run: run / BEST, [1])]
-)
-def test_a_damaged_record_is_named(tiny, done, where, content) -> None:
-    """The manifest is up to date."""
-    folder = where(done)
-    name = "best.json" if folder.name == BEST else checkpointing.STATE
-    (folder / name).write_text(json.dumps(content), encoding="utf-8")
-    (folder / checkpointing.MANIFEST).unlink()
-    checkpointing.close_folder(folder)
-    assert name in tiny.refused(done, *tiny_run.STEPS)
-
-
-def test_intact_weights_of_a_best_are_kept_beside_a_damaged_best_json(tiny, done) -> None:
-    """The checkpoint they came from is gone: nothing else holds them."""
-    step = json.loads((done / BEST / "best.json").read_bytes())["step"]
-    if step != int(_last(done).name.removeprefix(checkpointing.PREFIX)):
-        shutil.rmtree(done / f"{checkpointing.PREFIX}{step}")
-    (done / BEST / "best.json").write_text('{"step": 2', encoding="utf-8")
-    before = content_of(done / BEST)
-    (done / "metrics.json").unlink()
-    line = tiny.refused(done, *tiny_run.STEPS)
-    assert "best.json is damaged" in line
-    assert f"move {done / BEST} away" in line
-    assert content_of(done / BEST) == before
 
 
 # other operators
