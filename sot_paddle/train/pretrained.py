@@ -26,8 +26,12 @@ from sot_paddle.config import (
     EncoderConfig,
 )
 from sot_paddle.convert.engine.build import build_plan
-from sot_paddle.convert.engine.convert import PADDLENLP
-from sot_paddle.convert.engine.known_models import CLASS_SCORES, HEAD_SIGNATURES, WORD_SCORES
+from sot_paddle.convert.engine.known_models import (
+    CLASS_SCORES,
+    HEAD_SIGNATURES,
+    PADDLENLP,
+    WORD_SCORES,
+)
 from sot_paddle.convert.engine.registry import (
     TABLES,
     find_table,
@@ -36,8 +40,7 @@ from sot_paddle.convert.engine.registry import (
     recognise,
     table_of,
 )
-from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
-from sot_paddle.convert.formats.source import Source, open_source, with_settings
+from sot_paddle.convert.formats.source import Source, open_source, read_as_paddle, with_settings
 from sot_paddle.data.tokenizers import FAMILIES, TokenizerFamily
 from sot_paddle.reading import field_of, named_in_refusals, read_bytes, read_object
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_backbone, text_name

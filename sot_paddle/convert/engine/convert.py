@@ -30,7 +30,7 @@ from sot_paddle.checkpoint import (
 from sot_paddle.convert.engine.build import build_plan
 from sot_paddle.convert.engine.conversion_plan import ConversionPlan
 from sot_paddle.convert.engine.description import Description, Manifest, describe
-from sot_paddle.convert.engine.known_models import TEXT_FAMILIES, registry_name
+from sot_paddle.convert.engine.known_models import PADDLENLP, TEXT_FAMILIES, registry_name
 from sot_paddle.convert.engine.layout import Layout
 from sot_paddle.convert.engine.registry import TABLES, find_table
 from sot_paddle.convert.engine.transforms import in_rows
@@ -59,9 +59,6 @@ DTYPES: Mapping[str, np.dtype] = {
 MANIFEST = "manifest.json"
 OURS = (*WEIGHT_FILES, *VOCABULARY_FILES, "config.json", MANIFEST)
 """Every file that a written directory can hold; only such a directory is ever replaced."""
-
-PADDLENLP = ("bert_hf", "roberta_hf")
-"""Layouts whose models paddlenlp has, too, under our names but for the head's."""
 
 Progress = Callable[[int, int, str], None]
 """Called with (bytes done, bytes in all, name of the tensor just written)."""

@@ -23,6 +23,9 @@ class ModelTraits:
     embed: str = ""
 
 
+PADDLENLP = ("bert_hf", "roberta_hf")
+"""Layouts whose models paddlenlp has, too, under our names but for the head's."""
+
 HEAD_SIGNATURES: Mapping[str, tuple[str, ...]] = {
     "pooler": ("head.dense.weight", "head.dense.bias"),
     "mgcrp_qk": ("head.pooling.q_proj.weight", "head.pooling.k_proj.weight"),

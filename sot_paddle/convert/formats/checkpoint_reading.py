@@ -1,12 +1,11 @@
-"""Read any known checkpoint as this project's tensors, without writing anything.
+"""Fit a checkpoint of an image model to a model of another size, without writing anything.
 
-For an image model of another size what is read is fitted to it: some tensors are resampled, some
-left fresh. Nothing happens silently: every change has a reason that the callers show.
+Some tensors are resampled, some left fresh. Nothing happens silently: every change has a reason
+that the callers show.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,10 +17,8 @@ from sot_paddle.config import some
 from sot_paddle.convert.engine.build import build_plan
 from sot_paddle.convert.engine.conversion_plan import ConversionPlan, by_reason
 from sot_paddle.convert.engine.known_models import CLASS_SCORES, WORD_SCORES, registry_name
-from sot_paddle.convert.engine.registry import find_table, layouts_of, recognise
-from sot_paddle.convert.engine.transforms import KINDS
+from sot_paddle.convert.engine.registry import layouts_of, recognise
 from sot_paddle.convert.formats.source import Source, open_source
-from sot_paddle.convert.tables.bert_family import PRETRAINING
 from sot_paddle.reading import named_in_refusals
 from sot_paddle.resampling import (
     is_sinusoid,
@@ -30,8 +27,6 @@ from sot_paddle.resampling import (
     sinusoid_table,
     window_of,
 )
-
-_LOG = logging.getLogger(__name__)
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -59,49 +54,6 @@ class Fitted:
     notes: tuple[str, ...]
     metadata: Mapping[str, str] = field(default_factory=dict)
     averaged: bool | None = None
-
-
-def read_as_paddle(
-    source: Source, model: str, *, pretraining_heads: bool = False
-) -> Mapping[str, np.ndarray]:
-    """Convert a checkpoint of a text model in memory.
-
-    Args:
-        source: of any layout in ``TABLES``, or with Paddle's names.
-        model: registry name of the model to fill.
-        pretraining_heads: those of a PyTorch checkpoint as well, which a classifier leaves out;
-            of a head that the checkpoint does not have nothing is there.
-
-    Returns:
-        Tensors under Paddle's names and in its layout; read lazily when nothing is converted.
-
-    Raises:
-        ValueError: not a checkpoint, or one that does not fit the model.
-    """
-    usual = layouts_of(model)[0]
-    layout, side = recognise(source.tensors.shapes, first=usual)
-    if side == "paddle":
-        return source.tensors
-    heads = _pretraining_heads(source.tensors) if pretraining_heads else {}
-    plan = build_plan(layout or usual, model, source.tensors.shapes, config=source.config)
-    table = find_table(layout or usual, model)
-    reasons = {reason for rows in table.foreign.values() for reason in rows.values()}
-    reasons |= {reason for _, reason in table.companions.values()}
-    left_out = {name: reason for name, reason in plan.ignored.items() if reason in reasons}
-    if left_out:  # the head of a task that the models do not have
-        _LOG.warning("%s: left out: %s", source.path, "; ".join(by_reason(left_out)))
-    return {**plan.apply(source.tensors), **heads}
-
-
-def _pretraining_heads(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Paddle name -> tensor of the heads of BERT's pre-training."""
-    heads = {}
-    for row in PRETRAINING:
-        for name in (row.source, *row.aliases):
-            if name in tensors:
-                array = KINDS[row.kind].forward(np.asarray(tensors[name]))
-                heads[row.destination] = np.ascontiguousarray(array)
-    return heads
 
 
 def read_for_model(

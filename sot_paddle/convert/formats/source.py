@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from sot_paddle import reading
 from sot_paddle.checkpoint import (
@@ -19,9 +22,15 @@ from sot_paddle.checkpoint import (
     refuse_tensorflow,
     unpack_files,
 )
-from sot_paddle.convert.engine.registry import find_wrapping
+from sot_paddle.convert.engine.build import build_plan
+from sot_paddle.convert.engine.conversion_plan import by_reason
+from sot_paddle.convert.engine.registry import find_table, find_wrapping, layouts_of, recognise
+from sot_paddle.convert.engine.transforms import KINDS
 from sot_paddle.convert.formats.torch_files import FIRST_BYTES, read_torch
 from sot_paddle.convert.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
+from sot_paddle.convert.tables.bert_family import PRETRAINING
+
+_LOG = logging.getLogger(__name__)
 
 WEIGHT_FILES = (
     "model.safetensors",
@@ -204,3 +213,46 @@ def _open_shards(index: Path, key: str, ema: bool | None) -> Source:
         metadata = {**metadata, **shard.metadata}
     tensors = Tensors(specs, lambda name: loaders[name](name))
     return Source(index, tensors, metadata)
+
+
+def read_as_paddle(
+    source: Source, model: str, *, pretraining_heads: bool = False
+) -> Mapping[str, np.ndarray]:
+    """Convert a checkpoint of a text model in memory.
+
+    Args:
+        source: of any layout in ``TABLES``, or with Paddle's names.
+        model: registry name of the model to fill.
+        pretraining_heads: those of a PyTorch checkpoint as well, which a classifier leaves out;
+            of a head that the checkpoint does not have nothing is there.
+
+    Returns:
+        Tensors under Paddle's names and in its layout; read lazily when nothing is converted.
+
+    Raises:
+        ValueError: not a checkpoint, or one that does not fit the model.
+    """
+    usual = layouts_of(model)[0]
+    layout, side = recognise(source.tensors.shapes, first=usual)
+    if side == "paddle":
+        return source.tensors
+    heads = _pretraining_heads(source.tensors) if pretraining_heads else {}
+    plan = build_plan(layout or usual, model, source.tensors.shapes, config=source.config)
+    table = find_table(layout or usual, model)
+    reasons = {reason for rows in table.foreign.values() for reason in rows.values()}
+    reasons |= {reason for _, reason in table.companions.values()}
+    left_out = {name: reason for name, reason in plan.ignored.items() if reason in reasons}
+    if left_out:  # the head of a task that the models do not have
+        _LOG.warning("%s: left out: %s", source.path, "; ".join(by_reason(left_out)))
+    return {**plan.apply(source.tensors), **heads}
+
+
+def _pretraining_heads(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Paddle name -> tensor of the heads of BERT's pre-training."""
+    heads = {}
+    for row in PRETRAINING:
+        for name in (row.source, *row.aliases):
+            if name in tensors:
+                array = KINDS[row.kind].forward(np.asarray(tensors[name]))
+                heads[row.destination] = np.ascontiguousarray(array)
+    return heads

@@ -10,8 +10,7 @@ import torch
 
 import sot_paddle
 from sot_paddle.convert import build_plan, convert_file
-from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
-from sot_paddle.convert.formats.source import open_source
+from sot_paddle.convert.formats.source import open_source, read_as_paddle
 from sot_paddle.convert.state.record import Group, OptimizerState, convert
 from sot_paddle.convert.state.torch_optimizer import from_torch, to_torch
 from sot_paddle.tasks.glue_options import TrainConfig

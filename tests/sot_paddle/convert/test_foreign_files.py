@@ -10,8 +10,8 @@ import safetensors.torch
 import torch
 
 from sot_paddle.checkpoint import read_tensors, write_tensors
-from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle, read_for_model
-from sot_paddle.convert.formats.source import open_source
+from sot_paddle.convert.formats.checkpoint_reading import read_for_model
+from sot_paddle.convert.formats.source import open_source, read_as_paddle
 from tests.sot_paddle.convert.converted import Conversion
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"

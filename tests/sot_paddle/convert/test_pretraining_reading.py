@@ -9,8 +9,7 @@ import torch
 from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.backbones.pretraining import PretrainingModel
 from sot_paddle.config import EncoderConfig
-from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
-from sot_paddle.convert.formats.source import open_source
+from sot_paddle.convert.formats.source import open_source, read_as_paddle
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
 from sot_torch_ref.backbones import text  # noqa: F401 (makes transformers importable)
 

@@ -10,8 +10,8 @@ import torch
 
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.convert import build_plan, convert_file
-from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle, read_for_model
-from sot_paddle.convert.formats.source import open_source
+from sot_paddle.convert.formats.checkpoint_reading import read_for_model
+from sot_paddle.convert.formats.source import open_source, read_as_paddle
 from sot_paddle.resampling import resample_bias_table, resample_position_embedding
 from tests.sot_paddle.convert.converted import CONSTANTS, assert_same_file
 

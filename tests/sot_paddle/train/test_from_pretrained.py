@@ -22,8 +22,7 @@ from paddlenlp.transformers import (
 from sot_paddle import create_model, from_pretrained, save_weights
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.convert import convert_file
-from sot_paddle.convert.formats.checkpoint_reading import read_as_paddle
-from sot_paddle.convert.formats.source import open_source
+from sot_paddle.convert.formats.source import open_source, read_as_paddle
 from sot_paddle.deploy.exporting import export
 from sot_paddle.deploy.input_rows import InputOptions, read_rows
 from sot_paddle.deploy.predictor import open_predictor
@@ -157,7 +156,7 @@ def test_a_classifier_of_paddlenlp_keeps_its_head(kind, tmp_path):
 
 
 def test_a_new_head_is_said_and_a_trained_one_is_complete(bert, tmp_path, caplog):
-    with caplog.at_level(logging.WARNING, logger="sot_paddle.train.from_pretrained"):
+    with caplog.at_level(logging.WARNING, logger="sot_paddle.train.model_folder"):
         model = from_pretrained(bert, head="mgcrp", num_classes=4, q_dim=5, k_dim=3)
     assert "new, with random weights: head.pooling.q_proj.weight" in caplog.text
     assert (model.name, model.num_classes) == ("bert_base_mgcrp", 4)
@@ -236,9 +235,6 @@ def test_what_cannot_be_used_is_refused_by_its_name(bert, tmp_path):
     refused("nowhere", "sot_paddle.create_model", place="nowhere")
     refused("head must be one of", head="fancy")
     refused("num_classes must be at least 1", num_classes=0)
-    (tmp_path / "export").mkdir()
-    (tmp_path / "export" / "export.json").write_text('{"source": "output/rte/best"}')
-    refused("is an export", "output/rte/best", place=tmp_path / "export")
     config = json.loads((bert / "config.json").read_text("utf-8"))
     sizes = {key: config[key] for key in tiny_run.SIZES}
     encoder = _shaken(transformers.BertModel(transformers.BertConfig(**sizes)))
