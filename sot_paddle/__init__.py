@@ -21,7 +21,7 @@ _LAZY = {
     "OnlyVisualTokensClassifier": "sot_paddle.published",
     "TokenEmbed": "sot_paddle.published",
     "create_model": "sot_paddle.registry",
-    "from_pretrained": "sot_paddle.train.from_pretrained",
+    "from_pretrained": "sot_paddle.train.model_folder",
     "list_models": "sot_paddle.registry",
     "load_weights": "sot_paddle.weights",
     "save_weights": "sot_paddle.weights",

@@ -1,4 +1,7 @@
-"""The search (``tools/search.py``): draw options, train with them, keep the best.
+"""The search (``tools/search.py``): draw options of a space, train with them, keep the best.
+
+A space is a YAML file of ``configs/search``: which options of a training command are drawn, from
+what, and what is sought.
 
 Everything is in the output folder: ``study.db`` (optuna's storage), ``search.json`` (what is
 searched) and a folder for each trial. A trial that was interrupted or killed is continued; what is
@@ -15,30 +18,106 @@ import shlex
 import shutil
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import optuna
 import yaml
-from optuna.distributions import CategoricalDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.pruners import BasePruner, MedianPruner, NopPruner, SuccessiveHalvingPruner
 from optuna.samplers import RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.engine import URL
 
 from sot_paddle.atomic import write_atomically
 from sot_paddle.command_line import OneLineParser
+from sot_paddle.config import build_record, load_yaml, require_one_of
 from sot_paddle.failures import NonFiniteLoss, NonFiniteState
 from sot_paddle.search import trainings
-from sot_paddle.search.space import PRUNERS, SearchSpace, read_space, suggest
-from sot_paddle.search.trainings import markdown_table
-from sot_paddle.train.watching import watched_by
+from sot_paddle.search.trainings import COMMANDS, markdown_table
 
 TABLE, CSV, BEST = "trials.md", "trials.csv", "best.yaml"
 REASON = "reason"
 """User attribute of a failed trial: why it failed."""
+
+
+PRUNERS: Mapping[str, type[BasePruner]] = {
+    "none": NopPruner,
+    "median": MedianPruner,
+    "halving": SuccessiveHalvingPruner,
+}
+DRAWN: Mapping[str, Callable[..., BaseDistribution]] = {
+    "uniform": lambda low, high: FloatDistribution(float(low), float(high)),
+    "log_uniform": lambda low, high: FloatDistribution(float(low), float(high), log=True),
+    "integer": lambda low, high: IntDistribution(index(low), index(high)),
+    "choice": lambda values: CategoricalDistribution(values),
+}
+"""Kind of a parameter -> optuna's distribution of its other keys; bounds are included."""
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """What a search draws and seeks.
+
+    Attributes:
+        metric: score of the development set; ``main`` for the one that chooses the best checkpoint.
+        parameters: option of the command to optuna's distribution, in the order of drawing.
+        startup_trials: that ``tpe`` draws at random first (hyperopt: 20).
+    """
+
+    command: str
+    metric: str
+    direction: str
+    parameters: dict
+    trials: int = 100
+    sampler: str = "tpe"
+    startup_trials: int = 20
+    pruner: str = "none"
+
+    def __post_init__(self) -> None:
+        require_one_of("command", self.command, COMMANDS)
+        require_one_of("direction", self.direction, ("minimize", "maximize"))
+        require_one_of("sampler", self.sampler, ("tpe", "random"))
+        require_one_of("pruner", self.pruner, PRUNERS)
+        if not self.parameters or "output_dir" in self.parameters:
+            raise ValueError("parameters must name one option at least, and not output_dir")
+        for name in ("trials", "startup_trials"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+
+def read_space(path: str | Path) -> SearchSpace:
+    """Read the YAML file of a search space; what is wrong with it is a ValueError."""
+    values = load_yaml(path)
+    parameters = values["parameters"] = values.get("parameters") or {}
+    for name, keys in parameters.items() if isinstance(parameters, dict) else ():
+        try:
+            keys = dict(keys)
+            parameters[name] = DRAWN[keys.pop("kind", None)](**keys)
+        except KeyError as error:
+            raise ValueError(
+                f"{path}: parameter {name!r} needs a kind: {', '.join(DRAWN)}"
+            ) from error
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path}: parameter {name!r}: {error}") from error
+    return build_record(SearchSpace, values, where=str(path))
+
+
+def suggest(trial: Trial, name: str, distribution: BaseDistribution) -> bool | int | float | str:
+    """Draw an option of a trial; one that it has already is returned."""
+    if isinstance(distribution, CategoricalDistribution):
+        return trial.suggest_categorical(name, distribution.choices)
+    draw = trial.suggest_int if isinstance(distribution, IntDistribution) else trial.suggest_float
+    return draw(name, distribution.low, distribution.high, log=distribution.log)
 
 
 def write_tables(study: optuna.Study, space: SearchSpace, folder: Path) -> None:
@@ -185,6 +264,8 @@ class Search:
 
     def _run_trial(self, study: optuna.Study, trial: Trial) -> None:
         """Train with what a trial draws, and tell the study how it ended."""
+        from sot_paddle.train.callbacks import watched_by  # loads Paddle
+
         options, folder = self._draw(study, trial), self._folder(trial.number)
 
         def watch(step: int, steps: int, scores: Mapping[str, float]) -> None:

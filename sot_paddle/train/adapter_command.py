@@ -1,19 +1,36 @@
-"""The command that trains on hidden states (``tools/train_adapter.py``)."""
+"""The commands on hidden states and on SQuAD: ``tools/train_adapter.py``, ``train_squad.py``,
+``extract_hidden_states.py``."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from paddle import nn
 from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle import distributed
+from sot_paddle.backbones.families import TEXT_BACKBONES
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.glue_tasks import get_task
+from sot_paddle.data.splits import TokenSplit
+from sot_paddle.data.stored.layout import StoredSplit, original_task, stored_split
+from sot_paddle.data.stored.live_states import FrozenModel, LiveStates, extract, glue_states
+from sot_paddle.data.stored.state_files import (
+    StateReader,
+    StateSizes,
+    require_ours,
+    require_space,
+)
+from sot_paddle.data.tokenizers import FAMILIES
+from sot_paddle.distributed import say
 from sot_paddle.heads.adapter_pooler import (
     AdapterClassifier,
     AdapterConfig,
@@ -21,16 +38,28 @@ from sot_paddle.heads.adapter_pooler import (
     LayerClassifiers,
     LayerSpans,
 )
-from sot_paddle.tasks.state_options import LIVE, RecipeOptions, StateTrainConfig
+from sot_paddle.tasks.glue import GlueTask, dev_splits, test_splits
+from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad, read_windows
+from sot_paddle.tasks.state_options import (
+    LIVE,
+    SQUAD,
+    ExtractConfig,
+    RecipeOptions,
+    SquadTrainConfig,
+    StateRows,
+    StateTrainConfig,
+)
+from sot_paddle.tasks.states import ProbedGlueTask, ProbedSquadTask, StateSplit
 from sot_paddle.tasks.task import Task
-from sot_paddle.train import pretrained, session
+from sot_paddle.train import folder_lock, pretrained
 from sot_paddle.train.device import prepare_device
+from sot_paddle.train.evaluation import duration
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.optimizer import decayed_names
+from sot_paddle.train.run import run_setup
 from sot_paddle.train.run_folder import open_folders
 from sot_paddle.train.saved_model import config_file
-from sot_paddle.train.state_tasks import load_states
-from sot_paddle.train.text_command import optimizer, text_setup
+from sot_paddle.train.text_command import optimizer, run_text, text_setup
 
 _MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
     ("adapter", False): AdapterClassifier,
@@ -39,10 +68,12 @@ _MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
     ("probes", True): lambda sizes, _: LayerSpans(sizes),
 }
 """(``--model``, question answering) -> the model."""
+_REPORT_EVERY = 10.0  # seconds
+_SQUAD_FILES = {"train": "train_file", "dev": "predict_file"}
 
 
 def run_config(config: StateTrainConfig) -> dict[str, Any]:
-    """Run every seed of a configuration; see :func:`.session.run_setup`."""
+    """Run every seed of a configuration; see `run_setup`."""
     prepare_device(dtype=config.dtype, cpu=config.no_cuda, cpu_precision=config.cpu_precision)
     sources = {"--states": None if config.states == LIVE else Path(config.states)}
     if config.model_name_or_path:
@@ -52,7 +83,7 @@ def run_config(config: StateTrainConfig) -> dict[str, Any]:
         decay = every_name if config.squad else decayed_names
         make_optimizer = functools.partial(optimizer_of_full_batches, decay=decay)
         setup = text_setup(config, task, StateModel(config, of_row), make_optimizer)
-        return session.run_setup(setup, folders)
+        return run_setup(setup, folders)
 
 
 def every_name(model: nn.Layer) -> set[str]:
@@ -104,7 +135,6 @@ def schedule_steps(config: RecipeOptions, pace: Pace, steps: int) -> int:
 
     QUIRK: the original counts full batches only, so that the last batch of a run, when it is not
     full, is trained with a rate of zero.
-
     """
     if config.max_steps > 0:
         return steps
@@ -128,3 +158,204 @@ def optimizer_of_full_batches(
 ) -> tuple[Optimizer, LRScheduler]:
     """The published recipe (C.4): :func:`optimizer` with the steps of :func:`schedule_steps`."""
     return optimizer(config, model, pace, schedule_steps(config, pace, steps), decay)
+
+
+def run_squad(config: SquadTrainConfig) -> dict[str, Any]:
+    """Run every seed of a configuration; see `run_setup`."""
+    return run_text(config, _squad_of_texts, optimizer_of_full_batches)
+
+
+def _squad_of_texts(config: SquadTrainConfig, vocabulary: Mapping[str, bytes]) -> SquadTask:
+    family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
+    tokenizer = family.from_files(vocabulary, max_length=config.length)
+    padding = {"pad": "max_length", "max_length": config.length, "pad_id": tokenizer.pad_id}
+
+    def ask(split: str, file: str) -> AskedSplit:
+        labelled = split == "train" or config.do_eval
+        questions, features = read_windows(
+            config, tokenizer, file, config.length, labelled=labelled
+        )
+        windows = TokenSplit(features.tokens, config.per_gpu_eval_batch_size, **padding)
+        return AskedSplit(questions, features, windows)
+
+    return load_squad(SquadTask, config, ask, tokenizer.vocab_size)
+
+
+Sizes = tuple[int, int, int]
+
+
+def load_states(config: StateTrainConfig) -> tuple[Task, Sizes]:
+    """Read what the options ask for.
+
+    Returns:
+        The task, and (L, T, F) of its hidden states.
+    """
+    frozen = load_frozen(config) if config.states == LIVE else None
+    task = _squad(config, frozen) if config.squad else _glue(config, frozen)
+    splits = [task.train, *task.dev.values(), *task.test.values()]
+    sources = [getattr(split, "windows", split).source for split in splits if split is not None]
+    sizes = {source.of_row for source in sources}
+    if len(sizes) > 1:
+        raise DataError(f"the splits have hidden states of different sizes: {sorted(sizes)}")
+    of_row = sizes.pop()
+    if config.max_seq_length not in (None, of_row[1]):
+        say(f"--max_seq_length has no effect: rows of {config.states} have {of_row[1]} tokens")
+    return task, of_row
+
+
+def load_frozen(options: StateRows) -> FrozenModel:
+    """Read a checkpoint: a Hugging Face folder, or a folder that tools/train_glue.py wrote."""
+    trained = pretrained.find(options)
+    model = trained.build(2, {**options.encoder_options, **options.head_options})
+    loaded, _ = pretrained.load(model, trained)
+    model.eval()
+    for parameter in model.parameters():
+        parameter.stop_gradient = True
+    family = FAMILIES[model.backbone.tokenizer]
+    tokenizer = family.from_files(trained.vocabulary, max_length=options.length, tie_break="fast")
+    say(f"encoder: {loaded} tensors from {trained.origin}")
+    return FrozenModel(model, tokenizer, options.length)
+
+
+def _glue(config: StateTrainConfig, frozen: FrozenModel | None) -> GlueTask:
+    table = original_task(config.task_name, config.rows)
+    if config.do_predict and frozen is None:
+        raise ValueError("do_predict of a GLUE task needs --states live: no test is stored")
+    names = dev_splits(config.data_dir, table) if frozen is not None else table.dev_splits
+    if frozen is None:  # the first one has to be there
+        stored = {n: stored_split(table.name, n).paths(config.states)[-1] for n in names[1:]}
+        names = [names[0], *(name for name, path in stored.items() if path.is_file())]
+    tests = test_splits(config.data_dir, table) if config.do_predict else []
+    return (ProbedGlueTask if config.model == "probes" else GlueTask)(
+        table,
+        config.per_gpu_train_batch_size,
+        train=_glue_split(config, frozen, "train") if config.do_train else None,
+        dev={name: _glue_split(config, frozen, name) for name in names if config.do_eval},
+        test={name: _glue_split(config, frozen, name) for name in tests},
+    )
+
+
+def _glue_split(config: StateTrainConfig, frozen: FrozenModel | None, name: str) -> StateSplit:
+    size = config.per_gpu_eval_batch_size
+    if frozen is None:
+        reader = StateReader(config.states, stored_split(config.task_name, name))
+        say(f"{name}: {len(reader):,} stored rows of {config.states}")
+        return StateSplit(reader, size)
+    if not config.data_dir:
+        raise ValueError(f"{config.task_name} needs --data_dir, the folder of its files")
+    source, indices = glue_states(frozen, config.data_dir, config.task_name, name, config.rows)
+    return StateSplit(source, size, indices)
+
+
+def _squad(config: StateTrainConfig, frozen: FrozenModel | None) -> SquadTask:
+    kind = ProbedSquadTask if config.model == "probes" else SquadTask
+    return load_squad(kind, config, functools.partial(_asked, config, frozen))
+
+
+def _asked(
+    config: StateTrainConfig, frozen: FrozenModel | None, split: str, file: str
+) -> AskedSplit:
+    size = config.per_gpu_eval_batch_size
+    if frozen is not None:
+        labelled = split == "train" or config.do_eval
+        questions, features = read_windows(
+            config, frozen.tokenizer, file, frozen.max_length, labelled=labelled
+        )
+        return AskedSplit(questions, features, StateSplit(frozen.windows(features, split), size))
+    reader = StateReader(config.states, stored_split(SQUAD, split))
+    tokens, name = reader.of_row[1], config.tokenizer_name or config.model_name_or_path
+    if not name or not Path(name).exists():
+        raise ValueError(f"{name!r} holds no vocabulary: give --tokenizer_name (its folder)")
+    family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
+    tokenizer = family.build(Path(name), max_length=tokens, tie_break="fast")
+    questions, features = read_windows(config, tokenizer, file, tokens)
+    windows = StateSplit(reader, size)
+    if not np.array_equal(windows.labels, features.tokens.labels):
+        raise DataError(
+            f"the {len(reader):,} stored rows of {config.states} are not the {len(features):,} "
+            f"windows of {file}: give the file, vocabulary and stride that they were made from"
+        )
+    say(f"{split}: {len(reader):,} stored windows of {len(questions):,} questions")
+    return AskedSplit(questions, features, windows)
+
+
+def extract_splits(config: ExtractConfig) -> None:
+    """Store the splits that the options name."""
+    prepare_device(dtype="float32", cpu=config.no_cuda)
+    layouts = _layouts(config)
+    folder = Path(config.output_dir)
+    frozen = load_frozen(config)
+    sources = {split: _source(config, frozen, split) for split in layouts}
+    files = [path for layout in layouts.values() for path in layout.paths(folder)]
+    with folder_lock.hold(folder):
+        require_ours(files)
+        for split, source in sources.items():
+            require_space(folder, layouts[split], _sizes(config, source))
+        for path in files if config.overwrite else ():
+            path.unlink(missing_ok=True)
+        for split, source in sources.items():
+            _store(config, folder, split, layouts[split], source)
+
+
+def _layouts(config: ExtractConfig) -> dict[str, StoredSplit]:
+    """The files of each split; refuses one that has none."""
+    named = [name.strip() for name in config.splits.split(",") if name.strip()]
+    if config.squad:
+        with_file = [name for name, flag in _SQUAD_FILES.items() if getattr(config, flag)]
+        named = named or with_file
+        if not named:
+            raise ValueError("SQuAD needs --train_file, --predict_file or both")
+        if missing := [name for name in named if name in _SQUAD_FILES and name not in with_file]:
+            raise ValueError(f"SQuAD {missing[0]} needs --{_SQUAD_FILES[missing[0]]}")
+    else:
+        if not config.data_dir:
+            raise ValueError(f"{config.task_name} needs --data_dir, the folder of its files")
+        named = named or ["train", *get_task(config.task_name).dev_splits]
+    return {name: stored_split(config.task_name, name) for name in named}
+
+
+def _source(config: ExtractConfig, frozen: FrozenModel, split: str) -> LiveStates:
+    if not config.squad:
+        source, _ = glue_states(frozen, config.data_dir, config.task_name, split, config.rows)
+        return source
+    file = getattr(config, _SQUAD_FILES[split])
+    _, features = read_windows(config, frozen.tokenizer, file, frozen.max_length)
+    return frozen.windows(features, split)
+
+
+def _sizes(config: ExtractConfig, source: LiveStates) -> StateSizes:
+    return StateSizes(len(source), *source.of_row, config.dtype, config.embed_batch_size)
+
+
+def _store(
+    config: ExtractConfig, folder: Path, split: str, layout: StoredSplit, source: LiveStates
+) -> None:
+    sizes = _sizes(config, source)
+    layers, tokens, width = source.of_row
+    say(
+        f"{config.task_name} {split}: {len(source):,} rows x {layers} states x {tokens} tokens x "
+        f"{width} in {config.dtype}: {sizes.gigabytes:.1f} GB"
+    )
+    started = time.monotonic()
+    shown = [started]
+    begun: list[int] = []
+
+    def report(done: int, rows: int) -> None:
+        now = time.monotonic()
+        begun.append(done)
+        if now - shown[0] > _REPORT_EVERY and done > begun[0]:
+            shown[0] = now
+            left = (now - started) / (done - begun[0]) * (rows - done)
+            say(f"stored {done:,} of {rows:,} rows, {duration(left)} left")
+
+    before = extract(
+        source,
+        folder,
+        layout,
+        dtype=config.dtype,
+        batch_size=config.batch_size,
+        chunk=config.embed_batch_size,
+        report=report,
+    )
+    kept = f", {before:,} were there" if before else ""
+    say(f"{folder / layout.states.file}: {len(source):,} rows{kept}")

@@ -1,10 +1,13 @@
-"""Callbacks of the Trainer: when to evaluate and stop, what to print, how to be interrupted."""
+"""Callbacks of the Trainer: when to evaluate and stop, what to print, how to be interrupted, and
+who looks on: a search, which may end a training early."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
 
 from paddlenlp.trainer import TrainerCallback
 
@@ -85,9 +88,7 @@ class Flow(TrainerCallback):
             control.should_save = True
         if final:
             control.should_save = control.should_log = True
-        requested = self.trainer.stop.requested
-        self.trainer.saved_on_signal = requested and not control.should_save
-        if requested:
+        if self.trainer.stop.requested:
             control.should_save = control.should_training_stop = True
         return control
 
@@ -95,7 +96,6 @@ class Flow(TrainerCallback):
         """End the run after too many evaluations without progress."""
         if self.trainer.out_of_patience:
             control.should_training_stop = control.should_save = True
-            self.trainer.saved_on_signal = False
         return control
 
 
@@ -157,3 +157,26 @@ class ProgressLines(TrainerCallback):
         if self._items:
             speed += f", {self._items * done / seconds:.0f} {self._unit}/s"
         return f"{speed}, {duration(left)} left"
+
+
+Watch = Callable[[int, int, Mapping[str, float]], None]
+"""Called with the step, the steps of the whole run and the scores by name, that which chooses the
+best as ``main`` too; what it raises ends the run."""
+
+_watches: list[Watch] = []
+
+
+@contextlib.contextmanager
+def watched_by(watch: Watch) -> Iterator[None]:
+    """Call a function after each evaluation of the trainings inside of the block."""
+    _watches.append(watch)
+    try:
+        yield
+    finally:
+        _watches.remove(watch)
+
+
+def show_evaluation(step: int, steps: int, scores: Mapping[str, float]) -> None:
+    """Call what watches; the training does so after each evaluation."""
+    for watch in _watches:
+        watch(step, steps, scores)

@@ -195,15 +195,10 @@ def prune(root: Path, *, keep: int | None, keep_states: int) -> None:
         for name in (STATE, OPTIMIZER):
             (path / name).unlink(missing_ok=True)
     for path in newest_first[keep:] if keep is not None else ():
-        discard(path)
-
-
-def discard(folder: Path) -> None:
-    """Remove a checkpoint, out of sight first; one with files of somebody else stays."""
-    if listed_files(folder) and not foreign_files(folder):
-        hidden = beside(folder, DISCARDED)
-        os.replace(folder, hidden)
-        remove(hidden)
+        if listed_files(path) and not foreign_files(path):
+            hidden = beside(path, DISCARDED)  # a kill leaves no half of a checkpoint
+            os.replace(path, hidden)
+            remove(hidden)
 
 
 def settle(root: Path) -> None:

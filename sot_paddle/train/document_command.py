@@ -1,8 +1,15 @@
-"""The command that classifies whole texts (``tools/train_text.py``)."""
+"""The command that classifies whole texts (``tools/train_text.py``), with rates by layer.
+
+A rate is handed to the optimizer as its ratio to the run's learning rate, so that every parameter
+follows the one schedule.
+
+Shape legend: n layers, numbered from 0 in the order of computation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paddle import nn
@@ -13,12 +20,15 @@ from sot_paddle import distributed
 from sot_paddle.distributed import say
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.tasks.documents import load_documents
-from sot_paddle.train import layer_rates, text_command
+from sot_paddle.train import text_command
 from sot_paddle.train.feeding import Pace
+
+BLOCK_FACTORS = (1 / 2.6, 1.0, 2.6)
+"""Factor of the first, the second and the last third of the layers."""
 
 
 def run_config(config: DocumentTrainConfig) -> dict[str, Any]:
-    """Run every seed of a configuration; see :func:`.session.run_setup`."""
+    """Run every seed of a configuration; see `run_setup`."""
     if config.paddle_compat and config.discr:
         say("--discr has no effect: the Paddle port ignores it, see --paddle_compat")
     return text_command.run_text(config, load_documents, optimizer)
@@ -28,7 +38,7 @@ def optimizer(
     config: DocumentTrainConfig, model: nn.Layer, pace: Pace, steps: int
 ) -> tuple[Optimizer, LRScheduler]:
     """The published recipe (D.4), or the one that the options ask for; see `Setup`."""
-    layer_rates.set_ratios(model, ratios(config, model))
+    set_ratios(model, ratios(config, model))
     return text_command.optimizer(config, model, pace, schedule_steps(config, pace, steps))
 
 
@@ -36,15 +46,15 @@ def ratios(config: DocumentTrainConfig, model: nn.Layer) -> Mapping[str, float]:
     """Ratio of each parameter's rate to the run's, {} where all have one rate."""
     decay, count = config.layer_learning_rate_decay, model.encoder_config.num_hidden_layers
     if config.paddle_compat:
-        return layer_rates.weight_ratios(model, decay)
+        return weight_ratios(model, decay)
     if not config.discr:
         return {}
     rates = config.layer_learning_rate or (config.learning_rate,)
     if config.discr_blocks:
-        rates = layer_rates.block_rates(count, config.learning_rate)
+        rates = block_rates(count, config.learning_rate)
     elif len(rates) == 1:
-        rates = layer_rates.decayed_rates(count, rates[0], decay)
-    return layer_rates.layer_ratios(model, rates, config.learning_rate)
+        rates = decayed_rates(count, rates[0], decay)
+    return layer_ratios(model, rates, config.learning_rate)
 
 
 def schedule_steps(config: DocumentTrainConfig, pace: Pace, steps: int) -> int:
@@ -61,3 +71,51 @@ def schedule_steps(config: DocumentTrainConfig, pace: Pace, steps: int) -> int:
     batch = config.per_gpu_train_batch_size * distributed.world_size()
     shown = pace.rows / (batch * pace.accumulation) * config.num_train_epochs
     return max(1, int(shown))
+
+
+def decayed_rates(count: int, rate: float, decay: float) -> list[float]:
+    """Rate of each layer: ``rate * decay ** (n - 1 - i)``, so that the last one has ``rate``.
+
+    Source: D.4, the original.
+    """
+    return [rate * decay ** (count - 1 - layer) for layer in range(count)]
+
+
+def block_rates(count: int, rate: float) -> list[float]:
+    """Rate of each layer: ``rate`` times `BLOCK_FACTORS` of its third.
+
+    Source: D.4, the original's single-layer script, of twelve layers.
+    """
+    return [rate * BLOCK_FACTORS[layer * len(BLOCK_FACTORS) // count] for layer in range(count)]
+
+
+def layer_ratios(model: nn.Layer, rates: Sequence[float], base: float) -> dict[str, float]:
+    """Ratio to the run's rate of every parameter of a language model with a head.
+
+    Args:
+        base: the run's rate, above 0; all outside of the layers have it: embeddings and head.
+
+    Raises:
+        ValueError: another number of rates than layers.
+    """
+    count = model.encoder_config.num_hidden_layers
+    if len(rates) != count:
+        raise ValueError(f"layer_learning_rate must be 1 or {count} numbers, got {len(rates)}")
+    pattern = re.compile(model.backbone.layers)
+    matches = {name: pattern.match(name) for name, _ in model.named_parameters()}
+    return {name: rates[int(at[1])] / base if at else 1.0 for name, at in matches.items()}
+
+
+def weight_ratios(model: nn.Layer, decay: float) -> dict[str, float]:
+    """What the Paddle port does instead: ``decay ** 0.5`` for all with "weight" in the name.
+
+    QUIRK: it is not by layer; biases keep the run's rate (D.4).
+    """
+    names = [name for name, _ in model.named_parameters()]
+    return {name: decay**0.5 if "weight" in name else 1.0 for name in names}
+
+
+def set_ratios(model: nn.Layer, ratios: Mapping[str, float]) -> None:
+    """Hand the ratios to whatever optimizer is built on the model."""
+    for name, parameter in model.named_parameters():
+        parameter.optimize_attr["learning_rate"] = ratios.get(name, 1.0)

@@ -14,7 +14,7 @@ import paddle
 from paddle import nn
 
 from sot_paddle import distributed
-from sot_paddle.failures import TrainingStopped
+from sot_paddle.failures import NonFiniteState
 from sot_paddle.functional import at_least_float32
 from sot_paddle.tasks.task import Predictions, Split
 
@@ -52,7 +52,7 @@ def predict(
     Raises:
         DataError: an example cannot be read and that is fatal.
         ValueError: no example can be read.
-        TrainingStopped: an output is NaN or infinite.
+        NonFiniteState: an output is NaN or infinite.
     """
     mine = list(split.batches)[distributed.rank() :: distributed.world_size()]
     started = reported = time.monotonic()
@@ -99,6 +99,6 @@ def _joined(shares: Sequence[tuple], seconds: float) -> Predictions:
     if not np.isfinite(outputs).all():
         finite = np.isfinite(outputs.reshape(len(outputs), -1)).all(axis=1)
         bad = indices[np.flatnonzero(~finite)[0]]
-        raise TrainingStopped(f"the model's output for example {bad} is not a finite number")
+        raise NonFiniteState(f"the model's output for example {bad} is not a finite number")
     joined = np.concatenate(labels)[order] if labels else None
     return Predictions(indices, outputs, joined, corrupt, seconds)

@@ -127,7 +127,6 @@ class Progress:
 
     Attributes:
         window: losses of the steps since the last log line.
-        best_metric: best value of the main metric so far, None before the first evaluation.
         evaluations: metrics by step (as text, for JSON).
         evaluation_data: fingerprint of the data they were measured on.
         operators: `operators_in_use` by the step (as text) from which on they computed.
@@ -135,7 +134,6 @@ class Progress:
 
     window: list[float] = field(default_factory=list)
     loss_sum: float = 0.0
-    best_metric: float | None = None
     best_step: int = 0
     since_best: int = 0
     evaluations: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -163,13 +161,6 @@ def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any], where: 
         )
 
 
-_HOW_TO_REPEAT = {
-    "native": "let them be built (python -m sot_paddle.ops.build says what hinders it)",
-    "plain": "set SOT_PADDLE_NATIVE=0",
-    "native and plain": "no run repeats that",
-}
-
-
 def operators_in_use() -> str:
     """Which operators compute a run: ``native``, ``plain`` (Paddle's) or ``native and plain``.
 
@@ -195,7 +186,8 @@ def note_operators(operators: dict[str, str], step: int, where: object, *, accep
     if before != now and not accepted:
         raise ValueError(
             f"{where} was trained with {before} operators, this run has {now} ones and would end "
-            f"with other last digits: {_HOW_TO_REPEAT[before]}, go on all the same with "
+            "with other last digits: SOT_PADDLE_NATIVE=0 gives plain ones, python -m "
+            "sot_paddle.ops.build says what hinders native ones; go on all the same with "
             "--accept_other_operators (metrics.json will say so), or start afresh with "
             "--overwrite_output_dir"
         )

@@ -17,7 +17,6 @@ from sot_paddle.registry import create_model
 from sot_paddle.tasks.image_options import ImageTrainConfig
 from sot_paddle.tasks.images import TRANSFORM, load_images
 from sot_paddle.tasks.task import Task
-from sot_paddle.train import session
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.model_folder import (
@@ -35,13 +34,14 @@ from sot_paddle.train.optimizer import (
     decay_filter,
     decayed_names_by_shape,
 )
+from sot_paddle.train.run import run_setup
 from sot_paddle.train.run_folder import open_folders
 from sot_paddle.train.schedule import EpochRates, PerEpoch
 from sot_paddle.train.setup import Setup
 
 
 def run_config(config: ImageTrainConfig) -> dict[str, Any]:
-    """Run a configuration; see :func:`.session.run_setup`."""
+    """Run a configuration; see `run_setup`."""
     prepare_device(
         dtype=config.dtype,
         cpu=config.cpu,
@@ -54,7 +54,7 @@ def run_config(config: ImageTrainConfig) -> dict[str, Any]:
         task = load_images(config)
         if config.warmup_epochs >= config.epochs:
             say(f"all {config.epochs} epochs lie in the warm-up of {config.warmup_epochs}")
-        return session.run_setup(image_setup(config, task), folders)
+        return run_setup(image_setup(config, task), folders)
 
 
 @dataclass(frozen=True)

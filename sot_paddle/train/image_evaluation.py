@@ -37,13 +37,11 @@ from sot_paddle.train import run_folder
 from sot_paddle.train.device import prepare_device, seed_everything
 from sot_paddle.train.evaluation import duration, predict
 from sot_paddle.train.model_folder import (
-    Fitted,
     ImageModelConfig,
     find_model_folder,
     fitted_set,
     is_of_images,
     load_foreign,
-    load_trained,
     read_model_config,
     stated_model,
     weight_set,
@@ -67,8 +65,13 @@ class Subject:
 def run_config(config: ImageEvalConfig) -> None:
     """Evaluate, print and write what the options ask for."""
     content, predictions = evaluate(config)
+    if distributed.rank():
+        return
     print_report(content)
-    write_files(config, content, predictions)
+    if config.output:
+        run_folder.write_json(Path(config.output), content)
+    if config.predictions:
+        write_atomically(config.predictions, predictions().encode())
 
 
 def evaluate(config: ImageEvalConfig) -> tuple[dict[str, Any], Callable[[], str]]:
@@ -113,67 +116,45 @@ def evaluate(config: ImageEvalConfig) -> tuple[dict[str, Any], Callable[[], str]
 
 
 def find_subject(config: ImageEvalConfig) -> Subject:
-    """Build the model that the options name and load its weights."""
+    """Build the model that the options name, of a training or any checkpoint; load its weights."""
     place = Path(config.weights)
     if not place.exists():
         raise ValueError(f"--weights {place}: there is no such file or folder")
+    trained, ema = None, False if config.no_ema else None
     if find_model_folder(place) is not None:
-        return _trained(config, place)
-    return _foreign(config, place)
-
-
-def _trained(config: ImageEvalConfig, place: Path) -> Subject:
-    file = weights_file(place, ema=not config.no_ema)
-    trained = read_model_config(file.parent)
-    if config.model and config.model != trained.model:
-        raise ValueError(f"{file} is of a {trained.model}, and --model is {config.model}: drop it")
-    if config.num_classes is not None and config.num_classes != trained.num_classes:
-        raise ValueError(
-            f"{file} has {trained.num_classes} classes, and --num-classes is {config.num_classes}"
-        )
-    options = _overrides(config)
-    if not options:
-        model, _ = load_trained(file)
+        place, ema = weights_file(place, ema=not config.no_ema), None
+        trained = read_model_config(place.parent)
+        name, classes, stated = trained.model, trained.num_classes, trained.options
+        if config.model and config.model != name:
+            raise ValueError(f"{place} is of a {name}, and --model is {config.model}: drop it")
+        if config.num_classes is not None and config.num_classes != classes:
+            raise ValueError(
+                f"{place} has {classes} classes, and --num-classes is {config.num_classes}"
+            )
     else:
-        model = trained.build(**options)
-        _load(model, file)
-    return Subject(model, _transform(config, trained), trained.classes, str(file), weight_set(file))
-
-
-def _foreign(config: ImageEvalConfig, place: Path) -> Subject:
-    """A converted file, or a checkpoint of PyTorch, which is converted on the fly."""
-    classes = config.num_classes
-    if classes is None and config.imagenet_a:
-        classes = imagenet_a.IMAGENET_CLASSES
-    elif classes is None:
-        listed = load_evaluation(config, _transform(config, None), report=_LOG.debug)  # said later
-        classes = len(listed.source.classes)
-    name, stated = config.model, {}
-    if not name:
-        source = open_source(place)
-        if not is_of_images(source):
-            raise ValueError(f"{place} is no checkpoint of an image model")
-        name, _, stated = stated_model(source)
-    model = create_model(name, classes, **{**stated, **_overrides(config)})
-    fitted = _load(model, place, ema=False if config.no_ema else None)
-    return Subject(model, _transform(config, None), (), str(place), fitted_set(fitted))
-
-
-def _load(model: nn.Layer, place: Path, *, ema: bool | None = None) -> Fitted:
-    """Load weights; to evaluate a tensor at its random start would mean nothing."""
+        name, classes, stated = config.model, config.num_classes, {}
+        if classes is None and config.imagenet_a:
+            classes = imagenet_a.IMAGENET_CLASSES
+        elif classes is None:
+            listed = load_evaluation(config, _transform(config, None), report=_LOG.debug)
+            classes = len(listed.source.classes)  # said later
+        if not name:
+            source = open_source(place)
+            if not is_of_images(source):
+                raise ValueError(f"{place} is no checkpoint of an image model")
+            name, _, stated = stated_model(source)
+    size = {} if config.img_size is None else {"img_size": config.img_size}
+    model = create_model(name, classes, **{**stated, **config.model_options, **size})
     fitted = load_foreign(model, place, ema=ema)
-    if fitted.fresh:
+    if fitted.fresh:  # to evaluate a tensor at its random start would mean nothing
         raise ValueError(
-            f"{place} does not fit {model.name} with {model.num_classes} classes: it gives no "
-            f"value to {fitted.fresh[0]}; check --model, --num-classes and --set"
+            f"{place} does not fit {name} with {classes} classes: it gives no value to "
+            f"{fitted.fresh[0]}; check --model, --num-classes and --set"
         )
     model.eval()
-    return fitted
-
-
-def _overrides(config: ImageEvalConfig) -> dict[str, Any]:
-    size = {} if config.img_size is None else {"img_size": config.img_size}
-    return {**config.model_options, **size}
+    which = weight_set(place) if trained else fitted_set(fitted)
+    known = trained.classes if trained else ()
+    return Subject(model, _transform(config, trained), known, str(place), which)
 
 
 def _transform(config: ImageEvalConfig, trained: ImageModelConfig | None) -> EvalTransform:
@@ -232,24 +213,8 @@ def _check_destinations(config: ImageEvalConfig) -> None:
             Path(name).parent.mkdir(parents=True, exist_ok=True)
 
 
-def write_files(
-    config: ImageEvalConfig, content: Mapping[str, Any], predictions: Callable[[], str]
-) -> None:
-    """Write the files that the options ask for, on the first process; see `evaluate`."""
-
-    def files() -> None:
-        if config.output:
-            run_folder.write_json(Path(config.output), content)
-        if config.predictions:
-            write_atomically(Path(config.predictions), predictions().encode())
-
-    distributed.on_first_process(files)
-
-
 def print_report(content: Mapping[str, Any]) -> None:
-    """Print the per-class table and the scores on stdout, on the first process."""
-    if distributed.rank():
-        return
+    """Print the per-class table and the scores on stdout."""
     rows = content["classes"]
     width = max(len("class"), *(len(row["name"]) for row in rows))
     print(f"{'class':{width}}  images   top-1  most often taken for")

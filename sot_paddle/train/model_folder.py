@@ -1,10 +1,12 @@
-"""Image models, rebuilt from the folder of a training or from a file of any origin."""
+"""Models rebuilt from a checkpoint of any kind; image models also from the folder of a training."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +15,15 @@ from typing import Any
 from paddle import nn
 
 from sot_paddle.checkpoint import FORMAT, metadata_json
-from sot_paddle.config import HEAD_QKV_BIAS, build_record
+from sot_paddle.config import (
+    HEAD_QKV_BIAS,
+    HEADS,
+    PLAIN,
+    SECOND_ORDER,
+    build_record,
+    require_one_of,
+    some,
+)
 from sot_paddle.convert.engine.build import build_plan
 from sot_paddle.convert.engine.description import image_options
 from sot_paddle.convert.engine.known_models import TEXT_FAMILIES
@@ -30,8 +40,19 @@ from sot_paddle.distributed import say
 from sot_paddle.reading import named_in_refusals, read_object
 from sot_paddle.registry import create_model, image_defaults, list_models
 from sot_paddle.resampling import window_of
-from sot_paddle.train.saved_model import CONFIG, EMA, WEIGHTS, config_file, find_folder
+from sot_paddle.train import pretrained
+from sot_paddle.train.saved_model import (
+    CONFIG,
+    EMA,
+    WEIGHTS,
+    check_trained_head,
+    config_file,
+    find_folder,
+    find_text_folder,
+)
 from sot_paddle.weights import check_options, fill_tensor, load_weights
+
+_LOG = logging.getLogger(__name__)
 
 KIND = "sot_paddle image model"
 AVERAGE, RAW, ONLY = "the moving average", "the raw weights", "the only weights there are"
@@ -224,3 +245,72 @@ def _has_size(name: str, stated: Mapping[str, Any]) -> bool:
     return all(
         json.dumps(defaults[key]) == json.dumps(stated[key]) for key in sizes if key in stated
     )
+
+
+def from_pretrained(
+    source: str | os.PathLike[str],
+    *,
+    head: str | None = None,
+    num_classes: int | None = None,
+    **options: Any,
+) -> nn.Layer:
+    """Build a model with the weights and the sizes of a checkpoint; nothing is written.
+
+    Args:
+        source: a Hugging Face folder or file (or a name in its cache), a file or folder that
+            ``tools/convert_weights.py`` or `save_weights` wrote, or the folder of a training (its
+            best weights; of images their moving average).
+        head: of a language model: ``"mgcrp"`` or ``"plain"``; None for the checkpoint's own.
+        num_classes: outputs of a new classifier; None for the checkpoint's own.
+        options: of the model, as `create_model` takes them, such as ``q_dim=12``; they go before
+            the checkpoint's.
+
+    Returns:
+        The model in evaluation mode. What the checkpoint does not have of the head is new, with
+        random weights, and a log line names it.
+
+    Raises:
+        ValueError: there is no such checkpoint, or it does not tell what the model needs; says
+            which file and what to give.
+    """
+    path = pretrained.locate(str(source), "")
+    if path is None:
+        raise ValueError(
+            f"{source}: no such file or folder, nor a name in the hub cache, and nothing is "
+            "downloaded (random weights: sot_paddle.create_model)"
+        )
+    if find_model_folder(path) is not None:
+        path = weights_file(path, ema=True)
+    if path.is_dir():
+        path = find_text_folder(path) or path
+    opened = pretrained.open_weights(path)
+    if is_of_images(opened):
+        if head is not None:
+            raise ValueError(f"{path} is of an image model: give pooling in the place of head")
+        return image_from_pretrained(path, opened, num_classes, options)
+    require_one_of("head", head, (None, *HEADS))
+    new_head = options.get("pooling") or {"mgcrp": SECOND_ORDER}.get(head, head)
+    checkpoint = pretrained.read(path, opened, pooling=new_head)
+    pretrained.note_unstated(checkpoint, options)
+    classes = checkpoint.num_classes if num_classes is None else num_classes
+    if classes is None:
+        raise ValueError(
+            f"{checkpoint.origin} holds no trained classifier: give num_classes (and head='mgcrp' "
+            "for the second-order head)"
+        )
+    plain = checkpoint.backbone.plain
+    pooling = plain if new_head == PLAIN else new_head or checkpoint.head.get("pooling", plain)
+    of_head = checkpoint.head if checkpoint.head.get("pooling") == pooling else {"pooling": pooling}
+    model = checkpoint.build(classes, {**of_head, **options})
+    _, fresh = pretrained.load(model, checkpoint)
+    if not fresh:
+        check_trained_head(model, checkpoint.head, checkpoint.origin)
+    elif num_classes is None and new_head is None:
+        raise ValueError(
+            f"{checkpoint.origin}: {fresh[0]} is missing or of another size: give the options that "
+            "its head was trained with, or head and num_classes for a new one"
+        )
+    else:
+        _LOG.warning("%s: new, with random weights: %s", checkpoint.origin, some(fresh))
+    model.eval()
+    return model

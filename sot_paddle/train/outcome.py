@@ -114,7 +114,7 @@ def load_trained(run: Run) -> str | None:
     config = read_object(chosen / saved_model.CONFIG)
     saved_model.require_classes(config, run.task.classes, chosen)
     if "sot_head" in config:
-        saved_model.check_trained_head(run.model, config["sot_head"], chosen, flags=True)
+        saved_model.check_trained_head(run.model, config["sot_head"], chosen)
     run.restore(chosen)
     say(f"weights: {chosen}")
     if chosen.name == run_folder.BEST:

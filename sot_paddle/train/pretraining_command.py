@@ -29,9 +29,10 @@ from sot_paddle.tasks.pretraining import (
 )
 from sot_paddle.tasks.pretraining_options import PretrainConfig
 from sot_paddle.tasks.task import Task
-from sot_paddle.train import pretrained, session, sharding
+from sot_paddle.train import pretrained, sharding
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Pretrained
+from sot_paddle.train.run import run_setup
 from sot_paddle.train.run_folder import open_folders
 from sot_paddle.train.text_command import (
     TextSource,
@@ -44,14 +45,14 @@ _NORM = "head.words.norm.weight"
 
 
 def run_config(config: PretrainConfig) -> dict[str, Any]:
-    """Pre-train as the options say; see :func:`.session.run_setup`."""
-    sharding.check_stage(config.sharding)
+    """Pre-train as the options say; see `run_setup`."""
     prepare_text_device(config)
     data = {"--data_dir": config.data_dir, "--eval_data_dir": config.eval_data_dir}
     data = {flag: Path(name) if name else None for flag, name in data.items()}
     with open_folders(config, {**pretrained.sources(config), **data}) as folders:
         checkpoint = pretrained.find(config, pretraining_heads=True)
-        sharding.begin(config.sharding)
+        if config.sharding:
+            sharding.begin()
         family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
         tokenizer = family.from_files(checkpoint.vocabulary, max_length=config.block_size)
         judged = form_of(Path(config.data_dir)) != pair_files.FORM
@@ -60,8 +61,8 @@ def run_config(config: PretrainConfig) -> dict[str, Any]:
         task = _task(config, sizes, tokenizer, judged, checkpoint.origin)
         source = PretrainingSource(config, checkpoint, sizes, judged)
         setup = text_setup(config, task, source, functools.partial(optimizer, decay=decayed))
-        arguments = {**setup.arguments, "sharding": config.sharding}
-        return session.run_setup(dataclasses.replace(setup, arguments=arguments), folders)
+        arguments = {**setup.arguments, "sharding": config.sharding or ""}
+        return run_setup(dataclasses.replace(setup, arguments=arguments), folders)
 
 
 def decayed(model: nn.Layer) -> set[str]:

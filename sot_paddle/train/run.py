@@ -1,12 +1,15 @@
-"""The one training run, of any kind of task: seed, model, batches, recipe, trainer, resume.
+"""The one training run, of any kind of task: seeds, model, batches, recipe, trainer, resume.
 
 A command (text_command.py, image_command.py) says in a ``Setup`` what is trained and how;
-outcome.py concludes the run.
+outcome.py concludes a run.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import math
+import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -19,7 +22,7 @@ from paddle import nn
 from paddlenlp.trainer import TrainingArguments
 
 from sot_paddle import distributed
-from sot_paddle.config import some
+from sot_paddle.config import import_name, some
 from sot_paddle.distributed import say
 from sot_paddle.failures import Interrupted
 from sot_paddle.runtime import environment_stamp
@@ -38,8 +41,68 @@ _UNUSED_PARAMETERS = ("concat", "aggre_all")
 """Fusions whose heads leave parameters without a gradient."""
 _FEWEST_SPANS = 10
 """A run as long as so many spans of its moving average, 1 / (1 - decay) steps, needs no warm-up."""
+_OF_EVALUATION = ("evaluate_during_training", "eval_steps", "eval_all_checkpoints")
 _MOST_CLASSES, _LONGEST_NAME = 20, 40
 """Classes that are told one by one, and letters of their names."""
+
+
+def run_setup(setup: Setup, folders: Sequence[RunFolder]) -> dict[str, Any]:
+    """Run every seed of a setup; returns what its file of scores holds.
+
+    Raises:
+        ValueError: options or data that cannot be used.
+        TrainingStopped: a run ended early.
+    """
+    options = setup.options
+    for name in () if getattr(options, "do_eval", True) else _OF_EVALUATION:
+        if getattr(options, name):
+            say(f"--{name} has no effect without --do_eval")
+    seeds = getattr(options, "seeds", None)
+    if seeds is None:
+        return run_once(setup, options.seed, folders[0])
+    results = []
+    for seed, folder in zip(seeds, folders, strict=True):
+        say(f"seed {seed}")
+        one_seed = dataclasses.replace(options, seed=seed, seeds=None)
+        results.append(run_once(dataclasses.replace(setup, options=one_seed), seed, folder))
+    content = summary(results)
+    scores = []
+    for which in ("best", "last"):
+        if which in content:
+            std = content[which]["std"]
+            spread = "" if std is None else f" +- {std:.4f}"
+            scores.append(f"{which} {content[which]['mean']:.4f}{spread}")
+    named = f"{content['task']} {content['metric']}, {len(seeds)} seeds"
+    say(f"{named}: {', '.join(scores) or 'not evaluated'}")
+    root = Path(options.output_dir)
+    name = run_folder.scores_file(root, options)
+    distributed.on_first_process(lambda: run_folder.write_json(root / name, content))
+    return content
+
+
+def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Mean and standard deviation over seeds, of the best and of the last evaluation.
+
+    Returns:
+        JSON-ready; ``std`` is the sample standard deviation, None for a single seed, or where a
+        score is NaN.
+    """
+    metric = results[0]["metric"]
+    content: dict[str, Any] = {
+        "task": results[0]["task"],
+        "metric": metric,
+        "seeds": [result["seed"] for result in results],
+    }
+    for which in ("best", "last"):
+        values = [result[which][metric] for result in results if which in result]
+        several = len(values) > 1 and not any(map(math.isnan, values))
+        if values:
+            content[which] = {
+                "values": values,
+                "mean": statistics.fmean(values),
+                "std": statistics.stdev(values) if several else None,
+            }
+    return content | {"finished": True}
 
 
 def run_once(setup: Setup, seed: int, folder: RunFolder) -> dict[str, Any]:
@@ -65,7 +128,8 @@ def run_once(setup: Setup, seed: int, folder: RunFolder) -> dict[str, Any]:
     if setup.ema_decay is not None:
         ema = ModelEma(model, setup.ema_decay, warmup=bool(setup.ema_warmup))
     run = Run(setup, seed, folder.root, model, ema)
-    run_folder.check_outputs(run.root, options, run.prediction_files)
+    predictions = [name for split in task.test for name in task.prediction_files(split)]
+    run_folder.check_outputs(run.root, options, predictions)
     trainer = None
     if options.do_train:
         trainer = _trainer(run)
@@ -78,15 +142,14 @@ def run_once(setup: Setup, seed: int, folder: RunFolder) -> dict[str, Any]:
         )
     if options.overwrite_output_dir:
         _try_model(run)
-        distributed.on_first_process(
-            lambda: run_folder.start_afresh(run.root, run.prediction_files)
-        )
+        distributed.on_first_process(lambda: run_folder.start_afresh(run.root, predictions))
+    step = outcome.load_trained(run) if trainer is None else None
+    if step is None:  # the options that the folder's weights were trained with belong to them
+        record = {"options": vars(options), "seed": seed, "environment": environment_stamp()}
+        path = run.root / run_folder.RUN
+        distributed.on_first_process(lambda: run_folder.write_json(path, record))
     if trainer is not None:
-        _write_options(run)
         return _train(run, trainer, folder.checkpoint)
-    step = outcome.load_trained(run)
-    if step is None:
-        _write_options(run)
     return outcome.finish(run, outcome.Evaluator(run), step=step or "given")
 
 
@@ -101,14 +164,6 @@ def _choose_warmup(ema: ModelEma, steps: int) -> None:
         )
 
 
-def _write_options(run: Run) -> None:
-    """Write run.json: the options that the folder's weights were trained with belong to them."""
-    options = vars(run.setup.options)
-    record = {"options": options, "seed": run.seed, "environment": environment_stamp()}
-    path = run.root / run_folder.RUN
-    distributed.on_first_process(lambda: run_folder.write_json(path, record))
-
-
 def _try_model(run: Run) -> None:
     """What only a forward pass shows is refused before an older run is removed."""
     task = run.task
@@ -121,14 +176,14 @@ def _try_model(run: Run) -> None:
 
 def _describe(setup: Setup, model: nn.Layer) -> None:
     task, parameters = setup.task, model.parameters()
-    count = sum(int(np.prod(p.shape)) for p in parameters if not p.stop_gradient)
+    count = sum(p.size for p in parameters if not p.stop_gradient)
     what = f"{task.title}: {model.name}, {count / 1e6:.2f} M trained parameters"
     say(f"{what}, {setup.source.about(model)}")
     splits = ({"train": task.train} if task.train else {}) | {**task.dev, **task.test}
     say(", ".join(f"{name} {len(split)} {task.unit}" for name, split in splits.items()))
-    labels = {name: split.labels for name, split in splits.items() if task.classes}
-    for name in [name for name, split_labels in labels.items() if split_labels is not None]:
-        say(f"{name}, {class_counts(task.classes, labels[name])}")
+    for name, split in splits.items() if task.classes else ():
+        if split.labels is not None:
+            say(f"{name}, {class_counts(task.classes, split.labels)}")
 
 
 def class_counts(classes: Sequence[str], labels: np.ndarray) -> str:
@@ -138,11 +193,11 @@ def class_counts(classes: Sequence[str], labels: np.ndarray) -> str:
         labels: (M,).
     """
     counts = np.bincount(labels, minlength=len(classes))  # (K,)
-    many = len(classes) > _MOST_CLASSES
-    order = np.argsort(counts, kind="stable") if many else range(len(classes))
-    named = [f"{classes[label][:_LONGEST_NAME]} ({counts[label]})" for label in order]
-    listed = f", the rarest first: {some(named)}" if many else f": {', '.join(named)}"
-    return f"{len(classes)} classes{listed}"
+    named = [f"{name[:_LONGEST_NAME]} ({counts[label]})" for label, name in enumerate(classes)]
+    if len(classes) <= _MOST_CLASSES:
+        return f"{len(classes)} classes: {', '.join(named)}"
+    rarest = [named[label] for label in np.argsort(counts, kind="stable")]
+    return f"{len(classes)} classes, the rarest first: {some(rarest)}"
 
 
 def _trainer(run: Run) -> ExactTrainer:
@@ -160,7 +215,9 @@ def _trainer(run: Run) -> ExactTrainer:
     progress = ProgressLines(
         items=_examples_per_step(run, pace), unit=task.unit, evaluated=next(iter(task.dev), "")
     )
-    trainer = ExactTrainer(
+    is_sharded = setup.arguments.get("sharding")
+    kind = import_name("sot_paddle.train.sharding:ShardedTrainer") if is_sharded else ExactTrainer
+    trainer = kind(
         run,
         _arguments(run, pace),
         batches=batches,
@@ -177,22 +234,18 @@ def _trainer(run: Run) -> ExactTrainer:
     return trainer
 
 
-def _global_batch(run: Run, pace: Pace) -> int:
-    """Examples of a forward pass of all processes: a batch may be larger than the data."""
-    size = run.setup.arguments["per_device_train_batch_size"]
-    return min(size * distributed.world_size(), pace.rows)
-
-
 def _examples_per_step(run: Run, pace: Pace) -> int:
+    """Examples of an optimizer step of all processes: a batch may be larger than the data."""
     size = run.setup.arguments["per_device_train_batch_size"] * distributed.world_size()
     return min(size * pace.accumulation, pace.rows)
 
 
 def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> dict[str, Any]:
     task, pace = run.task, trainer.pace
+    size = run.setup.arguments["per_device_train_batch_size"] * distributed.world_size()
     seed_everything(run.seed + (distributed.rank() if run.setup.own_masks else 0))
     say(
-        f"{trainer.total_steps} steps of {_global_batch(run, pace)} x {pace.accumulation} "
+        f"{trainer.total_steps} steps of {min(size, pace.rows)} x {pace.accumulation} "
         f"{task.unit}, checkpoints in {run.root}"
     )
     if checkpoint is not None:

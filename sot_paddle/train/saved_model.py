@@ -11,7 +11,7 @@ from typing import Any
 
 from paddle import nn
 
-from sot_paddle.config import PLAIN, SECOND_ORDER, some
+from sot_paddle.config import some
 from sot_paddle.reading import field_of, listed_files, read_object, verify
 
 CONFIG = "config.json"
@@ -41,9 +41,7 @@ def require_classes(recorded: Mapping[str, Any], classes: Sequence[str], origin:
         )
 
 
-def check_trained_head(
-    model: nn.Layer, trained: Mapping[str, Any], origin: object, *, flags: bool = False
-) -> None:
+def check_trained_head(model: nn.Layer, trained: Mapping[str, Any], origin: object) -> None:
     """Refuse to use a trained head with other options than it was trained with.
 
     ``sum_fc`` and ``aggre_all``, or a masked and an unmasked head, have tensors of equal names
@@ -51,7 +49,6 @@ def check_trained_head(
 
     Args:
         trained: options of the head that the weights were trained with, as far as they are known.
-        flags: name the options as flags of a command.
     """
     head = json.loads(json.dumps(dataclasses.asdict(model.head_config)))  # lists for tuples
     for name in ("head_dropout", "on_zero"):  # they act in training only
@@ -61,32 +58,12 @@ def check_trained_head(
         differing = ["pooling"]  # the others are those of another head
     if differing:
         before, now = (
-            ", ".join(
-                as_typed(name, options[name], model.backbone.plain, flags=flags)
-                for name in differing
-            )
-            for options in (trained, head)
+            " ".join(f"{name}={options[name]}" for name in differing) for options in (trained, head)
         )
         raise ValueError(
-            f"{origin} was trained with {before}, and this asks for {now}: give the same options"
+            f"{origin} was trained with {before}, and this asks for {now}: give the same options "
+            "(--set NAME=VALUE)"
         )
-
-
-def as_typed(name: str, value: Any, plain: str, *, flags: bool) -> str:
-    """An option of a language model's head as a user gives it, such as ``--head plain``.
-
-    Args:
-        plain: pooling of the language model's own classifier.
-        flags: as a flag of a command, else as an argument of `create_model`.
-    """
-    heads = {plain: PLAIN, SECOND_ORDER: "mgcrp"}
-    if name == "pooling" and value in heads:
-        name, value = "head", heads[value]
-    if not flags:
-        return f"{name}={value!r}"
-    if isinstance(value, bool):
-        return f"--{name}" if value else f"no --{name}"
-    return f"--{name} {'none' if value is None else value}"
 
 
 def find_folder(

@@ -27,19 +27,15 @@ class ModelSource(Protocol):
 
     def build(self, task: Task) -> nn.Layer:
         """The model with fresh weights, drawn from the present random state."""
-        ...
 
     def load(self, model: nn.Layer) -> Sequence[str]:
         """Load the initial weights; returns the names of the tensors that stay fresh."""
-        ...
 
     def about(self, model: nn.Layer) -> str:
         """The model's options that a user wants to see, on one line."""
-        ...
 
     def files(self, model: nn.Layer, task: Task) -> Mapping[str, bytes]:
         """Everything but the weights that rebuilds the model, as files of its folder."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -48,8 +44,6 @@ class Setup:
 
     Attributes:
         options: the command's record.
-        task: data, loss and scores.
-        source: of the model.
         optimizer: (options, model with its parameters, pace, optimizer steps of the run) to
             (optimizer, schedule).
         arguments: of paddlenlp's TrainingArguments: batch size, epochs, steps, precision.
@@ -108,11 +102,6 @@ class Run:
     def evaluation_data(self) -> str:
         """Fingerprint of what is evaluated on; another one forgets old results."""
         return ",".join(split.fingerprint for split in self.task.dev.values())
-
-    @property
-    def prediction_files(self) -> list[str]:
-        """Names of the files with predictions."""
-        return [name for split in self.task.test for name in self.task.prediction_files(split)]
 
     def files(self) -> Iterator[tuple[str, bytes | TensorFile]]:
         """The model as files of a folder, drawn one by one."""

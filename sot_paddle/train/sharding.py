@@ -7,7 +7,7 @@ clipping, and checkpoints that hold the whole state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from paddle import nn
@@ -17,29 +17,17 @@ from paddle.optimizer import Optimizer
 from sot_paddle import distributed
 from sot_paddle.train import exact_state
 from sot_paddle.train.optimizer import ClipGradByGlobalNorm
+from sot_paddle.train.trainer import ExactTrainer
 
 
-def check_stage(stage: str) -> None:
-    """Refuse a stage that does not run."""
-    if stage in ("stage2", "stage3"):
-        raise ValueError(
-            f"sharding {stage}: Paddle 3.3 splits gradients and weights on GPUs alone "
-            "(group_sharded_parallel refuses the CPU), where it was not run; expected stage1"
-        )
-    if stage not in ("", "stage1"):
-        raise ValueError(f"sharding: expected stage1, got {stage!r}")
-
-
-def begin(stage: str) -> None:
-    """Tell Paddle that all processes share the optimizer's state; nothing without a stage.
+def begin() -> None:
+    """Tell Paddle that all processes share the optimizer's state.
 
     PADDLE: paddlenlp's Trainer does it only where the processes have not met yet.
     """
-    if not stage:
-        return
     if distributed.world_size() == 1:
         raise ValueError(
-            f"sharding {stage} needs several processes: start them with "
+            "sharding stage1 needs several processes: start them with "
             "python -m paddle.distributed.launch --nproc_per_node N (docs/training.md)"
         )
     strategy = fleet.DistributedStrategy()
@@ -49,53 +37,45 @@ def begin(stage: str) -> None:
     fleet.init(is_collective=True, strategy=strategy)
 
 
-def innermost(optimizer: Any) -> Optimizer:
-    """The optimizer inside of what Paddle wraps around it."""
-    while hasattr(optimizer, "_inner_opt"):
-        optimizer = optimizer._inner_opt
-    return optimizer
+class ShardedTrainer(ExactTrainer):
+    """The trainer of processes that share the optimizer's state."""
 
+    @property
+    def innermost(self) -> Optimizer:
+        """The optimizer inside of what Paddle wraps around it."""
+        optimizer = self.optimizer
+        while hasattr(optimizer, "_inner_opt"):
+            optimizer = optimizer._inner_opt
+        return optimizer
 
-def keep_clipping(optimizer: Any, clip: nn.ClipGradBase | None) -> None:
-    """Clip as without sharding, by the norm of all processes' gradients together.
+    def _wrap_model(self, model: nn.Layer, training: bool = True) -> nn.Layer:
+        """Clip as without sharding, by the norm of all processes' gradients together.
 
-    PADDLE: its wrapper clips by c / max(norm, c) in place of the optimizer's own formula.
-    """
-    if isinstance(clip, ClipGradByGlobalNorm):
-        clip.across = distributed.sum_across_processes
-    innermost(optimizer)._grad_clip = clip
+        PADDLE: its wrapper clips by c / max(norm, c) in place of the optimizer's own formula.
+        """
+        clip = self.optimizer._grad_clip
+        wrapped = super()._wrap_model(model, training)
+        if isinstance(clip, ClipGradByGlobalNorm):
+            clip.across = distributed.sum_across_processes
+        self.innermost._grad_clip = clip
+        return wrapped
 
+    def _optimizer_state(self) -> tuple[Callable[[], dict[str, Any]], dict[str, int]]:
+        """The whole state, arrays and counters as `exact_state` names them, on every process."""
+        arrays = exact_state.optimizer_arrays(self.innermost, self.model)
+        counters = exact_state.optimizer_counters(self.innermost, self.model)
+        for some, counted in distributed.gather((arrays, counters)):
+            arrays |= some
+            counters |= counted
+        return lambda: dict(sorted(arrays.items())), counters
 
-def gathered(optimizer: Any, model: nn.Layer) -> tuple[dict[str, Any], dict[str, int]] | None:
-    """The whole state, arrays and counters as `exact_state` names them, on every process.
-
-    Returns:
-        None where nothing is sharded.
-    """
-    inner = innermost(optimizer)
-    if inner is optimizer:
-        return None
-    arrays = exact_state.optimizer_arrays(inner, model)
-    counters = exact_state.optimizer_counters(inner, model)
-    for some, counted in distributed.gather((arrays, counters)):
-        arrays |= some
-        counters |= counted
-    return dict(sorted(arrays.items())), counters
-
-
-def restore(
-    optimizer: Any, model: nn.Layer, arrays: Mapping[str, Any], counters: Mapping[str, int]
-) -> None:
-    """Put this process's share of a whole state back; see `exact_state.restore_optimizer`."""
-    inner = innermost(optimizer)
-    if inner is optimizer:
-        exact_state.restore_optimizer(optimizer, model, arrays, counters)
-        return
-    names = exact_state.structured_names(model)
-    local_names = {names[parameter.name] for parameter in inner._parameter_list}
-    exact_state.restore_optimizer(
-        inner,
-        model,
-        {key: arrays[key] for key in arrays if key.rpartition("/")[0] in local_names},
-        {name: count for name, count in counters.items() if name in local_names},
-    )
+    def _restore_optimizer(self, arrays: Mapping[str, Any], counters: Mapping[str, int]) -> None:
+        """Put this process's share of a whole state back."""
+        names = exact_state.structured_names(self.model)
+        local_names = {names[parameter.name] for parameter in self.innermost._parameter_list}
+        exact_state.restore_optimizer(
+            self.innermost,
+            self.model,
+            {key: arrays[key] for key in arrays if key.rpartition("/")[0] in local_names},
+            {name: count for name, count in counters.items() if name in local_names},
+        )

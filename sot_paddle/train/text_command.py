@@ -13,33 +13,26 @@ from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle.distributed import say
 from sot_paddle.reading import field_of
-from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue import load_glue
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.tasks.task import Task
 from sot_paddle.tasks.text_options import CheckpointOptions, TextRunOptions
-from sot_paddle.train import pretrained, session
+from sot_paddle.train import pretrained
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.optimizer import CLIPPINGS, OPTIMIZERS, decay_filter, decayed_names
 from sot_paddle.train.pretrained import Pretrained
+from sot_paddle.train.run import run_setup
 from sot_paddle.train.run_folder import open_folders
-from sot_paddle.train.saved_model import (
-    as_typed,
-    check_trained_head,
-    config_file,
-    require_classes,
-)
+from sot_paddle.train.saved_model import check_trained_head, config_file, require_classes
 from sot_paddle.train.schedule import build_schedule
 from sot_paddle.train.setup import ModelSource, Setup
 
 
 def run_config(config: TrainConfig) -> dict[str, Any]:
-    """Run every seed of a configuration; see :func:`.session.run_setup`."""
-    plain = TEXT_BACKBONES[config.model_type].plain
-    head = as_typed("pooling", config.resolved_pooling, plain, flags=True)
+    """Run every seed of a configuration; see `run_setup`."""
     for name in config.unused_sizes:
-        say(f"--{name} has no effect: the head has none ({head})")
+        say(f"--{name} has no effect: the head {config.resolved_pooling} has none")
     return run_text(config, load_glue, optimizer)
 
 
@@ -59,7 +52,7 @@ def run_text(
         source = TextSource(config, pretrained.find(config))
         task = load_task(config, source.checkpoint.vocabulary)
         pretrained.require_embeddings(task.vocab_size, source.checkpoint.encoder)
-        return session.run_setup(text_setup(config, task, source, make_optimizer), folders)
+        return run_setup(text_setup(config, task, source, make_optimizer), folders)
 
 
 def prepare_text_device(config: TextRunOptions) -> None:
@@ -91,7 +84,7 @@ class TextSource:
         if not self.config.do_train:
             config = {"sot_head": {}, **self.checkpoint.config}
             stated = field_of(config, "sot_head", dict, self.origin)
-            check_trained_head(model, stated, self.origin, flags=True)
+            check_trained_head(model, stated, self.origin)
             require_classes(self.checkpoint.config, task.classes, self.checkpoint.origin)
         return model
 

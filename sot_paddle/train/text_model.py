@@ -16,15 +16,11 @@ from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.reading import field_of, read_object
 from sot_paddle.tasks.state_options import SQUAD_LENGTH
 from sot_paddle.train import run_folder
-from sot_paddle.train.from_pretrained import from_pretrained
+from sot_paddle.train.model_folder import from_pretrained
 from sot_paddle.train.saved_model import CONFIG, WEIGHTS, find_text_folder
 
 _LENGTH = 128
 """Tokens of a row where the run's options are not there: the default of training."""
-
-_OPTIONS = {"max_seq_length": (int,), "do_lower_case": (bool,), "padding": (str,)}
-_OPTIONS |= {"trunc_medium": (int,)}
-"""Those of a run that its model needs."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +93,6 @@ def _options(folder: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
         if (place / run_folder.RUN).is_file():
             run = place / run_folder.RUN
             options = field_of({"options": {}, **read_object(run)}, "options", dict, str(run))
-            for key, kind in _OPTIONS.items():
-                field_of({key: None, **options}, key, (*kind, type(None)), str(run))
             return {key: value for key, value in options.items() if value is not None}, ()
     note = f"no {run_folder.RUN} beside {folder}: sentences are padded to {_LENGTH} tokens and"
     return {}, (f"{note} lower-cased as the vocabulary says, unless the options say otherwise",)

@@ -9,10 +9,10 @@ evaluation (in data set order). feeding.py and exact_state.py say why.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import functools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +24,15 @@ from paddlenlp.trainer import Trainer, TrainingArguments
 from sot_paddle import distributed
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.distributed import say
-from sot_paddle.failures import NonFiniteLoss, NonFiniteState
+from sot_paddle.failures import NonFiniteLoss
 from sot_paddle.reading import read_object
-from sot_paddle.train import checkpointing, exact_state, outcome, sharding, watching
-from sot_paddle.train.callbacks import StopRequest
+from sot_paddle.train import checkpointing, exact_state, outcome
+from sot_paddle.train.callbacks import StopRequest, show_evaluation
 from sot_paddle.train.checkpointing import TensorFile
 from sot_paddle.train.exact_state import Progress, check_identity
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.setup import Run
 from sot_paddle.versions import require
-from sot_paddle.weights import to_numpy
-
-_SAVED = {
-    **dict.fromkeys(("identity", "schedule", "counters", "progress"), dict),
-    **{"step": int, "random": list, "losses": list, "saved_on_signal": bool},
-}
-"""The keys of state.json and their types."""
 
 
 class ExactTrainer(Trainer):
@@ -57,8 +50,6 @@ class ExactTrainer(Trainer):
         self.run, self.batches, self.pace = run, batches, pace
         self.progress = Progress(evaluation_data=self.run.evaluation_data)
         self.stop = StopRequest()
-        self.saved_on_signal = False  # the next checkpoint exists only because of a signal
-        self._replaced_by_next: Path | None = None
         self._losses: list[paddle.Tensor] = []
         self._saved: dict[str, Any] | None = None
         self._random_due: Mapping[str, Any] | None = None
@@ -158,13 +149,6 @@ class ExactTrainer(Trainer):
                 setup.options, model, self.pace, num_training_steps
             )
 
-    def _wrap_model(self, model: nn.Layer, training: bool = True) -> nn.Layer:
-        clip = self.optimizer._grad_clip
-        wrapped = super()._wrap_model(model, training)
-        if self.args.sharding:
-            sharding.keep_clipping(self.optimizer, clip)
-        return wrapped
-
     def after_step(self) -> None:
         """Let the moving average follow."""
         if self.run.ema is not None:
@@ -176,13 +160,10 @@ class ExactTrainer(Trainer):
         """Read the state of the checkpoint to resume from, if there is one."""
         step = 0
         if checkpoint is not None:
-            self._saved = read_object(checkpoint / checkpointing.STATE, _SAVED)
+            self._saved = read_object(checkpoint / checkpointing.STATE)
             check_identity(self._saved["identity"], self.run.identity, checkpoint)
             self._restore_progress()
             step = self._saved["step"]
-            resolved = checkpoint.resolve()  # it may be the pointer
-            if self._saved["saved_on_signal"] and resolved.parent == self.run.root.resolve():
-                self._replaced_by_next = resolved
         if self._is_over(step):
             return
         accepted = self.run.setup.options.accept_other_operators
@@ -221,19 +202,14 @@ class ExactTrainer(Trainer):
         return patience is not None and self.progress.since_best >= patience
 
     def _restore_progress(self) -> None:
-        names = {field.name for field in dataclasses.fields(Progress)}
-        if not set(self._saved["progress"]) <= names:
-            raise ValueError(f"{checkpointing.STATE}: its progress is not of this version")
         self.progress = Progress(**self._saved["progress"])
         losses = self._saved["losses"][distributed.rank()]
         self.progress.window, self.progress.loss_sum = losses
-        if self.progress.evaluation_data != self.run.evaluation_data:
-            self.progress = Progress(
-                window=self.progress.window,
-                loss_sum=self.progress.loss_sum,
-                operators=self.progress.operators,
-                evaluation_data=self.run.evaluation_data,
-            )
+        data = self.run.evaluation_data
+        if self.progress.evaluation_data != data:
+            sums = {name: getattr(self.progress, name) for name in ("window", "loss_sum")}
+            operators = self.progress.operators
+            self.progress = Progress(**sums, operators=operators, evaluation_data=data)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str | None = None) -> None:
         if resume_from_checkpoint is not None:
@@ -245,7 +221,7 @@ class ExactTrainer(Trainer):
         assert self._saved is not None, "accept() reads the state first"
         self.state.global_step = self._saved["step"]
         arrays, _ = read_tensors(Path(checkpoint) / checkpointing.OPTIMIZER)
-        sharding.restore(self.optimizer, self.model, arrays, self._saved["counters"])
+        self._restore_optimizer(arrays, self._saved["counters"])
         self.lr_scheduler.set_state_dict(self._saved["schedule"])
         if self.do_grad_scaling:
             self.scaler.load_state_dict(self._saved["scaler"])
@@ -253,37 +229,37 @@ class ExactTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Layer, metrics: dict[str, float] | None = None) -> None:
         step = self.state.global_step
-        gathered = sharding.gathered(self.optimizer, self.model)
-        arrays, counters = gathered or (
-            None,
-            exact_state.optimizer_counters(self.optimizer, self.model),
-        )
+        optimizer_arrays, counters = self._optimizer_state()
+        scaler = self.scaler.state_dict().items() if self.do_grad_scaling else ()
         state = {
             "step": step,
+            "scaler": {k: v.tolist() if hasattr(v, "tolist") else v for k, v in scaler},
             "identity": self.run.identity,
             "schedule": self.lr_scheduler.state_dict(),
             "counters": counters,
             "progress": vars(self.progress),
             "losses": distributed.gather([self.progress.window, self.progress.loss_sum]),
             "random": distributed.gather(exact_state.random_states()),
-            "scaler": _plain(self.scaler.state_dict()) if self.do_grad_scaling else None,
-            "saved_on_signal": self.saved_on_signal,
         }
 
         def files() -> Iterator[tuple[str, bytes | TensorFile]]:
             yield from self.run.files()
-            whole = arrays or exact_state.optimizer_arrays(self.optimizer, self.model)
-            yield checkpointing.OPTIMIZER, TensorFile(whole)
+            yield checkpointing.OPTIMIZER, TensorFile(optimizer_arrays())
             yield checkpointing.STATE, json.dumps(state).encode()
 
         def write() -> None:
             checkpointing.write_checkpoint(self.run.root, step, files())
-            if self._replaced_by_next is not None:
-                checkpointing.discard(self._replaced_by_next)
-                self._replaced_by_next = None
             self._prune()
 
         distributed.on_first_process(write)
+
+    def _optimizer_state(self) -> tuple[Callable[[], dict[str, Any]], dict[str, int]]:
+        """What makes the optimizer's arrays, on the process that writes them, and its counters."""
+        arrays = functools.partial(exact_state.optimizer_arrays, self.optimizer, self.model)
+        return arrays, exact_state.optimizer_counters(self.optimizer, self.model)
+
+    def _restore_optimizer(self, arrays: Mapping[str, Any], counters: Mapping[str, int]) -> None:
+        exact_state.restore_optimizer(self.optimizer, self.model, arrays, counters)
 
     def _prune(self) -> None:
         options = self.run.setup.options
@@ -295,15 +271,13 @@ class ExactTrainer(Trainer):
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
         """Evaluate, keep the best model, log; returns the metrics with the prefix."""
-        self._check_weights()
         step = self.state.global_step
         metrics = self.evaluator.scores(str(step))
         best = self.progress.evaluations.get(str(self.progress.best_step))
         self.progress.evaluations[str(step)] = metrics
         value = metrics[self.run.metric]
         if outcome.is_better(metrics, best, self.run):
-            self.progress.best_metric, self.progress.since_best = value, 0
-            self.progress.best_step = step
+            self.progress.best_step, self.progress.since_best = step, 0
             outcome.write_best(self.run, step, value)
         else:
             self.progress.since_best += 1
@@ -312,20 +286,8 @@ class ExactTrainer(Trainer):
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, logged
         )
-        watching.show_evaluation(step, self.total_steps, {**metrics, "main": value})
+        show_evaluation(step, self.total_steps, {**metrics, "main": value})
         return logged
-
-    def _check_weights(self) -> None:
-        """Scores of weights that are not finite would say nothing about which tensor it is."""
-        state = self.model.state_dict()
-        bad = checkpointing.first_nonfinite(
-            (name, to_numpy(tensor)) for name, tensor in state.items()
-        )
-        if bad is not None:
-            raise NonFiniteState(
-                f"{bad} holds a number that is not finite after step {self.state.global_step}; "
-                f"{checkpointing.way_back(self.run.root)}"
-            )
 
     def mean_loss(self) -> float:
         """Mean loss of all steps, the same on every process."""
@@ -340,10 +302,3 @@ class ExactTrainer(Trainer):
         if "train_loss" in logs:
             logs["train_loss"] = self.mean_loss()
         super().log(logs, **kwargs)
-
-
-def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A loss scaler's state as JSON-ready numbers."""
-    return {
-        key: value.tolist() if hasattr(value, "tolist") else value for key, value in state.items()
-    }

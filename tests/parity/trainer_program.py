@@ -111,7 +111,7 @@ def record_run(destination: Path, interrupt_after: int, flags: Sequence[str]) ->
     recorder = StepRecorder(interrupt_after)
     summary: dict[str, Any] = {}
     with recorder.installed():
-        # not `session.finish`, which would leave a process of several before the record is written
+        # not `commands.program`, which leaves a process of several before the record is written
         status = exit_status(
             "train_glue", lambda: summary.update(run_config(parse(COMMAND, flags))["train"])
         )

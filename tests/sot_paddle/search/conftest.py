@@ -12,7 +12,7 @@ from sqlalchemy.engine import Engine
 
 from sot_paddle.failures import Interrupted, NonFiniteLoss
 from sot_paddle.search import study
-from sot_paddle.train import text_command, watching
+from sot_paddle.train import callbacks, text_command
 
 STEPS = 3
 
@@ -49,7 +49,7 @@ class Bench:
         done = len(list(out.glob("step-*")))
         for step in range(done + 1, STEPS + 1):
             scores = {"loss": (x - 0.3) ** 2 + 1 / step, "acc": 1 - x}
-            watching.show_evaluation(step, STEPS, {**scores, "main": 1 - x})
+            callbacks.show_evaluation(step, STEPS, {**scores, "main": 1 - x})
             if (out.name, step) in self.stops:
                 self.stops.remove((out.name, step))
                 raise Interrupted("stopped")

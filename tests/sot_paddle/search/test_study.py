@@ -16,8 +16,7 @@ from optuna.samplers import RandomSampler
 
 from sot_paddle.command_line import parse
 from sot_paddle.search import study
-from sot_paddle.search.space import read_space, suggest
-from sot_paddle.search.study import run_command, write_plots
+from sot_paddle.search.study import read_space, run_command, suggest, write_plots
 from sot_paddle.search.trainings import COMMANDS, all_options
 from sot_paddle.tasks.glue_options import COMMAND, TrainConfig
 from sot_paddle.tasks.state_options import StateTrainConfig

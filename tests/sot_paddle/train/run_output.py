@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.checkpoint import read_tensors
+from sot_paddle.cli import exit_status
 from sot_paddle.command_line import parse
 from sot_paddle.tasks.glue_options import TrainConfig
-from sot_paddle.train import commands, run_folder, session
+from sot_paddle.train import commands, run_folder
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -21,9 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def in_process(name: str) -> Callable[[Sequence[str]], int]:
     """A command of `commands.COMMANDS` as a function of its words that returns its status."""
     command_line, run_config = commands.part(name, 0), commands.part(name, 1)
-    return lambda words: session.finish(
-        command_line, lambda: run_config(parse(command_line, words))
-    )
+    return lambda words: exit_status(name, lambda: run_config(parse(command_line, words)))
 
 
 @dataclass(frozen=True)

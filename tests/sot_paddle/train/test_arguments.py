@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from pathlib import Path
 
@@ -168,12 +167,6 @@ def refusal(command: Command, *flags: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize("given", ["--data_dir d", "--rows all", "--task_name RTE"])
-def test_what_is_of_a_glue_task_means_nothing_for_squad(given: str) -> None:
-    command, required = COMMANDS["squad"]
-    assert re.search("leave it out|must be SQuAD", refusal(command, *f"{required} {given}".split()))
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_number_of_a_command_is_finite_and_in_range(name: str, tmp_path: Path) -> None:
     command, required = COMMANDS[name][0], COMMANDS[name][1].split()
@@ -216,18 +209,6 @@ def test_a_file_goes_below_flags_and_set_and_is_named_for_what_it_says_alone(
     path.write_text("task_name: RTE\nlerning_rate: 1.0e-5\n", encoding="utf-8")
     said = f"{path}: unknown option 'lerning_rate'; did you mean learning_rate"
     assert refusal(COMMAND, "--config", str(path)).startswith(said)
-
-
-def test_a_file_of_json_gives_the_same_options(tmp_path: Path) -> None:
-    path = tmp_path / "run.json"
-    values = {"task_name": "IMDB", "data_dir": "d", "model_name_or_path": "m", "output_dir": "o"}
-    values |= {"discr": True, "layers": [10, 11], "layer_learning_rate": [2e-5] * 12}
-    path.write_text(json.dumps(values), encoding="utf-8")
-    config = parse(document_options.COMMAND, ["--config", str(path)])
-    assert (config.layers, config.layer_learning_rate) == ((10, 11), (2e-5,) * 12)
-    for text in ('{"task_name": "IMDB",', '{"learning_rate": NaN}'):
-        path.write_text(text, encoding="utf-8")
-        assert str(path) in refusal(document_options.COMMAND, "--config", str(path))
 
 
 def test_there_is_one_config_for_each_published_number() -> None:

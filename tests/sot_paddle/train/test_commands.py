@@ -149,7 +149,7 @@ def test_a_run_is_continued_bit_for_bit(started, fill, tmp_path, program, flags)
         ("pretrain", "--data_dir nowhere", "is not finished"),
         ("pretrain", "--do_predict", "predicts nothing"),
         ("pretrain", "--block_size 40", "has positions for 32 tokens, asked for 40: lower --block"),
-        ("pretrain", "--sharding stage3", "GPUs alone"),
+        ("pretrain", "--sharding stage3", "sharding must be one of stage1, got 'stage3'"),
         ("pretrain", "--sharding stage1", "needs several processes"),
     ],
 )

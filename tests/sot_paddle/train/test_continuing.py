@@ -10,7 +10,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from sot_paddle import distributed
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.train import checkpointing, ema, exact_state, trainer
 from sot_paddle.train.checkpointing import first_nonfinite
@@ -160,14 +159,3 @@ def test_a_finished_run_is_evaluated_with_any_operators(tiny, done, others) -> N
     (done / "metrics.json").unlink()
     tiny.done(done, *tiny_run.STEPS)
     assert len(metrics(done)["train"]["operators"]) == 1
-
-
-@pytest.mark.parametrize("begun", ["native", "plain", "native and plain"])
-def test_a_refusal_says_how_to_repeat_what_was_begun(begun: str, monkeypatch) -> None:
-    monkeypatch.setattr(distributed, "gather", lambda item: ["plain", "native"])
-    if begun == "native and plain":
-        monkeypatch.setattr(distributed, "gather", lambda item: ["plain", "plain"])
-    remedy = {"native": "sot_paddle.ops.build", "plain": "SOT_PADDLE_NATIVE=0"}.get(begun, "no run")
-    with pytest.raises(ValueError, match=remedy) as refused:
-        exact_state.note_operators({"0": begun}, 3, "checkpoint-3", accepted=False)
-    assert "\n" not in str(refused.value)

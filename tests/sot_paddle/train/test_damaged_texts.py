@@ -107,28 +107,3 @@ def test_a_damaged_shard_is_one_line(form, shard, damage, data, tmp_path, refuse
     line = refused(lambda: in_process("pretrain")([str(word) for word in given]))
     assert str(folder) in line
     assert not (tmp_path / "out").exists()
-
-
-ROWS = b'{"text": "word1 word2", "label": 1}\n{"text": "word3", "label": 2}\n'
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (ROWS + b'{"text": "\xff", "label": 1}\n', "line 3: expected UTF-8 text, found byte 0xff"),
-        (ROWS + b'{"text": " ", "label": 1}\n', "line 3: no text in text; leave the row out"),
-    ],
-)
-def test_rows_of_whole_texts_that_cannot_be_used_are_one_line(
-    content, said, data, tmp_path, refused
-) -> None:
-    tables = tmp_path / "tables"
-    tables.mkdir()
-    (tables / "train.jsonl").write_bytes(content)
-    given = ["--task_name", "own", "--data_dir", tables, "--do_train", "--max_seq_length", "12"]
-    given += ["--model_name_or_path", "bert_base", "--output_dir", tmp_path / "out"]
-    given += ["--config_name", data / "config.json", "--tokenizer_name", data / "words"]
-    line = refused(lambda: in_process("train_text")([str(word) for word in given]))
-    assert str(tables) in line
-    assert said in line
-    assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""What one process leaves out, and the stages of sharding. Two: test_two_processes.py."""
+"""What one process leaves out. Two: test_two_processes.py."""
 
 import paddle
 import pytest
@@ -33,22 +33,6 @@ def test_only_a_process_with_others_leaves_at_once(monkeypatch):
     assert left == [130]
 
 
-@pytest.mark.parametrize(
-    ("stage", "said"),
-    [
-        ("stage2", "sharding stage2: .*group_sharded_parallel refuses the CPU.*expected stage1"),
-        ("stage3", "sharding stage3: Paddle 3.3 splits gradients and weights on GPUs alone"),
-        ("stage4", "sharding: expected stage1, got 'stage4'"),
-    ],
-)
-def test_stages_that_do_not_run_are_refused(stage, said) -> None:
-    with pytest.raises(ValueError, match=said):
-        sharding.check_stage(stage)
-    for known in ("", "stage1"):
-        sharding.check_stage(known)
-
-
 def test_one_process_has_nobody_to_share_with() -> None:
-    sharding.begin("")
     with pytest.raises(ValueError, match="sharding stage1 needs several processes: start them"):
-        sharding.begin("stage1")
+        sharding.begin()

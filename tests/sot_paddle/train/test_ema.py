@@ -47,20 +47,6 @@ def test_in_place_swaps_and_restores_even_after_an_error() -> None:
     np.testing.assert_array_equal(ema.arrays()["fc.weight"], before)
 
 
-def test_a_restart_continues_from_what_the_model_holds() -> None:
-    model = Net()
-    first, second = ModelEma(model, 0.9), ModelEma(model, 0.9)
-    _shake(model, np.random.default_rng(4))
-    first.update()
-    with first.in_place():
-        second.restart()
-    _shake(model, np.random.default_rng(5))
-    first.update()
-    second.update()
-    for name, array in first.arrays().items():
-        np.testing.assert_array_equal(second.arrays()[name], array)
-
-
 def test_with_a_warm_up_the_average_follows_closely_at_first():
     model = nn.Linear(2, 1)
     ema, plain = ModelEma(model, 0.99, warmup=True), ModelEma(model, 0.99)

@@ -21,17 +21,6 @@ class _Echo(nn.Layer):
         return x
 
 
-class _Called(nn.Layer):
-    """A layer whose argument is called x."""
-
-    def __init__(self, layer):
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x):
-        return self.layer(x)
-
-
 @dataclass(frozen=True)
 class _Split:
     examples: np.ndarray
@@ -41,29 +30,6 @@ class _Split:
         for batch in batches:
             rows = self.examples[list(batch)]
             yield {"x": paddle.to_tensor(rows), "labels": paddle.to_tensor(np.array(batch))}
-
-
-def test_logits_come_in_the_order_of_the_data():
-    examples = np.random.RandomState(0).randn(7, 3).astype("float32")
-    model = _Echo()
-    batches = [[6, 0, 3], [1, 5], [2, 4]]
-    found = evaluation.predict(model, _Split(examples, batches))
-    assert (found.outputs == examples).all()
-    assert found.labels.tolist() == found.indices.tolist() == list(range(7))
-    assert model.modes == [False] * 3
-    assert model.training
-
-
-def test_no_gradient_is_prepared():
-    """Nothing that backward would need is kept, although the weights are trained."""
-    model, kept = nn.Linear(3, 2), []
-    trained = _Called(model)
-    model.register_forward_post_hook(lambda layer, given, made: kept.append(made))
-    split = _Split(np.ones((2, 3), dtype="float32"), [[0, 1]])
-    evaluation.predict(trained, split)
-    assert not model.weight.stop_gradient
-    assert [made.stop_gradient for made in kept] == [True]
-    assert trained(x=paddle.ones([1, 3])).stop_gradient is False
 
 
 def test_nan_logits_stop_the_run():

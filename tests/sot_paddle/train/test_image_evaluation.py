@@ -18,7 +18,6 @@ from sot_paddle.convert.formats.checkpoint_reading import read_for_model
 from sot_paddle.data.imagenet_a import INDICES, SYNSETS
 from sot_paddle.registry import create_model
 from sot_paddle.train import model_folder
-from sot_paddle.train.model_folder import ImageModelConfig, flat_options
 from sot_paddle.weights import save_weights
 from tests.sot_paddle.train import tiny_images
 from tests.sot_paddle.train.run_output import in_process, only_line
@@ -96,12 +95,6 @@ def test_a_file_of_weights_needs_no_model(image_folder, evaluate, tmp_path):
         assert "top-1" in out
 
 
-def test_a_text_model_is_not_evaluated_on_images(image_folder, refused, tmp_path):
-    file = tmp_path / "text.safetensors"
-    save_weights(create_model("bert_base", 2, num_hidden_layers=1, vocab_size=9), file)
-    assert "is no checkpoint of an image model" in refused(image_folder, "--weights", file)
-
-
 def test_weights_alone_have_the_classes_of_the_data(image_folder, trained, evaluate, tmp_path):
     place, results = tmp_path / "alone.safetensors", []
     shutil.copy(trained / "best" / "model.safetensors", place)
@@ -174,28 +167,6 @@ def test_imagenet_a_takes_the_best_of_its_200_columns(imagenet_root, evaluate, t
     assert content["scores"]["top1"] == pytest.approx(0.5)
     assert {row["name"]: row["top1"] for row in content["classes"]}[SYNSETS[7]] == 100.0
     assert f"{SYNSETS[7]} (1)" in out
-
-
-def test_other_classes_than_imagenet_s_are_refused(imagenet_root, refused, tmp_path):
-    folder = tmp_path / "trained"
-    classes = [f"n{index:08}" for index in range(1000)]
-    for index, synset in zip(INDICES, SYNSETS, strict=True):
-        classes[index] = synset
-    classes[INDICES[3]], classes[INDICES[3] + 1] = classes[INDICES[3] + 1], classes[INDICES[3]]
-    model = create_model("sot_tiny", **TINY, img_size=16)
-    config = ImageModelConfig(
-        model="sot_tiny",
-        num_classes=1000,
-        options=flat_options(model),
-        classes=tuple(classes),
-        **{"img_size": 16, "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)},
-    )
-    folder.mkdir()
-    save_weights(model, folder / "model.safetensors")
-    (folder / "config.json").write_bytes(config.file()["config.json"])
-    flags = ("--weights", folder / "model.safetensors", "--imagenet-a")
-    said = f"with {SYNSETS[3]} as class {INDICES[3]}, got n{INDICES[3] + 1:08}"
-    assert said in refused(imagenet_root, *flags)
 
 
 def test_options_and_names_that_contradict_the_weights_are_refused(

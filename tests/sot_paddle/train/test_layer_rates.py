@@ -9,8 +9,8 @@ from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.registry import create_model
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.train import document_command
+from sot_paddle.train.document_command import layer_ratios
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.layer_rates import layer_ratios, set_ratios
 
 TINY = {"hidden_size": 8, "num_hidden_layers": 3, "num_attention_heads": 2, "vocab_size": 20}
 TINY |= {"intermediate_size": 12, "max_position_embeddings": 9}
@@ -19,14 +19,6 @@ GIVEN = {"task_name": "TREC", "data_dir": "d", "model_name_or_path": "m", "outpu
 
 def config(**options) -> DocumentTrainConfig:
     return DocumentTrainConfig(**GIVEN, **options)
-
-
-def test_a_model_trained_again_without_them_has_one_rate() -> None:
-    model = create_model("bert_base", 2, **TINY)
-    set_ratios(model, layer_ratios(model, [2.0, 3.0, 4.0], 1.0))
-    assert {p.optimize_attr["learning_rate"] for p in model.parameters()} == {1.0, 2.0, 3.0, 4.0}
-    set_ratios(model, {})
-    assert {p.optimize_attr["learning_rate"] for p in model.parameters()} == {1.0}
 
 
 def test_a_rate_of_zero_keeps_a_layer_as_it_is() -> None:

@@ -21,7 +21,6 @@ from sot_paddle.train import (  # noqa: E402
     exact_state,
     image_command,
     pretraining_command,
-    sharding,
     text_command,
 )
 from sot_paddle.train.image_flags import TRAINING  # noqa: E402
@@ -42,7 +41,7 @@ def main(root: Path) -> None:
 
         def noted(trainer: ExactTrainer, kind: str = kind) -> None:
             after_step(trainer)
-            inner = sharding.innermost(trainer.optimizer)
+            inner = getattr(trainer, "innermost", trainer.optimizer)
             names = exact_state.optimizer_arrays(inner, trainer.model)
             note = root / f"{trainer.run.root.name}-{distributed.rank()}"
             note.write_text("\n".join(sorted(names)), "utf-8")
