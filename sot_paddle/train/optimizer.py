@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import paddle
-from paddle import _C_ops, nn
+from paddle import nn
 
 from sot_paddle.ops.adamw import sum_of_squares, update, updates_natively
 from sot_paddle.registry import UNDECAYED
-from sot_paddle.versions import PADDLE
 
 _VANISHED_POWER = 1e-30  # beta2^t below this corrects by nothing that float64 can hold
 
@@ -319,37 +318,20 @@ class HFAdamW(AdamW):
         return self._epsilon / math.sqrt(1.0 - self._beta2**step)
 
     def _update_by_kernel(self, block, param_and_grad, moments) -> None:
-        parameter, grad = param_and_grad
-        moment1, moment2, beta1_power, beta2_power = moments
+        """The kernel's update, with this epsilon and with the decay before or after it."""
+        parameter, _ = param_and_grad
         has_master = self._multi_precision and self._is_dtype_fp16_or_bf16(parameter.dtype)
         master = self._master_weights[parameter.name] if has_master else None
         learning_rate = self._create_param_lr(param_and_grad)
         if self.decays_first:
             self._decay(parameter, master, learning_rate)
-        amsgrad = [None] if PADDLE >= (3, 0) else []  # its second moment's maximum
-        _C_ops.adamw_(
-            parameter,
-            grad,
-            learning_rate,
-            moment1,
-            moment2,
-            *amsgrad,
-            beta1_power,
-            beta2_power,
-            master,
-            None,  # found_inf: static graphs only
-            self._beta1,
-            self._beta2,
-            self._kernel_epsilon(parameter, beta2_power),
-            1.0,  # learning-rate ratio
-            0.0,  # the kernel's own decay comes before the step
-            False,
-            self._lazy_mode,
-            1000,
-            has_master,
-            False,
-            *([False] if amsgrad else []),
-        )
+        options = self._epsilon, self._apply_decay_param_fun
+        self._epsilon = self._kernel_epsilon(parameter, moments[-1])
+        self._apply_decay_param_fun = lambda name: False  # the kernel's own comes before the step
+        try:
+            super()._update_by_kernel(block, param_and_grad, moments)
+        finally:
+            self._epsilon, self._apply_decay_param_fun = options
         if not self.decays_first:
             self._decay(parameter, master, learning_rate)
 

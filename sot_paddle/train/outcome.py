@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from sot_paddle import distributed
@@ -176,7 +175,7 @@ def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> d
     """The best evaluation whose weights are there; leaves them in the model and in ``best``."""
     metric, best = run.metric, run.root / run_folder.BEST
     ranked = sorted(evaluations.items(), key=lambda item: _order(item[1], run), reverse=True)
-    about = kept_best(best)
+    about = read_json(best / _ABOUT_BEST) if checkpointing.is_whole(best) else {}
     kept, first = str(about.get("step", "")), ranked[0][1]
     is_equal = kept in evaluations and about["value"] == first[metric]
     if is_equal and not is_better(first, evaluations[kept], run):
@@ -197,11 +196,6 @@ def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> d
         elif step != kept:
             say(f"{best} stays: it holds step {kept}, which a training chose")
     return {"step": step} | scores
-
-
-def kept_best(folder: Path) -> dict[str, Any]:
-    """What a whole ``best`` says of itself: step, metric, value, evaluation_data; else {}."""
-    return read_json(folder / _ABOUT_BEST) if checkpointing.is_whole(folder) else {}
 
 
 def _say_lag(run: Run, evaluations: Mapping[str, Scores]) -> None:

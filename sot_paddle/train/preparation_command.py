@@ -112,15 +112,18 @@ def prepare(arguments: Sequence[str]) -> None:
         if config.form == "records":
             prepare_records(files, folder, vocab_size=vocab_size, **common)
         elif config.form == "instances":
-            prepare_instances(
-                files,
-                tokenizer,
-                folder,
-                _instance_options(config, tokenizer),
-                dupes=config.dupe_factor,
-                seed=config.random_seed,
-                **common,
+            options = InstanceOptions(
+                first=tokenizer.form.begin[0],
+                separator=tokenizer.form.between[0],
+                mask=tokenizer.mask_id,
+                vocab_size=vocab_size,
+                max_seq_length=config.max_seq_length,
+                max_predictions=config.max_predictions_per_seq,
+                masked_share=config.masked_lm_prob,
+                short_share=config.short_seq_prob,
             )
+            passes = {"dupes": config.dupe_factor, "seed": config.random_seed}
+            prepare_instances(files, tokenizer, folder, options, **passes, **common)
         else:
             prepare_pairs(
                 files,
@@ -161,19 +164,6 @@ def find_tokenizer(folder: Path, lower: bool | None, max_length: int) -> Subword
             return family.build(folder, do_lower_case=lower, max_length=max_length)
     expected = ", ".join(FAMILIES[name].said for name in ("wordpiece", "sentencepiece"))
     raise ValueError(f"--tokenizer_name {folder}: no vocabulary there, expected {expected}")
-
-
-def _instance_options(config: PrepareConfig, tokenizer: SubwordTokenizer) -> InstanceOptions:
-    return InstanceOptions(
-        first=tokenizer.form.begin[0],
-        separator=tokenizer.form.between[0],
-        mask=tokenizer.mask_id,
-        vocab_size=tokenizer.vocab_size,
-        max_seq_length=config.max_seq_length,
-        max_predictions=config.max_predictions_per_seq,
-        masked_share=config.masked_lm_prob,
-        short_share=config.short_seq_prob,
-    )
 
 
 def _say(line: str) -> None:

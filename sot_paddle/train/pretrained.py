@@ -124,23 +124,20 @@ def find(config: CheckpointOptions, *, pretraining_heads: bool = False) -> Pretr
     if place is not None:
         source, pooling = open_weights(place), config.resolved_pooling
         checkpoint = read(place, source, backbone, pooling, pretraining_heads=pretraining_heads)
-    elif name not in _built(backbone):
-        raise ValueError(_not_local(config))
-    elif not config.tokenizer_name:
-        raise ValueError(f"{name} has no vocabulary: give --tokenizer_name ({family.said})")
-    else:
+    elif name in _built(backbone):
         checkpoint = Pretrained(f"{name} (random weights)", backbone, {}, {}, {})
-    checkpoint = dataclasses.replace(checkpoint, hint=name)
+    else:
+        raise ValueError(_not_local(config))
+    vocabulary, holder = checkpoint.vocabulary, checkpoint.origin
+    if config.tokenizer_name:
+        vocabulary = _vocabulary(family, Path(config.tokenizer_name))
+        holder = f"--tokenizer_name {config.tokenizer_name}"
+    if not family.whole(vocabulary):
+        raise ValueError(f"{holder} has no {family.said}: give it with --tokenizer_name")
+    checkpoint = dataclasses.replace(checkpoint, hint=name, vocabulary=vocabulary)
     if config.config_name:
         checkpoint = dataclasses.replace(checkpoint, config=_read_config(Path(config.config_name)))
-    if config.tokenizer_name:
-        source = Path(config.tokenizer_name)
-        checkpoint = dataclasses.replace(checkpoint, vocabulary=_vocabulary(family, source))
-        if not family.whole(checkpoint.vocabulary):
-            raise ValueError(f"--tokenizer_name {source}: no {family.said} there")
     note_unstated(checkpoint)
-    if not family.whole(checkpoint.vocabulary):
-        raise ValueError(f"{checkpoint.origin} has no {family.said}: give it with --tokenizer_name")
     if backbone.tokenizer == "wordpiece":
         files = with_settings(checkpoint.vocabulary, config.tokenizer_settings)
         checkpoint = dataclasses.replace(checkpoint, vocabulary=files)

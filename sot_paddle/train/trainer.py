@@ -93,12 +93,9 @@ class ExactTrainer(Trainer):
         rest = [self.batches.at(epoch, index) for index in left]
         for index, inputs in zip(left, self.run.task.train.load(rest) if rest else (), strict=True):
             self._consumed = (epoch, index)
-            with self._no_sync():
+            no_sync = getattr(self.model_wrapped, "no_sync", contextlib.nullcontext)
+            with no_sync():
                 self.training_step(self.model_wrapped, inputs)
-
-    def _no_sync(self) -> contextlib.AbstractContextManager:
-        wrapped = self.model_wrapped
-        return wrapped.no_sync() if hasattr(wrapped, "no_sync") else contextlib.nullcontext()
 
     # one step
 
