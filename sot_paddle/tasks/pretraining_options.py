@@ -59,9 +59,6 @@ class PretrainConfig(TunedOptions, TextRunOptions):
         "linear_drop (as published, of instances), linear (of pairs), cosine or constant",
         choices=("linear_drop", "linear", "cosine", "constant"),
     )
-    sharding: str | None = option(
-        None, "stage1: each process holds a share of the optimizer's state", choices=("stage1",)
-    )
     per_gpu_train_batch_size: int = 32
     per_gpu_eval_batch_size: int = 32
     weight_decay: float = 0.01

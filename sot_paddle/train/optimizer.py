@@ -124,19 +124,11 @@ class ClipGradByGlobalNorm(_ClipByFactor, nn.ClipGradByGlobalNorm):
     Args:
         clip_norm: the largest norm c of all gradients together.
 
-    Attributes:
-        across: sums the squares of processes that hold different gradients; None where each holds
-            all of them.
-
     Source: B.2.
     """
 
-    across: Callable[[paddle.Tensor], paddle.Tensor] | None = None
-
     def _factors_of(self, squares: list[paddle.Tensor]) -> list[paddle.Tensor]:
-        total = paddle.add_n(squares)
-        factor = self.factor_of(paddle.sqrt(total if self.across is None else self.across(total)))
-        return [factor] * len(squares)
+        return [self.factor_of(paddle.sqrt(paddle.add_n(squares)))] * len(squares)
 
 
 class ClipGradByTensorNorm(_ClipByFactor, nn.ClipGradByNorm):

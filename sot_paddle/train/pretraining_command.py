@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from sot_paddle.tasks.pretraining import (
 )
 from sot_paddle.tasks.pretraining_options import PretrainConfig
 from sot_paddle.tasks.task import Task
-from sot_paddle.train import pretrained, sharding
+from sot_paddle.train import pretrained
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Pretrained
 from sot_paddle.train.run import run_setup
@@ -51,8 +50,6 @@ def run_config(config: PretrainConfig) -> dict[str, Any]:
     data = {flag: Path(name) if name else None for flag, name in data.items()}
     with open_folders(config, {**pretrained.sources(config), **data}) as folders:
         checkpoint = pretrained.find(config, pretraining_heads=True)
-        if config.sharding:
-            sharding.begin()
         family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
         tokenizer = family.from_files(checkpoint.vocabulary, max_length=config.block_size)
         judged = form_of(Path(config.data_dir)) != pair_files.FORM
@@ -60,9 +57,8 @@ def run_config(config: PretrainConfig) -> dict[str, Any]:
         sizes = encoder_config(config, checkpoint, tokenizer)
         task = _task(config, sizes, tokenizer, judged, checkpoint.origin)
         source = PretrainingSource(config, checkpoint, sizes, judged)
-        setup = text_setup(config, task, source, functools.partial(optimizer, decay=decayed))
-        arguments = {**setup.arguments, "sharding": config.sharding or ""}
-        return run_setup(dataclasses.replace(setup, arguments=arguments), folders)
+        make_optimizer = functools.partial(optimizer, decay=decayed)
+        return run_setup(text_setup(config, task, source, make_optimizer), folders)
 
 
 def decayed(model: nn.Layer) -> set[str]:

@@ -22,7 +22,7 @@ from paddle import nn
 from paddlenlp.trainer import TrainingArguments
 
 from sot_paddle import distributed
-from sot_paddle.config import import_name, some
+from sot_paddle.config import some
 from sot_paddle.distributed import say
 from sot_paddle.failures import Interrupted
 from sot_paddle.runtime import environment_stamp
@@ -215,9 +215,7 @@ def _trainer(run: Run) -> ExactTrainer:
     progress = ProgressLines(
         items=_examples_per_step(run, pace), unit=task.unit, evaluated=next(iter(task.dev), "")
     )
-    is_sharded = setup.arguments.get("sharding")
-    kind = import_name("sot_paddle.train.sharding:ShardedTrainer") if is_sharded else ExactTrainer
-    trainer = kind(
+    trainer = ExactTrainer(
         run,
         _arguments(run, pace),
         batches=batches,

@@ -9,10 +9,9 @@ evaluation (in data set order). feeding.py and exact_state.py say why.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +217,8 @@ class ExactTrainer(Trainer):
         assert self._saved is not None, "accept() reads the state first"
         self.state.global_step = self._saved["step"]
         arrays, _ = read_tensors(Path(checkpoint) / checkpointing.OPTIMIZER)
-        self._restore_optimizer(arrays, self._saved["counters"])
+        counters = self._saved["counters"]
+        exact_state.restore_optimizer(self.optimizer, self.model, arrays, counters)
         self.lr_scheduler.set_state_dict(self._saved["schedule"])
         if self.do_grad_scaling:
             self.scaler.load_state_dict(self._saved["scaler"])
@@ -226,14 +226,13 @@ class ExactTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Layer, metrics: dict[str, float] | None = None) -> None:
         step = self.state.global_step
-        optimizer_arrays, counters = self._optimizer_state()
         scaler = self.scaler.state_dict().items() if self.do_grad_scaling else ()
         state = {
             "step": step,
             "scaler": {k: v.tolist() if hasattr(v, "tolist") else v for k, v in scaler},
             "identity": self.run.identity,
             "schedule": self.lr_scheduler.state_dict(),
-            "counters": counters,
+            "counters": exact_state.optimizer_counters(self.optimizer, self.model),
             "progress": vars(self.progress),
             "losses": distributed.gather([self.progress.window, self.progress.loss_sum]),
             "random": distributed.gather(exact_state.random_states()),
@@ -241,7 +240,8 @@ class ExactTrainer(Trainer):
 
         def files() -> Iterator[tuple[str, bytes | TensorFile]]:
             yield from self.run.files()
-            yield checkpointing.OPTIMIZER, TensorFile(optimizer_arrays())
+            moments = exact_state.optimizer_arrays(self.optimizer, self.model)
+            yield checkpointing.OPTIMIZER, TensorFile(moments)
             yield checkpointing.STATE, json.dumps(state).encode()
 
         def write() -> None:
@@ -249,14 +249,6 @@ class ExactTrainer(Trainer):
             self._prune()
 
         distributed.on_first_process(write)
-
-    def _optimizer_state(self) -> tuple[Callable[[], dict[str, Any]], dict[str, int]]:
-        """What makes the optimizer's arrays, on the process that writes them, and its counters."""
-        arrays = functools.partial(exact_state.optimizer_arrays, self.optimizer, self.model)
-        return arrays, exact_state.optimizer_counters(self.optimizer, self.model)
-
-    def _restore_optimizer(self, arrays: Mapping[str, Any], counters: Mapping[str, int]) -> None:
-        exact_state.restore_optimizer(self.optimizer, self.model, arrays, counters)
 
     def _prune(self) -> None:
         options = self.run.setup.options

@@ -21,7 +21,6 @@ from sot_paddle.train import exact_state
 from sot_paddle.train.optimizer import (
     CLIPPINGS,
     OPTIMIZERS,
-    ClipGradByGlobalNorm,
     decay_filter,
     decayed_names,
     decayed_names_by_shape,
@@ -216,29 +215,6 @@ def test_updates(name: str, dtype: str) -> None:
     with torch_precision(dtype):
         torch_values = torch_updates(recipe, start, gradients, halved=halved)
     assert_same(paddle_values, torch_values)
-
-
-def test_gradients_of_several_processes_are_clipped_by_the_norm_of_all() -> None:
-    limit = 2.0  # below the norm of this process's part alone
-    gradients = random_arrays(np.random.default_rng(8))
-    part = dict(list(gradients.items())[::2])
-    elsewhere = sum(float(np.square(v).sum()) for n, v in gradients.items() if n not in part)
-    clip = ClipGradByGlobalNorm(limit)
-    clip.across = lambda squares: squares + elsewhere
-    layer = paddle_parameters(part)
-    parameters = dict(layer.named_parameters())
-    pairs = [(parameters[name], paddle.to_tensor(part[n])) for n, name in paddle_names(part)]
-    clipped = {
-        name: gradient.numpy()
-        for (_, name), (_, gradient) in zip(paddle_names(part), clip(pairs), strict=True)
-    }
-
-    module = torch_parameters(gradients)
-    for name, parameter in module.named_parameters():
-        parameter.grad = torch.from_numpy(gradients[name].copy())
-    torch.nn.utils.clip_grad_norm_(module.parameters(), limit)
-    expected = dict(module.named_parameters())
-    assert_same(clipped, {ours: expected[n].grad.numpy() for n, ours in paddle_names(part)})
 
 
 def random_arrays(rng: np.random.Generator) -> Arrays:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sot_paddle.command_line import parse
-from sot_paddle.data.errors import DataError
 from sot_paddle.deploy.trained import open_trained
-from sot_paddle.tasks.pretraining import Instances
 from sot_paddle.tasks.state_options import ADAPTER_COMMAND
 from sot_paddle.train import outcome
 from sot_paddle.train.adapter_command import schedule_steps
@@ -149,30 +146,10 @@ def test_a_run_is_continued_bit_for_bit(started, fill, tmp_path, program, flags)
         ("pretrain", "--data_dir nowhere", "is not finished"),
         ("pretrain", "--do_predict", "predicts nothing"),
         ("pretrain", "--block_size 40", "has positions for 32 tokens, asked for 40: lower --block"),
-        ("pretrain", "--sharding stage3", "sharding must be one of stage1, got 'stage3'"),
-        ("pretrain", "--sharding stage1", "needs several processes"),
     ],
 )
 def test_a_refusal_is_one_line(started, fill, tmp_path, program, flags, message) -> None:
     assert message in started(program).refused(tmp_path / "out", *fill(flags))
-
-
-def test_a_row_that_cannot_be_read_ends_a_run_which_hears_signals(
-    started, fill, tmp_path, monkeypatch
-) -> None:
-    """Rows are read by the thread that answers signals, not by workers that it waits for."""
-    read, readers = Instances.row, []
-
-    def cut(self, epoch: int, position: int):
-        readers.append(threading.current_thread())
-        if len(readers) > 20:
-            raise DataError("rows.bin: was cut off while it was read")
-        return read(self, epoch, position)
-
-    monkeypatch.setattr(Instances, "row", cut)
-    line = started("pretrain").refused(tmp_path / "out", *fill("--data_dir {texts}/instances"))
-    assert "rows.bin: was cut off while it was read" in line
-    assert set(readers) == {threading.main_thread()}
 
 
 # documents

@@ -4,7 +4,6 @@ import paddle
 import pytest
 
 from sot_paddle import distributed
-from sot_paddle.train import sharding
 
 
 def test_one_process_needs_no_reduction(tiny_bert):
@@ -31,8 +30,3 @@ def test_only_a_process_with_others_leaves_at_once(monkeypatch):
     monkeypatch.setattr(distributed, "world_size", lambda: 2)
     distributed.leave(130)
     assert left == [130]
-
-
-def test_one_process_has_nobody_to_share_with() -> None:
-    with pytest.raises(ValueError, match="sharding stage1 needs several processes: start them"):
-        sharding.begin()

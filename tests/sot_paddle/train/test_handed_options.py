@@ -114,48 +114,40 @@ def test_options_of_a_command_reach_its_plan() -> None:
     assert (*steps, found.seed, found.output_dir) == (3, 7.0, 33, 9, "o")
 
 
-def made(command: Any, options: Any, steps: int = 40) -> tuple[Any, Any]:
-    """An optimizer of one trained and one frozen weight, and its schedule."""
-    model = paddle.nn.Sequential(*(paddle.nn.Linear(2, 2, bias_attr=False) for _ in range(2)))
-    model[1].weight.stop_gradient = True
-    return command.optimizer(options, model, Pace(5, 1), steps)
-
-
-@pytest.mark.parametrize(
-    ("command", "options", "kind", "betas"),
-    [
-        (text_command, TrainConfig(**TEXT), "HFAdamW", (0.9, 0.999)),
-        (text_command, TrainConfig(**TEXT, optimizer="adamw"), "AdamW", (0.9, 0.999)),
-        (image_command, ImageTrainConfig(**IMAGE), "AdamW", (0.7, 0.95)),
-    ],
-)
-def test_options_of_a_command_reach_its_optimizer(command, options, kind, betas) -> None:
-    optimizer, _ = made(command, options)
-    assert type(optimizer).__name__ == kind
-    assert (optimizer._beta1, optimizer._beta2) == betas
-    assert (optimizer._epsilon, optimizer._weight_decay) == (2e-5, 0.07)
-    assert optimizer._grad_clip.clip_norm == 0.9
-    assert len(optimizer._parameter_list) == 1
-
-
 # C.4: a warm-up over a share of the steps, 2.4 of 40, and no bias correction
 SHARE = {"warmup_steps": 0, "warmup_proportion": 0.06, "correct_bias": False}
 RISE = (4e-3 - 3e-6) / 2
 
 
 @pytest.mark.parametrize(
-    ("command", "options", "rates"),
+    ("command", "options", "kind", "rates"),
     [
         # half of the rise, the top, and 38 steps down to nothing
-        (text_command, TrainConfig(**TEXT), {1: 1.5e-4, 2: 3e-4, 21: 3e-4 * 19 / 38}),
-        (text_command, TrainConfig(**TEXT | SHARE), {1: 3e-4 / 2.4, 21: 3e-4 * 19 / 37.6}),
+        (text_command, TrainConfig(**TEXT), "HFAdamW", {1: 1.5e-4, 2: 3e-4, 21: 3e-4 * 19 / 38}),
+        (
+            *(text_command, TrainConfig(**TEXT | SHARE), "HFAdamW"),
+            {1: 3e-4 / 2.4, 21: 3e-4 * 19 / 37.6},
+        ),
+        (text_command, TrainConfig(**TEXT, optimizer="adamw"), "AdamW", {2: 3e-4}),
         # by epoch: 3e-6 + k * step
-        (image_command, ImageTrainConfig(**IMAGE), {0: 3e-6, 5: 3e-6 + RISE, 10: 4e-3, 30: 4e-3}),
-        (image_command, ImageTrainConfig(**IMAGE | {"sched": "cosine"}), {45: 2e-6}),
+        (
+            *(image_command, ImageTrainConfig(**IMAGE), "AdamW"),
+            {0: 3e-6, 5: 3e-6 + RISE, 10: 4e-3, 30: 4e-3},
+        ),
+        (image_command, ImageTrainConfig(**IMAGE | {"sched": "cosine"}), "AdamW", {45: 2e-6}),
     ],
 )
-def test_options_of_a_command_reach_its_rates(command, options, rates) -> None:
-    optimizer, schedule = made(command, options)
+def test_options_of_a_command_reach_its_optimizer(command, options, kind, rates) -> None:
+    """Of one trained and one frozen weight."""
+    model = paddle.nn.Sequential(*(paddle.nn.Linear(2, 2, bias_attr=False) for _ in range(2)))
+    model[1].weight.stop_gradient = True
+    optimizer, schedule = command.optimizer(options, model, Pace(5, 1), 40)
+    assert type(optimizer).__name__ == kind
+    betas = (0.9, 0.999) if command is text_command else (0.7, 0.95)
+    assert (optimizer._beta1, optimizer._beta2) == betas
+    assert (optimizer._epsilon, optimizer._weight_decay) == (2e-5, 0.07)
+    assert optimizer._grad_clip.clip_norm == 0.9
+    assert len(optimizer._parameter_list) == 1
     for step, rate in rates.items():
         schedule.step(step)
         assert schedule() == pytest.approx(rate, rel=1e-9), step
