@@ -153,8 +153,8 @@ def find_subject(config: ImageEvalConfig) -> Subject:
         )
     model.eval()
     which = weight_set(place) if trained else fitted_set(fitted)
-    known = trained.classes if trained else ()
-    return Subject(model, _transform(config, trained), known, str(place), which)
+    classes = trained.classes if trained else ()
+    return Subject(model, _transform(config, trained), classes, str(place), which)
 
 
 def _transform(config: ImageEvalConfig, trained: ImageModelConfig | None) -> EvalTransform:

@@ -20,34 +20,6 @@ _NO_EFFECT: Mapping[str, str] = {
 }
 _SWITCHES = tuple(flag for flag in _NO_EFFECT if flag not in ("--num-gpu", "--local-rank"))
 _EVALUATION = ("--weights", "--eval-checkpoint", "--checkpoint", "--imagenet-a", "--IN-A")
-_REFUSED: Mapping[str, str] = {
-    "--gp": "the pooling belongs to the head: --set pooling=gap, or another of docs/models.md",
-    "--momentum": "it is SGD's, and the optimizer is adamw (--opt-betas)",
-    **dict.fromkeys(
-        ("--lr-noise", "--lr-noise-pct", "--lr-noise-std"), "the learning rate has no noise"
-    ),
-    **dict.fromkeys(("--lr-cycle-mul", "--lr-cycle-limit"), "the schedule has one cycle, by epoch"),
-    "--start-epoch": "--resume takes the epoch from the checkpoint",
-    "--no-resume-opt": "a resumed run is exact; to begin anew give --initial-checkpoint",
-    **dict.fromkeys(
-        ("--decay-epochs", "--decay-rate", "--patience-epochs"),
-        "it is of a step or plateau schedule (--sched is cosine or constant)",
-    ),
-    "--vflip": "the recipe flips horizontally only",
-    **dict.fromkeys(
-        ("--aug-splits", "--jsd", "--resplit", "--split-bn"), "AugMix is not part of the recipe"
-    ),
-    "--cutmix-minmax": "cutmix draws its area from --cutmix",
-    "--mixup-mode": "a batch is mixed as a whole",
-    "--drop-connect": "use --drop-path",
-    "--drop-block": "no model here has blocks for it",
-    **dict.fromkeys(
-        ("--bn-tf", "--bn-momentum", "--bn-eps"), "batch normalisation is part of the model"
-    ),
-    "--dist-bn": "evaluation always uses the first process's running statistics",
-    "--save-images": "there is no such output",
-    "--tta": "evaluation is a single crop",
-}
 _SHARED: Mapping[str, Any] = {
     "positional": {"data_dir": "DATA", "model": "MODEL"},
     "rest": "model_options",
@@ -66,7 +38,7 @@ examples:
   python tools/train_image.py --config configs/digits/sot_digits.yaml --set epochs=2
   python tools/train_image.py DATA MODEL --set depth=4 --initial-checkpoint WEIGHTS
 """,
-    refused={**_REFUSED, **dict.fromkeys(_EVALUATION, "evaluation is tools/eval_image.py")},
+    refused=dict.fromkeys(_EVALUATION, "evaluation is tools/eval_image.py"),
     **_SHARED,
 )
 EVALUATION = Command(
@@ -78,6 +50,5 @@ examples:
   python tools/eval_image.py DATA --weights output/train/MODEL-224
   python tools/eval_image.py DATA MODEL --weights PYTORCH_FILE --predictions out.csv
 """,
-    refused=_REFUSED,
     **_SHARED,
 )

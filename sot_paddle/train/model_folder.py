@@ -106,8 +106,6 @@ def weights_file(place: Path, *, ema: bool) -> Path:
             f"{place} holds no trained image model ({CONFIG} and {WEIGHTS} or {EMA}): give the "
             "folder that tools/train_image.py wrote, or its best or last"
         )
-    if place.is_file() and place.name == EMA and not ema:
-        raise ValueError(f"{place} is the moving average: name {WEIGHTS} for the raw weights")
     file = place if place.is_file() else folder / (EMA if ema else WEIGHTS)
     if not file.is_file():
         raise ValueError(f"{folder} has no {file.name}")

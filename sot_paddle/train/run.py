@@ -41,7 +41,6 @@ _UNUSED_PARAMETERS = ("concat", "aggre_all")
 """Fusions whose heads leave parameters without a gradient."""
 _FEWEST_SPANS = 10
 """A run as long as so many spans of its moving average, 1 / (1 - decay) steps, needs no warm-up."""
-_OF_EVALUATION = ("evaluate_during_training", "eval_steps", "eval_all_checkpoints")
 _MOST_CLASSES, _LONGEST_NAME = 20, 40
 """Classes that are told one by one, and letters of their names."""
 
@@ -54,9 +53,6 @@ def run_setup(setup: Setup, folders: Sequence[RunFolder]) -> dict[str, Any]:
         TrainingStopped: a run ended early.
     """
     options = setup.options
-    for name in () if getattr(options, "do_eval", True) else _OF_EVALUATION:
-        if getattr(options, name):
-            say(f"--{name} has no effect without --do_eval")
     seeds = getattr(options, "seeds", None)
     if seeds is None:
         return run_once(setup, options.seed, folders[0])

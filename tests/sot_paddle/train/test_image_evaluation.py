@@ -181,9 +181,6 @@ def test_options_and_names_that_contradict_the_weights_are_refused(
         assert said in refused(*flags, "--set", option)
     _, err = evaluate(*flags, "--set", "num_heads=3")
     assert "ema.safetensors (the moving average)" in err
-    place = trained / "best" / "ema.safetensors"
-    said = "is the moving average: name model.safetensors for the raw weights"
-    assert said in refused(image_folder, "--weights", place, "--no-ema")
 
 
 def test_photographs_are_turned_as_in_training(image_folder, trained, evaluate, tmp_path):

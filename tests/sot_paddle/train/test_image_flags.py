@@ -100,7 +100,6 @@ def test_none_is_the_value_of_that_name_of_a_model_and_null_is_no_value() -> Non
         (("--model", "bert_base"), "bert_base is a text model"),
         ((), "--model is required"),
         (("sot_tiny", "-b", "5"), "need an even batch_size, got 5"),
-        (("sot_tiny", "--lr_noise", "1", "2"), "--lr-noise is not taken: the learning rate has"),
         (("sot_tiny", "--eval_checkpoint", "W.pth", "--IN_A"), "evaluation is tools/eval_image.py"),
         (("sot_tiny", "--opt-betas", "0.9", "1"), r"opt_betas must be in \[0, 1\), got \(0.9, 1.0"),
         (("sot_tiny", "--scale", "1"), "scale must have 2 values, got"),
