@@ -41,7 +41,7 @@ CHECKS = {
     "conversion": PYTEST + "tests/sot_paddle/convert/test_convert.py",
     "image training": IMAGES + "--epochs 1 --warmup-epochs 0 --cooldown-epochs 0",
     "text training": GLUE + "--do_train --do_lower_case --head mgcrp --max_steps 5",
-    "resume": PYTEST + "tests/sot_paddle/train/test_trainer.py -k plain_head",
+    "resume": PYTEST + "tests/sot_paddle/train/test_continuing.py -k plain_head",
     "native operators": PYTEST + "tests/sot_paddle/ops/test_operators.py",
 }
 

@@ -14,7 +14,6 @@ import argparse
 import dataclasses
 import json
 import math
-import shlex
 import shutil
 import sys
 import warnings
@@ -163,9 +162,7 @@ def write_best(
     of_model = [name for name in best.params if name not in options]
     if of_model:
         best_options["model_options"] = {name: options["model_options"][name] for name in of_model}
-    sets = [word for name in best.params for word in ("--set", f"{name}={best.params[name]}")]
     text = f"# trial {best.number} of the search, {space.metric} {best.value:.6g}\n"
-    text += f"# beside another --config: {shlex.join(sets)}\n"
     text += yaml.safe_dump(json.loads(json.dumps(best_options)), sort_keys=False)
     write_atomically(folder / BEST, text.encode())
 
@@ -264,7 +261,7 @@ class Search:
 
     def _run_trial(self, study: optuna.Study, trial: Trial) -> None:
         """Train with what a trial draws, and tell the study how it ended."""
-        from sot_paddle.train.callbacks import watched_by  # loads Paddle
+        from sot_paddle.train.callbacks import WATCHES  # loads Paddle
 
         options, folder = self._draw(study, trial), self._folder(trial.number)
 
@@ -280,8 +277,8 @@ class Search:
                 raise optuna.TrialPruned(f"ended at step {step}, the others do better")
 
         try:
-            with watched_by(watch):
-                trainings.train(self.space.command, self.arguments, folder, options)
+            WATCHES.append(watch)
+            trainings.train(self.space.command, self.arguments, folder, options)
             finite = list(filter(math.isfinite, self._scores(study, trial).values()))
             if not finite:
                 raise NonFiniteLoss(f"{self.space.metric} was never a finite number")
@@ -298,6 +295,8 @@ class Search:
             trial.set_user_attr(REASON, str(error))
             study.tell(trial, state=TrialState.FAIL)
             _say(f"trial {trial.number} failed: {error}")
+        finally:
+            WATCHES.remove(watch)
 
     def _scores(self, study: optuna.Study, trial: Trial) -> Mapping[int, float]:
         return study.trials[trial.number].intermediate_values

@@ -221,16 +221,19 @@ def _glue(config: StateTrainConfig, frozen: FrozenModel | None) -> GlueTask:
     table = original_task(config.task_name, config.rows)
     if config.do_predict and frozen is None:
         raise ValueError("do_predict of a GLUE task needs --states live: no test is stored")
-    names = dev_splits(config.data_dir, table) if frozen is not None else table.dev_splits
-    if frozen is None:  # the first one has to be there
-        stored = {n: stored_split(table.name, n).paths(config.states)[-1] for n in names[1:]}
-        names = [names[0], *(name for name, path in stored.items() if path.is_file())]
+    names = []
+    if config.do_eval and frozen is not None:
+        names = dev_splits(config.data_dir, table)
+    elif config.do_eval:
+        first, *others = table.dev_splits  # the first one has to be there
+        stored = {name: stored_split(table.name, name).paths(config.states)[-1] for name in others}
+        names = [first, *(name for name, path in stored.items() if path.is_file())]
     tests = test_splits(config.data_dir, table) if config.do_predict else []
     return (ProbedGlueTask if config.model == "probes" else GlueTask)(
         table,
         config.per_gpu_train_batch_size,
         train=_glue_split(config, frozen, "train") if config.do_train else None,
-        dev={name: _glue_split(config, frozen, name) for name in names if config.do_eval},
+        dev={name: _glue_split(config, frozen, name) for name in names},
         test={name: _glue_split(config, frozen, name) for name in tests},
     )
 

@@ -3,11 +3,10 @@ who looks on: a search, which may end a training early."""
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from paddlenlp.trainer import TrainerCallback
 
@@ -159,24 +158,7 @@ class ProgressLines(TrainerCallback):
         return f"{speed}, {duration(left)} left"
 
 
-Watch = Callable[[int, int, Mapping[str, float]], None]
-"""Called with the step, the steps of the whole run and the scores by name, that which chooses the
-best as ``main`` too; what it raises ends the run."""
-
-_watches: list[Watch] = []
-
-
-@contextlib.contextmanager
-def watched_by(watch: Watch) -> Iterator[None]:
-    """Call a function after each evaluation of the trainings inside of the block."""
-    _watches.append(watch)
-    try:
-        yield
-    finally:
-        _watches.remove(watch)
-
-
-def show_evaluation(step: int, steps: int, scores: Mapping[str, float]) -> None:
-    """Call what watches; the training does so after each evaluation."""
-    for watch in _watches:
-        watch(step, steps, scores)
+WATCHES: list[Callable[[int, int, Mapping[str, float]], None]] = []
+"""Called after each evaluation of a training in this process: with the step, the steps of the whole
+run and the scores by name, that which chooses the best as ``main`` too. What one raises ends the
+run."""

@@ -137,18 +137,11 @@ def is_whole(folder: Path, *, with_state: bool = False) -> bool:
     Args:
         with_state: what only resuming needs has to be there; else it may be gone.
     """
-    files = listed_files(folder)
-    optional = set() if with_state else {STATE, OPTIMIZER}
-    needed = {STATE, OPTIMIZER} if with_state else set()
-    return (
-        bool(files)
-        and needed <= set(files)
-        and all(
-            reading.is_intact(folder / name, entry)
-            for name, entry in files.items()
-            if name not in optional or (folder / name).exists()
-        )
-    )
+    files, state = listed_files(folder), {STATE, OPTIMIZER}
+    if not files or (with_state and not state <= set(files)):
+        return False
+    needed = [n for n in files if with_state or n not in state or (folder / n).exists()]
+    return all(reading.is_intact(folder / name, files[name]) for name in needed)
 
 
 def listed_files(folder: Path) -> dict[str, dict[str, int]]:

@@ -22,7 +22,6 @@ from sot_paddle.train.feeding import Pace
 from sot_paddle.train.model_folder import (
     ImageModelConfig,
     find_model_folder,
-    fitted_set,
     flat_options,
     load_foreign,
     weight_set,
@@ -83,11 +82,10 @@ class ImageSource:
         place = Path(self.origin)
         if not place.exists():
             raise ValueError(f"--initial-checkpoint {place}: there is no such file or folder")
-        trained = find_model_folder(place) is not None
-        place = weights_file(place, ema=True) if trained else place
+        if find_model_folder(place) is not None:
+            place = weights_file(place, ema=True)
         fitted = load_foreign(model, place)
-        loaded = len(model.state_dict()) - len(fitted.fresh)
-        which = weight_set(place) if trained else fitted_set(fitted)
+        loaded, which = len(model.state_dict()) - len(fitted.fresh), weight_set(place, fitted)
         say(f"weights: {loaded} tensors from {place} ({which}), {len(fitted.fresh)} start afresh")
         return fitted.fresh
 

@@ -39,7 +39,6 @@ from sot_paddle.train.evaluation import duration, predict
 from sot_paddle.train.model_folder import (
     ImageModelConfig,
     find_model_folder,
-    fitted_set,
     is_of_images,
     load_foreign,
     read_model_config,
@@ -152,9 +151,9 @@ def find_subject(config: ImageEvalConfig) -> Subject:
             f"{fitted.fresh[0]}; check --model, --num-classes and --set"
         )
     model.eval()
-    which = weight_set(place) if trained else fitted_set(fitted)
     classes = trained.classes if trained else ()
-    return Subject(model, _transform(config, trained), classes, str(place), which)
+    transform, which = _transform(config, trained), weight_set(place, fitted)
+    return Subject(model, transform, classes, str(place), which)
 
 
 def _transform(config: ImageEvalConfig, trained: ImageModelConfig | None) -> EvalTransform:

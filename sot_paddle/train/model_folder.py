@@ -112,11 +112,6 @@ def weights_file(place: Path, *, ema: bool) -> Path:
     return file
 
 
-def weight_set(file: Path) -> str:
-    """Which set of weights a trained folder's file holds, in words."""
-    return {EMA: AVERAGE, WEIGHTS: RAW}.get(file.name, ONLY)
-
-
 def read_model_config(folder: Path) -> ImageModelConfig:
     """Read the configuration of a trained folder."""
     path = folder / CONFIG
@@ -168,8 +163,10 @@ def load_foreign(model: nn.Layer, place: Path, *, ema: bool | None = None) -> Fi
     return fitted
 
 
-def fitted_set(fitted: Fitted) -> str:
-    """Which set of weights was taken from a file that is no trained folder's, in words."""
+def weight_set(file: Path, fitted: Fitted) -> str:
+    """Which set of weights was taken from a file, of a training or of any origin, in words."""
+    if find_model_folder(file) is not None:
+        return {EMA: AVERAGE, WEIGHTS: RAW}.get(file.name, ONLY)
     return {True: AVERAGE, False: RAW, None: ONLY}[fitted.averaged]
 
 

@@ -174,13 +174,13 @@ def _evaluate_checkpoints(run: Run, evaluator: Evaluator, evaluations: dict[str,
 def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> dict[str, Any]:
     """The best evaluation whose weights are there; leaves them in the model and in ``best``."""
     metric, best = run.metric, run.root / run_folder.BEST
-    ranked = sorted(evaluations.items(), key=lambda item: _order(item[1], run), reverse=True)
     about = read_json(best / _ABOUT_BEST) if checkpointing.is_whole(best) else {}
-    kept, first = str(about.get("step", "")), ranked[0][1]
-    is_equal = kept in evaluations and about["value"] == first[metric]
-    if is_equal and not is_better(first, evaluations[kept], run):
-        ranked.insert(0, (kept, evaluations[kept]))  # of equal ones, whose weights are there
-    for step, scores in ranked:
+    kept = str(about.get("step", ""))
+
+    def rank(item: tuple[str, Scores]) -> tuple[Any, ...]:
+        return _order(item[1], run), item[0] == kept  # of equal ones whose weights are there
+
+    for step, scores in sorted(evaluations.items(), key=rank, reverse=True):
         folder = best if step == kept else run.root / f"{checkpointing.PREFIX}{step}"
         has_weights = checkpointing.is_whole(folder)
         if step == last or has_weights:

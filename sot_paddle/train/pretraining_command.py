@@ -24,7 +24,6 @@ from sot_paddle.tasks.pretraining import (
     MaskedPairs,
     PretrainingSplit,
     PretrainingTask,
-    RowSource,
 )
 from sot_paddle.tasks.pretraining_options import PretrainConfig
 from sot_paddle.tasks.task import Task
@@ -99,43 +98,38 @@ def _task(
     limit = TEXT_BACKBONES[config.model_type].position_limit(sizes)
     if not judged:
         pretrained.require_positions(limit, config.block_size, origin, "lower --block_size")
+    form = tokenizer.form
+    special_ids = tuple({*form.begin, *form.between, *form.end})
 
     def split(place: str, *, evaluated: bool = False) -> PretrainingSplit:
-        rows = _rows(config, Path(place), tokenizer, judged)
+        rows = (instance_files.InstanceRows if judged else pair_files.PairRows)(Path(place))
+        if rows.vocab_size > tokenizer.vocab_size:
+            raise ValueError(
+                f"{place} holds ids up to {rows.vocab_size - 1}, the vocabulary has "
+                f"{tokenizer.vocab_size} entries: prepare it with the same tokenizer"
+            )
         if judged:
             advice = f"prepare {place} with a smaller --max_seq_length"
-            pretrained.require_positions(limit, rows._rows.max_seq_length, origin, advice)
-        return PretrainingSplit(rows, config.per_gpu_eval_batch_size, evaluated)
+            pretrained.require_positions(limit, rows.max_seq_length, origin, advice)
+            source = Instances(rows)
+        else:
+            source = MaskedPairs(
+                rows,
+                config.block_size,
+                config.mlm_probability,
+                config.seed,
+                tokenizer.mask_id,
+                tokenizer.pad_id,
+                special_ids,
+                tokenizer.vocab_size,
+            )
+        return PretrainingSplit(source, config.per_gpu_eval_batch_size, evaluated)
 
     return PretrainingTask(
         config.per_gpu_train_batch_size,
         config.paddle_compat,
         train=split(config.data_dir),
         dev={"dev": split(config.eval_data_dir, evaluated=True)} if config.do_eval else {},
-    )
-
-
-def _rows(
-    config: PretrainConfig, place: Path, tokenizer: SubwordTokenizer, judged: bool
-) -> RowSource:
-    rows = (instance_files.InstanceRows if judged else pair_files.PairRows)(place)
-    if rows.vocab_size > tokenizer.vocab_size:
-        raise ValueError(
-            f"{place} holds ids up to {rows.vocab_size - 1}, the vocabulary has "
-            f"{tokenizer.vocab_size} entries: prepare it with the same tokenizer"
-        )
-    if judged:
-        return Instances(rows)
-    form = tokenizer.form
-    return MaskedPairs(
-        rows,
-        config.block_size,
-        config.mlm_probability,
-        config.seed,
-        tokenizer.mask_id,
-        tokenizer.pad_id,
-        tuple({*form.begin, *form.between, *form.end}),
-        tokenizer.vocab_size,
     )
 
 

@@ -1,4 +1,4 @@
-"""What a run goes on from: no NaN and no infinity, no damaged record, no other operators."""
+"""What a run goes on from: bit for bit, no NaN, no damaged record, no other operators."""
 
 from __future__ import annotations
 
@@ -13,11 +13,133 @@ import pytest
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.train import checkpointing, ema, exact_state, trainer
 from sot_paddle.train.checkpointing import first_nonfinite
+from sot_paddle.train.exact_state import check_identity
 from tests.sot_paddle.train import tiny_run
-from tests.sot_paddle.train.run_output import arrays_of, content_of, metrics
+from tests.sot_paddle.train.run_output import (
+    arrays_of,
+    assert_same_last,
+    content_of,
+    in_process,
+    metrics,
+    same_arrays,
+)
 
+RUN = ("--num_train_epochs", "2", "--keep_states", "99")
 STEPS = ("--max_steps", "4", "--save_steps", "1", "--logging_steps", "1")
 POSITIONS = "bert.embeddings.position_embeddings.weight"
+
+
+@pytest.mark.parametrize(
+    ("accumulation", "steps"),
+    [
+        pytest.param(1, (3, 6), id="six steps an epoch"),
+        pytest.param(4, (1,), id="two micro-batches carried over"),
+        pytest.param(9, (1,), id="accumulation longer than the epoch"),
+    ],
+)
+def test_resume_is_exact_from_any_step_of_any_epoch(tiny, tmp_path, accumulation, steps):
+    flags = (*RUN, "--gradient_accumulation_steps", str(accumulation))
+    flags += ("--save_steps", str(steps[0]))
+    whole = tmp_path / "whole"
+    tiny.done(whole, *flags)
+    last = (whole / "last").resolve().name
+    assert not same_arrays(arrays_of(whole / f"checkpoint-{steps[0]}"), arrays_of(whole / last))
+    for step in steps:
+        out = tmp_path / f"from-{step}"
+        tiny.done(out, *flags, "--resume", str(whole / f"checkpoint-{step}"))
+        assert (out / "last").resolve().name == last
+        assert_same_last(out, whole, ("model.safetensors", "optimizer.safetensors"))
+        states = [
+            json.loads((folder / "last" / "state.json").read_text(encoding="utf-8"))
+            for folder in (out, whole)
+        ]
+        assert states[0] == states[1]
+
+
+def test_dynamic_padding_and_plain_head_resume_too(tiny, tmp_path):
+    flags = (
+        *RUN,
+        "--save_steps",
+        "8",
+        "--padding",
+        "longest",
+        "--head",
+        "plain",
+        "--optimizer",
+        "adamw",
+    )
+    flags += ("--lr_scheduler", "cosine", "--warmup_steps", "3", "--weight_decay", "0.01")
+    tiny.done(tmp_path / "whole", *flags)
+    middle = str(tmp_path / "whole" / "checkpoint-8")
+    tiny.done(tmp_path / "out", *flags, "--resume", middle)
+    assert_same_last(tmp_path / "out", tmp_path / "whole")
+
+
+def test_accumulation_equals_the_bigger_batch(tiny, tmp_path):
+    """Without dropout, plain head, 20 of 22 examples in whole batches: equal to rounding."""
+    exact = ("--dtype", "float64", "--hidden_dropout_prob", "0", "--head", "plain")
+    exact += ("--attention_probs_dropout_prob", "0", "--max_steps", "5", "--save_steps", "5")
+    for name, batch, count in (("big", "4", "1"), ("small", "1", "4")):
+        flags = ("--per_gpu_train_batch_size", batch, "--gradient_accumulation_steps", count)
+        tiny.done(tmp_path / name, *exact, *flags)
+    big, small = (arrays_of(tmp_path / name / "last") for name in ("big", "small"))
+    assert max(np.abs(big[key] - small[key]).max() for key in big) < 1e-13
+
+
+def test_a_batch_larger_than_the_data_is_reported_as_what_it_holds(tiny, tmp_path):
+    flags = ("--max_steps", "2", "--per_gpu_train_batch_size", "64")
+    said = tiny.done(tmp_path / "one", *flags)
+    assert "2 steps of 22 x 1 examples" in said
+    assert metrics(tmp_path / "one")["train"]["examples_per_step"] == 22
+    tiny.done(tmp_path / "six", "--max_steps", "1", "--gradient_accumulation_steps", "64")
+    assert metrics(tmp_path / "six")["train"]["examples_per_step"] == 22  # five of 4, one of 2
+
+
+def test_frozen_encoder(tiny, tmp_path):
+    flags = ("--max_steps", "2", "--save_steps", "1", "--freeze_encoder")
+    tiny.done(tmp_path / "out", *flags)
+    first, second = (arrays_of(tmp_path / "out" / f"checkpoint-{n}") for n in (1, 2))
+    moved = {key for key in first if (first[key] != second[key]).any()}
+    assert "head.word_fc.weight" in moved
+    assert not [key for key in moved if key.startswith("bert.")]
+
+
+def test_identity_names_every_difference():
+    saved = {"seed": 1, "task_name": "RTE", "same": [1, 2]}
+    current = {"seed": 2, "task_name": "CoLA", "same": (1, 2)}
+    with pytest.raises(ValueError, match="seed: 1 there, 2 now; task_name: 'RTE' there, 'CoLA'"):
+        check_identity(saved, current, Path("checkpoint-1"))
+    check_identity(saved, saved, Path("checkpoint-1"))
+    before, now = ({"head": {"fusion": fusion, "wr_dim": 4}} for fusion in (None, "concat"))
+    with pytest.raises(ValueError, match=r"\(head.fusion: None there, 'concat' now\)"):
+        check_identity(before, now, Path("checkpoint-1"))
+
+
+def test_other_data_are_refused(tiny, done, tmp_path):
+    data = tmp_path / "RTE"
+    data.mkdir()
+    for path in tiny.data.iterdir():
+        text = path.read_text(encoding="utf-8")
+        (data / path.name).write_text(text.replace("cat", "dog"), encoding="utf-8")
+    assert "(the training data have changed: files" in tiny.refused(
+        done, *tiny_run.STEPS, "--data_dir", str(data)
+    )
+
+
+def test_a_checkpoint_of_another_run_is_refused_before_anything_changes(tiny, done, tmp_path):
+    """Even the run that --overwrite_output_dir starts afresh was gone then."""
+    flags = ("--resume", str(done / "last"), "--learning_rate", "1e-4")
+    assert "learning_rate" in tiny.refused(tmp_path / "new", *flags)
+    alone = [flag for flag in tiny.command(tmp_path / "new") if flag != "--do_train"]
+    assert in_process("train_glue")(alone) == 2  # nothing is there to evaluate
+    assert not (tmp_path / "new").exists()
+    tiny.done(tmp_path / "old", *tiny_run.STEPS)
+    before = metrics(tmp_path / "old")
+    tiny.refused(tmp_path / "old", *flags, "--overwrite_output_dir")
+    assert metrics(tmp_path / "old") == before
+
+
+# only finite numbers
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float16, ml_dtypes.bfloat16])

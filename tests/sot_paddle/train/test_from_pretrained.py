@@ -102,17 +102,6 @@ def test_every_language_model_from_its_original_and_from_what_was_converted(orig
             if kind.loads or not name.startswith("head."):
                 assert (tensor.numpy() == models[0].state_dict()[name].numpy()).all(), name
     assert files_in(folder) == before
-    back = tmp_path / "back"
-    convert_file(tmp_path / "converted", back, kind.layout, kind.model, reverse=True)
-    tensors, returned = open_source(folder).tensors, open_source(back).tensors
-    kept = [name for name in tensors if not name.startswith(kind.left_out)]
-    assert set(kept) == set(returned)
-    for name in kept:
-        assert tensors[name].dtype == returned[name].dtype
-        assert tensors[name].tobytes() == np.ascontiguousarray(returned[name]).tobytes(), name
-    for name in ("vocab.json", "merges.txt", "vocab.txt"):
-        if (folder / name).is_file():
-            assert (back / name).read_bytes() == (folder / name).read_bytes()
     if kind.architecture in OF_PADDLENLP:
         encoder = OF_PADDLENLP[kind.architecture].from_pretrained(str(tmp_path / "converted"))
         encoder.eval()

@@ -1,127 +1,210 @@
-import json
-from pathlib import Path
+"""What the trainer is made of: callbacks, average, evaluation, one process of several."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
+import paddle
 import pytest
+from paddle import nn
 
-from sot_paddle.train.exact_state import check_identity
-from tests.sot_paddle.train import tiny_run
-from tests.sot_paddle.train.run_output import (
-    arrays_of,
-    assert_same_last,
-    in_process,
-    metrics,
-    same_arrays,
-)
+from sot_paddle import distributed
+from sot_paddle.failures import Interrupted, TrainingStopped
+from sot_paddle.train import callbacks, evaluation
+from sot_paddle.train.callbacks import Flow, ProgressLines, StepCount, StopRequest
+from sot_paddle.train.ema import ModelEma
+from sot_paddle.train.feeding import Pace
+from sot_paddle.train.schedule import EpochRates, PerEpoch
 
-RUN = ("--num_train_epochs", "2", "--keep_states", "99")
+
+def _state(step, **more):
+    fields = {"epoch": 0.5, "max_steps": 100, "is_world_process_zero": True}
+    return SimpleNamespace(global_step=step, **{**fields, **more})
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """What the clock of the callbacks says, in seconds."""
+    seconds = [0.0]
+    monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
+    return seconds
+
+
+def test_progress_between_log_lines(now, capsys):
+    lines = ProgressLines()
+    lines.on_train_begin(None, _state(0), None)
+    for step in range(1, 9):
+        now[0] += 10.0
+        lines.on_step_end(None, _state(step), None)
+    assert capsys.readouterr().err.splitlines() == [
+        "step 4/100 epoch 0.50 0.10 steps/s, 16 min 00 s left",
+        "step 8/100 epoch 0.50 0.10 steps/s, 15 min 20 s left",
+    ]
+
+
+def test_progress_of_evaluation_and_of_other_processes(capsys):
+    lines = ProgressLines()
+    lines.on_log(None, _state(3), None, logs={"eval_acc": 0.25, "eval_loss": 1.0})
+    lines.on_log(None, _state(3, is_world_process_zero=False), None, logs={"eval_acc": 0.25})
+    lines.on_log(None, _state(3), None, logs={"train_loss": 1.0})
+    assert capsys.readouterr().err == "step 3/100 epoch 0.50 dev: acc 0.2500 loss 1.0000\n"
 
 
 @pytest.mark.parametrize(
-    ("accumulation", "steps"),
-    [
-        pytest.param(1, (3, 6), id="six steps an epoch"),
-        pytest.param(4, (1,), id="two micro-batches carried over"),
-        pytest.param(9, (1,), id="accumulation longer than the epoch"),
-    ],
+    ("eval_steps", "due"), [(None, [3, 6, 7]), (2, [2, 4, 6, 7]), (0, [])], ids=str
 )
-def test_resume_is_exact_from_any_step_of_any_epoch(tiny, tmp_path, accumulation, steps):
-    flags = (*RUN, "--gradient_accumulation_steps", str(accumulation))
-    flags += ("--save_steps", str(steps[0]))
-    whole = tmp_path / "whole"
-    tiny.done(whole, *flags)
-    last = (whole / "last").resolve().name
-    assert not same_arrays(arrays_of(whole / f"checkpoint-{steps[0]}"), arrays_of(whole / last))
-    for step in steps:
-        out = tmp_path / f"from-{step}"
-        tiny.done(out, *flags, "--resume", str(whole / f"checkpoint-{step}"))
-        assert (out / "last").resolve().name == last
-        assert_same_last(out, whole, ("model.safetensors", "optimizer.safetensors"))
-        states = [
-            json.loads((folder / "last" / "state.json").read_text(encoding="utf-8"))
-            for folder in (out, whole)
-        ]
-        assert states[0] == states[1]
+def test_flow_evaluates_when_due_and_at_the_end(eval_steps, due):
+    flow = Flow(eval_steps=eval_steps, save_steps=3)
+    flow.trainer = SimpleNamespace(pace=Pace(6, 2), stop=StopRequest())
+    evaluated, saved = [], []
+    for step in range(1, 8):
+        control = SimpleNamespace(should_evaluate=False, should_save=False, should_log=False)
+        flow.on_step_end(None, _state(step, max_steps=7), control)
+        evaluated += [step] * control.should_evaluate
+        saved += [step] * control.should_save
+    assert evaluated == due
+    assert saved == [3, 6, 7]
 
 
-def test_dynamic_padding_and_plain_head_resume_too(tiny, tmp_path):
-    flags = (
-        *RUN,
-        "--save_steps",
-        "8",
-        "--padding",
-        "longest",
-        "--head",
-        "plain",
-        "--optimizer",
-        "adamw",
-    )
-    flags += ("--lr_scheduler", "cosine", "--warmup_steps", "3", "--weight_decay", "0.01")
-    tiny.done(tmp_path / "whole", *flags)
-    middle = str(tmp_path / "whole" / "checkpoint-8")
-    tiny.done(tmp_path / "out", *flags, "--resume", middle)
-    assert_same_last(tmp_path / "out", tmp_path / "whole")
+def test_a_stop_request_saves_and_stops(capsys):
+    control = SimpleNamespace(should_save=False, should_training_stop=False)
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        flow = Flow(eval_steps=0)
+        flow.trainer = SimpleNamespace(pace=Pace(6, 2), stop=stop)
+        flow.on_step_end(None, _state(1), control)
+        assert control.should_save
+        assert control.should_training_stop
+        with pytest.raises(Interrupted, match="stopped by SIGINT") as error:
+            os.kill(os.getpid(), signal.SIGINT)
+        assert error.value.status == 130
+    assert "once more to stop at once" in capsys.readouterr().err
 
 
-def test_accumulation_equals_the_bigger_batch(tiny, tmp_path):
-    """Without dropout, plain head, 20 of 22 examples in whole batches: equal to rounding."""
-    exact = ("--dtype", "float64", "--hidden_dropout_prob", "0", "--head", "plain")
-    exact += ("--attention_probs_dropout_prob", "0", "--max_steps", "5", "--save_steps", "5")
-    for name, batch, count in (("big", "4", "1"), ("small", "1", "4")):
-        flags = ("--per_gpu_train_batch_size", batch, "--gradient_accumulation_steps", count)
-        tiny.done(tmp_path / name, *exact, *flags)
-    big, small = (arrays_of(tmp_path / name / "last") for name in ("big", "small"))
-    assert max(np.abs(big[key] - small[key]).max() for key in big) < 1e-13
+def test_steps_that_a_loss_scaler_skips_do_not_delay_the_rate():
+    """As paddlenlp's Trainer does it: the schedule is stepped only where the optimizer ran."""
+    rates = EpochRates(learning_rate=0.1, epochs=3, warmup_epochs=1, cooldown_epochs=0)
+    schedule, count, used = PerEpoch(rates, steps=3), StepCount(), []
+    for step in range(9):
+        used.append(schedule())
+        if step not in (1, 4):
+            schedule.step()
+        count.on_step_end(None, _state(step + 1), None, lr_scheduler=schedule)
+    assert used == [rates.rate(epoch) for epoch in range(3) for _ in range(3)]
 
 
-def test_a_batch_larger_than_the_data_is_reported_as_what_it_holds(tiny, tmp_path):
-    flags = ("--max_steps", "2", "--per_gpu_train_batch_size", "64")
-    said = tiny.done(tmp_path / "one", *flags)
-    assert "2 steps of 22 x 1 examples" in said
-    assert metrics(tmp_path / "one")["train"]["examples_per_step"] == 22
-    tiny.done(tmp_path / "six", "--max_steps", "1", "--gradient_accumulation_steps", "64")
-    assert metrics(tmp_path / "six")["train"]["examples_per_step"] == 22  # five of 4, one of 2
+class Net(nn.Layer):
+    """A matrix, a running statistic and a counter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 2)
+        self.register_buffer("running_mean", paddle.zeros([2]))
+        self.register_buffer("batches", paddle.zeros([], dtype="int64"))
 
 
-def test_frozen_encoder(tiny, tmp_path):
-    flags = ("--max_steps", "2", "--save_steps", "1", "--freeze_encoder")
-    tiny.done(tmp_path / "out", *flags)
-    first, second = (arrays_of(tmp_path / "out" / f"checkpoint-{n}") for n in (1, 2))
-    moved = {key for key in first if (first[key] != second[key]).any()}
-    assert "head.word_fc.weight" in moved
-    assert not [key for key in moved if key.startswith("bert.")]
+def _shake(model: nn.Layer, draw: np.random.Generator) -> None:
+    for tensor in model.state_dict().values():
+        if paddle.is_floating_point(tensor):
+            tensor.set_value(draw.normal(size=tensor.shape).astype(str(tensor.numpy().dtype)))
+    model.batches.set_value(model.batches + 1)
 
 
-def test_identity_names_every_difference():
-    saved = {"seed": 1, "task_name": "RTE", "same": [1, 2]}
-    current = {"seed": 2, "task_name": "CoLA", "same": (1, 2)}
-    with pytest.raises(ValueError, match="seed: 1 there, 2 now; task_name: 'RTE' there, 'CoLA'"):
-        check_identity(saved, current, Path("checkpoint-1"))
-    check_identity(saved, saved, Path("checkpoint-1"))
-    before, now = ({"head": {"fusion": fusion, "wr_dim": 4}} for fusion in (None, "concat"))
-    with pytest.raises(ValueError, match=r"\(head.fusion: None there, 'concat' now\)"):
-        check_identity(before, now, Path("checkpoint-1"))
+def test_in_place_swaps_and_restores_even_after_an_error() -> None:
+    model = Net()
+    ema = ModelEma(model, 0.5)
+    before = model.fc.weight.numpy().copy()
+    _shake(model, np.random.default_rng(2))
+    shaken = model.fc.weight.numpy().copy()
+    seen = []
+
+    def fail() -> None:
+        with ema.in_place():
+            seen.append(model.fc.weight.numpy().copy())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    np.testing.assert_array_equal(seen[0], before)
+    np.testing.assert_array_equal(model.fc.weight.numpy(), shaken)
+    np.testing.assert_array_equal(ema.arrays()["fc.weight"], before)
 
 
-def test_other_data_are_refused(tiny, done, tmp_path):
-    data = tmp_path / "RTE"
-    data.mkdir()
-    for path in tiny.data.iterdir():
-        text = path.read_text(encoding="utf-8")
-        (data / path.name).write_text(text.replace("cat", "dog"), encoding="utf-8")
-    assert "(the training data have changed: files" in tiny.refused(
-        done, *tiny_run.STEPS, "--data_dir", str(data)
-    )
+def test_with_a_warm_up_the_average_follows_closely_at_first():
+    model = nn.Linear(2, 1)
+    ema, plain = ModelEma(model, 0.99, warmup=True), ModelEma(model, 0.99)
+    start = {name: array.copy() for name, array in ema.arrays().items()}
+    model.weight.set_value(model.weight + 1.0)
+    for kept, average in ((0.1, ema), (0.99, plain)):
+        average.update(0)
+        moved = average.arrays()["weight"] - start["weight"]
+        assert moved == pytest.approx(1.0 - kept)
+    ema.update(10_000)  # long after: the decay itself
+    assert ema.arrays()["weight"] - start["weight"] == pytest.approx(1.0 - 0.1 * 0.99)
 
 
-def test_a_checkpoint_of_another_run_is_refused_before_anything_changes(tiny, done, tmp_path):
-    """Even the run that --overwrite_output_dir starts afresh was gone then."""
-    flags = ("--resume", str(done / "last"), "--learning_rate", "1e-4")
-    assert "learning_rate" in tiny.refused(tmp_path / "new", *flags)
-    alone = [flag for flag in tiny.command(tmp_path / "new") if flag != "--do_train"]
-    assert in_process("train_glue")(alone) == 2  # nothing is there to evaluate
-    assert not (tmp_path / "new").exists()
-    tiny.done(tmp_path / "old", *tiny_run.STEPS)
-    before = metrics(tmp_path / "old")
-    tiny.refused(tmp_path / "old", *flags, "--overwrite_output_dir")
-    assert metrics(tmp_path / "old") == before
+class _Echo(nn.Layer):
+    """Gives back its input and remembers whether it was training."""
+
+    def __init__(self):
+        super().__init__()
+        self.modes = []
+
+    def forward(self, x):
+        self.modes.append(self.training)
+        return x
+
+
+@dataclass(frozen=True)
+class _Split:
+    examples: np.ndarray
+    batches: list
+
+    def load(self, batches):
+        for batch in batches:
+            rows = self.examples[list(batch)]
+            yield {"x": paddle.to_tensor(rows), "labels": paddle.to_tensor(np.array(batch))}
+
+
+def test_nan_logits_stop_the_run():
+    examples = np.zeros((3, 2), dtype="float32")
+    examples[1, 0] = np.nan
+    with pytest.raises(TrainingStopped, match="output for example 1 is not a finite number"):
+        evaluation.predict(_Echo(), _Split(examples, [[0, 1, 2]]))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(4.6, "5 s"), (61, "1 min 01 s"), (7500, "2 h 05 min")]
+)
+def test_duration(seconds, text):
+    assert evaluation.duration(seconds) == text
+
+
+def test_one_process_needs_no_reduction(tiny_bert):
+    x = paddle.to_tensor([1.0, 2.0])
+    assert distributed.sum_across_processes(x) is x
+    assert distributed.gather("a") == ["a"]
+    assert distributed.mean_across_processes(3.5) == 3.5
+    assert distributed.synchronise_batch_norm(tiny_bert()) == 0
+
+
+def test_first_process_failures_are_raised():
+    def fail():
+        raise OSError("disk")
+
+    with pytest.raises(OSError, match="disk"):
+        distributed.on_first_process(fail)
+
+
+def test_only_a_process_with_others_leaves_at_once(monkeypatch):
+    left = []
+    monkeypatch.setattr(distributed.os, "_exit", left.append)
+    assert distributed.leave(2) == 2
+    assert left == []
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    distributed.leave(130)
+    assert left == [130]
