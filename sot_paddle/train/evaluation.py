@@ -39,7 +39,6 @@ def predict(
     split: Split,
     *,
     autocast: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
-    report: Callable[[str], None] | None = None,
 ) -> Predictions:
     """Compute the outputs of every example, shared among the processes.
 
@@ -69,10 +68,10 @@ def predict(
             outputs.append(at_least_float32(output).numpy())
             done += len(outputs[-1])
             now = time.monotonic()
-            if report is not None and now - reported > _REPORT_EVERY:
+            if now - reported > _REPORT_EVERY:
                 reported = now
                 left = (now - started) / done * (whole - done)
-                report(f"evaluated {done} of {whole}, {duration(left)} left")
+                distributed.say(f"evaluated {done} of {whole}, {duration(left)} left")
     corrupt = getattr(loader, "corrupt", ())
     indices = [int(index) for batch in mine for index in batch if index not in corrupt]
     share = (indices, outputs, labels, sorted(corrupt))

@@ -94,7 +94,7 @@ def evaluate(config: ImageEvalConfig) -> tuple[dict[str, Any], Callable[[], str]
     say(f"{subject.model.name}: weights {subject.origin} ({subject.weight_set})")
     say(f"{len(images)} images of {len(classes)} classes, {subject.transform.img_size} pixels")
     split = evaluation_split(images, config.batch_size, config.workers, config.dtype)
-    predicted = predict(subject.model, split, report=say)
+    predicted = predict(subject.model, split)
     logits = imagenet_a.gather_scores(predicted.outputs) if config.imagenet_a else predicted.outputs
     table = score_classes(logits, predicted.labels, classes)
     content = {

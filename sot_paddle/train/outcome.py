@@ -62,7 +62,7 @@ class Evaluator:
         merged: Scores = {}
         outputs = {}
         for index, (name, split) in enumerate(task.dev.items()):
-            outputs[name] = predict(self._run.model, split, autocast=self._autocast, report=say)
+            outputs[name] = predict(self._run.model, split, autocast=self._autocast)
             scores = task.score(name, outputs[name])
             merged |= scores if index == 0 else {f"{name}_{k}": v for k, v in scores.items()}
         return merged, outputs
@@ -73,7 +73,7 @@ class Evaluator:
             return self._best_outputs[name]
         run = self._run
         with contextlib.nullcontext() if run.ema is None else run.ema.in_place():
-            return predict(run.model, run.task.test[name], autocast=self._autocast, report=say)
+            return predict(run.model, run.task.test[name], autocast=self._autocast)
 
 
 def is_better(scores: Scores, best: Scores | None, run: Run) -> bool:

@@ -66,9 +66,7 @@ def check_trained_head(model: nn.Layer, trained: Mapping[str, Any], origin: obje
         )
 
 
-def find_folder(
-    place: Path, is_ours: Callable[[dict[str, Any]], bool], *, needs: Sequence[str] = ()
-) -> Path | None:
+def find_folder(place: Path, is_ours: Callable[[dict[str, Any]], bool]) -> Path | None:
     """The folder with a model that a path means: itself, ``best`` or ``last`` in it, or None."""
     folders = [place.parent] if place.is_file() else [place, place / "best", place / "last"]
     for folder in folders:
@@ -76,15 +74,11 @@ def find_folder(
             verify(folder / CONFIG)  # it is a run's: it has one, or is damaged
         elif not os.path.lexists(folder / CONFIG):
             continue
-        if is_ours(read_object(folder / CONFIG)) and all(
-            (folder / name).is_file() for name in needs
-        ):
+        if is_ours(read_object(folder / CONFIG)):
             return folder
     return None
 
 
 def find_text_folder(place: Path) -> Path | None:
     """The folder with a text model that a path means, or None; see `find_folder`."""
-    return find_folder(
-        place, lambda content: isinstance(content.get("sot_head"), dict), needs=(WEIGHTS,)
-    )
+    return find_folder(place, lambda content: isinstance(content.get("sot_head"), dict))

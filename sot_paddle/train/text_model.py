@@ -17,7 +17,7 @@ from sot_paddle.reading import field_of, read_object
 from sot_paddle.tasks.state_options import SQUAD_LENGTH
 from sot_paddle.train import run_folder
 from sot_paddle.train.model_folder import from_pretrained
-from sot_paddle.train.saved_model import CONFIG, WEIGHTS, find_text_folder
+from sot_paddle.train.saved_model import CONFIG, find_text_folder
 
 _LENGTH = 128
 """Tokens of a row where the run's options are not there: the default of training."""
@@ -59,8 +59,8 @@ def load_trained_text(place: str | Path, *, max_length: int | None = None) -> Te
     folder = find_text_folder(Path(place))
     if folder is None:
         raise ValueError(
-            f"{place} holds no trained text model ({CONFIG} with sot_head, and {WEIGHTS}): give "
-            "the folder that tools/train_glue.py wrote, or its best"
+            f"{place} holds no trained text model ({CONFIG} with sot_head): give the folder that "
+            "tools/train_glue.py wrote, or its best"
         )
     model = from_pretrained(folder)
     config, where = read_object(folder / CONFIG), str(folder / CONFIG)
