@@ -331,6 +331,7 @@ def rates_of_paddle(
     config = document_config(options)
     pace = Pace(-(-DATA_ROWS // BATCH_SIZE), 1, DATA_ROWS)
     rates: dict[str, list[float]] = {name: [] for name, _ in model.named_parameters()}
+    of_step: dict[str, float] = {}
     names = {parameter.name: name for name, parameter in model.named_parameters()}
     with paddle_precision("float64"):
         optimizer, schedule = document_command.optimizer(
@@ -340,7 +341,7 @@ def rates_of_paddle(
 
         def record_rate(parameter_and_gradient: Any) -> paddle.Tensor:
             rate = create_rate(parameter_and_gradient)
-            rates[names[parameter_and_gradient[0].name]].append(rate.item())
+            of_step[names[parameter_and_gradient[0].name]] = rate.item()
             return rate
 
         optimizer._create_param_lr = record_rate
@@ -348,6 +349,8 @@ def rates_of_paddle(
             for parameter in model.parameters():
                 parameter.grad = paddle.zeros_like(parameter)
             optimizer.step()
+            for name, rate in of_step.items():
+                rates[name].append(rate)
             schedule.step()
     decays = {}
     for name, parameter in model.named_parameters():
