@@ -219,6 +219,14 @@ def flip(path: Path) -> None:
     path.write_bytes(raw)
 
 
+def test_a_flipped_bit_of_converted_weights_is_seen(tools, refused, hf, tmp_path):
+    path = tmp_path / "ours.safetensors"
+    assert tools["convert_weights"]([*TEXT, str(hf), str(path)]) == 0
+    flip(path)
+    line = refused("convert_weights", *TEXT, "--reverse", path, tmp_path / "back.pth")
+    assert "ours.safetensors" in line
+
+
 def state(best: Path, **changes: object) -> None:
     """Change what the configuration says, the manifest up to date."""
     content = json.loads((best / "config.json").read_text())

@@ -17,6 +17,7 @@ from sot_paddle.checkpoint import (
     SUFFIXES,
     Tensors,
     TensorSpec,
+    checked,
     metadata_json,
     read_entry,
     refuse_tensorflow,
@@ -150,7 +151,7 @@ def _open_file(path: Path, key: str, ema: bool | None) -> Source:
         tensors = choice.tensors
     elif start.startswith(FIRST_BYTES) or suffix in TORCH_SUFFIXES:
         choice = read_torch(path, key=key, ema=ema)
-        tensors = choice.tensors
+        tensors = checked(choice.tensors, path)
     else:
         raise ValueError(
             f"{path}: expected a directory or a file that ends in"

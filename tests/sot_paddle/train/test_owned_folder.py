@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from sot_paddle import atomic
-from sot_paddle.deploy import export_command
+from sot_paddle.deploy import exporting
 from sot_paddle.train import (
     checkpointing,
     folder_lock,
@@ -37,14 +37,13 @@ FOREIGN = ("thesis.txt", "data/rows.tsv", "seed-1/notes.txt", ".writing-thesis.t
 # one at a time
 
 
-def test_an_export_into_a_folder_in_use_is_told_who_is_at_work(tmp_path, monkeypatch):
+def test_an_export_into_a_folder_in_use_is_told_who_is_at_work(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "there"
-    monkeypatch.setattr(export_command, "open_trained", lambda *_, **__: SimpleNamespace(notes=()))
-    monkeypatch.setattr(export_command, "export", lambda *_, **__: pytest.fail("wrote"))
-    options = export_command._parser().parse_args(["m", str(folder)])
-    who = f"{folder} is in use by another run"
-    with folder_lock.hold_beside(folder), pytest.raises(ValueError, match=who):
-        export_command._run(options)
+    monkeypatch.setattr(exporting, "open_trained", lambda *_, **__: SimpleNamespace(notes=()))
+    monkeypatch.setattr(exporting, "export", lambda *_, **__: pytest.fail("wrote"))
+    with folder_lock.hold_beside(folder):
+        assert exporting.run_command(["m", str(folder)]) == 2
+    assert f"{folder} is in use by another run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
