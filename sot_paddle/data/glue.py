@@ -15,6 +15,7 @@ import numpy as np
 
 from sot_paddle.atomic import write_atomically
 from sot_paddle.config import some
+from sot_paddle.data.batches import TokenFeatures
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import (
     PAIR,
@@ -25,6 +26,7 @@ from sot_paddle.data.glue_tasks import (
     resolve_split,
     standard_splits,
 )
+from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tsv import read_table
 
 _LARGEST_SCORE = 3.4e38  # about that of float32
@@ -121,6 +123,31 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
     if not examples:
         raise DataError(f"{table.path} holds no row of the split {split!r} of {task.title}")
     return examples
+
+
+def tokenize_split(
+    data_dir: str | Path, task: str | Task, split: str, tokenizer: SubwordTokenizer
+) -> TokenFeatures:
+    """Read one split, see :func:`read_split`, and tokenize it, see :func:`tokenize_examples`."""
+    task = get_task(task)
+    return tokenize_examples(read_split(data_dir, task, split), task, tokenizer)
+
+
+def tokenize_examples(
+    examples: Sequence[Example], task: Task, tokenizer: SubwordTokenizer
+) -> TokenFeatures:
+    """Tokenize examples of a task: a row each, in their order.
+
+    Labels are int64 classes or float32 scores, None where the examples have none.
+    """
+    pairs = None if len(task.text) == 1 else [example.text_b or "" for example in examples]
+    features = tokenizer.tokenize([example.text_a for example in examples], pairs)
+    labels = [example.label for example in examples]
+    return features.with_targets(
+        [example.index for example in examples],
+        None if labels[0] is None else labels,
+        np.float32 if task.is_regression else np.int64,
+    )
 
 
 def _is_present(folder: Path, file: SplitFile) -> bool:

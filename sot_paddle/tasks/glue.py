@@ -16,17 +16,20 @@ import paddle
 from scipy import stats
 from sklearn import metrics
 
-from sot_paddle import distributed
 from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.data import glue_tasks
 from sot_paddle.data.batches import EpochBatches
-from sot_paddle.data.cache import cached_split
-from sot_paddle.data.glue import available_splits, own_task, prediction_path, write_predictions
+from sot_paddle.data.glue import (
+    available_splits,
+    own_task,
+    prediction_path,
+    tokenize_split,
+    write_predictions,
+)
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.splits import ShuffledSplit, TokenSplit
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
-from sot_paddle.home_folder import default_cache_dir
 from sot_paddle.tasks.glue_options import OWN, TrainConfig
 from sot_paddle.tasks.losses import classification_loss, mean_loss
 from sot_paddle.tasks.task import Outputs, Predictions, Task
@@ -135,7 +138,7 @@ def decide(logits: np.ndarray) -> np.ndarray:
 
 
 def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
-    """Read and tokenize what the options ask for; the first process fills the cache.
+    """Read and tokenize what the options ask for.
 
     Returns:
         The task. Test splits are read for ``do_predict`` only; MNLI's mismatched set may be absent.
@@ -156,20 +159,9 @@ def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
     splits: dict[str, TokenSplit] = {}
     length = config.max_seq_length
     padding = {"pad": config.padding, "max_length": length, "pad_id": tokenizer.pad_id}
-
-    cache = Path(config.cache_dir) if config.cache_dir else default_cache_dir()
-
-    def read() -> None:
-        for split in wanted:
-            if config.overwrite_cache and distributed.rank() == 0:
-                for entry in cache.glob(f"{table.name}-{split}-*.npz"):
-                    entry.unlink(missing_ok=True)
-            features = cached_split(config.data_dir, table, split, tokenizer, cache)
-            splits[split] = TokenSplit(features, config.per_gpu_eval_batch_size, **padding)
-
-    distributed.on_first_process(read)
-    if not splits:
-        read()
+    for split in wanted:
+        features = tokenize_split(config.data_dir, table, split, tokenizer)
+        splits[split] = TokenSplit(features, config.per_gpu_eval_batch_size, **padding)
     return GlueTask(
         table,
         config.per_gpu_train_batch_size,

@@ -51,7 +51,7 @@ class TrainConfig(ClassifierOptions):
     """
 
     task_name: str = option("", ", ".join([*(task.title for task in TASKS.values()), OWN]))
-    overwrite_cache: bool = changeable(False, "tokenize again")
+    overwrite_cache: bool = changeable(False, "no effect: tokenized data are not kept on disk")
     head: str = option("mgcrp", "mgcrp (published second-order head) or plain", choices=HEADS)
     pooling: str | None = option(None, "any pooling, goes before --head", choices=POOLINGS)
     fusion: str | None = option(None, "of class token and words: " + ", ".join(FUSIONS))

@@ -22,7 +22,7 @@ class CheckpointOptions(Options):
     model_name_or_path: str = changeable("", "checkpoint folder, or a name found locally")
     config_name: str = changeable("", "config.json, if not the checkpoint's own")
     tokenizer_name: str = changeable("", "vocabulary, if not the checkpoint's own")
-    cache_dir: str = changeable("", "where to look for named checkpoints and cache tokenized data")
+    cache_dir: str = changeable("", "where to look for named checkpoints")
     no_cuda: bool = changeable(False, "use the CPU even where there is a GPU")
 
     freeze_encoder = False

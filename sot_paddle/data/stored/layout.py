@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.data.batches import TokenFeatures
-from sot_paddle.data.cache import tokenize_examples
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.glue import read_split
+from sot_paddle.data.glue import read_split, tokenize_examples
 from sot_paddle.data.glue_tasks import SplitFile, Task, get_task, standard_splits
 from sot_paddle.data.subword import SubwordTokenizer
 
