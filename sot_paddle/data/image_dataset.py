@@ -55,6 +55,7 @@ from sot_paddle.data.image_transforms import (
 CORRUPT = "corrupt"
 REPLACEMENT_TRIES = 50
 STREAMS = ("augment", "erase", "mix")
+PREFETCHED = 2  # batches under way for each worker
 
 Key = tuple[int, int]
 """Epoch and index, both from 0."""
@@ -62,17 +63,11 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class ArraySource:
-    """Images in memory.
+    """Images in memory."""
 
-    Attributes:
-        images: n uint8 arrays (H, W, 3), of one size or several.
-        labels: (n,) int64.
-        classes: class names; a label is a position in it.
-    """
-
-    images: Sequence[np.ndarray] | np.ndarray
-    labels: np.ndarray
-    classes: Sequence[str]
+    images: Sequence[np.ndarray] | np.ndarray  # n of uint8 (H, W, 3), of one size or several
+    labels: np.ndarray  # (n,) int64
+    classes: Sequence[str]  # names; a label is a position in it
     names: Sequence[str]
 
     def __len__(self) -> int:
@@ -125,18 +120,12 @@ def generator(stream: str, seed: int, epoch: int, index: int) -> np.random.Gener
 
 
 class ImageSample(NamedTuple):
-    """One image.
+    """One image."""
 
-    Attributes:
-        image: augmented, uint8 (S, S, 3); to evaluate, float32 (3, S, S), None when it cannot be
-            decoded.
-        corrupt: indices that cannot be decoded: those passed over, or its own.
-    """
-
-    image: np.ndarray | None
+    image: np.ndarray | None  # training: uint8 (S, S, 3); else float32 (3, S, S), None if corrupt
     label: int
     key: Key | int
-    corrupt: tuple[int, ...] = ()
+    corrupt: tuple[int, ...] = ()  # indices that cannot be decoded: those passed over, or its own
 
 
 class ImageTrainSet:
@@ -145,20 +134,16 @@ class ImageTrainSet:
     Args:
         on_corrupt: ``"fatal"``, or ``"skip"``: the next image that can be decoded takes the place
             of one that cannot, with its own label, the same in every epoch, worker and process.
-
-    Attributes:
-        named: indices of corrupt images that the user was told of.
     """
 
-    instead = "the next image takes its place"
-    """What becomes of a corrupt image that is skipped."""
+    instead = "the next image takes its place"  # of a corrupt one
 
     def __init__(
         self, source: ImageSource, config: AugmentConfig, seed: int = 0, on_corrupt: str = "fatal"
     ) -> None:
         self.source, self.seed, self.on_corrupt = source, seed, on_corrupt
         self.transform = TrainTransform(config)
-        self.named: set[int] = set()
+        self.named: set[int] = set()  # indices of corrupt images that the user was told of
 
     def __len__(self) -> int:
         return len(self.source)
@@ -171,21 +156,18 @@ class ImageTrainSet:
             DataError: too many corrupt images in a row.
         """
         epoch, index = key
-        image, used, corrupt = self._decode(index)
-        pixels = self.transform(image, generator("augment", self.seed, epoch, index))
-        return ImageSample(pixels, int(self.source.labels[used]), (epoch, index), corrupt)
-
-    def _decode(self, index: int) -> tuple[Image.Image, int, tuple[int, ...]]:
-        """The image, its own index, and the corrupt ones passed over on the way to it."""
         corrupt: list[int] = []
         for step in range(min(REPLACEMENT_TRIES, len(self))):
             place = (index + step) % len(self)
             try:
-                return self.source.image(place), place, tuple(corrupt)
+                image = self.source.image(place)
             except CorruptImage:
                 if self.on_corrupt == "fatal":
                     raise
                 corrupt.append(place)
+                continue
+            pixels = self.transform(image, generator("augment", self.seed, epoch, index))
+            return ImageSample(pixels, int(self.source.labels[place]), key, tuple(corrupt))
         raise DataError(
             f"{len(corrupt)} images in a row cannot be decoded, from {self.source.name(index)} to "
             f"{self.source.name(corrupt[-1])}; this is not a matter of a few corrupt files: check "
@@ -195,28 +177,19 @@ class ImageTrainSet:
 
 @dataclass(frozen=True, eq=False)
 class ImageEvalSet:
-    """Images for evaluation, in the source's order.
-
-    Attributes:
-        on_corrupt: ``"fatal"``, or ``"skip"``: the sample has no image, the batch leaves it out.
-    """
+    """Images for evaluation, in the source's order."""
 
     source: ImageSource
     transform: EvalTransform
-    on_corrupt: str = "fatal"
+    on_corrupt: str = "fatal"  # or "skip": the sample has no image, the batch leaves it out
     named: set[int] = field(default_factory=set)
     instead = "it is left out"
-    """What becomes of a corrupt image that is skipped."""
 
     def __len__(self) -> int:
         return len(self.source)
 
     def __getitem__(self, index: int) -> ImageSample:
-        """One image.
-
-        Raises:
-            CorruptImage: it cannot be decoded and that is fatal.
-        """
+        """One image; a CorruptImage where it cannot be decoded and that is fatal."""
         label = int(self.source.labels[index])
         try:
             image = self.source.image(index)
@@ -303,13 +276,8 @@ Collate = Callable[[Sequence[Any]], Batch]
 class Slots:
     """Memory that processes share for the images of so many batches."""
 
-    memory: Any
+    memory: Any  # a RawArray of bytes, which leaves no file behind
     size: int  # bytes of a slot
-
-    @classmethod
-    def of(cls, count: int, size: int) -> Slots:
-        """Memory for ``count`` slots; no file's name stands for it, so that none is left over."""
-        return cls(multiprocessing.RawArray("c", count * size), size)
 
     def images(self, slot: int, shape: tuple[int, ...]) -> np.ndarray:
         """The float32 images of this shape in a slot, to be read or filled."""
@@ -325,12 +293,12 @@ def start_worker(dataset: Any, collate: Collate, slots: Slots) -> None:
     global _worker
     _worker = (dataset, collate, slots)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's affair
-    threading.Thread(target=_end_with_parent, daemon=True).start()
 
+    def end_with_parent() -> None:
+        connection.wait([multiprocessing.parent_process().sentinel])
+        os._exit(1)
 
-def _end_with_parent() -> None:
-    connection.wait([multiprocessing.parent_process().sentinel])
-    os._exit(1)
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def make_batch(keys: Sequence[Any], slot: int) -> Batch:
@@ -342,10 +310,6 @@ def make_batch(keys: Sequence[Any], slot: int) -> Batch:
         slots.images(slot, images.shape)[...] = images
         batch["images"] = images.shape
     return batch
-
-
-PREFETCHED = 2
-"""Batches under way for each worker."""
 
 
 class BatchWorkers:
@@ -375,7 +339,7 @@ class BatchWorkers:
         try:
             for batch_keys in keys:
                 if self._pool is None:
-                    self._start(Slots.of(ahead + 1, len(batch_keys) * self._image_bytes))
+                    self._start(ahead + 1, len(batch_keys) * self._image_bytes)
                 slot = next(slots)
                 pending.append((slot, self._pool.submit(make_batch, batch_keys, slot)))
                 if len(pending) > ahead:
@@ -398,12 +362,12 @@ class BatchWorkers:
             self._finalizer()
             self._pool = None
 
-    def _start(self, slots: Slots) -> None:
+    def _start(self, count: int, size: int) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([make_batch.__module__])
-        self._slots = slots
+        self._slots = Slots(multiprocessing.RawArray("c", count * size), size)
         self._pool = ProcessPoolExecutor(
-            self._count, context, initializer=start_worker, initargs=(*self._task, slots)
+            self._count, context, initializer=start_worker, initargs=(*self._task, self._slots)
         )
         # It waits: Python 3.11 ends by waking the thread of every pool, without a lock, and fails
         # with "Bad file descriptor" where that thread is just closing the pipe that wakes it.

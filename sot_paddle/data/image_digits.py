@@ -7,8 +7,6 @@ same people wrote both parts.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from PIL import Image
 
@@ -19,15 +17,10 @@ DIGITS = "digits"
 """Stands for a folder on every command line that takes images."""
 
 CLASSES = tuple(str(digit) for digit in range(10))
-EVERY = 5
-"""Of each class, images 0, 5, 10, ... are for validation."""
 
 
 def load_digits(img_size: int = 32) -> tuple[ArraySource, ArraySource]:
-    """The digits as RGB images, enlarged by bicubic interpolation.
-
-    Args:
-        img_size: height and width in pixels.
+    """The digits as RGB images of ``img_size`` pixels a side, enlarged by bicubic interpolation.
 
     Returns:
         Training (1433 images) and validation (364).
@@ -48,26 +41,9 @@ def load_digits(img_size: int = 32) -> tuple[ArraySource, ArraySource]:
         images[place] = np.asarray(resized)[:, :, None]
     chosen = np.zeros(len(labels), dtype=bool)
     for digit in range(len(CLASSES)):
-        chosen[np.flatnonzero(labels == digit)[::EVERY]] = True
-    train, val = (
-        ArraySource(
-            images[part], labels[part], CLASSES, [f"digit {place}" for place in np.nonzero(part)[0]]
-        )
-        for part in (~chosen, chosen)
-    )
-    return train, val
-
-
-def write_digits(folder: str | Path, img_size: int = 32) -> Path:
-    """Write the digits as an ImageFolder of PNG files into a folder that must not exist yet."""
-    folder = Path(folder)
-    if folder.exists():
-        raise DataError(f"{folder}: expected a new folder, got one that exists; name another")
-    for split, source in zip(("train", "val"), load_digits(img_size), strict=True):
-        for name in source.classes:
-            (folder / split / name).mkdir(parents=True)
-        for index in range(len(source)):
-            number = source.name(index).split()[1].zfill(4)
-            home = folder / split / source.classes[source.labels[index]]
-            source.image(index).save(home / f"{number}.png")
-    return folder
+        chosen[np.flatnonzero(labels == digit)[::5]] = True
+    sources = []
+    for part in (~chosen, chosen):
+        names = [f"digit {number}" for number in np.flatnonzero(part)]
+        sources.append(ArraySource(images[part], labels[part], CLASSES, names))
+    return sources[0], sources[1]

@@ -22,7 +22,7 @@ import struct
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -40,17 +40,14 @@ Report = Callable[[str], None]
 """Is told what a folder holds and is not read."""
 
 _LOG = logging.getLogger(__name__)
-_DROPPINGS = ("desktop.ini", "thumbs.db")
-"""Files that a desktop leaves, in lower case; nobody takes them for images."""
+_DROPPINGS = ("desktop.ini", "thumbs.db")  # files that a desktop leaves, in lower case
 
 # What Pillow's readers raise on damaged content; OSError includes "truncated" and "unidentified".
 DAMAGE = (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, struct.error)
 DAMAGE += (zlib.error, Image.DecompressionBombError, RuntimeError)  # the last of AVIF
 _ADVICE = "repair or remove it, or leave corrupt images out"
-_WHITES = {"I": 255, "F": 1}
-"""White of a mode whose values say nothing about it; a larger one is refused."""
-_SIXTEEN_BITS = ("PNG", "PPM")
-"""Formats whose images of mode ``I`` have 16 bits."""
+_WHITES = {"I": 255, "F": 1}  # of modes whose values say nothing about it; larger ones are refused
+_SIXTEEN_BITS = ("PNG", "PPM")  # formats whose images of mode ``I`` have 16 bits
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -65,20 +62,13 @@ _TURNS = {
 
 @dataclass(frozen=True)
 class FolderSource:
-    """Image files by class, then by path, decoded anew at each access.
-
-    Attributes:
-        classes: class names; a label is a position in it.
-        files: n paths relative to ``root``.
-        labels: (n,) int64.
-        exif_orientation: whether to turn an image as its EXIF says.
-    """
+    """Image files by class, then by path, decoded anew at each access."""
 
     root: Path
-    classes: tuple[str, ...]
-    files: tuple[str, ...] = field(repr=False)
-    labels: np.ndarray = field(repr=False, compare=False)
-    exif_orientation: bool = False
+    classes: tuple[str, ...]  # names; a label is a position in it
+    files: tuple[str, ...] = field(repr=False)  # n paths relative to ``root``
+    labels: np.ndarray = field(repr=False, compare=False)  # (n,) int64
+    exif_orientation: bool = False  # whether to turn an image as its EXIF says
 
     def __len__(self) -> int:
         return len(self.files)
@@ -95,11 +85,7 @@ class FolderSource:
 def read_train_val(
     root: str | Path, report: Report = _LOG.warning
 ) -> tuple[FolderSource, FolderSource]:
-    """List both splits of a data set and make sure that they have the same classes.
-
-    Raises:
-        DataError: as for :func:`read_split`, or a class is in one split only.
-    """
+    """List both splits, see :func:`read_split`, and refuse a class that is in one of them only."""
     train, val = read_split(root, "train", report), read_split(root, "val", report)
     not_in_val = sorted(set(train.classes) - set(val.classes))
     not_in_train = sorted(set(val.classes) - set(train.classes))
@@ -196,8 +182,8 @@ def read_class_folders(folder: str | Path, report: Report = _LOG.warning) -> Fol
             f"in {len(empty)} of {len(classes)}: {some(empty)}; remove these folders or "
             "fill them"
         )
-    others = sum((files.others for files in listings), _counted(beside))
-    report_others(folder, others, report)
+    others = itertools.chain(beside, *(files.others for files in listings))
+    report_others(folder, list(others), report)
     images = [files.images for files in listings]
     labels = np.repeat(np.arange(len(classes), dtype=np.int64), list(map(len, images)))
     return FolderSource(folder, classes, tuple(itertools.chain(*images)), labels)
@@ -205,14 +191,10 @@ def read_class_folders(folder: str | Path, report: Report = _LOG.warning) -> Fol
 
 @dataclass(frozen=True)
 class FoundFiles:
-    """The files at any depth below a folder.
+    """The files at any depth below a folder."""
 
-    Attributes:
-        others: extension in lower case, "" for none -> files that are no images by their name.
-    """
-
-    images: tuple[str, ...]
-    others: Counter[str]
+    images: tuple[str, ...]  # sorted paths
+    others: Sequence[str]  # names of those that are no images by their name
 
 
 def files_below(folder: Path, name: str = "") -> FoundFiles:
@@ -234,23 +216,22 @@ def files_below(folder: Path, name: str = "") -> FoundFiles:
     odd = [path for path in images if path.encode("utf-8", "replace").decode() != path]
     if odd:
         raise DataError(f"{folder}: rename {os.fsencode(odd[0])!r}, expected a name in UTF-8")
-    return FoundFiles(tuple(sorted(images)), _counted(foreign))
+    return FoundFiles(tuple(sorted(images)), foreign)
 
 
-def report_others(folder: Path, others: Mapping[str, int], report: Report) -> None:
-    """Say how many files of a folder are no images by their name, with their extensions."""
-    if not others:
-        return
-    kinds = sorted(others.items(), key=lambda kind: (-kind[1], kind[0] or "~"))
+def report_others(folder: Path, names: Sequence[str], report: Report) -> None:
+    """Say how many files of a folder are no images by their name, with their extensions.
+
+    Hidden files and what a desktop leaves do not count.
+    """
+    counted = [name for name in names if name[0] != "." and name.lower() not in _DROPPINGS]
+    counts = Counter(os.path.splitext(name)[1].lower() for name in counted)
+    kinds = sorted(counts.items(), key=lambda kind: (-kind[1], kind[0] or "~"))
     shown = some(f"{extension or 'without one'} ({count})" for extension, count in kinds)
-    count = sum(others.values())
-    report(f"{folder}, left out: {count} files that are no images by their name: {shown}")
-
-
-def _counted(names: Iterable[str]) -> Counter[str]:
-    """Extensions of names with how many have them; hidden files and droppings do not count."""
-    shown = [name for name in names if name[0] != "." and name.lower() not in _DROPPINGS]
-    return Counter(os.path.splitext(name)[1].lower() for name in shown)
+    if counted:
+        report(
+            f"{folder}, left out: {len(counted)} files that are no images by their name: {shown}"
+        )
 
 
 def _leads_up(entry: os.DirEntry) -> bool:
@@ -264,11 +245,7 @@ def _is_image(name: str) -> bool:
 
 
 def check_class_count(classes: Iterable[str], num_classes: int, where: str | Path) -> None:
-    """Make sure that a model's output fits a data set.
-
-    Raises:
-        DataError: the numbers differ.
-    """
+    """Refuse a data set with another number of classes than a model has, by a DataError."""
     count = len(tuple(classes))
     if count != num_classes:
         raise DataError(

@@ -31,10 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class ImageLoader(BatchLoader):
-    """Batches of images as Paddle tensors.
-
-    To the Trainer of paddlenlp it is a Paddle DataLoader; the batches come from this process or
-    from :class:`BatchWorkers`, and no random generator is touched.
+    """Batches of images as Paddle tensors, from this process or from :class:`BatchWorkers`.
 
     A corrupt image that is skipped is named once of all loaders of its data set, by the main
     process, as a logged warning. A batch of which nothing is left is left out.
@@ -43,9 +40,6 @@ class ImageLoader(BatchLoader):
         batch_sampler: yields a list of keys per batch: (epoch, index) pairs for training, indices
             for evaluation.
         workers: processes that decode, kept from pass to pass; 0 for none.
-
-    Attributes:
-        corrupt: indices of the images skipped so far.
     """
 
     def __init__(
@@ -58,7 +52,7 @@ class ImageLoader(BatchLoader):
     ) -> None:
         super().__init__(lambda keys: collate([dataset[key] for key in keys]), batch_sampler)
         self.images, self._dtype = dataset, dtype
-        self.corrupt: set[int] = set()
+        self.corrupt: set[int] = set()  # indices of the images skipped so far
         image_bytes = 4 * 3 * dataset.transform.img_size**2
         self._workers = BatchWorkers(dataset, collate, workers, image_bytes) if workers else None
 
@@ -73,17 +67,17 @@ class ImageLoader(BatchLoader):
         else:
             batches = self._workers.batches(self.batch_sampler)
         for batch in batches:
-            self._name_corrupt(batch.pop(CORRUPT, ()))
+            for index in map(int, batch.pop(CORRUPT, ())):
+                self._name_corrupt(index)
             if len(batch["labels"]):
                 tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
                 if self._dtype != "float32":
                     tensors["images"] = tensors["images"].astype(self._dtype)
                 yield tensors
 
-    def _name_corrupt(self, indices: Iterable[int]) -> None:
-        for index in map(int, indices):
-            self.corrupt.add(index)
-            if index not in self.images.named:
-                self.images.named.add(index)
-                name = self.images.source.name(index)
-                logger.warning("%s cannot be decoded: %s", name, self.images.instead)
+    def _name_corrupt(self, index: int) -> None:
+        self.corrupt.add(index)
+        if index not in self.images.named:
+            self.images.named.add(index)
+            name = self.images.source.name(index)
+            logger.warning("%s cannot be decoded: %s", name, self.images.instead)

@@ -27,27 +27,15 @@ MODES = ("pixel", "rand", "const")
 
 @dataclass(frozen=True)
 class MixConfig:
-    """Options of mixing; the defaults are the published recipe.
+    """Options of mixing; the defaults are the published recipe, a single class a DataError."""
 
-    Attributes:
-        num_classes: K.
-        mixup: alpha of mixup's Beta(alpha, alpha); 0 switches mixup off.
-        cutmix: alpha of CutMix's; 0 switches it off; one of both is above 0.
-        switch_prob: probability of CutMix where both are on.
-        smoothing: label smoothing eps, folded into the targets.
-        off_epoch: from this epoch on nothing is mixed, targets stay smoothed; 0 for never.
-
-    Raises:
-        DataError: a single class.
-    """
-
-    num_classes: int
-    mixup: float = 0.8
-    cutmix: float = 1.0
+    num_classes: int  # K
+    mixup: float = 0.8  # alpha of mixup's Beta(alpha, alpha); 0 switches mixup off
+    cutmix: float = 1.0  # alpha of CutMix's; 0 switches it off; one of both is above 0
     prob: float = 1.0
-    switch_prob: float = 0.5
-    smoothing: float = 0.1
-    off_epoch: int = 0
+    switch_prob: float = 0.5  # probability of CutMix where both are on
+    smoothing: float = 0.1  # label smoothing eps, folded into the targets
+    off_epoch: int = 0  # from this epoch on nothing is mixed, targets stay smoothed; 0 for never
 
     def __post_init__(self) -> None:
         if self.num_classes < 2:
@@ -66,15 +54,10 @@ class Box:
 
 @dataclass(frozen=True)
 class Mix:
-    """The draw of one batch.
+    """The draw of one batch."""
 
-    Attributes:
-        lam: weight of an image's own label, 0 to 1; of its pixels too when ``box`` is None.
-        box: the part that comes from the other image (CutMix), None for mixup.
-    """
-
-    lam: float = 1.0
-    box: Box | None = None
+    lam: float = 1.0  # weight of an image's own label, 0 to 1; of its pixels too without a box
+    box: Box | None = None  # the part that comes from the other image (CutMix), None for mixup
 
 
 def draw_mix(
@@ -113,14 +96,7 @@ def cut_box(lam: float, center: tuple[int, int], height: int, width: int) -> Mix
 
 
 def mix_images(images: np.ndarray, mix: Mix) -> np.ndarray:
-    """The mixed images.
-
-    Args:
-        images: uint8 (B, H, W, 3), B even; not changed.
-
-    Returns:
-        uint8 (B, H, W, 3); the same array when there is nothing to mix.
-    """
+    """The mixed images: uint8 (B, H, W, 3), B even, to new ones of that shape, or themselves."""
     if mix.lam == 1.0:
         return images
     if mix.box is not None:
@@ -141,14 +117,12 @@ def mix_labels(labels: np.ndarray, num_classes: int, lam: float, smoothing: floa
     """Soft targets: smoothed one-hot rows, mixed with the mirrored batch's.
 
     Args:
-        labels: (B,) whole numbers from 0 to below K.
-        num_classes: K.
+        labels: (B,) int64 from 0 to below K.
         smoothing: eps; the label's class has 1 - eps + eps / K, the others eps / K.
 
     Returns:
         float32 (B, K); rows sum to 1.
     """
-    labels = np.asarray(labels, dtype=np.int64)
     off = smoothing / num_classes
     rows = np.full((len(labels), num_classes), off, dtype=np.float32)
     rows[np.arange(len(labels)), labels] = 1.0 - smoothing + off
@@ -157,45 +131,29 @@ def mix_labels(labels: np.ndarray, num_classes: int, lam: float, smoothing: floa
 
 @dataclass(frozen=True)
 class ErasingConfig:
-    """Options of random erasing; the defaults are the published recipe.
-
-    Attributes:
-        mode: ``"pixel"`` N(0, 1) for each number, ``"rand"`` one N(0, 1) for each channel,
-            ``"const"`` zero.
-        count: largest number of rectangles, uniform from 1; they share the area.
-        min_area: smallest part of the image's area.
-        min_aspect: smallest height / width; the largest is its inverse, uniform in the logarithm.
-    """
+    """Options of random erasing; the defaults are the published recipe."""
 
     prob: float = 0.25
-    mode: str = "pixel"
-    count: int = 1
-    min_area: float = 0.02
+    mode: str = "pixel"  # N(0, 1) for each number; rand: one for each channel; const: zero
+    count: int = 1  # largest number of rectangles, uniform from 1; they share the area
+    min_area: float = 0.02  # smallest part of the image's area
     max_area: float = 1 / 3
-    min_aspect: float = 0.3
+    min_aspect: float = 0.3  # smallest height / width, the largest its inverse; uniform in the log
 
 
 @dataclass(frozen=True)
 class Erasure(Crop):
-    """One rectangle.
+    """One rectangle."""
 
-    Attributes:
-        values: float32, (C, h, w) or (C, 1, 1).
-    """
-
-    values: np.ndarray
+    values: np.ndarray  # float32, (C, h, w) or (C, 1, 1)
 
 
 def draw_erasures(
     rng: np.random.Generator, config: ErasingConfig, shape: tuple[int, int, int]
 ) -> tuple[Erasure, ...]:
-    """Draw the rectangles of one image.
+    """Draw the rectangles of one image of shape (C, H, W).
 
-    A rectangle as high or as wide as the image is drawn again, ten times at most; then there is
-    none.
-
-    Args:
-        shape: (C, H, W).
+    One as high or as wide as the image is drawn again, ten times at most; then there is none.
     """
     if rng.random() >= config.prob:
         return ()
@@ -211,18 +169,13 @@ def draw_erasures(
             if rows < height and columns < width:
                 top = int(rng.integers(height - rows + 1))
                 left = int(rng.integers(width - columns + 1))
-                values = _values(rng, config.mode, (channels, rows, columns))
+                size = (rows, columns) if config.mode == "pixel" else (1, 1)
+                values = np.zeros((channels, *size), dtype=np.float32)
+                if config.mode != "const":
+                    values = rng.standard_normal(values.shape, dtype=np.float32)
                 erasures.append(Erasure(top, left, rows, columns, values))
                 break
     return tuple(erasures)
-
-
-def _values(rng: np.random.Generator, mode: str, shape: tuple[int, int, int]) -> np.ndarray:
-    if mode == "pixel":
-        return rng.standard_normal(shape, dtype=np.float32)
-    if mode == "rand":
-        return rng.standard_normal((shape[0], 1, 1), dtype=np.float32)
-    return np.zeros((shape[0], 1, 1), dtype=np.float32)
 
 
 def apply_erasures(image: np.ndarray, erasures: tuple[Erasure, ...]) -> None:

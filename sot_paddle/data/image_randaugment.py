@@ -72,11 +72,7 @@ def apply_operation(
     resampling: Image.Resampling = Image.Resampling.BICUBIC,
     fill: tuple[int, ...] = (128, 128, 128),
 ) -> Image.Image:
-    """One operation on one RGB image, which is not changed itself.
-
-    Args:
-        fill: colour of the places that moved pixels leave behind.
-    """
+    """One operation on one RGB image; ``fill`` is the colour of what moved pixels leave behind."""
     return OPERATIONS[name.removesuffix("Increasing")](image, argument, resampling, fill)
 
 
@@ -165,11 +161,6 @@ class RandAugmentConfig:
         if not 0 <= self.prob <= 1:
             raise DataError(f"RandAugment: expected a probability from 0 to 1, got {self.prob}")
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The operations to draw from."""
-        return INCREASING if self.increasing else PLAIN
-
 
 _OPTIONS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "m": ("magnitude", float),
@@ -221,17 +212,14 @@ def draw_operations(
     config: RandAugmentConfig,
     resamplings: tuple[Image.Resampling, ...] = RESAMPLINGS,
 ) -> tuple[DrawnOperation, ...]:
-    """Draw what to do to one image.
+    """Draw what to do to one image: at most ``config.layers`` operations, in order.
 
-    Args:
-        rng: advanced by the same number of draws whatever they give.
-
-    Returns:
-        At most ``config.layers`` operations, in order.
+    ``rng`` advances by the same number of draws whatever they give.
     """
+    names = INCREASING if config.increasing else PLAIN
     operations = []
     for _ in range(config.layers):
-        name = config.names[rng.integers(len(config.names))]
+        name = names[rng.integers(len(names))]
         carried_out = rng.random() < config.prob
         magnitude = config.magnitude + config.std * rng.standard_normal()
         negate = bool(rng.random() < 0.5)

@@ -34,11 +34,7 @@ RESAMPLING = {kind.name.lower(): kind for kind in Image.Resampling}
 
 
 def get_resampling(name: str) -> Image.Resampling:
-    """Pillow's filter of that name.
-
-    Raises:
-        DataError: there is no such filter.
-    """
+    """Pillow's filter of that name; refuses others with a DataError."""
     if name not in RESAMPLING:
         raise DataError(f"interpolation: expected one of {', '.join(RESAMPLING)}, got {name!r}")
     return RESAMPLING[name]
@@ -67,18 +63,11 @@ def center_crop(image: Image.Image, size: int) -> Image.Image:
 
 
 def normalize_image(
-    pixels: np.ndarray,
-    mean: tuple[float, ...] = IMAGENET_MEAN,
-    std: tuple[float, ...] = IMAGENET_STD,
+    pixels: np.ndarray, mean: tuple[float, ...], std: tuple[float, ...]
 ) -> np.ndarray:
     """(pixels / 255 - mean) / std, in float32 and in this order (torchvision's evaluation).
 
-    Args:
-        pixels: uint8 (H, W, 3).
-        mean: per channel, for pixels from 0 to 1; ``std`` likewise.
-
-    Returns:
-        float32 (3, H, W).
+    Maps uint8 (H, W, 3) to float32 (3, H, W).
     """
     result = pixels.transpose(2, 0, 1).astype(np.float32, order="C")  # (3, H, W)
     result /= np.float32(255)
@@ -88,20 +77,12 @@ def normalize_image(
 
 
 def normalize_batch(
-    pixels: np.ndarray,
-    mean: tuple[float, ...] = IMAGENET_MEAN,
-    std: tuple[float, ...] = IMAGENET_STD,
+    pixels: np.ndarray, mean: tuple[float, ...], std: tuple[float, ...]
 ) -> np.ndarray:
     """(pixels - 255 mean) / (255 std), in float32: the arithmetic of the original's train loader.
 
-    The last bits differ from :func:`normalize_image`.
-
-    Args:
-        pixels: uint8 (B, H, W, 3).
-        mean: per channel, for pixels from 0 to 1; ``std`` likewise.
-
-    Returns:
-        float32 (B, 3, H, W).
+    Maps uint8 (B, H, W, 3) to float32 (B, 3, H, W); the last bits differ from
+    :func:`normalize_image`.
     """
     result = pixels.transpose(0, 3, 1, 2).astype(np.float32, order="C")  # (B, 3, H, W)
     result -= np.array([value * 255 for value in mean], dtype=np.float32)[:, None, None]
@@ -111,11 +92,7 @@ def normalize_batch(
 
 @dataclass(frozen=True)
 class EvalTransform:
-    """The original's evaluation transform.
-
-    Raises:
-        DataError: no such filter, or statistics that are not three numbers.
-    """
+    """The original's evaluation transform; filters and statistics that are none are a DataError."""
 
     img_size: int = 224  # of the square output, in pixels
     crop_pct: float = 0.875  # part of the shorter side that the crop keeps, above 0 to 1
@@ -159,7 +136,7 @@ class AugmentConfig:
         mean: per channel, for pixels from 0 to 1; also RandAugment's fill colour.
 
     Raises:
-        DataError: a range or a filter that cannot be; the command's options refuse other values.
+        DataError: a range or a filter that cannot be.
     """
 
     img_size: int = 224
@@ -230,10 +207,9 @@ def draw_crop(
     scale: tuple[float, float] = (0.08, 1.0),
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> Crop:
-    """A crop of random area and shape.
+    """A crop of random area and shape, drawn ten times at most.
 
     Args:
-        rng: asked for at most ten areas and shapes.
         scale: range of crop area / image area, uniform.
         ratio: range of crop width / crop height, uniform in the logarithm.
 
@@ -268,15 +244,11 @@ def draw_jitter(rng: np.random.Generator, strength: float) -> Jitter:
 
 
 class TrainTransform:
-    """The training transform.
-
-    Attributes:
-        fill: colour of the places that RandAugment leaves behind: the mean, 0 to 255.
-    """
+    """The training transform."""
 
     def __init__(self, config: AugmentConfig) -> None:
-        self.config = config
-        self.img_size = config.img_size
+        self.config, self.img_size = config, config.img_size
+        # of the places that RandAugment leaves behind
         self.fill = tuple(min(255, round(255 * value)) for value in config.mean)
         self._policy = parse_randaugment(config.auto_augment) if config.auto_augment else None
 

@@ -11,8 +11,7 @@ from PIL import Image, ImageOps
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_dataset import generator
-from sot_paddle.data.image_digits import load_digits, write_digits
-from sot_paddle.data.image_folder import read_split
+from sot_paddle.data.image_digits import load_digits
 from sot_paddle.data.image_mixing import (
     ErasingConfig,
     Mix,
@@ -166,21 +165,6 @@ def test_split_is_stratified_and_whole() -> None:
     ]
 
 
-def test_the_written_digits_load_as_a_folder(tmp_path: Path) -> None:
-    folder = write_digits(tmp_path / "digits", 16)
-    _, val = load_digits(16)
-    source = read_split(folder, "val")
-    assert len(source) == len(val) == 364
-    assert source.classes == val.classes
-    loaded = {Path(source.name(i)).stem: (i, source.labels[i]) for i in range(len(source))}
-    for index in range(len(val)):
-        place, label = loaded[val.name(index).split()[1].zfill(4)]
-        assert label == val.labels[index]
-        assert np.array_equal(source.image(place), val.image(index))
-    with pytest.raises(DataError, match="expected a new folder"):
-        write_digits(folder)
-
-
 def lines(name: str) -> list[str]:
     root = Path(importlib.util.find_spec("timm").submodule_search_locations[0])
     return (root / "data" / "_info" / name).read_text().split()
@@ -201,7 +185,7 @@ def test_a_model_s_known_classes_are_checked() -> None:
 
 def test_folders_are_checked_by_name() -> None:
     require_synsets(SYNSETS)
-    with pytest.raises(DataError, match="got 199 folders, 1 missing .n01498041"):
+    with pytest.raises(DataError, match="got 199 folders; missing n01498041, foreign none"):
         require_synsets(SYNSETS[1:])
-    with pytest.raises(DataError, match="in another order"):
+    with pytest.raises(DataError, match="missing none, foreign none"):
         require_synsets(SYNSETS[::-1])
