@@ -5,6 +5,7 @@ Shape legend: n rows, T tokens of all rows together, B rows of a batch, S tokens
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -76,37 +77,21 @@ def epoch_batches(
 
 @dataclass(frozen=True, eq=False)
 class TokenFeatures:
-    """Token ids of n examples, without padding.
+    """Token ids of n examples, without padding."""
 
-    Attributes:
-        offsets: (n + 1,) int64; row i is ``input_ids[offsets[i]:offsets[i + 1]]``.
-        input_ids: (T,) int32.
-        boundaries: (n,) int32, position in the row from which the token type is 1; the row's
-            length for a single sentence.
-        indices: (n,) int64, ``Example.index`` (0 to n - 1 where there is none).
-        labels: (n,) int64 classes or float32 scores, None where labels are withheld.
-    """
-
-    offsets: np.ndarray
-    input_ids: np.ndarray
-    boundaries: np.ndarray
-    indices: np.ndarray
-    labels: np.ndarray | None = None
+    offsets: np.ndarray  # (n + 1,) int64; row i is ``input_ids[offsets[i]:offsets[i + 1]]``
+    input_ids: np.ndarray  # (T,) int32
+    boundaries: np.ndarray  # (n,) int32, where in the row type 1 begins; its length for one text
+    indices: np.ndarray  # (n,) int64, ``Example.index`` (0 to n - 1 where there is none)
+    labels: np.ndarray | None = None  # (n,) int64 classes or float32 scores, None where withheld
 
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[int]], boundaries: Sequence[int]) -> TokenFeatures:
         """Pack rows of token ids; ``boundaries`` as in the attribute of that name."""
         offsets = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum([len(row) for row in rows], out=offsets[1:])
-        flat = np.fromiter(
-            (token for row in rows for token in row), dtype=np.int32, count=int(offsets[-1])
-        )
-        return cls(
-            offsets=offsets,
-            input_ids=flat,
-            boundaries=np.asarray(boundaries, dtype=np.int32),
-            indices=np.arange(len(rows), dtype=np.int64),
-        )
+        flat = np.fromiter(itertools.chain.from_iterable(rows), np.int32, count=int(offsets[-1]))
+        return cls(offsets, flat, np.asarray(boundaries, np.int32), np.arange(len(rows)))
 
     def with_targets(
         self, indices: Sequence[int], labels: Sequence[int] | Sequence[float] | None, dtype: type

@@ -35,17 +35,12 @@ MEMBER_ID_COLUMNS = ("#1 ID", "#2 ID")
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One row of a task.
+    """One row of a task."""
 
-    Attributes:
-        index: the file's own row number where it has one, else the position from 0.
-        label: class index, score for regression, or None where labels are withheld.
-    """
-
-    index: int
+    index: int  # the file's own row number where it has one, else the position from 0
     text_a: str
     text_b: str | None
-    label: int | float | None
+    label: int | float | None  # class index, score for regression, None where withheld
 
 
 def available_splits(data_dir: str | Path, task: str | Task) -> tuple[str, ...]:
@@ -59,11 +54,7 @@ def available_splits(data_dir: str | Path, task: str | Task) -> tuple[str, ...]:
 
 
 def split_paths(data_dir: str | Path, task: str | Task, split: str) -> tuple[Path, ...]:
-    """Every file that :func:`read_split` reads for this split (two for MRPC's first layout).
-
-    Raises:
-        DataError: none of the files that may hold the split is there.
-    """
+    """Every file that :func:`read_split` reads for this split (two for MRPC's first layout)."""
     task = get_task(task)
     return tuple(Path(data_dir) / name for name in _locate(Path(data_dir), task, split).names)
 
@@ -113,8 +104,6 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
         row = dict(zip(table.columns, cells, strict=True))
         try:
             index = int(row.get(task.index, position))
-            if index.bit_length() > 63:  # of int64
-                raise ValueError(f"expected a row number, found {index}")
             label = _label(task, row[task.label]) if file.labelled else None
         except ValueError as error:
             raise DataError(f"{table.path}, line {number}: {error}") from None
@@ -186,10 +175,7 @@ def _label(task: Task, cell: str) -> int | float:
 
 
 def prediction_path(folder: str | Path, task: str | Task, split: str = "test") -> Path:
-    """Where the predictions of a split go: under the official name (``RTE.tsv``, ``MNLI-m.tsv``).
-
-    It is ``predictions.tsv`` for one's own table, ``TASK-split.tsv`` where GLUE expects no file.
-    """
+    """Where predictions go: ``RTE.tsv``, ``MNLI-m.tsv``; ``TASK-split.tsv`` where GLUE has none."""
     task = get_task(task)
     name = resolve_split(task, split)
     return Path(folder) / task.prediction_files.get(name, f"{task.title}-{name}.tsv")
@@ -211,9 +197,6 @@ def write_predictions(
     Args:
         indices: (N,) row numbers of the test file (``Example.index``).
         predictions: (N,) class indices, or finite scores for a regression task.
-
-    Returns:
-        The path written.
     """
     task = get_task(task)
     if task.is_regression:
@@ -230,10 +213,8 @@ def write_predictions(
 
 
 MAX_CLASSES = 1000  # more than this and the label column surely holds something else
-TEXTS = ("sentence", "text")
-"""Names of a column with one text; the first that is there is taken."""
-MISSING = ("nan", "NaN", "None", "<NA>", "NaT")
-"""What Python and pandas write in the place of a missing label."""
+TEXTS = ("sentence", "text")  # names of a column with one text; the first that is there is taken
+MISSING = ("nan", "NaN", "None", "<NA>", "NaT")  # what Python and pandas write for no label
 
 
 def own_task(data_dir: str | Path, *, regression: bool = False) -> Task:
@@ -243,13 +224,9 @@ def own_task(data_dir: str | Path, *, regression: bool = False) -> Task:
     ``label`` (not in the test file, where it is not read); further columns are ignored, except that
     ``index`` numbers the rows. Quoting is off, as in GLUE.
 
-    Args:
-        data_dir: the folder; its ``train.tsv`` decides columns and labels, whose order is that of
-            the class indices (numerical when all are whole numbers).
-
-    Returns:
-        A :class:`Task` for :func:`~sot_paddle.data.glue.read_split`; its metrics are accuracy,
-        or Pearson and Spearman correlation and their mean.
+    ``train.tsv`` decides columns and labels, whose order is that of the class indices (numerical
+    when all are whole numbers). Metrics are accuracy, or Pearson and Spearman correlation and
+    their mean.
 
     Raises:
         DataError: no usable ``train.tsv``, no text column, a row without a label, or fewer than

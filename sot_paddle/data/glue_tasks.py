@@ -17,20 +17,13 @@ from sot_paddle.data.errors import DataError
 
 @dataclass(frozen=True)
 class SplitFile:
-    """One file that holds one split.
-
-    Attributes:
-        columns: column names of a file without a header line, None when it has one.
-        member_ids: name of a file listing the id pairs of another split (MRPC's
-            ``dev_ids.tsv``), None when every row belongs to the split.
-        members: keep the rows whose ids are listed (True) or the others (False).
-    """
+    """One file that holds one split."""
 
     name: str
-    columns: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None  # their names, of a file without a header line
     labelled: bool = True
-    member_ids: str | None = None
-    members: bool = True
+    member_ids: str | None = None  # name of a file with the id pairs of a split, MRPC's dev_ids.tsv
+    members: bool = True  # keep the rows whose ids are listed, or the others
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -40,28 +33,18 @@ class SplitFile:
 
 @dataclass(frozen=True)
 class Task:
-    """One classification or regression task over sentences or sentence pairs.
-
-    Attributes:
-        title: official spelling, also the name of the official folder.
-        labels: class names in class-index order; empty for regression.
-        metrics: metric names; the last selects the best checkpoint.
-        splits: split name to the files that may hold it, tried in this order.
-        index: header name of the row number; files without that column are numbered from 0.
-        skip_malformed: rows with a wrong number of columns are skipped with a message, as the
-            original does, because the official file is known to contain some.
-    """
+    """One classification or regression task over sentences or sentence pairs."""
 
     name: str
-    title: str
-    text: tuple[str, ...]
-    label: str
-    labels: tuple[str, ...]
-    metrics: tuple[str, ...]
-    splits: Mapping[str, tuple[SplitFile, ...]] = field(repr=False)
+    title: str  # official spelling, also the name of the official folder
+    text: tuple[str, ...]  # its columns
+    label: str  # its column
+    labels: tuple[str, ...]  # class names in class-index order; empty for regression
+    metrics: tuple[str, ...]  # the last selects the best checkpoint
+    splits: Mapping[str, tuple[SplitFile, ...]] = field(repr=False)  # files tried in this order
     prediction_files: Mapping[str, str] = field(repr=False)
-    index: str = "index"
-    skip_malformed: bool = False
+    index: str = "index"  # column of the row number; files without it are numbered from 0
+    skip_malformed: bool = False  # skip rows with a wrong number of columns, as the original does
     score_range: tuple[float, float] | None = None
 
     @property
@@ -87,7 +70,6 @@ class Task:
 
 BINARY = ("0", "1")
 ENTAILMENT = ("entailment", "not_entailment")
-ACCURACY = ("acc",)
 ACCURACY_F1 = ("acc", "f1", "acc_and_f1")
 PAIR = ("sentence1", "sentence2")
 COLA_COLUMNS = ("source", "label", "star", "sentence")
@@ -107,7 +89,7 @@ def _task(name: str, title: str, text: tuple[str, ...], labels: tuple[str, ...],
     """A task with GLUE's usual files and names of columns, unless given otherwise."""
     usual = {
         "label": "label",
-        "metrics": ACCURACY,
+        "metrics": ("acc",),
         "splits": standard_splits(),
         "prediction_files": {"test": f"{title}.tsv"},
     }
@@ -132,11 +114,6 @@ _MNLI_SPLITS = {
         SplitFile(name, labelled=False)
         for name in ("diagnostic.tsv", "AX.tsv", "../diagnostic/diagnostic.tsv", "../AX/AX.tsv")
     ),
-}
-_MNLI_PREDICTIONS = {
-    "test_matched": "MNLI-m.tsv",
-    "test_mismatched": "MNLI-mm.tsv",
-    "test_diagnostic": "AX.tsv",
 }
 _COLA_SPLITS = standard_splits(
     train=(SplitFile("train.tsv", columns=COLA_COLUMNS),),
@@ -181,7 +158,11 @@ _TASKS = (
         ("contradiction", "entailment", "neutral"),
         label="gold_label",
         splits=_MNLI_SPLITS,
-        prediction_files=_MNLI_PREDICTIONS,
+        prediction_files={
+            "test_matched": "MNLI-m.tsv",
+            "test_mismatched": "MNLI-mm.tsv",
+            "test_diagnostic": "AX.tsv",
+        },
     ),
     _task("qnli", "QNLI", ("question", "sentence"), ENTAILMENT),
     _task("rte", "RTE", PAIR, ENTAILMENT),
@@ -194,10 +175,7 @@ TASKS: Mapping[str, Task] = {task.name: task for task in _TASKS}
 def get_task(name: str | Task) -> Task:
     """Look a task up by name, whatever its letter case and dashes (``RTE``, ``sst2``, ``STS-B``).
 
-    A :class:`Task` is returned as it is.
-
-    Raises:
-        DataError: unknown name; the message lists the near ones.
+    A :class:`Task` is returned as it is; a DataError for an unknown name lists the near ones.
     """
     if isinstance(name, Task):
         return name
@@ -211,11 +189,7 @@ def get_task(name: str | Task) -> Task:
 
 
 def resolve_split(task: Task, split: str) -> str:
-    """The task's own name of ``split``: for MNLI, ``dev`` means ``dev_matched``.
-
-    Raises:
-        DataError: the task has no such split.
-    """
+    """The task's own name of ``split``: for MNLI, ``dev`` means ``dev_matched``."""
     name = split if split in task.splits else f"{split}_matched"
     if name not in task.splits:
         raise DataError(

@@ -45,21 +45,12 @@ class BatchLoader(DataLoader):
 
 
 class ShuffledSplit:
-    """Examples in batches, shuffled for training; a subclass knows what they are.
+    """Examples in batches, shuffled for training; a :class:`sot_paddle.tasks.task.Split`."""
 
-    It is a :class:`sot_paddle.tasks.task.Split`.
-
-    Attributes:
-        batch_size: examples of a forward pass in evaluation.
-        indices: (M,) number of each example in its file, None where nothing is predicted.
-        labels: (M,) class of each example where the outputs are classes, None where unknown.
-        lengths: tokens of each example where batches are to be bucketed by them, else None.
-    """
-
-    batch_size: int
-    indices: np.ndarray | None
-    labels: np.ndarray | None = None
-    lengths: np.ndarray | None = None
+    batch_size: int  # examples of a forward pass in evaluation
+    indices: np.ndarray | None  # (M,) number of each in its file, None where nothing is predicted
+    labels: np.ndarray | None = None  # (M,) classes, None where unknown
+    lengths: np.ndarray | None = None  # tokens of each where batches are bucketed by them
     drop_last = False
 
     def __len__(self) -> int:
@@ -96,10 +87,8 @@ class ShuffledSplit:
 class TokenSplit(ShuffledSplit):
     """Tokenized examples that are padded when a batch is made.
 
-    Where rows are padded to the longest of a batch, batches are bucketed by length.
-
-    Args:
-        padding: of :func:`sot_paddle.data.batches.pad_rows`: ``pad``, ``max_length``, ``pad_id``.
+    ``padding`` are options of :func:`sot_paddle.data.batches.pad_rows`: ``pad``, ``max_length``,
+    ``pad_id``. Where rows are padded to the longest of a batch, batches are bucketed by length.
     """
 
     def __init__(self, features: TokenFeatures, batch_size: int, **padding: Any) -> None:

@@ -29,15 +29,12 @@ def read_table(
     columns: tuple[str, ...] | None = None,
     skip_malformed: bool = False,
 ) -> Table:
-    """Read a tab-separated file, quoting off.
+    """Read a tab-separated file, quoting off; a DataError names file and line.
 
     Args:
         columns: the column names of a file without a header line; None reads the first line.
         skip_malformed: skip rows with a wrong number of columns and log one line about them; a
             last line that is cut short is refused all the same.
-
-    Raises:
-        DataError: see :func:`sot_paddle.data.glue.read_split`.
     """
     lines, ends_with_newline = decoded_lines(path)
     header = list(columns) if columns else lines[0].split("\t")
@@ -59,9 +56,7 @@ def read_table(
             continue
         is_cut = number == len(lines) and not ends_with_newline and len(cells) < len(header)
         if is_cut or not skip_malformed:
-            advice = (
-                "the file looks truncated: fetch it again" if is_cut else "check that row's tabs"
-            )
+            advice = "the file looks truncated: fetch it again" if is_cut else "check its tabs"
             raise DataError(
                 f"{path}, line {number}: expected {len(header)} tab-separated columns "
                 f"({', '.join(header)}), found {len(cells)} in {line[:60]!r}; {advice}"
@@ -76,11 +71,7 @@ def read_table(
 
 
 def refuse_repeated_header(cells: Sequence[str], header: Sequence[str], where: str) -> None:
-    """Refuse a row that repeats the header of several columns, as joined files have one.
-
-    Raises:
-        DataError: it does; begins with ``where``.
-    """
+    """Refuse a row that repeats the header of several columns, as joined files have one."""
     if len(header) > 1 and tuple(cells) == tuple(header):
         raise DataError(
             f"{where}: expected a row, found the header again ({', '.join(header)}), as in files "

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle.config import near_names
-from sot_paddle.data.documents.layouts import FORMS as TABLES
+from sot_paddle.data.documents import FORMS as TABLES
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_digits import DIGITS, load_digits
 from sot_paddle.data.image_folder import EXTENSIONS, decode_rgb, files_below, report_others

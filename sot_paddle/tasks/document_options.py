@@ -7,7 +7,7 @@ from typing import Any
 
 from sot_paddle.command_line import Command
 from sot_paddle.config import LAYER_POOLINGS, LAYERS
-from sot_paddle.data.documents.layouts import LAYOUTS, OWN, task_title
+from sot_paddle.data.documents import LAYOUTS, OWN, task_title
 from sot_paddle.data.subword import HEAD
 from sot_paddle.options import option, record
 from sot_paddle.tasks.text_options import ClassifierOptions

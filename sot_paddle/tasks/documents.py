@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.data.batches import pad_rows
-from sot_paddle.data.documents.layouts import OWN, LabelledRows, read_own, read_published
+from sot_paddle.data.documents import OWN, LabelledRows, read_own, read_published
 from sot_paddle.data.splits import ShuffledSplit
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.tasks.document_options import DocumentTrainConfig

@@ -126,7 +126,7 @@ def test_the_diagnostic_set_lies_in_mnli_s_folder_or_beside_it(task_folder, plac
     [
         ("", r"dev.tsv is empty; expected tab-separated rows"),
         (RTE, r"dev.tsv holds a header and no usable row"),
-        (RTE + "0\ta\tb\n1\ta\tb\tentailment\n", r"line 2: expected 4 .*found 3 in .*row's tabs"),
+        (RTE + "0\ta\tb\n1\ta\tb\tentailment\n", r"line 2: expected 4 .*found 3 in .*its tabs"),
         (RTE + "0\ta\tb\tentailment\n1\ta", r"line 3: expected 4 .*looks truncated"),
         (RTE + "0\ta\tb\tentail", r"line 2: expected the label entailment or not_ent.*'entail'"),
         (RTE + "x\ta\tb\tentailment\n", r"line 2: invalid literal for int.* 'x'"),

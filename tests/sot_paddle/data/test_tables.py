@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sot_paddle.data.documents.layouts import (
+from sot_paddle.data.documents import (
     comma_rows,
     folder_rows,
     json_rows,

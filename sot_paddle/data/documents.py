@@ -22,8 +22,7 @@ from sot_paddle.data.glue_tasks import Task
 from sot_paddle.data.tsv import decoded_lines, read_table, refuse_repeated_header
 from sot_paddle.reading import parse_json, read_text, require_whole_characters, sha256_of
 
-LARGEST_ROW = 1 << 22
-"""Characters of a cell of a CSV file at most."""
+LARGEST_CELL = 1 << 22  # characters, of a CSV file
 
 Columns = tuple[str, ...]
 Row = Mapping[str, str]
@@ -42,7 +41,7 @@ def tab_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
 
 def comma_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
     """Cells with a comma between; one may hold line ends, between quotes."""
-    csv.field_size_limit(LARGEST_ROW)
+    csv.field_size_limit(LARGEST_CELL)
     reader = csv.reader(io.StringIO(read_text(path, encoding="utf-8-sig"), newline=""), strict=True)
     names, line = columns, 1
     try:
@@ -80,9 +79,8 @@ def json_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
 
 def labelled_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
     """TREC's lines ``LABEL:detail the text`` in Latin-1, as ``label`` and ``text``."""
-    for number, line in enumerate(
-        read_text(path, encoding="latin-1").rstrip("\r\n").split("\n"), 1
-    ):
+    lines = read_text(path, encoding="latin-1").rstrip("\r\n").split("\n")
+    for number, line in enumerate(lines, 1):
         fine, space, words = line.partition(" ")
         coarse, colon, _ = fine.partition(":")
         if not (space and colon):
@@ -91,11 +89,7 @@ def labelled_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
 
 
 def folder_rows(folder: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
-    """One text a file, in a folder for each class, as ``label`` and ``text``.
-
-    Args:
-        columns: names of the classes.
-    """
+    """One text a file, in a folder for each class in ``columns``, as ``label`` and ``text``."""
     for label in columns:
         paths = sorted((folder / label).glob("*.txt"))
         if not paths:
@@ -106,7 +100,6 @@ def folder_rows(folder: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
 
 FORMS: Mapping[str, Reader] = {".tsv": tab_rows, ".csv": comma_rows, ".jsonl": json_rows}
 """Ending of a user's own table -> its reader."""
-
 
 OWN = "own"
 """Task name of a user's own tables."""
@@ -123,19 +116,12 @@ class Place:
 
 @dataclass(frozen=True)
 class TextLayout:
-    """A published data set.
+    """A published data set; its development split is the published test split (D.2)."""
 
-    Attributes:
-        splits: ``train`` and ``dev`` to where each may lie, tried in this order. The development
-            split is the published test split (D.2).
-        text: columns whose cells make the text, those that are not empty joined by a space.
-    """
-
-    title: str
     labels: tuple[str, ...]
-    splits: Mapping[str, tuple[Place, ...]]
-    text: tuple[str, ...] = ("text",)
-    numbered: bool = True
+    splits: Mapping[str, tuple[Place, ...]]  # ``train``, ``dev`` -> places, tried in this order
+    text: tuple[str, ...] = ("text",)  # columns whose cells, joined by a space, make the text
+    numbered: bool = True  # whether a label may also be its position
 
 
 _COLUMNS = ("label", "text")
@@ -145,7 +131,6 @@ _POLARITY = ("neg", "pos")
 _TRAIN, _TEST = (Place(f"{name}.csv", tab_rows, _COLUMNS) for name in ("train", "test"))
 LAYOUTS: Mapping[str, TextLayout] = {
     "IMDB": TextLayout(
-        "IMDB",
         _POLARITY,
         {
             "train": (Place("train", folder_rows, _POLARITY), _TRAIN),
@@ -153,7 +138,6 @@ LAYOUTS: Mapping[str, TextLayout] = {
         },
     ),
     "TREC": TextLayout(
-        "TREC",
         ("LOC", "NUM", "HUM", "ENTY", "ABBR", "DESC"),
         {
             "train": (Place("train_5500.label", labelled_rows, _COLUMNS), _TRAIN),
@@ -161,7 +145,6 @@ LAYOUTS: Mapping[str, TextLayout] = {
         },
     ),
     "Yahoo": TextLayout(
-        "Yahoo",
         tuple(str(number) for number in range(1, 11)),
         {
             "train": (Place("train.csv", comma_rows, _YAHOO),),
@@ -174,11 +157,7 @@ LAYOUTS: Mapping[str, TextLayout] = {
 
 
 def task_title(name: str) -> str:
-    """The title of a published data set, or `OWN`, whatever the letter case.
-
-    Raises:
-        DataError: unknown name.
-    """
+    """The title of a published data set, or `OWN`, whatever the letter case."""
     key = "".join(letter for letter in name.lower() if letter.isalnum()).removesuffix("answers")
     titles = {title.lower(): title for title in (*LAYOUTS, OWN)}
     if key not in titles:
@@ -188,26 +167,18 @@ def task_title(name: str) -> str:
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """The texts of a split with their labels.
-
-    Attributes:
-        labels: (n,) class indices, None where they are not read.
-        texts: columns of each text of a row; the cells of one are joined.
-    """
+    """The texts of a split with their labels."""
 
     rows: Sequence[tuple[str, ...]]
-    labels: Sequence[int] | None
-    texts: tuple[Columns, ...]
+    labels: Sequence[int] | None  # (n,) class indices, None where they are not read
+    texts: tuple[Columns, ...]  # columns of each text of a row; the cells of one are joined
     fingerprint: str
 
 
 def read_published(
     title: str, folder: Path, splits: Sequence[str]
 ) -> tuple[Task, dict[str, LabelledRows]]:
-    """Read splits of a published data set, a key of `LAYOUTS`.
-
-    Returns:
-        Its description, and its rows by split.
+    """Read splits of a published data set, a key of `LAYOUTS`: its description, rows by split.
 
     Raises:
         DataError: a split is not there, or a row or a label is none.
@@ -233,44 +204,42 @@ def read_own(
 ) -> tuple[Task, dict[str, LabelledRows]]:
     """Read splits of a user's own tables, ``train``, ``dev`` and ``test`` with `FORMS`' endings.
 
-    Args:
-        folder: with the tables; ``train`` decides the classes.
-        splits: of ``train``, ``dev`` and ``test``; labels of ``test`` are not read.
-        text: one or two columns with text; () finds them by their usual names.
+    Returns their description and their rows by split. ``train`` decides the classes; labels of
+    ``test`` are not read.
 
-    Returns:
-        The description of the tables, and their rows by split.
+    Args:
+        text: one or two columns with text; () finds them by their usual names.
 
     Raises:
         DataError: a table is not there, lacks a column, or has rows or labels that are none.
     """
     cells: set[str] = set()
     columns: Columns = ()
-    path, rows = _own_table(folder, "train")
-    for where, row in rows:
+    path = _own_table(folder, "train")
+    for where, row in FORMS[path.suffix](path, ()):
         columns = columns or tuple(row)
         cells.add(required_label(_cell(row, label, where), where))
     names = class_names(path, cells)
     texts = tuple(text) or text_columns(path, columns)
     classes = {name: index for index, name in enumerate(names)}
+    single = tuple((column,) for column in texts)
     rows_by_split = {}
     for split in splits:
-        path, rows = _own_table(folder, split)
-        single = tuple((column,) for column in texts)
-        rows_by_split[split] = _collected(
-            path, rows, single, label, None if split == "test" else classes
-        )
+        path = _own_table(folder, split)
+        rows = FORMS[path.suffix](path, ())
+        labelled = None if split == "test" else classes
+        rows_by_split[split] = _collected(path, rows, single, label, labelled)
     return table_task(texts, names, label=label), rows_by_split
 
 
-def _own_table(folder: Path, split: str) -> tuple[Path, Iterator[tuple[str, Row]]]:
+def _own_table(folder: Path, split: str) -> Path:
     paths = [folder / f"{split}{ending}" for ending in FORMS]
     there = [path for path in paths if path.exists()]
     if len(there) != 1:
         names = ", ".join(path.name for path in paths)
         existing = " and ".join(path.name for path in there) or "none"
         raise DataError(f"own table {split}: expected one of {names} in {folder}, found {existing}")
-    return there[0], FORMS[there[0].suffix](there[0], ())
+    return there[0]
 
 
 def _collected(
