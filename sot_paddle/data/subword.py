@@ -61,14 +61,9 @@ def kept_tokens(ids: list[int], room: int, trunc_medium: int) -> list[int]:
 
 
 def truncated_lengths(first: int, second: int, room: int, tie_break: str) -> tuple[int, int]:
-    """How many tokens of each sentence ``longest_first`` truncation keeps.
+    """How many tokens of each sentence ``longest_first`` truncation keeps, ``room`` at most.
 
-    Args:
-        room: tokens that fit, special tokens not counted.
-        tie_break: ``"slow"`` (the original) or ``"fast"``, see the module's page.
-
-    Returns:
-        Kept tokens of the first and of the second sentence; their sum is at most ``room``.
+    ``tie_break`` is ``"slow"`` (the original) or ``"fast"``, see the module's page.
 
     Source: specs.md B.2.
     """
@@ -100,19 +95,14 @@ class RowForm:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What a family of tokenizers reads from a checkpoint's files.
-
-    Attributes:
-        mask_id: id of what stands for a word that is left out.
-        word_lead: what stands before a word inside a text, where it changes the word's tokens.
-    """
+    """What a family of tokenizers reads from a checkpoint's files."""
 
     backend: Tokenizer
     form: RowForm
     pad_id: int
-    mask_id: int
+    mask_id: int  # of what stands for a word that is left out
     do_lower_case: bool
-    word_lead: str = ""
+    word_lead: str = ""  # what stands before a word inside a text and changes the word's tokens
 
 
 class SubwordTokenizer:
@@ -125,8 +115,7 @@ class SubwordTokenizer:
 
     Attributes:
         vocab_size: largest token id + 1.
-        fingerprint: hash of the vocabulary and of every option, for the cache.
-        trunc_medium: which tokens of a single text are kept: the first ones, see `truncating`.
+        fingerprint: hash of the vocabulary and of every option.
 
     Raises:
         DataError: no vocabulary there, a broken one, or an impossible option.
@@ -150,18 +139,13 @@ class SubwordTokenizer:
         self.max_length, self.tie_break, self.trunc_medium = max_length, tie_break, HEAD
         self.vocab_size = max(pipeline.backend.get_vocab().values()) + 1
         self._backend = pipeline.backend
-        options = f"{max_length} {tie_break} {pipeline.backend.to_str()}"
-        self.fingerprint = hashlib.sha256(options.encode()).hexdigest()
+        self.fingerprint = _hash(f"{max_length} {tie_break} {pipeline.backend.to_str()}")
 
     def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
         raise NotImplementedError
 
     def truncating(self, trunc_medium: int) -> Self:
-        """Return a tokenizer that keeps other tokens of a single text, see :func:`kept_tokens`.
-
-        Raises:
-            DataError: no such rule, or more tokens at the front than fit.
-        """
+        """Return a tokenizer that keeps other tokens of a single text, see :func:`kept_tokens`."""
         room = self.max_length - self.form.special(1)
         if not HEAD <= trunc_medium < room:
             raise DataError(
@@ -171,8 +155,7 @@ class SubwordTokenizer:
             )
         other = copy.copy(self)
         other.trunc_medium = trunc_medium
-        options = f"{self.fingerprint} {trunc_medium}"
-        other.fingerprint = hashlib.sha256(options.encode()).hexdigest()
+        other.fingerprint = _hash(f"{self.fingerprint} {trunc_medium}")
         return other
 
     def tokenize(
@@ -244,3 +227,7 @@ class SubwordTokenizer:
         row = [*form.begin, *first[:kept_first], *form.between]
         whole = [*row, *second[:kept_second], *form.end]
         return whole, len(row) if form.typed else len(whole)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -7,16 +7,17 @@ decomposed Hangul syllable for unknown.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import tempfile
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sot_paddle.config import import_name, some
+from sot_paddle.config import some
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.subword import Pipeline, RowForm, SubwordTokenizer
 from sot_paddle.reading import field_of, read_bytes, read_json, read_text
@@ -40,13 +41,8 @@ _END_OF_WORD = "</w>"
 class TokenizerFamily:
     """A family of tokenizers."""
 
-    path: str  # module and name of its class
+    build: Callable[..., SubwordTokenizer]  # of a folder, ``do_lower_case`` and ``max_length``
     needed: tuple[tuple[str, ...], ...]  # sets of files, of which one must be there
-
-    @property
-    def build(self) -> Callable[..., SubwordTokenizer]:
-        """Folder, ``do_lower_case`` and ``max_length`` to a tokenizer."""
-        return import_name(self.path)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -78,19 +74,6 @@ class TokenizerFamily:
                 raise DataError(str(error).replace(folder, "the checkpoint's vocabulary")) from None
 
 
-_HERE = "sot_paddle.data.tokenizers"
-FAMILIES: Mapping[str, TokenizerFamily] = {
-    "wordpiece": TokenizerFamily(f"{_HERE}:WordPieceTokenizer", (("vocab.txt",), _SETTINGS[:1])),
-    "byte_bpe": TokenizerFamily(f"{_HERE}:ByteBpeTokenizer", (_PAIRS, _SETTINGS[:1])),
-    "word_bpe": TokenizerFamily(f"{_HERE}:WordBpeTokenizer", (_PAIRS, _SETTINGS[:1])),
-    "sentencepiece": TokenizerFamily(
-        "sot_paddle.data.tokenizers:SentencePieceTokenizer",
-        tuple((name,) for name in SENTENCE_PIECES),
-    ),
-}
-"""What a backbone's record calls it -> the family."""
-
-
 class WordPieceTokenizer(SubwordTokenizer):
     """Texts to token ids as BERT expects them: ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``.
 
@@ -103,13 +86,9 @@ class WordPieceTokenizer(SubwordTokenizer):
         source: a folder with ``tokenizer.json`` or ``vocab.txt`` (``tokenizer_config.json`` is
             read where it is), or a vocabulary file.
         strip_accents: None follows the folder's setting, then ``do_lower_case``.
-        options: of `SubwordTokenizer`. ``do_lower_case`` lower-cases the text and strips its
-            accents. It is really applied, also with a cased vocabulary (as the original's command
-            does) and switched off with an uncased one. None takes the folder's setting, True
-            where there is none.
-
-    Raises:
-        DataError: no vocabulary there, a broken one, or an impossible option.
+        options: of `SubwordTokenizer`. ``do_lower_case`` is really applied, also with a cased
+            vocabulary (as the original's command does) and switched off with an uncased one. None
+            takes the folder's setting, True where there is none.
     """
 
     def __init__(
@@ -209,7 +188,7 @@ def _bpe_backend(source: Path, special: tuple[str, ...], *, end_of_word: str) ->
         vocabulary = field_of(model, "vocab", dict, str(path))
         merges = field_of(model, "merges", list, str(path))
     require_tokens(path, vocabulary, special)
-    with LibraryRefusals(path):
+    with library_refusals(path):
         pairs = [tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in merges]
         return Tokenizer(
             models.BPE(vocabulary, pairs, unk_token=_BPE_UNKNOWN, end_of_word_suffix=end_of_word)
@@ -217,17 +196,11 @@ def _bpe_backend(source: Path, special: tuple[str, ...], *, end_of_word: str) ->
 
 
 def load_backend(source: Path) -> tuple[Tokenizer, dict[str, Any]]:
-    """Load a vocabulary.
-
-    Args:
-        source: a folder with ``tokenizer.json`` or ``vocab.txt``, or a vocabulary file.
+    """Load BERT's kind of vocabulary from a folder or a file.
 
     Returns:
         The library's tokenizer, and the settings stored beside the vocabulary
         (``do_lower_case``, ``strip_accents``, ``tokenize_chinese_chars``, where there are any).
-
-    Raises:
-        DataError: no vocabulary there, or one that is not BERT's kind.
     """
     if source.is_file():
         return _from_vocabulary(source), {}
@@ -261,7 +234,7 @@ def _from_json(path: Path) -> tuple[Tokenizer, dict[str, Any]]:
     kind = field_of(content, "model", dict, str(path)).get("type")
     if kind != "WordPiece":
         raise DataError(f"{path}: expected a WordPiece model, found {kind}")
-    with LibraryRefusals(path):
+    with library_refusals(path):
         backend = Tokenizer.from_str(json.dumps(content))
     require_tokens(path, backend.get_vocab(with_added_tokens=True), SPECIAL_TOKENS)
     stored = content.get("normalizer") or {}
@@ -273,19 +246,14 @@ def _from_json(path: Path) -> tuple[Tokenizer, dict[str, Any]]:
     return backend, {option: stored[key] for option, key in names.items() if key in stored}
 
 
-class LibraryRefusals:
-    """Puts the path before what the tokenizers library refuses, with a bare Exception."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
-        if kind in (Exception, TypeError):
-            reason = str(error).splitlines()[0]
-            raise DataError(f"{self._path}: the tokenizers library refuses it: {reason}") from error
+@contextlib.contextmanager
+def library_refusals(path: Path) -> Iterator[None]:
+    """Put the path before what the tokenizers library refuses, with a bare Exception."""
+    try:
+        yield
+    except Exception as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{path}: the tokenizers library refuses it: {reason}") from error
 
 
 def refuse_folder(folder: Path, wanted: str) -> NoReturn:
@@ -319,7 +287,11 @@ class SentencePieceTokenizer(SubwordTokenizer):
 
     def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
         lower = True if do_lower_case is None else do_lower_case
-        backend = _Pieces(_find(source), lower=lower)
+        paths = [source / name for name in SENTENCE_PIECES if (source / name).is_file()]
+        if not paths:
+            expected = " or ".join(SENTENCE_PIECES)
+            raise DataError(f"no SentencePiece model in {source}: expected {expected}")
+        backend = _Pieces(paths[0], lower=lower)
         first, separator, pad, mask = (backend.ids[token] for token in _SPECIAL)
         form = RowForm((first,), (separator,), (separator,), typed=True)
         return Pipeline(backend, form, pad, mask, lower)
@@ -329,24 +301,11 @@ class SentencePieceTokenizer(SubwordTokenizer):
         return [self._backend.encode(text) for text in texts]
 
     def pieces(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Refuses: where a piece lies in its text is not known.
-
-        Raises:
-            DataError: always.
-        """
+        """Refuse: where a piece lies in its text is not known."""
         raise DataError(
             "a SentencePiece model does not tell where a token lies in its text, which answers in "
             "a text need: use a model with another tokenizer"
         )
-
-
-def _find(folder: Path) -> Path:
-    if not folder.is_dir():
-        raise DataError(f"no tokenizer at {folder}: expected a folder")
-    for name in SENTENCE_PIECES:
-        if (folder / name).is_file():
-            return folder / name
-    raise DataError(f"no SentencePiece model in {folder}: expected {' or '.join(SENTENCE_PIECES)}")
 
 
 class _Pieces:
@@ -382,13 +341,10 @@ class _Pieces:
         return self._tokens[index]
 
     def encode(self, text: str) -> list[int]:
-        parts = self._special.split(text)  # text, token, text, ...
         ids: list[int] = []
-        for place, part in enumerate(parts):
-            if place % 2:
-                ids.append(self.ids[part])
-                continue
-            ids += [self.ids[piece] for piece in self._pieces(part)]
+        for place, part in enumerate(self._special.split(text)):  # text, token, text, ...
+            pieces = [part] if place % 2 else self._pieces(part)
+            ids += [self.ids[piece] for piece in pieces]
         return ids
 
     def _pieces(self, text: str) -> list[str]:
@@ -417,3 +373,14 @@ def _clean(text: str, lower: bool) -> str:
     text = " ".join(text.split()).replace("``", '"').replace("''", '"')
     text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
     return text.lower() if lower else text
+
+
+FAMILIES: Mapping[str, TokenizerFamily] = {
+    "wordpiece": TokenizerFamily(WordPieceTokenizer, (("vocab.txt",), _SETTINGS[:1])),
+    "byte_bpe": TokenizerFamily(ByteBpeTokenizer, (_PAIRS, _SETTINGS[:1])),
+    "word_bpe": TokenizerFamily(WordBpeTokenizer, (_PAIRS, _SETTINGS[:1])),
+    "sentencepiece": TokenizerFamily(
+        SentencePieceTokenizer, tuple((name,) for name in SENTENCE_PIECES)
+    ),
+}
+"""What a backbone's record calls it -> the family."""
