@@ -12,7 +12,7 @@ import json
 import re
 import tempfile
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -188,7 +188,7 @@ def _bpe_backend(source: Path, special: tuple[str, ...], *, end_of_word: str) ->
         vocabulary = field_of(model, "vocab", dict, str(path))
         merges = field_of(model, "merges", list, str(path))
     require_tokens(path, vocabulary, special)
-    with library_refusals(path):
+    with LibraryRefusals(path):
         pairs = [tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in merges]
         return Tokenizer(
             models.BPE(vocabulary, pairs, unk_token=_BPE_UNKNOWN, end_of_word_suffix=end_of_word)
@@ -234,7 +234,7 @@ def _from_json(path: Path) -> tuple[Tokenizer, dict[str, Any]]:
     kind = field_of(content, "model", dict, str(path)).get("type")
     if kind != "WordPiece":
         raise DataError(f"{path}: expected a WordPiece model, found {kind}")
-    with library_refusals(path):
+    with LibraryRefusals(path):
         backend = Tokenizer.from_str(json.dumps(content))
     require_tokens(path, backend.get_vocab(with_added_tokens=True), SPECIAL_TOKENS)
     stored = content.get("normalizer") or {}
@@ -246,14 +246,16 @@ def _from_json(path: Path) -> tuple[Tokenizer, dict[str, Any]]:
     return backend, {option: stored[key] for option, key in names.items() if key in stored}
 
 
-@contextlib.contextmanager
-def library_refusals(path: Path) -> Iterator[None]:
-    """Put the path before what the tokenizers library refuses, with a bare Exception."""
-    try:
-        yield
-    except Exception as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{path}: the tokenizers library refuses it: {reason}") from error
+class LibraryRefusals(contextlib.AbstractContextManager):
+    """Puts the path before what the tokenizers library refuses, with a bare Exception."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
+        if kind in (Exception, TypeError):
+            reason = str(error).splitlines()[0]
+            raise DataError(f"{self._path}: the tokenizers library refuses it: {reason}") from error
 
 
 def refuse_folder(folder: Path, wanted: str) -> NoReturn:

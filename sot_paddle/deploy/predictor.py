@@ -21,9 +21,8 @@ from scipy.special import softmax
 from sot_paddle.atomic import atomic_file
 from sot_paddle.command_line import OneLineParser
 from sot_paddle.data.batches import pad_rows
-from sot_paddle.data.squad.questions import Question
-from sot_paddle.data.squad.span_decoding import decode
-from sot_paddle.data.squad.span_features import span_features
+from sot_paddle.data.squad.answers import decode
+from sot_paddle.data.squad.questions import Question, span_features
 from sot_paddle.deploy.input_rows import (
     INPUT_HELP,
     STDIN,

@@ -15,7 +15,7 @@ import numpy as np
 from sot_paddle import reading, strict_json
 from sot_paddle.config import build_record
 from sot_paddle.data.image_transforms import EvalTransform
-from sot_paddle.data.squad.span_decoding import DecodingOptions
+from sot_paddle.data.squad.answers import DecodingOptions
 from sot_paddle.data.subword import HEAD, SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 

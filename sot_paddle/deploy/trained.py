@@ -9,7 +9,7 @@ from paddle import nn
 
 from sot_paddle.config import SPANS, build_record
 from sot_paddle.data.glue_tasks import TASKS
-from sot_paddle.data.squad.span_decoding import DecodingOptions
+from sot_paddle.data.squad.answers import DecodingOptions
 from sot_paddle.deploy.recipe import Recipe, SpanRecipe, TextRecipe
 from sot_paddle.reading import read_object
 from sot_paddle.tasks.images import eval_transform

@@ -18,12 +18,13 @@ from sot_paddle.data.squad.answers import (
     ANSWERS,
     CANDIDATES,
     NULL_ODDS,
+    Answer,
+    DecodingOptions,
+    decode,
     score_answers,
     write_answers,
 )
-from sot_paddle.data.squad.questions import Question, read_questions
-from sot_paddle.data.squad.span_decoding import Answer, DecodingOptions, decode
-from sot_paddle.data.squad.span_features import SpanFeatures, span_features
+from sot_paddle.data.squad.questions import Question, SpanFeatures, read_questions, span_features
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.tasks.losses import mean_loss, span_loss
 from sot_paddle.tasks.state_options import RecipeOptions, StateRows

@@ -121,16 +121,14 @@ COUNTERPARTS: Mapping[str, str] = {
     "data.squad.answers score_answers null_limit": (
         "transformers.data.metrics.squad_metrics squad_evaluate no_answer_probability_threshold"
     ),
-    "data.squad.span_decoding DecodingOptions n_best": (
-        "sot_torch_ref.train.squad best_answer n_best"
-    ),
-    "data.squad.span_decoding DecodingOptions max_tokens": (
+    "data.squad.answers DecodingOptions n_best": ("sot_torch_ref.train.squad best_answer n_best"),
+    "data.squad.answers DecodingOptions max_tokens": (
         "sot_torch_ref.train.squad best_answer max_tokens"
     ),
-    "data.squad.span_features span_features max_length": (
+    "data.squad.questions span_features max_length": (
         "sot_torch_ref.train.squad window_features max_length"
     ),
-    "data.squad.span_features span_features stride": (
+    "data.squad.questions span_features stride": (
         "sot_torch_ref.train.squad window_features stride"
     ),
     **{
@@ -172,7 +170,7 @@ POLICIES = ("rand-m10", "rand-m7-inc1", "rand-n3-inc0", "rand-m9-mstd0.5-p0.7")
 
 def our_policies() -> Named:
     """What the texts of POLICIES mean to us."""
-    from sot_paddle.data.image_randaugment import parse_randaugment
+    from sot_paddle.data.image_randaugment import INCREASING, PLAIN, parse_randaugment
 
     found: Named = {}
     for text in POLICIES:
@@ -182,7 +180,7 @@ def our_policies() -> Named:
             "magnitude": float(read.magnitude),
             "deviation": float(read.std),
             "probability": read.prob,
-            "operations": tuple(read.names),
+            "operations": INCREASING if read.increasing else PLAIN,
         }
     return found
 

@@ -12,10 +12,8 @@ from transformers.data.metrics.squad_metrics import squad_evaluate
 from transformers.data.processors import squad
 
 from sot_paddle.data.batches import pad_rows
-from sot_paddle.data.squad.answers import score_answers
-from sot_paddle.data.squad.questions import Question
-from sot_paddle.data.squad.span_decoding import DecodingOptions, decode
-from sot_paddle.data.squad.span_features import SpanFeatures, span_features
+from sot_paddle.data.squad.answers import DecodingOptions, decode, score_answers
+from sot_paddle.data.squad.questions import Question, SpanFeatures, span_features
 from sot_paddle.data.tokenizers import WordPieceTokenizer
 from sot_torch_ref.train.squad import best_answer, window_features
 from tests.parity.sides import assert_same

@@ -1,18 +1,21 @@
-"""Text files to instances of BERT's two tasks, in a folder that a training reads from.
+"""Text files, or JSON records, to instances of BERT's two tasks, in a folder to train from.
 
 The tokens of the text and the instances lie on the disk; memory holds 8 bytes for each sentence and
-each instance, 16 for each document.
+each instance, 16 for each document. Records are what BERT4Doc's Paddle port reads: a file is one
+list of objects of any size, or an object a line; it is read object by object, in its order.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import random
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -94,7 +97,7 @@ def store_corpus(files: Sequence[Path], tokenizer: SubwordTokenizer, path: Path)
 
 FORM = "instances"
 ROWS, ORDER = "instances.bin", "order.bin"
-_HEAD = 4  # length, boundary, random_next, predictions
+_HEAD = 4  # numbers of a row before its tokens: length, boundary, random_next, predictions
 
 
 def prepare_instances(
@@ -143,15 +146,7 @@ def prepare_instances(
 
 
 def packed(instance: Instance, max_seq_length: int, max_predictions: int) -> np.ndarray:
-    """The numbers of a stored instance.
-
-    Args:
-        max_seq_length: S.
-        max_predictions: P.
-
-    Returns:
-        (4 + S + 2 P,) int32.
-    """
+    """The numbers of a stored instance: (4 + S + 2 P,) int32, of S tokens and P predictions."""
     row = np.zeros(_HEAD + max_seq_length + 2 * max_predictions, "<i4")
     length, count = len(instance.tokens), len(instance.positions)
     row[:_HEAD] = length, instance.boundary, instance.random_next, count
@@ -185,10 +180,6 @@ def unpacked(row: np.ndarray, max_seq_length: int, max_predictions: int) -> dict
 class InstanceRows:
     """The instances of a prepared folder, in their shuffled order, read when they are asked for.
 
-    Attributes:
-        max_seq_length: S.
-        max_predictions: P.
-
     Raises:
         ValueError: the folder is not finished, or a file is missing or damaged.
     """
@@ -208,3 +199,117 @@ class InstanceRows:
         """See `unpacked`."""
         row = self._rows[self._order[position]]
         return unpacked(row, self.max_seq_length, self.max_predictions)
+
+
+_TOKENS = ("input_ids", "input_mask", "segment_ids")
+_WORDS = ("masked_lm_positions", "masked_lm_ids")
+_NEXT, _WEIGHTS = "next_sentence_labels", "masked_lm_weights"
+_FORMS = {
+    "input_mask": "ones, then zeros",
+    "segment_ids": "zeros, ones, and zeros where input_mask is zero",
+    _WEIGHTS: "ones, then zeros",
+    _NEXT: "0 or 1",
+}
+_CHUNK = 1 << 16
+
+
+def prepare_records(
+    files: Sequence[Path],
+    folder: Path,
+    *,
+    vocab_size: int,
+    fingerprint: str = "",
+    report: Callable[[str], None] = print,
+) -> None:
+    """Take instances over, whose token ids are below ``vocab_size``.
+
+    Args:
+        files: with input_ids, input_mask, segment_ids (S numbers each), masked_lm_positions,
+            masked_lm_ids (P each) and next_sentence_labels in every record; S and P are those of
+            the first one. Without masked_lm_weights a place with position 0 ([CLS]) is not used.
+
+    Raises:
+        DataError: a record that cannot be used, or a folder of another preparation.
+
+    Source: specs.md D.1.
+    """
+    facts = {"tokenizer": fingerprint, "vocab_size": vocab_size}
+    if not begin_preparation(folder, files, {"form": "records", **facts}):
+        report(f"the instances are in {folder} already")
+        return
+    sizes, count = None, 0
+    with open(folder / ROWS, "wb") as stream:
+        for path in files:
+            number = 0
+            try:
+                for text in _records(path):
+                    number += 1
+                    record = _numbers(json.loads(text))
+                    sizes = sizes or (len(record["input_ids"]), len(record["masked_lm_ids"]))
+                    stream.write(_row(record, *sizes, vocab_size).tobytes())
+                    count += 1
+            except ValueError as error:
+                raise DataError(f"{path}, record {number}: {error}") from None
+    if sizes is None:
+        raise DataError(f"{', '.join(map(str, files))}: no record")
+    np.arange(count, dtype="<i8").tofile(folder / ORDER)
+    lengths = {"max_seq_length": sizes[0], "max_predictions": sizes[1]}
+    finish(folder, (ROWS, ORDER), {"form": FORM, "rows": count, **facts, **lengths})
+    report(f"{count:,} instances in {folder}")
+
+
+def _records(path: Path) -> Iterator[str]:
+    """The text of each object; objects hold no further objects."""
+    with open(path, encoding="utf-8-sig") as stream:
+        rest = stream.read(_CHUNK).lstrip()
+        is_list, rest = rest.startswith("["), rest.removeprefix("[")
+        chunk = rest
+        while chunk:
+            *texts, rest = rest.split("}")
+            for text in texts:
+                yield text.strip().removeprefix("," if is_list else "") + "}"
+            chunk = stream.read(_CHUNK)
+            rest += chunk
+    if rest.strip() != ("]" if is_list else ""):
+        raise ValueError("the file is cut off after this record")
+
+
+def _numbers(record: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The arrays of a record, of whole numbers from 0 below 2**31."""
+    arrays = {}
+    for name in (*_TOKENS, *_WORDS, _NEXT, *({_WEIGHTS} & record.keys())):
+        values = np.atleast_1d(np.array(record.get(name, [])))
+        is_list = values.ndim == 1 and len(values) and values.dtype.kind in "iuf"
+        if not is_list or ((values < 0) | (values >= 2**31) | (values % 1 != 0)).any():
+            raise ValueError(f"{name} must be a list of whole numbers from 0")
+        arrays[name] = values.astype(np.int64)
+    return {_WEIGHTS: (arrays[_WORDS[0]] > 0).astype(np.int64), **arrays}
+
+
+def _row(
+    record: Mapping[str, np.ndarray], max_seq_length: int, max_predictions: int, vocab_size: int
+) -> np.ndarray:
+    """The stored instance of a record, whose parts must fit together."""
+    lengths = dict.fromkeys(_TOKENS, max_seq_length)
+    lengths |= dict.fromkeys((*_WORDS, _WEIGHTS), max_predictions) | {_NEXT: 1}
+    for name, length in lengths.items():
+        if len(record[name]) != length:
+            raise ValueError(f"{name}: expected {length} numbers, got {len(record[name])}")
+    ids, mask, types = (record[name] for name in _TOKENS)
+    positions, words = (record[name] for name in _WORDS)
+    length, count = mask.sum(), record[_WEIGHTS].sum()
+    boundary = length - types.sum()
+    if not 0 < boundary < length:
+        raise ValueError("segment_ids: both stretches must have a token")
+    if max(ids.max(), words.max()) >= vocab_size:
+        raise ValueError(f"token ids must be below {vocab_size}")
+    if positions.max() >= length:
+        raise ValueError("masked_lm_positions must be inside of the tokens")
+    used = (values[:count].tolist() for values in (positions, words))
+    instance = Instance(ids[:length].tolist(), int(boundary), bool(record[_NEXT][0]), *used)
+    row = packed(instance, max_seq_length, max_predictions)
+    features = unpacked(row, max_seq_length, max_predictions)
+    for name, form in _FORMS.items():
+        if not np.array_equal(features[name], record[name]):
+            raise ValueError(f"{name} must be {form}")
+    return row

@@ -24,22 +24,15 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.data.pretraining.prepared import begin_preparation, finish, lines_of, open_prepared
 from sot_paddle.data.subword import SubwordTokenizer
 
-REPLACED, RANDOM = 0.8, 0.5
-"""Share of the chosen words that become [MASK]; share of the others that become random words."""
+REPLACED, RANDOM = 0.8, 0.5  # of the chosen words: [MASK]; of the others: random words
 
 
 @dataclass(frozen=True)
 class MaskDraws:
-    """What masking a row draws.
+    """What masking a row draws."""
 
-    Attributes:
-        uniform: (3, S) from 0 to 1: whether a token is chosen, becomes [MASK], becomes a random
-            word.
-        words: (S,) random words.
-    """
-
-    uniform: np.ndarray
-    words: np.ndarray
+    uniform: np.ndarray  # (3, S) from 0 to 1: whether a token is chosen, is hidden, is replaced
+    words: np.ndarray  # (S,) random words
 
 
 def draws_of(seed: int, epoch: int, row: int, length: int, vocab_size: int) -> MaskDraws:
@@ -86,13 +79,12 @@ def prepare_pairs(
     shuffle: bool = True,
     report: Callable[[str], None] = print,
 ) -> None:
-    """Make shuffled pairs.
+    """Make shuffled pairs of token ids below ``vocab_size``.
 
     Args:
         files: one sentence a line, consecutive ones are a pair, an odd last one of a file is left
             out; lines of token ids where there is no tokenizer.
         tokenizer: cuts the sentences; None for files of token ids (the originals' iterable text).
-        vocab_size: token ids are below it.
 
     Raises:
         DataError: text that cannot be used, or a folder of another preparation.
@@ -142,11 +134,7 @@ def _rows(
 
 
 def parsed_row(text: str, vocab_size: int, where: str) -> np.ndarray:
-    """Token ids of a line.
-
-    Raises:
-        DataError: it holds something else than ids below ``vocab_size``; begins with ``where``.
-    """
+    """Token ids of a line; refuses anything but ids below ``vocab_size``."""
     try:
         ids = np.array([int(word) for word in text.split()], np.int64)
     except (ValueError, OverflowError):

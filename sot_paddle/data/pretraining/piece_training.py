@@ -29,7 +29,6 @@ def train_pieces(
     """Train a SentencePiece model on a sample of text; memory goes by the sample.
 
     Args:
-        files: one sentence a line.
         folder: of this training alone; the model is ``spm.model`` in it.
         sentences: of the sample at most, in the order of the text.
         options: further ones of the library's trainer, such as ``model_type`` (unigram).

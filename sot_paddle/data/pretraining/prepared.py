@@ -22,11 +22,7 @@ from sot_paddle.reading import (
 
 
 def text_files(names: Sequence[str]) -> list[Path]:
-    """The files that are meant: files as they are, of a folder its ``*.txt`` sorted by name.
-
-    Raises:
-        DataError: one is not there, or a folder has none.
-    """
+    """The files that are meant: files as they are, of a folder its ``*.txt`` sorted by name."""
     files: list[Path] = []
     for path in map(Path, names):
         inside = sorted(path.glob("*.txt")) if path.is_dir() else [path]
@@ -40,11 +36,7 @@ def text_files(names: Sequence[str]) -> list[Path]:
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a file without white space at their ends or a byte-order mark.
-
-    Raises:
-        DataError: a line is no UTF-8; names file and line.
-    """
+    """The lines of a UTF-8 file without white space at their ends or a byte-order mark."""
     with open(path, "rb") as stream:
         for number, line in enumerate(stream, 1):
             try:
@@ -104,10 +96,8 @@ def finish(folder: Path, names: Sequence[str], content: Mapping[str, Any]) -> No
     Args:
         content: what a reader must know, JSON-ready; ``form`` is its kind.
     """
-    files = {
-        name: {"size": (folder / name).stat().st_size, "crc32": crc32_of(folder / name)}
-        for name in names
-    }
+    paths = {name: folder / name for name in names}
+    files = {n: {"size": p.stat().st_size, "crc32": crc32_of(p)} for n, p in paths.items()}
     manifest = {"files": files, _CONTENT: dict(content)}
     write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
     for part in folder.glob("*.part"):
@@ -125,11 +115,8 @@ def form_of(folder: Path) -> str:
 def open_prepared(folder: Path, form: str, counts: Sequence[str]) -> tuple[Mapping[str, Any], str]:
     """What a finished folder says of itself, its files compared with the manifest, and a hash.
 
-    Args:
-        counts: keys that hold a number.
-
-    Raises:
-        ValueError: not finished, of another form, or a file is missing, cut off or changed.
+    ``counts`` are keys that hold a number. A ValueError says that it is not finished, of another
+    form, or that a file is missing, cut off or changed.
     """
     actual = form_of(folder)
     if actual != form:

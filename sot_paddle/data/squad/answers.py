@@ -1,4 +1,7 @@
-"""Files of answers and their scores in per cent, by the official definition of SQuAD 2.0."""
+"""Answers from the scores of rows, their files, and official scores in per cent, as of SQuAD 2.0.
+
+Shape legend: n rows, T positions of a padded row.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +18,107 @@ import numpy as np
 
 from sot_paddle.atomic import write_atomically
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.squad.questions import Question
-from sot_paddle.data.squad.span_decoding import Answer
+from sot_paddle.data.squad.questions import Question, SpanFeatures
 from sot_paddle.reading import read_json
 from sot_paddle.strict_json import dumps
+
+NULL_SCORES = ("published", "smallest")
+
+
+@dataclass(frozen=True)
+class DecodingOptions:
+    """How spans are chosen."""
+
+    n_best: int = 20  # starts and ends of a row that are combined, and answers that are kept
+    max_tokens: int = 30  # of the longest answer
+    threshold: float = 0.0  # no answer where the null score is this much above the best answer's
+    # over the rows of a question: QUIRK, the largest; "smallest" is what the original says it means
+    null_score: str = "published"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A possible answer: its text, and the sum of its start and end score."""
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model says to a question."""
+
+    text: str  # the answer, "" for none
+    candidates: tuple[Candidate, ...]  # the best spans, best first; at least one
+    null_score: float
+
+    @property
+    def null_odds(self) -> float:
+        """How far no answer is above the best span; compared with the threshold."""
+        return self.null_score - self.candidates[0].score
+
+
+def decode(
+    questions: Sequence[Question],
+    features: SpanFeatures,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    options: DecodingOptions,
+) -> dict[str, Answer]:
+    """Answer every question: question id -> answer, in the order of the questions.
+
+    Args:
+        starts: (n, T) scores of each token as the first of the answer.
+        ends: (n, T) scores of each token as the last.
+
+    Source: C.4.
+    """
+    candidates: list[list[Candidate]] = [[] for _ in questions]
+    nulls: list[list[float]] = [[] for _ in questions]
+    for row, owner in enumerate(features.questions):
+        nulls[owner].append(float(starts[row, 0]) + float(ends[row, 0]))
+        context, characters = questions[owner].context, features.characters_of(row)
+        candidates[owner] += _spans(context, characters, starts[row], ends[row], options)
+    pick = max if options.null_score == "published" else min
+    return {
+        question.id: _answer(spans, pick(scores), options)
+        for question, spans, scores in zip(questions, candidates, nulls, strict=True)
+    }
+
+
+def _answer(spans: list[Candidate], null: float, options: DecodingOptions) -> Answer:
+    best = sorted(spans, key=lambda span: -span.score)[: options.n_best]
+    best = best or [Candidate("", 0.0)]  # no pair of the best starts and ends makes a span
+    answered = null - best[0].score < options.threshold
+    return Answer(best[0].text if answered else "", tuple(best), null)
+
+
+def _spans(
+    context: str,
+    characters: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    options: DecodingOptions,
+) -> list[Candidate]:
+    """The spans of one row's context between its best starts and its best ends."""
+    first, last = (
+        np.argsort(-scores, kind="stable")[: options.n_best] for scores in (starts, ends)
+    )
+    words = np.flatnonzero(characters[:, 0] >= 0)
+    if not len(words):
+        return []
+    low, high = words[0], words[-1]
+    first, last = (places[(places >= low) & (places <= high)] for places in (first, last))
+    return [
+        Candidate(
+            context[characters[start, 0] : characters[end, 1]],
+            float(starts[start]) + float(ends[end]),
+        )
+        for start in first
+        for end in last
+        if start <= end < start + options.max_tokens
+    ]
+
 
 ANSWERS, NULL_ODDS, CANDIDATES = "predictions.json", "null_odds.json", "nbest_predictions.json"
 """Question id -> answer; -> how far no answer is above the best span; -> the best spans."""
@@ -26,9 +127,14 @@ ANSWERS, NULL_ODDS, CANDIDATES = "predictions.json", "null_odds.json", "nbest_pr
 def write_answers(folder: str | Path, answers: Mapping[str, Answer]) -> Path:
     """Write the three files of answers by question id; returns the path of `ANSWERS`."""
     folder = Path(folder)
-    write_atomically(folder / NULL_ODDS, _json({n: a.null_odds for n, a in answers.items()}))
-    write_atomically(folder / CANDIDATES, _json({n: _best(a) for n, a in answers.items()}))
-    return write_atomically(folder / ANSWERS, _json({n: a.text for n, a in answers.items()}))
+    contents = {
+        NULL_ODDS: {name: answer.null_odds for name, answer in answers.items()},
+        CANDIDATES: {name: _best(answer) for name, answer in answers.items()},
+        ANSWERS: {name: answer.text for name, answer in answers.items()},
+    }
+    for name, content in contents.items():
+        write_atomically(folder / name, dumps(content).encode("utf-8"))
+    return folder / ANSWERS
 
 
 def _best(answer: Answer) -> list[dict[str, Any]]:
@@ -40,10 +146,6 @@ def _best(answer: Answer) -> list[dict[str, Any]]:
         {"text": text, "probability": weight / sum(weights), "score": score}
         for text, weight, score in zip(texts, weights, scores, strict=True)
     ]
-
-
-def _json(content: Mapping[str, Any]) -> bytes:
-    return dumps(content).encode("utf-8")
 
 
 def read_answers(path: str | Path) -> dict[str, str]:
@@ -63,8 +165,6 @@ def _read(path: str | Path, kind: Any, what: str) -> dict[str, Any]:
     return content
 
 
-Scores = dict[str, float]
-
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
@@ -72,11 +172,6 @@ def normalized(answer: str) -> str:
     """Lower case without punctuation, without a, an, the, and with single spaces."""
     plain = "".join(c for c in answer.lower() if c not in string.punctuation)
     return " ".join(_ARTICLES.sub(" ", plain).split())
-
-
-def exact_match(gold: str, answer: str) -> float:
-    """1 where both are the same when normalized, else 0."""
-    return float(normalized(gold) == normalized(answer))
 
 
 def f1_of(gold: str, answer: str) -> float:
@@ -89,23 +184,16 @@ def f1_of(gold: str, answer: str) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def gold_answers(question: Question) -> list[str]:
-    """The answers that count: those that are not empty when normalized, [""] where none is."""
-    return [text for text in question.answers if normalized(text)] or [""]
-
-
 def score_answers(
     questions: Sequence[Question],
     answers: Mapping[str, str],
     null_odds: Mapping[str, float] | None = None,
     *,
     null_limit: float = 1.0,
-) -> Scores:
-    """The official scores.
+) -> dict[str, float]:
+    """The official scores; a question without an entry in ``answers`` is not scored.
 
     Args:
-        questions: with their gold answers; a question without an entry in ``answers`` is not
-            scored, as officially.
         answers: question id -> answer, "" for none.
         null_odds: question id -> how sure the model is that there is no answer; None for none.
         null_limit: above it a question counts as answered with "".
@@ -125,13 +213,12 @@ def score_answers(
     without = [question.id for question in scored if question.id not in given_odds]
     if without:
         raise ValueError(f"{len(without)} answered questions have no null odds, as {without[0]}")
-    raw = {
-        name: [
-            max(measure(gold, answers[question.id]) for gold in gold_answers(question))
-            for question in scored
-        ]
-        for name, measure in (("exact", exact_match), ("f1", f1_of))
-    }
+    raw: dict[str, list[float]] = {"exact": [], "f1": []}
+    for question in scored:
+        answer = answers[question.id]
+        golds = [text for text in question.answers if normalized(text)] or [""]
+        raw["exact"].append(float(normalized(answer) in map(normalized, golds)))
+        raw["f1"].append(max(f1_of(gold, answer) for gold in golds))
     answerable = np.array([bool(question.answers) for question in scored])
     odds = np.array([given_odds[question.id] for question in scored])
     scores = {
@@ -149,7 +236,7 @@ def score_answers(
     return official
 
 
-def _averages(scores: Mapping[str, np.ndarray], chosen: np.ndarray) -> Scores:
+def _averages(scores: Mapping[str, np.ndarray], chosen: np.ndarray) -> dict[str, float]:
     means = {name: 100.0 * float(values[chosen].mean()) for name, values in scores.items()}
     return {**means, "total": int(chosen.sum())}
 

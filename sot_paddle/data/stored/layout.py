@@ -44,19 +44,12 @@ class Dataset:
 
 @dataclass(frozen=True)
 class StoredSplit:
-    """The files of one split.
+    """The files of one split."""
 
-    Attributes:
-        states: hidden states (n, L, T, F).
-        labels: one dataset (n,) of labels; for SQuAD the first and the last token of the answer.
-        rows: number (n,) of each example in the data set.
-        classes: names of the labels; () for scores and spans.
-    """
-
-    states: Dataset
-    labels: tuple[Dataset, ...]
-    rows: Dataset
-    classes: tuple[str, ...] = ()
+    states: Dataset  # hidden states (n, L, T, F)
+    labels: tuple[Dataset, ...]  # (n,) labels; for SQuAD first and last token of the answer
+    rows: Dataset  # number (n,) of each example in the data set
+    classes: tuple[str, ...] = ()  # names of the labels; () for scores and spans
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
@@ -69,10 +62,7 @@ class StoredSplit:
 
 
 def stored_split(task: str, split: str) -> StoredSplit:
-    """The files of a task's split.
-
-    Args:
-        split: ``train``, ``dev``; for MNLI ``dev_matched``, ``dev_mismatched``.
+    """The files of a task's split: ``train``, ``dev``; MNLI ``dev_matched``, ``dev_mismatched``.
 
     Raises:
         DataError: an unknown task, or a split that the original does not store.
@@ -122,23 +112,14 @@ LENGTHS = {
 }
 """Tokens of a row (``--max-seq-length``) by task."""
 
-_MSR = standard_splits(
-    train=(SplitFile("msr_paraphrase_train.txt"),), dev=(SplitFile("msr_paraphrase_test.txt"),)
-)
-
 
 def original_task(name: str, rows: str = "original") -> Task:
-    """A GLUE task with the files (``all``: GLUE's own) and the order of classes of BERTVision.
-
-    Raises:
-        DataError: an unknown task or choice of rows.
-    """
-    if rows not in ROWS:
-        raise DataError(f"rows: expected one of {', '.join(ROWS)}, got {rows!r}")
+    """A GLUE task with the files (``all``: GLUE's own) and the order of classes of BERTVision."""
     task = dataclasses.replace(get_task(name), labels=stored_split(name, "train").classes)
     if task.name == "mrpc" and rows == "original":
         # QUIRK: the whole training corpus, and the labelled test set as development set
-        return dataclasses.replace(task, splits=_MSR)
+        train, dev = SplitFile("msr_paraphrase_train.txt"), SplitFile("msr_paraphrase_test.txt")
+        return dataclasses.replace(task, splits=standard_splits(train=(train,), dev=(dev,)))
     return task
 
 
@@ -149,16 +130,14 @@ def original_features(
     tokenizer: SubwordTokenizer,
     rows: str = "original",
 ) -> TokenFeatures:
-    """A split as BERTVision reads it, tokenized.
+    """A split (see :func:`sot_paddle.data.glue.read_split`) as BERTVision reads it, tokenized.
+
+    Rows are numbered from 0; those without labels keep the file's numbers.
 
     Args:
-        folder, name, split: see :func:`sot_paddle.data.glue.read_split`.
         tokenizer: with the fast tokenizer's rule for ties, as the original's.
         rows: ``original``: MRPC's two corpus files; CoLA without the first row of train and dev,
             which the original takes for a header. ``all``: GLUE's rows.
-
-    Returns:
-        The rows, numbered from 0; rows without labels keep the file's numbers.
     """
     task = original_task(name, rows)
     examples = read_split(folder, task, split)

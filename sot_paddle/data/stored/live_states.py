@@ -17,7 +17,7 @@ import paddle
 from paddle import nn
 
 from sot_paddle.data.batches import TokenFeatures, pad_rows
-from sot_paddle.data.squad.span_features import SpanFeatures
+from sot_paddle.data.squad.questions import SpanFeatures
 from sot_paddle.data.stored.layout import SQUAD, StoredSplit, original_features
 from sot_paddle.data.stored.state_files import StateReader, StateSizes, StateWriter
 from sot_paddle.data.subword import SubwordTokenizer
@@ -56,21 +56,14 @@ def hidden_states(model: nn.Layer, inputs: Mapping[str, Any]) -> paddle.Tensor:
 
 @dataclass(eq=False)
 class LiveStates:
-    """Hidden states of a frozen encoder, computed when they are asked for.
-
-    Attributes:
-        rows: n.
-        labels: for each kind of label (n,); () where there is none.
-        of_row: (L, T, F).
-        origin: what the rows are made from, by name; files of another origin are not continued.
-    """
+    """Hidden states of a frozen encoder, computed when they are asked for."""
 
     model: nn.Layer
     batch: Batch
-    rows: int
-    labels: Sequence[np.ndarray]
-    of_row: tuple[int, int, int]
-    origin: Mapping[str, str]
+    rows: int  # n
+    labels: Sequence[np.ndarray]  # for each kind of label (n,); () where there is none
+    of_row: tuple[int, int, int]  # (L, T, F)
+    origin: Mapping[str, str]  # what the rows are made from; files of another are not continued
 
     def __len__(self) -> int:
         return self.rows

@@ -49,11 +49,7 @@ class StateSizes:
 
 
 def require_ours(paths: Iterable[Path]) -> None:
-    """Refuse files that extraction would continue or replace although it did not begin them.
-
-    Raises:
-        DataError: naming the first other file.
-    """
+    """Refuse files that extraction would continue or replace although it did not begin them."""
     for path in paths:
         if os.path.lexists(path) and not _is_ours(path):
             raise DataError(
@@ -71,11 +67,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def require_space(folder: Path, split: StoredSplit, sizes: StateSizes) -> None:
-    """Refuse to begin what the disk cannot hold; what lies there already is not asked again.
-
-    Raises:
-        DataError: there is less space.
-    """
+    """Refuse to begin what the disk cannot hold; what lies there already is not asked again."""
     occupied = sum(path.stat().st_size for path in split.paths(folder) if path.exists()) / 1e9
     free = shutil.disk_usage(folder).free / 1e9
     if sizes.gigabytes - occupied > free:
@@ -221,11 +213,7 @@ class StateReader:
         return self._states.dtype.name
 
     def states(self, positions: Sequence[int]) -> np.ndarray:
-        """Hidden states (B, L, T, F) of rows, in the order asked for.
-
-        Raises:
-            DataError: they cannot be read, or are not what was written.
-        """
+        """Hidden states (B, L, T, F) of rows, in the order asked for."""
         states = np.empty((len(positions), *self.of_row), self._states.dtype)
         with _naming(self._path):
             for place, position in enumerate(positions):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.pretraining import record_files
+from sot_paddle.data.pretraining import instance_files
 from sot_paddle.data.pretraining.instance_files import InstanceRows, prepare_instances
 from sot_paddle.data.pretraining.instances import InstanceOptions
 from sot_paddle.data.pretraining.pair_files import PairRows, draws_of, prepare_pairs
@@ -263,7 +263,7 @@ def prepared(folder: Path, *contents: str | bytes, **more) -> InstanceRows:
             path.write_bytes(content.encode() if isinstance(content, str) else content)
         files.append(path)
     options = {"vocab_size": 40, "report": lambda line: None, **more}
-    record_files.prepare_records(files, folder / "out", **options)
+    instance_files.prepare_records(files, folder / "out", **options)
     return InstanceRows(folder / "out")
 
 
@@ -286,7 +286,7 @@ def test_records_come_out_as_they_went_in(tmp_path, monkeypatch) -> None:
     require_same(prepared(tmp_path / "two", listed, lines), made)
     marked = [codecs.BOM_UTF8 + text.encode() for text in (listed, lines)]
     require_same(prepared(tmp_path / "marked", *marked), made)
-    monkeypatch.setattr(record_files, "_CHUNK", 64)
+    monkeypatch.setattr(instance_files, "_CHUNK", 64)
     require_same(prepared(tmp_path / "indented", json.dumps(made, indent=1)), made)
 
 

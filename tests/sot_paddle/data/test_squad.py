@@ -10,10 +10,23 @@ import pytest
 
 from sot_paddle.data.batches import TokenFeatures
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.squad.answers import read_answers, read_null_odds, score_answers, write_answers
-from sot_paddle.data.squad.questions import Question, read_questions
-from sot_paddle.data.squad.span_decoding import Answer, Candidate, DecodingOptions, decode
-from sot_paddle.data.squad.span_features import NO_ANSWER, SpanFeatures, span_features
+from sot_paddle.data.squad.answers import (
+    Answer,
+    Candidate,
+    DecodingOptions,
+    decode,
+    read_answers,
+    read_null_odds,
+    score_answers,
+    write_answers,
+)
+from sot_paddle.data.squad.questions import (
+    NO_ANSWER,
+    Question,
+    SpanFeatures,
+    read_questions,
+    span_features,
+)
 from sot_paddle.data.subword import RowForm
 from sot_paddle.data.tokenizers import WordPieceTokenizer
 from sot_paddle.train.squad_evaluation import run_command

@@ -10,9 +10,8 @@ import paddle
 import pytest
 
 from sot_paddle.data.batches import pad_rows
-from sot_paddle.data.squad.questions import read_questions
-from sot_paddle.data.squad.span_decoding import DecodingOptions, decode
-from sot_paddle.data.squad.span_features import span_features
+from sot_paddle.data.squad.answers import DecodingOptions, decode
+from sot_paddle.data.squad.questions import read_questions, span_features
 from sot_paddle.deploy import exporting, predictor
 from sot_paddle.deploy.recipe import preparation_of
 from sot_paddle.deploy.trained import open_trained
