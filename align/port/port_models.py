@@ -34,7 +34,7 @@ from align.record.arrays import Arrays
 from align.record.request import Request
 from sot_paddle.config import HeadConfig
 from sot_paddle.convert import build_plan
-from sot_paddle.data.real_sentences import REAL_SENTENCES
+from sot_paddle.data.corpus import REAL_SENTENCES
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import adapter_pooler, build_head
 from sot_paddle.tasks import losses

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from sot_paddle import distributed
-from sot_paddle.data.real_sentences import REAL_SENTENCES
+from sot_paddle.data.corpus import REAL_SENTENCES
 from sot_paddle.data.subword import kept_tokens
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.tasks.documents import DocumentSplit, load_documents

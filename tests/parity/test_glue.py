@@ -12,14 +12,13 @@ import pytest
 import torch
 
 from sot_paddle.data.batches import epoch_batches
-from sot_paddle.data.corpus import FOLDER
+from sot_paddle.data.corpus import FOLDER, REAL_SENTENCES
 from sot_paddle.data.glue import (
     available_splits,
     split_paths,
     tokenize_split,
     write_predictions,
 )
-from sot_paddle.data.real_sentences import REAL_SENTENCES
 from sot_paddle.data.splits import TokenSplit
 from sot_paddle.data.tokenizers import WordPieceTokenizer
 from sot_paddle.train.feeding import MicroBatches

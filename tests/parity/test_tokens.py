@@ -17,7 +17,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from sot_paddle.data.batches import TokenFeatures, pad_rows
-from sot_paddle.data.real_sentences import REAL_SENTENCES
+from sot_paddle.data.corpus import REAL_SENTENCES
 from sot_paddle.data.splits import TokenSplit
 from sot_paddle.data.subword import truncated_lengths
 from sot_paddle.data.tokenizers import FAMILIES, WordPieceTokenizer

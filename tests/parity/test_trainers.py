@@ -24,7 +24,7 @@ import torch
 
 import sot_paddle
 from sot_paddle.checkpoint import read_tensors
-from sot_paddle.data.real_sentences import REAL_SENTENCES
+from sot_paddle.data.corpus import REAL_SENTENCES
 from sot_paddle.train import exact_state
 from sot_torch_ref.train.losses import task_loss
 from sot_torch_ref.train.optimizer import HFAdamW, decay_groups

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sot_paddle.data.real_sentences import REAL_SENTENCES
+from sot_paddle.data.corpus import REAL_SENTENCES
 from tests.parity.vocabularies import train_vocabulary
 
 

@@ -124,8 +124,7 @@ def prepare_instances(
     Source: specs.md D.1.
     """
     facts = {**dataclasses.asdict(options), "tokenizer": fingerprint}
-    if not begin_preparation(folder, files, {"dupes": dupes, "seed": seed, **facts}):
-        report(f"the instances are in {folder} already")
+    if not begin_preparation(folder, files, {"dupes": dupes, "seed": seed, **facts}, report):
         return
     corpus = store_corpus(files, tokenizer, folder / "tokens.part")
     report(f"{len(corpus):,} documents, {len(corpus.tokens):,} tokens")
@@ -234,8 +233,7 @@ def prepare_records(
     Source: specs.md D.1.
     """
     facts = {"tokenizer": fingerprint, "vocab_size": vocab_size}
-    if not begin_preparation(folder, files, {"form": "records", **facts}):
-        report(f"the instances are in {folder} already")
+    if not begin_preparation(folder, files, {"form": "records", **facts}, report):
         return
     sizes, count = None, 0
     with open(folder / ROWS, "wb") as stream:

@@ -92,8 +92,7 @@ def prepare_pairs(
     Source: specs.md E.3.
     """
     facts = {"tokenizer": fingerprint, "vocab_size": vocab_size}
-    if not begin_preparation(folder, files, {"seed": seed, "shuffle": shuffle, **facts}):
-        report(f"the pairs are in {folder} already")
+    if not begin_preparation(folder, files, {"seed": seed, "shuffle": shuffle, **facts}, report):
         return
     starts = array("q", [0])
     with open(folder / _CACHED, "wb") as stream:

@@ -42,8 +42,7 @@ def train_pieces(
     import sentencepiece
 
     settings = {"vocab_size": vocab_size, "sentences": sentences, "seed": seed, "options": options}
-    if not begin_preparation(folder, files, settings):
-        report(f"the pieces are in {folder / MODEL} already")
+    if not begin_preparation(folder, files, settings, report):
         return
     count = sum(1 for _ in _texts(files))
     if not count:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +52,17 @@ _CONTENT = "pretraining"
 _LOCK = "run.lock"  # of the command that holds the folder
 
 
-def begin_preparation(folder: Path, files: Sequence[Path], options: Mapping[str, Any]) -> bool:
+def begin_preparation(
+    folder: Path,
+    files: Sequence[Path],
+    options: Mapping[str, Any],
+    report: Callable[[str], None],
+) -> bool:
     """Mark a folder as a command's; False where the same command has finished there already.
 
     What a kill left is overwritten by the next command.
 
     Args:
-        folder: made when it is missing.
         files: the text; known again by name, size and time of change.
         options: what else the result depends on, JSON-ready.
 
@@ -87,6 +91,7 @@ def begin_preparation(folder: Path, files: Sequence[Path], options: Mapping[str,
         )
     for name in listed_files(folder):
         verify(folder / name)
+    report(f"what this makes is in {folder} already")
     return False
 
 

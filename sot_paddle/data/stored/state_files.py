@@ -93,24 +93,23 @@ class StateWriter:
         self, folder: Path, split: StoredSplit, sizes: StateSizes, origin: Mapping[str, str]
     ) -> None:
         self._sizes, self._origin, self.done = sizes, dict(origin), sizes.rows
-        with contextlib.ExitStack() as opened:
-            self._sets = [self._open(Path(folder), dataset, opened) for dataset in split.datasets]
-            self._opened = opened.pop_all()
+        self._sets = [self._open(Path(folder) / each.file, each) for each in split.datasets]
 
     def __enter__(self) -> StateWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._opened.close()
+        for dataset in self._sets:
+            dataset.file.close()
 
-    def _open(self, folder: Path, dataset: Dataset, opened: contextlib.ExitStack) -> h5py.Dataset:
-        path = folder / dataset.file
+    def _open(self, path: Path, dataset: Dataset) -> h5py.Dataset:
+        """A dataset to go on with; its file stays open."""
         shape = (self._sizes.rows, *(() if dataset.dtype else self._sizes.of_row))
         dtype = dataset.dtype or self._sizes.dtype
         if not path.exists():
             self._create(path, dataset.name, shape, dtype)
         with _naming(path):
-            stored = opened.enter_context(h5py.File(path, "r+"))[dataset.name]
+            stored = h5py.File(path, "r+")[dataset.name]
             begun = {"shape": stored.shape, "dtype": stored.dtype.name, **_origin(stored)}
             self.done = min(self.done, int(stored.attrs[LAST]))
         for name, value in {"shape": shape, "dtype": dtype, **self._origin}.items():
@@ -188,16 +187,14 @@ class StateReader:
     """
 
     def __init__(self, folder: str | Path, split: StoredSplit) -> None:
-        small = (*split.labels, split.rows)
-        *self.labels, self.rows = (_values(Path(folder) / each.file, each) for each in small)
+        *self.labels, self.rows = (_values(folder, each) for each in (*split.labels, split.rows))
         self._path = Path(folder) / split.states.file
-        with contextlib.ExitStack() as opened, _naming(self._path):
-            self._states = _finished(self._path, split.states, opened)
+        with _naming(self._path):
+            self._states = _finished(self._path, split.states)
             self.origin = _origin(self._states)
-            lengths = {len(self._states), len(self.rows), *map(len, self.labels)}
-            if len(lengths) > 1:
-                raise DataError(f"{folder}: the files of {split.states.file} have {lengths} rows")
-            opened.pop_all()
+        lengths = {len(self._states), len(self.rows), *map(len, self.labels)}
+        if len(lengths) > 1:
+            raise DataError(f"{folder}: the files of {split.states.file} have {lengths} rows")
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -225,20 +222,21 @@ class StateReader:
         self._states.file.close()
 
 
-def _values(path: Path, dataset: Dataset) -> np.ndarray:
+def _values(folder: str | Path, dataset: Dataset) -> np.ndarray:
     """Read all rows of a small dataset."""
-    with contextlib.ExitStack() as opened, _naming(path):
-        return _finished(path, dataset, opened)[:]
+    path = Path(folder) / dataset.file
+    with _naming(path):
+        return _finished(path, dataset)[:]
 
 
-def _finished(path: Path, dataset: Dataset, opened: contextlib.ExitStack) -> h5py.Dataset:
-    """Open a dataset of which every row is written; its file is put on the stack."""
+def _finished(path: Path, dataset: Dataset) -> h5py.Dataset:
+    """Open a dataset of which every row is written; its file stays open as long as it is used."""
     if not path.is_file():
         raise DataError(
             f"{path} is not there: make it with tools/extract_hidden_states.py, or train "
             "without files: --states live"
         )
-    stored = opened.enter_context(h5py.File(path, "r"))[dataset.name]
+    stored = h5py.File(path, "r")[dataset.name]
     axes = 1 if dataset.dtype else 4
     if stored.ndim != axes or stored.dtype.kind not in "fiu":
         raise DataError(f"{path}: {dataset.name!r} is no array of numbers with {axes} axes")
