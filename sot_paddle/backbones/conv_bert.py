@@ -125,13 +125,7 @@ class ConvEncoderConfig(EncoderConfig):
 
 
 def conv1d(in_dim: int, out_dim: int, reach: int, groups: int) -> nn.Conv1D:
-    """Convolution over (B, S, C) with torch's default initialisation, S kept.
-
-    Args:
-        in_dim: input channels.
-        out_dim: output channels.
-        reach: tokens to each side.
-    """
+    """Convolution over (B, S, C), ``reach`` tokens to each side, torch's initialisation, S kept."""
     width = 2 * reach + 1
     bound = 1.0 / math.sqrt(in_dim // groups * width)
     uniform = paddle.ParamAttr(initializer=nn.initializer.Uniform(-bound, bound))
@@ -148,11 +142,7 @@ def conv1d(in_dim: int, out_dim: int, reach: int, groups: int) -> nn.Conv1D:
 
 
 class TokenProjection(nn.Layer):
-    """Queries, keys or values of the hidden states.
-
-    Args:
-        width: channels that come out.
-    """
+    """Queries, keys or values of the hidden states, with ``width`` channels."""
 
     def __init__(self, config: ConvEncoderConfig, projection: Projection, width: int) -> None:
         super().__init__()
@@ -207,17 +197,13 @@ class ConvAttention(nn.Layer):
     def __init__(self, config: ConvEncoderConfig) -> None:
         super().__init__()
         kernel = config.kernel
-        self.kernel, self.num_heads, self.head_size = (
-            kernel,
-            config.num_attention_heads,
-            config.head_size,
-        )
+        self.kernel, self.num_heads = kernel, config.num_attention_heads
+        self.head_size = config.head_size
         width, std = config.width, config.initializer_range
         local = config.qk_projection.reach or config.value_projection.reach or kernel.spans
         self.hides_padding = bool(local)
         inner = width // 2 if kernel.spans else width
-        used = kernel.needs
-        for name, needed in zip(("query", "key"), used, strict=True):
+        for name, needed in zip(("query", "key"), kernel.needs, strict=True):
             if needed and not config.remove_qk:
                 self.add_sublayer(name, TokenProjection(config, config.qk_projection, inner))
         self.value = TokenProjection(config, config.value_projection, width)
@@ -226,9 +212,8 @@ class ConvAttention(nn.Layer):
             if TERMS[name].shape is not None:
                 shape = TERMS[name].shape(self.num_heads, self.head_size, reach)
                 bound = 0.0 if name == "convfixed" else 1.0 / math.sqrt(reach)
-                start = (
-                    nn.initializer.Uniform(-bound, bound) if bound else nn.initializer.Constant(0.0)
-                )
+                uniform, zero = nn.initializer.Uniform(-bound, bound), nn.initializer.Constant(0.0)
+                start = uniform if bound else zero
                 self.add_parameter(name, self.create_parameter(shape, default_initializer=start))
         if kernel.spans:
             self.span = SpanScores(config)
@@ -243,15 +228,11 @@ class ConvAttention(nn.Layer):
     def forward(
         self, x: paddle.Tensor, bias: paddle.Tensor | None, valid: paddle.Tensor | None
     ) -> paddle.Tensor:
-        """Attend among tokens.
+        """Attend among the tokens of (B, S, C); same shape.
 
         Args:
-            x: (B, S, C).
             bias: (B, 1, 1, S) added to the scores, or None.
             valid: (B, S, 1), 1 where valid and 0 where not, or None.
-
-        Returns:
-            (B, S, C).
         """
         if self.hides_padding and valid is not None:
             x = x * valid

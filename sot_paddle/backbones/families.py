@@ -18,47 +18,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TextBackbone:
-    """Everything that the rest of the project must know about a language model.
+    """Everything that the rest of the project must know about a language model."""
 
-    Attributes:
-        architecture: what ``--model_type`` calls it.
-        model_type: what its checkpoint's config.json calls it.
-        original_type: what its original's own checkpoints call it, where that differs.
-        prefix: first part of the names of its parameters.
-        encoder_path: module and name of `encoder`.
-        options_path: module and name of `options`.
-        presets: registry name -> options that differ from the record's defaults, smallest first.
-        plain: pooling of its own classifier.
-        norms: pattern of the names of its normalisation weights, which do not decay.
-        layers: pattern of the beginnings of the names of a layer's parameters, with its number, in
-            the order of computation, as its group.
-        first_token: whether the class token is the first one of a row.
-        config_keys: option -> keys of the checkpoint's config.json, the first of which is read,
-            where they are not the option's name; none for an option that it does not state.
-        config_values: option -> value in the config.json -> value here, where they differ.
-        inner_factor: ``intermediate_size`` over ``hidden_size`` where the config.json does not
-            state the former.
-        tokenizer: family of its tokenizer, a key of `data.tokenizers.FAMILIES`.
-        positions_after_padding: whether the first position is row ``pad_token_id + 1`` of the
-            position table, not row 0.
-    """
-
-    architecture: str
-    model_type: str
-    prefix: str
-    encoder_path: str
-    options_path: str = "sot_paddle.config:EncoderConfig"
+    architecture: str  # what ``--model_type`` calls it
+    model_type: str  # what its checkpoint's config.json calls it
+    original_type: str = ""  # what its original's own checkpoints call it, where that differs
+    prefix: str  # first part of the names of its parameters
+    encoder_path: str  # module and name of `encoder`
+    options_path: str = "sot_paddle.config:EncoderConfig"  # of `options`
+    # registry name -> options that differ from the record's defaults, smallest first
     presets: Mapping[str, Mapping[str, Any]]
-    plain: str
-    norms: str
+    plain: str  # pooling of its own classifier
+    norms: str  # pattern of the names of its normalisation weights, which do not decay
+    # pattern of the beginnings of the names of a layer's parameters, its number the group
     layers: str
-    first_token: bool = True
+    first_token: bool = True  # whether the class token is the first one of a row
+    # option -> keys of the config.json, the first of which is read, where they are not its name
     config_keys: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    # option -> value in the config.json -> value here, where they differ
     config_values: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
-    inner_factor: int | None = None
-    tokenizer: str
-    positions_after_padding: bool = False
-    original_type: str = ""
+    inner_factor: int | None = None  # ``intermediate_size`` / ``hidden_size``, where not stated
+    tokenizer: str  # family, a key of `data.tokenizers.FAMILIES`
+    positions_after_padding: bool = False  # whether the first position is row ``pad_token_id + 1``
 
     @property
     def encoder(self) -> Callable[[EncoderConfig], nn.Layer]:
@@ -83,14 +64,9 @@ class TextBackbone:
         return dataclasses.asdict(self.options(**self.presets[name]))
 
     def preset_for(self, options: Mapping[str, Any], hint: str = "") -> str:
-        """The registry name for a checkpoint.
+        """The registry name for a checkpoint of these options: the smallest preset as deep.
 
-        Args:
-            options: of the encoder, as far as they are known.
-            hint: a name of the checkpoint; one that begins with a preset's asks for it.
-
-        Returns:
-            The smallest preset that is as deep, the deepest where none is.
+        That is the deepest where none is. A ``hint`` that begins with a preset's name asks for it.
         """
         depths = {name: self.defaults(name)["num_hidden_layers"] for name in self.presets}
         depth_wanted = options.get("num_hidden_layers", 0)
@@ -138,7 +114,7 @@ BERT = TextBackbone(
     architecture="bert",
     model_type="bert",
     prefix="bert",
-    encoder_path="sot_paddle.backbones.bert:BertEncoder",
+    encoder_path="sot_paddle.backbones.paddlenlp_encoder:BertEncoder",
     presets={"bert_base": {}, "bert_large": LARGE},
     plain="pooler",
     norms=r"bert\..*\b(layer_norm|norm1|norm2)\.weight",
@@ -158,7 +134,7 @@ ROBERTA = TextBackbone(
     architecture="roberta",
     model_type="roberta",
     prefix="roberta",
-    encoder_path="sot_paddle.backbones.roberta:RobertaEncoder",
+    encoder_path="sot_paddle.backbones.paddlenlp_encoder:RobertaEncoder",
     presets={"roberta_base": _ROBERTA_BASE, "roberta_large": {**_ROBERTA_BASE, **LARGE}},
     plain="two_layer",
     norms=r"roberta\..*\b(layer_norm|norm1|norm2)\.weight",

@@ -15,11 +15,7 @@ from sot_paddle.vision_config import ImageConfig
 
 
 class ImageClassifier(nn.Layer):
-    """Token embedding, layers, which a subclass makes, and a head.
-
-    Args:
-        num_classes: K.
-    """
+    """Token embedding, layers, which a subclass makes, and a head for K classes."""
 
     def __init__(
         self,
@@ -50,10 +46,7 @@ class ImageClassifier(nn.Layer):
         raise NotImplementedError
 
     def forward(self, images: paddle.Tensor, return_taps: bool = False):
-        """Classify images.
-
-        Args:
-            images: (B, in_chans, H, W) float, normalised.
+        """Classify images (B, in_chans, H, W), float and normalised.
 
         Returns:
             Logits (B, K); with fusion ``sum_loss`` in training mode the pair (class-token

@@ -24,13 +24,7 @@ _FLOATS = (paddle.float16, paddle.bfloat16, paddle.float32, paddle.float64)
 
 
 class TextCheck:
-    """Checks token ids, types and masks of one model.
-
-    Args:
-        vocab_size: ids are below it.
-        type_vocab_size: token types are below it.
-        max_positions: tokens at most.
-    """
+    """Checks token ids, types and masks of one model, for rows of ``max_positions`` at most."""
 
     def __init__(self, vocab_size: int, type_vocab_size: int, max_positions: int) -> None:
         self.vocab_size, self.type_vocab_size = vocab_size, type_vocab_size
@@ -45,15 +39,12 @@ class TextCheck:
         *,
         training: bool,
     ) -> None:
-        """Refuse what the model cannot compute or would compute wrongly.
+        """Refuse by a ValueError what the model cannot compute or would compute wrongly.
 
         Args:
             input_ids: (B, S) int64 or int32.
             token_type_ids: the same, or None.
             attention_mask: (B, S) of zeros and ones (bool, integer or float), or None.
-
-        Raises:
-            ValueError: says what, what is expected, what was given and what to do.
         """
         if not paddle.in_dynamic_mode() or psdb.in_sot():
             return
@@ -85,9 +76,8 @@ class TextCheck:
         _require_range("input_ids", ids, "vocab_size", self.vocab_size)
         if types is not None:
             _require_range("token_type_ids", types, "type_vocab_size", self.type_vocab_size)
-        if mask is None or mask.dtype == paddle.bool:
-            return
-        if paddle.logical_and(mask != 0, mask != 1).any():  # NaN is neither
+        is_bool = mask is None or mask.dtype == paddle.bool
+        if not is_bool and paddle.logical_and(mask != 0, mask != 1).any():  # NaN is neither
             _refuse_mask(mask)
 
 

@@ -27,10 +27,6 @@ class LayerNorm(RowLayerNorm):
 
     PADDLE: the kernel takes its epsilon as float32, which shows in float64: 1.6e-11 of the
     output for rows of standard deviation 0.1 and epsilon 1e-5, 1.2e-9 for 0.01.
-
-    Args:
-        dim: length C of the rows.
-        epsilon: added to the variance.
     """
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
@@ -48,22 +44,11 @@ class BatchNorm2D(TokenBatchNorm):
     from Paddle's fused kernel; float64 (whose kernel rounds epsilon to float32) and synchronised
     statistics come from the formula.
 
-    Args:
-        num_channels: C.
-        momentum: share of the old running value kept (torch's 0.1 is 0.9).
-        epsilon: added to the variance.
-
     Source: A.7.
     """
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        """Normalise every pixel.
-
-        Args:
-            x: (B, C, H, W).
-
-        Returns:
-            (B, C, H, W), same dtype; half precision is computed in float32.
+        """Normalise every pixel of (B, C, H, W); half precision is computed in float32.
 
         Raises:
             ValueError: one value for each channel in training mode, where a variance is undefined.
@@ -80,14 +65,8 @@ class BatchNorm2D(TokenBatchNorm):
     ) -> paddle.Tensor | None:
         """Normalise, map by a 1x1 convolution and average squares of pixels in one native operator.
 
-        Args:
-            x: (B, C, H, W).
-
-        Returns:
-            (B, D, H / 2, W / 2) or (B, D, H, W); None where no native operator takes these images.
-
-        Raises:
-            ValueError: as :meth:`forward`.
+        Maps (B, C, H, W) to (B, D, H / 2, W / 2) or (B, D, H, W); None where no native operator
+        takes these images.
         """
         pool_kind = nn.AvgPool2D if isinstance(pool, nn.AvgPool2D) else nn.Identity
         kinds = (BatchNorm2D, self), (nn.Conv2D, conv), (pool_kind, pool)
@@ -139,9 +118,6 @@ def conv(
 class DropPath(nn.Layer):
     """Stochastic depth: a sample's branch is left out with probability p, else scaled 1/(1 - p).
 
-    Args:
-        rate: p in [0, 1).
-
     Source: A.8.
     """
 
@@ -165,11 +141,7 @@ def drop_path_rates(rate: float, depth: int) -> list[float]:
 
 
 class Mlp(nn.Layer):
-    """Two linear layers with GELU (erf) in between and dropout after each. Source: A.8.
-
-    Args:
-        dim: C.
-    """
+    """Two linear layers with GELU (erf) in between and dropout after each. Source: A.8."""
 
     def __init__(self, dim: int, hidden_dim: int, *, drop: float = 0.0) -> None:
         super().__init__()
@@ -191,8 +163,6 @@ class Attention(nn.Layer):
     (query, key, value), then by head, then by channel of the head.
 
     Args:
-        dim: C.
-        num_heads: h.
         qk_scale: factor on the scores, None for ``d ** -0.5``.
         std: standard deviation of the weights at the start.
 

@@ -1,4 +1,4 @@
-"""What paddlenlp's encoders have in common: corrections to the reference, and the forward pass.
+"""BERT and RoBERTa: paddlenlp's encoders, corrected to the reference, and their forward pass.
 
 Shape legend: B samples, S tokens, C hidden size.
 """
@@ -11,7 +11,10 @@ from typing import Any
 
 import paddle
 from paddle import nn
+from paddlenlp.transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
+from sot_paddle.backbones.families import BERT, ROBERTA
+from sot_paddle.backbones.layers import LayerNorm
 from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS
 from sot_paddle.backbones.text_encoder import TextEncoder
 from sot_paddle.config import EncoderConfig
@@ -42,12 +45,7 @@ class CorrectedEncoder(TextEncoder):
     def correct(
         self, config: EncoderConfig, *, padded: Iterable[nn.Embedding], positions: int
     ) -> None:
-        """Apply the corrections, once, when paddlenlp has built the encoder.
-
-        Args:
-            padded: embeddings whose row ``pad_token_id`` is used and not trained.
-            positions: tokens of a row at most.
-        """
+        """Apply the corrections, once, when paddlenlp has built the encoder; see `settle`."""
         self.config.hidden_act = config.hidden_act
         for layer in self.encoder.layers:
             layer.activation = ACTIVATION_FUNCTIONS[config.hidden_act]
@@ -74,3 +72,36 @@ class CorrectedEncoder(TextEncoder):
             hidden = record(taps, f"layers.{index}", layer(hidden, bias))
         words_mask = None if mask is None else mask[:, 1:].astype("bool")
         return Features(hidden[:, 0], hidden[:, 1:], words_mask)
+
+
+class BertEncoder(CorrectedEncoder, BertModel):
+    """paddlenlp's BertModel without pooler, made equal to transformers' BertModel."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        BertModel.__init__(self, BertConfig(**paddlenlp_options(config)))
+        self.correct(
+            config, padded=[self.embeddings.word_embeddings], positions=BERT.position_limit(config)
+        )
+
+
+class RobertaEncoder(CorrectedEncoder, RobertaModel):
+    """paddlenlp's RobertaModel without pooler, made equal to transformers' RobertaModel.
+
+    The first token has position ``pad_token_id + 1``, padding has position ``pad_token_id``.
+    Further corrections: the padding row of the word embedding is used in the forward pass, the
+    padding rows of word and position embedding get no gradient, and layer norms are those of the
+    project, whose epsilon of 1e-5 is exact in float64.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        RobertaModel.__init__(self, RobertaConfig(**paddlenlp_options(config)))
+        # PADDLE: paddlenlp gives the embedding a padding_idx, which zeroes its output
+        self.embeddings.word_embeddings._padding_idx = None
+        for layer in [self.embeddings, *self.encoder.layers]:
+            for name, norm in list(layer.named_children()):
+                if isinstance(norm, nn.LayerNorm):
+                    setattr(
+                        layer, name, LayerNorm(config.hidden_size, epsilon=config.layer_norm_eps)
+                    )
+        tables = [self.embeddings.word_embeddings, self.embeddings.position_embeddings]
+        self.correct(config, padded=tables, positions=ROBERTA.position_limit(config))

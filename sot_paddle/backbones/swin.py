@@ -19,12 +19,9 @@ from sot_paddle.vision_config import SwinConfig
 
 
 class SwinStage(nn.Layer):
-    """Patch merging (but in the first stage) and blocks, every second one shifted.
+    """Patch merging of a grid of side ``size`` (but in the first stage) and blocks.
 
-    Args:
-        stage: index s.
-        size: side of the token grid before the merging.
-        rates: stochastic depth of each block.
+    Every second block is shifted; ``rates`` is the stochastic depth of each.
     """
 
     def __init__(self, config: SwinConfig, *, stage: int, size: int, rates: list[float]) -> None:
@@ -97,15 +94,10 @@ class SwinTransformer(ImageClassifier):
         )
 
     def features(self, images: paddle.Tensor, taps: Taps | None = None) -> Features:
-        """Encode images.
+        """Encode images (B, in_chans, H, W) as words (B, N, C) of the last stage, no class token.
 
-        Args:
-            images: (B, in_chans, H, W), normalised.
-            taps: collects the embedding's taps, "stages.{s}.downsample" (s at least 1),
-                "stages.{s}.blocks.{i}" and "norm", all as tokens (B, N, C) row-major.
-
-        Returns:
-            Features without a class token; words (B, N, C) of the last stage.
+        Taps: the embedding's, "stages.{s}.downsample" (s at least 1), "stages.{s}.blocks.{i}" and
+        "norm", all as tokens (B, N, C) row-major.
         """
         x = self.embed(images, taps)  # (B, N, C)
         x = self.pos_drop(x.astype(self.norm.weight.dtype))  # half under AMP: not the residuals

@@ -22,14 +22,10 @@ MASKED = -100.0
 
 
 def relative_position_index(window: int) -> np.ndarray:
-    """Row of the bias table for each pair of tokens in a window.
+    """Row of the bias table for each pair of tokens in a window, (w^2, w^2) int64.
 
-    Args:
-        window: w.
-
-    Returns:
-        (w^2, w^2) int64: ``(dy + w - 1) (2 w - 1) + dx + w - 1`` with (dy, dx) the first token's
-        position less the second's.
+    It is ``(dy + w - 1) (2 w - 1) + dx + w - 1`` with (dy, dx) the first token's position less the
+    second's.
     """
     y, x = np.divmod(np.arange(window * window), window)
     dy, dx = y[:, None] - y[None, :], x[:, None] - x[None, :]
@@ -56,14 +52,9 @@ def shift_mask(size: int, window: int, shift: int) -> np.ndarray:
 
 
 class WindowAttention(Attention):
-    """Attention within windows, with a learned bias for each relative position.
+    """Attention within windows of side w, with a learned bias for each relative position.
 
-    Args:
-        dim: C.
-        num_heads: h.
-        window: side w of a window in tokens.
-        mask: (windows, w^2, w^2) added to the scores of each window, or None.
-        options: of Attention.
+    ``mask`` (windows, w^2, w^2), or None, is added to the scores of each window.
     """
 
     def __init__(
@@ -97,8 +88,6 @@ class SwinBlock(nn.Layer):
     of the window is padded with zero tokens, after the shift, as in timm; they are attended to.
 
     Args:
-        dim: C.
-        num_heads: h.
         size: side of the token grid.
         shifted: shift the windows by half of their side.
     """
@@ -188,12 +177,7 @@ class PatchMerging(nn.Layer):
     """Halve the grid and double the channels: 2 x 2 tokens side by side, norm, linear.
 
     The four tokens are ordered (0, 0), (1, 0), (0, 1), (1, 1) as (row, column), which is the order
-    of timm and of the original. An odd grid is padded with zero tokens.
-
-    Args:
-        dim: C.
-        size: side of the grid before.
-        epsilon: of the layer normalisation.
+    of timm and of the original. An odd grid, of side ``size`` before, is padded with zero tokens.
     """
 
     def __init__(self, dim: int, *, size: int, epsilon: float) -> None:

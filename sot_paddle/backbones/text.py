@@ -34,10 +34,7 @@ ACTIVATION_FUNCTIONS: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
 
 
 class TextClassifier(nn.Layer):
-    """A language model with a classification head.
-
-    Args:
-        num_classes: K; 1 means regression.
+    """A language model with a classification head for K classes; 1 means regression.
 
     Raises:
         ValueError: a head that cannot work.
@@ -117,9 +114,6 @@ def build_text(
     backbone: TextBackbone, preset: str, num_classes: int, options: Mapping[str, Any], *, name: str
 ) -> TextClassifier:
     """Sort flat options into the records of encoder and head, and build the model.
-
-    Args:
-        num_classes: K.
 
     Raises:
         ValueError: an unknown option (the near ones are listed), a wrong type, a value out of

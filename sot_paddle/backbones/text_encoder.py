@@ -17,13 +17,9 @@ from sot_paddle.features import Features, Taps
 
 
 class TextEncoder(nn.Layer):
-    """Token ids to hidden states, without a head; a subclass says how, in ``_encode``.
+    """Token ids to hidden states, without a head; a subclass says how, in ``_encode``."""
 
-    Attributes:
-        padding_hooks: those that keep gradients from the padding rows of embeddings.
-    """
-
-    padding_hooks: Sequence[Any] = ()
+    padding_hooks: Sequence[Any] = ()  # they keep gradients from the padding rows of embeddings
 
     def settle(
         self, config: EncoderConfig, *, positions: int, padded: Iterable[nn.Embedding] = ()

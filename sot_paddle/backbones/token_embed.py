@@ -91,11 +91,7 @@ class _Embedding(nn.Layer):
 
 
 class StagedEmbedding(_Embedding):
-    """Stem, stages and a 1x1 convolution to the tokens' channels.
-
-    Args:
-        stage_dim: channels after the last stage.
-        token_dim: channels after the stem.
+    """Stem to ``token_dim`` channels, stages to ``stage_dim``, a 1x1 convolution to the tokens'.
 
     Source: A.7.
     """
@@ -109,18 +105,10 @@ class StagedEmbedding(_Embedding):
         self.proj = conv(stage_dim, self.embed_dim, 1, bias=True)
 
     def forward(self, images: paddle.Tensor, taps: Taps | None = None) -> paddle.Tensor:
-        """Embed images.
+        """Embed images (B, in_chans, H, W) as tokens (B, N, C).
 
-        Args:
-            images: (B, in_chans, H, W).
-            taps: collects "embed.stem" (after its pooling) and "embed.blocks.{i}", images
-                (B, channels, height, width), and "embed".
-
-        Returns:
-            (B, N, C).
-
-        Raises:
-            ValueError: images of another shape than the embedding was built for.
+        Taps: "embed.stem" (after its pooling) and "embed.blocks.{i}", images (B, channels, height,
+        width), and "embed". Images of another shape than it was built for are a ValueError.
         """
         self._check(images)
         x = record(taps, "embed.stem", self.stem(images))
@@ -130,12 +118,7 @@ class StagedEmbedding(_Embedding):
 
 
 class PatchEmbedding(_Embedding):
-    """One linear map of each square patch, written as a convolution.
-
-    Args:
-        patch: side of a patch in pixels.
-        norm: layer normalisation of the tokens afterwards, or None.
-        geometry: img_size, in_chans, embed_dim and grid.
+    """One linear map of each square patch, written as a convolution, then ``norm`` or None.
 
     Source: A.7 (Naive_linear), A.10.
     """
@@ -223,13 +206,11 @@ def build_token_embed(
     patch_size: int = 16,
     patch_norm_eps: float | None = None,
 ) -> StagedEmbedding | PatchEmbedding:
-    """Build a token embedding.
+    """Build a Layer that maps images (B, in_chans, img_size, img_size) to tokens (B, N, C).
 
     Args:
         token_type: ``densenet``, ``resnet``, ``inception``, ``nonlocal``, ``linear`` (patches of
             img_size // 14 pixels) or ``patch``.
-        img_size: height and width of the images in pixels.
-        embed_dim: channels C of the tokens.
         token_dim: channels after the stem; 64 but for ``resnet``; ``linear`` and ``patch`` have
             no stem.
         large_output: 1/4 of the resolution for ``densenet``, 1/2 for ``inception`` (which is not
@@ -238,9 +219,6 @@ def build_token_embed(
         patch_size: side of a patch in pixels, for ``patch``.
         patch_norm_eps: epsilon of a layer normalisation after ``linear`` and ``patch``; None for
             no normalisation.
-
-    Returns:
-        A Layer mapping images (B, in_chans, img_size, img_size) to tokens (B, N, C).
 
     Raises:
         ValueError: a combination that cannot work, or an image size that gives no whole grid.

@@ -34,15 +34,9 @@ _STRIDES: Mapping[str, Callable[[int, bool], Strides]] = {
 
 
 def stage_strides(token_type: str, img_size: int, large_output: bool) -> Strides:
-    """By how much each stage of a published embedding divides the resolution.
+    """By how much each stage of a published embedding divides the resolution, the stem left out.
 
-    Args:
-        token_type: one with stages.
-        img_size: side of the image.
-        large_output: the finer of the two published resolutions.
-
-    Returns:
-        One integer for each stage that may change the resolution (the stem's 2 is not among them).
+    ``large_output`` is the finer of the two published resolutions.
     """
     return _STRIDES[token_type](img_size, large_output)
 

@@ -24,17 +24,7 @@ TIGHT = {"epsilon": 1e-3, "momentum": 0.99}
 
 
 class ConvNorm(nn.Layer):
-    """Convolution, batch normalisation and, if asked for, ReLU.
-
-    Args:
-        in_dim: channels before.
-        out_dim: channels after.
-        kernel: side of the kernel in pixels.
-        stride: step in pixels.
-        padding: zeros around the image.
-        relu: end with ReLU.
-        norm: keywords of the batch normalisation.
-    """
+    """Convolution, batch normalisation with the keywords ``norm`` and, if asked for, ReLU."""
 
     def __init__(
         self,
@@ -64,10 +54,6 @@ class DenseLayer(nn.Layer):
 
     QUIRK: under the timm that the original pins, the "norm" of its dense layers is a bare ReLU,
     so there is no batch normalisation here; ``batch_norm=True`` puts one before each ReLU.
-
-    Args:
-        in_dim: channels of all features so far.
-        batch_norm: normalise before each ReLU.
     """
 
     def __init__(self, in_dim: int, *, batch_norm: bool) -> None:
@@ -85,13 +71,7 @@ class DenseLayer(nn.Layer):
 
 
 class DenseBlock(nn.Layer):
-    """Dense layers, each of which sees the features of all before it.
-
-    Args:
-        in_dim: channels before.
-        num_layers: layers, 16 channels each.
-        batch_norm: see DenseLayer.
-    """
+    """Dense layers of 16 channels, each of which sees the features of all before it."""
 
     def __init__(self, in_dim: int, *, num_layers: int = 6, batch_norm: bool = False) -> None:
         super().__init__()
@@ -117,13 +97,7 @@ class DenseBlock(nn.Layer):
 
 
 class Transition(nn.Layer):
-    """Batch normalisation, 1x1 convolution and, if asked for, 2x2 average pooling; no ReLU.
-
-    Args:
-        in_dim: channels before.
-        out_dim: channels after.
-        pool: halve the resolution.
-    """
+    """Batch normalisation, 1x1 convolution and, if asked for, 2x2 average pooling; no ReLU."""
 
     def __init__(self, in_dim: int, out_dim: int, *, pool: bool) -> None:
         super().__init__()
@@ -140,12 +114,9 @@ class Transition(nn.Layer):
 
 
 class Bottleneck(nn.Layer):
-    """Residual block 1x1, 3x3, 1x1 of the ResNet embedding (in -> 64 -> 64 -> 256).
+    """Residual block 1x1, 3x3 with the stride, 1x1 of the ResNet embedding (in, 64, 64, 256).
 
-    Args:
-        in_dim: channels before.
-        stride: step of the 3x3 convolution.
-        downsample: convolution and norm on the shortcut instead of the identity.
+    ``downsample``: convolution and norm on the shortcut instead of the identity.
     """
 
     width, out_dim = 64, 256
@@ -170,12 +141,7 @@ class Bottleneck(nn.Layer):
 
 
 class InceptionBlock(nn.Layer):
-    """Four branches side by side: 1x1, 3x3, 5x5 and max-pooling, 32 + 64 + 16 + 16 channels.
-
-    Args:
-        in_dim: channels before.
-        stride: step of every branch.
-    """
+    """Four branches side by side: 1x1, 3x3, 5x5 and max-pooling, 32 + 64 + 16 + 16 channels."""
 
     out_dim = 128
 
@@ -208,12 +174,8 @@ class InceptionBlock(nn.Layer):
 class NonLocalBlock(nn.Layer):
     """Non-local block: ``BN(out(softmax(theta phi^T) g) + shortcut(x))`` over all positions.
 
-    The scores are not scaled. ``out`` starts at zero, so the block starts as its shortcut.
-
-    Args:
-        in_dim: channels before.
-        out_dim: channels after.
-        inner_dim: channels of g, theta and phi.
+    The scores are not scaled. ``out`` starts at zero, so the block starts as its shortcut. g, theta
+    and phi have ``inner_dim`` channels.
     """
 
     def __init__(self, in_dim: int, out_dim: int, *, inner_dim: int = 64) -> None:

@@ -82,15 +82,10 @@ class VisionTransformer(ImageClassifier):
         )
 
     def features(self, images: paddle.Tensor, taps: Taps | None = None) -> Features:
-        """Encode images.
+        """Encode images (B, in_chans, H, W) as class token (B, C) and words (B, N, C).
 
-        Args:
-            images: (B, in_chans, H, W), normalised.
-            taps: collects "embed.stem", "embed.blocks.{i}", "embed" (B, N, C), "tokens"
-                (B, 1 + N, C, after the positions), "blocks.{i}" and "norm".
-
-        Returns:
-            Features: class token (B, C) and words (B, N, C).
+        Taps: "embed.stem", "embed.blocks.{i}", "embed" (B, N, C), "tokens" (B, 1 + N, C, after the
+        positions), "blocks.{i}" and "norm".
         """
         words = self.embed(images, taps)  # (B, N, C)
         words = words.astype(self.cls_token.dtype)  # half under AMP; the residual stream is not

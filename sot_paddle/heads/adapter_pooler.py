@@ -24,24 +24,15 @@ def uniform_linear(in_dim: int, out_dim: int) -> nn.Linear:
 
 @dataclass(frozen=True)
 class AdapterConfig:
-    """Dimensions of a model on hidden states.
-
-    Attributes:
-        num_layers: L, hidden states of a token: the embedding output and every encoder layer.
-        hidden_size: F.
-        seq_length: T, padded length; padding positions count like the others.
-        adapter_dim: A; 0 (published) means T.
-
-    Raises:
-        ValueError: a number below 1 (``adapter_dim``: below 0).
+    """Dimensions of a model on hidden states, each at least 1 (``adapter_dim``: 0).
 
     Source: C.1, Decision 4.
     """
 
-    num_layers: int = 13
-    hidden_size: int = 768
-    seq_length: int = 219
-    adapter_dim: int = 0
+    num_layers: int = 13  # L, states of a token: the embedding output and every encoder layer
+    hidden_size: int = 768  # F
+    seq_length: int = 219  # T, padded length; padding positions count like the others
+    adapter_dim: int = 0  # A; 0 (published) means T
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "hidden_size", "seq_length", "adapter_dim"):
@@ -55,11 +46,7 @@ class AdapterConfig:
         return self.adapter_dim or self.seq_length
 
     def require_shape(self, states: paddle.Tensor) -> None:
-        """Refuse hidden states of other dimensions.
-
-        Raises:
-            ValueError: states that are not (B, L, T, F).
-        """
+        """Refuse hidden states that are not (B, L, T, F) by a ValueError."""
         expected = (self.num_layers, self.seq_length, self.hidden_size)
         if len(states.shape) != 4 or tuple(states.shape[1:]) != expected:
             raise ValueError(
@@ -72,10 +59,6 @@ class AdapterPooler(nn.Layer):
     """One linear layer shared by all tokens and layers, then the exact GELU.
 
     ``z[b, t, a, l] = gelu(sum_f W[f, a] h[b, l, t, f] + bias[a])``
-
-    Args:
-        hidden_size: F.
-        width: A.
 
     Source: C.1.
     """
@@ -111,10 +94,7 @@ class AdapterHead(nn.Layer):
 class AdapterClassifier(AdapterHead):
     """AP_GLUE: one linear layer on everything, flattened in the order token, width, layer.
 
-    Args:
-        num_classes: K; 1 is regression.
-
-    Source: C.1.
+    K = 1 is regression. Source: C.1.
     """
 
     name = "adapter_classifier"
@@ -159,10 +139,6 @@ class LayerProbes(nn.Layer):
     """One linear layer for each hidden state: which layer knows the answer (BERTVision's baseline).
 
     All probes are trained at once; they share no parameter, so each learns as it would alone.
-
-    Args:
-        config: dimensions; ``adapter_dim`` is not used.
-        outputs: K.
     """
 
     def __init__(self, config: AdapterConfig, outputs: int) -> None:

@@ -7,13 +7,7 @@ from collections.abc import Callable, Mapping
 
 from paddle import nn
 
-from sot_paddle.config import (
-    CLASS_TOKEN_POOLINGS,
-    LAYERS,
-    NORMALIZATIONS,
-    SPANS,
-    HeadConfig,
-)
+from sot_paddle.config import CLASS_TOKEN_POOLINGS, LAYERS, NORMALIZATIONS, SPANS, HeadConfig
 from sot_paddle.heads import fusion, pooling, power_norm
 
 TEXT_DROPOUT = 0.8

@@ -88,10 +88,7 @@ class ScoreHead(ClassTokenHead):
 class WordHead(nn.Layer):
     """Scores of the pooled words alone ("WordT"); also every head without a class token.
 
-    Args:
-        pooling: Layer with ``output_dim`` and ``forward(tokens, mask, taps)``.
-        num_classes: K.
-        dropout: probability on the pooled representation.
+    ``pooling`` is a Layer with ``output_dim`` and ``forward(tokens, mask, taps)``.
     """
 
     def __init__(
@@ -198,12 +195,8 @@ class SumLossHead(_TwoTokenKindsHead):
 class SpanHead(nn.Layer):
     """Question answering: one linear layer scores every token as the answer's first and last.
 
-    It is that of transformers' ...ForQuestionAnswering. S is the tokens, the class token included.
-
-    Args:
-        dim: C.
-        dropout: probability on the tokens; the original has none.
-        std: standard deviation of the weight at the start.
+    It is that of transformers' ...ForQuestionAnswering, which has no dropout. S is the tokens, the
+    class token included.
 
     Source: C.4.
     """
@@ -237,11 +230,8 @@ class LayerTokensHead(nn.Layer):
     of them all of it).
 
     Args:
-        dim: C.
-        num_classes: K.
         layers: their numbers from 0, in the order of concatenation.
         pooling: ``"concat"``, ``"max"`` or ``"mean"``.
-        std: standard deviation of the weights at the start.
 
     Source: D.3.
     """

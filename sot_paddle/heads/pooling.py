@@ -35,14 +35,8 @@ class TokenBatchNorm(nn.Layer):
     PADDLE: its own BatchNorm stores the biased batch variance as running variance; torch, and
     hence the originals' checkpoints, the unbiased one. This layer stores the unbiased one.
 
-    Args:
-        num_channels: C.
-        momentum: share of the old running value kept (Paddle's convention; torch's 0.1 is 0.9).
-        epsilon: added to the variance.
-
-    Attributes:
-        sum_across_processes: identity by default; a data-parallel trainer sets a
-            differentiable all-reduce here to synchronise the statistics.
+    ``momentum`` is the share of the old running value kept (torch's 0.1 is 0.9). A data-parallel
+    trainer sets ``sum_across_processes`` to a differentiable all-reduce to synchronise statistics.
 
     Source: B.1 step 3.
     """
@@ -60,14 +54,10 @@ class TokenBatchNorm(nn.Layer):
         self._this_process_only = self.sum_across_processes
 
     def forward(self, x: paddle.Tensor, mask: paddle.Tensor | None = None) -> paddle.Tensor:
-        """Normalise every token.
+        """Normalise every token of (B, N, C), in float32 at least.
 
-        Args:
-            x: (B, N, C).
-            mask: (B, N); invalid tokens are normalised too but do not enter the statistics.
-
-        Returns:
-            (B, N, C), in float32 at least.
+        Tokens that are invalid in the mask (B, N) are normalised too but do not enter the
+        statistics.
 
         Raises:
             ValueError: one value for each channel in training mode, where a variance is undefined.
@@ -165,9 +155,6 @@ class MultiHeadCrossCovariance(nn.Layer):
     upper triangles, and concatenated.
 
     Args:
-        dim: C.
-        num_heads: H.
-        wr_dim: w.
         norm: power norm Layer on (B H, w, w).
         centering: ``"scalar"`` is the published quirk, see functional.center_tokens.
         upper_triangle: flatten the upper triangles only (svPN's ``vec="triu"``; the original
@@ -227,13 +214,7 @@ class QKCrossCovariance(nn.Layer):
 
     Two branches linear - BatchNorm - ReLU, per-channel centring, cross-covariance, power norm
     on the transposed matrix. QUIRK: without a mask every position after the class token counts,
-    [SEP] and padding included, as published.
-
-    Args:
-        dim: C.
-        q_dim: q.
-        k_dim: k.
-        norm: power norm Layer on (B, k, q).
+    [SEP] and padding included, as published. ``norm`` is a power norm Layer on (B, k, q).
 
     Source: B.1.
     """
@@ -271,7 +252,6 @@ class BranchCovariance(nn.Layer):
     QUIRK: as in QKCrossCovariance, every position after the class token counts without a mask.
 
     Args:
-        dim: C.
         width: d, the channels of the branch.
         norm: power norm Layer on (B, d, d).
         upper_triangle: flatten the upper triangle only, as MPN does.
@@ -319,7 +299,6 @@ class CovariancePooling(nn.Layer):
     """Global covariance pooling (GCP): reduce, auto-covariance, matrix root, upper triangle.
 
     Args:
-        dim: C.
         reduced_dim: c, the width after the reducing linear layer.
         norm: power norm Layer on (B, c, c).
         centering: ``"scalar"`` is the published quirk.

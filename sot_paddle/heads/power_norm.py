@@ -91,10 +91,6 @@ class RowLayerNorm(nn.Layer):
     PADDLE: the kernel of nn.LayerNorm takes its epsilon as float32 (2.5e-8 off for 1e-5), which
     shows in float64 on matrices whose variance is as small as that of covariances.
 
-    Args:
-        dim: d, the length of the rows.
-        epsilon: added to the variance.
-
     Source: A.4.
     """
 

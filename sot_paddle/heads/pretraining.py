@@ -31,13 +31,6 @@ class PretrainingHeadConfig:
 class MaskedWordHead(nn.Layer):
     """Scores of every word: dense, activation, layer norm, and the word embeddings themselves.
 
-    Args:
-        dim: C.
-        embedding_size: E.
-        vocab_size: V.
-        epsilon: of the layer norm.
-        std: standard deviation of the dense weight at the start.
-
     Source: specs.md D.1 and E.
     """
 
@@ -68,11 +61,6 @@ class PretrainingHead(nn.Layer):
     """Masked words, and the next sentence from the class token.
 
     Its pooler has the name of the classifier's: a fine-tuning goes on with it.
-
-    Args:
-        dim: C.
-        config: whether the next sentence is judged.
-        std: standard deviation of the dense weights at the start.
     """
 
     def __init__(
