@@ -67,18 +67,26 @@ def test_head_bias_has_a_name_of_its_own(tiny_vision) -> None:
     assert head.head_config.qkv_bias
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"embed_dm": 8}, "unknown option 'embed_dm' for sot_tiny; did you mean embed_dim"),
-        ({"embed_dim": 10}, "sot_tiny: the channels must be a multiple of num_heads, got 10 and 3"),
-        ({"position": "sinus"}, "position must be one of sinusoid, learned, got 'sinus'; did you"),
-        ({"drop_path_rate": 1.0}, "drop_path_rate must be below 1, got 1.0"),
-    ],
-)
-def test_options_of_sot_that_are_refused(tiny_vision, options: dict, message: str) -> None:
+OF_SOT = [
+    ({"embed_dm": 8}, "unknown option 'embed_dm' for sot_tiny; did you mean embed_dim"),
+    ({"embed_dim": 10}, "sot_tiny: the channels must be a multiple of num_heads, got 10 and 3"),
+    ({"position": "sinus"}, "position must be one of sinusoid, learned, got 'sinus'; did you"),
+    ({"drop_path_rate": 1.0}, "drop_path_rate must be below 1, got 1.0"),
+]
+OF_SWIN = [
+    ({"token_type": "densenet"}, "needs 6 x 6 tokens, token_type 'densenet' .* gives 3 x 3"),
+    ({"depths": (2,)}, r"one entry for each of 1 to 16 stages, got \(2,\) and \(2, 4\)"),
+    ({"num_heads": (2, 3)}, "a multiple of num_heads in stage 1, got 16 and 3"),
+    ({"img_size": 26}, "img_size must be a multiple of patch_size 4, got 26"),
+    ({"pooling": "none"}, "pooling 'none' uses the class token only, and this backbone has none"),
+]
+REFUSED = [("sot_tiny", *row) for row in OF_SOT] + [("swin_tiny", *row) for row in OF_SWIN]
+
+
+@pytest.mark.parametrize(("name", "options", "message"), REFUSED)
+def test_options_that_are_refused(tiny_vision, name: str, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        tiny_vision("sot_tiny", **options)
+        tiny_vision(name, **options)
 
 
 def test_a_cast_swin_keeps_its_integer_index(tiny_vision) -> None:
@@ -88,24 +96,6 @@ def test_a_cast_swin_keeps_its_integer_index(tiny_vision) -> None:
     attn = model.stages[0].blocks[1].attn
     assert attn._index[0].dtype == paddle.int64
     assert attn.shift_mask.dtype == paddle.float64
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"token_type": "densenet"}, "needs 6 x 6 tokens, token_type 'densenet' .* gives 3 x 3"),
-        ({"depths": (2,)}, r"one entry for each of 1 to 16 stages, got \(2,\) and \(2, 4\)"),
-        ({"num_heads": (2, 3)}, "a multiple of num_heads in stage 1, got 16 and 3"),
-        ({"img_size": 26}, "img_size must be a multiple of patch_size 4, got 26"),
-        (
-            {"pooling": "none"},
-            "pooling 'none' uses the class token only, and this backbone has none",
-        ),
-    ],
-)
-def test_options_of_swin_that_are_refused(tiny_vision, options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        tiny_vision("swin_tiny", **options)
 
 
 SIZES = (112, 160, 192, 224, 256, 384)
@@ -129,11 +119,8 @@ def size_of(layer) -> int:
 
 @pytest.mark.parametrize("token_type", list(PUBLISHED_TOKENS))
 def test_published_token_counts(token_type: str) -> None:
-    found = tuple(
-        token_embed.build_token_embed(token_type, img_size=size, embed_dim=2).num_tokens
-        for size in SIZES
-    )
-    assert found == PUBLISHED_TOKENS[token_type]
+    built = [build(token_type, img_size=size, embed_dim=2) for size in SIZES]
+    assert tuple(layer.num_tokens for layer in built) == PUBLISHED_TOKENS[token_type]
 
 
 def test_batch_norm_in_dense_layers_adds_6432_parameters() -> None:

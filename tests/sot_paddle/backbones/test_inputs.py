@@ -39,21 +39,28 @@ def additive(least: float) -> np.ndarray:
     return np.where(mask() == 1, 0.0, least).astype("float32")
 
 
+def ones(*shape: int) -> np.ndarray:
+    return np.ones(shape, "int64")
+
+
 @pytest.mark.parametrize("train", [True, False])
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"input_ids": with_value(ids(), -1)},
-            "input_ids must be from 0 to vocab_size - 1 = 29, got values from -1 to .*tokenizer",
-        ),
         ({"input_ids": ids().astype("float32")}, "input_ids must be int64 or int32, got float32"),
         ({"token_type_ids": with_value(0 * ids(), 2)}, "type_vocab_size - 1 = 1, got .* 0 to 2;"),
-        (
-            {"attention_mask": additive(-1e4)},
-            "1 .valid. and 0 .padding. only, got values from -10000 to 0; that is an additive mask",
-        ),
         ({"attention_mask": with_value(mask(), 2)}, "got values from 0 to 2; pass 1 for every"),
+        ({"input_ids": ones(B, 17)}, r"between 1 and 16 tokens, .*\[3, 17\]"),
+        (
+            {"input_ids": ones(B, 1)},
+            r"pools words and got none: .*shape \[3, 0, 12\]; pass",
+        ),
+        ({"input_ids": ones(S)}, r"must be \(B, S\) .*got shape \[6\]"),
+        (
+            {"attention_mask": ones(B, 1)},
+            r"must have the shape .*\[3, 6\], got \[3, 1",
+        ),
+        ({"token_type_ids": ones(B, 1)}, "token_type_ids must have the shape of input_ids"),
     ],
 )
 def test_what_a_text_model_refuses(tiny_bert, train, changes, message) -> None:
@@ -80,7 +87,7 @@ def test_every_backbone_refuses_the_same(name) -> None:
     model = create_model(name, 3, **SMALL, **BACKBONES[name])
     model.eval()
     for least in (-1, 30):
-        with pytest.raises(ValueError, match="input_ids must be from 0 to vocab_size - 1 = 29"):
+        with pytest.raises(ValueError, match="from 0 to vocab_size - 1 = 29, got .* the tokenizer"):
             model(paddle.to_tensor(with_value(ids(), least)))
     for value in (0.5, 2.0, -1.0, np.nan):
         wrong = paddle.to_tensor(with_value(1.0 * mask(), value))
@@ -143,25 +150,24 @@ def images(dtype: str = "float32", shape=(2, 3, 16, 16)) -> paddle.Tensor:
     return paddle.to_tensor(np.random.default_rng(2).normal(size=shape)).astype(dtype)
 
 
-@pytest.mark.parametrize("name", sorted(IMAGE_MODELS))
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         (images("int64"), "images must be floating-point and normalised, got int64; divide by 255"),
         (
             images("float64"),
-            r"must be float32 as the model's weights, got float64; cast .*'float32'",
+            "float32 as the model's weights, got float64; cast .*'float32'",
         ),
         (images(shape=(0, 3, 16, 16)), r"at least one image, got shape \[0, 3, 16, 16\]"),
         (images(shape=(2, 3, 16, 17)), r"must have shape \(B, 3, 16, 16\), got \[2, 3, 16, 17\]"),
         (np.zeros((2, 3, 16, 16), "float32"), r"must be a paddle.Tensor \(B, 3, 16, 16\), got nd"),
     ],
 )
-def test_what_an_image_model_refuses(name, given, message) -> None:
-    model = create_model(name, 3, **IMAGE_MODELS[name])
-    with pytest.raises(ValueError, match=message) as caught:
-        model(given)
-    assert "\n" not in str(caught.value)
+def test_what_an_image_model_refuses(given, message) -> None:
+    for name, options in IMAGE_MODELS.items():
+        with pytest.raises(ValueError, match=message) as caught:
+            create_model(name, 3, **options)(given)
+        assert "\n" not in str(caught.value)
 
 
 def test_a_float32_image_for_a_float64_model(float64) -> None:
@@ -266,20 +272,3 @@ def test_quirk_published_heads_depend_on_padding(float64, tiny_bert, pooling) ->
     widen(model)
     short, long = (logits_and_gradients(model, length, True)["logits"] for length in (6, 11))
     assert np.abs(short - long).max() > 1e-4
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"input_ids": [B, 17]}, r"between 1 and 16 tokens, .*\[3, 17\]"),
-        ({"input_ids": [B, 1]}, r"pools words and got none: tokens of shape \[3, 0, 12\]; pass"),
-        ({"input_ids": [S]}, r"must be \(B, S\) .*got shape \[6\]"),
-        ({"attention_mask": [B, 1]}, r"attention_mask must have the shape .*\[3, 6\], got \[3, 1"),
-        ({"token_type_ids": [B, 1]}, "token_type_ids must have the shape of input_ids"),
-    ],
-)
-def test_inputs_that_do_not_fit_are_refused(tiny_bert, changes: dict, message: str) -> None:
-    inputs = {} if "input_ids" in changes else batch()
-    inputs |= {name: paddle.ones(shape, dtype="int64") for name, shape in changes.items()}
-    with pytest.raises(ValueError, match=message):
-        tiny_bert()(**inputs)

@@ -65,38 +65,36 @@ def test_names_of_projections():
         parse_projection("qk", "convolution 3")
 
 
-CONV = {
-    "hidden_size": 12,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 20,
-    "vocab_size": 30,
-    "max_position_embeddings": 9,
-    "embedding_size": 5,
-    "pad_token_id": 28,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
+SIZES = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "vocab_size": 30}
+SIZES |= {"intermediate_size": 48, "max_position_embeddings": 9}
+CONV = {**SIZES, "num_attention_heads": 4, "embedding_size": 5, "pad_token_id": 28}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"embedding_size": 0}, "embedding_size must be at least 1, got 0"),
-        ({"remove_qk": True, "attention_head_size": 5}, "heads that fill hidden_size, 12, got 4 x"),
-        ({"attention_kernel": "convbert", "remove_qk": True}, "queries and keys of its own"),
-        ({"num_attention_heads": 3, "attention_kernel": "convbert"}, "must be even, got 3"),
-        ({"value_forward": "convolution 1 5"}, "5 groups must divide 12 and 12 channels"),
-        (
-            {"attention_head_size": 5, "qk": "convolution_depth 1 1"},
-            "the heads' 20 channels must be a multiple of hidden_size 12",
-        ),
-        ({"attention_kernel": "convx 2"}, "conv_bert_base: attention_kernel: unknown word 'convx'"),
-    ],
-)
-def test_options_of_convolutions_that_are_refused(options, message):
+OF_CONVOLUTIONS = [
+    ({"embedding_size": 0}, "embedding_size must be at least 1, got 0"),
+    ({"remove_qk": True, "attention_head_size": 5}, "heads that fill hidden_size, 12, got 4 x"),
+    ({"attention_kernel": "convbert", "remove_qk": True}, "queries and keys of its own"),
+    ({"num_attention_heads": 3, "attention_kernel": "convbert"}, "must be even, got 3"),
+    ({"value_forward": "convolution 1 5"}, "5 groups must divide 12 and 12 channels"),
+    (
+        {"attention_head_size": 5, "qk": "convolution_depth 1 1"},
+        "the heads' 20 channels must be a multiple of hidden_size 12",
+    ),
+    ({"attention_kernel": "convx 2"}, "conv_bert_base: attention_kernel: unknown word 'convx'"),
+]
+OF_GPT = [
+    ({"hidden_act": "gelu"}, "hidden_act of a GPT must be one of gelu_new, relu, silu"),
+    ({"intermediate_size": 40}, r"must be 4 \* hidden_size = 48, got 40"),
+    ({"type_vocab_size": 2}, "a GPT has one token type, got type_vocab_size 2"),
+]
+REFUSED = [("conv_bert_base", {**CONV, **options}, message) for options, message in OF_CONVOLUTIONS]
+REFUSED += [("openai_gpt", {**SIZES, **options}, message) for options, message in OF_GPT]
+
+
+@pytest.mark.parametrize(("name", "options", "message"), REFUSED)
+def test_options_that_are_refused(name, options, message):
     with pytest.raises(ValueError, match=message):
-        create_model("conv_bert_base", **{**CONV, **options})
+        create_model(name, **options)
 
 
 def test_options_go_through_a_config_json():
@@ -107,33 +105,8 @@ def test_options_go_through_a_config_json():
     assert model.backbone.read_config(written).items() >= options.items()
 
 
-SIZES = {
-    "hidden_size": 12,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 3,
-    "intermediate_size": 48,
-    "vocab_size": 30,
-    "max_position_embeddings": 9,
-    "q_dim": 7,
-    "k_dim": 5,
-}
-
-
 def ids(*rows):
     return paddle.to_tensor(rows, dtype="int64")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"hidden_act": "gelu"}, "hidden_act of a GPT must be one of gelu_new, relu, silu"),
-        ({"intermediate_size": 40}, r"must be 4 \* hidden_size = 48, got 40"),
-        ({"type_vocab_size": 2}, "a GPT has one token type, got type_vocab_size 2"),
-    ],
-)
-def test_options_of_a_gpt_that_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        create_model("openai_gpt", **{**SIZES, **options})
 
 
 def test_positions_of_a_gpt_are_checked():

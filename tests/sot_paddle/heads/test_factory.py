@@ -12,6 +12,7 @@ import pytest
 from sot_paddle.config import CLASS_TOKEN_POOLINGS, FUSIONS, POOLINGS, HeadConfig
 from sot_paddle.features import Features
 from sot_paddle.heads import build_head
+from sot_paddle.registry import create_model
 
 B, N, C, CLASSES = 3, 5, 12, 2
 SIZES = {"q_dim": 7, "k_dim": 6, "head_num_heads": 3, "wr_dim": 4, "qkv_dim": 2}
@@ -109,10 +110,33 @@ def test_what_needs_a_class_token_is_refused_without(pooling, fusion, message) -
 
 
 @pytest.mark.parametrize(
-    ("options", "classes", "class_token"),
-    [({}, 3, True), ({"fusion": "concat"}, 2, True), ({}, 2, False)],
+    ("pooling", "options", "sizes", "message"),
+    [
+        ("spans", {}, {"num_classes": 3}, "scores the start and the end"),
+        ("spans", {"fusion": "concat"}, {}, "scores the start and the end"),
+        ("spans", {}, {"has_class_token": False}, "scores the start and the end"),
+        ("layers", {"layers": (0, 4)}, {"num_layers": 4}, "numbers from 0 to 3 of this model"),
+        ("layers", {"fusion": "concat"}, {"num_layers": 4}, "no fusion, got fusion 'concat'"),
+    ],
 )
-def test_what_cannot_score_spans_is_refused(options, classes, class_token) -> None:
-    config = HeadConfig(pooling="spans", **options)
-    with pytest.raises(ValueError, match="pooling 'spans' scores the start and the end"):
-        build_head(config, dim=C, num_classes=classes, has_class_token=class_token)
+def test_heads_that_do_not_fit_their_model_are_refused(pooling, options, sizes, message) -> None:
+    config = HeadConfig(pooling=pooling, **options)
+    with pytest.raises(ValueError, match=message):
+        build_head(config, **{"dim": C, "num_classes": 2, **sizes})
+
+
+TINY = {"hidden_size": 8, "num_hidden_layers": 3, "num_attention_heads": 2, "vocab_size": 20}
+TINY |= {"intermediate_size": 12, "max_position_embeddings": 9, "pooling": "layers"}
+
+
+def test_a_model_hands_over_its_layers_and_a_backbone_without_is_refused(float64) -> None:
+    model = create_model("bert_base", 3, layers=(0, 2), **TINY).eval()
+    ids = paddle.to_tensor([[2, 5, 6], [2, 7, 3]])
+    logits, taps = model(ids, return_taps=True)
+    tokens = [taps[f"layers.{layer}"][:, 0].numpy() for layer in (0, 2)]
+    np.testing.assert_array_equal(taps["head.pooled"].numpy(), np.concatenate(tokens, axis=1))
+    np.testing.assert_array_equal(model(ids).numpy(), logits.numpy())
+    with pytest.raises(ValueError, match="which is no class token of openai-gpt"):
+        create_model("openai_gpt", 3, **TINY | {"intermediate_size": 32})
+    with pytest.raises(ValueError, match="class token of a language model's layers"):
+        create_model("deit_tiny", 3, pooling="layers", depth=1)
