@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from sot_paddle.data.tokenizers import WordPieceTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -17,6 +20,13 @@ def vocab_file(tmp_path: Path) -> Path:
     path = tmp_path / "vocab.txt"
     path.write_text("\n".join(SPECIAL + words) + "\n", encoding="utf-8")
     return path
+
+
+def letters(folder: Path, **options: Any) -> WordPieceTokenizer:
+    """A tokenizer of single letters and marks."""
+    path = folder / "vocab.txt"
+    path.write_text("\n".join([*SPECIAL, *"abcdefghij?."]) + "\n", encoding="utf-8")
+    return WordPieceTokenizer(path, **options)
 
 
 @pytest.fixture

@@ -45,15 +45,20 @@ def source() -> ArraySource:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> FolderSource:
-    """Six PNG files of two classes; numbers 1 and 5 (the last) are damaged."""
+    """Six images of two classes; numbers 1 and 5 (the last) are damaged."""
+    return images_of(tmp_path, ["cat/0", "cat/1", "cat/2", "dog/3", "dog/4", "dog/5"], (1, 5))
+
+
+def images_of(root: Path, names: list[str], damaged: tuple[int, ...]) -> FolderSource:
+    """PNG files, of which some are cut off."""
     rng = np.random.default_rng(1)
-    for name in ("cat/0", "cat/1", "cat/2", "dog/3", "dog/4", "dog/5"):
-        path = tmp_path / f"{name}.png"
+    for index, name in enumerate(names):
+        path = root / f"{name}.png"
         path.parent.mkdir(exist_ok=True)
         Image.fromarray(rng.integers(0, 256, (15, 18, 3), dtype=np.uint8)).save(path)
-        if name[-1] in "15":
+        if index in damaged:
             path.write_bytes(path.read_bytes()[:90])
-    return read_class_folders(tmp_path)
+    return read_class_folders(root)
 
 
 def test_a_sample_depends_on_seed_epoch_and_index_only(source) -> None:
@@ -105,24 +110,6 @@ HERE = Path(__file__).resolve().parent
 SIZE = 16
 
 
-class Batches:
-    """Epoch after epoch of the first ``count`` images, in batches of four."""
-
-    batch_size = 4
-
-    def __init__(self, count: int = 24, epoch: int = 0) -> None:
-        self.count, self.epoch = count, epoch
-
-    def __len__(self) -> int:
-        return self.count // 4
-
-    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
-        order = np.random.default_rng(self.epoch).permutation(self.count)
-        epoch, self.epoch = self.epoch, self.epoch + 1
-        for start in range(0, self.count - 3, 4):
-            yield [(epoch, int(index)) for index in order[start : start + 4]]
-
-
 def arrays(loader: ImageLoader) -> list[dict[str, np.ndarray]]:
     return [{name: value.numpy() for name, value in batch.items()} for batch in loader]
 
@@ -136,7 +123,9 @@ def train_loader(source, workers: int, **options) -> ImageLoader:
     config = AugmentConfig(img_size=SIZE)
     dataset = ImageTrainSet(source, config, seed=9, **options)
     collate = TrainCollate(MixConfig(len(source.classes)), ErasingConfig(), seed=9)
-    return ImageLoader(dataset, Batches(min(24, len(source) // 4 * 4)), collate, workers)
+    batches = epoch_batches(min(24, len(source)), 4, drop_last=True)
+    keys = [[(0, int(index)) for index in batch] for batch in batches]
+    return ImageLoader(dataset, keys, collate, workers)
 
 
 def test_workers_change_nothing_on_the_digits() -> None:
@@ -155,14 +144,7 @@ def test_workers_change_nothing_on_the_digits() -> None:
 @pytest.fixture
 def damaged(tmp_path: Path) -> FolderSource:
     """Twelve images of two classes; numbers 2 and 7 are damaged."""
-    rng = np.random.default_rng(1)
-    for index in range(12):
-        path = tmp_path / "ab"[index // 6] / f"{index:02}.png"
-        path.parent.mkdir(exist_ok=True)
-        Image.fromarray(rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)).save(path)
-        if index in (2, 7):
-            path.write_bytes(path.read_bytes()[:99])
-    return read_class_folders(tmp_path)
+    return images_of(tmp_path, [f"{'ab'[index // 6]}/{index:02}" for index in range(12)], (2, 7))
 
 
 def test_a_corrupt_image_stops_the_main_process_by_name(damaged) -> None:
@@ -242,15 +224,16 @@ def test_what_a_pass_that_is_given_up_left_under_way_spoils_nothing(workers) -> 
         assert batch["images"][0].tolist() == [number] * NUMBERS
 
 
-def test_an_error_of_a_worker_keeps_its_kind_and_the_next_pass_works(workers) -> None:
-    with pytest.raises(RuntimeError, match="a bug in a data set"):
-        list(workers.batches([[1], [-1], [2]]))
-    assert len(list(workers.batches([[1], [2]]))) == 2
-
-
-def test_a_dead_worker_is_told_and_the_next_pass_works(workers) -> None:
-    with pytest.raises(DataError, match="data worker ended unexpectedly.*fewer workers"):
-        list(workers.batches([[1], [-2], *([number] for number in range(20))]))
+@pytest.mark.parametrize(
+    ("key", "kind", "match"),
+    [
+        (-1, RuntimeError, "a bug in a data set"),
+        (-2, DataError, "data worker ended unexpectedly.*fewer workers"),
+    ],
+)
+def test_after_the_failure_of_a_worker_the_next_pass_works(workers, key, kind, match) -> None:
+    with pytest.raises(kind, match=match):
+        list(workers.batches([[1], [key], *([number] for number in range(20))]))
     assert len(list(workers.batches([[1], [2]]))) == 2
 
 

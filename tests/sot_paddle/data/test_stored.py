@@ -27,6 +27,7 @@ from sot_paddle.data.stored.state_files import (
     require_space,
 )
 from sot_paddle.data.tokenizers import WordPieceTokenizer
+from tests.sot_paddle.data.conftest import letters
 
 N, L, T, F = 5, 3, 4, 2
 STATES = np.random.default_rng(4).normal(size=(N, L, T, F)).astype("float32")
@@ -181,13 +182,9 @@ def test_extracted_rows_are_the_live_ones_whatever_the_batches(tiny_bert, tmp_pa
     assert extract(source, tmp_path, WNLI) == 3
 
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
-
-
 @pytest.fixture
 def tokenizer(tmp_path) -> WordPieceTokenizer:
-    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
-    return WordPieceTokenizer(tmp_path / "vocab.txt", max_length=8, tie_break="fast")
+    return letters(tmp_path, max_length=8, tie_break="fast")
 
 
 def test_cola_loses_its_first_row(tmp_path, tokenizer) -> None:
