@@ -132,26 +132,24 @@ def test_own_tables_of_three_forms_with_named_columns(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "options", "match"),
+    ("files", "match"),
     [
-        ({}, {}, "expected one of train.tsv, train.csv, train.jsonl in .*, found none"),
-        ({"train_dot_tsv": "text\tlabel\na\t1\nb\t1\n"}, {}, "expected 2 to 1000 different labels"),
+        ({}, "expected one of train.tsv, train.csv, train.jsonl in .*, found none"),
+        ({"train_dot_tsv": "text\tlabel\na\t1\nb\t1\n"}, "expected 2 to 1000 different labels"),
         (
             {"train_dot_tsv": "text\tlabel\na\t1\nb\t2\n", "dev_dot_tsv": "text\tlabel\na\t3\n"},
-            {},
             "dev.tsv, line 2: expected a label of 1, 2 in label, found '3'",
         ),
         (
             {"train_dot_jsonl": '{"text": "a", "label": 1}\n{"label": 2}\n'},
-            {},
             "line 2: expected the column text",
         ),
     ],
 )
-def test_refusals_of_own_tables(tmp_path, files, options, match) -> None:
+def test_refusals_of_own_tables(tmp_path, files, match) -> None:
     splits = ["train", "dev"] if "dev_dot_tsv" in files else ["train"]
     with pytest.raises(DataError, match=match):
-        read_own(put(tmp_path, **files), splits, (), options.get("label", "label"))
+        read_own(put(tmp_path, **files), splits, (), "label")
 
 
 def test_the_real_files(shared_file) -> None:
@@ -188,33 +186,23 @@ def test_pairs_with_numbers_as_labels_in_numeric_order(task_folder):
     assert read_split(folder, task, "train")[0] == Example(0, "s10", "t10", 2)
 
 
-def test_regression(task_folder):
+def test_a_score_is_a_number_that_float32_holds(task_folder):
     folder = task_folder("own", train="sentence\tlabel\na\t0.5\nb\t-3\n")
     task = own_task(folder, regression=True)
     assert task.num_outputs == 1
     assert [row.label for row in read_split(folder, task, "train")] == [0.5, -3.0]
+    for cell in ("x", "nan", "1e39"):
+        task_folder("own", train=f"sentence\tlabel\na\t0.5\nb\t{cell}\n")
+        with pytest.raises(DataError, match=r"line 3: expected .* from -3.4.* to 3.4.*, found"):
+            read_split(folder, task, "train")
 
 
-@pytest.mark.parametrize("cell", ["x", "nan", "1e39"])
-def test_a_score_is_a_number_that_float32_holds(task_folder, cell):
-    folder = task_folder("own", train=f"sentence\tlabel\na\t0.5\nb\t{cell}\n")
-    with pytest.raises(DataError, match=r"line 3: expected a score from -3.4.* to 3.4.*, found"):
-        read_split(folder, own_task(folder, regression=True), "train")
-
-
-@pytest.mark.parametrize(
-    ("content", "match"),
-    [
-        ("words\tlabel\na\t1\nb\t2\n", "the column sentence or text, or sentence1 and sentence2"),
-        (
-            "sentence\tlabel\na\t1\nb\t1\n",
-            "expected 2 to 1000 different labels, found 1; .* train_glue.py --regression",
-        ),
-    ],
-)
-def test_tables_without_a_column_or_a_second_class_are_refused(task_folder, content, match):
-    folder = task_folder("own", train=content)
-    with pytest.raises(DataError, match=match):
+def test_tables_without_a_column_or_a_second_class_are_refused(task_folder):
+    folder = task_folder("own", train="words\tlabel\na\t1\nb\t2\n")
+    with pytest.raises(DataError, match="the column sentence or text, or sentence1 and sentence2"):
+        own_task(folder)
+    task_folder("own", train="sentence\tlabel\na\t1\nb\t1\n")
+    with pytest.raises(DataError, match="2 to 1000 different labels, found 1; .* --regression"):
         own_task(folder)
 
 
