@@ -73,7 +73,7 @@ PREPARE = Command(
     PrepareConfig,
     """\
 Turn text of any size into what tools/pretrain.py reads. What was interrupted begins anew with the
-same command; what has finished stays.""",
+same command.""",
     """\
 examples:
   python tools/prepare_pretraining.py --form instances --input imdb.txt \\
@@ -100,16 +100,15 @@ def prepare(arguments: Sequence[str]) -> None:
     config = parse(PREPARE, arguments)
     files, folder = text_files(config.input), Path(config.output_dir)
     if config.form == "ids":
-        tokenizer, vocab_size, fingerprint = None, config.vocab_size, ""
+        tokenizer, vocab_size = None, config.vocab_size
     else:
         tokenizer = find_tokenizer(
             Path(config.tokenizer_name), config.do_lower_case, config.max_seq_length
         )
-        vocab_size, fingerprint = tokenizer.vocab_size, tokenizer.fingerprint
-    common = {"fingerprint": fingerprint, "report": _say}
+        vocab_size = tokenizer.vocab_size
     with folder_lock.hold(folder):
         if config.form == "records":
-            prepare_records(files, folder, vocab_size=vocab_size, **common)
+            prepare_records(files, folder, vocab_size=vocab_size, report=_say)
         elif config.form == "instances":
             options = InstanceOptions(
                 first=tokenizer.form.begin[0],
@@ -121,8 +120,15 @@ def prepare(arguments: Sequence[str]) -> None:
                 masked_share=config.masked_lm_prob,
                 short_share=config.short_seq_prob,
             )
-            passes = {"dupes": config.dupe_factor, "seed": config.random_seed}
-            prepare_instances(files, tokenizer, folder, options, **passes, **common)
+            prepare_instances(
+                files,
+                tokenizer,
+                folder,
+                options,
+                dupes=config.dupe_factor,
+                seed=config.random_seed,
+                report=_say,
+            )
         else:
             prepare_pairs(
                 files,
@@ -131,7 +137,7 @@ def prepare(arguments: Sequence[str]) -> None:
                 vocab_size=vocab_size,
                 seed=config.random_seed,
                 shuffle=not config.keep_order,
-                **common,
+                report=_say,
             )
 
 

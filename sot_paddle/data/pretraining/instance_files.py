@@ -106,7 +106,6 @@ def prepare_instances(
     folder: Path,
     options: InstanceOptions,
     *,
-    fingerprint: str,
     dupes: int = 10,
     seed: int = 12345,
     report: Callable[[str], None] = print,
@@ -123,9 +122,7 @@ def prepare_instances(
 
     Source: specs.md D.1.
     """
-    facts = {**dataclasses.asdict(options), "tokenizer": fingerprint}
-    if not begin_preparation(folder, files, {"dupes": dupes, "seed": seed, **facts}, report):
-        return
+    begin_preparation(folder)
     corpus = store_corpus(files, tokenizer, folder / "tokens.part")
     report(f"{len(corpus):,} documents, {len(corpus.tokens):,} tokens")
     rng, count = random.Random(seed), 0
@@ -140,7 +137,7 @@ def prepare_instances(
     order = array("q", range(count))
     rng.shuffle(order)
     np.array(order, "<i8").tofile(folder / ORDER)
-    finish(folder, (ROWS, ORDER), {"form": FORM, "rows": count, **facts})
+    finish(folder, (ROWS, ORDER), {"form": FORM, "rows": count, **dataclasses.asdict(options)})
     report(f"{count:,} instances in {folder}")
 
 
@@ -217,7 +214,6 @@ def prepare_records(
     folder: Path,
     *,
     vocab_size: int,
-    fingerprint: str = "",
     report: Callable[[str], None] = print,
 ) -> None:
     """Take instances over, whose token ids are below ``vocab_size``.
@@ -232,9 +228,7 @@ def prepare_records(
 
     Source: specs.md D.1.
     """
-    facts = {"tokenizer": fingerprint, "vocab_size": vocab_size}
-    if not begin_preparation(folder, files, {"form": "records", **facts}, report):
-        return
+    begin_preparation(folder)
     sizes, count = None, 0
     with open(folder / ROWS, "wb") as stream:
         for path in files:
@@ -251,8 +245,9 @@ def prepare_records(
     if sizes is None:
         raise DataError(f"{', '.join(map(str, files))}: no record")
     np.arange(count, dtype="<i8").tofile(folder / ORDER)
-    lengths = {"max_seq_length": sizes[0], "max_predictions": sizes[1]}
-    finish(folder, (ROWS, ORDER), {"form": FORM, "rows": count, **facts, **lengths})
+    content = {"form": FORM, "rows": count, "vocab_size": vocab_size}
+    content |= {"max_seq_length": sizes[0], "max_predictions": sizes[1]}
+    finish(folder, (ROWS, ORDER), content)
     report(f"{count:,} instances in {folder}")
 
 

@@ -74,7 +74,6 @@ def prepare_pairs(
     folder: Path,
     *,
     vocab_size: int,
-    fingerprint: str = "",
     seed: int = 42,
     shuffle: bool = True,
     report: Callable[[str], None] = print,
@@ -91,9 +90,7 @@ def prepare_pairs(
 
     Source: specs.md E.3.
     """
-    facts = {"tokenizer": fingerprint, "vocab_size": vocab_size}
-    if not begin_preparation(folder, files, {"seed": seed, "shuffle": shuffle, **facts}, report):
-        return
+    begin_preparation(folder)
     starts = array("q", [0])
     with open(folder / _CACHED, "wb") as stream:
         for row in _rows(files, tokenizer, vocab_size):
@@ -109,7 +106,7 @@ def prepare_pairs(
         for number in order:
             places.write(place.to_bytes(8, "little"))
             place += rows.write(cached[starts[number] : starts[number + 1]])
-    finish(folder, (ROWS, STARTS), {"form": FORM, "rows": count, **facts})
+    finish(folder, (ROWS, STARTS), {"form": FORM, "rows": count, "vocab_size": vocab_size})
     report(f"{count:,} pairs in {folder}")
 
 

@@ -41,9 +41,7 @@ def train_pieces(
     """
     import sentencepiece
 
-    settings = {"vocab_size": vocab_size, "sentences": sentences, "seed": seed, "options": options}
-    if not begin_preparation(folder, files, settings, report):
-        return
+    begin_preparation(folder)
     count = sum(1 for _ in _texts(files))
     if not count:
         raise DataError(f"{', '.join(map(str, files))}: no line with text")

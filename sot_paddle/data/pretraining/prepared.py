@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,54 +45,25 @@ def lines_of(path: Path) -> Iterator[str]:
                 raise DataError(f"{path}, line {number}: expected UTF-8 text: {error}") from None
 
 
-COMMAND = "command.json"
-"""What a folder is made from; marks one whose content may be replaced until it is whole."""
-
 _CONTENT = "pretraining"
 _LOCK = "run.lock"  # of the command that holds the folder
+_UNFINISHED = "unfinished.part"  # stands in a folder whose content may be replaced
 
 
-def begin_preparation(
-    folder: Path,
-    files: Sequence[Path],
-    options: Mapping[str, Any],
-    report: Callable[[str], None],
-) -> bool:
-    """Mark a folder as a command's; False where the same command has finished there already.
-
-    What a kill left is overwritten by the next command.
-
-    Args:
-        files: the text; known again by name, size and time of change.
-        options: what else the result depends on, JSON-ready.
+def begin_preparation(folder: Path) -> None:
+    """Take a folder that is new, empty, or what a preparation that was killed has left.
 
     Raises:
-        DataError: the folder is whole and another command's or damaged, or it holds other files.
+        DataError: it holds other files, or a finished preparation.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    stats = [(str(path.resolve()), path.stat()) for path in files]
-    texts = [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
-    command = json.loads(json.dumps({"files": texts, **options}))
     names = sorted(path.name for path in folder.iterdir())
     names = [name for name in names if name != _LOCK and not name.startswith(".")]
-    if names and COMMAND not in names:
+    if names and _UNFINISHED not in names:
         raise DataError(
-            f"{folder}: expected an empty folder or a preparation, found {some(names)}; choose "
-            "another folder"
+            f"{folder}: expected a new folder, found {some(names)}; choose another folder"
         )
-    if MANIFEST not in names:
-        write_atomically(folder / COMMAND, json.dumps(command).encode())
-        return True
-    finished = read_json(folder / COMMAND)
-    changed = [name for name in command if finished.get(name) != command[name]]
-    if changed:
-        raise DataError(
-            f"{folder} was made with another {' and '.join(changed)}: choose another folder"
-        )
-    for name in listed_files(folder):
-        verify(folder / name)
-    report(f"what this makes is in {folder} already")
-    return False
+    (folder / _UNFINISHED).touch()
 
 
 def finish(folder: Path, names: Sequence[str], content: Mapping[str, Any]) -> None:

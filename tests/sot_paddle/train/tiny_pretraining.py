@@ -35,8 +35,6 @@ def write_texts(root: Path) -> Path:
     options = InstanceOptions(**special, max_seq_length=20, max_predictions=4)
     quiet = {"report": lambda line: None}
     files = [root / "text.txt"]
-    prepare_instances(
-        files, tokenizer, root / "instances", options, fingerprint="f", dupes=1, **quiet
-    )
+    prepare_instances(files, tokenizer, root / "instances", options, dupes=1, **quiet)
     prepare_pairs(files, tokenizer, root / "pairs", vocab_size=tokenizer.vocab_size, **quiet)
     return root
