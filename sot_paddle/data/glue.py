@@ -60,17 +60,13 @@ def split_paths(data_dir: str | Path, task: str | Task, split: str) -> tuple[Pat
 
 
 def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Example]:
-    """Read one split of a task.
+    """Read one split of a task: the examples in the file's order, at least one.
 
     Args:
         data_dir: the task's own folder (``$GLUE_DIR/RTE``), as in the original command.
-        task: a name of ``TASKS``, or a :class:`Task` (see :func:`own_task`).
         split: ``train``, ``dev``, ``test``; MNLI also ``dev_matched``, ``dev_mismatched``,
             ``test_matched``, ``test_mismatched`` (``dev`` and ``test`` mean matched) and
             ``test_diagnostic`` (AX).
-
-    Returns:
-        The examples in the file's order, at least one.
 
     Raises:
         DataError: wrong folder, empty or truncated file, missing column, row with a wrong

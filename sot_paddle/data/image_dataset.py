@@ -111,9 +111,6 @@ def generator(stream: str, seed: int, epoch: int, index: int) -> np.random.Gener
             of one image) or ``"mix"`` (mixup or cutmix of one batch); their draws are independent.
         seed: of the whole run, a whole number from 0 to 2**32 - 1 as the others are.
         index: of the image in its data set; for a batch, of its first image.
-
-    Returns:
-        A new counter-based generator (Philox).
     """
     words = [STREAMS.index(stream), seed, epoch, index]
     return np.random.Generator(np.random.Philox(words))
@@ -149,12 +146,7 @@ class ImageTrainSet:
         return len(self.source)
 
     def __getitem__(self, key: Key) -> ImageSample:
-        """The image at (epoch, index).
-
-        Raises:
-            CorruptImage: it cannot be decoded and that is fatal.
-            DataError: too many corrupt images in a row.
-        """
+        """The image at (epoch, index); a DataError for a corrupt one, or too many in a row."""
         epoch, index = key
         corrupt: list[int] = []
         for step in range(min(REPLACEMENT_TRIES, len(self))):
@@ -244,11 +236,9 @@ class EvalCollate:
     image_size: int  # S, for a batch of which nothing could be decoded
 
     def __call__(self, samples: Sequence[ImageSample]) -> dict[str, np.ndarray]:
-        """One batch.
+        """One batch: ``images`` float32 (B', 3, S, S) and ``labels`` int64 (B',), B' <= B.
 
-        Returns:
-            ``images`` float32 (B', 3, S, S) and ``labels`` int64 (B',) of the B' <= B images that
-            can be decoded; ``corrupt`` int64, the others' indices, where there are any.
+        They are those that can be decoded; ``corrupt`` int64 has the others' indices, if any.
         """
         good = [sample for sample in samples if sample.image is not None]
         images = np.empty((len(good), 3, self.image_size, self.image_size), dtype=np.float32)

@@ -132,11 +132,7 @@ def split_classes(
 
 
 def read_split(root: str | Path, split: str, report: Report = _LOG.warning) -> FolderSource:
-    """List one split, ``"train"`` or ``"val"`` (then ``validation`` is accepted as well).
-
-    Raises:
-        DataError: as for :func:`read_class_folders`, or there is no such split.
-    """
+    """List one split, ``"train"`` or ``"val"`` (then ``validation`` is accepted as well)."""
     root = Path(root)
     names = (split, *OTHER_NAMES.get(split, ()))
     for name in names:
@@ -297,10 +293,7 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 
     Pillow's own conversion would cut these off at 255. 16-bit greys keep their high byte, as Pillow
     itself reads 16-bit colours; floats are from 0 to 1; integers of 32 bits, which have no white of
-    their own, are from 0 to 255.
-
-    Raises:
-        ValueError: values whose white is not known.
+    their own, are from 0 to 255; a ValueError refuses others.
     """
     of_sixteen_bits = image.mode.startswith("I;16") or (
         image.mode == "I" and image.format in _SIXTEEN_BITS

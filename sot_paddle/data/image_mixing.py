@@ -63,11 +63,7 @@ class Mix:
 def draw_mix(
     rng: np.random.Generator, config: MixConfig, height: int, width: int, epoch: int = 0
 ) -> Mix:
-    """Draw how one batch of images of H x W is mixed.
-
-    Returns:
-        The weight and, for CutMix, the box, with the weight corrected to the box's real area.
-    """
+    """Draw how one batch of images of H x W is mixed, CutMix's weight by the box's real area."""
     over = config.off_epoch and epoch >= config.off_epoch
     if rng.random() >= config.prob or over:
         return Mix()

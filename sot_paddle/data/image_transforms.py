@@ -126,28 +126,20 @@ class EvalTransform:
 class AugmentConfig:
     """Options of the training transform; the defaults are the published recipe.
 
-    Attributes:
-        scale: smallest and largest part of the image's area that a crop has.
-        ratio: smallest and largest width / height of a crop.
-        interpolation: of the resize; ``"random"`` draws bilinear or bicubic, also for RandAugment.
-        color_jitter: strength for brightness, contrast and saturation; as in the original it has no
-            effect while ``auto_augment`` is set.
-        no_aug: resize the shorter side and crop the centre, nothing else.
-        mean: per channel, for pixels from 0 to 1; also RandAugment's fill colour.
-
     Raises:
         DataError: a range or a filter that cannot be.
     """
 
     img_size: int = 224
-    scale: tuple[float, float] = (0.08, 1.0)
-    ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    interpolation: str = "random"
+    scale: tuple[float, float] = (0.08, 1.0)  # smallest and largest part of the area of a crop
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)  # smallest and largest width / height of a crop
+    interpolation: str = "random"  # random: bilinear or bicubic, also for RandAugment
     hflip: float = 0.5
     auto_augment: str | None = "rand-m9-mstd0.5-inc1"
+    # of brightness, contrast and saturation; as in the original without effect beside auto_augment
     color_jitter: float = 0.4
-    no_aug: bool = False
-    mean: tuple[float, ...] = IMAGENET_MEAN
+    no_aug: bool = False  # resize the shorter side and crop the centre, nothing else
+    mean: tuple[float, ...] = IMAGENET_MEAN  # per channel, from 0 to 1; RandAugment's fill colour
     std: tuple[float, ...] = IMAGENET_STD
 
     def __post_init__(self) -> None:
@@ -207,15 +199,10 @@ def draw_crop(
     scale: tuple[float, float] = (0.08, 1.0),
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> Crop:
-    """A crop of random area and shape, drawn ten times at most.
+    """A crop of random area and shape inside the image.
 
-    Args:
-        scale: range of crop area / image area, uniform.
-        ratio: range of crop width / crop height, uniform in the logarithm.
-
-    Returns:
-        A crop inside the image; when ten tries gave none that fits, the largest central one with a
-        ratio in the range.
+    ``scale`` is the range of crop area / image area, uniform, ``ratio`` that of width / height,
+    uniform in the logarithm. When ten tries gave none that fits: the largest central one in range.
     """
     for _ in range(TRIES):
         area = rng.uniform(*scale) * (height * width)
@@ -247,7 +234,8 @@ class TrainTransform:
     """The training transform."""
 
     def __init__(self, config: AugmentConfig) -> None:
-        self.config, self.img_size = config, config.img_size
+        self.config = config
+        self.img_size = config.img_size
         # of the places that RandAugment leaves behind
         self.fill = tuple(min(255, round(255 * value)) for value in config.mean)
         self._policy = parse_randaugment(config.auto_augment) if config.auto_augment else None

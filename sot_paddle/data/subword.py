@@ -165,10 +165,7 @@ class SubwordTokenizer:
         *,
         max_length: int | None = None,
     ) -> TokenFeatures:
-        """Token ids of B single sentences or pairs, truncated, not padded.
-
-        ``max_length`` is for this call only; None takes the tokenizer's.
-        """
+        """Token ids of B sentences or pairs, truncated to ``max_length`` or the tokenizer's."""
         limit = max_length or self.max_length
         first = self.ids(text_a)
         second = [None] * len(first) if text_b is None else self.ids(text_b)
@@ -183,12 +180,7 @@ class SubwordTokenizer:
         pad: str = "max_length",
         max_length: int | None = None,
     ) -> dict[str, np.ndarray]:
-        """Tokenize and pad, to ``"max_length"`` or to the ``"longest"`` of the batch.
-
-        Returns:
-            ``input_ids``, ``token_type_ids`` (1 from the second sentence on, 0 at padding) and
-            ``attention_mask`` (1 = valid), each (B, S) int64.
-        """
+        """Tokenize and pad, to ``"max_length"`` or to the ``"longest"``, see `pad_rows`."""
         limit = max_length or self.max_length
         features = self.tokenize(text_a, text_b, max_length=limit)
         rows = range(len(features))

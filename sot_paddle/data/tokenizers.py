@@ -60,11 +60,7 @@ class TokenizerFamily:
         return " or ".join(" and ".join(names) for names in self.needed)
 
     def from_files(self, files: Mapping[str, bytes], **options: object) -> SubwordTokenizer:
-        """Build a tokenizer from the content of its files by name, and ``build``'s options.
-
-        Raises:
-            DataError: a broken vocabulary, or an impossible option.
-        """
+        """Build a tokenizer from the content of its files by name, and ``build``'s options."""
         with tempfile.TemporaryDirectory(prefix="sot_paddle_vocabulary_") as folder:
             for name, content in files.items():
                 (Path(folder) / name).write_bytes(content)
@@ -121,12 +117,8 @@ class WordPieceTokenizer(SubwordTokenizer):
 class ByteBpeTokenizer(SubwordTokenizer):
     """Rows ``<s> a </s>`` or ``<s> a </s></s> b </s>``, every token type 0.
 
-    A text is cut into words with the space before them, and those into pieces of their UTF-8 bytes.
-
-    ``source`` holds ``vocab.json`` and ``merges.txt``, or ``tokenizer.json``; ``do_lower_case``
-    None and False leave the text as it is.
-
-    Source: transformers' RobertaTokenizer.
+    A text is cut into words with the space before them, and those into pieces of their UTF-8 bytes;
+    ``do_lower_case`` None leaves it as it is. Source: transformers' RobertaTokenizer.
     """
 
     def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
@@ -148,12 +140,7 @@ class WordBpeTokenizer(SubwordTokenizer):
 
     The text is cleaned, lower-cased and cut into words as for WordPiece, accents stripped; the
     last letter of a word carries ``</w>``. The vocabulary has no padding: ``<unk>`` stands there,
-    which the attention mask hides.
-
-    ``source`` holds ``vocab.json`` and ``merges.txt``, or ``tokenizer.json``; ``do_lower_case`` is
-    accepted as the other families do.
-
-    Source: transformers' OpenAIGPTTokenizer without spaCy and ftfy.
+    which the attention mask hides. Source: transformers' OpenAIGPTTokenizer without spaCy and ftfy.
     """
 
     def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
@@ -281,10 +268,7 @@ class SentencePieceTokenizer(SubwordTokenizer):
     Special tokens that the model lacks are appended in the order [CLS], [SEP], <pad>, [MASK]: ids
     30000 to 30003 of a model of 30000 pieces. Accents are stripped (NFKD, then no combining
     characters), quotes of two letters become one, white space becomes single spaces.
-
-    ``source`` holds ``spiece.model`` or ``spm.model``; ``do_lower_case`` None means True.
-
-    Source: specs.md E.3, transformers' AlbertTokenizer.
+    ``do_lower_case`` None means True. Source: specs.md E.3, transformers' AlbertTokenizer.
     """
 
     def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:

@@ -10,8 +10,7 @@ from sot_paddle.command_line import Command, parse
 from sot_paddle.data.pretraining.instance_files import prepare_instances, prepare_records
 from sot_paddle.data.pretraining.instances import InstanceOptions
 from sot_paddle.data.pretraining.pair_files import prepare_pairs
-from sot_paddle.data.pretraining.piece_training import train_pieces
-from sot_paddle.data.pretraining.prepared import text_files
+from sot_paddle.data.pretraining.prepared import text_files, train_pieces
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.options import Options, option, record

@@ -143,12 +143,9 @@ class StateWriter:
         """Write the next B rows and mark them as written.
 
         Args:
-            states: (B, L, T, F), any floating type.
+            states: (B, L, T, F), any floating type; finite in the file's, else a DataError.
             labels: for each dataset of labels (B,).
             rows: (B,) numbers of the examples.
-
-        Raises:
-            DataError: a hidden state that is not finite, or not in this dtype.
         """
         with np.errstate(over="ignore"):  # refused below
             stored = np.asarray(states).astype(self._sizes.dtype)
