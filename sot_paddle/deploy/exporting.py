@@ -21,7 +21,7 @@ import numpy as np
 from sot_paddle.atomic import atomic_directory
 from sot_paddle.command_line import OneLineParser
 from sot_paddle.data.corpus import REAL_SENTENCES
-from sot_paddle.data.image_digits import load_digits
+from sot_paddle.data.image_dataset import load_digits
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.deploy.graph import JSON, PARAMETERS, Runner, load_graph, run_model, save_graph

@@ -14,7 +14,7 @@ from typing import Any
 from sot_paddle.config import near_names
 from sot_paddle.data.documents import FORMS as TABLES
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.image_digits import DIGITS, load_digits
+from sot_paddle.data.image_dataset import DIGITS, load_digits
 from sot_paddle.data.image_folder import EXTENSIONS, decode_rgb, files_below, report_others
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.squad.questions import Question, read_questions

@@ -12,8 +12,7 @@ import numpy as np
 from PIL import Image
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.image_dataset import ImageSource
-from sot_paddle.data.image_digits import DIGITS, load_digits
+from sot_paddle.data.image_dataset import DIGITS, ImageSource, load_digits
 from sot_paddle.data.image_folder import (
     EXTENSIONS,
     OTHER_NAMES,

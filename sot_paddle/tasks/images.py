@@ -19,14 +19,15 @@ from sot_paddle import distributed
 from sot_paddle.data.batches import EpochBatches
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_dataset import (
+    DIGITS,
     EvalCollate,
     ImageEvalSet,
     ImageSource,
     ImageTrainSet,
     TrainCollate,
     first_corrupt,
+    load_digits,
 )
-from sot_paddle.data.image_digits import DIGITS, load_digits
 from sot_paddle.data.image_folder import (
     OTHER_NAMES,
     FolderSource,

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sot_paddle.command_line import Command, parse
-from sot_paddle.data.pretraining.instance_files import prepare_instances, prepare_records
-from sot_paddle.data.pretraining.instances import InstanceOptions
+from sot_paddle.data.pretraining.instance_files import (
+    InstanceOptions,
+    prepare_instances,
+    prepare_records,
+)
 from sot_paddle.data.pretraining.pair_files import prepare_pairs
 from sot_paddle.data.pretraining.prepared import text_files, train_pieces
 from sot_paddle.data.subword import SubwordTokenizer

@@ -132,7 +132,7 @@ COUNTERPARTS: Mapping[str, str] = {
         "sot_torch_ref.train.squad window_features stride"
     ),
     **{
-        f"data.pretraining.instances InstanceOptions {ours}": (
+        f"data.pretraining.instance_files InstanceOptions {ours}": (
             f"sot_torch_ref.train.instances make_instances {theirs}"
         )
         for ours, theirs in {

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from sot_paddle.backbones.pretraining import PretrainingModel
-from sot_paddle.data.pretraining.instances import InstanceOptions, document_instances
+from sot_paddle.data.pretraining.instance_files import InstanceOptions, document_instances
 from sot_paddle.data.pretraining.pair_files import MaskDraws, masked
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
 from sot_paddle.tasks.losses import pretraining_loss, row_sums

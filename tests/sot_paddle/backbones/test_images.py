@@ -8,6 +8,18 @@ import pytest
 
 from sot_paddle.backbones import token_embed, vit
 from sot_paddle.config import FUSIONS, POOLINGS
+from sot_paddle.registry import create_model
+
+TINY_HEAD = {"head_num_heads": 2, "wr_dim": 4, "qkv_dim": 3, "q_dim": 7, "k_dim": 5}
+TINY_VIT = {"img_size": 16, "embed_dim": 12, "depth": 2, "num_heads": 3, "patch_size": 4}
+TINY_SWIN = {"img_size": 24, "embed_dim": 8, "depths": (2, 1), "num_heads": (2, 4)}
+
+
+def tiny(name: str, **options):
+    """A vision model of width 12 (ViT) or 8 (Swin) with three classes."""
+    sizes = {**TINY_SWIN, "window_size": 2} if name.startswith("swin") else TINY_VIT
+    return create_model(name, 3, **{**sizes, **TINY_HEAD, **options})
+
 
 HEADS = [("none", None), ("fc", None), ("pooler", None)]
 HEADS += [(pooling, None) for pooling in POOLINGS if pooling not in ("none", "fc", "pooler")]
@@ -19,8 +31,8 @@ def images(size: int = 16) -> paddle.Tensor:
     return paddle.to_tensor(values).astype(paddle.get_default_dtype())
 
 
-def test_positions_are_a_buffer_or_a_parameter(tiny_vision) -> None:
-    fixed, learned = tiny_vision("sot_tiny"), tiny_vision("deit_tiny")
+def test_positions_are_a_buffer_or_a_parameter() -> None:
+    fixed, learned = tiny("sot_tiny"), tiny("deit_tiny")
     assert "pos_embed" in dict(fixed.named_buffers())
     assert fixed.pos_embed.shape == [1, 5, 12]
     np.testing.assert_array_equal(
@@ -29,12 +41,12 @@ def test_positions_are_a_buffer_or_a_parameter(tiny_vision) -> None:
     assert "pos_embed" in dict(learned.named_parameters())
     assert learned.pos_embed.shape == [1, 17, 12]
     assert learned.pos_embed.numpy().std() == pytest.approx(0.02, rel=0.3)
-    assert tiny_vision("sot_tiny", position="learned").pos_embed.trainable
+    assert tiny("sot_tiny", position="learned").pos_embed.trainable
 
 
 @pytest.mark.parametrize(("pooling", "fusion"), HEADS)
-def test_any_head(tiny_vision, pooling: str, fusion: str | None) -> None:
-    model = tiny_vision("sot_tiny", pooling=pooling, fusion=fusion)
+def test_any_head(pooling: str, fusion: str | None) -> None:
+    model = tiny("sot_tiny", pooling=pooling, fusion=fusion)
     logits = model(images())
     pair = logits if isinstance(logits, tuple) else (logits,)
     assert (len(pair) == 2) == (fusion == "sum_loss")
@@ -47,21 +59,21 @@ def test_any_head(tiny_vision, pooling: str, fusion: str | None) -> None:
     assert model(images()).shape == [2, 3]
 
 
-def test_building_twice_has_no_side_effect_and_options_stay(tiny_vision) -> None:
+def test_building_twice_has_no_side_effect_and_options_stay() -> None:
     options = {"drop_path_rate": 0.4, "depth": 3}
     for _ in range(2):
-        model = tiny_vision("sot_tiny", **options)
+        model = tiny("sot_tiny", **options)
         assert [block.drop_path.rate for block in model.blocks] == pytest.approx([0.0, 0.2, 0.4])
     assert options == {"drop_path_rate": 0.4, "depth": 3}
-    plain = tiny_vision("sot_tiny")
+    plain = tiny("sot_tiny")
     assert [block.drop_path.rate for block in plain.blocks] == [0.0, 0.0]
 
 
-def test_head_bias_has_a_name_of_its_own(tiny_vision) -> None:
-    both = tiny_vision("sot_tiny", qkv_bias=True)
+def test_head_bias_has_a_name_of_its_own() -> None:
+    both = tiny("sot_tiny", qkv_bias=True)
     assert both.blocks[0].attn.qkv.bias is not None
     assert both.head.pooling.wr.bias is None
-    head = tiny_vision("sot_tiny", head_qkv_bias=True)
+    head = tiny("sot_tiny", head_qkv_bias=True)
     assert head.blocks[0].attn.qkv.bias is None
     assert head.head.pooling.wr.bias is not None
     assert head.head_config.qkv_bias
@@ -84,14 +96,14 @@ REFUSED = [("sot_tiny", *row) for row in OF_SOT] + [("swin_tiny", *row) for row 
 
 
 @pytest.mark.parametrize(("name", "options", "message"), REFUSED)
-def test_options_that_are_refused(tiny_vision, name: str, options: dict, message: str) -> None:
+def test_options_that_are_refused(name: str, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        tiny_vision(name, **options)
+        tiny(name, **options)
 
 
-def test_a_cast_swin_keeps_its_integer_index(tiny_vision) -> None:
+def test_a_cast_swin_keeps_its_integer_index() -> None:
     """Layer.to(dtype) casts integer buffers too; at 529 rows bfloat16 would round the index."""
-    model = tiny_vision("swin_tiny").to(dtype="float64")
+    model = tiny("swin_tiny").to(dtype="float64")
     assert model(images(size=24).astype("float64")).dtype == paddle.float64
     attn = model.stages[0].blocks[1].attn
     assert attn._index[0].dtype == paddle.int64

@@ -15,13 +15,9 @@ from sot_paddle.backbones import layers
 B, N, C, H, W = 3, 5, 12, 6, 7
 
 
-def images(seed: int = 0, channels: int = C) -> np.ndarray:
-    noise = np.random.default_rng(seed).normal(size=(B, channels, H, W))
-    return noise * (1 + np.arange(channels))[:, None, None] + 0.3 * np.arange(W)
-
-
-def tokens(seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=(B, N, C)) + 0.3 * np.arange(C)
+def images() -> np.ndarray:
+    noise = np.random.default_rng(0).normal(size=(B, C, H, W))
+    return noise * (1 + np.arange(C))[:, None, None] + 0.3 * np.arange(W)
 
 
 def set_values(layer, **values) -> None:
@@ -30,25 +26,15 @@ def set_values(layer, **values) -> None:
         paddle.assign(paddle.to_tensor(value).astype(parameter.dtype), output=parameter)
 
 
-def batch_norm(dtype: str = "float32", **options) -> layers.BatchNorm2D:
-    layer = layers.BatchNorm2D(C, **options).to(dtype=dtype)
+def batch_norm() -> layers.BatchNorm2D:
+    layer = layers.BatchNorm2D(C)
     set_values(layer, weight=np.linspace(0.5, 1.5, C), bias=np.linspace(-1.0, 1.0, C))
     return layer
 
 
-@pytest.mark.parametrize("std", [1.0, 0.1, 0.01])
-@pytest.mark.parametrize("epsilon", [1e-5, 1e-6])
-def test_layer_norm_in_float64_is_exact_for_small_rows_too(float64, std, epsilon) -> None:
-    """The kernel's float32 epsilon would be off by 1.2e-9 at 0.01 and 1e-5."""
-    x, layer = tokens() * std, layers.LayerNorm(C, epsilon=epsilon)
-    centred = x - x.mean(-1, keepdims=True)
-    expected = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)
-    result = layer(paddle.to_tensor(x)).numpy()
-    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-14)
-
-
 def test_layer_norm_in_float32_uses_the_kernel_and_is_the_same_layer(monkeypatch) -> None:
-    x, layer = tokens(), layers.LayerNorm(C, epsilon=1e-5)
+    x = np.random.default_rng(0).normal(size=(B, N, C)) + 0.3 * np.arange(C)
+    layer = layers.LayerNorm(C, epsilon=1e-5)
     set_values(layer, weight=np.linspace(0.5, 1.5, C), bias=np.linspace(-1, 1, C))
     calls = []
     kernel = layers.F.layer_norm

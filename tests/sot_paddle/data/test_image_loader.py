@@ -26,8 +26,8 @@ from sot_paddle.data.image_dataset import (
     ImageTrainSet,
     TrainCollate,
     generator,
+    load_digits,
 )
-from sot_paddle.data.image_digits import load_digits
 from sot_paddle.data.image_folder import CorruptImage, FolderSource, read_class_folders
 from sot_paddle.data.image_loader import ImageLoader
 from sot_paddle.data.image_mixing import ErasingConfig, MixConfig

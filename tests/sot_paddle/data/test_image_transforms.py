@@ -10,8 +10,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.image_dataset import generator
-from sot_paddle.data.image_digits import load_digits
+from sot_paddle.data.image_dataset import generator, load_digits
 from sot_paddle.data.image_mixing import (
     ErasingConfig,
     Mix,
@@ -35,11 +34,6 @@ from sot_paddle.data.imagenet_a import (
     require_imagenet_order,
     require_synsets,
 )
-
-
-def test_the_defaults_of_evaluation_are_timm_s() -> None:
-    expected = EvalTransform(224, 0.875, "bicubic", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-    assert EvalTransform() == expected
 
 
 def test_shape_and_fill() -> None:
@@ -117,14 +111,12 @@ def test_parser_refuses(text: str, message: str) -> None:
 
 
 def test_number_of_draws_does_not_depend_on_what_is_drawn() -> None:
-    config = parse_randaugment(RECIPE)
-    never, always = (RandAugmentConfig(9, 2, 0.5, True, probability) for probability in (0.0, 1.0))
-    after = []
-    for variant in (config, never, always):
+    after = set()
+    for probability in (0.0, 0.5, 1.0):
         rng = np.random.default_rng(3)
-        draw_operations(rng, variant)
-        after.append(rng.random())
-    assert len(set(after)) == 1
+        draw_operations(rng, RandAugmentConfig(9, 2, 0.5, True, probability))
+        after.add(rng.random())
+    assert len(after) == 1
 
 
 def test_options_of_draws() -> None:

@@ -12,8 +12,11 @@ import pytest
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.pretraining import instance_files
-from sot_paddle.data.pretraining.instance_files import InstanceRows, prepare_instances
-from sot_paddle.data.pretraining.instances import InstanceOptions
+from sot_paddle.data.pretraining.instance_files import (
+    InstanceOptions,
+    InstanceRows,
+    prepare_instances,
+)
 from sot_paddle.data.pretraining.pair_files import PairRows, draws_of, prepare_pairs
 from sot_paddle.data.pretraining.prepared import MODEL, text_files, train_pieces
 from sot_paddle.tasks.pretraining import even_batches

@@ -20,12 +20,7 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.data.stored import state_files
 from sot_paddle.data.stored.layout import original_features, original_task, stored_split
 from sot_paddle.data.stored.live_states import LiveStates, extract, hidden_states
-from sot_paddle.data.stored.state_files import (
-    StateReader,
-    StateSizes,
-    StateWriter,
-    require_space,
-)
+from sot_paddle.data.stored.state_files import StateReader, StateSizes, StateWriter
 from sot_paddle.data.tokenizers import WordPieceTokenizer
 from tests.sot_paddle.data.conftest import letters
 
@@ -140,13 +135,11 @@ def test_the_space_is_known_before_and_refused_when_it_is_not_there(tmp_path, mo
     assert f"{wide.gigabytes:.1f}" == "21.8"  # C.2
     usage = shutil.disk_usage(tmp_path)._replace(free=10**10)
     monkeypatch.setattr(state_files.shutil, "disk_usage", lambda folder: usage)
-    with pytest.raises(
-        DataError, match=r"need 21.8 GB and 10.0 GB are free \(--dtype float16 needs half"
-    ):
-        require_space(tmp_path, RTE, wide)
+    with pytest.raises(DataError, match=r"need 21.8 GB and 10.0 GB are free \(--dtype float16"):
+        state_files.require_space(tmp_path, RTE, wide)
     with open(tmp_path / "rte_bert_embeds.h5", "wb") as file:
         file.truncate(12 * 10**9)  # begun before
-    require_space(tmp_path, RTE, wide)
+    state_files.require_space(tmp_path, RTE, wide)
 
 
 FEATURES = TokenFeatures.from_rows([[2, 7, 8, 3], [2, 9, 3], [2, 5, 6, 7, 8, 3]], [4, 3, 3])

@@ -13,7 +13,7 @@ from transformers import BertTokenizer, BertTokenizerFast
 
 import sot_torch_ref  # noqa: F401  (makes transformers importable beside a CPU build of torch)
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.subword import TAIL
+from sot_paddle.data.subword import TAIL, RowForm
 from sot_paddle.data.tokenizers import (
     FAMILIES,
     ByteBpeTokenizer,
@@ -138,16 +138,14 @@ def folder(tmp_path_factory):
 def test_special_tokens_follow_the_pieces(folder):
     tokenizer = SentencePieceTokenizer(folder)
     first = tokenizer.vocab_size - 4
-    assert tokenizer.form.begin == (first,)
-    assert tokenizer.form.end == tokenizer.form.between == (first + 1,)
+    assert tokenizer.form == RowForm((first,), (first + 1,), (first + 1,), typed=True)
     assert (tokenizer.pad_id, tokenizer.mask_id) == (first + 2, first + 3)
     rows = tokenizer.encode_batch(["a cat"], ["a dog"], max_length=16)
     ids, types = rows["input_ids"][0], rows["token_type_ids"][0]
-    ends = [place for place, index in enumerate(ids) if index == first + 1]
+    middle, last = np.flatnonzero(ids == first + 1)
     assert ids[0] == first
-    assert types[: ends[0] + 1].sum() == 0
-    assert types[ends[0] + 1 : ends[1] + 1].all()
-    assert (ids[ends[1] + 1 :] == tokenizer.pad_id).all()
+    assert types.tolist() == [0] * (middle + 1) + [1] * (last - middle) + [0] * (15 - last)
+    assert (ids[last + 1 :] == tokenizer.pad_id).all()
 
 
 def test_the_names_of_the_file(folder, tmp_path):

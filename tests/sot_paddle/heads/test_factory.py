@@ -59,20 +59,12 @@ def test_fusion_none_means_sum_fc() -> None:
     assert type(head("mgcrp")) is not type(head("mgcrp", "concat"))
 
 
+CLASSIFIER = {"cls_fc.weight": [C, 2], "cls_fc.bias": [2]}
+DENSE = {"dense.weight": [C, C], "dense.bias": [C]}
+
+
 @pytest.mark.parametrize(
-    ("pooling", "expected"),
-    [
-        ("none", {"cls_fc.weight": [C, 2], "cls_fc.bias": [2]}),
-        (
-            "pooler",
-            {
-                "dense.weight": [C, C],
-                "dense.bias": [C],
-                "cls_fc.weight": [C, 2],
-                "cls_fc.bias": [2],
-            },
-        ),
-    ],
+    ("pooling", "expected"), [("none", CLASSIFIER), ("pooler", {**DENSE, **CLASSIFIER})]
 )
 def test_class_token_poolings_ignore_every_fusion_with_a_warning(pooling, expected) -> None:
     built = head(pooling)  # without a fusion there is nothing to warn about

@@ -1,9 +1,13 @@
-"""Batch norm of tokens, half precision, power norms, dropout; values: align/port/head_rows.py.
+"""Batch norm of tokens, half precision, power norms, dropout, the adapter pooler's models.
+
+Values: align/port/head_rows.py.
 
 Dims, all different: B 2, N 5, C 12, H 3, w 4, q 7, k 6.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import paddle
@@ -12,6 +16,7 @@ from paddle import nn
 
 from sot_paddle.features import Features
 from sot_paddle.heads import fusion, pooling, power_norm
+from sot_paddle.heads.adapter_pooler import AdapterClassifier, AdapterConfig, AdapterSpans
 
 B, N, C, H, W, Q, K = 2, 5, 12, 3, 4, 7, 6
 
@@ -139,3 +144,41 @@ def test_dropout_acts_on_the_representation_alone(float64, kind) -> None:
     assert gap.pop("head.representation") == 0.0
     assert gap.pop("head.word_logits") > 1e-3
     assert gap in ({}, {"head.cls_logits": 0.0})
+
+
+def test_a_width_of_zero_is_the_number_of_tokens() -> None:
+    config = AdapterConfig(num_layers=3, hidden_size=7, seq_length=5)
+    assert config.width == 5
+    assert AdapterClassifier(config, 6).word_fc.weight.shape == [5 * 5 * 3, 6]
+
+
+def test_stored_half_precision_is_computed_in_the_model_s() -> None:
+    states = np.random.default_rng(1).normal(size=(2, 3, 5, 7)).astype("float16")
+    sizes = AdapterConfig(num_layers=3, hidden_size=7, seq_length=5, adapter_dim=4)
+    model = AdapterClassifier(sizes, 6)
+    found = model(paddle.to_tensor(states))
+    expected = model(paddle.to_tensor(states.astype("float64")))
+    assert found.dtype == paddle.float64
+    np.testing.assert_array_equal(found.numpy(), expected.numpy())
+
+
+def test_the_start_is_torch_s() -> None:
+    wide = AdapterConfig(num_layers=3, hidden_size=900, seq_length=40, adapter_dim=30)
+    model = AdapterClassifier(wide, 5)
+    for layer, fan_in in ((model.pooling.proj, 900), (model.word_fc, 40 * 30 * 3)):
+        for value in (layer.weight.numpy(), layer.bias.numpy()):
+            assert np.abs(value).max() <= 1 / math.sqrt(fan_in)
+        deviation = layer.weight.numpy().std() * math.sqrt(3 * fan_in)
+        assert deviation == pytest.approx(1.0, abs=0.05)
+        assert layer.bias.numpy().any()
+
+
+def test_parameters_are_those_of_the_original() -> None:
+    model = AdapterClassifier(AdapterConfig(seq_length=219), 2)  # RTE, base
+    pooler, scores = 768 * 219 + 219, 219 * 219 * 13 * 2 + 2
+    assert (pooler, scores) == (168_411, 1_246_988)
+    assert sum(p.size for p in model.parameters()) == pooler + scores == 1_415_399
+    squad = AdapterSpans(AdapterConfig(seq_length=384))
+    unused = 384 * 2 + 2
+    expected = 768 * 384 + 384 + 384 * 13 * 2 + 2 + unused
+    assert sum(p.size for p in squad.parameters()) == expected == 306_052
