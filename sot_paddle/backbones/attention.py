@@ -25,12 +25,7 @@ UNSEEN = -1e4
 
 
 def relative_places(length: int, reach: int) -> paddle.Tensor:
-    """``rho(i, j)`` of every pair of tokens, (S, S) int64 from 0 to 2 k.
-
-    Args:
-        length: S.
-        reach: k.
-    """
+    """``rho(i, j)`` of every pair of S tokens, (S, S) int64 from 0 to 2 k, k the reach."""
     tokens = np.arange(length)
     return paddle.to_tensor(np.clip(tokens[None] - tokens[:, None], -reach, reach) + reach)
 
@@ -42,27 +37,14 @@ def _at(table: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
 
 
 def dot(query: paddle.Tensor, key: paddle.Tensor) -> paddle.Tensor:
-    """``q_i . k_j / sqrt(d)``.
-
-    Args:
-        query: (B, H, S, d).
-        key: (B, H, S, d).
-
-    Returns:
-        (B, H, S, S).
-    """
+    """``q_i . k_j / sqrt(d)``: queries and keys (B, H, S, d) to (B, H, S, S)."""
     return paddle.matmul(query, key, transpose_y=True) / math.sqrt(query.shape[-1])
 
 
 def fixed(weight: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
     """``c[h, rho(i, j)]``, a convolution with the same weights everywhere; not scaled.
 
-    Args:
-        weight: c, (1, H, 1, R).
-        places: (S, S), :func:`relative_places`.
-
-    Returns:
-        (1, H, S, S).
+    Maps c (1, H, 1, R) and :func:`relative_places` (S, S) to (1, H, S, S).
     """
     return _at(weight, places)
 

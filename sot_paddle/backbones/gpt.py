@@ -82,9 +82,6 @@ class GptEncoder(TextEncoder):
     The class token is the last valid one of each row, which is padded on the right; the words are
     the others in order, padding included. Token types are zeros, or None.
 
-    Args:
-        config: dimensions; one token type, whose table it does not have.
-
     Raises:
         ValueError: feed-forward layers of another width than four times C, an activation that
             transformers' model cannot have, or several token types.
@@ -127,11 +124,7 @@ class GptEncoder(TextEncoder):
         attention_mask: paddle.Tensor | None = None,
         taps: Taps | None = None,
     ) -> Features:
-        """What :meth:`forward` computes, in evaluation, where no length is known (an export).
-
-        Args:
-            input_ids: (B, S), both open.
-        """
+        """What :meth:`forward` computes in evaluation where B and S are open (an export)."""
         places = paddle.cumsum(paddle.ones_like(input_ids), axis=1) - 1  # (B, S)
         hidden = self.word_embeddings(input_ids) + self.position_embeddings(places)
         later = (places.unsqueeze(1) > places.unsqueeze(2)).astype(hidden.dtype)  # (B, S, S)

@@ -34,7 +34,7 @@ def epoch_batches(
     Without ``lengths`` the samples are shuffled (or kept in order) and cut into batches. With
     ``lengths`` they are bucketed: after the shuffle, chunks of 50 batches are sorted by length,
     longest first, cut, and the batches are shuffled; unshuffled, everything is sorted. An
-    incomplete batch is always the last one.
+    incomplete batch is always the last one. No batch at all is a DataError.
 
     Args:
         batch_size: samples per step over all processes together.
@@ -43,9 +43,6 @@ def epoch_batches(
 
     Returns:
         Sample positions, (B,) int64 each.
-
-    Raises:
-        DataError: no batch at all.
     """
     full, rest = divmod(n, batch_size)
     if not full and (drop_last or not rest):
@@ -129,20 +126,16 @@ def pad_rows(
     max_length: int | None = None,
     pad_id: int = 0,
 ) -> dict[str, np.ndarray]:
-    """Gather rows into one padded batch.
+    """Gather the B rows at these positions, at least one, into one padded batch.
 
     Args:
-        positions: the B rows to take, at least one, in this order; a row may come twice.
         pad: ``"max_length"`` pads every batch to ``max_length`` (the original), ``"longest"``
-            to the longest row of this batch.
-        max_length: S for ``pad="max_length"``; rows longer than it are refused.
+            to the longest row of this batch. Longer rows than ``max_length`` are a DataError.
 
     Returns:
-        ``input_ids``, ``token_type_ids`` and ``attention_mask`` (1 = valid), (B, S) int64, and
-        ``labels`` (B,), int64 or float32, where the features have them.
-
-    Raises:
-        DataError: a row longer than ``max_length``.
+        ``input_ids``, ``token_type_ids`` (1 from the second sentence on, 0 at padding) and
+        ``attention_mask`` (1 = valid), (B, S) int64, and ``labels`` (B,), int64 or float32, where
+        the features have them.
 
     Source: specs.md B.2.
     """

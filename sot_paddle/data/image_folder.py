@@ -111,11 +111,7 @@ def split_classes(
 ) -> tuple[FolderSource, FolderSource]:
     """Draw a share of each class, rounded, but at least one image and never all of them.
 
-    Returns:
-        (the rest, what was drawn), each in the order of the source.
-
-    Raises:
-        DataError: a class of one image.
+    Returns the rest and what was drawn, in the order of the source; a class of one is a DataError.
     """
     draw, is_drawn = np.random.default_rng(seed), np.zeros(len(source), bool)
     for label, name in enumerate(source.classes):
@@ -151,8 +147,7 @@ def read_class_folders(folder: str | Path, report: Report = _LOG.warning) -> Fol
     """List a folder of class folders, ``<class>/*`` below it; every image comes once.
 
     Raises:
-        DataError: the folder is missing or has no class, a class has no image, or an image lies
-            beside the class folders.
+        DataError: no folder or class, a class without an image, or an image beside the classes.
     """
     folder = Path(folder)
     if not folder.is_dir():

@@ -145,11 +145,7 @@ _SECTION = re.compile(r"(mstd|p|[mn](?=\d+$)|inc(?=[01]$))(\d+(?:\.\d+)?)")
 
 @dataclass(frozen=True)
 class RandAugmentConfig:
-    """Options of RandAugment; the defaults are those of a bare ``rand``.
-
-    Raises:
-        DataError: a probability above 1.
-    """
+    """Options of RandAugment; the defaults are those of a bare ``rand``."""
 
     magnitude: float = MAX_MAGNITUDE  # mean magnitude; values above 10 act like 10
     layers: int = 2
@@ -173,11 +169,7 @@ _OPTIONS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def parse_randaugment(text: str) -> RandAugmentConfig:
-    """Read a string like ``rand-m9-mstd0.5-inc1``.
-
-    Raises:
-        DataError: another policy, an unknown or repeated section, or an impossible value.
-    """
+    """Read a string like ``rand-m9-mstd0.5-inc1``; a DataError for what is none."""
     policy, *sections = text.split("-")
     if policy != "rand":
         raise DataError(

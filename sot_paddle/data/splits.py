@@ -25,9 +25,7 @@ class BatchLoader(DataLoader):
     data set raises there, the thread ends without a word to the one that waits for its batch, for
     ever. Here it is an exception like any other. No random generator is touched.
 
-    Args:
-        make: the keys of a batch to its arrays.
-        batches: batch sampler: lists of keys.
+    ``make`` maps the keys of a batch to its arrays; ``batches`` is a batch sampler: lists of keys.
     """
 
     def __init__(

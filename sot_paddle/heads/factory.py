@@ -118,18 +118,14 @@ def build_head(
     initializer_range: float = 0.02,
     num_layers: int = 0,
 ) -> nn.Layer:
-    """Build a classification head.
+    """Build a classification head: a Layer that maps Features of C channels to logits (B, K).
 
     Args:
-        dim: channels C of the tokens.
         num_classes: K, at least 1 (1 is regression).
         pooler_dropout: dropout of a language model's own classifier (``pooler``, ``two_layer``)
             and of ``layers`` when ``head_dropout`` is None.
         initializer_range: standard deviation of the weights of such a classifier at the start.
         num_layers: layers whose outputs the features will carry, 0 where they carry none.
-
-    Returns:
-        A Layer mapping Features to logits (B, K).
 
     Raises:
         ValueError: a combination that cannot work.

@@ -67,11 +67,7 @@ def decode(
 ) -> dict[str, Answer]:
     """Answer every question: question id -> answer, in the order of the questions.
 
-    Args:
-        starts: (n, T) scores of each token as the first of the answer.
-        ends: (n, T) scores of each token as the last.
-
-    Source: C.4.
+    ``starts`` and ``ends`` (n, T) score each token as the answer's first and last. Source: C.4.
     """
     candidates: list[list[Candidate]] = [[] for _ in questions]
     nulls: list[list[float]] = [[] for _ in questions]

@@ -29,16 +29,8 @@ Batch = Callable[[Sequence[int]], Mapping[str, np.ndarray]]
 def hidden_states(model: nn.Layer, inputs: Mapping[str, Any]) -> paddle.Tensor:
     """Every hidden state of a batch: the embedding output, then each layer's.
 
-    The model runs in evaluation mode and without gradients; its mode is restored.
-
-    Args:
-        model: a language model; its head is not used.
-        inputs: its arguments by name, (B, T) each.
-
-    Returns:
-        (B, L, T, F) in the model's precision.
-
-    Source: C.2.
+    The model runs in evaluation mode, without its head and without gradients; its mode is restored.
+    Maps its arguments (B, T) by name to (B, L, T, F) in its precision. Source: C.2.
     """
     taps: dict[str, paddle.Tensor] = {}
     tensors = {name: paddle.to_tensor(value) for name, value in inputs.items()}
@@ -95,12 +87,8 @@ def extract(
 ) -> int:
     """Write the hidden states of a split, from where an earlier run stopped.
 
-    Args:
-        chunk: rows that a reader has to read together.
-        report: called with (rows done, rows) after every batch.
-
-    Returns:
-        Rows that were already there.
+    ``chunk`` are rows that a reader has to read together; ``report`` is called with (rows done,
+    rows) after every batch. Returns the rows that were already there.
     """
     sizes = StateSizes(len(source), *source.of_row, dtype, chunk)
     with StateWriter(folder, split, sizes, source.origin) as writer:
