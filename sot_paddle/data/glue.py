@@ -53,12 +53,6 @@ def available_splits(data_dir: str | Path, task: str | Task) -> tuple[str, ...]:
     )
 
 
-def split_paths(data_dir: str | Path, task: str | Task, split: str) -> tuple[Path, ...]:
-    """Every file that :func:`read_split` reads for this split (two for MRPC's first layout)."""
-    task = get_task(task)
-    return tuple(Path(data_dir) / name for name in _locate(Path(data_dir), task, split).names)
-
-
 def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Example]:
     """Read one split of a task: the examples in the file's order, at least one.
 
@@ -229,7 +223,7 @@ def own_task(data_dir: str | Path, *, regression: bool = False) -> Task:
             two classes.
     """
     path = Path(data_dir) / "train.tsv"
-    split_paths(data_dir, table_task(("sentence",)), "train")  # refuses a wrong folder
+    _locate(Path(data_dir), table_task(("sentence",)), "train")  # refuses a wrong folder
     table = read_table(path, required=("label",))
     text = text_columns(path, table.columns)
     if regression:

@@ -50,20 +50,17 @@ class StateSizes:
 
 def require_ours(paths: Iterable[Path]) -> None:
     """Refuse files that extraction would continue or replace although it did not begin them."""
-    for path in paths:
-        if os.path.lexists(path) and not _is_ours(path):
+    for path in filter(os.path.lexists, paths):
+        try:
+            with h5py.File(path, "r") as file:
+                is_ours = all(ORIGIN in dataset.attrs for dataset in file.values())
+        except OSError:
+            is_ours = False
+        if not is_ours:
             raise DataError(
                 f"{path} holds no hidden states that this tool wrote: move it, or choose another "
                 "folder"
             )
-
-
-def _is_ours(path: Path) -> bool:
-    try:
-        with h5py.File(path, "r") as file:
-            return all(ORIGIN in dataset.attrs for dataset in file.values())
-    except OSError:
-        return False
 
 
 def require_space(folder: Path, split: StoredSplit, sizes: StateSizes) -> None:

@@ -18,7 +18,6 @@ from sot_paddle.data.glue import (
     Example,
     available_splits,
     read_split,
-    split_paths,
     table_task,
     write_predictions,
 )
@@ -73,8 +72,6 @@ def test_both_layouts_of_mrpc_give_the_same_rows(task_folder):
     assert [row.text_a for row in read_split(old, "mrpc", "train")] == ["A b.", "E."]
     assert read_split(new, "mrpc", "test") == [Example(0, "G.", "H.", None)]
     assert read_split(old, "mrpc", "test") == [Example(0, "G.", "H.", 1)]  # labelled there
-    paths = split_paths(old, "mrpc", "dev")
-    assert [path.name for path in paths] == ["msr_paraphrase_train.txt", "dev_ids.tsv"]
 
 
 def test_stsb_scores(task_folder):
