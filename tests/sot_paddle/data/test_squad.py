@@ -35,8 +35,8 @@ from tests.sot_paddle.data.conftest import letters
 CONTEXT = "The Normans came in 1066."
 
 
-def write(path, *asked, **changes) -> None:
-    paragraph = {"context": CONTEXT, "qas": list(asked)} | changes
+def write(path, *asked) -> None:
+    paragraph = {"context": CONTEXT, "qas": asked}
     content = {"version": "v2.0", "data": [{"title": "N", "paragraphs": [paragraph]}]}
     path.write_text(json.dumps(content), encoding="utf-8")
 
@@ -154,14 +154,7 @@ ANSWERS = {
     "a": Answer("1066", (Candidate("1066", 3.0), Candidate("in 1066", 2.0)), 1.0),
     "b": Answer("", (Candidate("é", 1.0),), 4.0),
 }
-PARAGRAPH = {
-    "context": "They came in 1066.",
-    "qas": [
-        {"id": "a", "question": "?", "answers": [{"text": "1066", "answer_start": 13}]},
-        {"id": "b", "question": "?", "answers": [], "is_impossible": True},
-        {"id": "c", "question": "?", "answers": [], "is_impossible": True},
-    ],
-}
+ASKED = [qa("a", ("1066", 20)), qa("b", is_impossible=True), qa("c", is_impossible=True)]
 
 
 def test_the_three_files(tmp_path) -> None:
@@ -178,7 +171,7 @@ def test_the_three_files(tmp_path) -> None:
 def test_the_command_scores_them(tmp_path, capsys) -> None:
     write_answers(tmp_path, ANSWERS)
     data = tmp_path / "dev.json"
-    data.write_text(json.dumps({"data": [{"paragraphs": [PARAGRAPH]}]}), encoding="utf-8")
+    write(data, *ASKED)
     files = [str(data), str(tmp_path / "predictions.json")]
     odds = ["--na-prob-file", str(tmp_path / "null_odds.json"), "--out-file", str(tmp_path / "o")]
     assert run_command([*files, *odds, "--na-prob-thresh", "-3"]) == 0
@@ -192,7 +185,7 @@ def test_the_command_scores_them(tmp_path, capsys) -> None:
 
 def test_a_file_of_another_form_is_one_line(tmp_path, capsys) -> None:
     data, given = tmp_path / "dev.json", tmp_path / "given.json"
-    data.write_text(json.dumps({"data": [{"paragraphs": [PARAGRAPH]}]}), encoding="utf-8")
+    write(data, *ASKED)
     given.write_text('{"a": []}', encoding="utf-8")
     for read in (read_answers, read_null_odds):
         with pytest.raises(ValueError, match=r"given\.json"):

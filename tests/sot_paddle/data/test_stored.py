@@ -111,14 +111,14 @@ def test_a_damaged_or_missing_file_is_refused(tmp_path) -> None:
     for attempt in (write, lambda folder: StateReader(folder, RTE)):
         with pytest.raises(DataError, match="labels.h5 cannot be used"):
             attempt(tmp_path)
-    with h5py.File(labels, "w") as file:
-        file["other"] = [1]
-    with pytest.raises(DataError, match="labels.h5 cannot be used .*'labels'"):
-        StateReader(tmp_path, RTE)
-    with h5py.File(labels, "w") as file:
-        file["labels"] = [1]
-    with pytest.raises(DataError, match="have .* rows"):
-        StateReader(tmp_path, RTE)
+    for name, match in (
+        ("other", "labels.h5 cannot be used .*'labels'"),
+        ("labels", "have .* rows"),
+    ):
+        with h5py.File(labels, "w") as file:
+            file[name] = [1]
+        with pytest.raises(DataError, match=match):
+            StateReader(tmp_path, RTE)
 
 
 def test_a_number_that_half_precision_cannot_hold_is_refused(tmp_path) -> None:
