@@ -1,4 +1,4 @@
-"""SoT, DeiT, Swin, token embeddings: positions, heads, counts, refusals; values: tests/parity."""
+"""SoT, DeiT, Swin, token embeddings, norms: heads, counts, refusals; values: tests/parity."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import numpy as np
 import paddle
 import pytest
 
-from sot_paddle.backbones import token_embed, vit
+from sot_paddle import ops
+from sot_paddle.backbones import layers, token_embed, vit
 from sot_paddle.config import FUSIONS, POOLINGS
 from sot_paddle.registry import create_model
 
@@ -165,3 +166,53 @@ def test_resnet_takes_another_token_dim() -> None:
     assert layer.stem.conv.weight.shape == [10, 2, 3, 3]
     assert layer.blocks[0].conv1.weight.shape == [64, 10, 1, 1]
     assert layer(paddle.ones([2, 2, 16, 16])).shape == [2, 4, 12]
+
+
+C = 12
+
+
+def set_values(layer, **values) -> None:
+    for name, value in values.items():
+        parameter = getattr(layer, name)
+        paddle.assign(paddle.to_tensor(value).astype(parameter.dtype), output=parameter)
+
+
+def batch_norm() -> layers.BatchNorm2D:
+    layer = layers.BatchNorm2D(C)
+    set_values(layer, weight=np.linspace(0.5, 1.5, C), bias=np.linspace(-1.0, 1.0, C))
+    return layer
+
+
+def test_layer_norm_in_float32_uses_the_kernel_and_is_the_same_layer(monkeypatch) -> None:
+    x = np.random.default_rng(0).normal(size=(3, 5, C)) + 0.3 * np.arange(C)
+    layer = layers.LayerNorm(C, epsilon=1e-5)
+    set_values(layer, weight=np.linspace(0.5, 1.5, C), bias=np.linspace(-1, 1, C))
+    calls = []
+    kernel = layers.F.layer_norm
+    monkeypatch.setattr(layers.F, "layer_norm", lambda *a: calls.append(1) or kernel(*a))
+    with ops.native(False):
+        fused = layer(paddle.to_tensor(x, dtype="float32")).numpy()
+    assert calls == [1]
+    exact = layer.to(dtype="float64")(paddle.to_tensor(x)).numpy()
+    assert calls == [1]
+    np.testing.assert_allclose(fused, exact, rtol=0, atol=1e-6)
+
+
+def test_batch_norm_computes_half_precision_in_float32(amp_switches) -> None:
+    layer = batch_norm()
+    noise = np.random.default_rng(0).normal(size=(3, C, 6, 7)) * (1 + np.arange(C))[:, None, None]
+    x = paddle.to_tensor(noise + 300.0, dtype="float32").astype("bfloat16")
+    result = layer(x)
+    assert result.dtype == paddle.bfloat16
+    assert amp_switches == [{"enable": False}]
+    exact = batch_norm()(x.astype("float32"))
+    np.testing.assert_array_equal(
+        result.astype("float32"), exact.astype("bfloat16").astype("float32")
+    )
+
+
+def test_batch_norm_refuses_one_value_for_each_channel_in_training_mode() -> None:
+    with pytest.raises(
+        ValueError, match=r"more than one value for each channel, got .*1, 12, 1, 1"
+    ):
+        batch_norm()(paddle.ones([1, C, 1, 1]))

@@ -43,9 +43,3 @@ def task_folder(tmp_path: Path) -> Callable[..., Path]:
         return folder
 
     return write
-
-
-@pytest.fixture(scope="session")
-def shared_data(shared_file) -> Path:
-    """Folder of the real data."""
-    return shared_file("data/CoLA").parent

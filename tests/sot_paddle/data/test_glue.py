@@ -224,6 +224,6 @@ COUNTS = {
 
 
 @pytest.mark.parametrize(("task", "split"), COUNTS)
-def test_row_and_label_counts(shared_data, task, split):
-    rows = read_split(shared_data / TASKS[task].title, task, split)
+def test_row_and_label_counts(shared_file, task, split):
+    rows = read_split(shared_file(f"data/{TASKS[task].title}"), task, split)
     assert Counter(row.label for row in rows) == COUNTS[task, split]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import subprocess
@@ -32,6 +31,7 @@ from sot_paddle.data.image_folder import CorruptImage, FolderSource, read_class_
 from sot_paddle.data.image_loader import ImageLoader
 from sot_paddle.data.image_mixing import ErasingConfig, MixConfig
 from sot_paddle.data.image_transforms import AugmentConfig, EvalTransform
+from tests.sot_paddle.data import worker_items
 
 SIDE = 12
 CONFIG = AugmentConfig(img_size=SIDE)
@@ -97,7 +97,6 @@ def test_corrupt_evaluation_images_are_left_out(folder) -> None:
     assert nothing["images"].shape == (0, 3, SIDE, SIDE)
 
 
-HERE = Path(__file__).resolve().parent
 SIZE = 16
 
 
@@ -165,26 +164,14 @@ def test_evaluation_counts_only_what_it_saw(folder, caplog) -> None:
     assert caplog.text.count("01.png cannot be decoded: it is left out") == 1  # of all evaluations
 
 
-@pytest.fixture(scope="module")
-def items():
-    """The helper module under a name that worker processes can import as well."""
-    sys.path.insert(0, str(HERE))
-    specification = importlib.util.find_spec("worker_items")
-    module = importlib.util.module_from_spec(specification)
-    sys.modules["worker_items"] = module
-    specification.loader.exec_module(module)
-    yield module
-    sys.path.remove(str(HERE))
-    del sys.modules["worker_items"]
-
-
 NUMBERS = 700
 """Numbers of an "image" of the helper module."""
 
 
 @pytest.fixture
-def workers(items) -> Iterator[BatchWorkers]:
-    pool = BatchWorkers(items.Numbers(NUMBERS), items.collate, 2, image_bytes=4 * NUMBERS)
+def workers() -> Iterator[BatchWorkers]:
+    numbers = worker_items.Numbers(NUMBERS)
+    pool = BatchWorkers(numbers, worker_items.collate, 2, image_bytes=4 * NUMBERS)
     yield pool
     pool.close()
 
@@ -243,7 +230,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60) -> bool:
 
 def test_workers_end_with_a_killed_main_process() -> None:
     with subprocess.Popen(
-        [sys.executable, HERE / "worker_items.py"], stdout=subprocess.PIPE, text=True
+        [sys.executable, worker_items.__file__], stdout=subprocess.PIPE, text=True
     ) as main:
         try:
             processes = [int(word) for word in main.stdout.readline().split()]

@@ -117,37 +117,13 @@ def test_rows_have_the_special_tokens_of_the_language_model(tokenizer) -> None:
     assert found.characters_of(1)[5:8].tolist() == [[4, 5], [6, 7], [8, 9]]
 
 
-WORDS_OF_CONTEXT = "b c d e"
-"""Tokens 4 to 7 of a row of nine: [CLS] a ? [SEP] b c d e [SEP]."""
-
-
-def answer(starts: dict, ends: dict, context: int = 4, **options) -> Answer:
-    """Of a row with so many tokens of context, and scores of its tokens; -9 where none is given."""
-    covered = np.full((5 + context, 2), -1)
-    scores = np.full((2, 1, 12), -9.0)
-    for at in range(context):
-        covered[4 + at] = 2 * at, 2 * at + 1
-    for end, given in enumerate((starts, ends)):
-        scores[end, 0, list(given)] = list(given.values())
-    tokens = TokenFeatures.from_rows([range(len(covered))], [4])
-    features = SpanFeatures(tokens, np.zeros(1, "int64"), covered)
-    question = Question("q", "a ?", WORDS_OF_CONTEXT)
-    return decode([question], features, *scores, DecodingOptions(**options))["q"]
-
-
-def test_candidates_are_sorted_and_no_more_than_asked_for() -> None:
-    found = answer({4: 3.0, 5: 2.0}, {5: 1.0, 6: 0.5}, n_best=3)
-    assert [(one.text, one.score) for one in found.candidates] == [
-        ("b c", 4.0),
-        ("b c d", 3.5),
-        ("c", 3.0),
-    ]
-
-
 def test_a_window_without_context_has_no_span() -> None:
-    found = answer({1: 1.0}, {1: 1.0}, context=0, null_score="smallest")
-    assert found.candidates == (Candidate("", 0.0),)
-    assert found.text == ""
+    tokens = TokenFeatures.from_rows([range(5)], [4])  # [CLS] a ? [SEP] [SEP]
+    features = SpanFeatures(tokens, np.zeros(1, "int64"), np.full((5, 2), -1))
+    starts = ends = np.eye(1, 12, 1)
+    answers = decode([ask("b c")], features, starts, ends, DecodingOptions(null_score="smallest"))
+    assert answers["q"].candidates == (Candidate("", 0.0),)
+    assert answers["q"].text == ""
 
 
 ANSWERS = {
