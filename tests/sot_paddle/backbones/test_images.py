@@ -22,9 +22,9 @@ def tiny(name: str, **options):
     return create_model(name, 3, **{**sizes, **TINY_HEAD, **options})
 
 
-HEADS = [("none", None), ("fc", None), ("pooler", None)]
-HEADS += [(pooling, None) for pooling in POOLINGS if pooling not in ("none", "fc", "pooler")]
-HEADS += [("mgcrp", fusion) for fusion in FUSIONS if fusion != "sum_fc"]
+HEADS = [(pooling, None) for pooling in POOLINGS] + [
+    ("mgcrp", fusion) for fusion in FUSIONS if fusion != "sum_fc"
+]
 
 
 def images(size: int = 16) -> paddle.Tensor:

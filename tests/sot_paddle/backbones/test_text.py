@@ -109,12 +109,6 @@ def ids(*rows):
     return paddle.to_tensor(rows, dtype="int64")
 
 
-def test_positions_of_a_gpt_are_checked():
-    model = create_model("openai_gpt", **SIZES)
-    with pytest.raises(ValueError, match="between 1 and 9 tokens"):
-        model(ids([4] * 10))
-
-
 def test_the_keys_of_a_gpt_s_config():
     backbone = create_model("openai_gpt", **SIZES).backbone
     stated = {"n_embd": 24, "n_layer": 3, "n_head": 2, "n_positions": 40, "afn": "swish"}
@@ -136,7 +130,9 @@ def test_the_keys_of_a_gpt_s_config():
     assert {"intermediate_size", "type_vocab_size", "hidden_size"}.isdisjoint(written)
 
 
-def test_the_limit_of_positions_of_roberta():
+def test_the_limit_of_positions_of_a_gpt_and_of_roberta():
+    with pytest.raises(ValueError, match="between 1 and 9 tokens"):
+        create_model("openai_gpt", **SIZES)(ids([4] * 10))
     model = create_model("roberta_base", **SIZES | {"max_position_embeddings": 10})
     assert model.backbone.position_offset(model.encoder_config) == 2
     assert model.backbone.position_limit(model.encoder_config) == 8

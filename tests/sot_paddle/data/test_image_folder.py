@@ -126,7 +126,6 @@ def decoded(tmp_path: Path, content: bytes) -> Image.Image:
 
 FLAT = Image.fromarray(np.repeat(np.repeat(COLORS[:2, :2], 4, 0), 4, 1))
 OF_8_BITS = {
-    "grey": (FLAT.convert("L"), "PNG", {}),
     "grey with alpha": (FLAT.convert("LA"), "PNG", {}),
     "colours with one clear colour": (FLAT, "PNG", {"transparency": (0, 0, 0)}),
     "palette with alpha": (FLAT.quantize(4), "PNG", {"transparency": bytes([0, 255, 9, 3])}),

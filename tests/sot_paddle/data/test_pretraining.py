@@ -156,8 +156,8 @@ def test_the_last_of_even_batches_is_smaller() -> None:
     assert even_batches(11, 4) == [range(4), range(4, 8), range(8, 11)]
 
 
-def prepare_ids(file: Path, folder: Path, vocab_size: int = 100) -> None:
-    prepare_pairs([file], None, folder, vocab_size=vocab_size, report=quiet)
+def prepare_ids(file: Path, folder: Path) -> None:
+    pairs_of([file], folder, None)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -147,13 +148,6 @@ LIVE_LABELS = np.array([1, 0, 1])
 WNLI = stored_split("WNLI", "dev")
 
 
-def live(model, **origin: str) -> LiveStates:
-    def batch(positions):
-        return pad_rows(FEATURES, positions, max_length=6)
-
-    return LiveStates(model, batch, 3, [LIVE_LABELS], (3, 6, 12), origin)
-
-
 def test_no_gradient_flows_through_the_states(tiny_bert) -> None:
     found = hidden_states(tiny_bert("bert_base"), pad_rows(FEATURES, range(3), max_length=6))
     assert found.shape == [3, 3, 6, 12]
@@ -162,7 +156,8 @@ def test_no_gradient_flows_through_the_states(tiny_bert) -> None:
 
 def test_extracted_rows_are_the_live_ones_whatever_the_batches(tiny_bert, tmp_path) -> None:
     model = tiny_bert("bert_base")
-    source, seen = live(model), []
+    batch = partial(pad_rows, FEATURES, max_length=6)
+    source, seen = LiveStates(model, batch, 3, [LIVE_LABELS], (3, 6, 12), {}), []
     extract(source, tmp_path, WNLI, batch_size=2, report=lambda *now: seen.append(now))
     assert seen == [(2, 3), (3, 3)]
     reader = StateReader(tmp_path, WNLI)
