@@ -21,6 +21,7 @@ from align.record.run_report import Report, described, origin
 from align.report.report import check_writable, write_asked
 from align.report.reprod import write_both, write_side
 from align.stages import dumping
+from align.stages.dumping import DumpRequest
 from sot_paddle.config import some
 from sot_paddle.runtime import environment_stamp
 
@@ -44,32 +45,26 @@ def run_dump(options: argparse.Namespace) -> int:
     check_writable([options.reprod])
     try:
         deep, names = not options.shallow, options.names
-        record = dumping.request(options.side, plan, spec, other=other, deep=deep, names_only=names)
-        written = dumping.dump(record, out)
+        written = dumping.dump(DumpRequest(options.side, plan, spec, deep, names, other), out)
     except USER_ERRORS as error:
         if isinstance(error, ValueError | OSError):
             raise
         text = " ".join(str(error).split())[:500]
         raise ValueError(f"spec {spec}: {type(error).__name__}: {text}") from error
-    print(_in_words(written))
-    if options.reprod:
-        files = write_side(written, Path(options.reprod))
-        print(f"reprod_log: {len(files)} files in {options.reprod}")
-    return 0
-
-
-def _in_words(dump: Dump) -> str:
-    """Say what was written, for the console."""
-    meta, files = dump.meta, dump.folder.files
+    meta, files = written.meta, written.folder.files
     size = sum(row["bytes"] for row in files.values()) / 2**20
     ran = f" {meta.framework['version']} on {meta.framework['device']}" if meta.framework else ""
-    lines = [
-        f"{meta.title}{ran}: {meta.name}, "
-        f"{', '.join(meta.dtypes)}, {len(meta.entries)} tensors, {len(meta.modules)} modules, "
-        f"{meta.steps} training steps",
-        f"{dump.path}: {len(files)} files, {size:.1f} MiB, weights {meta.weights[:12]}",
-    ]
-    return "\n".join([*lines, *(f"note: {note}" for note in meta.notes)])
+    print(
+        f"{meta.title}{ran}: {meta.name}, {', '.join(meta.dtypes)}, {len(meta.entries)} tensors, "
+        f"{len(meta.modules)} modules, {meta.steps} training steps"
+    )
+    print(f"{written.path}: {len(files)} files, {size:.1f} MiB, weights {meta.weights[:12]}")
+    for note in meta.notes:
+        print(f"note: {note}")
+    if options.reprod:
+        paths = write_side(written, Path(options.reprod))
+        print(f"reprod_log: {len(paths)} files in {options.reprod}")
+    return 0
 
 
 def run_compare(options: argparse.Namespace) -> int:

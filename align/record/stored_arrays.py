@@ -66,27 +66,35 @@ def by_kind(
 
 
 class LazyLeaves(Sequence[Leaf]):
-    """(path, array) pairs in order, each array read on access; a slice is a plain list."""
+    """(path, array) pairs in order, each array read on access; a slice is a plain list.
 
-    def __init__(self) -> None:
-        self._held: list[tuple[str, Reader]] = []
+    Args:
+        readers: path -> function without arguments that returns the array.
+    """
+
+    def __init__(self, readers: Mapping[str, Reader] | None = None) -> None:
+        self._readers = dict(readers or {})
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [(path, read()) for path, read in self._held[index]]
-        path, read = self._held[index]
-        return path, read()
+            return [(path, self._readers[path]()) for path in self.paths()[index]]
+        path = self.paths()[index]
+        return path, self._readers[path]()
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._readers)
 
     def hold(self, path: str, reader: Reader) -> None:
         """Add an array at the end."""
-        self._held.append((path, reader))
+        self._readers[path] = reader
+
+    def readers(self) -> Mapping[str, Reader]:
+        """What reads each array, by its path."""
+        return self._readers
 
     def paths(self) -> list[str]:
         """The paths, without reading an array."""
-        return [path for path, _ in self._held]
+        return list(self._readers)
 
 
 def paths_of(leaves: Sequence[Leaf]) -> list[str]:

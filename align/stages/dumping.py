@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,10 @@ from align.record.arrays import Entry, moved_vectors
 from align.record.files import dump_reading, storage
 from align.record.files.dump_reading import Dump, Module
 from align.record.recording import Recording
-from align.record.request import Request, request_of
+from align.record.request import Request
 from align.record.run_report import code_of, commit
 from align.record.stored_arrays import Store
+from sot_paddle import checkpoint
 from sot_paddle.reading import sha256_of
 from sot_paddle.runtime import environment_stamp
 
@@ -46,53 +47,26 @@ class DumpRequest:
     Attributes:
         side: "torch" or "paddle".
         plan: the pair.
-        spec: file of the pair, None when there is none.
+        spec: file of the pair.
         deep: record the inputs of every layer too, so that a place and a cause can be named.
         names_only: run nothing: names, modules and weights, for the other side's ``other``.
         other: the other side's dump: PyTorch's, whose weights the Paddle side loads; or Paddle's,
             whose norms the PyTorch side follows.
-        folder: where a draft of a table goes when names do not match.
     """
 
     side: str
     plan: Request
-    spec: Path | None = None
+    spec: Path
     deep: bool = True
     names_only: bool = False
     other: Dump | None = None
-    folder: Path = Path()
-
-
-def request(
-    side: str, pair: Request | Mapping[str, Any], spec: Path | None = None, **options: Any
-) -> DumpRequest:
-    """What to dump of a pair, checked.
-
-    Args:
-        side: "torch" or "paddle".
-        pair: the pair, or the arguments of `align.compare` by name.
-        spec: the file that it comes from.
-        options: `deep`, `names_only`, `other` and `folder` of `DumpRequest`.
-
-    Raises:
-        ValueError: an argument that means nothing.
-    """
-    if side not in dump_reading.SIDES:
-        raise ValueError(f"side {side!r}: expected one of {', '.join(dump_reading.SIDES)}")
-    plan = pair if isinstance(pair, Request) else request_of(**pair)
-    other = options.get("other")
-    if other is not None and other.meta.side == side:
-        raise ValueError(
-            f"{other.path}: is a {other.meta.title} dump, expected one of the other side"
-        )
-    return DumpRequest(side, plan, spec, **options)
 
 
 def dump(asked: DumpRequest, out: Path) -> Dump:
     """Run one side and write its dump.
 
     Args:
-        asked: from `request`.
+        asked: which side, of which pair.
         out: a folder that does not exist yet; it appears when it is complete.
 
     Returns:
@@ -102,128 +76,8 @@ def dump(asked: DumpRequest, out: Path) -> Dump:
         ValueError: the folder exists, or the pair cannot be run.
     """
     with storage.new_folder(out) as folder:
-        _write(DumpedSide(asked), folder)
+        DumpedSide(asked).write(folder)
     return Dump(out)
-
-
-def _write(dumped: DumpedSide, folder: Path) -> None:
-    """Run everything and write it."""
-    record, plan = dumped.record, dumped.plan
-    record.notes += plan.notes
-    record.notes += [_NOT_HERE.format(name) for name in _OTHERS if getattr(plan, name)]
-    storage.write_tensors(folder / dump_reading.WEIGHTS, dumped.state)
-    labels = {} if plan.labels is None else {"labels": np.asarray(plan.labels)}
-    storage.write_tensors(folder / dump_reading.LABELS, labels)
-    if plan.schedule_steps and plan.schedule is None:
-        record.notes.append(_NOT_HERE.format("schedule_steps without schedule"))
-    for dtype in () if dumped.asked.names_only else plan.dtypes:
-        plain = _write_passes(dumped, folder / dtype, dtype)
-        if dtype == plan.dtypes[0]:
-            storage.write_json(folder / dump_reading.NUMBERS, _numbers(dumped, plain))
-        if plan.steps:
-            _write_training(dumped, folder / dtype, dtype)
-    record.notes = list(dict.fromkeys(record.notes))
-    storage.write_json(folder / dump_reading.META, record.to_json())
-
-
-def _numbers(dumped: DumpedSide, plain: Recording) -> dict[str, dict[str, list[float]]]:
-    """Return the metric and the schedule of this side: kind -> name -> values.
-
-    A metric alone is judged: the Paddle side's gets PyTorch's output, when its dump is there.
-
-    Raises:
-        ValueError: a score or a rate that is no number.
-    """
-    plan, dtype = dumped.plan, dumped.plan.dtypes[0]
-    numbers: dict[str, dict[str, list[float]]] = {}
-    if plan.metric is not None:
-        other = None if dumped.side.is_torch else dumped.asked.other
-        if other is not None and dtype in other.meta.dtypes:
-            plain = other.recording(dtype)
-        scores, _ = dumped.side.compute_scores(plan, scored_output(plain), dtype)
-        prefix = f"{METRIC} "
-        numbers["metric"] = {n.removeprefix(prefix): [score] for n, score in scores.items()}
-    if plan.schedule is not None:
-        numbers["learning_rate"] = {"schedule": dumped.side.compute_rates(plan).tolist()}
-    return numbers
-
-
-def _write_passes(dumped: DumpedSide, folder: Path, dtype: str) -> Recording:
-    side, plan = dumped.side, dumped.plan
-    plain = side.record_pass(plan, dtype, dtype)
-    no_scatter(dumped.framework, plain, side.record_pass(plan, dtype, dtype))
-    dumped.record.framework = dict(plain.stamp)
-    storage.write_recording(_slim(dumped, _with_inputs(dumped, plain, dtype)), folder)
-    if not side.is_torch:
-        return plain
-    exact = plain
-    if dtype != "float64":
-        exact = side.record_pass(plan, "float64", dtype)
-        storage.write_recording(_slim(dumped, exact), folder / dump_reading.ORACLE)
-    band = NoiseBand(lambda: kinds_of(exact), functools.partial(side.open_moved_pass, plan, dtype))
-    storage.write_tensors(folder / dump_reading.NOISE, band.to_store())
-    return plain
-
-
-def _with_inputs(dumped: DumpedSide, plain: Recording, dtype: str) -> Recording:
-    """The pass with the inputs of every layer, when watching them changes nothing."""
-    if not dumped.asked.deep:
-        return plain
-    deep = dumped.side.record_pass(dumped.plan, dtype, dtype, deep=True)
-    where = differs(plain, deep)
-    if where is None:
-        return _merged(plain, deep)
-    dumped.record.notes.append(
-        f"{dtype}: the inputs of the layers are not recorded: watching them changes {where} "
-        "(a module that writes into its input?)"
-    )
-    return plain
-
-
-def _slim(dumped: DumpedSide, recording: Recording) -> Recording:
-    """Of the state only what a pass may move: no frozen parameter."""
-    kept = {entry.name for entry in dumped.entries if entry.buffer}
-    state = {name: recording.state[name] for name in recording.state if name in kept}
-    return dataclasses.replace(recording, state=state)
-
-
-def _write_training(dumped: DumpedSide, folder: Path, dtype: str) -> None:
-    """Write the run, its weights after every step, and how far rounding moves both."""
-    side, plan = dumped.side, dumped.plan
-    track = None if dumped.sample is None else drift.Track(dumped.sample)
-    run = side.train(plan, dtype, dtype, None if track is None else track.watch)
-    storage.write_training(run, folder)
-    rows = {"weights": _rows(track)} if track is not None else {}
-    if side.is_torch:
-        exact, exact_track = run, track
-        if dtype != "float64":
-            exact_track = drift.Track(dumped.sample)
-            exact = side.train(plan, "float64", dtype, exact_track.watch)
-            storage.write_training(exact, folder / dump_reading.ORACLE)
-            rows["exact"] = _rows(exact_track)
-        steady = steady_elements(drift.Sample(dumped.entries), exact)
-        centre = measured_training(exact, exact_track, steady)
-        moved = functools.partial(
-            side.open_moved_training, plan, dtype, sample=dumped.sample, steady=steady
-        )
-        band = NoiseBand(lambda: centre, moved)
-        storage.write_tensors(folder / dump_reading.TRAINING_NOISE, band.to_store())
-    storage.write_tensors(folder / dump_reading.DRIFT, rows)
-
-
-def _rows(track: drift.Track) -> np.ndarray:
-    return np.stack([track[step] for step in range(len(track))])
-
-
-def _merged(plain: Recording, deep: Recording) -> Recording:
-    """The plain pass with the inputs of the calls, and the gradients that leave through them."""
-    calls = {
-        key: dataclasses.replace(
-            call, inputs=deep.calls[key].inputs, grad_inputs=deep.calls[key].grad_inputs
-        )
-        for key, call in plain.calls.items()
-    }
-    return dataclasses.replace(plain, calls=calls)
 
 
 class DumpedSide:
@@ -244,6 +98,11 @@ class DumpedSide:
     """
 
     def __init__(self, asked: DumpRequest) -> None:
+        other = asked.other
+        if other is not None and other.meta.side == asked.side:
+            raise ValueError(
+                f"{other.path}: is a {other.meta.title} dump, expected one of the other side"
+            )
         self.framework = importlib.import_module(f"align.frameworks.on_{asked.side}")
         self.asked, self.plan = asked, asked.plan
         self.side = Side(self.framework, self.plan)
@@ -264,13 +123,16 @@ class DumpedSide:
         self.record.weights = dump_reading.weights_digest(self.state)
 
     def _record(self, model: Any) -> dump_reading.Meta:
-        spec = self.asked.spec
+        spec, environment = self.asked.spec, environment_stamp()
+        folders = {"suite": Path(__file__).parents[1], "spec": spec.resolve().parent}
+        commits = {title: commit(folder) for title, folder in folders.items()}
+        environment["commit"] = {title: text for title, text in commits.items() if text}
         return dump_reading.Meta(
             side=self.asked.side,
             framework={},
-            environment=environment(spec),
+            environment=environment,
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            spec=spec_identity(spec),
+            spec={"file": spec.name, "sha256": sha256_of(spec)},
             entries=self.entries,
             modules=[module_of(n, m) for n, m in self.framework.modules(model).items()],
             table=rows_of_table(self._table),
@@ -316,9 +178,118 @@ class DumpedSide:
 
     def _paired(self, torch: dump_reading.Meta, paddle: dump_reading.Meta) -> PairedNames:
         other = self.asked.other
-        assert other is not None
         dump_reading.same_request(self.record, other.meta, ("this spec", str(other.path)))
-        return settled(torch, paddle, self._table, self.asked.folder)
+        return settled(torch, paddle, self._table, Path())
+
+    def write(self, folder: Path) -> None:
+        """Run everything and write it."""
+        record, plan = self.record, self.plan
+        record.notes += plan.notes
+        record.notes += [_NOT_HERE.format(name) for name in _OTHERS if getattr(plan, name)]
+        checkpoint.write_tensors(folder / dump_reading.WEIGHTS, self.state)
+        labels = {} if plan.labels is None else {"labels": np.asarray(plan.labels)}
+        checkpoint.write_tensors(folder / dump_reading.LABELS, labels)
+        if plan.schedule_steps and plan.schedule is None:
+            record.notes.append(_NOT_HERE.format("schedule_steps without schedule"))
+        for dtype in () if self.asked.names_only else plan.dtypes:
+            plain = self._write_passes(folder / dtype, dtype)
+            if dtype == plan.dtypes[0]:
+                storage.write_json(folder / dump_reading.NUMBERS, self._numbers(plain))
+            if plan.steps:
+                self._write_training(folder / dtype, dtype)
+        record.notes = list(dict.fromkeys(record.notes))
+        storage.write_json(folder / dump_reading.META, record.to_json())
+
+    def _numbers(self, plain: Recording) -> dict[str, dict[str, list[float]]]:
+        """Return the metric and the schedule of this side: kind -> name -> values.
+
+        A metric alone is judged: the Paddle side's gets PyTorch's output, when its dump is there.
+
+        Raises:
+            ValueError: a score or a rate that is no number.
+        """
+        plan, dtype = self.plan, self.plan.dtypes[0]
+        numbers: dict[str, dict[str, list[float]]] = {}
+        if plan.metric is not None:
+            other = None if self.side.is_torch else self.asked.other
+            if other is not None and dtype in other.meta.dtypes:
+                plain = other.recording(dtype)
+            scores, _ = self.side.compute_scores(plan, scored_output(plain), dtype)
+            prefix = f"{METRIC} "
+            numbers["metric"] = {n.removeprefix(prefix): [score] for n, score in scores.items()}
+        if plan.schedule is not None:
+            numbers["learning_rate"] = {"schedule": self.side.compute_rates(plan).tolist()}
+        return numbers
+
+    def _write_passes(self, folder: Path, dtype: str) -> Recording:
+        side, plan = self.side, self.plan
+        plain = side.record_pass(plan, dtype, dtype)
+        no_scatter(self.framework, plain, side.record_pass(plan, dtype, dtype))
+        self.record.framework = dict(plain.stamp)
+        storage.write_recording(self._slim(self._with_inputs(plain, dtype)), folder)
+        if not side.is_torch:
+            return plain
+        exact = plain
+        if dtype != "float64":
+            exact = side.record_pass(plan, "float64", dtype)
+            storage.write_recording(self._slim(exact), folder / dump_reading.ORACLE)
+        moved = functools.partial(side.open_moved_pass, plan, dtype)
+        band = NoiseBand(lambda: kinds_of(exact), moved)
+        checkpoint.write_tensors(folder / dump_reading.NOISE, band.to_store())
+        return plain
+
+    def _with_inputs(self, plain: Recording, dtype: str) -> Recording:
+        """The pass with each call's inputs and their gradients, when watching changes nothing."""
+        if not self.asked.deep:
+            return plain
+        deep = self.side.record_pass(self.plan, dtype, dtype, deep=True)
+        where = differs(plain, deep)
+        if where is not None:
+            self.record.notes.append(
+                f"{dtype}: the inputs of the layers are not recorded: watching them changes "
+                f"{where} (a module that writes into its input?)"
+            )
+            return plain
+        calls = {
+            key: dataclasses.replace(
+                call, inputs=deep.calls[key].inputs, grad_inputs=deep.calls[key].grad_inputs
+            )
+            for key, call in plain.calls.items()
+        }
+        return dataclasses.replace(plain, calls=calls)
+
+    def _slim(self, recording: Recording) -> Recording:
+        """Of the state only what a pass may move: no frozen parameter."""
+        kept = {entry.name for entry in self.entries if entry.buffer}
+        state = {name: recording.state[name] for name in recording.state if name in kept}
+        return dataclasses.replace(recording, state=state)
+
+    def _write_training(self, folder: Path, dtype: str) -> None:
+        """Write the run, its weights after every step, and how far rounding moves both."""
+        side, plan = self.side, self.plan
+        track = None if self.sample is None else drift.Track(self.sample)
+        run = side.train(plan, dtype, dtype, None if track is None else track.watch)
+        storage.write_training(run, folder)
+        rows = {"weights": _rows(track)} if track is not None else {}
+        if side.is_torch:
+            exact, exact_track = run, track
+            if dtype != "float64":
+                exact_track = drift.Track(self.sample)
+                exact = side.train(plan, "float64", dtype, exact_track.watch)
+                storage.write_training(exact, folder / dump_reading.ORACLE)
+                rows["exact"] = _rows(exact_track)
+            steady = steady_elements(drift.Sample(self.entries), exact)
+            centre = measured_training(exact, exact_track, steady)
+            moved = functools.partial(
+                side.open_moved_training, plan, dtype, sample=self.sample, steady=steady
+            )
+            band = NoiseBand(lambda: centre, moved)
+            checkpoint.write_tensors(folder / dump_reading.TRAINING_NOISE, band.to_store())
+        checkpoint.write_tensors(folder / dump_reading.DRIFT, rows)
+
+
+def _rows(track: drift.Track) -> np.ndarray:
+    return np.stack([track[step] for step in range(len(track))])
 
 
 NORM_FILES = ("normalization", "batchnorm", "instancenorm")
@@ -345,23 +316,6 @@ def has_stock_partner(module: Any) -> bool:
         and "GroupNorm" not in kind.__name__
         for kind in type(module).__mro__
     )
-
-
-def environment(spec: Path | None) -> dict[str, Any]:
-    """Packages, machine and the commits of the suite and of the spec, where they are known."""
-    stamp = environment_stamp()
-    folders = {"suite": Path(__file__).parents[1]}
-    if spec is not None:
-        folders["spec"] = spec.resolve().parent
-    stamp["commit"] = {title: text for title, at in folders.items() if (text := commit(at))}
-    return stamp
-
-
-def spec_identity(spec: Path | None) -> dict[str, str]:
-    """Name and SHA-256 of a spec file."""
-    if spec is None:
-        return {}
-    return {"file": spec.name, "sha256": sha256_of(spec)}
 
 
 def rows_of_table(table: Table) -> dict[str, Any] | None:

@@ -6,21 +6,20 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from align.record.arrays import Arrays, Entry, TrainingRun, is_array, is_container, leaves
 from align.record.files import storage
-from align.record.files.storage import Folder, digest
+from align.record.files.storage import Folder, as_written, digest
 from align.record.recording import Recording
-from align.record.request import Request
+from align.record.request import LOSSES, Request
 from align.record.results import DTYPES
-from sot_paddle.reading import field_of
 
 SIDES = {"torch": "PyTorch", "paddle": "Paddle"}
 OWN = "the user's own"
-Rows = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -111,69 +110,26 @@ class Meta:
         return content
 
 
-_KINDS: Mapping[str, type | tuple[type, ...]] = {
-    "optimizer": (dict, str),
-    "table": (dict, type(None)),
-    "seed": int,
-    "steps": int,
-    "accumulate": int,
-    "train": bool,
-    **dict.fromkeys(("side", "name", "created", "loss", "dropout", "weights", "weights_from"), str),
-    **dict.fromkeys(
-        ("framework", "environment", "spec", "inputs", "labels", "batches", "norms"), dict
-    ),
-    **dict.fromkeys(("dtypes", "entries", "modules", "moved", "stock_norms", "notes"), list),
-}
-
-
-def read_meta(raw: Mapping[str, Any], where: str) -> Meta:
+def read_meta(raw: Mapping[str, Any], path: Path) -> Meta:
     """The record of a JSON object.
 
     Args:
         raw: content of meta.json.
-        where: for messages.
+        path: of that file.
 
     Raises:
-        ValueError: a key that is missing, unknown or of another type.
+        ValueError: a key that is missing or unknown, another side or precision.
     """
-    unknown = sorted(set(raw) - set(_KINDS))
-    if unknown:
-        raise ValueError(f"{where}: unknown key {unknown[0]!r}")
-    fields = {key: field_of(raw, key, kinds, where) for key, kinds in _KINDS.items()}
-    if fields["side"] not in SIDES:
-        raise ValueError(f"{where}: side {fields['side']!r}, expected one of {', '.join(SIDES)}")
-    wrong = [name for name in fields["dtypes"] if name is None or name not in DTYPES]
-    if wrong or not fields["dtypes"]:
-        raise ValueError(f"{where}: dtypes {fields['dtypes']!r}, expected some of {DTYPES[:-1]}")
-    for key in ("moved", "stock_norms", "notes"):
-        if not all(isinstance(item, str) for item in fields[key]):
-            raise ValueError(f"{where}: {key!r} holds something else than text")
-    fields["entries"] = [_record(Entry, row, f"{where}, entries") for row in fields["entries"]]
-    fields["modules"] = [_record(Module, row, f"{where}, modules") for row in fields["modules"]]
-    return Meta(**fields)
-
-
-_ENTRY_KINDS: Mapping[str, type] = {
-    **dict.fromkeys(("name", "dtype", "owner", "kind", "source"), str),
-    **dict.fromkeys(("shape", "types"), list),
-    **dict.fromkeys(("trainable", "buffer"), bool),
-    "identity": int,
-    "settings": dict,
-}
-
-
-def _record(kind: type, row: Any, where: str) -> Any:
-    if not isinstance(row, dict):
-        raise ValueError(f"{where}: a {type(row).__name__}, expected an object")
-    names = [f.name for f in dataclasses.fields(kind)]
-    fields = {name: field_of(row, name, _ENTRY_KINDS[name], where) for name in names}
-    for name in ("shape", "types"):
-        if name in fields:
-            item = int if name == "shape" else str
-            if not all(isinstance(value, item) for value in fields[name]):
-                raise ValueError(f"{where}: {name!r} of {row['name']!r} is {fields[name]!r}")
-            fields[name] = tuple(fields[name])
-    return kind(**fields)
+    with as_written(path):
+        entries = [
+            Entry(**{**row, "shape": tuple(row["shape"]), "types": tuple(row["types"])})
+            for row in raw["entries"]
+        ]
+        modules = [Module(**row) for row in raw["modules"]]
+        meta = Meta(**{**raw, "entries": entries, "modules": modules})
+        if meta.side not in SIDES or not meta.dtypes or not {*meta.dtypes} <= {*DTYPES[:-1]}:
+            raise ValueError(f"side {meta.side!r}, dtypes {meta.dtypes!r}")
+    return meta
 
 
 def described(value: Any) -> dict[str, Any]:
@@ -228,61 +184,27 @@ def same_request(first_meta: Meta, second_meta: Meta, names: Sequence[str] = ("A
     Raises:
         ValueError: the first thing that differs, by name.
     """
-    first, second = names
-    for key in ("loss", "train", "steps", "accumulate", "optimizer", "dropout"):
+    keys = ["loss", "train", "steps", "accumulate", "optimizer", "dropout"]
+    if first_meta.loss not in (OWN, *LOSSES):
+        keys.append("seed")  # the weights of the default loss are drawn with it
+    for key in keys:
         a, b = getattr(first_meta, key), getattr(second_meta, key)
         if a != b:
-            raise ValueError(f"{key} differs: {a!r} in {first}, {b!r} in {second}")
-    _same_batches(first_meta.batches, second_meta.batches, names)
-    for title, a, b in (
-        ("input", first_meta.inputs, second_meta.inputs),
-        ("labels", first_meta.labels, second_meta.labels),
-        ("batches", first_meta.batches, second_meta.batches),
-    ):
-        if set(a) != set(b):
-            missing = sorted(set(a) ^ set(b))[0]
-            raise ValueError(
-                f"{title} {missing!r} is in {first if missing in a else second} only: both sides "
-                "must be dumped on the same data"
-            )
-        for path, value in a.items():
-            if value != b[path]:
+            raise ValueError(f"{key} differs: {a!r} in {names[0]}, {b!r} in {names[1]}")
+    for title in ("inputs", "labels", "batches"):
+        a, b = getattr(first_meta, title), getattr(second_meta, title)
+        for path in (*a, *b):
+            if a.get(path) != b.get(path):
                 raise ValueError(
-                    f"{title}{f' {path!r}' if path else ''} differs: {_short(value)} in {first}, "
-                    f"{_short(b[path])} in {second}: both sides must be dumped on the same data"
+                    f"{title} {path!r} differs: {_short(a.get(path))} in {names[0]}, "
+                    f"{_short(b.get(path))} in {names[1]}: both sides must be dumped on the same "
+                    "data in the same order (is it drawn or shuffled without a fixed seed?)"
                 )
-    if first_meta.loss not in (OWN, "cross_entropy", "mse") and first_meta.seed != second_meta.seed:
-        raise ValueError(
-            f"seed differs: {first_meta.seed} in {first}, {second_meta.seed} in {second}; the "
-            "weights of the default loss are drawn with it"
-        )
 
 
-def _same_batches(one_side: Rows, other_side: Rows, names: Sequence[str]) -> None:
-    """Refuse the same batches in another order."""
-    a, b = _by_number(one_side), _by_number(other_side)
-    wrong = [i for i, (batch, other) in enumerate(zip(a, b, strict=False)) if batch != other]
-    if not wrong or any(batch not in b for batch in a) or any(batch not in a for batch in b):
-        return
-    moved = ", ".join(f"batches[{i}] of {names[1]} is batches[{a.index(b[i])}]" for i in wrong[:4])
-    raise ValueError(
-        f"batches exchanged: {moved} of {names[0]}: both sides must be dumped on the same batches "
-        "in the same order (does the spec draw or shuffle them without a fixed seed?)"
-    )
-
-
-def _by_number(rows: Rows) -> list[Rows]:
-    """What `described` said of the batches, one by one."""
-    batches: dict[str, Rows] = {}
-    for path, row in rows.items():
-        number, _, rest = path.partition(".")
-        batches.setdefault(number, {})[rest] = row
-    return list(batches.values())
-
-
-def _short(row: Mapping[str, Any]) -> str:
-    if "sha256" not in row:
-        return str(row.get("value"))
+def _short(row: Mapping[str, Any] | None) -> str:
+    if row is None or "sha256" not in row:
+        return "nothing" if row is None else str(row.get("value"))
     return f"{row['dtype']} {tuple(row['shape'])} {row['sha256'][:12]}"
 
 
@@ -306,12 +228,12 @@ class Dump:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.folder = Folder(path)
         self.path = self.folder.path
-        self.meta = read_meta(self.folder.json(META), str(self.path / META))
+        self.meta = read_meta(self.folder.json(META), self.path / META)
 
     @property
     def complete(self) -> bool:
         """Whether the passes were run, not only the names written."""
-        return all(self.folder.has(f"{dtype}/{storage.RECORD}") for dtype in self.meta.dtypes)
+        return all(f"{dtype}/{storage.RECORD}" in self.folder.files for dtype in self.meta.dtypes)
 
     def weights(self) -> Arrays:
         """The tensors that the passes ran on, by canonical name.
@@ -336,9 +258,8 @@ class Dump:
 
     def oracle(self, dtype: str) -> Recording | None:
         """PyTorch's float64 run on what was rounded to a precision; None for float64 itself."""
-        if dtype == "float64":
-            return None
-        return storage.read_recording(self.folder, f"{dtype}/{ORACLE}")
+        exact = f"{dtype}/{ORACLE}"
+        return None if dtype == "float64" else storage.read_recording(self.folder, exact)
 
     def noise(self, dtype: str) -> Arrays:
         """The noise band of PyTorch's pass, as `NoiseBand.to_store` made it."""
@@ -352,9 +273,8 @@ class Dump:
 
     def training_oracle(self, dtype: str) -> TrainingRun | None:
         """PyTorch's float64 training run; None for float64 itself."""
-        if dtype == "float64":
-            return None
-        return storage.read_training(self.folder, f"{dtype}/{ORACLE}")
+        exact = f"{dtype}/{ORACLE}"
+        return None if dtype == "float64" else storage.read_training(self.folder, exact)
 
     def training_noise(self, dtype: str) -> Arrays:
         """The noise band of PyTorch's training run."""
@@ -366,15 +286,11 @@ class Dump:
 
     def numbers(self) -> dict[str, dict[str, list[float]]]:
         """Metric and schedule as each side computed them: kind -> name -> values."""
-        where, by_kind = str(self.path / NUMBERS), {}
-        for kind, rows in self.folder.json(NUMBERS).items():
-            if not isinstance(rows, dict) or not all(isinstance(v, list) for v in rows.values()):
-                raise ValueError(f"{where}: {kind!r} is no object of lists")
-            by_kind[kind] = {
-                name: list(_numbers(dict(enumerate(values)), f"{where}, {name}").values())
-                for name, values in rows.items()
-            }
-        return by_kind
+        numbers: dict[str, dict[str, list[float]]] = {}
+        with as_written(self.path / NUMBERS):
+            for kind, rows in self.folder.json(NUMBERS).items():
+                numbers[kind] = {name: [float(x) for x in rows[name]] for name in rows}
+        return numbers
 
     def _check_stamp(self, stamp: Mapping[str, object], dtype: str) -> None:
         """The framework is read off the tensors: a dump of the other one does not pass for it."""
@@ -383,12 +299,3 @@ class Dump:
                 f"{self.path}, {dtype}: says side {self.meta.side!r}, its tensors were computed by "
                 f"{stamp.get('framework')!r}"
             )
-
-
-def _numbers(raw: object, where: str) -> dict[Any, float]:
-    if not isinstance(raw, dict):
-        raise ValueError(f"{where}: missing, or not an object")
-    try:
-        return {name: float(value) for name, value in raw.items()}
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{where}: not numbers: {error}") from error

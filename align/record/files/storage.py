@@ -2,9 +2,9 @@
 
 The manifest is written last, inside a temporary folder that takes its name when it is complete.
 Reading refuses everything else in one line; a tensor is read when it is looked at. The pass lies in
-`forward.safetensors` (taps) and `backward.safetensors` (the loss and every gradient), a training in
-`training.safetensors` (curves, final tensors, moments); `record.json` says which tensor is what, in
-the order of execution. Equal arrays are stored once.
+`forward.safetensors` (taps) and `backward.safetensors` (the loss and every gradient), and
+`record.json` says which tensor is what, in the order of execution; equal arrays are stored once.
+A training lies in `training.safetensors` (final tensors, moments) and `training.json` (curves).
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import contextlib
 import functools
 import hashlib
 import os
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,10 +24,8 @@ from align.record.recording import Call, Recording
 from align.record.stored_arrays import Lazy, LazyLeaves, Reader
 from sot_paddle import checkpoint, reading, strict_json
 from sot_paddle.atomic import atomic_directory
-from sot_paddle.checkpoint import TensorSpec
-from sot_paddle.reading import field_of
 
-FORMAT, VERSION = "align dump", 4
+FORMAT, VERSION = "align dump", 5
 MANIFEST = "manifest.json"
 
 
@@ -36,84 +33,43 @@ def digest(array: np.ndarray) -> str:
     """SHA-256 over dtype, shape and the bytes in C order."""
     array = np.asarray(array)
     hasher = hashlib.sha256(f"{array.dtype.str} {array.shape}\n".encode())
-    hasher.update(_bytes(array))
+    hasher.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
     return hasher.hexdigest()
 
 
-class TensorWriter:
-    """Writes one safetensors file array by array: no more than one is in memory.
+class EqualOnce:
+    """Arrays for a tensor file, equal ones under one name; they are read again to be written.
 
-    Args:
-        path: of the file, which is complete when the ``with`` block ends.
-        once: an array that is there already, under another name, is not stored again.
+    Attributes:
+        arrays: by the name under which each lies in the file.
     """
 
-    def __init__(self, path: Path, once: bool = False) -> None:
-        self._path, self._once = path, once
-        self._specs: dict[str, TensorSpec] = {}
-        self._starts: dict[str, int] = {}
+    def __init__(self) -> None:
+        self.arrays = Lazy()
         self._names: dict[str, str] = {}
-        self._stored: dict[str, str] = {}
-        self._end = 0
 
-    def __enter__(self) -> TensorWriter:
-        self._data = tempfile.TemporaryFile(dir=self._path.parent)  # noqa: SIM115 (see __exit__)
-        return self
-
-    def __exit__(self, kind: type | None, *_: object) -> None:
-        with self._data:
-            if kind is None:
-                self._finish()
-
-    def add(self, name: str, array: np.ndarray) -> str:
-        """Store an array.
+    def add(self, title: str, readers: Mapping[str, Reader]) -> dict[str, str]:
+        """Take arrays in.
 
         Args:
-            name: under which it is to be found.
-            array: numbers of a type that safetensors knows.
+            title: begins the names of those that are new: "layers.0", "layers.0[1]".
+            readers: path in a structure ("" for its only one) -> what reads the array.
 
         Returns:
-            The name under which it lies: the given one, or that of an equal array.
+            Path -> the name under which the array lies: its own, or that of an equal one.
 
         Raises:
-            ValueError: a type that cannot be stored, or another array has this name.
+            ValueError: another array has this name.
         """
-        array = np.asarray(array)
-        if array.dtype.kind not in "biuf":
-            raise ValueError(f"{name}: a dump cannot hold dtype {array.dtype}")
-        key = digest(array) if self._once else name
-        stored_name = self._names.setdefault(key, name)
-        if self._once and (stored_name != name or self._stored.get(name) == key):
-            return stored_name
-        if name in self._specs:
-            raise ValueError(f"two different tensors of this run are called {name!r}")
-        self._data.write(_bytes(array))
-        self._specs[name] = TensorSpec(array.shape, array.dtype)
-        self._starts[name], self._stored[name] = self._end, key
-        self._end += array.nbytes
-        return name
-
-    def _finish(self) -> None:
-        self._data.flush()
-        raw = np.memmap(self._data, np.uint8, "r") if self._end else np.empty(0, np.uint8)
-
-        def load(name: str) -> np.ndarray:
-            spec, start = self._specs[name], self._starts[name]
-            return raw[start : start + spec.nbytes].view(spec.dtype).reshape(spec.shape)
-
-        checkpoint.write_tensors(self._path, checkpoint.Tensors(self._specs, load))
-
-
-def write_tensors(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays under their own names."""
-    with TensorWriter(path) as writer:
-        for name, array in arrays.items():
-            writer.add(name, array)
-
-
-def _bytes(array: np.ndarray) -> np.ndarray:
-    """The bytes of an array in C order."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        stored_names = {}
+        for path, read in readers.items():
+            name = f"{title}[{path}]" if path else title
+            stored_names[path] = self._names.setdefault(digest(read()), name)
+            if stored_names[path] == name:
+                if name in self.arrays and digest(self.arrays[name]) != digest(read()):
+                    raise ValueError(f"two different tensors of this run are called {name!r}")
+                self.arrays.hold(name, read)
+        return stored_names
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -140,19 +96,16 @@ def new_folder(path: Path) -> Iterator[Path]:
         except OSError as error:
             raise ValueError(f"cannot write to {path}: {error.strerror}") from error
         yield temporary
-        _write_manifest(temporary)
-
-
-def _write_manifest(folder: Path) -> None:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    entries = {
-        path.relative_to(folder).as_posix(): {
-            "sha256": reading.sha256_of(path),
-            "bytes": path.stat().st_size,
+        files = sorted(file for file in temporary.rglob("*") if file.is_file())
+        rows = {
+            file.relative_to(temporary).as_posix(): {
+                "sha256": reading.sha256_of(file),
+                "bytes": file.stat().st_size,
+            }
+            for file in files
         }
-        for path in files
-    }
-    write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, "files": entries})
+        manifest = {"format": FORMAT, "version": VERSION, "files": rows}
+        write_json(temporary / MANIFEST, manifest)
 
 
 class Folder:
@@ -172,43 +125,33 @@ class Folder:
         if not (self.path / MANIFEST).is_file():
             raise ValueError(f"{path}: has no {MANIFEST}: not a dump, or one that was not finished")
         manifest = reading.read_json(self.path / MANIFEST, strict=True)
-        if manifest.get("format") != FORMAT:
-            raise ValueError(f"{path}: {MANIFEST} is not that of an {FORMAT}")
-        if manifest.get("version") != VERSION:
+        if manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
             raise ValueError(
-                f"{path}: format version {manifest.get('version')!r}; this program reads "
-                f"{VERSION}: dump it again with this version of the project"
+                f"{path}: {MANIFEST} says {manifest.get('format')!r}, format version "
+                f"{manifest.get('version')!r}; this program reads {FORMAT!r}, {VERSION}: dump it "
+                "again with this version of the project"
             )
-        files = manifest.get("files")
-        if not isinstance(files, dict) or not files:
-            raise ValueError(f"{path}: {MANIFEST} lists no files")
-        self.files: Mapping[str, Any] = files
-        for name, row in files.items():
-            self._check(name, row)
+        with as_written(self.path / MANIFEST):
+            self.files: dict[str, Any] = dict(manifest["files"])
+            for name, row in self.files.items():
+                self._check(name, row["bytes"], row["sha256"])
 
-    def _check(self, name: str, row: Any) -> None:
+    def _check(self, name: str, size: int, sha256: str) -> None:
         inside = PurePosixPath(name)
-        if inside.is_absolute() or ".." in inside.parts or not isinstance(row, dict):
-            raise ValueError(f"{self.path}: {MANIFEST} has a bad row {name!r}")
+        if inside.is_absolute() or ".." in inside.parts:
+            raise ValueError(f"has a bad row {name!r}")
         file = self.path / name
         if file.is_symlink() or not file.is_file():
-            raise ValueError(f"{file}: missing, though {MANIFEST} lists it")
-        size = file.stat().st_size
-        if size != row.get("bytes"):
-            raise ValueError(
-                f"{file}: {size} bytes, {row.get('bytes')} were written: truncated or changed"
-            )
-        if reading.sha256_of(file) != row.get("sha256"):
-            raise ValueError(f"{file}: its SHA-256 is not the one of the manifest: it was changed")
+            raise ValueError(f"lists {name}, which is missing")
+        if file.stat().st_size != size:
+            raise ValueError(f"{name} has {file.stat().st_size} bytes, {size} were written")
+        if reading.sha256_of(file) != sha256:
+            raise ValueError(f"the SHA-256 of {name} is another one: it was changed")
 
     def _listed(self, name: str) -> Path:
         if name not in self.files:
             raise ValueError(f"{self.path}: has no {name}")
         return self.path / name
-
-    def has(self, name: str) -> bool:
-        """Whether the dump holds a file."""
-        return name in self.files
 
     def json(self, name: str) -> dict[str, Any]:
         """A JSON file, which holds an object."""
@@ -219,82 +162,64 @@ class Folder:
         return checkpoint.read_tensors(self._listed(name))[0]
 
 
+@contextlib.contextmanager
+def as_written(file: Path) -> Iterator[None]:
+    """Refuse a file that is not as a dump has it: what its reading raises becomes one line."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__} "
+        raise ValueError(f"{file}: not as `align dump` wrote it: {kind}{error}") from error
+
+
 RECORD, FORWARD, BACKWARD = "record.json", "forward.safetensors", "backward.safetensors"
 TRAINING, TRAINING_RECORD = "training.safetensors", "training.json"
-_PARTS = {
-    "gradients": "gradient of ",
-    "input_gradients": "gradient of input ",
-    "state": "after the pass ",
-}
-_CURVES = ("losses", "learning_rates")
+_ARRAYS = ("gradients", "input_gradients", "state")
+_PLAIN = ("stamp", "pooled", "written")
 
 
-def tap_name(key: str, path: str) -> str:
-    """Name of one tensor of a call: "layers.0", or "layers.0[1]" inside a structure."""
-    return f"{key}[{path}]" if path else key
+def _readers(arrays: Mapping[str, np.ndarray]) -> dict[str, Reader]:
+    return {name: functools.partial(arrays.__getitem__, name) for name in arrays}
 
 
 def write_recording(recording: Recording, folder: Path) -> None:
     """Write one pass into a folder, which is made, array by array.
 
     Args:
-        recording: the pass; of its state only what it holds is written.
+        recording: the pass, kept; of its state only what it holds is written.
         folder: new.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    calls = {
-        key: {"name": call.name, "number": call.number, "parent": call.parent}
+    taps, gradients = EqualOnce(), EqualOnce()
+    calls = [
+        {
+            "name": call.name,
+            "number": call.number,
+            "parent": call.parent,
+            "outputs": taps.add(key, call.outputs.readers()),
+            "inputs": taps.add(f"input of {key}", call.inputs.readers()),
+            "grad_outputs": gradients.add(f"gradient at {key}", _readers(call.grad_outputs)),
+            "grad_inputs": gradients.add(f"gradient into {key}", _readers(call.grad_inputs)),
+        }
         for key, call in recording.calls.items()
-    }
-    with TensorWriter(folder / FORWARD, once=True) as taps:
-        for title, part in (("", "outputs"), ("input of ", "inputs")):  # taps have their own names
-            for key, call in recording.calls.items():
-                calls[key][part] = [
-                    [path, taps.add(title + tap_name(key, path), array)]
-                    for path, array in getattr(call, part)
-                ]
-    record: dict[str, Any] = {"calls": list(calls.values())}
-    with TensorWriter(folder / BACKWARD, once=True) as writer:
-        record["loss"] = writer.add("loss", recording.loss)
-        for key, call in recording.calls.items():
-            for kind, gradients in (("at", call.grad_outputs), ("into", call.grad_inputs)):
-                calls[key][f"gradients_{kind}"] = {
-                    path: writer.add(f"gradient {kind} {tap_name(key, path)}", array)
-                    for path, array in gradients.items()
-                }
-        for part, title in _PARTS.items():
-            arrays = getattr(recording, part)
-            record[part] = {name: writer.add(title + name, a) for name, a in arrays.items()}
-    record["backward_order"] = [list(at) for at in recording.backward_order]
-    record["stamp"], record["pooled"] = dict(recording.stamp), recording.pooled
-    record["written"] = recording.written
+    ]
+    record: dict[str, Any] = {"calls": calls, "backward_order": recording.backward_order}
+    record["loss"] = gradients.add("loss", {"": lambda: recording.loss})
+    for part in _ARRAYS:
+        record[part] = gradients.add(part, _readers(getattr(recording, part)))
+    for part in _PLAIN:
+        record[part] = getattr(recording, part)
+    checkpoint.write_tensors(folder / FORWARD, taps.arrays)
+    checkpoint.write_tensors(folder / BACKWARD, gradients.arrays)
     write_json(folder / RECORD, record)
 
 
-class _Picker:
-    """Tensors of one file by name; a name that is not there is refused."""
-
-    def __init__(self, arrays: Mapping[str, np.ndarray], where: str) -> None:
-        self.arrays, self.where = arrays, where
-
-    def one(self, name: Any) -> np.ndarray:
-        return self.reader(name)()
-
-    def reader(self, name: Any) -> Reader:
-        if not isinstance(name, str) or name not in self.arrays:
-            raise ValueError(f"{self.where}: has no tensor {name!r}, though the record names it")
-        return functools.partial(self.arrays.__getitem__, name)
-
-    def many(self, names: Mapping[str, Any]) -> Lazy:
-        return Lazy({key: self.reader(name) for key, name in names.items()})
-
-    def leaves(self, rows: Iterable[Any]) -> LazyLeaves:
-        lazy = LazyLeaves()
-        for row in rows:
-            if not isinstance(row, list) or len(row) != 2 or not isinstance(row[0], str):
-                raise ValueError(f"{self.where}: the record has a bad row {row!r}")
-            lazy.hold(row[0], self.reader(row[1]))
-        return lazy
+def _picked(tensors: Mapping[str, np.ndarray], names: Mapping[str, str]) -> dict[str, Reader]:
+    """Return what reads the tensors of some names; refuse one that is not there."""
+    missing = [name for name in names.values() if name not in tensors]
+    if missing:
+        raise ValueError(f"has no tensor {missing[0]!r}, though the record names it")
+    return {path: functools.partial(tensors.__getitem__, name) for path, name in names.items()}
 
 
 def read_recording(folder: Folder, prefix: str) -> Recording:
@@ -307,71 +232,46 @@ def read_recording(folder: Folder, prefix: str) -> Recording:
     Raises:
         ValueError: a record that is not whole.
     """
-    name = f"{prefix}/{RECORD}"
-    where = str(folder.path / name)
-    record = folder.json(name)
-    taps = _Picker(folder.tensors(f"{prefix}/{FORWARD}"), str(folder.path / prefix / FORWARD))
-    gradients = _Picker(
-        folder.tensors(f"{prefix}/{BACKWARD}"), str(folder.path / prefix / BACKWARD)
-    )
-    recording = Recording()
-    for row in field_of(record, "calls", list, where):
-        if not isinstance(row, dict):
-            raise ValueError(f"{where}: a call is a {type(row).__name__}, expected an object")
-        call = Call(
-            field_of(row, "name", str, where),
-            field_of(row, "number", int, where),
-            field_of(row, "parent", str, where),
-            taps.leaves(field_of(row, "outputs", list, where)),
-            taps.leaves(field_of(row, "inputs", list, where)),
-            gradients.many(field_of(row, "gradients_at", dict, where)),
-            gradients.many(field_of(row, "gradients_into", dict, where)),
-        )
-        recording.calls[call.key] = call
-    order = field_of(record, "backward_order", list, where)
-    if not all(isinstance(at, list) and len(at) == 2 for at in order):
-        raise ValueError(f"{where}: 'backward_order' holds something else than pairs")
-    recording.backward_order = [(str(key), str(path)) for key, path in order]
-    recording.loss = gradients.one(field_of(record, "loss", str, where))
-    recording.gradients = gradients.many(field_of(record, "gradients", dict, where))
-    recording.input_gradients = gradients.many(field_of(record, "input_gradients", dict, where))
-    recording.state = gradients.many(field_of(record, "state", dict, where))
-    recording.stamp = field_of(record, "stamp", dict, where)
-    recording.pooled = field_of(record, "pooled", bool, where)
-    recording.written = field_of(record, "written", list, where)
+    record, recording = folder.json(f"{prefix}/{RECORD}"), Recording()
+    taps, gradients = (folder.tensors(f"{prefix}/{name}") for name in (FORWARD, BACKWARD))
+    with as_written(folder.path / prefix / RECORD):
+        for row in record["calls"]:
+            call = Call(
+                row["name"],
+                row["number"],
+                row["parent"],
+                LazyLeaves(_picked(taps, row["outputs"])),
+                LazyLeaves(_picked(taps, row["inputs"])),
+                Lazy(_picked(gradients, row["grad_outputs"])),
+                Lazy(_picked(gradients, row["grad_inputs"])),
+            )
+            recording.calls[call.key] = call
+        recording.backward_order = [(key, path) for key, path in record["backward_order"]]
+        recording.loss = _picked(gradients, record["loss"])[""]()
+        for part in _ARRAYS:
+            setattr(recording, part, Lazy(_picked(gradients, record[part])))
+        for part in _PLAIN:
+            setattr(recording, part, record[part])
     return recording
 
 
 def write_training(run: TrainingRun, folder: Path) -> None:
     """Write a training run into a folder, which is made, array by array."""
     folder.mkdir(parents=True, exist_ok=True)
-    kinds = {"state": run.state, **run.moments}
-    names: dict[str, dict[str, str]] = {}
-    with TensorWriter(folder / TRAINING) as writer:
-        curves = {
-            name: writer.add(name, np.asarray(getattr(run, name), "float64")) for name in _CURVES
-        }
-        for kind, arrays in kinds.items():
-            names[kind] = {name: writer.add(f"{kind}/{name}", a) for name, a in arrays.items()}
-    state = names.pop("state")
-    record = {"curves": curves, "state": state, "moments": names, "stamp": dict(run.stamp)}
-    write_json(folder / TRAINING_RECORD, record)
+    arrays: dict[str, Reader] = {}
+    for kind, tensors in {"state": run.state, **run.moments}.items():
+        arrays |= {f"{kind}/{name}": read for name, read in _readers(tensors).items()}
+    checkpoint.write_tensors(folder / TRAINING, Lazy(arrays))
+    curves = {"losses": run.losses, "learning_rates": run.learning_rates}
+    write_json(folder / TRAINING_RECORD, {**curves, "stamp": run.stamp})
 
 
 def read_training(folder: Folder, prefix: str) -> TrainingRun:
     """Read a training run back; see `read_recording`."""
-    name = f"{prefix}/{TRAINING_RECORD}"
-    where = str(folder.path / name)
-    record = folder.json(name)
-    tensors = _Picker(folder.tensors(f"{prefix}/{TRAINING}"), str(folder.path / prefix / TRAINING))
-    curves = tensors.many(field_of(record, "curves", dict, where))
-    if set(curves) != set(_CURVES) or any(a.ndim != 1 for a in curves.values()):
-        raise ValueError(f"{where}: expected the curves {', '.join(_CURVES)}")
-    run = TrainingRun(*(curves[name].tolist() for name in _CURVES))
-    run.state = tensors.many(field_of(record, "state", dict, where))
-    for kind, names in field_of(record, "moments", dict, where).items():
-        if not isinstance(names, dict):
-            raise ValueError(f"{where}: the moments {kind!r} are no object")
-        run.moments[kind] = tensors.many(names)
-    run.stamp = field_of(record, "stamp", dict, where)
-    return run
+    record, kinds = folder.json(f"{prefix}/{TRAINING_RECORD}"), {"state": Lazy()}
+    for title, read in _readers(folder.tensors(f"{prefix}/{TRAINING}")).items():
+        kind, _, name = title.partition("/")
+        kinds.setdefault(kind, Lazy()).hold(name, read)
+    with as_written(folder.path / prefix / TRAINING_RECORD):
+        losses, rates = ([float(x) for x in record[name]] for name in ("losses", "learning_rates"))
+        return TrainingRun(losses, rates, kinds.pop("state"), kinds, record["stamp"])

@@ -115,7 +115,7 @@ def make(folder: Path) -> Callable[..., Dump]:
 
     def run(side: str, name: str, *changes: tuple[str, str], **options: Any) -> Dump:
         spec = write_spec(folder, f"{name}_spec", *changes)
-        asked = dumping.request(side, read_spec(spec), spec, **options)
+        asked = dumping.DumpRequest(side, read_spec(spec), spec, **options)
         return dumping.dump(asked, folder / name)
 
     return run

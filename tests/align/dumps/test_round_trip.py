@@ -13,13 +13,13 @@ from align.commands import dump_comparing
 from align.commands.comparing import compared
 from align.commands.spec import read_spec
 from align.judge.noise_band import RUNS
-from align.match.name_table import Table, read_table
+from align.match.name_table import read_table
 from align.pair.any_pair import AnyPair, Setup
 from align.pair.pair import DumpPair, Names
 from align.record.files import storage
 from align.record.files.dump_reading import Dump
 from align.record.recording import Recording
-from align.stages.dumping import module_of, rows_of_table, spec_identity
+from align.stages.dumping import module_of
 from tests.align.dumps.guarded_commands import judged
 
 
@@ -67,7 +67,7 @@ def test_every_comparison_is_that_of_one_process(torch_dump, wrong_dump, folder)
     assert {c.passed for rows in own.values() for c in rows} == {True, False}
 
 
-def test_the_faulty_layer_is_named_with_its_cause(torch_dump, wrong_dump) -> None:
+def test_the_faulty_layer_is_named_with_its_cause(torch_dump, wrong_dump, folder) -> None:
     found = judged(torch_dump, wrong_dump)
     assert found.exit_code == 1
     root = found.root
@@ -77,6 +77,8 @@ def test_the_faulty_layer_is_named_with_its_cause(torch_dump, wrong_dump) -> Non
     assert found.first_backward_divergence.follows == "forward"
     assert [one.place for one in found.report.repairs] == ["norm"]
     about = found.report.about
+    sha256 = hashlib.sha256((folder / "wrong_spec.py").read_bytes()).hexdigest()
+    assert wrong_dump.meta.spec == {"file": "wrong_spec.py", "sha256": sha256}
     assert (about["paddle"]["class"], about["torch"]["class"]) == ("Net", "Net")
     assert about["paddle"]["parameters"] == about["torch"]["parameters"] > 0
 
@@ -123,7 +125,6 @@ def test_own_weights_are_compared_first(make, torch_dump) -> None:
 def test_arrays_come_back_bit_for_bit(tmp_path: Path, torch_dump: Dump) -> None:
     for dtype in ("float64", "float32"):
         recording = torch_dump.recording(dtype)
-        storage.write_recording(recording, tmp_path / dtype)
         with storage.new_folder(tmp_path / f"copy_{dtype}") as copy:
             storage.write_recording(recording, copy / dtype)
         again = storage.read_recording(storage.Folder(tmp_path / f"copy_{dtype}"), dtype)
@@ -169,17 +170,6 @@ def test_the_noise_band_is_the_one_of_one_process(folder, torch_dump, paddle_dum
     part = pair.judge.find_tensor("gradients", "q.weight")(found)  # of a packed tensor
     whole = found["gradients", "qkv.weight"]
     assert 0 < part.size("l2") < whole.size("l2")
-
-
-def test_a_spec_is_told_by_its_hash_and_a_table_by_its_rows(tmp_path) -> None:
-    spec = tmp_path / "pair.py"
-    spec.write_text("NAME = 'x'\n")
-    expected = hashlib.sha256(spec.read_bytes()).hexdigest()
-    assert spec_identity(spec) == {"file": "pair.py", "sha256": expected}
-    assert spec_identity(None) == {}
-    assert rows_of_table(Table()) is None
-    told = rows_of_table(read_table({"a": "b", "c": None}))
-    assert told["map"] == {"a": "b", "c": None}
 
 
 def test_plain_settings_of_a_module_are_kept() -> None:

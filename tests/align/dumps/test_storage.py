@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
 from align.record.files import storage
+from sot_paddle.checkpoint import write_tensors
 
 ARRAYS = {
     "flags": np.array([True, False, True]),
@@ -23,8 +23,8 @@ ARRAYS = {
 @pytest.fixture
 def folder(tmp_path: Path) -> storage.Folder:
     with storage.new_folder(tmp_path / "x") as new:
-        storage.write_tensors(new / "some.safetensors", ARRAYS)
-        storage.write_tensors(new / "empty.safetensors", {})
+        write_tensors(new / "some.safetensors", ARRAYS)
+        write_tensors(new / "empty.safetensors", {})
     return storage.Folder(tmp_path / "x")
 
 
@@ -39,22 +39,15 @@ def test_arrays_come_back_and_safetensors_reads_them_too(folder) -> None:
     assert folder.tensors("empty.safetensors") == {}
 
 
-def test_equal_arrays_are_kept_once_under_the_first_name(tmp_path) -> None:
-    with storage.TensorWriter(tmp_path / "t.safetensors", once=True) as writer:
-        assert writer.add("a", np.ones(3)) == "a"
-        assert writer.add("b", np.ones(3)) == "a"
-        assert writer.add("c", np.ones(3, "float32")) == "c"
-        assert writer.add("a", np.ones(3)) == "a"
-        with pytest.raises(ValueError, match="two different tensors of this run are called 'a'"):
-            writer.add("a", np.zeros(3))
-    assert set(load_file(tmp_path / "t.safetensors")) == {"a", "c"}
-
-
-def test_what_cannot_be_stored_is_refused(tmp_path) -> None:
-    for array in (np.array(["text"]), np.ones(2, ml_dtypes.bfloat16), np.ones(2, complex)):
-        with pytest.raises(ValueError, match="a dump cannot hold dtype"):
-            storage.write_tensors(tmp_path / "t.safetensors", {"x": array})
-    assert not (tmp_path / "t.safetensors").exists()
+def test_equal_arrays_are_kept_once_under_the_first_name() -> None:
+    writer = storage.EqualOnce()
+    ones, narrow = np.ones(3), np.ones(3, "float32")
+    assert writer.add("a", {"": lambda: ones, "x": lambda: narrow}) == {"": "a", "x": "a[x]"}
+    assert writer.add("b", {"": lambda: ones}) == {"": "a"}
+    assert writer.add("a", {"": lambda: ones}) == {"": "a"}
+    with pytest.raises(ValueError, match="two different tensors of this run are called 'a'"):
+        writer.add("a", {"": lambda: np.zeros(3)})
+    assert set(writer.arrays) == {"a", "a[x]"}
 
 
 def test_a_failed_dump_leaves_no_folder(tmp_path) -> None:
