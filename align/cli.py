@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import math
 from collections.abc import Callable, Sequence
 
@@ -74,18 +75,14 @@ examples:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read a command line.
 
-    Args:
-        arguments: without the program's name.
-
     Returns:
         The options; `subcommand` is "port", "spec", "dump" or "compare", and `timeout` is None
         where the command runs none of the user's files.
     """
-    words = _with_subcommand(arguments)
-    parser, rest = _port_parser(), words
-    if words[:1] and words[0] in _SUBCOMMANDS:
-        parser, rest = _SUBCOMMANDS[words[0]](), words[1:]
-    return parser.parse_args(rest)
+    subcommand = _SUBCOMMANDS.get(arguments[0]) if arguments else None
+    if subcommand is None:
+        return _port_parser().parse_args(arguments)
+    return subcommand().parse_args(arguments[1:])
 
 
 @command("align: error")
@@ -94,27 +91,8 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     ignore_import_warnings()
     with ending_at_once():
-        if options.subcommand == "spec":
-            from align.commands.spec import run_spec as run
-        elif options.subcommand == "dump":
-            from align.commands.dump_comparing import run_dump as run
-        elif options.subcommand == "compare":
-            from align.commands.dump_comparing import run_compare as run
-        else:
-            from align.port.port_run import run_port as run
-    return run(options)
-
-
-def _with_subcommand(arguments: Sequence[str]) -> list[str]:
-    """Return a command line in which ``--spec FILE``, an older spelling, is ``spec FILE``."""
-    words = list(arguments)
-    if words[:1] and words[0] in _SUBCOMMANDS:
-        return words
-    for number, word in enumerate(words):
-        option, _, file = word.partition("=")
-        if option == "--spec":
-            return ["spec", *words[:number], *([file] if file else []), *words[number + 1 :]]
-    return words
+        module = importlib.import_module(f"align.{_MODULES[options.subcommand]}")
+    return getattr(module, f"run_{options.subcommand}")(options)
 
 
 def _port_parser() -> CommandParser:
@@ -191,6 +169,13 @@ def _compare_parser() -> CommandParser:
     return parser
 
 
+_MODULES = {
+    "port": "port.port_run",
+    "spec": "commands.spec",
+    "dump": "commands.dump_comparing",
+    "compare": "commands.dump_comparing",
+}
+"""Of `align`, with the function that runs a subcommand: nothing else is loaded for it."""
 _SUBCOMMANDS: dict[str, Callable[[], CommandParser]] = {
     "spec": _spec_parser,
     "dump": _dump_parser,

@@ -28,7 +28,6 @@ def guarded(command: Callable[[], int], limit: float) -> int:
     """Run this program once more, in a process that runs the command; return its status.
 
     Args:
-        command: returns its exit status.
         limit: minutes in which it has to say its verdict.
 
     Returns:

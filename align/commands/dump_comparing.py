@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from align.commands.spec import USER_ERRORS, read_spec
-from align.commands.steps import Outcome, Steps, left_out
+from align.commands.steps import Outcome, left_out, take_once, take_precision
 from align.match.name_table import Table, read_table
 from align.match.paired_names import table_of
 from align.pair.pair import DumpPair, Names
@@ -90,8 +90,6 @@ def pair_up(
     """Two dumps that belong together, their names paired.
 
     Args:
-        first: one side.
-        second: the other side, in any order.
         table: rows for names that differ, None for those that the dumps were made with.
         folder: where a draft of a table goes when names do not match.
 
@@ -107,24 +105,16 @@ def pair_up(
 
 
 def judge(names: Names, dtypes: Sequence[str]) -> Outcome:
-    """Judge Paddle's dump by PyTorch's.
-
-    Args:
-        names: from `pair_up`.
-        dtypes: precisions to compare, from `common`.
-
-    Returns:
-        Outcome, as of `align.compare`.
-    """
+    """Judge Paddle's dump by PyTorch's."""
     outcome = Outcome(Report(_environment(names.torch, names.paddle)))
     outcome.report.about = _about(names.torch, names.paddle)
     outcome.leave_out(names.modules.torch_only, names.modules.paddle_only)
     outcome.notes.extend(_notes(names))
     alone = "float64" not in dtypes
-    steps, pairs = Steps(outcome), [DumpPair(names, dtype, alone) for dtype in dtypes]
-    if steps.once(pairs[0]):
+    pairs = [DumpPair(names, dtype, alone) for dtype in dtypes]
+    if take_once(pairs[0], outcome):
         for pair in pairs:
-            steps.precision(pair)
+            take_precision(pair, outcome)
     outcome.notes[:] = dict.fromkeys(outcome.notes)
     return outcome
 

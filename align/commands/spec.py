@@ -56,9 +56,6 @@ class _FromText(SourceFileLoader):
 def read_spec(path: Path) -> Request:
     """Run a spec file and collect its definitions; it may import files beside it.
 
-    Args:
-        path: the file.
-
     Returns:
         Request: the two models as callables, everything else as values.
 

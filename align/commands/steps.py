@@ -1,15 +1,15 @@
-"""The one order of the steps, and the outcome that takes in what they find.
+"""The steps taken by a pair, in their one order, and the outcome that takes in what they find.
 
-What makes the next comes first, what follows from it is said to. `Steps` is what two records can be
-compared in. `align.commands.comparing` adds what only two live models can do; nothing here needs a
-framework.
+What makes the next comes first, what follows from it is said to. Two records are compared in the
+same steps as two live models, where they hold what a step needs; nothing here needs a framework.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,21 +19,18 @@ from align.judge.judging import OUTPUTS
 from align.match.mapping import to_paddle
 from align.pair import recorded_isolation
 from align.pair.pair import Pair
+from align.pair.side import differs, no_scatter
 from align.record.arrays import pair_leaves
 from align.record.files.dump_reading import OWN
 from align.record.recording import ROOT
-from align.record.results import Comparison, Divergence, StepResult
+from align.record.results import STEPS, Comparison, Divergence, Step, StepResult
 from align.record.run_report import Report
 from align.record.stored_arrays import paths_of
 from align.report.report import console, write_html, write_json
 from align.stages import stages
-from align.stages.numbers import learning_rate, metric, weights
-from align.stages.training import training
 from sot_paddle.config import some
 
 LOSS = "loss"
-TRAINED = ("forward", "loss", "backward", "optimizer", "training")
-"""Steps that a training run repeats: where one of them differs, so does the run."""
 PASSES = ("forward", "backward")
 _MIXED = (
     "PyTorch computes in float32 in places of the float64 run too: what follows from there is held "
@@ -114,14 +111,17 @@ class Outcome:
                 note = f"{side} not compared because {other} has no partner: {some(names)}"
                 self.notes.append(note)
 
-    def timed(self, stage: Callable[[], StepResult]) -> StepResult:
-        """Run a stage and take its result in, with the seconds it took."""
+    def timed(self, stage: Callable[[], tuple[StepResult, list] | None]) -> list:
+        """Run a stage and take its result in, with the seconds it took; return what it names."""
         began = time.perf_counter()
-        result = stage()
+        taken = stage()
+        if taken is None:  # it notes why it compares nothing
+            return []
+        result, named = taken
         result.seconds = time.perf_counter() - began
         self._note_hidden(result)
         self.report.results.append(result)
-        return result
+        return named
 
     def _note_hidden(self, result: StepResult) -> None:
         """Note the faults that float32 hides, in a step that shows others and float64 passed."""
@@ -140,21 +140,7 @@ class Outcome:
                     f"so float32 would not show it; {shown}"
                 )
 
-    def found(
-        self,
-        stage: Callable[[], tuple[StepResult, Sequence[Divergence]]],
-        makers: Sequence[str] = (),
-    ) -> None:
-        """Run a stage that names its own findings; they follow from a difference in ``makers``."""
-
-        def run() -> StepResult:
-            result, divergences = stage()
-            self.add(self.after(makers, divergences))
-            return result
-
-        self.timed(run)
-
-    def after(self, steps: Sequence[str], findings: Sequence[Divergence]) -> list[Divergence]:
+    def after(self, steps: Collection[str], findings: Sequence[Divergence]) -> list[Divergence]:
         """Findings as consequences of the first difference in one of some steps, if any."""
         first_step = next((finding.step for finding in self.findings if finding.step in steps), "")
         return [finding.after(first_step) if first_step else finding for finding in findings]
@@ -194,152 +180,165 @@ class Outcome:
         return write_html(self.report, folder / "report.html")
 
 
-class Steps:
-    """Takes a pair through the steps of a comparison.
-
-    Args:
-        outcome: takes results and findings in.
-    """
-
-    def __init__(self, outcome: Outcome) -> None:
-        self.outcome = outcome
-
-    def once(self, pair: Pair) -> bool:
-        """What does not depend on the precision; returns whether the passes may be compared."""
-        if pair.asks("weights"):
-            self.outcome.found(lambda: weights(pair))
-            if not pair.live and self.outcome.findings:
-                self.outcome.notes.append(_OTHER_WEIGHTS.format(pair.setup.torch.path))
+def take_once(pair: Pair, outcome: Outcome) -> bool:
+    """Take the steps that do not depend on the precision; return whether the passes may follow."""
+    for step in STEPS.values():
+        if step.once and _is_due(step, pair):
+            take_step(step, pair, outcome)
+            if step.name == "weights" and not pair.live and outcome.findings:
+                outcome.notes.append(_OTHER_WEIGHTS.format(pair.setup.torch.path))
                 return False
-        self.data(pair)
-        if pair.asks("metric"):
-            self.outcome.found(lambda: metric(pair))
-        if pair.asks("learning_rate"):
-            self.outcome.found(lambda: learning_rate(pair))
+    return True
+
+
+def take_precision(pair: Pair, outcome: Outcome) -> None:
+    """Take the steps of float64 or float32, in the order in which one makes the next.
+
+    Raises:
+        ValueError: nothing judges what float32 leaves out.
+    """
+    if pair.live and pair.plan.dropout == "compare":
+        take_step(_DROPOUT, pair, outcome)
+    failed: list[Comparison] = []
+    for step in STEPS.values():
+        if step.once or not _is_due(step, pair):
+            continue
+        if step.name == "forward":
+            failed = take_forward(pair, outcome)
+            if not _goes_on(pair, outcome, failed):
+                return
+        elif step.name == "backward":
+            take_backward(pair, outcome, bool(failed))
+        else:
+            take_step(step, pair, outcome)
+
+
+_DROPOUT = Step("forward", "dropout", "dropout_calls:dropout_calls", live=True)
+
+
+def _is_due(step: Step, pair: Pair) -> bool:
+    return (pair.live or not step.live) and pair.asks(step)
+
+
+def take_step(step: Step, pair: Pair, outcome: Outcome) -> None:
+    """Run a step that names its own findings; those that another step makes say so."""
+    module, _, name = step.code.partition(":")
+    stage = getattr(importlib.import_module(f"align.stages.{module}"), name)
+    makers = set(step.makers)
+    if not pair.live or pair.plan.schedule is not None:  # no rates of the optimizer's own
+        makers.discard("learning_rate")
+    divergences = outcome.timed(lambda: stage(pair))
+    outcome.add(outcome.after(makers, divergences))
+    outcome.notes.extend(pair.judge.notes)
+
+
+def _goes_on(pair: Pair, outcome: Outcome, failed: Sequence[Comparison]) -> bool:
+    """Whether more is compared; not with the default loss of outputs of other tensors."""
+    if not pair.live:
         return True
+    uneven = any(c.name == OUTPUTS for c in failed)
+    if pair.backward and uneven and pair.plan.loss is None:
+        outcome.notes.append(
+            f"forward pass only in {pair.dtype}: the outputs do not hold the same tensors, and "
+            "without loss= every later step begins with them"
+        )
+        return False
+    return pair.backward
 
-    def precision(self, pair: Pair) -> None:
-        """All steps of float64 or float32, in the order in which one makes the next."""
-        self.dropout(pair)
-        failed = self.forward(pair)
-        if not self.continues(pair, failed):
-            return
-        self.loss(pair)
-        self.backward(pair, bool(failed))
-        self.optimizer(pair)
-        if pair.plan.steps:
-            self.outcome.found(lambda: training(pair), (*TRAINED, *self.rates(pair)))
-            self.outcome.notes.extend(pair.judge.notes)
 
-    def forward(self, pair: Pair) -> list[Comparison]:
-        """The forward pass, and every layer alone where it is due; what failed but statistics.
+def take_forward(pair: Pair, outcome: Outcome) -> list[Comparison]:
+    """Take the forward pass, and every layer alone where it is due; return what failed there.
 
-        Raises:
-            ValueError: nothing judges what float32 leaves out.
-        """
-        outcome = self.outcome
-        result = outcome.timed(lambda: stages.forward(pair))
-        if pair.alone and pair.unjudged:
-            raise ValueError(
-                f"{pair.dtype} alone: rounding alone decides about {some(sorted(pair.unjudged))}, "
-                "so neither that nor any gradient can be judged: compare in float64 too, or choose "
-                "better conditioned inputs"
-            )
-        outcome.notes.extend(_notes(pair))
-        statistics = _moved_statistics(pair, result)
-        failed = [c for c in result.failures if c not in statistics]
-        if _only_structure(failed) and outcome.first_divergence is None:
-            outcome.first_divergence = locate.first_forward(pair, failed, [])
-        unplaced = bool(failed) and outcome.first_divergence is None
-        guilty = self.alone_forward(pair, failed, unplaced)
-        if unplaced:
-            outcome.first_divergence = locate.first_forward(pair, failed, guilty)
-        if statistics and outcome.first_divergence is None:
-            outcome.first_divergence = _statistic(pair, statistics[0])
-        if outcome.first_divergence is not None:
-            outcome.add([outcome.first_divergence])
-        return failed
+    Raises:
+        ValueError: nothing judges what float32 leaves out, or the port does not repeat itself (a
+            cache, a number of its own that it changes) where PyTorch's model does.
+    """
+    outcome.timed(lambda: (stages.forward(pair), []))
+    result = outcome.report.results[-1]
+    if pair.alone and pair.unjudged:
+        raise ValueError(
+            f"{pair.dtype} alone: rounding alone decides about {some(sorted(pair.unjudged))}, so "
+            "neither that nor any gradient can be judged: compare in float64 too, or choose better "
+            "conditioned inputs"
+        )
+    outcome.notes.extend(_notes(pair))
+    statistics = _moved_statistics(pair, result)
+    failed = [c for c in result.failures if c not in statistics]
+    if _only_structure(failed) and outcome.first_divergence is None:
+        outcome.first_divergence = locate.first_forward(pair, failed, [])
+    unplaced = bool(failed) and outcome.first_divergence is None
+    guilty: Sequence[Divergence] = []
+    if pair.live and (pair.plan.inject or unplaced):
+        wrong_layers = outcome.timed(lambda: stages.isolated(pair))
+        guilty = locate.forward_divergences(pair, wrong_layers)
+        outcome.wrong_alone(guilty)
+    elif unplaced:
+        wrong_layers = recorded_isolation.wrong_output(pair, failed)
+        guilty = locate.forward_divergences(pair, wrong_layers)
+    if unplaced:
+        outcome.first_divergence = locate.first_forward(pair, failed, guilty)
+    if statistics and outcome.first_divergence is None:
+        outcome.first_divergence = _statistic(pair, statistics[0])
+    if outcome.first_divergence is not None:
+        outcome.add([outcome.first_divergence])
+    if pair.live and not failed:
+        with pair.pass_ours(backward=False) as again:
+            if differs(pair.ours, again) and not differs(pair.reference, pair.run_reference()):
+                no_scatter(pair.setup.paddle.framework, pair.ours, again)
+    return failed
 
-    def backward(self, pair: Pair, failed: bool) -> None:
-        """The backward pass, and every layer's own where it is asked for or something is wrong.
 
-        Args:
-            pair: in one precision.
-            failed: whether the forward pass did.
-        """
-        outcome = self.outcome
-        if pair.unjudged:
-            outcome.notes.append(
-                f"backward left out in {pair.dtype}: rounding alone decides about "
-                f"{some(sorted(pair.unjudged))}, so no gradient behind can be judged; float64 can"
-            )
-            return
-        result = outcome.timed(lambda: stages.backward(pair))
-        pair.note_left_out("backward", pair.settling)
-        zero = [c.name for c in result.comparisons if c.passed and c.unit == "zero_scale"]
-        zero = [name for name in zero if not name.startswith("gradient at ")]
-        if zero:
-            sentence = "gradients so small beside the largest that they count as 0"
-            pair.judge.note(f"{sentence}: {some(zero)}")
-        outcome.notes.extend(_notes(pair))
-        wrong = bool(result.failures) and outcome.first_backward_divergence is None
-        wrong_layers = self.alone_backward(pair, result, wrong and not failed)
-        if wrong:
-            first = self._first_wrong_gradient(pair, result, wrong_layers, failed)
-            outcome.first_backward_divergence = first
-            outcome.add([first])
+def take_backward(pair: Pair, outcome: Outcome, forward_failed: bool) -> None:
+    """Take the backward pass, and every layer's own where it is asked for or something is wrong."""
+    if pair.unjudged:
+        outcome.notes.append(
+            f"backward left out in {pair.dtype}: rounding alone decides about "
+            f"{some(sorted(pair.unjudged))}, so no gradient behind can be judged; float64 can"
+        )
+        return
+    outcome.timed(lambda: (stages.backward(pair), []))
+    result = outcome.report.results[-1]
+    pair.note_left_out("backward", pair.settling)
+    zero = [c.name for c in result.comparisons if c.passed and c.unit == "zero_scale"]
+    zero = [name for name in zero if not name.startswith("gradient at ")]
+    if zero:
+        sentence = "gradients so small beside the largest that they count as 0"
+        pair.judge.note(f"{sentence}: {some(zero)}")
+    outcome.notes.extend(_notes(pair))
+    wrong = bool(result.failures) and outcome.first_backward_divergence is None
+    unplaced = wrong and not forward_failed
+    guilty: Sequence[Divergence] = []
+    if pair.live and (pair.plan.inject or unplaced) and result.comparisons[1:]:
+        guilty = outcome.timed(lambda: stages.isolated_backward(pair))
+        outcome.wrong_alone(guilty)
+    elif not pair.live and unplaced and not locate.is_of_loss(result.failures[0]):
+        guilty = locate.backward_divergences(pair, recorded_isolation.wrong_gradient(pair))
+    if wrong:
+        first = _first_wrong_gradient(pair, outcome, result, guilty, forward_failed)
+        outcome.first_backward_divergence = first
+        outcome.add([first])
 
-    def _first_wrong_gradient(
-        self,
-        pair: Pair,
-        result: StepResult,
-        wrong_layers: Sequence[Divergence],
-        forward_failed: bool,
-    ) -> Divergence:
-        """Return the first wrong gradient, as a consequence where another step's fault makes it."""
-        first = locate.first_backward(pair, result.failures, wrong_layers)
-        if forward_failed:
-            forward = self.outcome.first_divergence
-            return first.after("forward", forward.place if forward else "")
-        if first.place == LOSS:
-            cause = _another_order(pair)
-            if cause:
-                return dataclasses.replace(first, cause=cause)
-            return self.wrong_loss(pair, first)
-        if not wrong_layers:  # each layer alone is right: the loss hands in a wrong gradient
-            return self.outcome.after([LOSS], [first])[0]
-        return first
 
-    def alone_forward(
-        self, pair: Pair, failed: Sequence[Comparison], unplaced: bool
-    ) -> list[Divergence]:
-        """Layers whose own forward code is wrong, where no place is known yet."""
-        if not unplaced:
-            return []
-        return locate.forward_divergences(pair, recorded_isolation.wrong_output(pair, failed))
-
-    def alone_backward(self, pair: Pair, result: StepResult, unplaced: bool) -> list[Divergence]:
-        """Layers whose own backward code is wrong, where no place is known yet."""
-        if not unplaced or locate.is_of_loss(result.failures[0]):
-            return []
-        return locate.backward_divergences(pair, recorded_isolation.wrong_gradient(pair))
-
-    def wrong_loss(self, pair: Pair, first: Divergence) -> Divergence:
-        """The divergence of a loss that differs on equal outputs."""
+def _first_wrong_gradient(
+    pair: Pair,
+    outcome: Outcome,
+    result: StepResult,
+    wrong_layers: Sequence[Divergence],
+    forward_failed: bool,
+) -> Divergence:
+    """Return the first wrong gradient, as a consequence where another step's fault makes it."""
+    first = locate.first_backward(pair, result.failures, wrong_layers)
+    if forward_failed:
+        forward = outcome.first_divergence
+        return first.after("forward", forward.place if forward else "")
+    cause = _another_order(pair) if first.place == LOSS else ""
+    if cause:
+        return dataclasses.replace(first, cause=cause)
+    if first.place == LOSS and not pair.live:
         return dataclasses.replace(first, step=LOSS, cause=locate.recorded_loss_cause(pair))
-
-    def continues(self, pair: Pair, failed: Sequence[Comparison]) -> bool:
-        """Whether the steps after the forward pass mean something."""
-        return True
-
-    def rates(self, pair: Pair) -> tuple[str, ...]:
-        """The step that judges the rates of the optimizer, where one does."""
-        return ()
-
-    def live_only(self, pair: Pair) -> None:
-        """Nothing: records hold none of these steps."""
-
-    data = dropout = loss = optimizer = live_only
+    if first.place == LOSS or not wrong_layers:  # the loss hands in a wrong gradient
+        return outcome.after([LOSS], [first])[0]
+    return first
 
 
 def left_out(ignored: Mapping[str, str]) -> list[str]:

@@ -28,8 +28,7 @@ from align.pair.runs import tensors
 from align.pair.side import Side, Watch, measured_training, no_scatter, repeated, scored_output
 from align.record.arrays import (
     Arrays,
-    BothScores,
-    BothWeights,
+    BothSides,
     MovedRun,
     TrainingRun,
     cast,
@@ -71,7 +70,7 @@ class Setup:
             "paddle": described(type(layer).__name__, source_of(layer), paddle_entries),
             "torch": described(type(model).__name__, source_of(model), torch_entries),
         }
-        self.origin = origin((layer, model))
+        self.origin = origin()
         store = Store()
         self.state = store.keep(tensors(on_torch, model))
         self.moved: list[str] = []
@@ -306,12 +305,7 @@ class AnyPair(Pair):
         band = NoiseBand(lambda: measured_training(*centre, steady), moved)
         return TrainingRuns(reference, oracle, band, ours, plain, exact, steady)
 
-    def asks(self, step: str) -> bool:
-        """Whether "weights", "metric" or "learning_rate" is to be compared."""
-        asked = {"weights": "converted", "metric": "metric", "learning_rate": "schedule_steps"}
-        return bool(getattr(self.plan, asked[step]))
-
-    def both_weights(self) -> BothWeights:
+    def both_weights(self) -> BothSides:
         """The weights that the user converted, read before any of PyTorch's is loaded."""
         models = [side.build_as_given(self.plan) for side in (self.setup.torch, self.setup.paddle)]
         expected = self.setup.weights.to_paddle(on_torch.state(models[0]))
@@ -323,15 +317,15 @@ class AnyPair(Pair):
                 "ours": on_paddle.stamp(next(iter(models[1].state_dict().values()))),
             }
         note = "as the user converted them; the later steps run with PyTorch's own weights"
-        return BothWeights(dict(widened(ours)), dict(widened(expected)), note, stamps)
+        return BothSides(dict(widened(ours)), dict(widened(expected)), stamps, note)
 
-    def both_scores(self) -> BothScores:
+    def both_scores(self) -> BothSides:
         """Both metrics on PyTorch's output and the user's labels."""
         output = scored_output(self.reference)
         ours, our_stamp = self.setup.paddle.compute_scores(self.plan, output, self.dtype)
         reference, their_stamp = self.setup.torch.compute_scores(self.plan, output, self.dtype)
         stamps = {"ours": our_stamp, "reference": their_stamp}
-        return BothScores(ours, reference, output, stamps)
+        return BothSides(ours, reference, stamps, rows=len(output))
 
     def logged_rates(self) -> Curve | None:
         """The rates that the user's callables return, None for those of the optimizers."""

@@ -23,10 +23,10 @@ from align.match.mapping import WeightMapping, to_paddle
 from align.match.name_table import Table
 from align.match.paired_names import ModuleMap, settled
 from align.pair.side import METRIC, scored_output
-from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun
+from align.record.arrays import Arrays, BothSides, TrainingRun
 from align.record.files.dump_reading import Dump, Module
 from align.record.recording import ROOT, Recording
-from align.record.results import Comparison, Tolerance
+from align.record.results import Comparison, Step, Tolerance
 from align.record.stored_arrays import Lazy
 from sot_paddle.config import some
 
@@ -164,13 +164,14 @@ class Pair:
     def trainings(self) -> TrainingRuns:
         """The training runs of both sides."""
 
-    def asks(self, step: str) -> bool:
-        """Whether "weights", "metric" or "learning_rate" is to be compared."""
+    def asks(self, step: Step) -> bool:
+        """Whether a step is to be compared."""
+        return not step.argument or bool(getattr(self.plan, step.argument))
 
-    def both_weights(self) -> BothWeights:
+    def both_weights(self) -> BothSides:
         """The weights that the Paddle side came with, and PyTorch's."""
 
-    def both_scores(self) -> BothScores:
+    def both_scores(self) -> BothSides:
         """Both metrics on the reference's output."""
 
     def logged_rates(self) -> Curve | None:
@@ -350,19 +351,19 @@ class DumpPair(Pair):
             raise ValueError(f"{self.dtype}: the drift of both dumps is not of the same elements")
         return drift.Track(rows=rows)
 
-    def asks(self, step: str) -> bool:
-        """Whether "weights", "metric" or "learning_rate" is to be compared."""
-        if step == "weights":
+    def asks(self, step: Step) -> bool:
+        """Whether both dumps hold what a step compares."""
+        if step.name == "weights":
             return bool(self.setup.weights.rows)
-        return any(self._numbers(step))
+        return any(self._numbers(step.name)) if step.once else super().asks(step)
 
-    def both_weights(self) -> BothWeights:
+    def both_weights(self) -> BothSides:
         """The tensors that the passes ran on, each read on access."""
         expected = to_paddle(self.setup.weights, self.setup.state)
         paddle_state = self.setup.paddle_state
         ours = widened({name: paddle_state[name] for name in expected if name in paddle_state})
         note = "that the passes ran on, PyTorch's after the conversion"
-        return BothWeights(ours, widened(expected), note, self._stamps())
+        return BothSides(ours, widened(expected), self._stamps(), note)
 
     def _stamps(self) -> dict[str, Mapping]:
         torch, paddle = self.setup.torch, self.setup.paddle
@@ -372,13 +373,14 @@ class DumpPair(Pair):
         """What each side computed of a metric or a schedule, Paddle first."""
         return [dump.numbers().get(kind, {}) for dump in (self.setup.paddle, self.setup.torch)]
 
-    def both_scores(self) -> BothScores:
+    def both_scores(self) -> BothSides:
         """Both metrics as each side computed them."""
         ours, reference = (
             {n if n == METRIC else f"{METRIC} {n}": values[0] for n, values in side.items()}
             for side in self._numbers("metric")
         )
-        return BothScores(ours, reference, scored_output(self.reference), self._stamps())
+        rows = len(scored_output(self.reference))
+        return BothSides(ours, reference, self._stamps(), rows=rows)
 
     def logged_rates(self) -> Curve:
         """Both schedules as each side computed them."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from align.commands.comparing import PUT_RIGHT, LiveSteps, without_faults
-from align.commands.steps import Outcome
+from align.commands.comparing import PUT_RIGHT, take_live, without_faults
+from align.commands.steps import Outcome, take_backward, take_forward, take_once
 from align.judge.bounds import TOLERANCES
 from align.judge.judging import Judge
 from align.pair.any_pair import AnyPair, Setup
@@ -21,7 +21,7 @@ from align.port.row import PortRow
 from align.record.arrays import Arrays
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
-from align.record.results import Comparison, Divergence, StepResult, Tolerance
+from align.record.results import Divergence, StepResult, Tolerance
 from align.record.run_report import Report
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.tasks.glue import score
@@ -70,9 +70,9 @@ def run_row(row: PortRow, dtypes: Sequence[str], choices: Choices) -> RowOutcome
     with _remarks_unsaid():
         request = request_of(row, dtypes, choices)
         setup = Setup(request)
-        PortSteps(outcome).once(make_pair(setup, dtypes[0]))
+        take_once(make_pair(setup, dtypes[0]), outcome)
         for dtype in dtypes:
-            outcome = without_faults(PortSteps, outcome, setup, dtype, make_pair)
+            outcome = without_faults(take_live, outcome, setup, dtype, make_pair)
             _add_checks(checks, pairs.pop(dtype), outcome.report.results)
             setup.paddle.leave(dtype)
         findings = outcome.findings
@@ -100,17 +100,16 @@ def layer_findings(request: Request, *, forward_only: bool) -> list[Divergence]:
         Nothing where the layers agree, or cannot be paired.
     """
 
-    class Passes(LiveSteps):
-        def precision(self, pair: AnyPair) -> None:
-            if not self.forward(pair) and not forward_only:
-                self.backward(pair, failed=False)
+    def take_passes(pair: AnyPair, outcome: Outcome) -> None:
+        if not take_forward(pair, outcome) and not forward_only:
+            take_backward(pair, outcome, forward_failed=False)
 
     with contextlib.suppress(ValueError):  # what the taps say stands
         setup = Setup(by_layers(request))
         pair = AnyPair(setup, "float64")
         unlike = unlike_modules(pair.reference, pair.ours, setup.modules.to_paddle)
         layers = Setup(by_layers(request, unlike))
-        return without_faults(Passes, Outcome(Report({})), layers, "float64").findings
+        return without_faults(take_passes, Outcome(Report({})), layers, "float64").findings
     return []
 
 
@@ -178,17 +177,6 @@ class _ExactStatistics(Judge):
     @property
     def statistics_rule(self) -> Tolerance:
         return TOLERANCES["forward", self.dtype]
-
-
-class PortSteps(LiveSteps):
-    """The steps of two live models, but that a row may end behind the forward pass.
-
-    No function of Paddle that loses digits is replaced: what the port works around is its own.
-    """
-
-    def continues(self, pair: PortPair, failed: Sequence[Comparison]) -> bool:
-        """Return whether more than the forward pass is compared."""
-        return not pair.row.forward_only and super().continues(pair, failed)
 
 
 def _add_checks(checks: Checks, pair: PortPair, results: Sequence[StepResult]) -> None:

@@ -40,37 +40,22 @@ Stamps = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class BothWeights:
-    """The weights that the Paddle side came with, beside PyTorch's through the mapping.
+class BothSides:
+    """What both sides say of one thing: the weights they came with, or the scores of one output.
 
     Attributes:
-        ours: Paddle's tensors, whole numbers as int64, others as float64.
-        expected: what PyTorch's become, by Paddle's names.
+        ours: Paddle's values by their names in the report; weights as int64 and float64.
+        reference: PyTorch's, of weights what the conversion makes of them.
+        stamps: who held it.
         note: which weights these are.
-        stamps: of both sides.
+        rows: of the output that was scored.
     """
 
-    ours: Mapping[str, np.ndarray]
-    expected: Mapping[str, np.ndarray]
-    note: str
+    ours: Mapping[str, Any]
+    reference: Mapping[str, Any]
     stamps: Stamps
-
-
-@dataclass(frozen=True)
-class BothScores:
-    """What the metric of each side says of one output.
-
-    Attributes:
-        ours: Paddle's scores by their names in the report.
-        reference: PyTorch's.
-        output: what both were given.
-        stamps: who held the output.
-    """
-
-    ours: dict[str, float]
-    reference: dict[str, float]
-    output: np.ndarray
-    stamps: Stamps
+    note: str = ""
+    rows: int = 0
 
 
 Leaf = tuple[str, Any]
@@ -265,14 +250,6 @@ def moved_vectors(state: Mapping[str, np.ndarray], entries: Sequence[Entry], see
 
     A fresh bias is 0 and a fresh scale 1 in both models, whatever the port does with it. A single
     number (the gate of a branch) counts as fresh where it is one of these.
-
-    Args:
-        state: the reference's tensors.
-        entries: of its state dict.
-        seed: of the draws.
-
-    Returns:
-        The tensors that moved.
     """
     parameters = {entry.name for entry in entries if not entry.buffer}
     rng = np.random.default_rng(seed)

@@ -127,8 +127,6 @@ class Recorder:
     """Hooks on every module of a model for the length of a ``with`` block.
 
     Args:
-        side: `align.frameworks.on_torch` or `on_paddle`.
-        model: the model to watch.
         deep: record inputs and their gradients as well (to find the wrong layer).
         tripled: key of a call whose gradient is multiplied by three (a negative control).
         only: names of the modules to watch, None for all.
@@ -237,10 +235,6 @@ class BadLoss(ValueError):
 def one_loss(side: Any, plan: Any, output: Any, dtype: str, rounded: str) -> Any:
     """The loss of an output, which is one number.
 
-    Args:
-        side: `on_torch` or `on_paddle`.
-        plan, output, dtype, rounded: what `loss_of` takes.
-
     Raises:
         ValueError: it cannot be computed, or is several numbers; `BadLoss` of Paddle.
     """
@@ -260,13 +254,6 @@ def one_loss(side: Any, plan: Any, output: Any, dtype: str, rounded: str) -> Any
 
 def loss_of(side: Any, plan: Any, output: Any, dtype: str, rounded: str) -> Any:
     """The plan's loss of an output.
-
-    Args:
-        side: `on_torch` or `on_paddle`.
-        plan: the request, or what takes its place: loss, labels and seed.
-        output: of the side's model.
-        dtype: precision of the run.
-        rounded: precision of the pair.
 
     Raises:
         ValueError: the user's function returns no tensor, or the model no floating one.
@@ -296,13 +283,7 @@ def loss_of(side: Any, plan: Any, output: Any, dtype: str, rounded: str) -> Any:
 
 
 def run_model(side: Any, model: Any, inputs: Any) -> tuple[Any, dict[str, Any]]:
-    """Run a model; also returns the floating inputs, which collect gradients.
-
-    Args:
-        side: `on_torch` or `on_paddle`.
-        model: of the side.
-        inputs: arrays, nested as the model takes them.
-    """
+    """Run a model; also returns the floating inputs, which collect gradients."""
     watched: dict[str, Any] = {}
 
     def feed(path: str, array: Any) -> Any:

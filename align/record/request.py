@@ -307,10 +307,6 @@ def _is_ragged(value: Any) -> bool:
 def given_inputs(title: str, inputs: Any) -> Any:
     """Inputs as a tuple (by position) or a mapping (by keyword).
 
-    Args:
-        title: what they are, for the message.
-        inputs: an array, or a tuple, list or mapping of arrays and plain values.
-
     Raises:
         ValueError: anything else, nothing in it, or a framework's tensor.
     """
@@ -331,12 +327,6 @@ def given_inputs(title: str, inputs: Any) -> Any:
 
 def read_batches(batches: Any, steps: int, inputs: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
     """The batches of the first steps, each as (inputs, labels).
-
-    Args:
-        batches: an iterable of pairs, or a callable without arguments that returns one.
-        steps: how many are read at most.
-        inputs: those of the request: every batch has arrays under the same names.
-        labels: those of the request: every batch has some, or none has.
 
     Raises:
         ValueError: no steps, no batch, or one of another form.
@@ -375,10 +365,6 @@ def _checked(title: str, batch: Any, inputs: Any, labels: Any) -> tuple[Any, Any
 
 def exchanged(batches: Sequence[Any], step: int = 1) -> tuple[int, list[Any]]:
     """The batches with the first and the first other one exchanged.
-
-    Args:
-        batches: from `read_batches`.
-        step: batches of one step, within which the order does not matter.
 
     Returns:
         Number of that other one, and the batches in the new order; (0, []) when all are alike.

@@ -16,17 +16,45 @@ from typing import Any
 
 from sot_paddle.strict_json import json_ready
 
-STEPS = (
-    "weights",
-    "data",
-    "forward",
-    "loss",
-    "metric",
-    "learning_rate",
-    "backward",
-    "optimizer",
-    "training",
-)
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a comparison, declared once: run, report, docs and tests go by `STEPS`.
+
+    Attributes:
+        name: in the report.
+        argument: of `align.compare` that asks for it, "" where it is always compared.
+        code: "module:function" in `align.stages`: takes a pair, returns its `StepResult` and its
+            divergences. It is loaded when it is due: two dumps are compared without a framework.
+        once: it does not depend on the precision, and comes before the steps that do.
+        live: it needs two models that can run; dumps do not hold it.
+        makers: steps whose difference makes this one's.
+    """
+
+    name: str
+    argument: str
+    code: str = ""
+    once: bool = False
+    live: bool = False
+    makers: tuple[str, ...] = ()
+
+
+_REPEATED = ("forward", "loss", "backward", "optimizer", "training", "learning_rate")
+"""Steps that a training run repeats: where one of them differs, so does the run."""
+STEPS: Mapping[str, Step] = {
+    step.name: step
+    for step in (
+        Step("weights", "converted", "numbers:weights", once=True),
+        Step("data", "data", "batch_data:data", once=True, live=True),
+        Step("forward", ""),
+        Step("loss", "loss", "loss_stage:loss", live=True),
+        Step("metric", "metric", "numbers:metric", once=True),
+        Step("learning_rate", "schedule_steps", "numbers:learning_rate", once=True),
+        Step("backward", ""),
+        Step("optimizer", "optimizer", "optimizing:optimizer", live=True, makers=_REPEATED[-1:]),
+        Step("training", "steps", "training:training", makers=_REPEATED),
+    )
+}
 """In the order in which one fault makes the next: of the report, and of what is to be fixed."""
 DTYPES = ("float64", "float32", None)
 
@@ -140,10 +168,10 @@ class Comparison:
         bound: what `worst` may be at most, in the same units.
         scale: what the absolute difference was divided by (1 for absolute and exact).
         max_abs: the largest absolute difference.
+        tolerance: the rule applied.
         position: index of the worst element, None when no element can be named.
         ours: Paddle's value there.
         reference: the value it was judged against there (PyTorch's; kind oracle: the float64 one).
-        tolerance: the rule applied.
         reason: why it failed, in plain words; empty when passed.
         peer: PyTorch float32's own distance from the float64 oracle, in units of `scale`.
         hint: what the difference looks like, empty when nothing was recognised.
@@ -157,10 +185,10 @@ class Comparison:
     bound: float
     scale: float
     max_abs: float
-    position: tuple[int, ...] | None
-    ours: float | None
-    reference: float | None
     tolerance: Tolerance
+    position: tuple[int, ...] | None = None
+    ours: float | None = None
+    reference: float | None = None
     reason: str = ""
     peer: float | None = None
     hint: str = ""
@@ -177,21 +205,9 @@ class Comparison:
 
     @classmethod
     def stated(
-        cls,
-        name: str,
-        tolerance: Tolerance,
-        reason: str,
-        worst: float = math.inf,
-        *,
-        position: tuple[int, ...] | None = None,
-        ours: float | None = None,
-        reference: float | None = None,
-        hint: str = "",
+        cls, name: str, tolerance: Tolerance, reason: str, worst: float = math.inf, **more: Any
     ) -> Comparison:
-        """One that was decided, not measured: `reason` says why it fails, "" that it passes.
-
-        Without a worst element `position` and both values are None.
-        """
+        """One that was decided, not measured: `reason` says why it fails, "" that it passes."""
         return cls(
             name=name,
             passed=not reason,
@@ -199,12 +215,9 @@ class Comparison:
             bound=tolerance.lowest_bound,
             scale=1.0,
             max_abs=worst,
-            position=position,
-            ours=ours,
-            reference=reference,
             tolerance=tolerance,
             reason=reason,
-            hint=hint,
+            **more,
         )
 
     @property
@@ -241,13 +254,10 @@ class StepResult:
     """One step of one case in one dtype.
 
     Args:
-        case: name of the case.
         step: one of STEPS.
         dtype: one of DTYPES; None where the dtype does not matter.
         comparisons: in execution order of the reference; gradients from the loss back.
         controls: the faults planted in this run.
-        seconds: wall time.
-        note: one line for the reader.
         series: curves to plot, quantity -> {"paddle": [...], "pytorch": [...]}.
         stamps: {"ours": {"framework": "paddle", ...}, "reference": {"framework": "torch", ...}},
             written by the code that ran each side.
@@ -311,46 +321,32 @@ class StepResult:
     @property
     def worst(self) -> float:
         """The judged distance of `worst_comparison`; NaN when nothing was compared."""
-        comparison = self.worst_comparison
-        return math.nan if comparison is None else comparison.worst
-
-    @property
-    def position(self) -> dict[str, Any] | None:
-        """Where the worst element is: {"name": tensor, "index": [..] or None}."""
-        comparison = self.worst_comparison
-        if comparison is None:
-            return None
-        index = None if comparison.position is None else list(comparison.position)
-        return {"name": comparison.name, "index": index}
+        return math.nan if self.worst_comparison is None else self.worst_comparison.worst
 
     @property
     def tolerance(self) -> float:
         """What `worst` may be at most, in the same units; NaN when nothing was compared."""
-        comparison = self.worst_comparison
-        return math.nan if comparison is None else comparison.bound
+        return math.nan if self.worst_comparison is None else self.worst_comparison.bound
+
+    @property
+    def position(self) -> dict[str, Any] | None:
+        """Where the worst element is: {"name": tensor, "index": [..] or None}."""
+        worst = self.worst_comparison
+        return worst and {"name": worst.name, "index": worst.position and list(worst.position)}
 
     def to_json(self) -> dict[str, Any]:
         """The machine-readable form; `worst` <= `tolerance` says whether the comparisons passed."""
         first = self.first_failure
         rules = dict.fromkeys(c.tolerance for c in self.comparisons)
+        names = ("case", "step", "dtype", "passed", "worst", "position", "tolerance", "problems")
+        names += ("seconds", "note", "stamps", "framework_free")
         return json_ready(
             {
-                "case": self.case,
-                "step": self.step,
-                "dtype": self.dtype,
-                "passed": self.passed,
-                "worst": self.worst,
-                "position": self.position,
-                "tolerance": self.tolerance,
+                **{name: getattr(self, name) for name in names},
                 "why": "; ".join(f"{rule.describe()}: {rule.why}" for rule in rules),
                 "controls": [vars(c) for c in self.controls],
                 "first_divergence": None if first is None else first.name,
-                "problems": self.problems,
                 "comparisons": [c.to_json() for c in self.comparisons],
-                "seconds": self.seconds,
-                "note": self.note,
-                "stamps": self.stamps,
-                "framework_free": self.framework_free,
             }
         )
 
@@ -363,9 +359,6 @@ class Divergence:
         name: the first tensor out of tolerance (a tap in Paddle's names, or a gradient).
         place: what to fix, in Paddle's names: a layer, a tensor ("weights", "optimizer"), a key of
             the batch ("data"), "schedule", "optimizer", or "loss" when only the loss differs.
-        step: one of `align.record.results.STEPS`.
-        dtype: precision in which it was seen.
-        reason: the measured difference.
         cause: the likely cause, "" when no formula fits.
         source: class, file and line of the layer's forward.
         follows: the step whose difference makes this one; "" when this place is to be fixed.
@@ -383,7 +376,8 @@ class Divergence:
     @property
     def order(self) -> tuple[bool, bool, int]:
         """What sorts findings: causes, then what may be no fault of the port, then what follows."""
-        return bool(self.follows), "no fault of the port" in self.cause, STEPS.index(self.step)
+        place = list(STEPS).index(self.step)
+        return bool(self.follows), "no fault of the port" in self.cause, place
 
     def after(self, step: str, place: str = "") -> Divergence:
         """Return this as a consequence of another step's difference, at its place if given."""

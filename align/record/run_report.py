@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import math
 import os
 import shlex
 import shutil
@@ -99,21 +100,17 @@ class Report:
         return dumps(self.to_json())
 
 
-def origin(models: Iterable[Any] = ()) -> dict[str, Any]:
+def origin() -> dict[str, Any]:
     """Date, command and commits of the run that is going on.
-
-    Args:
-        models: of the user; the repository that holds the code of the first one that is no
-            library's is the user's.
 
     Returns:
         ``date`` (ISO 8601, with the offset from UTC), ``command`` and ``commit``: "suite", and
-        "yours" where the user's code lies in another repository.
+        "yours" where the working folder lies in another repository.
     """
-    suite = Path(__file__).resolve().parent
-    commits = {"suite": f"{sot_paddle.__version__} {_commit_once(suite)}".strip()}
-    yours = _commit_once(_folder(models))
-    if yours and yours != _commit_once(suite):
+    suite = _commit_once(Path(__file__).resolve().parent)
+    commits = {"suite": f"{sot_paddle.__version__} {suite}".strip()}
+    yours = _commit_once(Path.cwd())
+    if yours and yours != suite:
         commits["yours"] = yours
     return {
         "date": datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds"),
@@ -126,20 +123,12 @@ def described(kind: str, code: str, entries: Iterable[Any]) -> dict[str, Any]:
     """One model of a pair.
 
     Args:
-        kind: its class.
-        code: class, file and line of its forward.
         entries: of its state dict; tensors with several names count once, buffers do not.
 
     Returns:
         ``class``, ``code`` and ``parameters`` (how many numbers).
     """
-    sizes: dict[int, int] = {}
-    for entry in entries:
-        if not entry.buffer:
-            size = 1
-            for length in entry.shape:
-                size *= length
-            sizes[entry.identity] = size
+    sizes = {entry.identity: math.prod(entry.shape) for entry in entries if not entry.buffer}
     return {"class": kind, "code": code, "parameters": sum(sizes.values())}
 
 
@@ -188,18 +177,6 @@ def _commit_once(folder: Path) -> str:
     return "" if LIBRARIES & set(folder.parts) else commit(folder)
 
 
-def _folder(models: Iterable[Any]) -> Path:
-    """Folder of the user's code: of the first class that is no library's, else the working one."""
-    for model in models:
-        try:
-            path = Path(inspect.getfile(type(model))).resolve()
-        except (OSError, TypeError):  # built in, or typed into a prompt
-            continue
-        if not LIBRARIES & set(path.parts):
-            return path.parent
-    return Path.cwd()
-
-
 _BUILT = "_align_built_at"
 _INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
 
@@ -209,7 +186,6 @@ def code_of(layers: Mapping[str, Any], name: str) -> str:
 
     Args:
         layers: every layer by name, the model itself under ROOT.
-        name: of the layer.
 
     Returns:
         Class, file and line, relative to the working folder where it can be; "" without the layer.
@@ -247,11 +223,7 @@ def place_of(function: Any) -> str:
 
 
 def builders_recorded(base: type) -> contextlib.AbstractContextManager[Any]:
-    """Layers that are built in a ``with`` block remember the user's line that is building them.
-
-    Args:
-        base: the framework's class of all layers.
-    """
+    """Layers that are built in a ``with`` block remember the user's line that is building them."""
     plain = base.__init__
 
     @functools.wraps(plain)

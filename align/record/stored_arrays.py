@@ -24,11 +24,7 @@ Reader = Callable[[], np.ndarray]
 
 
 class Lazy(Mapping[str, np.ndarray]):
-    """Arrays by name, each read on access.
-
-    Args:
-        readers: name -> function without arguments that returns the array.
-    """
+    """Arrays by name, each read on access."""
 
     def __init__(self, readers: Mapping[str, Reader] | None = None) -> None:
         self._readers = dict(readers or {})
@@ -66,11 +62,7 @@ def by_kind(
 
 
 class LazyLeaves(Sequence[Leaf]):
-    """(path, array) pairs in order, each array read on access; a slice is a plain list.
-
-    Args:
-        readers: path -> function without arguments that returns the array.
-    """
+    """(path, array) pairs in order, each array read on access; a slice is a plain list."""
 
     def __init__(self, readers: Mapping[str, Reader] | None = None) -> None:
         self._readers = dict(readers or {})
@@ -118,9 +110,6 @@ class Store:
 
     def put(self, array: np.ndarray) -> Reader:
         """Take an array over, a view as a copy; the caller must not write into it any more.
-
-        Returns:
-            What reads it back.
 
         Raises:
             ValueError: there is no room for the file.

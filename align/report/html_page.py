@@ -154,7 +154,6 @@ def curves(title: str, sides: Mapping[str, Sequence[float]]) -> str:
     """Draw quantities over the steps of a training; "" without two steps.
 
     Args:
-        title: above the picture.
         sides: name -> value of every step; "allowed" is drawn as a limit.
     """
     count = max(map(len, sides.values()), default=0)
@@ -182,7 +181,6 @@ def along(title: str, severities: Sequence[tuple[str, float]]) -> str:
     """Draw how much of what is allowed each tensor uses, in the order of the computation.
 
     Args:
-        title: above the picture.
         severities: name and share; above 1 is out of tolerance. The first of these is named.
     """
     size = math.ceil(len(severities) / POINTS)

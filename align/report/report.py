@@ -58,14 +58,7 @@ def check_writable(folders: Sequence[Name | None], files: Sequence[Name | None] 
 
 
 def write_asked(report: Report, out: Name | None, json: Name | None, junit: Name | None) -> None:
-    """Writes the files that a command was asked for and prints where they are.
-
-    Args:
-        report: the run.
-        out: folder for report.html and report.json, None without.
-        json: file for the JSON alone, None without.
-        junit: file for the JUnit XML, None without.
-    """
+    """Writes the files that a command was asked for and prints where they are."""
     if json:
         print("JSON:", write_json(report, json))
     if junit:
@@ -80,9 +73,6 @@ _UNPRINTABLE = {i: "?" for i in range(32) if chr(i) not in "\t\n\r"}
 
 def junit(report: Report) -> bytes:
     """Return a report as JUnit XML.
-
-    Args:
-        report: the run.
 
     Returns:
         UTF-8 bytes with declaration. A report without results has one failing test, because

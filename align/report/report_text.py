@@ -32,9 +32,6 @@ GUIDE = (
 def console(report: Report) -> str:
     """The compact text of a report.
 
-    Args:
-        report: the run.
-
     Returns:
         A headline, the places to fix, one aligned line per case, step and dtype, under it what
         failed and why, then what follows and what was not compared; no trailing newline.
@@ -90,14 +87,7 @@ def label(result: StepResult) -> str:
 
 
 def explain(result: StepResult) -> list[str]:
-    """Why a result fails: first divergence, its reason and hint, what else fails, what is missing.
-
-    Args:
-        result: any result.
-
-    Returns:
-        Lines of text, none for a result that passes.
-    """
+    """Why a result fails: first divergence, its reason, hint, what else fails, what is missing."""
     lines = []
     first = result.first_failure
     if first is not None:

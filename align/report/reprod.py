@@ -43,20 +43,10 @@ def write_reprod(
     Args:
         out_dir: folder, created when absent.
         checks: check -> (torch arrays by name, paddle arrays by name); scalars become 0-d arrays.
-
-    Returns:
-        The paths written.
-
-    Raises:
-        ValueError: a check's name is not a plain file name, or a value is not numeric.
     """
-    ready = {}
-    for check, sides in checks.items():
-        if not check or check.startswith(".") or Path(check).name != check:
-            raise ValueError(f"check {check!r}: expected a plain file name such as 'forward'")
-        ready[check] = tuple(_arrays(check, side) for side in sides)
     folder, written = Path(out_dir), []
-    for check, (torch_arrays, paddle_arrays) in ready.items():
+    for check, sides in checks.items():
+        torch_arrays, paddle_arrays = (_subtractable(side) for side in sides)
         for side, arrays in (("torch", torch_arrays), ("paddle", paddle_arrays)):
             written.append(write_arrays(folder / f"{check}_{side}.npy", arrays))
         stamp = datetime.now().strftime("%Y/%m/%d %H:%M:%S")
@@ -75,11 +65,6 @@ def write_arrays(path: Path, arrays: Arrays) -> Path:
 
 def report_lines(first: Arrays, second: Arrays, diff_threshold: float) -> list[str]:
     """The messages of ReprodDiffHelper.report, mean method; what it cannot compare fails by name.
-
-    Args:
-        first: arrays by name.
-        second: arrays by name.
-        diff_threshold: largest mean absolute difference that passes.
 
     Returns:
         Two lines per name and the closing "diff check passed" or "diff check failed".
@@ -102,27 +87,14 @@ def report_lines(first: Arrays, second: Arrays, diff_threshold: float) -> list[s
     return [*lines, f"diff check {'passed' if passed else 'failed'}"]
 
 
-def _arrays(check: str, side: Arrays) -> dict[str, np.ndarray]:
+def _subtractable(side: Arrays) -> dict[str, np.ndarray]:
     """Plain arrays that the stock tool can subtract: whole numbers and truth values as int64."""
-    ready = {}
-    for name, value in side.items():
-        array = np.asarray(value)
-        if array.dtype.kind not in "biuf":
-            raise ValueError(f"check {check!r}, {name!r}: dtype {array.dtype}, expected numbers")
-        ready[name] = array.astype(np.int64) if array.dtype.kind in "biu" else array
-    return ready
+    arrays = {name: np.asarray(value) for name, value in side.items()}
+    return {n: a.astype(np.int64) if a.dtype.kind in "biu" else a for n, a in arrays.items()}
 
 
 def write_side(dump: Dump, folder: Path) -> list[Path]:
-    """Write `<check>_torch.npy` or `<check>_paddle.npy` of every check that a dump has.
-
-    Args:
-        dump: one side.
-        folder: created when absent; beside a dump, never inside it.
-
-    Returns:
-        The paths written.
-    """
+    """Write `<check>_torch.npy` or `<check>_paddle.npy` of every check that a dump has."""
     checks = _of_numbers(dump)
     for dtype in dump.meta.dtypes:
         _add(checks, dtype, _of_pass(dump.recording(dtype)))
@@ -133,16 +105,7 @@ def write_side(dump: Dump, folder: Path) -> list[Path]:
 
 
 def write_both(names: Names, dtypes: list[str], folder: Path) -> list[Path]:
-    """Write both sides' files and the log of every check.
-
-    Args:
-        names: both dumps.
-        dtypes: precisions to write.
-        folder: created when absent.
-
-    Returns:
-        The paths written.
-    """
+    """Write both sides' files and the log of every check."""
     sides = _of_numbers(names.torch), _of_numbers(names.paddle)
     for dtype in dtypes:
         pair = DumpPair(names, dtype)

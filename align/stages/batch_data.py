@@ -25,7 +25,7 @@ from align.judge.judging import without_masks
 from align.pair.any_pair import AnyPair
 from align.record.arrays import Arrays, is_container, leaves
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
-from align.stages.stages import judged_control
+from align.stages.stages import judged_control, step_result
 
 BATCHES = "batches"
 EXACT = Tolerance("exact", 0.0, "whole numbers, flags, names and counts: equal or wrong")
@@ -47,9 +47,6 @@ _KINDS = {"b": "flags", "i": "whole numbers", "u": "whole numbers", "f": "floati
 def data(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     """Compare the two sides' batches over a whole epoch.
 
-    Args:
-        pair: with `plan.data` = (torch_batches, paddle_batches).
-
     Returns:
         The step, and one divergence for each key that differs; "batches" is the place of what
         concerns whole rows: their order, their number, the batch size.
@@ -65,15 +62,10 @@ def data(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
             None if a is None else read_batch(a, "Paddle", epoch.notes),
             None if b is None else read_batch(b, "PyTorch", epoch.notes),
         )
-    comparisons = epoch.comparisons()
-    result = StepResult(
-        pair.plan.name,
-        "data",
-        None,
-        comparisons,
-        _controls(epoch),
-        note="; ".join([epoch.summary(), *dict.fromkeys(epoch.notes)]),
-        framework_free=True,
+    comparisons, controls = epoch.comparisons(), _controls(epoch)
+    note = "; ".join([epoch.summary(), *dict.fromkeys(epoch.notes)])
+    result = step_result(
+        pair, "data", comparisons, controls, note=note, stamps={}, framework_free=True
     )
     return result, _divergences(epoch, comparisons)
 
@@ -104,7 +96,6 @@ def read_batch(batch: Any, side: str, notes: list[str]) -> Arrays:
     Args:
         batch: mapping, tuple or list (named "0", "1", ...), nested or not, or one array; tensors of
             either framework, NumPy arrays, numbers, texts, and lists of them.
-        side: for messages.
         notes: receives a line for everything that is not compared.
 
     Returns:

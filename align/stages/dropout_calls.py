@@ -6,8 +6,7 @@ without dropout as well. A draw by chance that is no dropout function is not see
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from align.pair.any_pair import AnyPair
 from align.record.arrays import leaves
 from align.record.recording import run_model
 from align.record.results import Comparison, Divergence, StepResult, Tolerance
-from align.stages.stages import judged_control
+from align.stages.stages import judged_control, step_result
 
 _RULE = Tolerance("relative", 1e-6, "p, mode and axes are settings: equal or wrong")
 Rows = dict[str, np.ndarray]
@@ -30,9 +29,6 @@ Partners = dict[DropoutCall, DropoutCall]
 
 def dropout_calls(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     """Compare the dropout calls of both sides in training mode.
-
-    Args:
-        pair: with models that can run.
 
     Returns:
         StepResult of step "forward" named "... (dropout)", and what differs.
@@ -54,14 +50,10 @@ def dropout_calls(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     for name in list(expected)[:1]:
         wrong = {**actual, name: actual.get(name, expected[name]) * 1.1 + 0.01}
         controls.append(judged_control("p 10 % off", _judge(wrong, expected), name))
-    result = StepResult(
-        f"{pair.plan.name} (dropout)",
-        "forward",
-        pair.dtype,
-        comparisons,
-        controls,
-        note=_note(torch_calls, paddle_calls, partners),
-        stamps={"ours": paddle_stamp, "reference": torch_stamp},
+    note = _note(torch_calls, paddle_calls, partners)
+    stamps = {"ours": paddle_stamp, "reference": torch_stamp}
+    result = step_result(
+        pair, "forward", comparisons, controls, part="dropout", note=note, stamps=stamps
     )
     reasons = {c.name: c.reason for c in comparisons if not c.passed}
     divergences = []
@@ -95,21 +87,18 @@ def _partners(torch_calls: Sequence[DropoutCall], paddle_calls: Sequence[Dropout
     partners: Partners = {}
     for place in dict.fromkeys(call.place for call in paddle_calls):
         both = [[c for c in side if c.place == place] for side in (torch_calls, paddle_calls)]
-        signs = [[(c.size, c.p) for c in side] for side in both]
         if len(both[0]) == len(both[1]):
             partners.update(zip(*both, strict=True))
-            continue
-        for i, j, count in SequenceMatcher(None, *signs, autojunk=False).get_matching_blocks():
-            partners.update(zip(both[0][i : i + count], both[1][j : j + count], strict=True))
-    for call in torch_calls:
-        rest = [c for c in paddle_calls if c not in partners.values()]
-        fitting = [c for c in rest if (c.size, c.p, c.mode) == (call.size, call.p, call.mode)]
-        if call not in partners and fitting:
-            partners[call] = fitting[0]
-    for call in torch_calls:  # what is left in one layer pairs in order, whatever differs
-        here = [c for c in paddle_calls if c.place == call.place and c not in partners.values()]
-        if call not in partners and here:
-            partners[call] = here[0]
+    keys: tuple[Callable[[DropoutCall], Any], ...] = (
+        lambda call: (call.place, call.size, call.p),
+        lambda call: (call.size, call.p, call.mode),
+        lambda call: call.place,  # what is left in one layer pairs in order, whatever differs
+    )
+    for key in keys:
+        for call in torch_calls:
+            rest = [c for c in paddle_calls if c not in partners.values() and key(c) == key(call)]
+            if call not in partners and rest:
+                partners[call] = rest[0]
     return partners
 
 

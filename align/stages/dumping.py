@@ -45,9 +45,6 @@ class DumpRequest:
     """What to dump.
 
     Attributes:
-        side: "torch" or "paddle".
-        plan: the pair.
-        spec: file of the pair.
         deep: record the inputs of every layer too, so that a place and a cause can be named.
         names_only: run nothing: names, modules and weights, for the other side's ``other``.
         other: the other side's dump: PyTorch's, whose weights the Paddle side loads; or Paddle's,
@@ -65,13 +62,6 @@ class DumpRequest:
 def dump(asked: DumpRequest, out: Path) -> Dump:
     """Run one side and write its dump.
 
-    Args:
-        asked: which side, of which pair.
-        out: a folder that does not exist yet; it appears when it is complete.
-
-    Returns:
-        The dump, opened.
-
     Raises:
         ValueError: the folder exists, or the pair cannot be run.
     """
@@ -82,9 +72,6 @@ def dump(asked: DumpRequest, out: Path) -> Dump:
 
 class DumpedSide:
     """One framework's model with its weights, and the record of its dump.
-
-    Args:
-        asked: what to dump.
 
     Attributes:
         side: the model, run and trained in any precision.

@@ -26,11 +26,11 @@ from align.judge.comparator import compare_mappings
 from align.judge.noise_band import Kinds, NoiseBand
 from align.pair import runs
 from align.pair.any_pair import AnyPair
-from align.record.arrays import Arrays, MovedRun, cast, output_weights, pair_leaves, replace
+from align.record.arrays import Arrays, MovedRun, cast, pair_leaves, replace
 from align.record.recording import ROOT, Call, loss_of, run_model
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.run_report import place_of
-from align.stages.stages import judged_control
+from align.stages.stages import judged_control, step_result
 
 LOSS = "loss"
 IGNORED = -100
@@ -40,29 +40,18 @@ MOVED = 1.001  # of an output, to see whether a loss depends on it
 def loss(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     """Compare the two losses on the reference's output, in the pair's precision.
 
-    Args:
-        pair: with `plan.loss`.
-
     Returns:
         The step, and one divergence at "loss" with its cause when value or gradient differ.
 
     Raises:
-        ValueError: the plan has no loss, or a loss returns no tensor.
+        ValueError: a loss returns no tensor.
     """
-    if pair.plan.loss is None:
-        raise ValueError("the loss stage needs loss=: there is none to compare")
     judge = _LossJudge(pair)
     ours, reference = judge.run(on_paddle), judge.reference
     comparisons = judge.settling.settle(judge.compare(ours))
-    result = StepResult(
-        pair.plan.name,
-        "loss",
-        pair.dtype,
-        comparisons,
-        _controls(judge, reference, comparisons),
-        note=_note(pair),
-        stamps={"ours": ours.stamp, "reference": reference.stamp},
-    )
+    controls = _controls(judge, reference, comparisons)
+    stamps = {"ours": ours.stamp, "reference": reference.stamp}
+    result = step_result(pair, LOSS, comparisons, controls, note=_note(pair), stamps=stamps)
     failed = result.first_failure
     if failed is None:
         return result, []
@@ -128,7 +117,7 @@ class _LossJudge:
 
         with side.default_dtype(dtype), moves or contextlib.nullcontext():
             value = loss_of(side, self.plan, self._output(side, feed), dtype, self.dtype)
-            side.backward(_scalar(side, value, self.plan.seed))
+            side.backward(value.sum())
         gradients = {p: side.numpy(t.grad) for p, t in leaf.items() if t.grad is not None}
         return LossRun(side.numpy(value), gradients, side.stamp(value))
 
@@ -221,15 +210,6 @@ class _LossJudge:
         if not isinstance(self.plan.loss, str):
             excuse = excused_loss(self.pair, lambda: self.run(on_paddle), passes)
         return excuse or excused_rounding(self.pair, lambda: self.run(on_torch), agrees)
-
-
-def _scalar(side: Any, value: Any, seed: int) -> Any:
-    """The loss itself, or the sum of its values with fixed weights."""
-    shape = tuple(value.shape)
-    if int(np.prod(shape)) == 1:
-        return value.sum()
-    weights = output_weights(shape, 0, seed).astype(side.numpy(value).dtype)
-    return (value * side.tensor(weights)).sum()
 
 
 def _named(run: LossRun) -> Arrays:

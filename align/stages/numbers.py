@@ -22,7 +22,7 @@ from align.pair.pair import Pair
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
 from align.record.run_report import place_of
 from align.record.stored_arrays import Lazy
-from align.stages.stages import judged_control
+from align.stages.stages import judged_control, step_result
 
 EXACT = Tolerance(
     "exact", 0.0, "a conversion moves numbers and does not compute: equal to the last bit"
@@ -33,9 +33,6 @@ Tensors = Mapping[str, np.ndarray]
 def weights(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     """Compare every tensor that the Paddle side came with.
 
-    Args:
-        pair: with `plan.converted`, or dumps.
-
     Returns:
         The step, and one divergence with its cause for each wrong tensor.
 
@@ -43,20 +40,16 @@ def weights(pair: Pair) -> tuple[StepResult, list[Divergence]]:
         ValueError: the mapping holds no tensor.
     """
     both = pair.both_weights()
-    if not both.expected:
+    if not both.reference:
         raise ValueError("converted=True: the pair has no tensor in common to compare")
-    result = StepResult(
-        pair.plan.name,
-        "weights",
-        None,
-        list(compare_tensors(both.ours, both.expected)),
-        _weight_controls(both.expected),
-        note=f"{len(both.expected)} tensors {both.note}",
-        stamps=dict(both.stamps),
+    note = f"{len(both.reference)} tensors {both.note}"
+    comparisons, controls = compare_tensors(both.ours, both.reference), _controls(both.reference)
+    result = step_result(
+        pair, "weights", list(comparisons), controls, note=note, stamps=both.stamps
     )
     if not result.failures:
         return result, []
-    explain = WeightExplainer(both.ours, both.expected)
+    explain = WeightExplainer(both.ours, both.reference)
     return result, [
         Divergence(c.name, c.name, "weights", "", c.reason, explain(c.name) or c.hint)
         for c in result.failures
@@ -68,7 +61,7 @@ def compare_tensors(ours: Tensors, expected: Tensors) -> Iterator[Comparison]:
     yield from each(ours, expected, None, lambda *_: EXACT, None)
 
 
-def _weight_controls(expected: Tensors) -> list[ControlResult]:
+def _controls(expected: Tensors) -> list[ControlResult]:
     """Slips of a conversion, planted in a copy of the right tensors."""
     name = max(expected, key=lambda n: (np.ptp(expected[n]) > 0, expected[n].size))
     array = expected[name]
@@ -114,34 +107,22 @@ Scores = dict[str, float]
 def metric(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     """Compare the two metrics on one output.
 
-    Args:
-        pair: with `plan.metric` = (torch_metric, paddle_metric), callables of (output, labels) that
-            return a number or a mapping of numbers; or with the numbers that they returned.
-
     Returns:
         The step, and one divergence for each score that differs, at "metric NAME" ("metric" for a
         plain number).
 
     Raises:
-        ValueError: there is no metric, or one returns something else than numbers.
+        ValueError: a metric returns something else than numbers.
     """
-    if not pair.asks("metric"):
-        raise ValueError("the metric stage needs metric=: there is none to compare")
     both = pair.both_scores()
     ours, reference = both.ours, both.reference
-    result = StepResult(
-        pair.plan.name,
-        "metric",
-        None,
-        compare_scores(ours, reference),
-        _score_controls(reference),
-        note="both metrics got the reference's output",
-        stamps=dict(both.stamps),
-    )
+    comparisons, controls = compare_scores(ours, reference), _score_controls(reference)
+    note = "both metrics got the reference's output"
+    result = step_result(pair, "metric", comparisons, controls, note=note, stamps=both.stamps)
     divergences = []
     for comparison in result.failures:
         name = comparison.name
-        cause = explain_score(name, ours, reference, len(both.output))
+        cause = explain_score(name, ours, reference, both.rows)
         divergences.append(Divergence(name, name, "metric", "", comparison.reason, cause))
     return result, divergences
 
@@ -207,9 +188,6 @@ class _Schedules:
 def learning_rate(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     """Compare `plan.schedule_steps` rates of every group; they do not depend on the precision.
 
-    Args:
-        pair: with `schedule`, or with optimizer factories, or with the rates that they gave.
-
     Returns:
         The result, and one divergence for each group with another cause.
 
@@ -233,10 +211,9 @@ def learning_rate(pair: Pair) -> tuple[StepResult, list[Divergence]]:
         for curve in curves
     }
     steps = max((len(curve.reference) for curve in curves), default=0)
-    result = StepResult(
-        pair.plan.name,
+    result = step_result(
+        pair,
         "learning_rate",
-        None,
         comparisons,
         controls,
         note=f"{steps} steps, {len(curves)} group{'s' if len(curves) != 1 else ''}",

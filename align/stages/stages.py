@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.explain import locate
 from align.judge import bounds
 from align.judge.comparator import compare_arrays
 from align.judge.judging import OUTPUTS
@@ -15,7 +16,11 @@ from align.judge.other_structures import unpair_other_structures
 from align.pair.isolation import Guilty
 from align.pair.pair import Pair
 from align.record.recording import ROOT, Recording
-from align.record.results import Comparison, ControlResult, StepResult
+from align.record.results import STEPS, Comparison, ControlResult, Divergence, StepResult
+
+if TYPE_CHECKING:
+    from align.pair.any_pair import AnyPair
+    from align.pair.isolation_backward import BackwardIsolation
 
 
 def judged_control(
@@ -24,9 +29,7 @@ def judged_control(
     """A planted fault: caught when one of the stage's comparisons fails; the rest is not made.
 
     Args:
-        name: of the fault.
         comparisons: with it.
-        where: it was planted.
         before: the comparisons without it: what failed then is shown only when nothing else does.
     """
     wrong, first = {c.name for c in before if not c.passed}, None
@@ -45,13 +48,30 @@ def fault(comparisons: list[Comparison], size: float) -> float:
     return max(size, 2.0 * min((c.bound for c in comparisons), default=0.0))
 
 
-def _stamps(pair: Pair) -> dict:
-    return {"ours": pair.ours.stamp, "reference": pair.reference.stamp}
+def step_result(
+    pair: Pair,
+    step: str,
+    comparisons: list[Comparison],
+    controls: list[ControlResult],
+    *,
+    part: str = "",
+    **more: Any,
+) -> StepResult:
+    """Return the result of a step on the passes of a pair.
+
+    Args:
+        part: "inject", "dropout": what of the step it is beside the pass as it ran.
+        more: further fields of `StepResult`; both passes' stamps are the default.
+    """
+    case = f"{pair.plan.name} ({part})" if part else pair.plan.name
+    if "stamps" not in more:
+        more["stamps"] = {"ours": pair.ours.stamp, "reference": pair.reference.stamp}
+    dtype = None if STEPS[step].once else pair.dtype
+    return StepResult(case, step, dtype, comparisons, controls, **more)
 
 
 def forward(pair: Pair) -> StepResult:
     """Every tap, in execution order; running statistics in training mode."""
-
     unpair_other_structures(pair.judge, pair.ours, pair.reference)
     settling = pair.settling
     comparisons = settling.settle(pair.taps(pair.ours))
@@ -66,10 +86,7 @@ def forward(pair: Pair) -> StepResult:
         for name, place, recording in pair.planted("forward")
     ]
     note = "; ".join(filter(None, [*pair.judge.notes, settling.note]))
-    case = pair.plan.name
-    return StepResult(
-        case, "forward", pair.dtype, comparisons, controls, note=note, stamps=_stamps(pair)
-    )
+    return step_result(pair, "forward", comparisons, controls, note=note)
 
 
 def _judged_tap(recording: Recording, names: Iterable[str]) -> str:
@@ -110,7 +127,6 @@ def _array_faults(
 
 def backward(pair: Pair) -> StepResult:
     """The loss, every tap's gradient in backward order, parameters' and inputs' gradients."""
-
     settling = pair.settling
     comparisons = settling.settle(pair.gradients(pair.ours))
     controls = []
@@ -129,13 +145,10 @@ def backward(pair: Pair) -> StepResult:
         with_fault = settling.planted(pair.gradients(faulty))
         name = f"loss {100 * size:.1g} % too large"
         controls.append(judged_control(name, with_fault, "the loss", comparisons))
-    case, note = pair.plan.name, settling.note
-    return StepResult(
-        case, "backward", pair.dtype, comparisons, controls, note=note, stamps=_stamps(pair)
-    )
+    return step_result(pair, "backward", comparisons, controls, note=settling.note)
 
 
-def isolated(pair: Any) -> tuple[StepResult, list[Guilty]]:
+def isolated(pair: AnyPair) -> tuple[StepResult, list[Guilty]]:
     """Inject mode: each layer on the reference's inputs."""
     run = pair.isolate()
     controls = []
@@ -148,13 +161,51 @@ def isolated(pair: Any) -> tuple[StepResult, list[Guilty]]:
             detail = f"{name}: found {', '.join(sorted(places)) or 'as before'}"
             controls.append(ControlResult("a weight 1 % off", caught, detail, owner))
     if not controls:
-        failed = [c for c in run.comparisons if not c.passed]
-        bad = compare_arrays("x", np.asarray([1.01]), np.asarray([1.0]), bounds.ISOLATED["float32"])
-        caught = not bad.passed
-        controls.append(ControlResult("one value 1 % off", caught, bad.reason, str(len(failed))))
+        controls.append(_planted_number("one value 1 % off", 1.01))
     note = "each layer was fed the reference's inputs: errors do not accumulate"
-    case = f"{pair.plan.name} (inject)"
-    result = StepResult(
-        case, "forward", pair.dtype, run.comparisons, controls, note=note, stamps=_stamps(pair)
-    )
+    result = step_result(pair, "forward", run.comparisons, controls, part="inject", note=note)
     return result, run.guilty
+
+
+def isolated_backward(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
+    """Inject mode backward: each layer on the reference's own inputs and gradients.
+
+    Returns:
+        StepResult of step "backward" named "... (inject)", and one divergence for each wrong
+        layer, in backward order. A container answers only for its own code.
+    """
+    from align.pair.isolation_backward import BackwardIsolation  # two dumps need no framework
+
+    run = BackwardIsolation(pair).go()
+    key = _to_plant(pair, run)
+    if key:
+        planted = BackwardIsolation(pair, tripled=key).go()
+        places = {g.place for g in planted.wrong} - {g.place for g in run.wrong}
+        detail = f"wrong: {', '.join(sorted(places)) or 'as before'}"
+        control = ControlResult("gradient x 3 in one layer", key in places, detail, key)
+    else:
+        control = _planted_number("a gradient x 3", 3.0)
+    note = "each layer was fed the reference's inputs and gradients: errors do not travel"
+    result = step_result(pair, "backward", run.comparisons, [control], part="inject", note=note)
+    return result, locate.backward_divergences(pair, run.wrong, run.forward_wrong)
+
+
+def _planted_number(name: str, wrong: float) -> ControlResult:
+    """A fault in a number that is 1, where no layer can be planted one."""
+    rule = bounds.ISOLATED["float32"]
+    bad = compare_arrays(name, np.asarray([wrong]), np.asarray([1.0]), rule)
+    return ControlResult(name, not bad.passed, bad.reason)
+
+
+def _to_plant(pair: AnyPair, run: BackwardIsolation) -> str:
+    """A call whose gradient is right, one of a layer without parameters where there is one."""
+    wrong = {g.place for g in run.wrong}
+    keys = [
+        c.name.partition(" of ")[2] for c in run.comparisons if " at input " in c.name and c.passed
+    ]
+    keys = [key for key in dict.fromkeys(keys) if key not in wrong]
+    keys.sort(key=lambda key: key == ROOT)
+    owners = {row.destination.owner for row in pair.setup.weights.rows}
+    bare = [key for key in keys if key.partition("#")[0] not in owners]
+    moving = [key for key in bare + keys if any(seed.any() for seed in run.seeds.get(key, ()))]
+    return next(iter(moving), "")

@@ -26,7 +26,7 @@ from align.record.arrays import TrainingRun
 from align.record.request import Request, exchanged
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
 from align.record.stored_arrays import Lazy
-from align.stages.stages import judged_control
+from align.stages.stages import judged_control, step_result
 
 AVERAGES = "average"
 """Kind of the tensors of a moving average."""
@@ -35,9 +35,6 @@ _SHARE = 0.01  # by how much the control changes a weight
 
 def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     """Losses, rates, drift of the weights, final tensors and moments after the plan's steps.
-
-    Args:
-        pair: with an optimizer and a number of steps.
 
     Returns:
         StepResult with the curves "loss", "learning_rate" and "drift" (Paddle's distance from
@@ -57,31 +54,19 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     series = {"loss": {"paddle": ours.losses, "pytorch": reference.losses}, "learning_rate": rates}
     if judge.drifts:
         series["drift"] = judge.curves()
-    result = StepResult(
-        pair.plan.name,
-        "training",
-        pair.dtype,
-        comparisons,
-        controls,
-        note=_note(judge),
-        series=series,
-        stamps={"ours": ours.stamp, "reference": reference.stamp},
+    count = judge.settling.band.runs
+    judged_by = f"judged by {count} moved runs of PyTorch" if count else "no moved run was needed"
+    notes = filter(None, [judged_by, judge.settling.note, "dropout is off on both sides"])
+    stamps = {"ours": ours.stamp, "reference": reference.stamp}
+    note = "; ".join(notes)
+    result = step_result(
+        pair, "training", comparisons, controls, note=note, series=series, stamps=stamps
     )
     return result, _divergences(pair, judge, result, rates)
 
 
-def _note(judge: TrainingJudge) -> str:
-    count = judge.settling.band.runs
-    judged_by = f"judged by {count} moved runs of PyTorch" if count else "no moved run was needed"
-    return "; ".join(filter(None, [judged_by, judge.settling.note, "dropout is off on both sides"]))
-
-
 class TrainingJudge:
     """Compares a run of the Paddle side with the reference, one quantity at a time.
-
-    Args:
-        pair: both sides.
-        runs: the reference's runs, and what they say of rounding.
 
     Attributes:
         settling: judges what missed its floor.

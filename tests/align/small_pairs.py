@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import paddle
 
 from align.pair.any_pair import AnyPair, Setup
 from align.record.request import Request
+from align.record.results import STEPS
 
 
 def pair_in(theirs: Any, ours: Any, inputs: Any, dtype: str = "float64", **options: Any) -> AnyPair:
     """Both sides on the same weights, in ``dtype`` alone; options as `align.compare` takes them."""
     plan = Request(theirs, ours, inputs, dtype=(dtype,), **options)
     return AnyPair(Setup(plan), dtype)
+
+
+def steps_due(
+    *arguments: str, dtypes: Sequence[str] = ("float64", "float32"), live: bool = True
+) -> list[tuple[str, str | None]]:
+    """Steps and precisions of a comparison that asks for these arguments, in their order."""
+    due = [step for step in STEPS.values() if step.argument in ("", *arguments)]
+    due = [step for step in due if live or not step.live]
+    once = [(step.name, None) for step in due if step.once]
+    return once + [(step.name, dtype) for dtype in dtypes for step in due if not step.once]
 
 
 class Scaled(paddle.autograd.PyLayer):

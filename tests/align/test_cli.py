@@ -13,6 +13,7 @@ from align.port import port_run
 from align.port.row import Batch, PortRow, Recipe
 from align.record.results import STEPS
 from sot_paddle.convert.installed import PACKAGE
+from tests.align.small_pairs import steps_due
 from tests.align.tiny_bert import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,14 +131,10 @@ def test_the_json_has_the_promised_form(finished):
         if not result["framework_free"]:
             sides = {side: stamp["framework"] for side, stamp in result["stamps"].items()}
             assert sides == {"ours": "paddle", "reference": "torch"}
+    trained = ("loss", "schedule_steps", "optimizer", "steps")
     assert [(r["case"], r["step"], r["dtype"]) for r in report["results"]] == [
-        ("tiny", "learning_rate", None),
-        *(("tiny", s, "float64") for s in ("forward", "loss", "backward", "optimizer", "training")),
-        *(
-            ("tiny_plain", s, d)
-            for d in ("float64", "float32")
-            for s in ("forward", "loss", "backward")
-        ),
+        *(("tiny", *due) for due in steps_due(*trained, dtypes=("float64",))),
+        *(("tiny_plain", *due) for due in steps_due("loss")),
         ("tiny_sentences", "forward", "float64"),
     ]
 

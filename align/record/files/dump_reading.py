@@ -45,28 +45,21 @@ class Meta:
 
     Attributes:
         side: "torch" or "paddle".
-        name: of the pair.
         framework: version and device of the framework, and which one it says it is.
         environment: machine, packages, commit.
         created: UTC, ISO 8601.
-        seed: of everything that was drawn.
-        dtypes: precisions that were run.
-        train: the passes ran in training mode.
-        steps: training steps.
         loss, optimizer, dropout: what was asked for; OWN for functions.
         spec: name and SHA-256 of the spec file.
         inputs: path -> {"dtype", "shape", "sha256"} of each input; plain values as text.
         labels: the same, empty without labels.
         batches: the same of every batch of the training run, empty without any.
         entries: names of the state dict, as `align.record.arrays` lists them.
-        modules: every module, in the model's order.
         table: the user's rows for names that differ, None without.
         weights: SHA-256 over all tensors.
         weights_from: SHA-256 of the PyTorch weights that a Paddle dump was run on, "" for its own.
         moved: PyTorch only: constant vectors that were moved off their value.
         norms: PyTorch only: norms with an epsilon -> whether they followed Paddle's numbers.
         stock_norms: Paddle only: its own norms.
-        notes: what the reader must know.
     """
 
     side: str
@@ -112,10 +105,6 @@ class Meta:
 
 def read_meta(raw: Mapping[str, Any], path: Path) -> Meta:
     """The record of a JSON object.
-
-    Args:
-        raw: content of meta.json.
-        path: of that file.
 
     Raises:
         ValueError: a key that is missing or unknown, another side or precision.
@@ -177,10 +166,6 @@ def weights_digest(arrays: Mapping[str, np.ndarray]) -> str:
 def same_request(first_meta: Meta, second_meta: Meta, names: Sequence[str] = ("A", "B")) -> None:
     """Refuse two requests that are not one.
 
-    Args:
-        first_meta, second_meta: what both dumps say.
-        names: what to call them.
-
     Raises:
         ValueError: the first thing that differs, by name.
     """
@@ -217,9 +202,6 @@ DRIFT, NUMBERS = "drift.safetensors", "numbers.json"
 
 class Dump:
     """A complete dump.
-
-    Args:
-        path: its folder.
 
     Raises:
         ValueError: not a dump, or one that was changed; one line.

@@ -111,9 +111,6 @@ def new_folder(path: Path) -> Iterator[Path]:
 class Folder:
     """A complete dump on disk; opening it checks every file against the manifest.
 
-    Args:
-        path: the folder.
-
     Raises:
         ValueError: not a dump, another version, a file that is missing or was changed.
     """
@@ -183,12 +180,7 @@ def _readers(arrays: Mapping[str, np.ndarray]) -> dict[str, Reader]:
 
 
 def write_recording(recording: Recording, folder: Path) -> None:
-    """Write one pass into a folder, which is made, array by array.
-
-    Args:
-        recording: the pass, kept; of its state only what it holds is written.
-        folder: new.
-    """
+    """Write one pass into a folder, which is made, array by array."""
     folder.mkdir(parents=True, exist_ok=True)
     taps, gradients = EqualOnce(), EqualOnce()
     calls = [
@@ -226,7 +218,6 @@ def read_recording(folder: Folder, prefix: str) -> Recording:
     """Read one pass back.
 
     Args:
-        folder: the dump.
         prefix: its subfolder, "float32" or "float32/oracle".
 
     Raises:

@@ -88,21 +88,11 @@ def test_a_verdict_passes_through_unchanged(tmp_path):
     assert (tmp_path / "a.json").is_file()
 
 
-@pytest.mark.parametrize("words", [["spec", "x.py"], ["--spec", "x.py"], ["--spec=x.py"]])
-def test_both_spellings_of_the_command_are_guarded(words):
-    for arguments in (["--inject", *words] if words[0] != "spec" else [*words, "--inject"], words):
-        options = cli.parse(arguments)
-        assert (options.subcommand, options.spec, options.timeout) == ("spec", "x.py", 30)
-
-
-def test_what_runs_no_file_of_the_users_is_not_guarded(capsys):
-    assert cli.parse(["dump", "--side", "torch", "--spec", "x.py", "--out", "d"]).timeout == 30
+def test_what_runs_no_file_of_the_users_is_not_guarded():
+    for words in (["spec", "x.py"], ["dump", "--side", "torch", "--spec", "x.py", "--out", "d"]):
+        assert cli.parse(words).timeout == 30
     for arguments in ([], ["--quick"], ["compare", "a", "b"]):
         assert cli.parse(arguments).timeout is None
-    with pytest.raises(SystemExit) as end:
-        cli.parse(["--spe", "x.py"])
-    assert end.value.code == 2
-    assert "unrecognized arguments" in capsys.readouterr().err
 
 
 GUARDED = """

@@ -10,7 +10,7 @@ from paddle import nn
 import align
 from align.pair.any_pair import AnyPair
 from align.pair.isolation_backward import BackwardIsolation
-from align.stages.isolated_gradients import isolated_backward
+from align.stages.stages import isolated_backward
 from tests.align.small_pairs import Scaled, pair_in
 
 X = np.random.default_rng(1).normal(size=(3, 4, 6))

@@ -34,18 +34,16 @@ def test_the_commit_of_a_repository_and_its_changes(tmp_path) -> None:
     assert commit(tmp_path) == f"{head} with uncommitted changes"
 
 
-def test_the_commit_of_the_users_code_stands_beside_the_suites(tmp_path, monkeypatch) -> None:
-    """A library's class says nothing of the user's repository: the next model is asked."""
-    held = {tmp_path.parent: "their commit", tmp_path: "not read"}
-    monkeypatch.setattr(run_report, "_commit_once", lambda at: held.get(at, "suite's"))
-    files = {dict: tmp_path / "site-packages" / "net.py", list: tmp_path.parent / "port.py"}
-    monkeypatch.setattr(run_report.inspect, "getfile", lambda kind: str(files[kind]))
-    found = origin(({}, []))
+def test_the_commit_of_the_working_folder_stands_beside_the_suites(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    commits = {tmp_path: "their commit"}
+    monkeypatch.setattr(run_report, "_commit_once", lambda at: commits.get(at, "suite's"))
+    found = origin()
     assert found["commit"] == {"suite": "0.1.0 suite's", "yours": "their commit"}
     assert found["command"].startswith("python ")
     assert datetime.datetime.fromisoformat(found["date"]).utcoffset() is not None
-    monkeypatch.setattr(run_report, "_commit_once", lambda at: "one repository")
-    assert list(origin(([],))["commit"]) == ["suite"]
+    commits[tmp_path] = "suite's"  # one repository
+    assert list(origin()["commit"]) == ["suite"]
 
 
 def test_a_package_installed_in_a_repository_is_no_part_of_it(tmp_path, monkeypatch) -> None:

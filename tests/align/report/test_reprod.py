@@ -62,16 +62,3 @@ def test_the_log_fails_where_the_format_would_look_away(ours, word):
     assert lines[-1] == "diff check failed"
     assert word in lines[1]
     assert report_lines({}, {}, 1e-6) == ["diff check failed"]
-
-
-@pytest.mark.parametrize("check", ["../out", "", ".hidden"])
-def test_reprod_refuses_a_name_that_is_a_path(tmp_path, check):
-    with pytest.raises(ValueError, match="plain file name"):
-        write_reprod(tmp_path, {check: ({}, {})})
-
-
-def test_reprod_refuses_objects_before_it_writes(tmp_path):
-    checks = {"forward": CHECKS["forward"], "loss": ({"x": "text"}, {"x": 1.0})}
-    with pytest.raises(ValueError, match="expected numbers"):
-        write_reprod(tmp_path, checks)
-    assert os.listdir(tmp_path) == []

@@ -124,8 +124,3 @@ def test_the_score_of_a_mapping_is_the_place() -> None:
 def test_metrics_that_mean_nothing_are_refused(ours, message) -> None:
     with pytest.raises(ValueError, match=message):
         run(accuracy, ours)
-
-
-def test_without_a_metric_the_stage_is_refused() -> None:
-    with pytest.raises(ValueError, match="needs metric="):
-        metric(pair_in(torch.nn.Identity(), nn.Identity(), (SCORES,)))
