@@ -35,7 +35,10 @@ def guarded(command: Callable[[], int], limit: float) -> int:
     """
     verdict_file = os.environ.pop(_VERDICT, "")
     if verdict_file:
-        return _work(command, Path(verdict_file))
+        worker_id, status = os.getpid(), command()
+        if os.getpid() == worker_id:  # not a process that the user's code forked
+            Path(verdict_file).write_text(str(status))
+        return status
     terminations: list[int] = []
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C reaches both, the worker answers
@@ -62,15 +65,6 @@ def guarded(command: Callable[[], int], limit: float) -> int:
     if ended < 0:
         how = f"was killed by {signal.Signals(-ended).name}"
     return _without_verdict(f"no verdict: the process that ran your files {how}", REFUSED)
-
-
-def _work(command: Callable[[], int], verdict_file: Path) -> int:
-    """Run the command and write its status; return it."""
-    worker = os.getpid()
-    status = command()
-    if os.getpid() == worker:  # not a process that the user's code forked
-        verdict_file.write_text(str(status))
-    return status
 
 
 def _wait(worker: subprocess.Popen, seconds: float, terminations: Sequence[int]) -> bool:

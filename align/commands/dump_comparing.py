@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from align.commands.spec import USER_ERRORS, read_spec
+from align.commands.spec import in_one_line, read_spec
 from align.commands.steps import Outcome, left_out, take_once, take_precision
 from align.match.name_table import Table, read_table
 from align.match.paired_names import table_of
@@ -43,14 +43,9 @@ def run_dump(options: argparse.Namespace) -> int:
     folder = options.weights or options.against
     other = None if folder is None else Dump(folder)
     check_writable([options.reprod])
-    try:
+    with in_one_line(spec):
         deep, names = not options.shallow, options.names
         written = dumping.dump(DumpRequest(options.side, plan, spec, deep, names, other), out)
-    except USER_ERRORS as error:
-        if isinstance(error, ValueError | OSError):
-            raise
-        text = " ".join(str(error).split())[:500]
-        raise ValueError(f"spec {spec}: {type(error).__name__}: {text}") from error
     meta, files = written.meta, written.folder.files
     size = sum(row["bytes"] for row in files.values()) / 2**20
     ran = f" {meta.framework['version']} on {meta.framework['device']}" if meta.framework else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import dataclasses
 import importlib.util
 import sys
@@ -74,39 +75,26 @@ def read_spec(path: Path) -> Request:
     folder = str(path.resolve().parent)
     if sys.path[0] != folder:
         sys.path.insert(0, folder)  # as Python does for a script
-    try:
+    with in_one_line(path):
         loader.exec_module(module)
-    except USER_ERRORS as error:
-        raise ValueError(_told(path, error)) from error
     _refuse_misspelled(path)
-    defined = {name: _get(module, name) for name in FIELDS}
+    defined = {n: getattr(module, n, getattr(module, n.upper(), None)) for n in FIELDS}
     missing = [name for name in NEEDED if defined[name] is None]
     if missing:
         raise ValueError(
             f"spec {path}: {', '.join(missing)} missing; a spec defines {', '.join(NEEDED)} and "
             f"may define {', '.join(OPTIONS)}"
         )
-    for name in BUILT:
-        if not callable(defined[name]):
+    values: dict[str, Any] = {"name": path.stem}
+    for name, value in defined.items():
+        if name in BUILT and not callable(value):
             raise ValueError(f"spec {path}: {name} is not a function")
-    values = {
-        name: value if name in BUILT else _value(path, value)
-        for name, value in defined.items()
-        if value is not None
-    }
+        if value is not None:
+            with in_one_line(path):
+                values[name] = value() if callable(value) and name not in BUILT else value
     if isinstance(values.get("weights"), (str, Path)) and values["weights"] != DRAFT:
         values["weights"] = path.parent / values["weights"]  # a table beside the spec
-    return Request(**{"name": path.stem, **values})
-
-
-def _defined(tree: ast.Module) -> Iterator[str]:
-    """The values and functions that a file defines itself."""
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            yield node.name
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-            stored = (inner for inner in ast.walk(node) if isinstance(inner, ast.Name))
-            yield from (name.id for name in stored if isinstance(name.ctx, ast.Store))
+    return Request(**values)
 
 
 def _refuse_misspelled(path: Path) -> None:
@@ -115,7 +103,12 @@ def _refuse_misspelled(path: Path) -> None:
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
     option_names = {*FIELDS, *(name.upper() for name in FIELDS)}
-    for name in _defined(tree):
+    defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    for statement in tree.body:
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            stored = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+            defined += [node.id for node in stored if isinstance(node.ctx, ast.Store)]
+    for name in defined:
         is_own = name.startswith("_") or name in read or name in option_names
         meant = "" if is_own else nearest(name)
         if meant or (name.isupper() and not is_own):
@@ -126,15 +119,6 @@ def _refuse_misspelled(path: Path) -> None:
                 f"spec {path}: {name} is no option, and nothing in the file reads it: {advice} If "
                 "it is your own, begin it with an underscore"
             )
-
-
-def _value(path: Path, value: Any) -> Any:
-    if not callable(value):
-        return value
-    try:
-        return value()
-    except USER_ERRORS as error:
-        raise ValueError(_told(path, error)) from error
 
 
 def run_spec(options: argparse.Namespace) -> int:
@@ -149,30 +133,29 @@ def run_spec(options: argparse.Namespace) -> int:
     dtypes = request.dtype if options.dtype == "both" else (options.dtype,)
     inject = options.inject or request.inject
     request = dataclasses.replace(request, dtype=dtypes, inject=inject)
-    try:
+    with in_one_line(path):
         from align.commands.comparing import compared
 
         result = compared(request)
-    except USER_ERRORS as error:
-        if isinstance(error, ValueError) and _place(path, error) == "":
-            raise
-        raise ValueError(_told(path, error)) from error
     print(result)
     write_asked(result.report, options.out, options.json, options.junit)
     return result.exit_code
 
 
-def _get(module: Any, name: str) -> Any:
-    return getattr(module, name, getattr(module, name.upper(), None))
-
-
-def _told(path: Path, error: BaseException) -> str:
-    """One line: the error and the line of the spec that raised it."""
-    text = " ".join(str(error).split())
-    if isinstance(error, SystemExit):
-        text = f"sys.exit({error.code!r}) before a verdict"
-    detail = f": {text[:LONGEST]}" if text else ""
-    return f"spec {path}{_place(path, error)}: {type(error).__name__}{detail}"
+@contextlib.contextmanager
+def in_one_line(path: Path) -> Iterator[None]:
+    """What a user's file or model raises, in one line with the line of the spec; refusals as is."""
+    try:
+        yield
+    except USER_ERRORS as error:
+        place = _place(path, error)
+        if isinstance(error, ValueError) and not place:
+            raise
+        text = " ".join(str(error).split())
+        if isinstance(error, SystemExit):
+            text = f"sys.exit({error.code!r}) before a verdict"
+        detail = f": {text[:LONGEST]}" if text else ""
+        raise ValueError(f"spec {path}{place}: {type(error).__name__}{detail}") from error
 
 
 def _place(path: Path, error: BaseException) -> str:

@@ -20,12 +20,11 @@ from align.match.mapping import to_paddle
 from align.pair import recorded_isolation
 from align.pair.pair import Pair
 from align.pair.side import differs, no_scatter
-from align.record.arrays import pair_leaves
+from align.record.arrays import pair_leaves, paths_of
 from align.record.files.dump_reading import OWN
 from align.record.recording import ROOT
 from align.record.results import STEPS, Comparison, Divergence, Step, StepResult
 from align.record.run_report import Report
-from align.record.stored_arrays import paths_of
 from align.report.report import console, write_html, write_json
 from align.stages import stages
 from sot_paddle.config import some
@@ -175,9 +174,8 @@ class Outcome:
 
     def write(self, out: str | Path) -> Path:
         """Write report.html and report.json into a folder; returns the page's path."""
-        folder = Path(out)
-        write_json(self.report, folder / "report.json")
-        return write_html(self.report, folder / "report.html")
+        write_json(self.report, Path(out) / "report.json")
+        return write_html(self.report, Path(out) / "report.html")
 
 
 def take_once(pair: Pair, outcome: Outcome) -> bool:

@@ -24,9 +24,8 @@ import numpy as np
 from align.judge.comparator import compare_arrays, within
 from align.judge.distance import ZERO_RATIO, peak
 from align.match.mapping import WeightMapping, to_paddle
-from align.record.arrays import Entry, canonical
+from align.record.arrays import Entry, Lazy, Reader, Store, canonical
 from align.record.results import Comparison, Tolerance
-from align.record.stored_arrays import Lazy, Reader, Store
 
 LIMIT = 1024
 NAME = "drift of the weights"

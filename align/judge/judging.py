@@ -24,10 +24,9 @@ from align.judge.noise_band import Find, Spread, Spreads, joined
 from align.match import name_table
 from align.match.mapping import MappedRow, WeightMapping, to_paddle
 from align.match.paired_names import ModuleMap
-from align.record.arrays import Leaf, pair_leaves
+from align.record.arrays import Lazy, Leaf, Reader, pair_leaves, paths_of
 from align.record.recording import ROOT, Call, Recording
 from align.record.results import Comparison, Tolerance
-from align.record.stored_arrays import Lazy, Reader, paths_of
 
 OUTPUTS = "(outputs of the model)"
 NEAR = 1e-3  # of the largest value: two outputs that agree so far are one

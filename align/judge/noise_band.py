@@ -69,10 +69,9 @@ import numpy as np
 
 from align.judge.comparator import Settle, within
 from align.judge.distance import CEILING, MASK, PIECE, peak
-from align.record.arrays import Arrays, MovedRun, sampled
+from align.record.arrays import Arrays, Lazy, MovedRun, paths_of, sampled
 from align.record.recording import Call, Recording
 from align.record.results import Comparison
-from align.record.stored_arrays import Lazy, paths_of
 
 FEW, RUNS = 2, 6
 """Moved runs that are made first, and at most."""

@@ -17,8 +17,7 @@ import numpy as np
 
 from align.match import name_table
 from align.match.name_table import Table, Target
-from align.record.arrays import Arrays, Entry, canonical
-from align.record.stored_arrays import Lazy
+from align.record.arrays import Arrays, Entry, Lazy, canonical
 from sot_paddle.convert.engine.transforms import COPY, Transform
 
 _PACKED = {"in_proj_weight": "weight", "in_proj_bias": "bias"}

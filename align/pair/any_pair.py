@@ -30,6 +30,7 @@ from align.record.arrays import (
     Arrays,
     BothSides,
     MovedRun,
+    Store,
     TrainingRun,
     cast,
     moved_vectors,
@@ -37,7 +38,6 @@ from align.record.arrays import (
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
 from align.record.run_report import code_of, described, origin, source_of
-from align.record.stored_arrays import Store
 
 
 class Setup:

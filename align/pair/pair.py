@@ -23,11 +23,10 @@ from align.match.mapping import WeightMapping, to_paddle
 from align.match.name_table import Table
 from align.match.paired_names import ModuleMap, settled
 from align.pair.side import METRIC, scored_output
-from align.record.arrays import Arrays, BothSides, TrainingRun
+from align.record.arrays import Arrays, BothSides, Lazy, TrainingRun
 from align.record.files.dump_reading import Dump, Module
 from align.record.recording import ROOT, Recording
 from align.record.results import Comparison, Step, Tolerance
-from align.record.stored_arrays import Lazy
 from sot_paddle.config import some
 
 

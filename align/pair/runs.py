@@ -13,10 +13,9 @@ import numpy as np
 
 from align.frameworks.dropout_seen import without_dropout
 from align.frameworks.factories import AVERAGE, make_step, next_rate
-from align.record.arrays import TrainingRun, is_array, replace
+from align.record.arrays import Lazy, Store, TrainingRun, by_kind, is_array, replace
 from align.record.recording import Recorder, Recording, loss_of, one_loss, run_model
 from align.record.request import Request
-from align.record.stored_arrays import Lazy, Store, by_kind
 
 
 def dropout_off(side: Any, train: bool) -> contextlib.AbstractContextManager[None]:

@@ -20,10 +20,9 @@ import numpy as np
 from align.judge.drift import Track
 from align.judge.noise_band import Kinds, kinds_of
 from align.pair import runs
-from align.record.arrays import Arrays, MovedRun, TrainingRun, cast, leaves, rounded_state
+from align.record.arrays import Arrays, Lazy, MovedRun, TrainingRun, cast, leaves, rounded_state
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
-from align.record.stored_arrays import Lazy
 
 if TYPE_CHECKING:
     from align.frameworks.moved_roundings import MovedRoundings

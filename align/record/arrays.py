@@ -1,4 +1,9 @@
-"""What both sides hand over: NumPy arrays, nested and named as a model returns and holds them."""
+"""What both sides hand over: NumPy arrays, nested and named as a model returns and holds them.
+
+A recording of a full-size model weighs gigabytes, and a comparison looks at one tensor at a time.
+So a run hands over mappings and lists that look like dicts and lists of arrays and read each array
+on access: from memory, from a temporary file (`Store`), or from the live model.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,8 @@ import dataclasses
 import functools
 import itertools
 import re
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,22 +69,20 @@ Leaf = tuple[str, Any]
 """Path inside the structure ("" for the structure itself, "0", "hidden", "1.key") and value."""
 
 
-def leaves(value: Any, is_leaf: Callable[[Any], bool]) -> list[Leaf]:
+def leaves(value: Any, is_leaf: Callable[[Any], bool], path: str = "") -> list[Leaf]:
     """Every leaf with its path, depth first in the order of the structure.
 
     Args:
         value: any nesting of tuples, lists, mappings and dataclasses; other objects are skipped.
         is_leaf: which objects to collect.
+        path: of the value itself.
     """
-    return list(_walk(value, is_leaf, ""))
-
-
-def _walk(value: Any, is_leaf: Callable[[Any], bool], path: str) -> Iterator[Leaf]:
     if is_leaf(value):
-        yield path, value
-        return
+        return [(path, value)]
+    inside: list[Leaf] = []
     for key, item in _items(value):
-        yield from _walk(item, is_leaf, f"{path}.{key}" if path else str(key))
+        inside += leaves(item, is_leaf, f"{path}.{key}" if path else str(key))
+    return inside
 
 
 def is_container(value: Any) -> bool:
@@ -97,19 +102,17 @@ def _items(value: Any) -> list[tuple[Any, Any]]:
     return []
 
 
-def replace(value: Any, is_leaf: Callable[[Any], bool], change: Callable[[str, Any], Any]) -> Any:
+def replace(
+    value: Any, is_leaf: Callable[[Any], bool], change: Callable[[str, Any], Any], path: str = ""
+) -> Any:
     """Return a structure like ``value`` with every leaf passed through ``change(path, leaf)``."""
-    return _replace(value, is_leaf, change, "")
-
-
-def _replace(value: Any, is_leaf: Callable, change: Callable, path: str) -> Any:
     if is_leaf(value):
         return change(path, value)
     items = _items(value)
     if not items:
         return value
     changed = {
-        key: _replace(item, is_leaf, change, f"{path}.{key}" if path else str(key))
+        key: replace(item, is_leaf, change, f"{path}.{key}" if path else str(key))
         for key, item in items
     }
     if all(changed[key] is item for key, item in items):
@@ -214,16 +217,6 @@ def is_array(value: Any) -> bool:
     return isinstance(value, (np.ndarray, np.generic))
 
 
-def unvaried(inputs: Any) -> list[str]:
-    """A note for each input of whole numbers that holds one value (a mask that masks nothing)."""
-    arrays = [(path, np.asarray(array)) for path, array in leaves(inputs, is_array)]
-    return [
-        f"input {path} is {array.flat[0]} everywhere: what another value does is not compared"
-        for path, array in arrays
-        if array.size > 1 and array.dtype.kind in "iub" and array.min() == array.max()
-    ]
-
-
 def cast(value: Any, dtype: str, rounded: str) -> Any:
     """Floating arrays of a structure rounded and cast; whole numbers and flags as they are."""
 
@@ -263,15 +256,6 @@ def moved_vectors(state: Mapping[str, np.ndarray], entries: Sequence[Entry], see
         elif constant and (name in parameters or name.endswith("running_mean")):
             moved[name] = (value + 0.1 * rng.normal(size=value.shape)).astype(value.dtype)
     return moved
-
-
-def output_weights(shape: Sequence[int], index: int, seed: int) -> np.ndarray:
-    """Fixed random weights for output number ``index``: their weighted sum is the default loss.
-
-    A plain sum has the gradient one everywhere, under which a wrong axis or a wrong order goes
-    unseen (the gradient of a softmax's sum is even zero).
-    """
-    return np.random.default_rng((seed, index)).normal(size=tuple(shape))
 
 
 _PARAMETRIZED = re.compile(r"\bparametrizations\.(\w+)\.(original[01]?|0\._[uv])$")
@@ -364,3 +348,136 @@ def sampled(size: int) -> np.ndarray:
     if size <= _SAMPLE:
         return np.arange(size)
     return np.random.default_rng(size).integers(0, size, _SAMPLE)
+
+
+MEMORY = 64 * 2**20
+"""Bytes that a store keeps in memory; what comes after them goes to the file."""
+
+Reader = Callable[[], np.ndarray]
+
+
+class Lazy(Mapping[str, np.ndarray]):
+    """Arrays by name, each read on access."""
+
+    def __init__(self, readers: Mapping[str, Reader] | None = None) -> None:
+        self._readers = dict(readers or {})
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._readers[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._readers)
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._readers
+
+    def hold(self, name: str, reader: Reader) -> None:
+        """Add an array, or replace it."""
+        self._readers[name] = reader
+
+    def leave(self, name: str) -> None:
+        """Forget an array; a name that is not held is ignored."""
+        self._readers.pop(name, None)
+
+
+def by_kind(
+    tensors: Mapping[str, Mapping[str, Any]], read: Callable[[Any], np.ndarray]
+) -> dict[str, Lazy]:
+    """Kind -> arrays by name, each read on access, of tensors by name and kind."""
+    arrays: dict[str, Lazy] = {}
+    for name, kinds in tensors.items():
+        for kind, tensor in kinds.items():
+            arrays.setdefault(kind, Lazy()).hold(name, functools.partial(read, tensor))
+    return arrays
+
+
+class LazyLeaves(Sequence[Leaf]):
+    """(path, array) pairs in order, each array read on access; a slice is a plain list."""
+
+    def __init__(self, readers: Mapping[str, Reader] | None = None) -> None:
+        self._readers = dict(readers or {})
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [(path, self._readers[path]()) for path in self.paths()[index]]
+        path = self.paths()[index]
+        return path, self._readers[path]()
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    def hold(self, path: str, reader: Reader) -> None:
+        """Add an array at the end."""
+        self._readers[path] = reader
+
+    def readers(self) -> Mapping[str, Reader]:
+        """What reads each array, by its path."""
+        return self._readers
+
+    def paths(self) -> list[str]:
+        """The paths, without reading an array."""
+        return list(self._readers)
+
+
+def paths_of(leaves: Sequence[Leaf]) -> list[str]:
+    """Paths of a list of leaves of either kind."""
+    return leaves.paths() if isinstance(leaves, LazyLeaves) else [path for path, _ in leaves]
+
+
+class Store:
+    """Keeps arrays: the first MEMORY bytes in memory, further ones in a file without a name.
+
+    The file lies in the folder for temporary files (TMPDIR) and is gone with the last reader.
+
+    Args:
+        room: bytes that it keeps in memory, None for MEMORY.
+    """
+
+    def __init__(self, room: int | None = None) -> None:
+        self._room = MEMORY if room is None else room
+        self._file: Any = None
+        self._end = 0
+
+    def put(self, array: np.ndarray) -> Reader:
+        """Take an array over, a view as a copy; the caller must not write into it any more.
+
+        Raises:
+            ValueError: there is no room for the file.
+        """
+        if array.nbytes <= self._room:
+            self._room -= array.nbytes
+            kept = array if array.flags.owndata else array.copy()
+            return lambda: kept
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the store)
+            weakref.finalize(self, self._file.close)
+        start = self._end
+        try:
+            self._file.seek(start)
+            self._file.write(_bytes(np.ascontiguousarray(array)))
+            self._file.flush()
+        except OSError as error:
+            raise ValueError(
+                f"no room for {(start + array.nbytes) / 2**30:.1f} GiB of tensors in "
+                f"{tempfile.gettempdir()} ({error.strerror}): point TMPDIR to a larger disk"
+            ) from error
+        self._end += array.nbytes
+        return functools.partial(self._read, start, array.dtype, array.shape)
+
+    def keep(self, arrays: Mapping[str, np.ndarray]) -> Lazy:
+        """Take over every array of a mapping."""
+        return Lazy({name: self.put(arrays[name]) for name in arrays})
+
+    def _read(self, start: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        array = np.empty(shape, dtype)
+        self._file.seek(start)
+        self._file.readinto(memoryview(_bytes(array)))
+        return array
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    """The memory of a contiguous array, of a dtype that NumPy itself does not know as well."""
+    return array.reshape(-1).view(np.uint8)

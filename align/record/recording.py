@@ -20,15 +20,17 @@ import numpy as np
 
 from align.record.arrays import (
     Arrays,
+    Lazy,
+    LazyLeaves,
     Leaf,
+    Reader,
+    Store,
     cast,
     is_array,
     is_container,
     leaves,
-    output_weights,
     replace,
 )
-from align.record.stored_arrays import Lazy, LazyLeaves, Reader, Store
 
 ROOT = "(model)"
 
@@ -275,11 +277,20 @@ def loss_of(side: Any, plan: Any, output: Any, dtype: str, rounded: str) -> Any:
     if not floats:
         raise ValueError(f"the {side.MODEL} returns no floating tensor")
     if plan.loss is None:
-        weights = (output_weights(v.shape, i, plan.seed) for i, v in enumerate(floats))
+        weights = (_output_weights(v.shape, i, plan.seed) for i, v in enumerate(floats))
         factors = (side.tensor(cast(w, dtype, rounded)) for w in weights)
         return sum((v * w).sum() for v, w in zip(floats, factors, strict=True))
     function = side.FUNCTIONAL.mse_loss if plan.loss == "mse" else side.cross_entropy
     return function(floats[0], labels)
+
+
+def _output_weights(shape: Sequence[int], index: int, seed: int) -> np.ndarray:
+    """Fixed random weights for output number ``index``: their weighted sum is the default loss.
+
+    A plain sum has the gradient one everywhere, under which a wrong axis or a wrong order goes
+    unseen (the gradient of a softmax's sum is even zero).
+    """
+    return np.random.default_rng((seed, index)).normal(size=tuple(shape))
 
 
 def run_model(side: Any, model: Any, inputs: Any) -> tuple[Any, dict[str, Any]]:

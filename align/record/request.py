@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from align.record.arrays import cast, is_array, leaves, pick, unvaried
+from align.record.arrays import cast, is_array, leaves, pick
 
 LOSSES = ("cross_entropy", "mse")
 DTYPES = ("float64", "float32")
@@ -149,7 +149,7 @@ class Request:
     @property
     def notes(self) -> list[str]:
         """What the reader of the report has to know about the request."""
-        count, notes = len(self.batches or ()), unvaried(self.inputs)
+        count, notes = len(self.batches or ()), _unvaried(self.inputs)
         if 0 < count < self.steps * self.accumulate:
             again = "they are used again from the first"
             notes.append(f"{count} batches for {self.steps} steps: {again}")
@@ -294,6 +294,16 @@ def documented(function: _Function) -> _Function:
 def is_pair(value: Any) -> bool:
     """A tuple or a list of two."""
     return isinstance(value, (tuple, list)) and len(value) == 2
+
+
+def _unvaried(inputs: Any) -> list[str]:
+    """A note for each input of whole numbers that holds one value (a mask that masks nothing)."""
+    arrays = [(path, np.asarray(array)) for path, array in leaves(inputs, is_array)]
+    return [
+        f"input {path} is {array.flat[0]} everywhere: what another value does is not compared"
+        for path, array in arrays
+        if array.size > 1 and array.dtype.kind in "iub" and array.min() == array.max()
+    ]
 
 
 def _is_ragged(value: Any) -> bool:

@@ -107,10 +107,16 @@ def read_batch(batch: Any, side: str, notes: list[str]) -> Arrays:
     arrays: Arrays = {}
     for path, value in leaves(batch, lambda node: not is_container(node) or _is_list(node)):
         key = path or "0"
-        if value is None or not _is_array_like(value):
+        try:
+            array = _as_array(value)
+        except ValueError as error:
+            raise ValueError(
+                f"data: {side}'s {key!r} is a ragged list ({error}): pad it to an array"
+            ) from error
+        if array is None:
             notes.append(f"{side}'s {key!r} holds a {type(value).__name__}: not compared")
             continue
-        arrays[key] = _to_numpy(value, key, side)
+        arrays[key] = array
         if side == "Paddle" and on_torch.is_tensor(value):
             notes.append("Paddle's batches hold PyTorch tensors")
     if not arrays:
@@ -121,34 +127,23 @@ def read_batch(batch: Any, side: str, notes: list[str]) -> Arrays:
     return arrays
 
 
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, (bool, int, float, str, np.generic))
+_SCALARS = (bool, int, float, str, np.generic)
 
 
 def _is_list(value: Any) -> bool:
     """A list of numbers or texts, nested or not."""
-    return (
-        isinstance(value, (list, tuple))
-        and len(value) > 0
-        and all(_is_scalar(item) or _is_list(item) for item in value)
-    )
+    is_filled = isinstance(value, (list, tuple)) and len(value) > 0
+    return is_filled and all(isinstance(item, _SCALARS) or _is_list(item) for item in value)
 
 
-def _is_array_like(value: Any) -> bool:
-    tensor = on_torch.is_tensor(value) or on_paddle.is_tensor(value)
-    return tensor or isinstance(value, np.ndarray) or _is_scalar(value) or _is_list(value)
-
-
-def _to_numpy(value: Any, key: str, side: str) -> np.ndarray:
+def _as_array(value: Any) -> np.ndarray | None:
+    """The array of a leaf, texts as numbers that are equal when the texts are; else None."""
     for framework in (on_torch, on_paddle):
         if framework.is_tensor(value):
             return framework.numpy(value)
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise ValueError(
-            f"data: {side}'s {key!r} is a ragged list ({error}): pad it to an array"
-        ) from error
+    if not (isinstance(value, (np.ndarray, *_SCALARS)) or _is_list(value)):
+        return None
+    array = np.asarray(value)
     if array.dtype.kind in "USO":
         codes = [zlib.crc32(str(item).encode()) for item in array.ravel()]
         return np.asarray(codes, dtype=np.int64).reshape(array.shape)

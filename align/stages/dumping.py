@@ -25,13 +25,12 @@ from align.match.paired_names import PairedNames, settled
 from align.pair.pair import steady_elements
 from align.pair.runs import tensors
 from align.pair.side import METRIC, Side, differs, measured_training, no_scatter, scored_output
-from align.record.arrays import Entry, moved_vectors
+from align.record.arrays import Entry, Store, moved_vectors
 from align.record.files import dump_reading, storage
 from align.record.files.dump_reading import Dump, Module
 from align.record.recording import Recording
 from align.record.request import Request
 from align.record.run_report import code_of, commit
-from align.record.stored_arrays import Store
 from sot_paddle import checkpoint
 from sot_paddle.reading import sha256_of
 from sot_paddle.runtime import environment_stamp

@@ -19,9 +19,9 @@ from align.judge.distance import to_bfloat16
 from align.judge.judging import each
 from align.judge.update_judging import Curve, compare_curves
 from align.pair.pair import Pair
+from align.record.arrays import Lazy
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
 from align.record.run_report import place_of
-from align.record.stored_arrays import Lazy
 from align.stages.stages import judged_control, step_result
 
 EXACT = Tolerance(
@@ -166,25 +166,6 @@ def _score_controls(reference: Scores) -> list[ControlResult]:
     ]
 
 
-@dataclass(frozen=True)
-class _Schedules:
-    """The rates of both sides.
-
-    Attributes:
-        curves: one for each group of parameters.
-        explain: from a curve, the first curve, and whether all differ, to a cause.
-        options: sentence on the options that explain every curve, "" for none.
-        stamps: of both sides; none for rates that the user logs.
-        source: Paddle's code.
-    """
-
-    curves: list[Curve]
-    explain: Callable[[Curve, Curve, bool], str]
-    options: str = ""
-    stamps: dict[str, Any] = field(default_factory=dict)
-    source: str = ""
-
-
 def learning_rate(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     """Compare `plan.schedule_steps` rates of every group; they do not depend on the precision.
 
@@ -203,13 +184,10 @@ def learning_rate(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     for fault, rates in _faults(curves):
         planted = compare_curves([replace(curves[0], ours=rates), *curves[1:]])
         controls.append(judged_control(fault, planted, curves[0].name))
-    series = {
-        curve.name.replace("learning rate", "learning_rate"): {
-            "paddle": curve.ours.tolist(),
-            "pytorch": curve.reference.tolist(),
-        }
-        for curve in curves
-    }
+    series = {}
+    for curve in curves:
+        sides = {"paddle": curve.ours.tolist(), "pytorch": curve.reference.tolist()}
+        series[curve.name.replace("learning rate", "learning_rate")] = sides
     steps = max((len(curve.reference) for curve in curves), default=0)
     result = step_result(
         pair,
@@ -224,12 +202,30 @@ def learning_rate(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     return result, _divergences(pair, schedules, comparisons)
 
 
+@dataclass(frozen=True)
+class _Schedules:
+    """The rates of both sides, and what explains a difference.
+
+    Attributes:
+        curves: one for each group of parameters.
+        explain: from a curve, the first curve, and whether all differ, to a cause.
+        source: Paddle's code.
+        options: sentence on the options that explain every curve, "" for none.
+        stamps: of both sides; none for rates that the user logs.
+    """
+
+    curves: list[Curve]
+    explain: Callable[[Curve, Curve, bool], str]
+    source: str
+    options: str = ""
+    stamps: dict[str, Any] = field(default_factory=dict)
+
+
 def _of_logs(pair: Pair, curve: Curve) -> _Schedules:
     def explain(logged: Curve, *_: object) -> str:
         return rate_causes.explain(logged.ours, logged.reference)
 
-    source = place_of(pair.plan.schedule[1]) if pair.live else ""
-    return _Schedules([curve], explain, source=source)
+    return _Schedules([curve], explain, place_of(pair.plan.schedule[1]) if pair.live else "")
 
 
 def _of_optimizers(pair: Any) -> _Schedules:
@@ -241,13 +237,9 @@ def _of_optimizers(pair: Any) -> _Schedules:
     curves, factories = sides.schedule_curves(pair, torch, paddle), pair.plan.optimizer
     if not all(c.passed for c in compare_curves(curves)):
         options = rate_causes.exchanged(pair, torch, paddle)
-    return _Schedules(
-        curves,
-        partial(rate_causes.explain_group, pair),
-        options,
-        {"reference": torch.stamp, "ours": paddle.stamp},
-        place_of(factories[1]) if isinstance(factories, (tuple, list)) else "",
-    )
+    source = place_of(factories[1]) if isinstance(factories, (tuple, list)) else ""
+    stamps = {"reference": torch.stamp, "ours": paddle.stamp}
+    return _Schedules(curves, partial(rate_causes.explain_group, pair), source, options, stamps)
 
 
 def _faults(curves: list[Curve]) -> Iterator[tuple[str, np.ndarray]]:

@@ -22,10 +22,9 @@ from align.judge.drift import FIRST, driven
 from align.judge.judging import each, largest
 from align.judge.noise_band import Find, Kinds
 from align.pair.pair import STATE, Ours, Pair, TrainingRuns, in_paddle, tensor_title
-from align.record.arrays import TrainingRun
+from align.record.arrays import Lazy, TrainingRun
 from align.record.request import Request, exchanged
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
-from align.record.stored_arrays import Lazy
 from align.stages.stages import judged_control, step_result
 
 AVERAGES = "average"

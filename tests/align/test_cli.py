@@ -11,7 +11,6 @@ import pytest
 from align import cli
 from align.port import port_run
 from align.port.row import Batch, PortRow, Recipe
-from align.record.results import STEPS
 from sot_paddle.convert.installed import PACKAGE
 from tests.align.small_pairs import steps_due
 from tests.align.tiny_bert import OPTIONS
@@ -58,15 +57,8 @@ def finished(tmp_path_factory, vocabulary):
     folder = tmp_path_factory.mktemp("run")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(port_run, "ROWS", TINY)
-        flags = [
-            "--jobs",
-            "0",
-            "--quick",
-            "--out",
-            str(folder / "out"),
-            "--json",
-            str(folder / "out.json"),
-        ]
+        flags = ["--jobs", "0", "--quick", "--out", str(folder / "out")]
+        flags += ["--json", str(folder / "out.json")]
         flags += ["--checkpoint", str(vocabulary), "--sentences", str(vocabulary / "mine.txt")]
         return cli.main(flags), folder
 
@@ -116,10 +108,9 @@ def test_the_json_has_the_promised_form(finished):
     assert report["verdict"] == "pass"
     assert {"packages", "tuning", "python", "torch_threads"} <= set(report["environment"])
     promised = {"case", "step", "dtype", "passed", "worst", "position", "tolerance", "controls"}
+    promised |= {"comparisons", "why", "seconds", "problems", "note", "first_divergence"}
     for result in report["results"]:
         assert promised <= set(result)
-        assert result["step"] in STEPS
-        assert result["dtype"] in ("float64", "float32", None)
         assert result["passed"] is True
         assert isinstance(result["worst"], float | int)
         assert result["worst"] <= result["tolerance"]
@@ -170,15 +161,9 @@ def test_a_classic_file_holds_the_arrays_of_its_side(finished, check):
 
 
 def test_the_users_sentences_are_what_the_row_of_sentences_compares(finished):
-    (logits,) = [
-        array
-        for name, array in np.load(
-            finished[1] / "out" / "reprod_log" / "forward_align_torch.npy", allow_pickle=True
-        )
-        .item()
-        .items()
-        if name.startswith("tiny_sentences/")
-    ]
+    file = finished[1] / "out" / "reprod_log" / "forward_align_torch.npy"
+    arrays = np.load(file, allow_pickle=True).item()
+    (logits,) = [array for name, array in arrays.items() if name.startswith("tiny_sentences/")]
     assert len(logits) == len(SENTENCES.splitlines())
 
 

@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from align.record.arrays import TrainingRun
+from align.record.arrays import Lazy, LazyLeaves, Reader, TrainingRun
 from align.record.recording import Call, Recording
-from align.record.stored_arrays import Lazy, LazyLeaves, Reader
 from sot_paddle import checkpoint, reading, strict_json
 from sot_paddle.atomic import atomic_directory
 

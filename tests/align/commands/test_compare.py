@@ -172,55 +172,32 @@ def test_a_parameter_trained_on_one_side_is_named() -> None:
     assert result.first_divergence.place == "q"
 
 
-class TorchImage(torch.nn.Module):
-    """Convolutions, pooling, an in-place activation called twice; two outputs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = torch.nn.Conv2d(3, 4, 3, padding=1, bias=False)
-        self.bn = torch.nn.BatchNorm2d(4)
-        self.relu = torch.nn.ReLU(inplace=True)
-        self.conv2 = torch.nn.Conv2d(4, 4, 1)
-        self.pool = torch.nn.AvgPool2d(3, 2, 1)
-        self.up = torch.nn.ConvTranspose2d(4, 5, 2, 2)
-        self.fc = torch.nn.Linear(5, 5)
-
-    def forward(self, x):
-        x = self.relu(self.bn(self.conv(x)))
-        x = self.up(self.pool(self.relu(x + self.conv2(x))))
-        return self.fc(x.mean((2, 3))), x
-
-
-class PaddleImage(nn.Layer):
-    """The port."""
-
-    def __init__(self, exclusive: bool = False) -> None:
-        super().__init__()
-        self.conv = nn.Conv2D(3, 4, 3, padding=1, bias_attr=False)
-        self.bn = nn.BatchNorm2D(4)
-        self.relu = nn.ReLU()
-        self.conv2 = nn.Conv2D(4, 4, 1)
-        self.pool = nn.AvgPool2D(3, 2, 1, exclusive=exclusive)
-        self.up = nn.Conv2DTranspose(4, 5, 2, 2)
-        self.fc = nn.Linear(5, 5)
-
-    def forward(self, x):
-        x = self.relu(self.bn(self.conv(x)))
-        x = self.up(self.pool(self.relu(x + self.conv2(x))))
-        return self.fc(x.mean((2, 3))), x
+def image_models(*, exclusive: bool) -> tuple[torch.nn.Module, nn.Layer]:
+    """Convolutions, pooling, an activation in place."""
+    theirs = (
+        *(torch.nn.Conv2d(3, 4, 3, padding=1, bias=False), torch.nn.BatchNorm2d(4)),
+        *(torch.nn.ReLU(inplace=True), torch.nn.Conv2d(4, 4, 1), torch.nn.AvgPool2d(3, 2, 1)),
+        torch.nn.ConvTranspose2d(4, 5, 2, 2),
+    )
+    ours = (
+        *(nn.Conv2D(3, 4, 3, padding=1, bias_attr=False), nn.BatchNorm2D(4), nn.ReLU()),
+        *(nn.Conv2D(4, 4, 1), nn.AvgPool2D(3, 2, 1, exclusive=exclusive)),
+        nn.Conv2DTranspose(4, 5, 2, 2),
+    )
+    return torch.nn.Sequential(*theirs), nn.Sequential(*ours)
 
 
 def image_loss(output, labels):
-    return output[0][:, 0].mean() * 2 + (output[1] * output[1]).mean() + labels.sum() * 0
+    return output[:, 0].mean() * 2 + (output * output).mean() + labels.sum() * 0
 
 
 def test_images_with_losses_of_the_user_pass_and_the_average_pool_is_explained() -> None:
-    given = {"loss": (image_loss, image_loss), "labels": np.zeros(2), "train": True}
-    recipe = {"optimizer": {"name": "sgd", "momentum": 0.9, "lr": 0.1}, "steps": 3}
-    result = align.compare(TorchImage(), PaddleImage(), IMAGES, **given, **recipe)
+    options = {"loss": (image_loss, image_loss), "labels": np.zeros(2), "train": True}
+    options |= {"optimizer": {"name": "sgd", "momentum": 0.9, "lr": 0.1}, "steps": 3}
+    result = align.compare(*image_models(exclusive=False), IMAGES, **options)
     assert result.passed, str(result)
-    first = align.compare(TorchImage(), PaddleImage(True), IMAGES, dtype="float64").first_divergence
-    assert first.place == "pool"
+    first = align.compare(*image_models(exclusive=True), IMAGES, dtype="float64").first_divergence
+    assert first.place == "4"
     assert "exclusive: Paddle's layer has True, PyTorch's False" in first.cause
 
 

@@ -9,12 +9,10 @@ from align.record.files.dump_reading import Dump
 
 
 def main_dump(arguments: list[str]) -> int:
-    """`python -m align dump` with some arguments."""
     return cli.main(["dump", *arguments])
 
 
 def main_compare(arguments: list[str]) -> int:
-    """`python -m align compare` with some arguments."""
     return cli.main(["compare", *arguments])
 
 

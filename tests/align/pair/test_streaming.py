@@ -25,9 +25,9 @@ from align.match.mapping import to_paddle
 from align.match.name_table import read_table
 from align.pair import runs
 from align.pair.any_pair import AnyPair, Setup
-from align.record import stored_arrays
+from align.record import arrays as stored_arrays
+from align.record.arrays import Lazy, Store
 from align.record.request import Request
-from align.record.stored_arrays import Lazy, Store
 from align.stages import training
 
 RNG = np.random.default_rng(3)

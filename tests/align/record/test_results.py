@@ -93,16 +93,11 @@ def test_json_has_the_agreed_keys_and_is_strict():
 
     data = json.loads(report.dumps(), parse_constant=refuse)
     assert set(data) == {"verdict", "environment", "results", *FOUND}
-    assert data["verdict"] == "fail"
-    assert data["environment"] == {"seed": 3, "none": None}
+    assert (data["verdict"], data["environment"]) == ("fail", {"seed": 3, "none": None})
     (result,) = data["results"]
-    agreed = {"case", "step", "dtype", "passed", "worst", "position", "tolerance", "controls"}
-    assert agreed | {"comparisons", "why", "seconds"} <= set(result)
-    assert result["worst"] == "nan"
-    assert result["controls"][0]["caught"] is True
-    assert set(result["controls"][0]) >= {"name", "caught", "detail"}
     keys = {"name", "worst", "bound", "passed", "position", "ours", "reference", "reason"}
     assert all(keys <= set(row) for row in result["comparisons"])
+    assert result["worst"] == "nan"
     assert [row["worst"] for row in result["comparisons"]] == ["nan", "inf"]
     assert "rounding is far below" in result["why"]
 
