@@ -115,7 +115,6 @@ def test_a_spec_that_was_just_changed_is_read_again(tmp_path, monkeypatch) -> No
         ("import not_installed_here", "line 1: ModuleNotFoundError"),
         (GOOD.replace("(4, 3)", "(4, 2)", 1), "weights: 2 mistakes"),
         (GOOD.replace("size=(5, 4)", "size=(5, 9)"), "(paddle"),
-        (GOOD + "\nSTEPS = 3\n", "steps= needs optimizer="),
         (GOOD + "\nWEIGHTS = 'none.json'\n", "cannot read "),
         (GOOD + "\ndef labels():\n    return 1 / 0\n", "line 19: ZeroDivisionError"),
         (GOOD + "\ntorch_module = 5\n", "torch_module is not a function"),

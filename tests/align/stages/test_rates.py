@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 
 import numpy as np
 import paddle
@@ -17,33 +18,20 @@ S, L = torch.optim.lr_scheduler, paddle.optimizer.lr
 LR = 1e-3
 
 
-class TorchTwo(torch.nn.Module):
+def torch_two() -> torch.nn.Module:
     """A body and a head, for groups."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = torch.nn.Linear(3, 4)
-        self.head = torch.nn.Linear(4, 2)
-
-    def forward(self, x):
-        return self.head(self.body(x))
+    layers = {"body": torch.nn.Linear(3, 4), "head": torch.nn.Linear(4, 2)}
+    return torch.nn.Sequential(OrderedDict(layers))
 
 
-class PaddleTwo(paddle.nn.Layer):
-    """The port."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = paddle.nn.Linear(3, 4)
-        self.head = paddle.nn.Linear(4, 2)
-
-    def forward(self, x):
-        return self.head(self.body(x))
+def paddle_two() -> paddle.nn.Layer:
+    layers = {"body": paddle.nn.Linear(3, 4), "head": paddle.nn.Linear(4, 2)}
+    return paddle.nn.Sequential(*layers.items())
 
 
 def pair_of(steps: int = 40, optimizer=None, schedule=None) -> AnyPair:
     given = {"optimizer": optimizer, "schedule": schedule, "schedule_steps": steps}
-    return pair_in(TorchTwo, PaddleTwo, np.ones((2, 3)), **given)
+    return pair_in(torch_two, paddle_two, np.ones((2, 3)), **given)
 
 
 def factories(theirs, ours, rate=LR):
