@@ -17,7 +17,7 @@ from align.explain import locate
 from align.explain.hints import explain_statistic
 from align.judge.judging import OUTPUTS
 from align.match.mapping import to_paddle
-from align.pair import recorded_isolation
+from align.pair import dumped_pair
 from align.pair.pair import Pair
 from align.record.arrays import pair_leaves
 from align.record.files.dump_reading import OWN
@@ -316,13 +316,13 @@ class Steps:
         """Layers whose own forward code is wrong, where no place is known yet."""
         if not unplaced:
             return []
-        return locate.forward_divergences(pair, recorded_isolation.wrong_output(pair, failed))
+        return locate.forward_divergences(pair, dumped_pair.wrong_output(pair, failed))
 
     def alone_backward(self, pair: Pair, result: StepResult, unplaced: bool) -> list[Divergence]:
         """Layers whose own backward code is wrong, where no place is known yet."""
         if not unplaced or locate.is_of_loss(result.failures[0]):
             return []
-        return locate.backward_divergences(pair, recorded_isolation.wrong_gradient(pair))
+        return locate.backward_divergences(pair, dumped_pair.wrong_gradient(pair))
 
     def wrong_loss(self, pair: Pair, first: Divergence) -> Divergence:
         """The divergence of a loss that differs on equal outputs."""

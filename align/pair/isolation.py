@@ -30,14 +30,9 @@ class Guilty:
     """A layer whose own code is wrong.
 
     Attributes:
-        place: Paddle layer (key of the call).
-        comparison: what differed.
         shown_at: the tensor that showed it: the layer's output, or the input of a layer inside.
         inputs: the reference's inputs of that call, with which formulas are tried.
-        ours: what Paddle computed.
-        expected: what PyTorch computed.
         siblings: unpaired layers that ran in between and may be the place.
-        returned: what they returned.
         note: what is known about the cause already.
     """
 
@@ -57,9 +52,6 @@ class WrongGradient:
     """A gradient that one layer's own code gets wrong.
 
     Attributes:
-        place: key of the Paddle call.
-        comparison: what differed.
-        ours, expected: both gradients, of one shape.
         seeds: gradients that arrive at the outputs of the same code, the reference's.
         value: the tensor whose gradient it is, None of a parameter, or when unknown.
     """
@@ -86,7 +78,6 @@ class Isolation:
     """Runs the Paddle side once in inject mode.
 
     Args:
-        side: `on_paddle`.
         pair: a live one, with Paddle's model and a deep recording of the reference.
         names: PyTorch module -> Paddle layer, of those that are fed; None for all.
     """
