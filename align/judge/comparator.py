@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,6 @@ import numpy as np
 from align.judge.distance import LOW_PRECISION, Distance, diagnose, diagnose_shape, measure, peak
 from align.record.results import JUDGED_BY_ORACLE, Comparison, Tolerance
 
-Settle = Callable[[Comparison], Comparison]
-"""Judges a comparison again by what rounding explains, see `align.judge.noise_band`."""
 OURS, REFERENCE, ORACLE = "Paddle", "PyTorch", "float64 oracle"
 VACUOUS = 0.5  # an oracle bound this wide would nearly admit a tensor of zeros (distance 1)
 _NAMES = Tolerance("exact", 0.0, "every name must exist on both sides, and there must be one")
@@ -34,22 +32,18 @@ def compare_arrays(
     *,
     oracle: Any = None,
     zero_scale: float | None = None,
-    noise: Settle | None = None,
 ) -> Comparison:
     """Judges one array against its reference.
 
     Args:
-        name: what the arrays are, for the report.
         ours: Paddle's array (or a Python number).
         reference: PyTorch's array: same shape, same dtype, not empty, finite.
-        tolerance: the rule, see `Tolerance`.
         oracle: float64 array of the same shape; needed by kinds "oracle" and "band".
         zero_scale: size of a tensor that is surely not zero (say the model's largest gradient).
             Where the judge (the oracle, or for "scaled" the reference) lies below 1e-12 of it, the
             tensor is zero in exact arithmetic and its own scale is rounding noise: the largest
             difference is then judged against zero_scale, bound by the value (oracle: by the floor).
             Without it an all-zero reference of kind "scaled" is judged absolutely.
-        noise: what rounding alone does to the tensor; asked only where a bound is missed.
 
     Returns:
         Comparison: `passed`, or a `reason` in plain words, with the worst element and both values.
@@ -77,8 +71,7 @@ def compare_arrays(
     refusal = None if distance.finite else _finite(name, arrays, tolerance)
     if refusal is not None:
         return refusal
-    judged = _judge(name, arrays, tolerance, distance)
-    return judged if judged.passed or noise is None else noise(judged)
+    return _judge(name, arrays, tolerance, distance)
 
 
 def compare_mappings(
@@ -87,25 +80,14 @@ def compare_mappings(
     tolerance: Tolerance | Callable[[str], Tolerance],
     *,
     oracle: Mapping[str, Any] | None = None,
-    order: Sequence[str] | None = None,
     zero_scale: float | None = None,
-    noise: Settle | None = None,
 ) -> list[Comparison]:
     """Judges every name of two dicts, in execution order.
-
-    Args:
-        ours: Paddle's arrays by name.
-        reference: PyTorch's arrays by name, in execution order unless `order` is given.
-        tolerance: one rule, or a function from the name to its rule.
-        oracle: float64 arrays by name, for kinds "oracle" and "band".
-        order: names in the order to report; names it forgets follow, names that no side has fail.
-        zero_scale: see `compare_arrays`.
-        noise: see `compare_arrays`.
 
     Returns:
         One Comparison per name of either side; a single failed one when both sides are empty.
     """
-    names = list(dict.fromkeys([*(order or ()), *reference, *ours]))
+    names = list(dict.fromkeys([*reference, *ours]))
     if not names:
         reason = "empty: neither side has anything to compare"
         return [Comparison.stated("(nothing)", _NAMES, reason)]
@@ -120,9 +102,7 @@ def compare_mappings(
         rule = tolerance if isinstance(tolerance, Tolerance) else tolerance(name)
         a, b = ours[name], reference[name]
         judge = None if oracle is None else oracle.get(name)
-        comparisons.append(
-            compare_arrays(name, a, b, rule, oracle=judge, zero_scale=zero_scale, noise=noise)
-        )
+        comparisons.append(compare_arrays(name, a, b, rule, oracle=judge, zero_scale=zero_scale))
     return comparisons
 
 
@@ -161,9 +141,9 @@ def _structure(name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance) -
 
 
 def _finite(name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance) -> Comparison | None:
-    """Refuses NaN and infinities; infinities may stay only where the tolerance states it."""
+    """Refuses NaN and infinities."""
     for side, array in arrays.items():
-        good = ~np.isnan(array) if tolerance.infinities else np.isfinite(array)
+        good = np.isfinite(array)
         if good.all():
             continue
         where = np.unravel_index(int(np.argmin(good)), array.shape)
@@ -223,8 +203,6 @@ def within(measured: Comparison, bound: float, tolerance: Tolerance | None = Non
     """A measured comparison with another bound: passed or failed, and then why.
 
     Args:
-        measured: its `worst` and what that is a share of.
-        bound: what `worst` may be at most.
         tolerance: the rule that gives the bound, None for the one that is there.
     """
     rule = tolerance or measured.tolerance

@@ -35,8 +35,6 @@ class Distance:
         position: of the worst element, counted in the flattened arrays.
         worst: the judged distance, in units of `scale`.
         bound: what `worst` may be at most.
-        scale: what the absolute difference was divided by.
-        max_abs: largest absolute difference.
         norm: "max" or "l2", the norm that was used.
         peer: distance of b from o in units of `scale`; None without an oracle.
         is_zero: the judge is zero in exact arithmetic, `scale` is the caller's zero_scale.
@@ -62,13 +60,6 @@ def measure(
     zero_scale: float | None,
 ) -> Distance:
     """Measures a against b, or with kinds "oracle" and "band" both against o.
-
-    Args:
-        a: (...) ours.
-        b: (...) the reference, of the same shape.
-        o: (...) float64 oracle; None where b itself is the judge.
-        tolerance: the rule.
-        zero_scale: see `align.judge.comparator.compare_arrays`.
 
     Returns:
         Distance; of kind "band" with the bound of the plain run, as if no moved run had been made.
@@ -101,9 +92,7 @@ class Gap:
 
     Attributes:
         largest: largest absolute difference, 0 for empty arrays.
-        position: where it is, counted in the flattened arrays.
         peak: largest absolute value of the second array.
-        finite: neither NaN nor an infinity was met; otherwise the rest says nothing.
         peer: the same of a third array and the second.
     """
 
@@ -121,7 +110,6 @@ class Gap:
 
         Args:
             a: (...) numbers.
-            judge: (...) the same shape.
             peer: (...) the same shape, None for none.
         """
         gap = cls(peer=None if peer is None else cls())
@@ -246,8 +234,6 @@ def diagnose(ours: np.ndarray, reference: np.ndarray, allowed: float) -> str:
     """Names the signature of a difference between two arrays of one shape.
 
     Args:
-        ours: (...) the array that failed.
-        reference: (...) what it was judged against.
         allowed: absolute difference that counts as equal.
 
     Returns:
@@ -267,34 +253,25 @@ def diagnose(ours: np.ndarray, reference: np.ndarray, allowed: float) -> str:
 
 
 def diagnose_shape(ours: np.ndarray, reference: np.ndarray) -> str:
-    """Names what two arrays of different shape have in common, "" when nothing.
-
-    Args:
-        ours: array of any shape.
-        reference: array of another shape.
-    """
+    """Names what two arrays of different shape have in common, "" when nothing."""
     a, b = ours, reference
     if max(a.size, b.size) > LIMIT or a.size == 0 or b.size == 0:
         return ""
-    if a.size == b.size and _close(a.ravel(), b.ravel(), 1e-5 * _peak(b)):
+    if a.size == b.size and _close(a.ravel(), b.ravel(), 1e-5 * peak(b)):
         return "the same values in the same order: only the shape differs"
     if a.ndim == b.ndim and a.ndim <= 4 and a.size == b.size:
         for axes in itertools.permutations(range(b.ndim)):
             turned = b.transpose(axes)
-            if turned.shape == a.shape and _close(a, turned, 1e-5 * _peak(b)):
+            if turned.shape == a.shape and _close(a, turned, 1e-5 * peak(b)):
                 order = "" if b.ndim == 2 else f": the reference's axes in the order {axes}"
                 return f"looks transposed{order}"
     if a.ndim == b.ndim:
         common = tuple(slice(0, min(m, n)) for m, n in zip(a.shape, b.shape, strict=True))
-        if _close(a[common], b[common], 1e-5 * _peak(b)):
+        if _close(a[common], b[common], 1e-5 * peak(b)):
             axes = [i for i, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)) if m != n]
             along = ", ".join(map(str, axes))
             return f"equal where both have elements: longer or shorter along axis {along}"
     return ""
-
-
-def _peak(array: np.ndarray) -> float:
-    return float(np.abs(array.astype(np.float64)).max())
 
 
 def _close(a: np.ndarray, b: np.ndarray, near: float) -> bool:
