@@ -36,7 +36,6 @@ def propose(matched: Unfinished, table: Table) -> dict[str, Any]:
     """The draft of a table for what `mapping.match` left open.
 
     Args:
-        matched: names left on both sides, and the rows that are settled.
         table: the user's rows, which the draft begins with: it is passed in their place.
 
     Returns:
@@ -77,10 +76,6 @@ def first_candidates(draft: Mapping[str, Any], matched: Unfinished) -> dict[str,
     """The rows of a draft with the first candidate of each open one.
 
     Where the layer types do not say whether to transpose, a matrix is.
-
-    Args:
-        draft: from `propose`.
-        matched: what it was made for.
     """
     left = matched.torch_left, matched.paddle_left
     sources, targets = ({e.name: e for e in entries} for entries in left)

@@ -46,7 +46,6 @@ class Target:
     """Where a PyTorch tensor goes.
 
     Args:
-        name: Paddle name.
         part: (i, n): piece i of n of the PyTorch tensor goes there.
         piece: (i, n): the whole PyTorch tensor is piece i of n there.
         transform: key of `TRANSFORMS` or the user's function when the table says so, else "".
@@ -64,9 +63,6 @@ class Table:
 
     Args:
         rows: PyTorch template -> value, see the module's docstring.
-        modules: PyTorch module template -> Paddle module, None for "do not compare".
-        ignore_torch: PyTorch template -> reason.
-        ignore_paddle: Paddle template -> reason.
         origin: where it came from, for messages.
         is_built_in: one of `known_names`: rows that match nothing are no mistakes.
         drafted: what has no partner goes to its first candidate.
@@ -204,7 +200,9 @@ def read_table(weights: Any) -> Table:
         return Table(drafted=weights == DRAFT)
     origin = "weights"
     if isinstance(weights, (str, Path)):
-        origin, weights = str(weights), _read_file(Path(weights))
+        origin, path = str(weights), Path(weights)
+        is_yaml = path.suffix in (".yaml", ".yml")
+        weights = reading.read_yaml(path) if is_yaml else reading.read_json(path, object)
     if isinstance(weights, ConversionPlan):
         origin, weights = f"the plan of {weights.layout}", weights.names()
     if not isinstance(weights, Mapping):
@@ -245,12 +243,6 @@ def known_table(sections: Mapping[str, Any], title: str) -> Table:
     """One of the built-in tables."""
     rows, *rest = (sections.get(key, {}) for key in _SECTIONS)
     return Table(rows, *rest, origin=title, is_built_in=True)
-
-
-def _read_file(path: Path) -> Any:
-    if path.suffix in (".yaml", ".yml"):
-        return reading.read_yaml(path)
-    return reading.read_json(path, object)
 
 
 POINTWISE_FROM_LINEAR = Transform(
@@ -327,10 +319,6 @@ def kind(entry: Entry) -> str:
 def transform_between(source: Entry, destination: Entry) -> Transform | None:
     """How the PyTorch tensor becomes the Paddle tensor; None when the types do not say.
 
-    Args:
-        source: PyTorch's tensor.
-        destination: Paddle's tensor.
-
     Returns:
         Transform, or None for a matrix of a linear layer on one side against a custom layer on the
         other: which way round the custom layer multiplies is not written anywhere.
@@ -365,10 +353,6 @@ def rearranging(function: Callable[[np.ndarray], np.ndarray], source: Entry) -> 
     """The transform that moves numbers as a user's function moves 0, 1, 2, ... in their places.
 
     Gradients and the optimizer's state are then moved in the same way.
-
-    Args:
-        function: PyTorch's array -> Paddle's.
-        source: PyTorch's tensor.
 
     Raises:
         ValueError: the function does anything else, or raises.

@@ -32,12 +32,7 @@ from sot_paddle.reading import read_text
 
 @dataclass(frozen=True)
 class SideNames:
-    """The names of one side.
-
-    Attributes:
-        entries: of its state dict, in registration order.
-        modules: every module's, the model itself first.
-    """
+    """The names of one side."""
 
     entries: Sequence[Entry]
     modules: Sequence[str]
@@ -48,8 +43,6 @@ class PairedNames:
     """Tensors and modules of both sides.
 
     Attributes:
-        weights: the mapping of the tensors.
-        modules: the mapping of the modules.
         note: which built-in table was used, "" for none.
     """
 
@@ -60,12 +53,6 @@ class PairedNames:
 
 def pair_names(torch: SideNames, paddle: SideNames, table: Table, folder: Path) -> PairedNames:
     """Pair every tensor and every module.
-
-    Args:
-        torch: PyTorch's names.
-        paddle: Paddle's.
-        table: the user's rows for names that differ.
-        folder: where a draft of a table goes.
 
     Raises:
         ValueError: names without a partner (a draft is written and named; by weights="draft" it is
@@ -139,10 +126,6 @@ def _complete(torch: SideNames, paddle: SideNames, table: Table) -> mapping.Unfi
 def _write_draft(draft: Mapping[str, Any], folder: Path) -> Path:
     """Write a draft under a name that is free or already holds the same text.
 
-    Args:
-        draft: from `propose`.
-        folder: created when it is missing.
-
     Returns:
         The path; an older draft that the user may have edited is never replaced.
     """
@@ -194,8 +177,6 @@ class ModuleMap:
 
     Attributes:
         to_paddle: PyTorch module -> Paddle layer.
-        torch_only: modules without a partner.
-        paddle_only: layers without a partner.
         loose: PyTorch container -> Paddle's of another name that holds the same, until they agree.
         composed: PyTorch modules with modules in them whose partner has none, or the reverse.
         unlike: PyTorch module that lost its partner by `unpair` -> why, for the reader.
@@ -219,12 +200,6 @@ def pair_modules(
     torch_names: Sequence[str], paddle_names: Sequence[str], weights: WeightMapping, table: Table
 ) -> ModuleMap:
     """Pair the modules of both models.
-
-    Args:
-        torch_names: every module's name, ROOT first.
-        paddle_names: every layer's name, ROOT first.
-        weights: the finished mapping of the tensors.
-        table: the user's rows.
 
     Raises:
         ValueError: the table names a Paddle layer that does not exist.
@@ -293,10 +268,7 @@ def _by_containers(
     """Pair containers that hold exactly each other's layers; returns the PyTorch ones.
 
     Args:
-        pairs: takes them in.
         layers: PyTorch's layers with parameters and their partners.
-        torch_names: every module's name.
-        paddle_names: every layer's name.
         same_name: they have the same last name; else nothing beside them holds these layers.
     """
     taken, partners = set(pairs.values()), set(layers.values())
