@@ -1,10 +1,13 @@
-"""A pair in one precision, built for a test, and a wrong gradient; no tests here."""
+"""A pair in one precision, one model for both frameworks, a wrong gradient; no tests here."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import paddle
+import torch
 
 from align.pair.any_pair import AnyPair, Setup
 from align.record.request import Request
@@ -14,6 +17,11 @@ def pair_in(theirs: Any, ours: Any, inputs: Any, dtype: str = "float64", **optio
     """Both sides on the same weights, in ``dtype`` alone; options as `align.compare` takes them."""
     plan = Request(theirs, ours, inputs, dtype=(dtype,), **options)
     return AnyPair(Setup(plan), dtype)
+
+
+def in_both(define: Callable[[ModuleType, type], type]) -> tuple[type, type]:
+    """PyTorch's and Paddle's class of a model that both write alike, of (framework, base class)."""
+    return define(torch, torch.nn.Module), define(paddle, paddle.nn.Layer)
 
 
 class Scaled(paddle.autograd.PyLayer):
