@@ -16,10 +16,21 @@ from typing import Any
 
 import numpy as np
 
-from align.judge.distance import LOW_PRECISION, Distance, diagnose, diagnose_shape, measure, peak
+from align.judge.distance import (
+    CEILING,
+    LOW_PRECISION,
+    ZERO_RATIO,
+    Gap,
+    diagnose,
+    diagnose_shape,
+    peak,
+    relative_gap,
+)
 from align.record.results import JUDGED_BY_ORACLE, Comparison, Tolerance
 
 OURS, REFERENCE, ORACLE = "Paddle", "PyTorch", "float64 oracle"
+TINY = float(np.finfo(np.float64).tiny)
+LEAST_OF_FLOAT32 = float(np.finfo(np.float32).tiny)  # what is smaller is 0 for float32
 VACUOUS = 0.5  # an oracle bound this wide would nearly admit a tensor of zeros (distance 1)
 _NAMES = Tolerance("exact", 0.0, "every name must exist on both sides, and there must be one")
 
@@ -67,11 +78,7 @@ def compare_arrays(
     refusal = _structure(name, arrays, tolerance)
     if refusal is not None:
         return refusal
-    distance = measure(arrays[OURS], arrays[REFERENCE], arrays.get(ORACLE), tolerance, zero_scale)
-    refusal = None if distance.finite else _finite(name, arrays, tolerance)
-    if refusal is not None:
-        return refusal
-    return _judge(name, arrays, tolerance, distance)
+    return _judge(name, arrays, tolerance, zero_scale)
 
 
 def compare_mappings(
@@ -163,40 +170,62 @@ def _finite(name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance) -> C
 
 
 def _judge(
-    name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance, distance: Distance
+    name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance, zero_scale: float | None
 ) -> Comparison:
-    """Judges what was measured on arrays that may be compared."""
-    a = arrays[OURS]
-    judge = arrays.get(ORACLE, arrays[REFERENCE])
-    where = np.unravel_index(distance.position, a.shape)
-    where = tuple(int(i) for i in where)
+    """Measures ours against the judge (the oracle, which PyTorch is measured against, too)."""
+    a, b, o = arrays[OURS], arrays[REFERENCE], arrays.get(ORACLE)
+    judge = b if o is None else o
+    bound, scale, unit, peer = tolerance.value, 1.0, "", None
+    if tolerance.kind == "relative":
+        gap, worst = relative_gap(a, judge, tolerance.floor or 0.0)
+        unit = "element"
+    else:
+        gap = Gap.between(a, judge, None if o is None else b)
+        worst = gap.largest
+    refusal = None if gap.finite else _finite(name, arrays, tolerance)
+    if refusal is not None:
+        return refusal
+    if tolerance.kind in ("scaled", *JUDGED_BY_ORACLE):
+        is_zero = zero_scale is not None and gap.peak < ZERO_RATIO * zero_scale
+        norm = "max" if is_zero else tolerance.norm
+        unit = "zero_scale" if is_zero else "L2 norm" if norm == "l2" else "scale"
+        scale = zero_scale if is_zero else gap.size(norm)
+        scale = 1.0 if scale == 0 else max(scale, TINY if o is None else LEAST_OF_FLOAT32)
+        bound = tolerance.lowest_bound
+        if gap.peer is not None:
+            peer = gap.peer.apart(norm) / scale
+            peer_bound = 0.0 if is_zero else (tolerance.factor or 0.0) * peer
+            if tolerance.kind == "oracle" or peer_bound <= CEILING:
+                bound = max(tolerance.bias + peer_bound, bound)
+        worst = gap.apart(norm) / scale
+    where = tuple(int(i) for i in np.unravel_index(gap.position, a.shape))
     judged = Comparison(
         name=name,
         passed=False,
-        worst=distance.worst,
-        bound=distance.bound,
-        scale=distance.scale,
-        max_abs=distance.max_abs,
+        worst=worst,
+        bound=bound,
+        scale=scale,
+        max_abs=gap.largest,
         position=where,
         ours=float(a[where]),
         reference=float(judge[where]),
         tolerance=tolerance,
         reason="not judged yet",
-        peer=distance.peer,
-        unit=_unit(distance, tolerance),
+        peer=peer,
+        unit=unit,
     )
-    if tolerance.kind == "oracle" and distance.bound >= VACUOUS:
+    if tolerance.kind == "oracle" and bound >= VACUOUS:
         reason = (
-            f"PyTorch itself is {distance.peer:.2e} of the scale from its float64 run, so a bound "
-            f"of {distance.bound:.2e} would prove nothing: choose better conditioned inputs, or "
+            f"PyTorch itself is {peer:.2e} of the scale from its float64 run, so a bound "
+            f"of {bound:.2e} would prove nothing: choose better conditioned inputs, or "
             "give zero_scale if this tensor is zero in theory"
         )
         return dataclasses.replace(judged, reason=reason)
-    judged = within(judged, distance.bound)
+    judged = within(judged, bound)
     if judged.passed:
         return judged
-    unit = peak(judge) if tolerance.kind == "relative" else distance.scale
-    return dataclasses.replace(judged, hint=diagnose(a, judge, distance.bound * unit))
+    size = peak(judge) if tolerance.kind == "relative" else scale
+    return dataclasses.replace(judged, hint=diagnose(a, judge, bound * size))
 
 
 def within(measured: Comparison, bound: float, tolerance: Tolerance | None = None) -> Comparison:
@@ -215,15 +244,6 @@ def within(measured: Comparison, bound: float, tolerance: Tolerance | None = Non
         reason="" if passed else _reason(measured, bound),
         hint="" if passed else measured.hint,
     )
-
-
-def _unit(distance: Distance, tolerance: Tolerance) -> str:
-    """See `Comparison.unit`."""
-    if distance.is_zero:
-        return "zero_scale"
-    if tolerance.kind in ("scaled", *JUDGED_BY_ORACLE):
-        return "L2 norm" if distance.norm == "l2" else "scale"
-    return "element" if tolerance.kind == "relative" else ""
 
 
 _SHARE = {

@@ -101,8 +101,15 @@ class WeightMapping:
 
 @dataclass
 class Unfinished:
-    """What names and table leave open: tensors of each side without a partner, and mistakes."""
+    """What names and table leave open: tensors of each side without a partner, and mistakes.
 
+    Attributes:
+        table: that paired the names.
+        note: which built-in table or draft that is, "" for the user's own.
+    """
+
+    table: Table
+    note: str = ""
     rows: list[MappedRow] = field(default_factory=list)
     ignored: dict[str, str] = field(default_factory=dict)
     torch_left: list[Entry] = field(default_factory=list)
@@ -117,7 +124,7 @@ class Unfinished:
 
 def match(source: Sequence[Entry], destination: Sequence[Entry], table: Table) -> Unfinished:
     """Pair what names and the table pair."""
-    matched = Unfinished()
+    matched = Unfinished(table)
     ours = {entry.name: entry for entry in destination}
     for entry in source:
         reason = table.ignored(entry.name, "torch")

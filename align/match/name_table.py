@@ -279,6 +279,14 @@ _MATRICES = (
 """Of a linear layer, what is transposed; weight_v and weight_orig are those of a weight norm and
 of a spectral norm, whose own weight_v has one axis."""
 
+_RECURRENT = ("LSTM", "GRU", "RNN", "SimpleRNN", "LSTMCell", "GRUCell", "SimpleRNNCell")
+_KINDS = {
+    **dict.fromkeys(("Linear", "NonDynamicallyQuantizableLinear"), "linear"),
+    **dict.fromkeys(_RECURRENT, "recurrent"),
+    "MultiheadAttention": "attention",
+    "PReLU": "prelu",
+    "Bilinear": "bilinear",
+}
 _NORMS = ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "LocalResponseNorm")
 
 
@@ -299,20 +307,14 @@ def kind(entry: Entry) -> str:
             continue
         if title == "Conv1D" and module.startswith("transformers."):
             return "linear_in_out"
-        if title in ("Linear", "NonDynamicallyQuantizableLinear"):
-            return "linear"
-        if title == "MultiheadAttention":
-            return "attention"
+        if title in _KINDS:
+            return _KINDS[title]
         if title.startswith(("Conv", "LazyConv")):
             return "conv"
         if "Embedding" in title:
             return "embedding"
         if any(norm in title for norm in _NORMS):
             return "norm"
-        if title in ("LSTM", "GRU", "RNN", "SimpleRNN", "LSTMCell", "GRUCell", "SimpleRNNCell"):
-            return "recurrent"
-        if title in ("PReLU", "Bilinear"):
-            return title.lower()
     return "custom"
 
 

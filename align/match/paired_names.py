@@ -58,36 +58,43 @@ def pair_names(torch: SideNames, paddle: SideNames, table: Table, folder: Path) 
         ValueError: names without a partner (a draft is written and named; by weights="draft" it is
             used as well), mistakes in the table.
     """
-    matched, table, note = _matched(torch, paddle, copy.deepcopy(table))  # it remembers used rows
+    matched = _matched(torch, paddle, copy.deepcopy(table))  # it remembers used rows
     if matched.torch_left or matched.paddle_left:
-        proposal = propose(matched, table)
-        path = _write_draft(proposal, folder)
+        draft = propose(matched)
+        path = _write_draft(draft, folder)
         if not table.drafted:
-            raise ValueError(_refusal(matched, len(torch.entries), path, proposal))
-        matched, table, note = _drafted(torch, paddle, matched, proposal, path)
+            raise ValueError(_refusal(matched, len(torch.entries), path, draft))
+        matched = _drafted(torch, paddle, matched, draft, path)
+    note = matched.note
     if note and matched.mistakes:
         raise ValueError(f"{note}; but are both of one size? {'; '.join(matched.mistakes)}")
     weights = mapping.finish(matched, torch.entries, paddle.entries)
-    return PairedNames(weights, pair_modules(torch.modules, paddle.modules, weights, table), note)
+    modules = pair_modules(torch.modules, paddle.modules, weights, matched.table)
+    return PairedNames(weights, modules, note)
 
 
-def _matched(
-    torch: SideNames, paddle: SideNames, table: Table
-) -> tuple[mapping.Unfinished, Table, str]:
+def _matched(torch: SideNames, paddle: SideNames, table: Table) -> mapping.Unfinished:
+    """What the user's table pairs, or the built-in one that fits best where equal names do not."""
     for name in torch.modules:
         table.module(name)  # a row may speak of a module only
     matched = mapping.match(torch.entries, paddle.entries, table)
     if not table.is_empty() or not matched.torch_left:
-        return matched, table, ""
+        return matched
     tables = [known_table(rows, title) for title, rows in KNOWN.items()]
     first = matched.torch_left[0].name
     candidates = [candidate for candidate in tables if candidate.targets(first) is not None]
-    tried = [(_complete(torch, paddle, candidate), candidate) for candidate in candidates]
-    fitting = [(other, candidate) for other, candidate in tried if other is not None]
-    if not fitting:
-        return matched, table, ""
-    best, table = min(fitting, key=lambda pair: len(pair[0].mistakes))
-    return best, table, f"names paired by the built-in table {table.origin}; weights= replaces it"
+    tried = [mapping.match(torch.entries, paddle.entries, candidate) for candidate in candidates]
+    best = min(filter(_is_complete, tried), key=lambda other: len(other.mistakes), default=None)
+    if best is None:
+        return matched
+    best.note = f"names paired by the built-in table {best.table.origin}; weights= replaces it"
+    return best
+
+
+def _is_complete(matched: mapping.Unfinished) -> bool:
+    """Whether a table leaves no name over; shapes may still differ."""
+    shapes = all("does not fit after" in mistake for mistake in matched.mistakes)
+    return shapes and not (matched.torch_left or matched.paddle_left)
 
 
 def _drafted(
@@ -96,8 +103,8 @@ def _drafted(
     left: mapping.Unfinished,
     draft: Mapping[str, Any],
     path: Path,
-) -> tuple[mapping.Unfinished, Table, str]:
-    """What the first candidates of a draft pair, their table, and a note that names them.
+) -> mapping.Unfinished:
+    """What the first candidates of a draft pair, with a note that names them.
 
     Raises:
         ValueError: they do not go together.
@@ -107,20 +114,13 @@ def _drafted(
     if matched.mistakes:
         raise ValueError(f"weights: {matched.told()}; mend {path} and pass it as weights=")
     unsure = [name for name, value in draft["map"].items() if is_open(value)]
-    note = f"names paired by the draft {path}"
+    matched.note = f"names paired by the draft {path}"
     if unsure:
-        note += (
+        matched.note += (
             f": {len(unsure)} of its {len(draft['map'])} rows are first candidates, which a pass "
             f"proves and a failure may come from: {some(unsure)}"
         )
-    return matched, table, note
-
-
-def _complete(torch: SideNames, paddle: SideNames, table: Table) -> mapping.Unfinished | None:
-    """What a table pairs, None when a name is left over; shapes may still differ."""
-    matched = mapping.match(torch.entries, paddle.entries, table)
-    shapes = all("does not fit after" in mistake for mistake in matched.mistakes)
-    return matched if shapes and not (matched.torch_left or matched.paddle_left) else None
+    return matched
 
 
 def _write_draft(draft: Mapping[str, Any], folder: Path) -> Path:

@@ -146,15 +146,11 @@ class Bench(Isolation):
         pair, before = self.pair, on_paddle.state(self.model)
         try:
             with self.hooked(), on_paddle.default_dtype(pair.dtype):
-                with self._dropout():
+                with dropout_off(on_paddle, pair.plan.train):
                     self._call_model()
                 yield self
         finally:
             put_back(self.model, before)
-
-    def _dropout(self) -> AbstractContextManager:
-        """As the pair runs it."""
-        return dropout_off(on_paddle, self.pair.plan.train)
 
     def _call_model(self) -> None:
         dtype = self.judge.dtype
@@ -170,7 +166,7 @@ class Bench(Isolation):
         self._seen, self._stack = dict(self._counts), list(self._outside)
         self._hooking = False
         try:
-            with self._dropout(), change or contextlib.nullcontext():
+            with dropout_off(on_paddle, self.pair.plan.train), change or contextlib.nullcontext():
                 if self.layer_call is None:
                     self._call_model()
                 else:
