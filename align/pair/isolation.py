@@ -242,19 +242,16 @@ class Isolation:
         frame = paired[-1]
         arrays = [(f"input {path.partition('.')[2]}", a) for path, a in frame.reference.inputs]
         inputs: list[Leaf] = []
+        names = self.judge.modules.to_paddle  # modules without a partner pass
         for call in self.recording.calls.values():
             if call is before:
                 break
-            if self._around(call) == frame.reference.key:
+            around = (outer.key for outer in self.recording.around(call) if outer.name in names)
+            if next(around, "") == frame.reference.key:
                 arrays += [(f"output of {call.key}", a) for _, a in call.outputs]
                 inputs += [(f"input of {call.key}", a) for _, a in call.inputs]
         arrays += inputs
         return [(name, a) for name, a in arrays if a.dtype.kind in "fiub" and a.size]
-
-    def _around(self, call: Call) -> str:
-        """The nearest paired call of the reference around one; modules without a partner pass."""
-        names = self.judge.modules.to_paddle
-        return next((outer.key for outer in self.recording.around(call) if outer.name in names), "")
 
     def _after(self, layer: Any, args: tuple, kwargs: dict, output: Any) -> Any:
         frame = self._stack.pop()

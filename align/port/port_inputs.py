@@ -5,7 +5,6 @@ NumPy in and out; the checkpoint of ``make setup`` is converted there and back, 
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -239,7 +238,7 @@ def _torch_schedule(optimizer: torch.optim.Optimizer, recipe: Recipe) -> Any:
 
 def _paddle_schedule(recipe: Recipe) -> Any:
     if recipe.by_epoch is not None:
-        fields = dataclasses.asdict(recipe.by_epoch)
+        fields = dict(recipe.by_epoch)
         steps = fields.pop("steps")
         return PerEpoch(EpochRates(recipe.learning_rate, **fields), steps)
     return build_schedule(
@@ -270,7 +269,7 @@ class _ByEpoch:
     """timm's rate of each epoch, set before the epoch's first step."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, recipe: Recipe) -> None:
-        fields = dataclasses.asdict(recipe.by_epoch)
+        fields = dict(recipe.by_epoch)
         self._steps_of_epoch, self._steps_done = fields.pop("steps"), 0
         self._rates = vision_learning_rates(recipe.learning_rate, **fields)
         self._optimizer = optimizer

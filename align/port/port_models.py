@@ -58,7 +58,9 @@ def request_of(row: PortRow, dtypes: Sequence[str], choices: Choices) -> Request
     sentences = choices.sentences or REAL_SENTENCES
     batch = draw_batch(row, sentences=sentences, checkpoint=choices.checkpoint)
     inputs, labels = _inputs_and_labels(row, batch)
-    valid = _valid_positions(row, inputs)
+    valid = None
+    if isinstance(row.batch, Batch) and row.batch.sentences:
+        valid = np.flatnonzero(inputs["attention_mask"])  # flat positions of the words
     shown = None if row.timm is None else {*row.timm.hooks, "logits"}
     torch_outputs = functools.partial(_outputs, make_tensor=torch.tensor, valid=valid, shown=None)
     paddle_outputs = functools.partial(
@@ -110,12 +112,6 @@ def _inputs_and_labels(row: PortRow, batch: Arrays) -> tuple[dict[str, Any], np.
     if row.subject in ("text", "images"):
         inputs["return_taps"] = True
     return inputs, batch["labels"]
-
-
-def _valid_positions(row: PortRow, inputs: Mapping[str, Any]) -> np.ndarray | None:
-    """Return the flat positions of the words of real sentences, None for drawn ones."""
-    has_sentences = isinstance(row.batch, Batch) and row.batch.sentences
-    return np.flatnonzero(inputs["attention_mask"]) if has_sentences else None
 
 
 def _mapping(row: PortRow, state: Arrays) -> dict[str, Any]:

@@ -43,24 +43,6 @@ class ImageBatch:
 
 
 @dataclass(frozen=True)
-class EpochSchedule:
-    """The vision release's cosine by epoch; see ``sot_paddle.train.schedule.EpochRates``.
-
-    Attributes:
-        epochs: length of the cosine, warm-up included.
-        warmup_epochs: linear rise.
-        warmup_lr: of epoch 0.
-    """
-
-    epochs: int
-    warmup_epochs: int
-    cooldown_epochs: int
-    steps: int
-    min_lr: float = 1e-5
-    warmup_lr: float = 1e-6
-
-
-@dataclass(frozen=True)
 class Recipe:
     """Optimizer, schedule and number of steps of a training run.
 
@@ -72,7 +54,8 @@ class Recipe:
         clip_norm: norm of all gradients, of ``bert_adam`` of each; None for no clipping.
         accumulate: batches for each optimizer step.
         decay: which parameters decay, ``text`` (B.2) or ``vision`` (A.9).
-        by_epoch: the vision release's schedule, instead of ``schedule`` and its two lengths.
+        by_epoch: the fields of ``sot_paddle.train.schedule.EpochRates`` and the optimizer steps of
+            an epoch, instead of ``schedule`` and its two lengths.
         ema_decay: decay of a moving average of the whole state, None for none.
     """
 
@@ -88,7 +71,7 @@ class Recipe:
     clip_norm: float | None = 1.0
     accumulate: int = 1
     decay: str = "text"
-    by_epoch: EpochSchedule | None = None
+    by_epoch: Mapping[str, Any] | None = None
     ema_decay: float | None = None
 
 

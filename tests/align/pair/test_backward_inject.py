@@ -158,18 +158,17 @@ def test_a_tensor_that_is_given_several_times_has_one_gradient(times: int) -> No
 
 
 def test_gradients_that_are_no_numbers_on_both_sides_are_a_difference_and_no_refusal() -> None:
-    class Theirs(torch.nn.Linear):
-        def forward(self, x):
-            z = super().forward(x)
-            return (z - z).square().sum(-1).sqrt()  # its gradient is 0 / 0
+    def roots(f, _):
+        class Roots(f.nn.Linear):
+            def forward(self, x):
+                z = super().forward(x)
+                return (z - z).square().sum(-1).sqrt()  # its gradient is 0 / 0
 
-    class Ours(nn.Linear):
-        def forward(self, x):
-            z = super().forward(x)
-            return (z - z).square().sum(-1).sqrt()
+        return Roots
 
-    behind = torch.nn.Sequential(torch.nn.Linear(6, 6), Theirs(6, 6))
-    result = align.compare(behind, nn.Sequential(nn.Linear(6, 6), Ours(6, 6)), X, dtype="float64")
+    theirs, ours = in_both(roots)
+    behind = torch.nn.Sequential(torch.nn.Linear(6, 6), theirs(6, 6))
+    result = align.compare(behind, nn.Sequential(nn.Linear(6, 6), ours(6, 6)), X, dtype="float64")
     assert result.root.step == "backward"
     assert "NaN" in result.root.reason
 
