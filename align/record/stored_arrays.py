@@ -17,7 +17,7 @@ import numpy as np
 
 from align.record.arrays import Leaf
 
-MEMORY = 64 * 2**20
+MEMORY = 16 * 2**20
 """Bytes that a store keeps in memory; what comes after them goes to the file."""
 
 Reader = Callable[[], np.ndarray]
