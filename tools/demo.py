@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from align.port.installed_checkpoint import load_there_and_back
+from align.port.port_inputs import load_there_and_back
 from align.port.port_run import ROWS, PortRun, run
 from align.port.row import DTYPES
 from align.report import report as writer

@@ -190,7 +190,7 @@ def _keeping_digits(
         The outcome with a note on each function; ``failed`` where there are none.
     """
     from align.explain.call_rows import EXCUSED
-    from align.frameworks.other_arithmetic import by_pytorch, in_float64
+    from align.frameworks.watched_calls import by_pytorch, in_float64
 
     if _passed(failed, dtype) or not _passed(outcome, "float64"):
         return failed

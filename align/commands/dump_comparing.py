@@ -15,7 +15,7 @@ from align.commands.spec import in_one_line, read_spec
 from align.commands.steps import Outcome, left_out, take_once, take_precision
 from align.match.name_table import Table, read_table
 from align.match.paired_names import table_of
-from align.pair.pair import DumpPair, Names
+from align.pair.dumped_pair import DumpPair, Names
 from align.record.files.dump_reading import SIDES, Dump, same_request
 from align.record.run_report import Report, described, origin
 from align.report.report import check_writable, write_asked

@@ -17,7 +17,7 @@ from align.explain import locate
 from align.explain.hints import explain_statistic
 from align.judge.judging import OUTPUTS
 from align.match.mapping import to_paddle
-from align.pair import recorded_isolation
+from align.pair import dumped_pair
 from align.pair.pair import Pair
 from align.pair.side import differs, no_scatter
 from align.record.arrays import pair_leaves, paths_of
@@ -271,7 +271,7 @@ def take_forward(pair: Pair, outcome: Outcome) -> list[Comparison]:
         guilty = locate.forward_divergences(pair, wrong_layers)
         outcome.wrong_alone(guilty)
     elif unplaced:
-        wrong_layers = recorded_isolation.wrong_output(pair, failed)
+        wrong_layers = dumped_pair.wrong_output(pair, failed)
         guilty = locate.forward_divergences(pair, wrong_layers)
     if unplaced:
         outcome.first_divergence = locate.first_forward(pair, failed, guilty)
@@ -310,7 +310,7 @@ def take_backward(pair: Pair, outcome: Outcome, forward_failed: bool) -> None:
         guilty = outcome.timed(lambda: stages.isolated_backward(pair))
         outcome.wrong_alone(guilty)
     elif not pair.live and unplaced and not locate.is_of_loss(result.failures[0]):
-        guilty = locate.backward_divergences(pair, recorded_isolation.wrong_gradient(pair))
+        guilty = locate.backward_divergences(pair, dumped_pair.wrong_gradient(pair))
     if wrong:
         first = _first_wrong_gradient(pair, outcome, result, guilty, forward_failed)
         outcome.first_backward_divergence = first

@@ -54,11 +54,10 @@ from align.frameworks.watched_calls import (
 )
 from align.judge.bounds import ISOLATED
 from align.judge.judging import alike
-from align.pair import runs
 from align.pair.any_pair import AnyPair
-from align.pair.bench import Bench, GradientBench
-from align.pair.finite_differences import agrees_in_float32, refutes_paddle
+from align.pair.bench import Bench, GradientBench, agrees_in_float32, refutes_paddle
 from align.pair.isolation import Guilty
+from align.pair.side import is_large
 from align.record.arrays import leaves
 from align.record.recording import ROOT, Recording
 from align.record.results import Tolerance
@@ -408,7 +407,7 @@ def _explain_model(pair: AnyPair, rows: Sequence[CallRow]) -> str:
             return all(comparison.passed for comparison in pair.gradients(recording))
         return False
 
-    if runs.is_large(on_paddle, model) or right(contextlib.nullcontext()):
+    if is_large(on_paddle, model) or right(contextlib.nullcontext()):
         return ""
     calls: list[WatchedCall] = []
     with contextlib.ExitStack() as stack:

@@ -1,7 +1,7 @@
 """From failed comparisons to the layer to fix, its cause and its line of code.
 
 Of two live models inject mode has found the wrong layers (`align.pair.isolation`), of two records
-what every layer was given and returned (`align.pair.recorded_isolation`).
+what every layer was given and returned (`align.pair.dumped_pair`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import numpy as np
 from align.explain import hints, loss_causes
 from align.explain.loss_causes import LossRun
 from align.judge.judging import OUTPUTS
+from align.pair.dumped_pair import DumpPair
 from align.pair.isolation import Guilty, merged
-from align.pair.pair import DumpPair, Pair
+from align.pair.pair import Pair
+from align.pair.side import Side
 from align.record.recording import ROOT
 from align.record.results import Comparison, Divergence
 
@@ -113,7 +115,7 @@ def backward_divergences(
             wrong.ours, wrong.expected, wrong.seeds, of_parameter=of_parameter
         )
         if cause.startswith(hints.NO_TORCH) and pair.live and pair.dtype == "float64":
-            from align.pair.finite_differences import refutes_paddle  # with a framework
+            from align.pair.bench import refutes_paddle  # with a framework
 
             cause = hints.UNKNOWN if refutes_paddle(pair) else cause
         if wrong.place in forward_wrong:
@@ -155,21 +157,17 @@ def is_of_loss(first: Comparison) -> bool:
 
 def running_statistic(pair: Any, name: str) -> str:
     """Explain a running statistic that is wrong after training, by one pass of a live pair."""
-    from align.frameworks import on_paddle, on_torch  # two dumps are compared without them
-    from align.pair import runs
-
     weights, plan = pair.setup.weights, dataclasses.replace(pair.plan, train=True)
     rows = [row for row in weights.rows if row.destination.name == name and row.source.buffer]
     if not rows:
         return ""
     source, dtype = weights.torch_names[rows[0].source.name], pair.dtype
 
-    def after(side: Any, model: Any, name_there: str) -> np.ndarray:
-        with runs.passed(side, model, plan, dtype, dtype, backward=False) as recording:
+    def after(side: Side, name_there: str) -> np.ndarray:
+        with side.open_pass(plan, dtype, dtype, backward=False) as recording:
             return np.array(recording.state[name_there])
 
-    expected = after(on_torch, pair.reference_model(dtype, True), source)
-    ours = after(on_paddle, pair.our_model(True), name)
+    expected, ours = after(pair.setup.torch, source), after(pair.setup.paddle, name)
     before, expected = (
         weights.to_paddle({source: value})[name] for value in (pair.setup.state[source], expected)
     )

@@ -20,7 +20,7 @@ import numpy as np
 from align.explain.experiment import both, fewest, number, options_in_words, scale
 from align.frameworks import on_paddle, on_torch
 from align.frameworks import optimizer_edits_paddle as paddles
-from align.frameworks.factories import AVERAGE
+from align.frameworks.live_models import AVERAGE
 from align.frameworks.object_options import differing, options
 from align.judge.update_judging import SMALL_STEP, SideTrace, UpdateJudge
 from align.pair.any_pair import AnyPair

@@ -91,7 +91,7 @@ def _group_factor(curve: Curve, first: Curve) -> str:
 def _unreached(pair: Any, curve: Curve, cause: str) -> str:
     """Of a Paddle rate that never changes: whether the optimizer does not follow its scheduler."""
     from align.frameworks import on_paddle  # files need no framework
-    from align.frameworks.factories import next_rate
+    from align.frameworks.live_models import next_rate
 
     with on_paddle.default_dtype(pair.dtype):
         scheduler = on_paddle.make_optimizer(pair.plan, pair.our_model(True))[1]

@@ -98,7 +98,6 @@ def in_order(x: torch.Tensor, axes: Sequence[int], order: Order) -> torch.Tensor
     Args:
         x: (...) float32 or float64 on the CPU.
         axes: what is summed; nothing for all axes.
-        order: of the terms.
 
     Returns:
         The sum, whose summed axes have length 1.
@@ -177,8 +176,6 @@ def reaches(operator: Any, args: Sequence[Any], results: Any) -> list[torch.Tens
 
     Args:
         operator: one of LONG.
-        args: its operands.
-        results: what it made of them.
 
     Returns:
         For each tensor of the results its root mean square error in units u, of its shape; None
@@ -226,7 +223,6 @@ def _terms(weight: torch.Tensor, *, transposed: bool, groups: int) -> int:
     Args:
         weight: (C_out, C_in / groups, ...), transposed (C_in, C_out / groups, ...).
         transposed: whether it spreads each place over several.
-        groups: of channels.
     """
     return weight[:, 0].numel() // groups if transposed else weight[0].numel()
 
@@ -283,7 +279,6 @@ class MovedRoundings(TorchDispatchMode):
 
     Args:
         run: what is asked of this one; what it meets is left in it.
-        dtype: "float32" or "float64".
     """
 
     def __init__(self, run: MovedRun, dtype: str = "float32") -> None:

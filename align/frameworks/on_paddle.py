@@ -15,7 +15,7 @@ import numpy as np
 import paddle
 from paddle import _C_ops
 
-from align.frameworks.factories import unpack
+from align.frameworks.live_models import unpack
 from align.record.arrays import Arrays, Entry, once, qualified_types
 from align.record.recording import ROOT
 from align.record.request import Request
@@ -370,11 +370,6 @@ def rates(optimizer: Any, model: paddle.nn.Layer) -> list[float]:
     """
     base = float(optimizer.get_lr())
     return [base * factor for _, factor in _parts(optimizer, model)]
-
-
-def base_rate(optimizer: Any) -> float:
-    """The rate before the factors of groups and parameters."""
-    return float(optimizer.get_lr())
 
 
 def factors(optimizer: Any, model: paddle.nn.Layer) -> list[float]:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.nn.utils import rnn
 
-from align.frameworks.factories import CLIP_EPS, unpack
+from align.frameworks.live_models import CLIP_EPS, unpack
 from align.record.arrays import Arrays, Entry, leaves, once, qualified_types, replace
 from align.record.recording import ROOT
 from align.record.request import Request
@@ -249,10 +249,6 @@ def follow_paddle(model: torch.nn.Module, names: list[str]) -> None:
 
     PADDLE: epsilon and momentum are float32 in every precision (1e-5 becomes 9.99999975e-06), and
     the running variance takes the biased variance of the batch, PyTorch's the unbiased one.
-
-    Args:
-        model: the reference's copy; it is changed.
-        names: its norms whose partner is a norm of Paddle itself.
     """
     kept: dict[int, torch.Tensor] = {}
 
@@ -381,7 +377,6 @@ def round_settings(optimizer: Any, which: Sequence[str] | None) -> bool:
     """Round coefficients to float32, as Paddle's kernels hold them.
 
     Args:
-        optimizer: it is changed.
         which: names of the settings to round; None rounds all of them.
 
     Returns:
@@ -412,8 +407,6 @@ def as_paddle(optimizer: Any, which: Sequence[str] | None, limit: float | None) 
     of gradients (by value, by another formula) stays as it is.
 
     Args:
-        optimizer: it is changed.
-        which: see `round_settings`.
         limit: of the norm, by which a class of Paddle's clips on the other side; None without one.
     """
     round_settings(optimizer, which)

@@ -16,7 +16,7 @@ import numpy as np
 import paddle
 
 from align.frameworks import on_paddle as stepping
-from align.frameworks.factories import around_steps
+from align.frameworks.live_models import around_steps
 from align.frameworks.object_options import Option, options
 from align.frameworks.on_paddle import view
 from align.frameworks.watched_calls import set_to
@@ -123,8 +123,6 @@ def put_gradients(
     """Gradients changed before each step; those that are zero everywhere count as none.
 
     Args:
-        optimizer: it is changed.
-        model: whose gradients they are.
         treat: gradients by name to those that the step uses.
         alone: in place of the clipping of the optimizer and of the user's before_step.
     """

@@ -31,7 +31,7 @@ _BAND_L2 = dataclasses.replace(
 )
 _UPDATE = 2.0**-25 / (1 - 0.999)  # 3.0e-5
 
-TOLERANCES: Mapping[tuple[str, str | None], Tolerance] = {
+TOLERANCES: Mapping[tuple[str, str], Tolerance] = {
     ("forward", "float64"): Tolerance(
         "scaled",
         1e-10,
@@ -54,28 +54,15 @@ TOLERANCES: Mapping[tuple[str, str | None], Tolerance] = {
     **dict.fromkeys(
         [("forward", "float32"), ("loss", "float32"), ("statistics", "float32")], _BAND
     ),
-    **dict.fromkeys(
-        [("backward", "float32"), ("optimizer", "float32"), ("training", "float32")], _BAND_L2
-    ),
-    ("training of a pair", "float32"): dataclasses.replace(
+    ("backward", "float32"): _BAND_L2,
+    ("training", "float32"): dataclasses.replace(
         _BAND_L2,
         why=f"{_BAND_L2.why}; and Paddle's float32 kernels hold beta2 to the power of the step, "
         "whose rounding makes 2**-24 / (1 - beta2) of the bias correction, half of it in an update",
         bias=_UPDATE,
     ),
-    ("metric", None): Tolerance("absolute", 1e-12, "ratios of counts, sums of some hundred terms"),
-    ("learning_rate", None): Tolerance(
-        "relative", 1e-12, "one multiplication: whole schedules agree to the last bits"
-    ),
-    ("pixels", None): Tolerance(
-        "absolute",
-        1e-6,
-        "a division and a subtraction in float32, of order one; a grey level is 0.017",
-    ),
-    ("data", None): Tolerance("exact", 0.0, "integers: equal or wrong"),
 }
-"""(step, dtype) -> what is allowed at least, and why; a failed float64 or float32 comparison is
-judged by the noise band."""
+"""(step, dtype) -> what is allowed at least, and why; a failed one is judged by the noise band."""
 
 POOLED = Tolerance(
     "scaled",
@@ -107,7 +94,6 @@ def backward(dtype: str, pooled: bool) -> Tolerance:
     """The rule of gradients.
 
     Args:
-        dtype: precision.
         pooled: an average pool of Paddle's has a part in them.
     """
     return POOLED if pooled and dtype == "float64" else TOLERANCES["backward", dtype]
@@ -115,9 +101,7 @@ def backward(dtype: str, pooled: bool) -> Tolerance:
 
 def training(dtype: str, pooled: bool, steps: int) -> Tolerance:
     """The rule after some training steps; what an average pool loses adds up."""
-    if dtype == "float32":
-        return TOLERANCES["training of a pair", dtype]
-    if not pooled:
+    if dtype == "float32" or not pooled:
         return TOLERANCES["training", dtype]
     why = f"{POOLED.why}; {steps} steps add up"
     return dataclasses.replace(POOLED, value=min(POOLED.value * steps, 1e-3), why=why)
@@ -127,7 +111,6 @@ class Settling:
     """Judges what missed its floor by the runs that the band makes then.
 
     Args:
-        band: of the stage's quantities.
         find: from a comparison's name to what picks its spread, None for what has none.
         scale: the largest value of the kind of a comparison, None where none is surely not zero.
         exact: the pair is in float64: nothing is left out, and a difference beyond what any band

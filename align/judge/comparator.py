@@ -11,17 +11,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from align.judge.distance import LOW_PRECISION, Distance, diagnose, diagnose_shape, measure, peak
+from align.judge.distance import (
+    CEILING,
+    LOW_PRECISION,
+    ZERO_RATIO,
+    Gap,
+    diagnose,
+    diagnose_shape,
+    peak,
+    relative_gap,
+)
 from align.record.results import JUDGED_BY_ORACLE, Comparison, Tolerance
 
-Settle = Callable[[Comparison], Comparison]
-"""Judges a comparison again by what rounding explains, see `align.judge.noise_band`."""
 OURS, REFERENCE, ORACLE = "Paddle", "PyTorch", "float64 oracle"
+TINY = float(np.finfo(np.float64).tiny)
+LEAST_OF_FLOAT32 = float(np.finfo(np.float32).tiny)  # what is smaller is 0 for float32
 VACUOUS = 0.5  # an oracle bound this wide would nearly admit a tensor of zeros (distance 1)
 _NAMES = Tolerance("exact", 0.0, "every name must exist on both sides, and there must be one")
 
@@ -34,22 +43,18 @@ def compare_arrays(
     *,
     oracle: Any = None,
     zero_scale: float | None = None,
-    noise: Settle | None = None,
 ) -> Comparison:
     """Judges one array against its reference.
 
     Args:
-        name: what the arrays are, for the report.
         ours: Paddle's array (or a Python number).
         reference: PyTorch's array: same shape, same dtype, not empty, finite.
-        tolerance: the rule, see `Tolerance`.
         oracle: float64 array of the same shape; needed by kinds "oracle" and "band".
         zero_scale: size of a tensor that is surely not zero (say the model's largest gradient).
             Where the judge (the oracle, or for "scaled" the reference) lies below 1e-12 of it, the
             tensor is zero in exact arithmetic and its own scale is rounding noise: the largest
             difference is then judged against zero_scale, bound by the value (oracle: by the floor).
             Without it an all-zero reference of kind "scaled" is judged absolutely.
-        noise: what rounding alone does to the tensor; asked only where a bound is missed.
 
     Returns:
         Comparison: `passed`, or a `reason` in plain words, with the worst element and both values.
@@ -73,12 +78,7 @@ def compare_arrays(
     refusal = _structure(name, arrays, tolerance)
     if refusal is not None:
         return refusal
-    distance = measure(arrays[OURS], arrays[REFERENCE], arrays.get(ORACLE), tolerance, zero_scale)
-    refusal = None if distance.finite else _finite(name, arrays, tolerance)
-    if refusal is not None:
-        return refusal
-    judged = _judge(name, arrays, tolerance, distance)
-    return judged if judged.passed or noise is None else noise(judged)
+    return _judge(name, arrays, tolerance, zero_scale)
 
 
 def compare_mappings(
@@ -87,25 +87,14 @@ def compare_mappings(
     tolerance: Tolerance | Callable[[str], Tolerance],
     *,
     oracle: Mapping[str, Any] | None = None,
-    order: Sequence[str] | None = None,
     zero_scale: float | None = None,
-    noise: Settle | None = None,
 ) -> list[Comparison]:
     """Judges every name of two dicts, in execution order.
-
-    Args:
-        ours: Paddle's arrays by name.
-        reference: PyTorch's arrays by name, in execution order unless `order` is given.
-        tolerance: one rule, or a function from the name to its rule.
-        oracle: float64 arrays by name, for kinds "oracle" and "band".
-        order: names in the order to report; names it forgets follow, names that no side has fail.
-        zero_scale: see `compare_arrays`.
-        noise: see `compare_arrays`.
 
     Returns:
         One Comparison per name of either side; a single failed one when both sides are empty.
     """
-    names = list(dict.fromkeys([*(order or ()), *reference, *ours]))
+    names = list(dict.fromkeys([*reference, *ours]))
     if not names:
         reason = "empty: neither side has anything to compare"
         return [Comparison.stated("(nothing)", _NAMES, reason)]
@@ -120,9 +109,7 @@ def compare_mappings(
         rule = tolerance if isinstance(tolerance, Tolerance) else tolerance(name)
         a, b = ours[name], reference[name]
         judge = None if oracle is None else oracle.get(name)
-        comparisons.append(
-            compare_arrays(name, a, b, rule, oracle=judge, zero_scale=zero_scale, noise=noise)
-        )
+        comparisons.append(compare_arrays(name, a, b, rule, oracle=judge, zero_scale=zero_scale))
     return comparisons
 
 
@@ -161,9 +148,9 @@ def _structure(name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance) -
 
 
 def _finite(name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance) -> Comparison | None:
-    """Refuses NaN and infinities; infinities may stay only where the tolerance states it."""
+    """Refuses NaN and infinities."""
     for side, array in arrays.items():
-        good = ~np.isnan(array) if tolerance.infinities else np.isfinite(array)
+        good = np.isfinite(array)
         if good.all():
             continue
         where = np.unravel_index(int(np.argmin(good)), array.shape)
@@ -183,48 +170,68 @@ def _finite(name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance) -> C
 
 
 def _judge(
-    name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance, distance: Distance
+    name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance, zero_scale: float | None
 ) -> Comparison:
-    """Judges what was measured on arrays that may be compared."""
-    a = arrays[OURS]
-    judge = arrays.get(ORACLE, arrays[REFERENCE])
-    where = np.unravel_index(distance.position, a.shape)
-    where = tuple(int(i) for i in where)
+    """Measures ours against the judge (the oracle, which PyTorch is measured against, too)."""
+    a, b, o = arrays[OURS], arrays[REFERENCE], arrays.get(ORACLE)
+    judge = b if o is None else o
+    bound, scale, unit, peer = tolerance.value, 1.0, "", None
+    if tolerance.kind == "relative":
+        gap, worst = relative_gap(a, judge, tolerance.floor or 0.0)
+        unit = "element"
+    else:
+        gap = Gap.between(a, judge, None if o is None else b)
+        worst = gap.largest
+    refusal = None if gap.finite else _finite(name, arrays, tolerance)
+    if refusal is not None:
+        return refusal
+    if tolerance.kind in ("scaled", *JUDGED_BY_ORACLE):
+        is_zero = zero_scale is not None and gap.peak < ZERO_RATIO * zero_scale
+        norm = "max" if is_zero else tolerance.norm
+        unit = "zero_scale" if is_zero else "L2 norm" if norm == "l2" else "scale"
+        scale = zero_scale if is_zero else gap.size(norm)
+        scale = 1.0 if scale == 0 else max(scale, TINY if o is None else LEAST_OF_FLOAT32)
+        bound = tolerance.lowest_bound
+        if gap.peer is not None:
+            peer = gap.peer.apart(norm) / scale
+            peer_bound = 0.0 if is_zero else (tolerance.factor or 0.0) * peer
+            if tolerance.kind == "oracle" or peer_bound <= CEILING:
+                bound = max(tolerance.bias + peer_bound, bound)
+        worst = gap.apart(norm) / scale
+    where = tuple(int(i) for i in np.unravel_index(gap.position, a.shape))
     judged = Comparison(
         name=name,
         passed=False,
-        worst=distance.worst,
-        bound=distance.bound,
-        scale=distance.scale,
-        max_abs=distance.max_abs,
+        worst=worst,
+        bound=bound,
+        scale=scale,
+        max_abs=gap.largest,
         position=where,
         ours=float(a[where]),
         reference=float(judge[where]),
         tolerance=tolerance,
         reason="not judged yet",
-        peer=distance.peer,
-        unit=_unit(distance, tolerance),
+        peer=peer,
+        unit=unit,
     )
-    if tolerance.kind == "oracle" and distance.bound >= VACUOUS:
+    if tolerance.kind == "oracle" and bound >= VACUOUS:
         reason = (
-            f"PyTorch itself is {distance.peer:.2e} of the scale from its float64 run, so a bound "
-            f"of {distance.bound:.2e} would prove nothing: choose better conditioned inputs, or "
+            f"PyTorch itself is {peer:.2e} of the scale from its float64 run, so a bound "
+            f"of {bound:.2e} would prove nothing: choose better conditioned inputs, or "
             "give zero_scale if this tensor is zero in theory"
         )
         return dataclasses.replace(judged, reason=reason)
-    judged = within(judged, distance.bound)
+    judged = within(judged, bound)
     if judged.passed:
         return judged
-    unit = peak(judge) if tolerance.kind == "relative" else distance.scale
-    return dataclasses.replace(judged, hint=diagnose(a, judge, distance.bound * unit))
+    size = peak(judge) if tolerance.kind == "relative" else scale
+    return dataclasses.replace(judged, hint=diagnose(a, judge, bound * size))
 
 
 def within(measured: Comparison, bound: float, tolerance: Tolerance | None = None) -> Comparison:
     """A measured comparison with another bound: passed or failed, and then why.
 
     Args:
-        measured: its `worst` and what that is a share of.
-        bound: what `worst` may be at most.
         tolerance: the rule that gives the bound, None for the one that is there.
     """
     rule = tolerance or measured.tolerance
@@ -237,15 +244,6 @@ def within(measured: Comparison, bound: float, tolerance: Tolerance | None = Non
         reason="" if passed else _reason(measured, bound),
         hint="" if passed else measured.hint,
     )
-
-
-def _unit(distance: Distance, tolerance: Tolerance) -> str:
-    """See `Comparison.unit`."""
-    if distance.is_zero:
-        return "zero_scale"
-    if tolerance.kind in ("scaled", *JUDGED_BY_ORACLE):
-        return "L2 norm" if distance.norm == "l2" else "scale"
-    return "element" if tolerance.kind == "relative" else ""
 
 
 _SHARE = {

@@ -1,4 +1,4 @@
-"""How far apart two arrays are under a tolerance, and what the difference looks like. Pure NumPy.
+"""How far apart two arrays are, and what the difference looks like. Pure NumPy.
 
 Legend: a = ours (Paddle), b = the reference (PyTorch), o = its float64 run (the oracle).
 
@@ -15,84 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from align.record.results import Tolerance
-
 ZERO_RATIO = 1e-12  # a tensor below this part of zero_scale is zero in exact arithmetic
 LOW_PRECISION = ("bfloat16",)  # ml_dtypes: kind V, but numbers
-TINY = float(np.finfo(np.float64).tiny)
-_LEAST_OF_FLOAT32 = float(np.finfo(np.float32).tiny)  # what is smaller is 0 for float32
 MASK = 1e30  # a value as large as this stands for minus infinity in a mask
 CEILING = 2.0**-10
 """A tensor of which rounding decides about more than this part is ill-conditioned."""
 PIECE = 2**17  # numbers looked at together: few enough for the cache, and threads seldom meet
-
-
-@dataclass(frozen=True)
-class Distance:
-    """A measured distance.
-
-    Args:
-        position: of the worst element, counted in the flattened arrays.
-        worst: the judged distance, in units of `scale`.
-        bound: what `worst` may be at most.
-        scale: what the absolute difference was divided by.
-        max_abs: largest absolute difference.
-        norm: "max" or "l2", the norm that was used.
-        peer: distance of b from o in units of `scale`; None without an oracle.
-        is_zero: the judge is zero in exact arithmetic, `scale` is the caller's zero_scale.
-        finite: neither NaN nor an infinity was met; otherwise the rest says nothing.
-    """
-
-    position: int
-    worst: float
-    bound: float
-    scale: float
-    max_abs: float
-    norm: str
-    peer: float | None = None
-    is_zero: bool = False
-    finite: bool = True
-
-
-def measure(
-    a: np.ndarray,
-    b: np.ndarray,
-    o: np.ndarray | None,
-    tolerance: Tolerance,
-    zero_scale: float | None,
-) -> Distance:
-    """Measures a against b, or with kinds "oracle" and "band" both against o.
-
-    Args:
-        a: (...) ours.
-        b: (...) the reference, of the same shape.
-        o: (...) float64 oracle; None where b itself is the judge.
-        tolerance: the rule.
-        zero_scale: see `align.judge.comparator.compare_arrays`.
-
-    Returns:
-        Distance; of kind "band" with the bound of the plain run, as if no moved run had been made.
-    """
-    judge = b if o is None else o
-    if tolerance.kind == "relative":
-        return _relative(a, judge, tolerance)
-    gap = Gap.between(a, judge, None if o is None else b)
-    at, largest = gap.position, gap.largest
-    if tolerance.kind in ("exact", "absolute"):
-        return Distance(at, largest, tolerance.value, 1.0, largest, "max", finite=gap.finite)
-    is_zero = zero_scale is not None and gap.peak < ZERO_RATIO * zero_scale
-    norm = "max" if is_zero else tolerance.norm
-    scale = zero_scale if is_zero else gap.size(norm)
-    least = TINY if o is None else _LEAST_OF_FLOAT32
-    scale = 1.0 if scale == 0 else max(scale, least)
-    bound, peer = tolerance.lowest_bound, None
-    if gap.peer is not None:
-        peer = gap.peer.apart(norm) / scale
-        peer_bound = 0.0 if is_zero else (tolerance.factor or 0.0) * peer
-        if tolerance.kind == "oracle" or peer_bound <= CEILING:
-            bound = max(tolerance.bias + peer_bound, bound)
-    worst = gap.apart(norm) / scale
-    return Distance(at, worst, bound, scale, largest, norm, peer, is_zero, gap.finite)
 
 
 @dataclass
@@ -101,9 +29,7 @@ class Gap:
 
     Attributes:
         largest: largest absolute difference, 0 for empty arrays.
-        position: where it is, counted in the flattened arrays.
         peak: largest absolute value of the second array.
-        finite: neither NaN nor an infinity was met; otherwise the rest says nothing.
         peer: the same of a third array and the second.
     """
 
@@ -121,7 +47,6 @@ class Gap:
 
         Args:
             a: (...) numbers.
-            judge: (...) the same shape.
             peer: (...) the same shape, None for none.
         """
         gap = cls(peer=None if peer is None else cls())
@@ -225,17 +150,24 @@ def exact_in_float32(array: np.ndarray) -> bool:
         )
 
 
-def _relative(a: np.ndarray, judge: np.ndarray, tolerance: Tolerance) -> Distance:
-    """Each element by its own size; where that is 0, only equality is within any bound."""
+def relative_gap(a: np.ndarray, judge: np.ndarray, floor: float) -> tuple[Gap, float]:
+    """Measure each element by its own size; where that is 0, only equality is within any bound.
+
+    Args:
+        a: (...) numbers.
+        judge: (...) the same shape.
+        floor: share of the largest size that an element has at least.
+
+    Returns:
+        The gap at the worst element, and its distance in units of its size.
+    """
     difference = absolute_difference(a, judge)
-    floor = (tolerance.floor or 0.0) * peak(judge)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        size = np.maximum(np.abs(judge.astype(np.float64)), floor)
+        size = np.maximum(np.abs(judge.astype(np.float64)), floor * peak(judge))
         elements = np.asarray(np.where(difference == 0, 0.0, difference / size))
     at = int(elements.argmax())
     finite = bool(np.isfinite(a).all() and np.isfinite(judge).all())
-    worst, largest = float(elements.flat[at]), float(difference.max())
-    return Distance(at, worst, tolerance.value, 1.0, largest, "max", finite=finite)
+    return Gap(float(difference.max()), at, finite=finite), float(elements.flat[at])
 
 
 LIMIT = 4_000_000  # elements; sorting more is no longer cheap
@@ -246,8 +178,6 @@ def diagnose(ours: np.ndarray, reference: np.ndarray, allowed: float) -> str:
     """Names the signature of a difference between two arrays of one shape.
 
     Args:
-        ours: (...) the array that failed.
-        reference: (...) what it was judged against.
         allowed: absolute difference that counts as equal.
 
     Returns:
@@ -267,34 +197,25 @@ def diagnose(ours: np.ndarray, reference: np.ndarray, allowed: float) -> str:
 
 
 def diagnose_shape(ours: np.ndarray, reference: np.ndarray) -> str:
-    """Names what two arrays of different shape have in common, "" when nothing.
-
-    Args:
-        ours: array of any shape.
-        reference: array of another shape.
-    """
+    """Names what two arrays of different shape have in common, "" when nothing."""
     a, b = ours, reference
     if max(a.size, b.size) > LIMIT or a.size == 0 or b.size == 0:
         return ""
-    if a.size == b.size and _close(a.ravel(), b.ravel(), 1e-5 * _peak(b)):
+    if a.size == b.size and _close(a.ravel(), b.ravel(), 1e-5 * peak(b)):
         return "the same values in the same order: only the shape differs"
     if a.ndim == b.ndim and a.ndim <= 4 and a.size == b.size:
         for axes in itertools.permutations(range(b.ndim)):
             turned = b.transpose(axes)
-            if turned.shape == a.shape and _close(a, turned, 1e-5 * _peak(b)):
+            if turned.shape == a.shape and _close(a, turned, 1e-5 * peak(b)):
                 order = "" if b.ndim == 2 else f": the reference's axes in the order {axes}"
                 return f"looks transposed{order}"
     if a.ndim == b.ndim:
         common = tuple(slice(0, min(m, n)) for m, n in zip(a.shape, b.shape, strict=True))
-        if _close(a[common], b[common], 1e-5 * _peak(b)):
+        if _close(a[common], b[common], 1e-5 * peak(b)):
             axes = [i for i, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)) if m != n]
             along = ", ".join(map(str, axes))
             return f"equal where both have elements: longer or shorter along axis {along}"
     return ""
-
-
-def _peak(array: np.ndarray) -> float:
-    return float(np.abs(array.astype(np.float64)).max())
 
 
 def _close(a: np.ndarray, b: np.ndarray, near: float) -> bool:

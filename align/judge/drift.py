@@ -39,7 +39,6 @@ class Sample:
         weights: the mapping, None where only PyTorch's side is known.
 
     Attributes:
-        size: number of elements.
         parts: places of each Paddle tensor's elements in the vector.
     """
 
@@ -152,11 +151,6 @@ def compare(
     """One comparison of the samples of each step, named by `step_name`.
 
     Args:
-        ours: Paddle's samples, before the first step and after every one.
-        reference: PyTorch's.
-        oracle: those of its float64 run, for a pair in float32.
-        steady: places of the samples that are judged.
-        base: the training rule.
         first: the step to begin with, counted from 1.
     """
     rule, comparisons = dataclasses.replace(base, norm="l2"), []
@@ -215,7 +209,6 @@ def driven(
     Args:
         comparisons: by their floors; what comes after the last "/" of a name is the weight's.
         firsts: see `driven_by_rounding`; read when a comparison failed.
-        rates: of the steps.
     """
     names: set[str] | None = None
     for measured in comparisons:

@@ -4,6 +4,13 @@ Names are Paddle's, because the Paddle side is the one to fix. Taps are taken in
 the reference finished them, their gradients in the order in which the reference received them.
 Comparisons are made one at a time as they are asked for: a control that looks for the first failed
 one stops there, and no more than one tensor of each side is held.
+
+Paired layers whose outputs differ in structure alone are unpaired, with a note: one side flattens
+the tokens before a layer, or has the batch on another axis, and what follows agrees. Where what
+follows does not agree, they stay paired and fail. Containers that only their parameters pair may do
+other parts of the work: they stay paired where their outputs agree, if need be on one input
+(`AnyPair.isolate`). A norm with an activation in it is told by the step inside that returns what
+the other side's norm does.
 """
 
 from __future__ import annotations
@@ -27,6 +34,7 @@ from align.match.paired_names import ModuleMap
 from align.record.arrays import Lazy, Leaf, Reader, pair_leaves, paths_of
 from align.record.recording import ROOT, Call, Recording
 from align.record.results import Comparison, Tolerance
+from sot_paddle.config import some
 
 OUTPUTS = "(outputs of the model)"
 NEAR = 1e-3  # of the largest value: two outputs that agree so far are one
@@ -53,9 +61,6 @@ class Judge:
     """What both sides are called on the other.
 
     Attributes:
-        weights: the mapping of the tensors.
-        modules: the mapping of the modules.
-        dtype: precision of the pair.
         notes: what could not be compared and why, in plain words.
     """
 
@@ -68,13 +73,7 @@ class Judge:
     def taps(
         self, ours: Recording, reference: Recording, only: Collection[str] | None = None
     ) -> Iterator[tuple[str, Call, Call]]:
-        """(Paddle's key, our call, the reference's call) in the reference's order.
-
-        Args:
-            ours: Paddle's recording.
-            reference: PyTorch's.
-            only: Paddle's layers to take, None for all.
-        """
+        """(Paddle's key, our call, the reference's call) in the reference's order."""
         counts, own_counts = reference.counts(), ours.counts()
         for call in reference.calls.values():
             target = self.modules.to_paddle.get(call.name)
@@ -101,14 +100,7 @@ class Judge:
         oracle: Recording | None,
         only: Collection[str] | None = None,
     ) -> Iterator[Comparison]:
-        """Judge every tap; both orders of trainable and tied parameters first.
-
-        Args:
-            ours: Paddle's recording.
-            reference: PyTorch's.
-            oracle: its float64 run, None for a pair in float64.
-            only: some of Paddle's layers, None for all.
-        """
+        """Judge every tap; both orders of trainable and tied parameters first."""
         rule = bounds.TOLERANCES["forward", self.dtype]
         tied, trained = self.weights.differing()
         yield from (flags("tied parameters", tied), flags("trainable parameters", trained))
@@ -142,13 +134,7 @@ class Judge:
         scale: float,
         rule: Tolerance,
     ) -> Iterator[Comparison]:
-        """Judge the loss, the taps' gradients in backward order, then parameters and inputs.
-
-        Args:
-            ours, reference, oracle: as for `each_tap`.
-            scale: the reference's largest gradient, see `largest_gradient`.
-            rule: of gradients, see `bounds.backward`.
-        """
+        """Judge the loss, the taps' gradients in backward order, then parameters and inputs."""
         loss_rule = bounds.TOLERANCES["forward", self.dtype]
         taps = self._gradient_taps(ours, reference, oracle)
         names = {tap.at: tap.name for tap in taps}
@@ -167,8 +153,12 @@ class Judge:
         expected = to_paddle(self.weights, reference.gradients)
         judged = None if oracle is None else to_paddle(self.weights, oracle.gradients)
         yield from each(ours.gradients, expected, judged, rule, scale)
-        of_inputs = [_of_inputs(recording) for recording in (ours, reference, oracle)]
-        yield from each(*of_inputs, rule, scale)
+        of_inputs = [
+            {f"input {path}": value for path, value in recording.input_gradients.items()}
+            for recording in (ours, reference, oracle or ours)
+        ]
+        o = None if oracle is None else of_inputs[2]
+        yield from each(of_inputs[0], of_inputs[1], o, rule, scale)
 
     def _gradient_taps(
         self, ours: Recording, reference: Recording, oracle: Recording | None
@@ -277,13 +267,7 @@ def _of_rows(
 def are_uneven(
     reference: Sequence[Leaf], ours: Sequence[Leaf], pairs: Sequence[tuple[str, Any, Any]]
 ) -> bool:
-    """Whether two outputs hold other tensors: another number, or other shapes under other names.
-
-    Args:
-        reference: (path, array) of PyTorch's output.
-        ours: of Paddle's.
-        pairs: (label, reference's, ours) as `pair_leaves` makes them.
-    """
+    """Whether two outputs hold other tensors: another number, or other shapes under other names."""
     if len(reference) != len(ours):
         return True
     named = {path for path, _ in reference} == {path for path, _ in ours}
@@ -291,12 +275,7 @@ def are_uneven(
 
 
 def missing_outputs(reference: Sequence[Leaf], ours: Sequence[Leaf]) -> Comparison:
-    """The failed comparison of two outputs that do not hold the same tensors.
-
-    Args:
-        reference: (path, array) of PyTorch's output.
-        ours: of Paddle's.
-    """
+    """The failed comparison of two outputs that do not hold the same tensors."""
     counts = (np.asarray([len(side)]) for side in (ours, reference))
     comparison = compare_arrays(OUTPUTS, *counts, bounds.EXACT)
     text = f"PyTorch returns {_told(reference)}, Paddle {_told(ours)}"
@@ -315,15 +294,12 @@ def _proposal(reference: Sequence[Leaf], ours: Sequence[Leaf]) -> str:
     near = [(a, b) for a, b in same if _near(a[1], b[1])]
     if not same:
         return "(torch, paddle): a key, an index or a function for each side"
-    return str(tuple(_key(path) for path, _ in (near or same)[0]))
+    paths = (path for path, _ in (near or same)[0])
+    return str(tuple(int(path) if path.isdigit() else path or None for path in paths))
 
 
 def _near(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.allclose(a, b, rtol=0, atol=NEAR * float(np.abs(a).max(initial=0.0))))
-
-
-def _key(path: str) -> str | int | None:
-    return int(path) if path.isdigit() else path or None
 
 
 def largest_gradient(reference: Recording) -> float:
@@ -343,14 +319,8 @@ def each(
     """`compare_mappings`, one tensor at a time; nothing when both sides are empty.
 
     Args:
-        ours: Paddle's arrays.
         expected: PyTorch's, in Paddle's names.
-        oracle: the float64 ones.
-        rule: one tolerance, or from a name to its tolerance.
-        zero_scale: see `align.judge.comparator.compare_arrays`.
-        order: the names to begin with.
     """
-
     for name in dict.fromkeys([*order, *expected, *ours]):
         a, b = ({name: side[name]} if name in side else {} for side in (ours, expected))
         o = None if oracle is None else {name: oracle[name]} if name in oracle else {}
@@ -397,12 +367,6 @@ def without_masks(*arrays: np.ndarray | None) -> tuple[np.ndarray | None, ...]:
     return tuple(None if a is None else np.where(everywhere, a.dtype.type(0), a) for a in arrays)
 
 
-def _of_inputs(recording: Recording | None) -> dict[str, np.ndarray] | None:
-    if recording is None:
-        return None
-    return {f"input {path}": value for path, value in recording.input_gradients.items()}
-
-
 def largest(arrays: Iterable[np.ndarray]) -> float:
     """The largest finite peak of some arrays, 1 when there is none above 0."""
     sizes = [peak(a) for a in arrays if a.size]
@@ -413,3 +377,116 @@ def flags(title: str, wrong: list[str]) -> Comparison:
     """One exact comparison that names what differs."""
     name = f"({title}{': ' + ', '.join(wrong) if wrong else ''})"
     return compare_arrays(name, np.asarray([len(wrong)]), np.asarray([0]), bounds.EXACT)
+
+
+EQUAL = 1e-6  # of the largest value: what is farther apart in float64 is no rounding
+AGREES, FLATTENED, DIFFERS, REARRANGED, RESIZED = range(5)
+"""What the outputs of a call are to its partner's, the worst of its tensors: equal; equal but for
+merged axes; of one shape; of one size; neither."""
+
+
+def unpair_other_structures(judge: Judge, paddle: Recording, torch: Recording) -> None:
+    """Unpair layers whose outputs have other shapes, up to a layer of one shape that agrees.
+
+    Args:
+        judge: its `modules` lose the pairs and remember why.
+    """
+    modules = judge.modules
+    for _, paddle_call, torch_call in list(judge.taps(paddle, torch)):
+        if torch_call.name in modules.loose and _likeness(paddle_call, torch_call) != AGREES:
+            why = f"returns something else than {torch_call.name}, which holds the same parameters"
+            modules.unpair(torch_call.name, why)
+    modules.loose = {a: b for a, b in modules.loose.items() if a not in modules.to_paddle}
+    taps = [(paddle_call, torch_call) for _, paddle_call, torch_call in judge.taps(paddle, torch)]
+    _unpair_composed(judge, taps, paddle, torch)
+    taps = [calls for calls in taps if calls[1].name in judge.modules.to_paddle]
+    if any(_shapes(*calls) for calls in taps if calls[1].name != ROOT):
+        _unpair_unlike(judge, taps)
+    for note in judge.modules.unlike.values():
+        judge.note(note)
+
+
+def _unpair_composed(
+    judge: Judge, taps: list[tuple[Call, Call]], paddle: Recording, torch: Recording
+) -> None:
+    """Unpair layers of which one holds layers, where one of these returns what the other does."""
+    near = NEAR if judge.dtype == "float32" else EQUAL
+    same: dict[str, str] = {}
+    for paddle_call, torch_call in taps:
+        name = torch_call.name
+        if name in judge.modules.composed and _likeness(paddle_call, torch_call) != AGREES:
+            inner = _same_inside(torch, torch_call, paddle_call, near)
+            inner += _same_inside(paddle, paddle_call, torch_call, near)
+            if inner:
+                same[name] = f"{paddle_call.key} (by {inner[0]})"
+    for name in same:
+        judge.modules.unpair(name, "")
+        judge.modules.unlike[name] = (
+            "compared at a layer inside of the other side's, which goes on from there: "
+            + some(list(same.values()))
+        )
+
+
+def _unpair_unlike(judge: Judge, taps: list[tuple[Call, Call]]) -> None:
+    """Unpair the calls of other shapes that a later call, in order of the taps, proves harmless.
+
+    A later call proves it for all when it agrees. When it differs, numbers that only stand in
+    flattened axes are harmless all the same, unless some tensor before it had another size.
+    """
+    waiting: list[tuple[int, Call, Call]] = []
+    for paddle_call, torch_call in taps:
+        likeness = _likeness(paddle_call, torch_call)
+        kinds = [kind for kind, _, _ in waiting]
+        harmless: list[tuple[int, Call, Call]] = []
+        if likeness == AGREES:
+            harmless, waiting = waiting, []
+        elif RESIZED not in (likeness, *kinds) and likeness != FLATTENED:
+            harmless = [row for row in waiting if row[0] == FLATTENED]
+            waiting = [row for row in waiting if row[0] != FLATTENED]
+        for _, paddle_unlike, torch_unlike in harmless:
+            shapes = _shapes(paddle_unlike, torch_unlike)
+            why = f"{shapes}, which changes nothing of what follows"
+            judge.modules.unpair(torch_unlike.name, why)
+        if likeness not in (AGREES, DIFFERS) and torch_call.name != ROOT:
+            waiting.append((likeness, paddle_call, torch_call))
+
+
+def _same_inside(record: Recording, whole: Call, other: Call, near: float) -> list[str]:
+    """Calls inside of one layer that return what the other side's layer does."""
+    inside = (call for call in record.calls.values() if call.name.startswith(f"{whole.name}."))
+    return [call.key for call in inside if _likeness(other, call, near) == AGREES]
+
+
+def _pairs(paddle_call: Call, torch_call: Call) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Paddle's and PyTorch's outputs of a call, paired."""
+    read = torch_call.array, paddle_call.array
+    pairs, _, _ = pair_leaves(torch_call.outputs, paddle_call.outputs, read)
+    return [(a, b) for _, b, a in pairs]
+
+
+def _shapes(paddle_call: Call, torch_call: Call) -> str:
+    """The shapes of the first outputs whose shapes differ, "" where none do."""
+    unlike = [(a.shape, b.shape) for a, b in _pairs(paddle_call, torch_call) if a.shape != b.shape]
+    return "{} in Paddle, {} in PyTorch".format(*unlike[0]) if unlike else ""
+
+
+def _likeness(paddle_call: Call, torch_call: Call, near: float = NEAR) -> int:
+    """Say by one of AGREES to RESIZED how the outputs of two calls are alike."""
+    likenesses = [AGREES]
+    for a, b in _pairs(paddle_call, torch_call):
+        if a.shape != b.shape and (a.size != b.size or _long(a) == _long(b)):
+            likenesses.append(RESIZED)
+            continue
+        with np.errstate(all="ignore"):
+            apart = np.abs(a.reshape(-1) - 1.0 * b.reshape(-1)).max(initial=0.0)
+        is_near = bool(apart <= near * np.abs(b).max(initial=0.0))
+        if a.shape == b.shape:
+            likenesses.append(AGREES if is_near else DIFFERS)
+        else:
+            likenesses.append(FLATTENED if is_near else REARRANGED)
+    return max(likenesses)
+
+
+def _long(array: np.ndarray) -> tuple[int, ...]:
+    """The axes of more than one element."""
+    return tuple(n for n in array.shape if n != 1)

@@ -67,7 +67,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from align.judge.comparator import Settle, within
+from align.judge.comparator import within
 from align.judge.distance import CEILING, MASK, PIECE, peak
 from align.record.arrays import Arrays, Lazy, MovedRun, paths_of, sampled
 from align.record.recording import Call, Recording
@@ -162,29 +162,6 @@ def joined(spreads: Sequence[Spread]) -> Spread:
     )
 
 
-def spreads_to_arrays(spreads: Spreads) -> Arrays:
-    """The spreads as arrays for a file, by "kind/name"."""
-    return {
-        f"{kind}/{name}": np.concatenate([[spread.factor, spread.largest], spread.rows])
-        for (kind, name), spread in spreads.items()
-    }
-
-
-def spreads_from_arrays(arrays: Mapping[str, np.ndarray]) -> dict[tuple[str, str], Spread]:
-    """Return the spreads that `spreads_to_arrays` wrote.
-
-    Raises:
-        ValueError: an array that it does not write.
-    """
-    spreads = {}
-    for title, array in arrays.items():
-        kind, _, name = title.partition("/")
-        if array.ndim != 1 or array.size < 3 or not (array >= 0).all():
-            raise ValueError(f"noise of {title}: expected a factor, a distance and rows")
-        spreads[kind, name] = Spread(float(array[0]), float(array[1]), array[2:])
-    return spreads
-
-
 @dataclass
 class Errors:
     """The errors of the moved runs of one tensor, run by run."""
@@ -194,12 +171,7 @@ class Errors:
     samples: list[np.ndarray] = field(default_factory=list)
 
     def add(self, moved: np.ndarray, centre: np.ndarray) -> None:
-        """Take the numbers of one more run.
-
-        Args:
-            moved: (...) floating numbers.
-            centre: (...) the same shape.
-        """
+        """Take the numbers of one more run."""
         largest, rows = _distances(moved, centre)
         self.largest.append(largest)
         self.rows.append(rows)
@@ -293,12 +265,7 @@ Find = Callable[[Spreads], Spread | None]
 
 
 class NoiseBand:
-    """What rounding explains of every tensor; runs are made when the answer depends on them.
-
-    Args:
-        centre: hands out the arrays that the moved runs are compared with.
-        moved: makes a moved run with the same kinds and names.
-    """
+    """What rounding explains of every tensor; runs are made when the answer depends on them."""
 
     def __init__(self, centre: Callable[[], Kinds], moved: Moved) -> None:
         self._centre, self._moved = centre, moved
@@ -309,14 +276,26 @@ class NoiseBand:
 
     @classmethod
     def stored(cls, arrays: Mapping[str, np.ndarray]) -> NoiseBand:
-        """A band from what `to_store` handed out; all of its runs are made."""
-        band = cls(dict, lambda _: contextlib.nullcontext({}))
-        band._spreads, band.runs = spreads_from_arrays(arrays), RUNS
+        """A band from what `to_store` handed out; all of its runs are made.
+
+        Raises:
+            ValueError: an array that `to_store` does not write.
+        """
+        band, spreads = cls(dict, lambda _: contextlib.nullcontext({})), {}
+        for title, array in arrays.items():
+            kind, _, name = title.partition("/")
+            if array.ndim != 1 or array.size < 3 or not (array >= 0).all():
+                raise ValueError(f"noise of {title}: expected a factor, a distance and rows")
+            spreads[kind, name] = Spread(float(array[0]), float(array[1]), array[2:])
+        band._spreads, band.runs = spreads, RUNS
         return band
 
     def to_store(self) -> Arrays:
         """The band as arrays by "kind/name", after all RUNS runs."""
-        return spreads_to_arrays(self.measured(RUNS))
+        return {
+            f"{kind}/{name}": np.concatenate([[spread.factor, spread.largest], spread.rows])
+            for (kind, name), spread in self.measured(RUNS).items()
+        }
 
     def measured(self, runs: int) -> Spreads:
         """What at least so many runs say; those that are missing are made."""
@@ -346,19 +325,6 @@ class NoiseBand:
                 if a.shape == b.shape and b.size and a.dtype.kind == b.dtype.kind == "f":
                     self._errors.setdefault((kind, name), Errors()).add(a, b)
 
-    def of(self, kind: str) -> Settle:
-        """Settles comparisons whose names are those of a kind of arrays.
-
-        A distance of 1 and more, that of a tensor of zeros, is no rounding.
-        """
-
-        def settle(comparison: Comparison) -> Comparison:
-            if comparison.worst >= 1.0:
-                return comparison
-            return self.settle(comparison, lambda spreads: spreads.get((kind, comparison.name)))
-
-        return settle
-
     def settle(
         self,
         comparison: Comparison,
@@ -371,7 +337,6 @@ class NoiseBand:
 
         Args:
             comparison: only a measured distance of kind "scaled" or "band" is settled.
-            find: picks the spread of its tensor.
             widest: a wider band judges nothing, and the reason says so.
             zero_scale: the largest value of its kind, where the tensor may be zero in exact
                 arithmetic.

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from align.frameworks.factories import CLIP_EPS
+from align.frameworks.live_models import CLIP_EPS
 from align.judge import bounds
 from align.judge.bounds import SCHEDULE
 from align.judge.comparator import compare_arrays
@@ -33,8 +33,6 @@ class Curve:
 
     Attributes:
         group: PyTorch's group, counted from 0; None for rates that the user logs.
-        parameters: Paddle's names.
-        ours: (steps,) Paddle's rates.
         reference: (steps,) PyTorch's.
         only: the only curve of the schedule.
     """
@@ -74,7 +72,7 @@ SPREAD = {"float64": 9.0, "float32": 6.0}  # orders of magnitude that gradients 
 FEW = 2**20  # numbers of a model whose drawn gradients are kept for the next optimizer
 FLOOR = {
     "float64": bounds.TOLERANCES["optimizer", "float64"].lowest_bound,
-    "float32": bounds.TOLERANCES["training of a pair", "float32"].lowest_bound,
+    "float32": bounds.TOLERANCES["training", "float32"].lowest_bound,
 }
 ROOM = 8.0  # units in the last place of a weight that its update may be off
 FOLLOWED = 2.0  # times what the numbers of Paddle's kernels do to the reference
@@ -98,8 +96,6 @@ class ParameterTrace:
     """One parameter through all steps.
 
     Attributes:
-        weights: one array more than there are steps: before the first, and after each.
-        gradients: as given, None where the parameter had none.
         norms: of the whole gradient, 0 without one.
         used: the gradients after each step: what hooks did to them in place shows here.
         rates: that each step applied; NaN for a parameter that the optimizer does not hold.
@@ -140,11 +136,9 @@ class SideTrace:
     Attributes:
         main: Paddle's parameter name -> its steps with the drawn gradients.
         still: the same for one step of a fresh optimizer with zero gradients.
-        groups: name -> index of its parameter group.
         clipped: norm after / norm before of all gradients in each step, where the optimizer
             changed them in place (PyTorch).
         norms: global norm of the gradients given in each step.
-        stamp: which framework computed it.
         eps: unit in the last place of the numbers it computed with.
     """
 
@@ -168,10 +162,7 @@ class Feed:
     Args:
         recorded: gradients by PyTorch's name; a parameter without one never gets one.
         shapes: PyTorch's trainable parameters and their shapes, in the model's order.
-        weights: the mapping.
         dtype: precision of the pair: gradients are rounded to it.
-        steps: how many, at least 3.
-        seed: of the draws.
     """
 
     def __init__(
@@ -240,7 +231,6 @@ def bundles(weights: WeightMapping, names: Sequence[str]) -> list[tuple[str, ...
     A packed Paddle tensor needs all of its pieces; every other tensor stands alone.
 
     Args:
-        weights: the mapping.
         names: the tensors to group; one without a partner is left out.
     """
     partners = weights.partners()
@@ -275,11 +265,8 @@ class UpdateJudge:
     """Compares a Paddle trace with the reference's.
 
     Attributes:
-        reference: PyTorch's trace.
-        oracle: its float64 run, for a pair in float32.
         near: its run with the numbers of Paddle's kernels: coefficients in float32, clipping by the
             plain norm; None when that changes nothing.
-        dtype: precision of the pair.
     """
 
     reference: SideTrace

@@ -17,7 +17,7 @@ from typing import Any
 
 from align.match import name_table
 from align.match.mapping import MappedRow, Unfinished
-from align.match.name_table import OPEN, Table
+from align.match.name_table import OPEN
 from align.record.arrays import Entry
 
 _HOW = (
@@ -32,18 +32,14 @@ _FAMILY = dict.fromkeys(("linear_in_out", "linear_out_in", "conv", "attention"),
 _FUSED = re.compile(r"qkv|in_proj|query_key_value|c_attn", re.IGNORECASE)
 
 
-def propose(matched: Unfinished, table: Table) -> dict[str, Any]:
-    """The draft of a table for what `mapping.match` left open.
-
-    Args:
-        matched: names left on both sides, and the rows that are settled.
-        table: the user's rows, which the draft begins with: it is passed in their place.
+def propose(matched: Unfinished) -> dict[str, Any]:
+    """The draft of a table for what `mapping.match` left open; it begins with the user's rows.
 
     Returns:
         {"how", "map", "modules", "ignore_torch", "ignore_paddle"}; rows of equal layers are
         written once, with ``{}``.
     """
-    left, free = list(matched.torch_left), list(matched.paddle_left)
+    left, free, table = list(matched.torch_left), list(matched.paddle_left), matched.table
     rows: dict[str, Any] = {}
     begun = {
         key: f"{OPEN} {value[0]} by its function" if isinstance(value, tuple) else value
@@ -77,10 +73,6 @@ def first_candidates(draft: Mapping[str, Any], matched: Unfinished) -> dict[str,
     """The rows of a draft with the first candidate of each open one.
 
     Where the layer types do not say whether to transpose, a matrix is.
-
-    Args:
-        draft: from `propose`.
-        matched: what it was made for.
     """
     left = matched.torch_left, matched.paddle_left
     sources, targets = ({e.name: e for e in entries} for entries in left)

@@ -8,7 +8,6 @@ read (`to_paddle`).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -55,12 +54,7 @@ class MappedRow:
 
 @dataclass
 class WeightMapping:
-    """A complete mapping.
-
-    Attributes:
-        rows: every pair of tensors.
-        ignored: names left out, with the reason.
-    """
+    """A complete mapping."""
 
     rows: list[MappedRow]
     torch_names: Mapping[str, str]
@@ -68,27 +62,10 @@ class WeightMapping:
     ignored: dict[str, str] = field(default_factory=dict)
 
     def to_paddle(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
-        """Arrays by canonical PyTorch name -> arrays by canonical Paddle name.
+        """Return what the function `to_paddle` does, read at once."""
+        return dict(to_paddle(self, arrays))
 
-        Names without a row are left out; a packed Paddle tensor needs all its pieces.
-        """
-        converted: Arrays = {}
-        shares: dict[str, dict[int, np.ndarray]] = {}
-        for row, torch, paddle in self._named():
-            if torch not in arrays:
-                continue
-            array = row.convert(np.asarray(arrays[torch]))
-            if row.piece is None:
-                converted[paddle] = array
-                continue
-            pieces = shares.setdefault(paddle, {})
-            pieces[row.piece[0]] = array
-            if len(pieces) == row.piece[1]:
-                axis = name_table.piece_axis(row.transform)
-                converted[paddle] = np.concatenate([pieces[i] for i in sorted(pieces)], axis=axis)
-        return converted
-
-    def _named(self) -> Iterator[tuple[MappedRow, str, str]]:
+    def named(self) -> Iterator[tuple[MappedRow, str, str]]:
         """Rows with the canonical names of the PyTorch and the Paddle tensor."""
         for row in self.rows:
             yield row, self.torch_names[row.source.name], self.paddle_names[row.destination.name]
@@ -96,7 +73,7 @@ class WeightMapping:
     def partners(self) -> dict[str, set[str]]:
         """Canonical PyTorch name -> canonical Paddle names."""
         partners: dict[str, set[str]] = {}
-        for _, torch, paddle in self._named():
+        for _, torch, paddle in self.named():
             partners.setdefault(torch, set()).add(paddle)
         return partners
 
@@ -123,8 +100,15 @@ class WeightMapping:
 
 @dataclass
 class Unfinished:
-    """What names and table leave open: tensors of each side without a partner, and mistakes."""
+    """What names and table leave open: tensors of each side without a partner, and mistakes.
 
+    Attributes:
+        table: that paired the names.
+        note: which built-in table or draft that is, "" for the user's own.
+    """
+
+    table: Table
+    note: str = ""
     rows: list[MappedRow] = field(default_factory=list)
     ignored: dict[str, str] = field(default_factory=dict)
     torch_left: list[Entry] = field(default_factory=list)
@@ -138,17 +122,8 @@ class Unfinished:
 
 
 def match(source: Sequence[Entry], destination: Sequence[Entry], table: Table) -> Unfinished:
-    """Pair what names and the table pair.
-
-    Args:
-        source: PyTorch's entries in registration order.
-        destination: Paddle's.
-        table: the user's rows.
-
-    Returns:
-        Unfinished: everything found, and everything that is missing or wrong.
-    """
-    matched = Unfinished()
+    """Pair what names and the table pair."""
+    matched = Unfinished(table)
     ours = {entry.name: entry for entry in destination}
     for entry in source:
         reason = table.ignored(entry.name, "torch")
@@ -308,35 +283,39 @@ def _not_bijective(rows: Sequence[MappedRow]) -> list[str]:
     return mistakes
 
 
-def to_paddle(
-    weights: WeightMapping, arrays: Mapping[str, np.ndarray], *, layout: bool = True
-) -> Mapping[str, np.ndarray]:
-    """What `WeightMapping.to_paddle` returns, but each tensor is read and converted on access.
+def to_paddle(weights: WeightMapping, arrays: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """Rename and convert arrays, each on access.
 
     Args:
-        weights: the mapping.
         arrays: by canonical PyTorch name; not every tensor need be there.
-        layout: False leaves a tensor that becomes one whole tensor in PyTorch's layout, which is
-            enough for norms and distances and saves the transposition.
 
     Returns:
-        Arrays by canonical Paddle name; they are to be read, not written.
+        Arrays by canonical Paddle name; they are to be read, not written. Names without a row are
+        left out, and a packed Paddle tensor that lacks a piece.
     """
     rows: dict[str, list[MappedRow]] = {}
-    for row in weights.rows:
-        if weights.torch_names[row.source.name] in arrays:
-            rows.setdefault(weights.paddle_names[row.destination.name], []).append(row)
+    for row, torch_name, paddle_name in weights.named():
+        if torch_name in arrays:
+            rows.setdefault(paddle_name, []).append(row)
     converted = Lazy()
     for name, rows_to_target in rows.items():
         row = rows_to_target[-1]
         source = weights.torch_names[row.source.name]
-        if row.piece is None and row.part is None and (not layout or row.transform is COPY):
+        if row.piece is None and row.part is None and row.transform is COPY:
             converted.hold(name, partial(arrays.__getitem__, source))
-        elif row.piece is None or len({row.piece for row in rows_to_target}) == row.piece[1]:
-            part = dataclasses.replace(weights, rows=rows_to_target)
-            converted.hold(name, partial(_convert, part, arrays, name))
+        elif row.piece is None:
+            converted.hold(name, partial(_convert, weights, [row], arrays))
+        elif len({row.piece for row in rows_to_target}) == row.piece[1]:
+            converted.hold(name, partial(_convert, weights, rows_to_target, arrays))
     return converted
 
 
-def _convert(weights: WeightMapping, arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    return weights.to_paddle(arrays)[name]
+def _convert(
+    weights: WeightMapping, rows: Sequence[MappedRow], arrays: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    """Return one Paddle tensor: what its row makes, or all rows of a packed one beside another."""
+    pieces = {row.piece: row.convert(arrays[weights.torch_names[row.source.name]]) for row in rows}
+    if None in pieces:
+        return pieces[None]
+    axis = name_table.piece_axis(rows[-1].transform)
+    return np.concatenate([pieces[piece] for piece in sorted(pieces)], axis=axis)

@@ -46,7 +46,6 @@ class Target:
     """Where a PyTorch tensor goes.
 
     Args:
-        name: Paddle name.
         part: (i, n): piece i of n of the PyTorch tensor goes there.
         piece: (i, n): the whole PyTorch tensor is piece i of n there.
         transform: key of `TRANSFORMS` or the user's function when the table says so, else "".
@@ -64,9 +63,6 @@ class Table:
 
     Args:
         rows: PyTorch template -> value, see the module's docstring.
-        modules: PyTorch module template -> Paddle module, None for "do not compare".
-        ignore_torch: PyTorch template -> reason.
-        ignore_paddle: Paddle template -> reason.
         origin: where it came from, for messages.
         is_built_in: one of `known_names`: rows that match nothing are no mistakes.
         drafted: what has no partner goes to its first candidate.
@@ -204,7 +200,9 @@ def read_table(weights: Any) -> Table:
         return Table(drafted=weights == DRAFT)
     origin = "weights"
     if isinstance(weights, (str, Path)):
-        origin, weights = str(weights), _read_file(Path(weights))
+        origin, path = str(weights), Path(weights)
+        is_yaml = path.suffix in (".yaml", ".yml")
+        weights = reading.read_yaml(path) if is_yaml else reading.read_json(path, object)
     if isinstance(weights, ConversionPlan):
         origin, weights = f"the plan of {weights.layout}", weights.names()
     if not isinstance(weights, Mapping):
@@ -247,12 +245,6 @@ def known_table(sections: Mapping[str, Any], title: str) -> Table:
     return Table(rows, *rest, origin=title, is_built_in=True)
 
 
-def _read_file(path: Path) -> Any:
-    if path.suffix in (".yaml", ".yml"):
-        return reading.read_yaml(path)
-    return reading.read_json(path, object)
-
-
 POINTWISE_FROM_LINEAR = Transform(
     "transpose+unsqueeze",
     lambda a: a[:, :, None, None],  # (out, in) -> (out, in, 1, 1)
@@ -287,6 +279,14 @@ _MATRICES = (
 """Of a linear layer, what is transposed; weight_v and weight_orig are those of a weight norm and
 of a spectral norm, whose own weight_v has one axis."""
 
+_RECURRENT = ("LSTM", "GRU", "RNN", "SimpleRNN", "LSTMCell", "GRUCell", "SimpleRNNCell")
+_KINDS = {
+    **dict.fromkeys(("Linear", "NonDynamicallyQuantizableLinear"), "linear"),
+    **dict.fromkeys(_RECURRENT, "recurrent"),
+    "MultiheadAttention": "attention",
+    "PReLU": "prelu",
+    "Bilinear": "bilinear",
+}
 _NORMS = ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "LocalResponseNorm")
 
 
@@ -307,29 +307,19 @@ def kind(entry: Entry) -> str:
             continue
         if title == "Conv1D" and module.startswith("transformers."):
             return "linear_in_out"
-        if title in ("Linear", "NonDynamicallyQuantizableLinear"):
-            return "linear"
-        if title == "MultiheadAttention":
-            return "attention"
+        if title in _KINDS:
+            return _KINDS[title]
         if title.startswith(("Conv", "LazyConv")):
             return "conv"
         if "Embedding" in title:
             return "embedding"
         if any(norm in title for norm in _NORMS):
             return "norm"
-        if title in ("LSTM", "GRU", "RNN", "SimpleRNN", "LSTMCell", "GRUCell", "SimpleRNNCell"):
-            return "recurrent"
-        if title in ("PReLU", "Bilinear"):
-            return title.lower()
     return "custom"
 
 
 def transform_between(source: Entry, destination: Entry) -> Transform | None:
     """How the PyTorch tensor becomes the Paddle tensor; None when the types do not say.
-
-    Args:
-        source: PyTorch's tensor.
-        destination: Paddle's tensor.
 
     Returns:
         Transform, or None for a matrix of a linear layer on one side against a custom layer on the
@@ -365,10 +355,6 @@ def rearranging(function: Callable[[np.ndarray], np.ndarray], source: Entry) -> 
     """The transform that moves numbers as a user's function moves 0, 1, 2, ... in their places.
 
     Gradients and the optimizer's state are then moved in the same way.
-
-    Args:
-        function: PyTorch's array -> Paddle's.
-        source: PyTorch's tensor.
 
     Raises:
         ValueError: the function does anything else, or raises.

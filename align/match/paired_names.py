@@ -32,12 +32,7 @@ from sot_paddle.reading import read_text
 
 @dataclass(frozen=True)
 class SideNames:
-    """The names of one side.
-
-    Attributes:
-        entries: of its state dict, in registration order.
-        modules: every module's, the model itself first.
-    """
+    """The names of one side."""
 
     entries: Sequence[Entry]
     modules: Sequence[str]
@@ -48,8 +43,6 @@ class PairedNames:
     """Tensors and modules of both sides.
 
     Attributes:
-        weights: the mapping of the tensors.
-        modules: the mapping of the modules.
         note: which built-in table was used, "" for none.
     """
 
@@ -61,46 +54,47 @@ class PairedNames:
 def pair_names(torch: SideNames, paddle: SideNames, table: Table, folder: Path) -> PairedNames:
     """Pair every tensor and every module.
 
-    Args:
-        torch: PyTorch's names.
-        paddle: Paddle's.
-        table: the user's rows for names that differ.
-        folder: where a draft of a table goes.
-
     Raises:
         ValueError: names without a partner (a draft is written and named; by weights="draft" it is
             used as well), mistakes in the table.
     """
-    matched, table, note = _matched(torch, paddle, copy.deepcopy(table))  # it remembers used rows
+    matched = _matched(torch, paddle, copy.deepcopy(table))  # it remembers used rows
     if matched.torch_left or matched.paddle_left:
-        proposal = propose(matched, table)
-        path = _write_draft(proposal, folder)
+        draft = propose(matched)
+        path = _write_draft(draft, folder)
         if not table.drafted:
-            raise ValueError(_refusal(matched, len(torch.entries), path, proposal))
-        matched, table, note = _drafted(torch, paddle, matched, proposal, path)
+            raise ValueError(_refusal(matched, len(torch.entries), path, draft))
+        matched = _drafted(torch, paddle, matched, draft, path)
+    note = matched.note
     if note and matched.mistakes:
         raise ValueError(f"{note}; but are both of one size? {'; '.join(matched.mistakes)}")
     weights = mapping.finish(matched, torch.entries, paddle.entries)
-    return PairedNames(weights, pair_modules(torch.modules, paddle.modules, weights, table), note)
+    modules = pair_modules(torch.modules, paddle.modules, weights, matched.table)
+    return PairedNames(weights, modules, note)
 
 
-def _matched(
-    torch: SideNames, paddle: SideNames, table: Table
-) -> tuple[mapping.Unfinished, Table, str]:
+def _matched(torch: SideNames, paddle: SideNames, table: Table) -> mapping.Unfinished:
+    """What the user's table pairs, or the built-in one that fits best where equal names do not."""
     for name in torch.modules:
         table.module(name)  # a row may speak of a module only
     matched = mapping.match(torch.entries, paddle.entries, table)
     if not table.is_empty() or not matched.torch_left:
-        return matched, table, ""
+        return matched
     tables = [known_table(rows, title) for title, rows in KNOWN.items()]
     first = matched.torch_left[0].name
     candidates = [candidate for candidate in tables if candidate.targets(first) is not None]
-    tried = [(_complete(torch, paddle, candidate), candidate) for candidate in candidates]
-    fitting = [(other, candidate) for other, candidate in tried if other is not None]
-    if not fitting:
-        return matched, table, ""
-    best, table = min(fitting, key=lambda pair: len(pair[0].mistakes))
-    return best, table, f"names paired by the built-in table {table.origin}; weights= replaces it"
+    tried = [mapping.match(torch.entries, paddle.entries, candidate) for candidate in candidates]
+    best = min(filter(_is_complete, tried), key=lambda other: len(other.mistakes), default=None)
+    if best is None:
+        return matched
+    best.note = f"names paired by the built-in table {best.table.origin}; weights= replaces it"
+    return best
+
+
+def _is_complete(matched: mapping.Unfinished) -> bool:
+    """Whether a table leaves no name over; shapes may still differ."""
+    shapes = all("does not fit after" in mistake for mistake in matched.mistakes)
+    return shapes and not (matched.torch_left or matched.paddle_left)
 
 
 def _drafted(
@@ -109,8 +103,8 @@ def _drafted(
     left: mapping.Unfinished,
     draft: Mapping[str, Any],
     path: Path,
-) -> tuple[mapping.Unfinished, Table, str]:
-    """What the first candidates of a draft pair, their table, and a note that names them.
+) -> mapping.Unfinished:
+    """What the first candidates of a draft pair, with a note that names them.
 
     Raises:
         ValueError: they do not go together.
@@ -120,28 +114,17 @@ def _drafted(
     if matched.mistakes:
         raise ValueError(f"weights: {matched.told()}; mend {path} and pass it as weights=")
     unsure = [name for name, value in draft["map"].items() if is_open(value)]
-    note = f"names paired by the draft {path}"
+    matched.note = f"names paired by the draft {path}"
     if unsure:
-        note += (
+        matched.note += (
             f": {len(unsure)} of its {len(draft['map'])} rows are first candidates, which a pass "
             f"proves and a failure may come from: {some(unsure)}"
         )
-    return matched, table, note
-
-
-def _complete(torch: SideNames, paddle: SideNames, table: Table) -> mapping.Unfinished | None:
-    """What a table pairs, None when a name is left over; shapes may still differ."""
-    matched = mapping.match(torch.entries, paddle.entries, table)
-    shapes = all("does not fit after" in mistake for mistake in matched.mistakes)
-    return matched if shapes and not (matched.torch_left or matched.paddle_left) else None
+    return matched
 
 
 def _write_draft(draft: Mapping[str, Any], folder: Path) -> Path:
     """Write a draft under a name that is free or already holds the same text.
-
-    Args:
-        draft: from `propose`.
-        folder: created when it is missing.
 
     Returns:
         The path; an older draft that the user may have edited is never replaced.
@@ -194,8 +177,6 @@ class ModuleMap:
 
     Attributes:
         to_paddle: PyTorch module -> Paddle layer.
-        torch_only: modules without a partner.
-        paddle_only: layers without a partner.
         loose: PyTorch container -> Paddle's of another name that holds the same, until they agree.
         composed: PyTorch modules with modules in them whose partner has none, or the reverse.
         unlike: PyTorch module that lost its partner by `unpair` -> why, for the reader.
@@ -219,12 +200,6 @@ def pair_modules(
     torch_names: Sequence[str], paddle_names: Sequence[str], weights: WeightMapping, table: Table
 ) -> ModuleMap:
     """Pair the modules of both models.
-
-    Args:
-        torch_names: every module's name, ROOT first.
-        paddle_names: every layer's name, ROOT first.
-        weights: the finished mapping of the tensors.
-        table: the user's rows.
 
     Raises:
         ValueError: the table names a Paddle layer that does not exist.
@@ -293,10 +268,7 @@ def _by_containers(
     """Pair containers that hold exactly each other's layers; returns the PyTorch ones.
 
     Args:
-        pairs: takes them in.
         layers: PyTorch's layers with parameters and their partners.
-        torch_names: every module's name.
-        paddle_names: every layer's name.
         same_name: they have the same last name; else nothing beside them holds these layers.
     """
     taken, partners = set(pairs.values()), set(layers.values())

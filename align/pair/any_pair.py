@@ -21,11 +21,27 @@ from align.judge.update_judging import Curve
 from align.match.mapping import to_paddle
 from align.match.name_table import read_table
 from align.match.paired_names import ModuleMap, SideNames, pair_names
-from align.pair import runs
 from align.pair.isolation import Isolation
-from align.pair.pair import Ours, Pair, TrainingRuns, own_tensors, steady_elements, widened
-from align.pair.runs import tensors
-from align.pair.side import Side, Watch, measured_training, no_scatter, repeated, scored_output
+from align.pair.pair import (
+    Ours,
+    Pair,
+    TrainingRuns,
+    compute_rates,
+    compute_scores,
+    own_tensors,
+    scored_output,
+    steady_elements,
+    widened,
+)
+from align.pair.side import (
+    Side,
+    Watch,
+    dropout_off,
+    measured_training,
+    no_scatter,
+    repeated,
+    tensors,
+)
 from align.record.arrays import (
     Arrays,
     BothSides,
@@ -42,10 +58,6 @@ from align.record.run_report import code_of, described, origin, source_of
 
 class Setup:
     """What is settled once for a pair: weights, their mapping, the mapping of the modules.
-
-    Args:
-        plan: the request.
-        folder: where a draft of the table goes.
 
     Raises:
         ValueError: names that do not match (a draft is written), or a table with mistakes.
@@ -114,7 +126,6 @@ class AnyPair(Pair):
     """Both sides in one precision, run on demand, each once.
 
     Args:
-        setup: what holds for every precision.
         dtype: "float64" or "float32"; in float32 the float64 run of the reference, on the same
             rounded weights and inputs, is the judge.
 
@@ -128,7 +139,7 @@ class AnyPair(Pair):
         super().__init__(Judge(setup.weights, setup.modules, dtype), setup.plan)
         self.setup, self.alone = setup, "float64" not in setup.plan.dtypes
         whole = set(setup.modules.to_paddle) == {ROOT}  # no layer is compared beside the model
-        self._recorded = {ROOT} if whole else None
+        self._only = {ROOT} if whole else None
 
     def reference_model(self, dtype: str, train: bool) -> Any:
         """Return PyTorch's model of a precision with the pair's weights; a caller may change it."""
@@ -145,47 +156,28 @@ class AnyPair(Pair):
 
     def run_reference(self, dtype: str | None = None, *, deep: bool = False) -> Recording:
         """Run PyTorch's model now and return the pass, kept."""
-        return self.setup.torch.record_pass(
-            self.plan,
-            dtype or self.dtype,
-            self.dtype,
-            deep=deep,
-            backward=self.backward,
-            only=self._recorded,
-        )
+        dtype, side = dtype or self.dtype, self.setup.torch
+        return side.record_pass(self.plan, dtype, self.dtype, deep=deep, **self._recorded)
 
-    def run_ours(self, *, deep: bool = False, tripled: str = "") -> Recording:
+    def run_ours(self) -> Recording:
         """Run the Paddle model now and return the pass, kept."""
-        return self.setup.paddle.record_pass(
-            self.plan,
-            self.dtype,
-            self.dtype,
-            deep=deep,
-            tripled=tripled,
-            backward=self.backward,
-            only=self._recorded,
-        )
+        return self.setup.paddle.record_pass(self.plan, self.dtype, self.dtype, **self._recorded)
 
-    def pass_ours(
-        self, *, tripled: str = "", backward: bool = True
-    ) -> contextlib.AbstractContextManager[Recording]:
-        """Run the Paddle model for a ``with`` block that judges the pass; see `runs.passed`."""
-        return self.setup.paddle.open_pass(
-            self.plan,
-            self.dtype,
-            self.dtype,
-            tripled=tripled,
-            backward=backward,
-            only=self._recorded,
-        )
+    def pass_ours(self, **options: Any) -> contextlib.AbstractContextManager[Recording]:
+        """Run the Paddle model for a ``with`` block that judges the pass; see `Side.open_pass`."""
+        plan, dtype = self.plan, self.dtype
+        return self.setup.paddle.open_pass(plan, dtype, dtype, only=self._only, **options)
+
+    @property
+    def _recorded(self) -> dict[str, Any]:
+        return {"backward": self.backward, "only": self._only}
 
     @contextlib.contextmanager
     def _moved_pass(self, asked: MovedRun) -> Iterator[Kinds]:
         if not asked.number:
             no_scatter(on_torch, self.reference, self.run_reference())
-        with self.setup.torch.open_moved_pass(
-            self.plan, self.dtype, asked, backward=self.backward, only=self._recorded
-        ) as kinds:
+        side = self.setup.torch
+        with side.open_moved_pass(self.plan, self.dtype, asked, **self._recorded) as kinds:
             yield kinds
 
     @functools.cached_property
@@ -226,7 +218,7 @@ class AnyPair(Pair):
 
     def isolate(self) -> Isolation:
         """Inject mode, see `isolation`."""
-        with runs.dropout_off(on_paddle, self.plan.train):
+        with dropout_off(on_paddle, self.plan.train):
             if self.judge.modules.loose:
                 self._pair_containers()
             return Isolation(on_paddle, self).run(self.plan)
@@ -268,14 +260,6 @@ class AnyPair(Pair):
         limit = on_paddle.clipping_limit(optimizer)
         return lambda torch_optimizer, _: on_torch.as_paddle(torch_optimizer, which, limit)
 
-    def trained_ours(
-        self, watch: Watch | None = None, plan: Request | None = None, **options: Any
-    ) -> contextlib.AbstractContextManager[TrainingRun]:
-        """Train the Paddle model for a ``with`` block that judges it; see `runs.trained`."""
-        return self.setup.paddle.open_training(
-            plan or self.plan, self.dtype, watch=watch, **options
-        )
-
     def trainings(self) -> TrainingRuns:
         """Train PyTorch's model, also in float64; moved and Paddle's runs wait to be asked for."""
         torch, sample = self.setup.torch, Sample(self.setup.entries, self.setup.weights)
@@ -290,9 +274,13 @@ class AnyPair(Pair):
         def ours(
             plan: Request | None = None, enough: Callable[[Ours], bool] = lambda _: False
         ) -> Iterator[Ours]:
-            track = Track(functools.partial(sample.ours, on_paddle))
-            with self.trained_ours(
-                track.watch, plan, enough=lambda run: enough((run, track))
+            track, plan = Track(functools.partial(sample.ours, on_paddle)), plan or self.plan
+            with self.setup.paddle.open_training(
+                plan,
+                self.dtype,
+                self.dtype,
+                watch=track.watch,
+                enough=lambda run: enough((run, track)),
             ) as run:
                 yield run, track
 
@@ -322,8 +310,8 @@ class AnyPair(Pair):
     def both_scores(self) -> BothSides:
         """Both metrics on PyTorch's output and the user's labels."""
         output = scored_output(self.reference)
-        ours, our_stamp = self.setup.paddle.compute_scores(self.plan, output, self.dtype)
-        reference, their_stamp = self.setup.torch.compute_scores(self.plan, output, self.dtype)
+        ours, our_stamp = compute_scores(self.setup.paddle, self.plan, output, self.dtype)
+        reference, their_stamp = compute_scores(self.setup.torch, self.plan, output, self.dtype)
         stamps = {"ours": our_stamp, "reference": their_stamp}
         return BothSides(ours, reference, stamps, rows=len(output))
 
@@ -331,11 +319,12 @@ class AnyPair(Pair):
         """The rates that the user's callables return, None for those of the optimizers."""
         if self.plan.schedule is None:
             return None
-        torch_rates = self.setup.torch.compute_rates(self.plan)
-        return Curve(None, (), self.setup.paddle.compute_rates(self.plan), torch_rates, only=True)
+        setup = self.setup
+        rates = (compute_rates(side, self.plan) for side in (setup.paddle, setup.torch))
+        return Curve(None, (), *rates, only=True)
 
     def planted(self, step: str) -> Iterator[tuple[str, str, Recording]]:
-        """Paddle's pass with a fault in the model: what, where, the pass; see `Pair`."""
+        """Paddle's pass with each fault of "forward" or "backward", planted in the model."""
         if step == "backward":
             for key in (self._without_parameters(), ROOT):
                 with self.pass_ours(tripled=key) as recording:
@@ -388,7 +377,7 @@ class AnyPair(Pair):
             on_paddle.load(self.model, {name: array})
 
     def code(self, key: str) -> str:
-        """Where to look, by a call's key."""
+        """Class, file and line of a Paddle layer, by a call's key; "" when not known."""
         return code_of(on_paddle.modules(self.model), key.partition("#")[0])
 
     def layer(self, key: str) -> tuple[Any, Any, Arrays]:

@@ -1,6 +1,7 @@
 """Run one wrong Paddle layer again, on the reference's inputs, with something in it changed.
 
-`GradientBench` runs it forward and backward, on the reference's inputs and gradients.
+`GradientBench` runs it forward and backward, on the reference's inputs and gradients. Which side's
+gradient is wrong is told by finite differences of Paddle's own loss, and by its float32 run.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import paddle
 from align.frameworks import on_paddle
 from align.frameworks.on_paddle import ERRORS
 from align.judge.bounds import POOLED
-from align.pair import runs
+from align.match.mapping import to_paddle
 from align.pair.any_pair import AnyPair
 from align.pair.isolation import Guilty, Isolation
+from align.pair.side import dropout_off
 from align.record.arrays import Arrays, leaves, replace
 from align.record.recording import ROOT, Call, run_model
 
@@ -27,13 +29,8 @@ from align.record.recording import ROOT, Call, run_model
 class Bench(Isolation):
     """Inject mode that keeps what one layer is called with, to call it again.
 
-    Args:
-        pair: the user's pair.
-        key: the call of the wrong layer.
-
     Attributes:
         layer_call: the layer, its positional and keyword arguments; None for the model as a whole.
-        children: calls that the layer itself made in the last trial.
         given: changes what the layer is given.
         after: changes what a layer called in it returns, by that call's key.
     """
@@ -149,15 +146,11 @@ class Bench(Isolation):
         pair, before = self.pair, on_paddle.state(self.model)
         try:
             with self.hooked(), on_paddle.default_dtype(pair.dtype):
-                with self._dropout():
+                with dropout_off(on_paddle, pair.plan.train):
                     self._call_model()
                 yield self
         finally:
             put_back(self.model, before)
-
-    def _dropout(self) -> AbstractContextManager:
-        """As the pair runs it."""
-        return runs.dropout_off(on_paddle, self.pair.plan.train)
 
     def _call_model(self) -> None:
         dtype = self.judge.dtype
@@ -173,7 +166,7 @@ class Bench(Isolation):
         self._seen, self._stack = dict(self._counts), list(self._outside)
         self._hooking = False
         try:
-            with self._dropout(), change or contextlib.nullcontext():
+            with dropout_off(on_paddle, self.pair.plan.train), change or contextlib.nullcontext():
                 if self.layer_call is None:
                     self._call_model()
                 else:
@@ -209,8 +202,6 @@ class GradientBench:
     """One layer called again with gradients, as part of no model.
 
     Args:
-        pair: the user's pair.
-        call: the layer, its positional and keyword arguments.
         reference: the partner's call, with the gradients that arrived and left.
     """
 
@@ -233,7 +224,7 @@ class GradientBench:
 
         pair = self.pair
         args, kwargs = replace((self.args, self.kwargs), on_paddle.is_tensor, fed_tensor)
-        mode = runs.dropout_off(on_paddle, pair.plan.train)
+        mode = dropout_off(on_paddle, pair.plan.train)
         try:
             with on_paddle.default_dtype(pair.dtype), mode, change:
                 output = self.layer(*args, **kwargs)
@@ -265,3 +256,53 @@ class GradientBench:
         """Whether a change makes the gradients right."""
         ours = self.gradients(change)
         return ours is not None and self.right(ours)
+
+
+STEP_SIZE = 1e-5
+SEEN = 1e-3  # of the largest gradient: a smaller difference float32 would not show as surely
+LEFT = 0.01  # of what the two sides' slopes are apart
+
+
+def refutes_paddle(pair: AnyPair) -> bool:
+    """Say whether Paddle's float64 loss moves as PyTorch's gradients say, and not as its own.
+
+    The parameters take a step to either side along the difference of both gradients, where they
+    disagree most. It says nothing about a graph that is cut on purpose.
+    """
+    by_torch = to_paddle(pair.setup.weights, pair.reference.gradients)
+    by_paddle = {
+        name: np.nan_to_num(pair.ours.gradients.get(name, 0 * b), posinf=0, neginf=0)
+        for name, b in by_torch.items()
+    }
+    apart = {name: by_paddle[name] - b for name, b in by_torch.items()}
+    top, size = (
+        max((float(np.abs(a).max(initial=0)) for a in side.values()), default=0.0)
+        for side in (apart, by_torch)
+    )
+    if not top or not np.isfinite(size) or top < SEEN * size:
+        return False
+    moves = {n: STEP_SIZE * (a / top) for n, a in apart.items()}
+    slope = (_loss(pair, moves, 1) - _loss(pair, moves, -1)) / 2
+    torch_slope, paddle_slope = (
+        sum(float(np.vdot(side[name], move)) for name, move in moves.items())
+        for side in (by_torch, by_paddle)
+    )
+    return abs(slope - torch_slope) <= LEFT * abs(paddle_slope - torch_slope)
+
+
+def _loss(pair: AnyPair, moves: Arrays, sign: int) -> float:
+    model = pair.model
+    before = on_paddle.state(model)
+    try:
+        on_paddle.load(model, {n: before[n] + sign * move for n, move in moves.items()})
+        with pair.pass_ours(backward=False) as recording:
+            return float(recording.loss)
+    finally:
+        on_paddle.load(model, before)
+
+
+def agrees_in_float32(pair: AnyPair) -> bool:
+    """Say whether the same two models agree in float32, forward and backward."""
+    single = AnyPair(pair.setup, "float32")
+    comparisons = [*single.taps(single.ours), *single.gradients(single.ours)]
+    return all(comparison.passed for comparison in single.settling.settle(comparisons))

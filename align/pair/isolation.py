@@ -30,14 +30,9 @@ class Guilty:
     """A layer whose own code is wrong.
 
     Attributes:
-        place: Paddle layer (key of the call).
-        comparison: what differed.
         shown_at: the tensor that showed it: the layer's output, or the input of a layer inside.
         inputs: the reference's inputs of that call, with which formulas are tried.
-        ours: what Paddle computed.
-        expected: what PyTorch computed.
         siblings: unpaired layers that ran in between and may be the place.
-        returned: what they returned.
         note: what is known about the cause already.
     """
 
@@ -57,9 +52,6 @@ class WrongGradient:
     """A gradient that one layer's own code gets wrong.
 
     Attributes:
-        place: key of the Paddle call.
-        comparison: what differed.
-        ours, expected: both gradients, of one shape.
         seeds: gradients that arrive at the outputs of the same code, the reference's.
         value: the tensor whose gradient it is, None of a parameter, or when unknown.
     """
@@ -86,7 +78,6 @@ class Isolation:
     """Runs the Paddle side once in inject mode.
 
     Args:
-        side: `on_paddle`.
         pair: a live one, with Paddle's model and a deep recording of the reference.
         names: PyTorch module -> Paddle layer, of those that are fed; None for all.
     """
@@ -251,19 +242,16 @@ class Isolation:
         frame = paired[-1]
         arrays = [(f"input {path.partition('.')[2]}", a) for path, a in frame.reference.inputs]
         inputs: list[Leaf] = []
+        names = self.judge.modules.to_paddle  # modules without a partner pass
         for call in self.recording.calls.values():
             if call is before:
                 break
-            if self._around(call) == frame.reference.key:
+            around = (outer.key for outer in self.recording.around(call) if outer.name in names)
+            if next(around, "") == frame.reference.key:
                 arrays += [(f"output of {call.key}", a) for _, a in call.outputs]
                 inputs += [(f"input of {call.key}", a) for _, a in call.inputs]
         arrays += inputs
         return [(name, a) for name, a in arrays if a.dtype.kind in "fiub" and a.size]
-
-    def _around(self, call: Call) -> str:
-        """The nearest paired call of the reference around one; modules without a partner pass."""
-        names = self.judge.modules.to_paddle
-        return next((outer.key for outer in self.recording.around(call) if outer.name in names), "")
 
     def _after(self, layer: Any, args: tuple, kwargs: dict, output: Any) -> Any:
         frame = self._stack.pop()

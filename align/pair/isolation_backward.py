@@ -21,9 +21,9 @@ from align.frameworks import on_paddle
 from align.judge import bounds
 from align.judge.judging import alike, compare_outputs
 from align.judge.noise_band import ONE_DIRECTION
-from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.pair.isolation import Isolation, WrongGradient, floats
+from align.pair.side import dropout_off
 from align.record.arrays import Arrays, Leaf, leaves, pair_leaves, replace
 from align.record.recording import ROOT, Call
 from align.record.results import Tolerance
@@ -34,8 +34,6 @@ class _Piece:
     """The part of the graph that one call's own code makes.
 
     Attributes:
-        key: of the Paddle call.
-        reference: its partner, None without one.
         starts: (name, leaf, the reference's gradient or None, value): what gradients must reach.
         ends: (tensor, the reference's gradient): what gradients begin at.
         open_ends: (tensor, its leaf in the layer inside): PyTorch has no gradient there.
@@ -54,13 +52,9 @@ class BackwardIsolation(Isolation):
     """Runs the Paddle side once, each call on the reference's inputs and gradients.
 
     Args:
-        pair: the user's pair.
         tripled: key of a call whose gradient is planted wrong.
 
     Attributes:
-        comparisons: in backward order once `run` has returned.
-        wrong: every wrong gradient, in that order too.
-        seeds: the reference's gradients that each call began with.
         forward_wrong: calls whose output is wrong already.
     """
 
@@ -81,7 +75,7 @@ class BackwardIsolation(Isolation):
         """Run; `comparisons` and `wrong` hold the result."""
         pair = self.pair
         self.side.clear(self.model)
-        with runs.dropout_off(self.side, pair.plan.train):
+        with dropout_off(self.side, pair.plan.train):
             self.run(pair.plan)
         self._judge_parameters()
         self.side.clear(self.model)

@@ -12,22 +12,32 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from align.frameworks.live_models import AVERAGE, make_step, next_rate, without_dropout
 from align.judge.drift import Track
 from align.judge.noise_band import Kinds, kinds_of
-from align.pair import runs
-from align.record.arrays import Arrays, Lazy, MovedRun, TrainingRun, cast, leaves, rounded_state
-from align.record.recording import ROOT, Recording
+from align.record.arrays import (
+    Arrays,
+    Lazy,
+    MovedRun,
+    Store,
+    TrainingRun,
+    by_kind,
+    is_array,
+    replace,
+    rounded_state,
+)
+from align.record.recording import Recorder, Recording, loss_of, one_loss, run_model
 from align.record.request import Request
 
 if TYPE_CHECKING:
     from align.frameworks.moved_roundings import MovedRoundings
 
-METRIC = "metric"
 Watch = Callable[[Any], None]
 """Called with the model before the first training step and after every one."""
 Follow = Callable[[Any, Any], None]
@@ -38,8 +48,10 @@ _FLAGS = {"PyTorch": "requires_grad", "Paddle": "stop_gradient"}
 class Side:
     """One framework's model of a pair.
 
+    In every run ``dtype`` is its precision and ``rounded`` that of the pair, to which weights and
+    inputs are rounded first. ``asked`` says how PyTorch's roundings are moved, None: not at all.
+
     Args:
-        framework: `on_torch` or `on_paddle`.
         plan: how to build. What a run does is the plan that it is given, often the same.
 
     Attributes:
@@ -59,7 +71,7 @@ class Side:
         """Precision -> to which one the weights that its model holds now were rounded; absent
         where they may have changed since."""
 
-    def _of_pair(self, both: tuple[Any, Any] | list[Any]) -> Any:
+    def of_pair(self, both: tuple[Any, Any] | list[Any]) -> Any:
         """Return this side's part of an argument (PyTorch's, Paddle's)."""
         return both[0 if self.is_torch else 1]
 
@@ -90,7 +102,7 @@ class Side:
         self._rounded.pop(dtype, None)
         model, _ = self._built.pop(dtype, (None, None))
         if model is not None:
-            large = runs.is_large(self.framework, model)
+            large = is_large(self.framework, model)
             del model
             if large:
                 gc.collect()
@@ -99,48 +111,27 @@ class Side:
         """Return the one model of a precision with the pair's weights; a second call resets it.
 
         Args:
-            dtype: precision of the run.
-            rounded: precision of the pair, to which the weights are rounded first.
-            train: in training mode.
             will_change: False where the caller leaves the weights as they are.
         """
         model = self.build(dtype, train)
         if self._rounded.pop(dtype, None) != rounded:
-            runs.load(
-                self.framework,
-                model,
-                self.weights,
-                lambda part: rounded_state(part, dtype, rounded),
-            )
+            self._load(model, lambda part: rounded_state(part, dtype, rounded))
         if not will_change:
             self._rounded[dtype] = rounded
         return model
 
-    def open_pass(
-        self, plan: Request, dtype: str, rounded: str, **options: Any
-    ) -> contextlib.AbstractContextManager[Recording]:
-        """Return one pass to be looked at in a ``with`` block; the options are `runs.passed`'s."""
-        model = self.model(dtype, rounded, plan.train, will_change=False)
-        return runs.passed(self.framework, model, plan, dtype, rounded, **options)
+    def _load(self, model: Any, change: Callable[[Arrays], Arrays]) -> None:
+        """Overwrite tensors in groups, so that a whole model is never held twice."""
+        group: Arrays = {}
+        for name in self.weights:
+            group[name] = self.weights[name]
+            if sum(array.size for array in group.values()) >= _GROUP:
+                self.framework.load(model, change(group))
+                group = {}
+        self.framework.load(model, change(group))
 
-    def record_pass(self, plan: Request, dtype: str, rounded: str, **options: Any) -> Recording:
-        """Return one pass, kept; the options are those of `runs.passed`."""
-        model = self.model(dtype, rounded, plan.train, will_change=False)
-        return runs.run(self.framework, model, plan, dtype, rounded, **options)
-
-    @contextlib.contextmanager
-    def open_moved_pass(
-        self, plan: Request, dtype: str, asked: MovedRun, **options: Any
-    ) -> Iterator[Kinds]:
-        """Yield a pass of PyTorch's with moved roundings, as the noise band measures it."""
-        moves, model = self._moved(dtype, asked, plan.train)
-        with runs.passed(
-            self.framework, model, plan, dtype, dtype, moves=moves, **options
-        ) as recording:
-            yield kinds_of(recording)
-
-    def _moved(self, dtype: str, asked: MovedRun, train: bool) -> tuple[MovedRoundings, Any]:
-        """Return moved roundings, and the model with moved weights."""
+    def _moved_model(self, dtype: str, train: bool, asked: MovedRun) -> tuple[Any, MovedRoundings]:
+        """Return the model with moved weights, and what moves the roundings of its run."""
         from align.frameworks.moved_roundings import MovedRoundings  # PyTorch's side alone
 
         moves = MovedRoundings(asked, dtype)
@@ -152,8 +143,170 @@ class Side:
             constants = {name: arrays[name] for name in arrays if name in self.constants}
             return {**moves.arrays(arrays), **constants}  # moved by what they were rounded to
 
-        runs.load(self.framework, model, self.weights, moved)
-        return moves, model
+        self._load(model, moved)
+        return model, moves
+
+    @contextlib.contextmanager
+    def open_pass(
+        self,
+        plan: Request,
+        dtype: str,
+        rounded: str,
+        *,
+        asked: MovedRun | None = None,
+        deep: bool = False,
+        tripled: str = "",
+        backward: bool = True,
+        only: Collection[str] | None = None,
+    ) -> Iterator[Recording]:
+        """Run one forward and backward pass, to be looked at inside a ``with`` block.
+
+        The parameters' gradients are read off the live model, so they cost no memory and are gone
+        at the end of the block. Then the tensors that a pass moves (running statistics) are put
+        back.
+
+        Args:
+            dtype, rounded, asked: see `Side`.
+            deep: record the inputs of every call as well.
+            tripled: key of a call whose gradient is planted wrong.
+            backward: False for the forward pass and the loss alone.
+            only: the layers to record, None for all.
+        """
+        side, moves = self.framework, None
+        if asked is None:
+            model = self.model(dtype, rounded, plan.train, will_change=False)
+        else:
+            model, moves = self._moved_model(dtype, plan.train, asked)
+        before = {name: side.numpy(tensor) for name, tensor in side.untrained(model).items()}
+        inputs = _moved(plan.cast(dtype, rounded), moves)
+        side.clear(model)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(side.default_dtype(dtype))
+            stack.enter_context(dropout_off(side, plan.train))
+            recorder = Recorder(side, model, deep=deep, tripled=tripled, only=only)
+            stack.enter_context(recorder)
+            stack.enter_context(moves or contextlib.nullcontext())
+            pools = stack.enter_context(side.average_pools())
+            output, watched = run_model(side, model, inputs)
+            loss = one_loss(side, plan, output, dtype, rounded)
+            if backward:
+                side.backward(loss)
+        del output
+        recording = recorder.recording
+        recording.loss, recording.stamp = side.numpy(loss), side.stamp(loss)
+        recording.pooled = bool(pools)
+        del loss
+        recording.gradients = _gradients(side, model)
+        recording.input_gradients = {
+            path: side.numpy(value.grad)
+            for path, value in watched.items()
+            if value.grad is not None
+        }
+        after = side.named(model)
+        recording.state = {name: side.numpy(after[name]) for name in before}
+        try:
+            yield recording
+        finally:
+            side.clear(model)
+            side.load(model, before)
+
+    def record_pass(self, plan: Request, dtype: str, rounded: str, **options: Any) -> Recording:
+        """Return one pass with everything kept; the options are those of `open_pass`."""
+        with self.open_pass(plan, dtype, rounded, **options) as recording:
+            recording.gradients = recording.store.keep(recording.gradients)
+        return recording
+
+    @contextlib.contextmanager
+    def open_moved_pass(
+        self, plan: Request, dtype: str, asked: MovedRun, **options: Any
+    ) -> Iterator[Kinds]:
+        """Yield a pass of PyTorch's with moved roundings, as the noise band measures it."""
+        with self.open_pass(plan, dtype, dtype, asked=asked, **options) as recording:
+            yield kinds_of(recording)
+
+    @contextlib.contextmanager
+    def open_training(
+        self,
+        plan: Request,
+        dtype: str,
+        rounded: str,
+        *,
+        asked: MovedRun | None = None,
+        watch: Watch | None = None,
+        follow: Follow | None = None,
+        enough: Callable[[TrainingRun], bool] = lambda _: False,
+    ) -> Iterator[TrainingRun]:
+        """Train for the plan's steps on its batches; look at the run in a ``with`` block.
+
+        Args:
+            dtype, rounded, asked: see `Side`.
+            watch, follow: see `Watch` and `Follow`.
+            enough: whether to stop, asked after every step with the losses and rates so far.
+
+        Yields:
+            TrainingRun: losses, rates, final tensors and moments, by canonical name; the tensors
+            are read off the live model and gone at the end of the block.
+        """
+        side, moves = self.framework, None
+        if asked is None:
+            model = self.model(dtype, rounded, True)
+        else:
+            model, moves = self._moved_model(dtype, True, asked)
+        result = TrainingRun()
+        with side.default_dtype(dtype):
+            optimizer, scheduler = side.make_optimizer(plan, model)
+            if follow is not None:
+                follow(optimizer, model)
+            watch = watch or (lambda _: None)
+            watch(model)
+            for step in range(plan.steps):
+                with moves or contextlib.nullcontext():
+                    loss, result.stamp = self._descend(model, plan, step, dtype, rounded, moves)
+                    result.losses.append(loss)
+                    result.learning_rates.append(side.rate(optimizer))
+                    make_step(side.NAME, optimizer)
+                    if scheduler is not None:
+                        next_rate(scheduler)
+                    side.clear(model)
+                watch(model)
+                if enough(result):
+                    break
+            result.moments = by_kind(side.live_moments(optimizer, model), side.view)
+            average = getattr(optimizer, AVERAGE, None)
+            if average is not None:
+                arrays = dict(average.arrays())
+                readers = {name: functools.partial(arrays.get, name) for name in arrays}
+                result.moments["average"] = Lazy(readers)
+            del optimizer, scheduler, average
+        named = side.named(model).items()
+        result.state = Lazy({name: functools.partial(side.view, tensor) for name, tensor in named})
+        try:
+            yield result
+        finally:
+            result.state, result.moments = {}, {}
+            if is_large(side, model):  # an optimizer in a cycle of references still holds moments
+                gc.collect()
+
+    def _descend(
+        self,
+        model: Any,
+        plan: Request,
+        step: int,
+        dtype: str,
+        rounded: str,
+        moves: MovedRoundings | None,
+    ) -> tuple[float, Mapping[str, Any]]:
+        """Compute the gradients of a step; return its mean loss and who computed it."""
+        side, share, total = self.framework, plan.accumulate, 0.0
+        for number in range(step * share, (step + 1) * share):
+            batch = plan.batch(number)
+            fed = _moved(batch.cast(dtype, rounded), moves)
+            with dropout_off(side, True):
+                output, _ = run_model(side, model, fed)
+                loss = loss_of(side, batch, output, dtype, rounded)
+                side.backward(loss / share if share > 1 else loss)
+            total += float(side.numpy(loss))
+        return total / share, side.stamp(loss)
 
     def train(
         self,
@@ -166,24 +319,14 @@ class Side:
         """Return one training run, kept; PyTorch's has to be the same again, see `repeated`."""
 
         def run(first: bool) -> TrainingRun:
-            return runs.train(
-                self.framework,
-                self.model(dtype, rounded, True),
-                plan,
-                dtype,
-                rounded,
-                watch=watch if first else None,
-                follow=follow,
-            )
+            store, watching = Store(), watch if first else None
+            with self.open_training(plan, dtype, rounded, watch=watching, follow=follow) as live:
+                state = store.keep(live.state)
+                moments = {kind: store.keep(arrays) for kind, arrays in live.moments.items()}
+            live.state, live.moments = state, moments
+            return live
 
         return repeated(self.framework, run) if self.is_torch else run(True)
-
-    def open_training(
-        self, plan: Request, dtype: str, **options: Any
-    ) -> contextlib.AbstractContextManager[TrainingRun]:
-        """Return a training for a ``with`` block that judges it; see `runs.trained`."""
-        model = self.model(dtype, dtype, True)
-        return runs.trained(self.framework, model, plan, dtype, dtype, **options)
 
     @contextlib.contextmanager
     def open_moved_training(
@@ -198,17 +341,11 @@ class Side:
         """Yield a training of PyTorch's with moved roundings, as the noise band measures it.
 
         Args:
-            plan: what to run.
-            dtype: precision of run and pair.
-            asked: how the roundings are moved.
-            sample: takes the elements of a model whose drift is followed.
             steady: places of those that are judged.
-            follow: see `Follow`.
         """
-        moves, model = self._moved(dtype, asked, True)
         track = Track(sample)
-        with runs.trained(
-            self.framework, model, plan, dtype, dtype, moves=moves, watch=track.watch, follow=follow
+        with self.open_training(
+            plan, dtype, dtype, asked=asked, watch=track.watch, follow=follow
         ) as run:
             yield measured_training(run, track, steady)
 
@@ -218,98 +355,24 @@ class Side:
         Instances are read as they are; callables build their models in float32, the precision of
         stored weights.
         """
-        model = self._of_pair((plan.torch_module, plan.paddle_layer))
+        model = self.of_pair((plan.torch_module, plan.paddle_layer))
         dtype = "float64" if hasattr(model, "state_dict") else "float32"
         return self.framework.prepare(plan, dtype, plan.train)
-
-    def compute_scores(
-        self, plan: Request, output: np.ndarray, dtype: str
-    ) -> tuple[dict[str, float], Mapping[str, Any]]:
-        """Return the scores of this side's metric by their names in the report, and a stamp.
-
-        Args:
-            plan: its metric and labels.
-            output: of the reference.
-            dtype: precision of the pair.
-
-        Raises:
-            ValueError: the metric returns something else than a number or a mapping of numbers.
-        """
-        framework = self.framework
-        labels = cast(np.asarray(plan.labels), dtype, dtype)
-        tensor = framework.tensor(output)
-        with framework.default_dtype(dtype):
-            score = self._of_pair(plan.metric)(tensor, framework.tensor(labels))
-        if not isinstance(score, Mapping):
-            return {METRIC: self._number(score, METRIC)}, framework.stamp(tensor)
-        scores = {
-            f"{METRIC} {name}": self._number(value, name)
-            for name, value in leaves(score, lambda value: not isinstance(value, Mapping))
-        }
-        if not scores:
-            raise ValueError(f"metric: the {framework.NAME} function returned an empty mapping")
-        return scores, framework.stamp(tensor)
-
-    def _number(self, value: Any, name: str) -> float:
-        framework = self.framework
-        value = framework.numpy(value) if framework.is_tensor(value) else value
-        array = np.asarray(value)
-        if array.size != 1 or array.dtype.kind not in "biuf":
-            raise ValueError(
-                f"metric: {name!r} of the {framework.NAME} side is a {type(value).__name__} of "
-                f"shape {array.shape}, expected one number (or a mapping of numbers)"
-            )
-        return float(array.reshape(()))
-
-    def compute_rates(self, plan: Request) -> np.ndarray:
-        """Return the rates (steps,) of this side's callable in the plan's schedule.
-
-        Raises:
-            ValueError: something else than so many finite numbers.
-        """
-        steps, whose = plan.schedule_steps, f"schedule: {self.framework.NAME}'s callable"
-        returned = self._of_pair(plan.schedule)(steps)
-        try:
-            rates = np.asarray([float(rate) for rate in returned])
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"{whose} returned {type(returned).__name__}, expected {steps} numbers ({error})"
-            ) from error
-        if rates.shape != (steps,):
-            raise ValueError(
-                f"{whose} returned {len(rates)} rates, expected {steps} (schedule_steps)"
-            )
-        if not np.isfinite(rates).all():
-            raise ValueError(f"{whose} returned a rate that is not finite")
-        return rates
-
-
-def scored_output(recording: Recording) -> np.ndarray:
-    """Return the output that the metric of both sides is given.
-
-    Raises:
-        ValueError: the model returns no floating tensor.
-    """
-    outputs = [a for _, a in recording.calls[ROOT].outputs if a.dtype.kind == "f" and a.size]
-    if not outputs:
-        raise ValueError("metric: the model returns no floating tensor")
-    return outputs[0]
 
 
 def measured_training(run: TrainingRun, track: Track | None, steady: np.ndarray) -> Kinds:
     """Return what the noise band measures of a run of the reference, in PyTorch's names."""
+
+    def judged_weights(step: int) -> np.ndarray:
+        return track[step][steady]
+
     steps = range(1, len(track) if track is not None else 0)
-    drift = {str(step): functools.partial(_chosen, track, step, steady) for step in steps}
     return {
         "losses": {"losses": np.asarray(run.losses)},
         "state": run.state,
-        "drift": Lazy(drift),
+        "drift": Lazy({str(step): functools.partial(judged_weights, step) for step in steps}),
         **run.moments,
     }
-
-
-def _chosen(track: Track, step: int, steady: np.ndarray) -> np.ndarray:
-    return track[step][steady]
 
 
 _AGAIN = 2  # runs that have to agree: a rare draw, a layer that is skipped, may not show in one
@@ -322,7 +385,6 @@ def repeated(side: Any, run: Callable[[bool], Run]) -> Run:
     """Return a run of the reference; one in which a generator moved has to give the same again.
 
     Args:
-        side: `on_torch`.
         run: makes it, told whether it is the first time.
 
     Raises:
@@ -371,3 +433,39 @@ def _apart(a: Any, b: Any) -> bool:
         return not np.array_equal(a, b)
     room = _ROUNDINGS * float(np.finfo(a.dtype).eps) * float(np.abs(b).max(initial=0.0))
     return not np.allclose(a, b, rtol=0.0, atol=room, equal_nan=True)
+
+
+_GROUP = 2**22  # numbers of the weights written back to a model at a time
+_LARGE = 2**24  # numbers of a model that is too large to wait for the next collection
+
+
+def dropout_off(side: Any, train: bool) -> contextlib.AbstractContextManager[None]:
+    """Return what switches dropout off in training mode; in eval mode nothing drops."""
+    return without_dropout(side.FUNCTIONAL) if train else contextlib.nullcontext()
+
+
+def tensors(side: Any, model: Any) -> Lazy:
+    """Return every tensor of a live model by canonical name, each copied when it is read."""
+    named = side.named(model).items()
+    return Lazy({name: functools.partial(side.numpy, tensor) for name, tensor in named})
+
+
+def is_large(side: Any, model: Any) -> bool:
+    """Say whether a model is too large to wait for the next collection of garbage."""
+    return sum(math.prod(tensor.shape) for tensor in side.named(model).values()) > _LARGE
+
+
+def _moved(value: Any, moves: MovedRoundings | None) -> Any:
+    """Return a structure with its floating arrays moved, as it is without moves."""
+    return value if moves is None else replace(value, is_array, lambda _, a: moves.array(a))
+
+
+def _gradients(side: Any, model: Any) -> Lazy:
+    """Return every gradient of a live model by canonical name, for a look."""
+
+    def read(parameter: Any) -> np.ndarray:
+        return side.view(parameter.grad)
+
+    trained = {id(p) for p in model.parameters() if p.grad is not None}
+    named = side.named(model).items()
+    return Lazy({name: functools.partial(read, p) for name, p in named if id(p) in trained})

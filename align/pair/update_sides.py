@@ -5,6 +5,7 @@ What each does is read in Paddle's names: weights, rates and moments after every
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from align.frameworks import on_paddle, on_torch, optimizer_edits_paddle
-from align.frameworks.factories import make_step, next_rate
+from align.frameworks.live_models import make_step, next_rate
 from align.judge.update_judging import Curve, Feed, ParameterTrace, SideTrace, UpdateJudge, sample
 from align.pair.any_pair import AnyPair
 from align.record.request import Request
@@ -27,11 +28,7 @@ def schedule_of(side: Any, optimizer: Any, scheduler: Any, model: Any, steps: in
     """The rates that an optimizer would apply, its scheduler stepped after each.
 
     Args:
-        side: `on_torch` or `on_paddle`.
         optimizer: it makes no step, so no weight moves.
-        scheduler: None for a constant rate.
-        model: whose parameters it holds.
-        steps: how many.
 
     Returns:
         (steps, groups) float64.
@@ -45,7 +42,7 @@ def schedule_of(side: Any, optimizer: Any, scheduler: Any, model: Any, steps: in
         if paddle_factors is None:
             rates.append(side.rates(optimizer, model))
         else:
-            base = side.base_rate(optimizer)
+            base = float(optimizer.get_lr())
             rates.append([base * factor for factor in paddle_factors])
     return np.asarray(rates)
 
@@ -109,165 +106,131 @@ def schedule_curves(pair: AnyPair, torch: ScheduleSide, paddle: ScheduleSide) ->
 Change = Callable[[Any, Any], Any]
 """Of a fresh Paddle optimizer and its model; may return another optimizer."""
 LEAST, MOST = 3, 5  # steps
-LARGE = 20_000_000  # parameters of a model that gets the least of them
 ZERO_RATES = 100  # steps of a schedule that may apply the rate 0 before the first other one
 
 
-class View:
-    """Reads samples of one side's tensors in Paddle's names.
+@dataclass
+class Follower:
+    """Drives the optimizers of one side, and reads in Paddle's names what they do.
 
-    Args:
+    Attributes:
+        model: with its weights loaded; they are put back after each run.
+        warm: steps that the schedule makes before the first one, so that the rate is not zero.
         groups: the side's names that are converted together.
         convert: arrays by the side's names -> by Paddle's names.
         partners: the side's name -> Paddle's names.
-    """
-
-    def __init__(
-        self,
-        groups: Sequence[tuple[str, ...]],
-        convert: Callable[[dict[str, np.ndarray]], Mapping[str, np.ndarray]],
-        partners: Mapping[str, Iterable[str]],
-    ) -> None:
-        self._groups, self._convert, self._partners = groups, convert, partners
-
-    def targets(self, name: str) -> Iterable[str]:
-        """Paddle's names of one of the side's tensors."""
-        return self._partners.get(name, ())
-
-    def samples(self, read: Callable[[str], np.ndarray | None]) -> Iterator[tuple[str, np.ndarray]]:
-        """(Paddle's name, sample) of what ``read`` gives, nothing where it gives None."""
-        for group in self._groups:
-            tensors = {name: read(name) for name in group}
-            if any(value is None for value in tensors.values()):
-                continue
-            for name, array in self._convert(tensors).items():
-                yield name, sample(array)
-
-
-class Follower:
-    """Drives the optimizers of one side.
-
-    Args:
-        side: `on_torch` or `on_paddle`.
-        model: with its weights loaded; they are put back after each run.
-        plan: the optimizer's factories.
-        view: reads the side in Paddle's names.
         gradients: gives (the side's own name, gradient or None) of a step.
-        dtype: precision of the run.
-        watch: read the norm of all gradients before and after each step.
-        bare: record weights and rates alone, by which a planted fault is seen.
-        warm: steps that the schedule makes before the first one, so that the rate is not zero.
-        prepare: called with each fresh optimizer; may return another one. None for nothing.
+        prepare: called with each fresh optimizer; may return another one.
     """
 
-    def __init__(
-        self,
-        side: Any,
-        model: Any,
-        plan: Any,
-        view: View,
-        gradients: Callable[[int], Iterator[tuple[str, np.ndarray | None]]],
-        dtype: str,
-        warm: int,
-        *,
-        watch: bool = False,
-        bare: bool = False,
-        prepare: Callable[[Any], Any] | None = None,
-    ) -> None:
-        self._side, self._model, self._plan = side, model, plan
-        self._view, self._gradients, self._dtype, self._warm = view, gradients, dtype, warm
-        self._prepare, self._watch, self._bare = prepare, watch, bare
-        self._parameters = side.parameters(model)
+    side: Any
+    model: Any
+    plan: Request
+    dtype: str
+    warm: int
+    groups: Sequence[tuple[str, ...]]
+    convert: Callable[[dict[str, np.ndarray]], Mapping[str, np.ndarray]]
+    partners: Mapping[str, Iterable[str]]
+    gradients: Callable[[int], Iterable[tuple[str, np.ndarray | None]]]
+    prepare: Callable[[Any], Any] | None = None
 
     def run(self, steps: int) -> SideTrace:
         """One step without gradients, then so many with them, each from the same weights."""
-        trace = SideTrace(eps=float(np.finfo(self._dtype).eps))
-        before = self._side.state(self._model)
-        zeros = [(n, np.zeros(tuple(p.shape))) for n, p in self._parameters.items()]
+        side, model = self.side, self.model
+        parameters = side.parameters(model)
+        trace = SideTrace(eps=float(np.finfo(self.dtype).eps))
+        before = side.state(model)
+        zeros = [(n, np.zeros(tuple(p.shape))) for n, p in parameters.items()]
         try:
-            with self._side.default_dtype(self._dtype):
-                self._steps(trace, trace.still, lambda _: iter(zeros), 1)
-                self._side.load(self._model, before)
-                self._side.clear(self._model)
-                self._steps(trace, trace.main, self._gradients, steps)
+            with side.default_dtype(self.dtype):
+                self._steps(trace, trace.still, lambda _: zeros, 1)
+                side.load(model, before)
+                side.clear(model)
+                self._steps(trace, trace.main, self.gradients, steps)
         finally:
-            self._side.load(self._model, before)
-            self._side.clear(self._model)
-        trace.stamp = self._side.stamp(next(iter(self._parameters.values())))
+            side.load(model, before)
+            side.clear(model)
+        trace.stamp = side.stamp(next(iter(parameters.values())))
         return trace
 
     def _steps(
         self,
         trace: SideTrace,
         traces: dict[str, ParameterTrace],
-        gradients: Callable[[int], Iterator[tuple[str, np.ndarray | None]]],
+        gradients: Callable[[int], Iterable[tuple[str, np.ndarray | None]]],
         steps: int,
     ) -> None:
-        side, model = self._side, self._model
-        optimizer, scheduler = side.make_optimizer(self._plan, model)
-        if self._prepare is not None:
-            optimizer = self._prepare(optimizer) or optimizer
-        for _ in range(self._warm if scheduler is not None else 0):
+        side, model = self.side, self.model
+        parameters = side.parameters(model)
+
+        def weight(name: str) -> np.ndarray:
+            return side.view(parameters[name])
+
+        optimizer, scheduler = side.make_optimizer(self.plan, model)
+        if self.prepare is not None:
+            optimizer = self.prepare(optimizer) or optimizer
+        for _ in range(self.warm if scheduler is not None else 0):
             next_rate(scheduler)
-        members = side.groups(optimizer, model)
         group_of: dict[str, int] = {}
-        for i, names in enumerate(members):
+        for i, names in enumerate(side.groups(optimizer, model)):
             group_of.update(dict.fromkeys(names, i))
-        for name, weight in self._weights():
-            traces[name] = ParameterTrace([weight])
+        for name, array in self._samples(weight):
+            traces[name] = ParameterTrace([array])
         for step in range(steps):
             for name, gradient in gradients(step):
-                if name in self._parameters:
-                    side.give(self._parameters[name], gradient)
+                if name in parameters:
+                    side.give(parameters[name], gradient)
             rates = side.rates(optimizer, model)
-            applied = {name: rates[i] for name, i in group_of.items()}
-            norm = side.gradient_norm(model) if self._watch else 0.0
+            applied = self._named({name: rates[i] for name, i in group_of.items()})
+            norm = side.gradient_norm(model) if side is on_torch else 0.0
             make_step(side.NAME, optimizer)
             if traces is trace.main:
                 trace.clipped.append(side.gradient_norm(model) / norm if norm else 1.0)
                 trace.norms.append(norm)
-            self._record(traces, applied)
-            if not self._bare:
-                self._record_moments(traces, optimizer, step)
+            for name, array in self._samples(weight):
+                traces[name].weights.append(array)
+                traces[name].rates.append(applied.get(name, math.nan))
+            self._record_moments(traces, optimizer, step)
             if scheduler is not None and step < steps - 1:
                 next_rate(scheduler)
         if traces is trace.main:
             trace.groups = self._named(group_of)
 
-    def _gradient(self, name: str) -> np.ndarray | None:
-        parameter = self._parameters.get(name)
-        gradient = None if parameter is None else parameter.grad
-        return None if gradient is None else self._side.view(gradient)
-
-    def _weights(self) -> Iterator[tuple[str, np.ndarray]]:
-        view = self._side.view
-        return self._view.samples(lambda name: view(self._parameters[name]))
+    def _samples(
+        self, read: Callable[[str], np.ndarray | None]
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """(Paddle's name, sample) of what ``read`` gives, nothing where it gives None."""
+        for group in self.groups:
+            tensors = {name: read(name) for name in group}
+            if any(value is None for value in tensors.values()):
+                continue
+            for name, array in self.convert(tensors).items():
+                yield name, sample(array)
 
     def _named(self, values: Mapping[str, float]) -> dict[str, float]:
         """A number of each of the side's parameters, by Paddle's name."""
         by_target: dict[str, float] = {}
         for name, value in values.items():
-            by_target.update(dict.fromkeys(self._view.targets(name), value))
+            by_target.update(dict.fromkeys(self.partners.get(name, ()), value))
         return by_target
 
-    def _record(self, traces: dict[str, ParameterTrace], applied: Mapping[str, float]) -> None:
-        rates = self._named(applied)
-        for name, weight in self._weights():
-            traces[name].weights.append(weight)
-            traces[name].rates.append(rates.get(name, math.nan))
-
     def _record_moments(self, traces: dict[str, ParameterTrace], optimizer: Any, step: int) -> None:
-        used = dict(self._view.samples(self._gradient))
+        parameters, view = self.side.parameters(self.model), self.side.view
+        moments = self.side.live_moments(optimizer, self.model)
+
+        def used(name: str) -> np.ndarray | None:
+            gradient = parameters[name].grad if name in parameters else None
+            return None if gradient is None else view(gradient)
+
+        def read(name: str, kind: str) -> np.ndarray | None:
+            tensor = moments.get(name, {}).get(kind)
+            return None if tensor is None else view(tensor)
+
+        gradients = dict(self._samples(used))
         for name, trace in traces.items():
-            trace.used.append(used.get(name))
-        moments = self._side.live_moments(optimizer, self._model)
+            trace.used.append(gradients.get(name))
         for kind in sorted(set().union(*moments.values())):
-
-            def read(name: str, kind: str = kind) -> np.ndarray | None:
-                tensor = moments.get(name, {}).get(kind)
-                return None if tensor is None else self._side.view(tensor)
-
-            for name, moment in self._view.samples(read):
+            for name, moment in self._samples(functools.partial(read, kind=kind)):
                 series = traces[name].moments.setdefault(kind, [])
                 series += [None] * (step - len(series)) + [moment]
         for trace in traces.values():
@@ -277,13 +240,6 @@ class Follower:
 
 class UpdateSides:
     """The two models of a pair, ready to be stepped.
-
-    Args:
-        pair: in float64 or float32, with an optimizer.
-
-    Attributes:
-        module: PyTorch's model.
-        model: Paddle's.
 
     Raises:
         ValueError: nothing to train, or a rate that stays zero.
@@ -298,8 +254,7 @@ class UpdateSides:
         }
         if not self._shapes:
             raise ValueError("optimizer: the PyTorch module has no trainable parameter")
-        large = sum(math.prod(shape) for shape in self._shapes.values()) > LARGE
-        self.steps = LEAST if large else max(LEAST, min(pair.plan.steps, MOST))
+        self.steps = max(LEAST, min(pair.plan.steps, MOST))
         recorded, seed = pair.reference.gradients, pair.plan.seed
         self.feed = Feed(recorded, self._shapes, self._weights, pair.dtype, self.steps, seed)
         self._warm = max(
@@ -342,7 +297,7 @@ class UpdateSides:
     ) -> tuple[SideTrace, UpdateJudge]:
         pair = self._pair
         captured: dict[str, ParameterTrace] = {}
-        ours = self._follow_ours(changes, captured=captured)
+        ours = self._follow_ours(changes, captured)
         reference, oracle, near = self._follow_theirs(self.module, pair.dtype, prepare), None, None
         if pair.dtype == "float32":
             model = pair.reference_model("float64", True)
@@ -373,7 +328,6 @@ class UpdateSides:
 
         Args:
             changes: see `optimizer_edits_paddle`; one that does not fit makes the steps fail.
-            judge: from `follow`.
         """
         try:
             with optimizer_edits_paddle.kept(self.model):
@@ -391,12 +345,7 @@ class UpdateSides:
         return all(comparison.passed for comparison in judge.compare(ours))
 
     def _follow_ours(
-        self,
-        changes: tuple[Change, ...] = (),
-        *,
-        plan: Request | None = None,
-        captured: dict[str, ParameterTrace] | None = None,
-        bare: bool = False,
+        self, changes: tuple[Change, ...], captured: dict[str, ParameterTrace] | None = None
     ) -> SideTrace:
         """Paddle's side; ``captured`` takes the gradients that it was given."""
 
@@ -417,18 +366,18 @@ class UpdateSides:
                     _capture(captured.setdefault(name, ParameterTrace()), gradient)
                 yield name, gradient
 
-        follower = Follower(
+        return Follower(
             on_paddle,
             self.model,
-            plan or self._pair.plan,
-            View(list(names.values()), dict, names),
-            gradients_at,
+            self._pair.plan,
             self._pair.dtype,
             self._warm,
-            bare=bare,
+            groups=list(names.values()),
+            convert=dict,
+            partners=names,
+            gradients=gradients_at,
             prepare=prepare,
-        )
-        return follower.run(self.steps)
+        ).run(self.steps)
 
     def _follow_theirs(
         self, model: Any, dtype: str, prepare: Callable[[Any], Any] | None = None
@@ -438,19 +387,18 @@ class UpdateSides:
         def gradients_at(step: int) -> Iterator[tuple[str, np.ndarray | None]]:
             return ((name, self.feed.source(name, step)) for name in self._shapes)
 
-        weights = self._weights
-        follower = Follower(
+        return Follower(
             on_torch,
             model,
             self._pair.plan,
-            View(self.feed.bundles, weights.to_paddle, weights.partners()),
-            gradients_at,
             dtype,
             self._warm,
-            watch=True,
+            groups=self.feed.bundles,
+            convert=self._weights.to_paddle,
+            partners=self._weights.partners(),
+            gradients=gradients_at,
             prepare=prepare,
-        )
-        return follower.run(self.steps)
+        ).run(self.steps)
 
     def _follow_as_paddle(
         self, reference: SideTrace, changed_by: Callable[[Any], Any] | None

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from align.port.row import IMAGE_HEAD, EpochSchedule, ImageBatch, PortRow, Recipe, TimmModel
+from align.port.row import IMAGE_HEAD, ImageBatch, PortRow, Recipe, TimmModel
 
 _FLOAT64 = ("float64",)
 _SOT = {"img_size": 32, "embed_dim": 20, "depth": 2, "num_heads": 4, "mlp_ratio": 1.5, **IMAGE_HEAD}
@@ -23,6 +23,7 @@ _UNEVEN_SWIN = {"embed_dim": 12, "depths": (2, 1), "num_heads": (2, 3), "mlp_rat
 _IMAGES = ImageBatch()
 _LARGER = ImageBatch(samples=3, size=56)
 
+_EPOCHS = {"epochs": 6, "warmup_epochs": 2, "cooldown_epochs": 1, "min_lr": 1e-5, "warmup_lr": 1e-6}
 _RECIPE = Recipe(
     optimizer="adamw",
     steps=10,
@@ -30,7 +31,7 @@ _RECIPE = Recipe(
     weight_decay=2.0**-5,  # float32 holds it exactly: Paddle stores the coefficient in float32
     clip_norm=None,
     decay="vision",
-    by_epoch=EpochSchedule(epochs=6, warmup_epochs=2, cooldown_epochs=1, steps=2),
+    by_epoch={**_EPOCHS, "steps": 2},
     ema_decay=0.9,
 )
 

@@ -1,8 +1,12 @@
-"""The batches and the weights of a row, drawn from its seed; NumPy in and out."""
+"""The batches and the weights of a row: drawn from its seed, or of the real BERT checkpoint.
+
+NumPy in and out; the checkpoint of ``make setup`` is converted there and back, too.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,15 +15,18 @@ import numpy as np
 import paddle
 import torch
 
+import sot_paddle
 from align.frameworks.on_torch import numpy
-from align.port.installed_checkpoint import encoder_arrays
 from align.port.row import WORDS_DIM, Batch, ImageBatch, PortRow, Recipe
 from align.record.arrays import Arrays
-from sot_paddle.convert import find_checkpoint
+from sot_paddle.backbones.families import TEXT_BACKBONES
+from sot_paddle.checkpoint import read_tensors
+from sot_paddle.convert import convert_file, find_checkpoint
 from sot_paddle.data.batches import epoch_batches, pad_rows
 from sot_paddle.data.corpus import FOLDER
 from sot_paddle.data.glue import read_split
 from sot_paddle.data.tokenizers import WordPieceTokenizer
+from sot_paddle.reading import read_json
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.optimizer import (
     CLIPPINGS,
@@ -44,14 +51,7 @@ def draw_batch(
     sentences: Sequence[str] = (),
     checkpoint: Path | None = None,
 ) -> Arrays:
-    """Draw the inputs by name and ``labels``.
-
-    Args:
-        row: says what its model takes.
-        seed: None for that of the row's batch.
-        sentences: for the row of real sentences.
-        checkpoint: folder with their vocabulary, None for the installed one.
-    """
+    """Draw the inputs by name and ``labels``."""
     spec = row.batch
     rng = np.random.default_rng(spec.seed if seed is None else seed)
     if isinstance(spec, ImageBatch):
@@ -131,9 +131,7 @@ def draw_state(
     norm weight shows; running variances stay positive.
 
     Args:
-        row: what to draw for.
         built: the state of the reference as built from the row's seed.
-        checkpoint: folder of the real encoder, None for the installed one.
     """
     rng = np.random.default_rng(row.batch.seed)
     state = {name: _off_initial(name, value, rng) for name, value in built.items()}
@@ -240,7 +238,7 @@ def _torch_schedule(optimizer: torch.optim.Optimizer, recipe: Recipe) -> Any:
 
 def _paddle_schedule(recipe: Recipe) -> Any:
     if recipe.by_epoch is not None:
-        fields = dataclasses.asdict(recipe.by_epoch)
+        fields = dict(recipe.by_epoch)
         steps = fields.pop("steps")
         return PerEpoch(EpochRates(recipe.learning_rate, **fields), steps)
     return build_schedule(
@@ -271,7 +269,7 @@ class _ByEpoch:
     """timm's rate of each epoch, set before the epoch's first step."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, recipe: Recipe) -> None:
-        fields = dataclasses.asdict(recipe.by_epoch)
+        fields = dict(recipe.by_epoch)
         self._steps_of_epoch, self._steps_done = fields.pop("steps"), 0
         self._rates = vision_learning_rates(recipe.learning_rate, **fields)
         self._optimizer = optimizer
@@ -286,3 +284,55 @@ class _ByEpoch:
         epoch = min(self._steps_done // self._steps_of_epoch, len(self._rates) - 1)
         for group in self._optimizer.param_groups:
             group["lr"] = self._rates[epoch]
+
+
+def encoder_sizes(folder: Path | None) -> dict[str, Any]:
+    """Read what the config.json of a checkpoint states of its encoder; None finds the folder."""
+    config = read_json((folder or find_checkpoint()) / "config.json")
+    return TEXT_BACKBONES["bert"].read_config(config)
+
+
+def encoder_arrays(folder: Path | None, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Read the checkpoint's encoder under the reference's names, in float64.
+
+    Args:
+        state: reference state whose ``bert.`` entries are to be filled.
+
+    Raises:
+        ValueError: an encoder tensor is not in the checkpoint.
+    """
+    tensors, _ = read_tensors((folder or find_checkpoint()) / "model.safetensors")
+    names = [name for name in state if name.startswith("bert.")]
+    absent = [name for name in names if name.removeprefix("bert.") not in tensors]
+    if absent:
+        raise ValueError(f"the checkpoint lacks {', '.join(absent[:3])}")
+    return {name: np.asarray(tensors[name.removeprefix("bert.")], "float64") for name in names}
+
+
+def load_there_and_back(checkpoint: Path, folder: Path) -> tuple[bool, str]:
+    """Convert a BERT to Paddle and back, compare every tensor's bytes, load it.
+
+    Args:
+        folder: receives ``converted/`` and ``back/``; older ones are replaced.
+
+    Returns:
+        Whether every bit came back, and one line for the reader.
+    """
+    began = time.perf_counter()
+    folder.mkdir(parents=True, exist_ok=True)
+    places = [checkpoint, folder / "converted", folder / "back"]
+    for i, reverse in ((1, False), (2, True)):
+        shutil.rmtree(places[i], ignore_errors=True)
+        convert_file(places[i - 1], places[i], "bert_hf", "bert_base", reverse=reverse)
+    before, after = (read_tensors(places[i] / "model.safetensors")[0] for i in (0, 2))
+    weights = {name for name in before if not name.endswith("position_ids")}
+    bits = [{n: (a.dtype, a.shape, a.tobytes()) for n, a in x.items()} for x in (before, after)]
+    differing = [n for n in weights | set(after) if bits[0].get(n) != bits[1].get(n)]
+    options = encoder_sizes(checkpoint)
+    absent = sot_paddle.load_weights(sot_paddle.create_model("bert_base", **options), places[1])
+    return not differing, (
+        f"a real BERT checkpoint ({options['num_hidden_layers']} layers x "
+        f"{options['hidden_size']}) to Paddle and back: {len(weights)} tensors, {len(differing)} "
+        f"differ in any bit; loaded into bert_base, whose {', '.join(absent)} it does not hold "
+        f"({time.perf_counter() - began:.1f} s)"
+    )

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,15 @@ import torch
 import sot_paddle
 import sot_torch_ref
 from align.frameworks import on_torch
-from align.port.installed_checkpoint import encoder_sizes
 from align.port.port_inputs import (
     draw_batch,
     draw_state,
+    encoder_sizes,
     paddle_factory,
     torch_factory,
     training_batches,
 )
-from align.port.row import WORDS_DIM, Batch, PortRow, TimmModel
+from align.port.row import WORDS_DIM, Batch, Choices, PortRow, TimmModel
 from align.record.arrays import Arrays
 from align.record.request import Request
 from sot_paddle.config import HeadConfig
@@ -48,36 +47,20 @@ ORDER = "(order of the taps)"
 Outputs = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Choices:
-    """What the user may put in the place of what is installed.
-
-    Attributes:
-        checkpoint: folder of a real BERT checkpoint, None for the installed one.
-        sentences: for the row of real sentences.
-    """
-
-    checkpoint: Path | None = None
-    sentences: Sequence[str] = REAL_SENTENCES
-
-
 def request_of(row: PortRow, dtypes: Sequence[str], choices: Choices) -> Request:
-    """Return what is compared of a row.
-
-    Args:
-        row: which models.
-        dtypes: precisions to run, in this order.
-        choices: the user's.
-    """
+    """Return what is compared of a row."""
     if row.checkpoint:
         sizes = encoder_sizes(choices.checkpoint)
         row = dataclasses.replace(row, options={**sizes, **row.options})
     torch.manual_seed(row.batch.seed)
     built = {name: t.numpy() for name, t in _torch_model(row, "float64").state_dict().items()}
     state = draw_state(row, built, choices.checkpoint)
-    batch = draw_batch(row, sentences=choices.sentences, checkpoint=choices.checkpoint)
+    sentences = choices.sentences or REAL_SENTENCES
+    batch = draw_batch(row, sentences=sentences, checkpoint=choices.checkpoint)
     inputs, labels = _inputs_and_labels(row, batch)
-    valid = _valid_positions(row, inputs)
+    valid = None
+    if isinstance(row.batch, Batch) and row.batch.sentences:
+        valid = np.flatnonzero(inputs["attention_mask"])  # flat positions of the words
     shown = None if row.timm is None else {*row.timm.hooks, "logits"}
     torch_outputs = functools.partial(_outputs, make_tensor=torch.tensor, valid=valid, shown=None)
     paddle_outputs = functools.partial(
@@ -101,10 +84,6 @@ def request_of(row: PortRow, dtypes: Sequence[str], choices: Choices) -> Request
 
 def by_layers(request: Request, unlike: Sequence[str] = ()) -> Request:
     """Turn a row's request into one that pairs the layers of both models, forward and backward.
-
-    Args:
-        request: of `request_of`.
-        unlike: PyTorch modules that are left unpaired.
 
     Returns:
         The request in float64, whose outputs are the logits alone.
@@ -133,12 +112,6 @@ def _inputs_and_labels(row: PortRow, batch: Arrays) -> tuple[dict[str, Any], np.
     if row.subject in ("text", "images"):
         inputs["return_taps"] = True
     return inputs, batch["labels"]
-
-
-def _valid_positions(row: PortRow, inputs: Mapping[str, Any]) -> np.ndarray | None:
-    """Return the flat positions of the words of real sentences, None for drawn ones."""
-    has_sentences = isinstance(row.batch, Batch) and row.batch.sentences
-    return np.flatnonzero(inputs["attention_mask"]) if has_sentences else None
 
 
 def _mapping(row: PortRow, state: Arrays) -> dict[str, Any]:
@@ -185,8 +158,6 @@ def _outputs(
     ill-conditioned, the words themselves are not.
 
     Args:
-        output: what the model returned.
-        make_tensor: of the framework.
         valid: flat positions of the words.
         shown: the taps that both sides have, None for all.
     """
@@ -357,7 +328,6 @@ class TimmReference(torch.nn.Module):
     """A timm model that returns taps; parameters keep timm's names.
 
     Args:
-        model: timm's.
         hooks: our tap -> timm's module whose output it is.
     """
 

@@ -17,14 +17,14 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 
 from align.port.head_rows import HEAD_ROWS
 from align.port.image_rows import IMAGE_ROWS
-from align.port.row import DTYPES, PortRow
+from align.port.row import DTYPES, Choices, PortRow
 from align.port.text_rows import TEXT_ROWS
 from align.record.results import StepResult
 from align.record.run_report import Report, origin
@@ -45,19 +45,11 @@ _MOST_WORKERS = 2  # by default: a worker holds about 1 GB, with a full-size row
 
 @dataclass(frozen=True)
 class PortRun:
-    """What is to be run.
-
-    Attributes:
-        rows: which pairs.
-        dtypes: in these precisions, where a row has them.
-        checkpoint: folder of a BERT checkpoint, None for the installed one.
-        sentences: in the place of the embedded ones, empty for those.
-    """
+    """What is to be run."""
 
     rows: Sequence[PortRow]
     dtypes: Sequence[str]
-    checkpoint: Path | None = None
-    sentences: Sequence[str] = field(default=())
+    choices: Choices = Choices()
 
     def dtypes_of(self, row: PortRow) -> list[str]:
         """Return the precisions in which a row is run."""
@@ -76,8 +68,8 @@ def run_port(options: argparse.Namespace) -> int:
     check_writable([options.out], [options.json, options.junit])
     dtypes = DTYPES if options.dtype == "both" else (options.dtype,)
     checkpoint = Path(options.checkpoint) if options.checkpoint else None
-    port_run = PortRun(rows, dtypes, checkpoint, _sentences(options.sentences))
-    report, checks = run(port_run, options.jobs, _show)
+    choices = Choices(checkpoint, _sentences(options.sentences))
+    report, checks = run(PortRun(rows, dtypes, choices), options.jobs, _show)
     report.about = origin()
     print(console(report))
     if options.out:
@@ -132,9 +124,7 @@ def run(
     """Compare every row.
 
     Args:
-        asked: which ones, in which precisions.
         workers: processes, 0 for this one alone, None for one for each processor, at most two.
-        progress: called with each row's name and results as they come, in no fixed order.
 
     Returns:
         The report in the order of the rows, and the arrays for the reprod_log files.
@@ -170,11 +160,9 @@ def _report(outcomes: Sequence[RowOutcome], how: dict[str, object]) -> tuple[Rep
 
 
 def _run(asked: PortRun, row: PortRow) -> RowOutcome:
-    from align.port.port_models import REAL_SENTENCES, Choices
     from align.port.port_steps import run_row
 
-    choices = Choices(asked.checkpoint, asked.sentences or REAL_SENTENCES)
-    return run_row(row, asked.dtypes_of(row), choices)
+    return run_row(row, asked.dtypes_of(row), asked.choices)
 
 
 def _shared_out(

@@ -16,8 +16,8 @@ from align.commands.steps import Outcome, take_backward, take_forward, take_once
 from align.judge.bounds import TOLERANCES
 from align.judge.judging import Judge
 from align.pair.any_pair import AnyPair, Setup
-from align.port.port_models import Choices, by_layers, request_of
-from align.port.row import PortRow
+from align.port.port_models import by_layers, request_of
+from align.port.row import Choices, PortRow
 from align.record.arrays import Arrays
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
@@ -33,15 +33,7 @@ Checks = dict[str, tuple[Arrays, Arrays]]
 
 @dataclass
 class RowOutcome:
-    """What a row left.
-
-    Attributes:
-        results: of every step and precision.
-        findings: what differs; its place names the row too.
-        notes: faults of Paddle's own that were put right, with the name of the row.
-        checks: arrays for the reprod_log files.
-        environment: on what it ran.
-    """
+    """What a row left."""
 
     results: list[StepResult]
     findings: list[Divergence]
@@ -52,11 +44,6 @@ class RowOutcome:
 
 def run_row(row: PortRow, dtypes: Sequence[str], choices: Choices) -> RowOutcome:
     """Compare both models of a row in some precisions.
-
-    Args:
-        row: which models.
-        dtypes: some of the row's, in this order.
-        choices: the user's checkpoint and sentences.
 
     Raises:
         ValueError: the checkpoint cannot be read, or does not fit.
@@ -91,10 +78,6 @@ def layer_findings(request: Request, *, forward_only: bool) -> list[Divergence]:
 
     Taps say that and where along the model two sides part. Causes and lines of code come from the
     layers, which are paired by their weights; those that return other shapes are left out.
-
-    Args:
-        request: of `request_of`.
-        forward_only: of the row: then no backward pass is compared.
 
     Returns:
         Nothing where the layers agree, or cannot be paired.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 DTYPES = ("float64", "float32")
@@ -18,7 +19,6 @@ class Batch:
     Attributes:
         lengths: valid tokens of each sample, the class token included.
         length: padded length S.
-        seed: of the generator of the batch and of the weights.
         sentences: take the user's (or the embedded) sentences, padded to ``length``; ``lengths``
             is then not used.
         corpus: training batches of the embedded acceptability corpus, through the tokenizer.
@@ -35,38 +35,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class ImageBatch:
-    """A batch of random images of three channels, normal in every pixel, with soft targets (B, K).
-
-    Attributes:
-        samples: images.
-        size: height and width in pixels.
-        seed: of the generator of the batch and of the weights.
-    """
+    """Random images of three channels, normal in every pixel, with soft targets (B, K)."""
 
     samples: int = 4
     size: int = 32
     seed: int = 7
-
-
-@dataclass(frozen=True)
-class EpochSchedule:
-    """The vision release's cosine by epoch; see ``sot_paddle.train.schedule.EpochRates``.
-
-    Attributes:
-        epochs: length of the cosine, warm-up included.
-        warmup_epochs: linear rise.
-        cooldown_epochs: at the minimum.
-        min_lr: the minimum.
-        warmup_lr: of epoch 0.
-        steps: optimizer steps of an epoch.
-    """
-
-    epochs: int
-    warmup_epochs: int
-    cooldown_epochs: int
-    steps: int
-    min_lr: float = 1e-5
-    warmup_lr: float = 1e-6
 
 
 @dataclass(frozen=True)
@@ -76,18 +49,13 @@ class Recipe:
     Attributes:
         optimizer: ``hf_adamw`` (class 2 of the specification), ``adamw`` or ``bert_adam`` (class
             3), which clips each gradient by its own norm.
-        schedule: a name of ``sot_paddle.train.schedule.SCHEDULES``.
-        steps: optimizer steps; every step has its own batch.
-        learning_rate: at the end of the warm-up.
         warmup_steps: steps of warm-up, possibly a fraction.
-        total_steps: length of the schedule.
-        weight_decay: coefficient.
-        epsilon: of the optimizer.
         correct_bias: False leaves the bias correction out (``hf_adamw`` only).
         clip_norm: norm of all gradients, of ``bert_adam`` of each; None for no clipping.
         accumulate: batches for each optimizer step.
         decay: which parameters decay, ``text`` (B.2) or ``vision`` (A.9).
-        by_epoch: the vision release's schedule, instead of ``schedule`` and its two lengths.
+        by_epoch: the fields of ``sot_paddle.train.schedule.EpochRates`` and the optimizer steps of
+            an epoch, instead of ``schedule`` and its two lengths.
         ema_decay: decay of a moving average of the whole state, None for none.
     """
 
@@ -103,7 +71,7 @@ class Recipe:
     clip_norm: float | None = 1.0
     accumulate: int = 1
     decay: str = "text"
-    by_epoch: EpochSchedule | None = None
+    by_epoch: Mapping[str, Any] | None = None
     ema_decay: float | None = None
 
 
@@ -112,9 +80,6 @@ class TimmModel:
     """timm's own model in the place of the reference, with weights converted from its names.
 
     Attributes:
-        name: in timm.
-        options: of timm's factory, the counterpart of the row's.
-        layout: conversion layout of the weights.
         hooks: our tap -> timm's module whose output it is.
     """
 
@@ -129,20 +94,12 @@ class PortRow:
     """A pair of models with the same weights on the same batch.
 
     Attributes:
-        name: unique.
         model: registry name on both sides; of ``states`` a name of `align.port.port_models`.
-        options: overrides on both sides; of a model on hidden states its dimensions.
         subject: ``text`` (token ids), ``images``, ``words`` (a head alone, without a class token),
             or ``states`` (a model on hidden states).
         num_classes: K, 1 for regression.
-        train: training mode (batch statistics) or eval mode.
-        batch: inputs.
         checkpoint: the encoder has the weights of the installed checkpoint, else random ones.
-        recipe: of the steps learning rate, optimizer and training, None without them.
         forward_only: nothing behind the forward pass is compared.
-        dtypes: precisions to run.
-        quick: whether ``--quick`` runs it.
-        timm: the reference is timm's.
     """
 
     name: str
@@ -158,6 +115,19 @@ class PortRow:
     dtypes: tuple[str, ...] = DTYPES
     quick: bool = True
     timm: TimmModel | None = None
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user may put in the place of what is installed.
+
+    Attributes:
+        checkpoint: folder of a real BERT checkpoint, None for the installed one.
+        sentences: for the row of real sentences, empty for the embedded ones.
+    """
+
+    checkpoint: Path | None = None
+    sentences: Sequence[str] = ()
 
 
 NO_DROPOUT = {"head_dropout": 0.0, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}

@@ -350,7 +350,7 @@ def sampled(size: int) -> np.ndarray:
     return np.random.default_rng(size).integers(0, size, _SAMPLE)
 
 
-MEMORY = 64 * 2**20
+MEMORY = 16 * 2**20
 """Bytes that a store keeps in memory; what comes after them goes to the file."""
 
 Reader = Callable[[], np.ndarray]

@@ -83,7 +83,6 @@ class Tolerance:
         norm: "max" or "l2" (scaled, oracle and band only).
         factor: oracle and band only, > 0: how many times PyTorch's own distance is allowed.
         floor: oracle and relative only, in [0, 1).
-        infinities: exact only: equal infinities are data (a mask value) and count as equal.
         bias: band only, in [0, 1): a derived difference of the sides beside rounding.
 
     Raises:
@@ -98,7 +97,6 @@ class Tolerance:
     norm: str = "max"
     factor: float | None = None
     floor: float | None = None
-    infinities: bool = False
     bias: float = 0.0
 
     def __post_init__(self) -> None:
@@ -128,7 +126,6 @@ class Tolerance:
                 self.bias == 0 or (kind == "band" and 0 < self.bias < 1),
                 f"bias {self.bias!r} for kind {kind}: in [0, 1), only for band",
             ),
-            (not self.infinities or kind == "exact", f"infinities for kind {kind}: exact only"),
         )
         wrong = [text for holds, text in rules if not holds]
         if wrong:

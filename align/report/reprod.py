@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from align.pair.pair import DumpPair, Names
+from align.pair.dumped_pair import DumpPair, Names
 from align.record.arrays import TrainingRun
 from align.record.files.dump_reading import Dump
 from align.record.recording import ROOT, Recording

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from align.frameworks import on_paddle, on_torch
-from align.frameworks.dropout_seen import UPSCALED, DropoutCall, dropouts_seen
+from align.frameworks.live_models import UPSCALED, DropoutCall, dropouts_seen
 from align.judge import bounds
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.pair.any_pair import AnyPair

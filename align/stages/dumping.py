@@ -22,9 +22,8 @@ from align.judge.noise_band import NoiseBand, kinds_of
 from align.match.mapping import to_paddle
 from align.match.name_table import Table, read_table
 from align.match.paired_names import PairedNames, settled
-from align.pair.pair import steady_elements
-from align.pair.runs import tensors
-from align.pair.side import METRIC, Side, differs, measured_training, no_scatter, scored_output
+from align.pair.pair import METRIC, compute_rates, compute_scores, scored_output, steady_elements
+from align.pair.side import Side, differs, measured_training, no_scatter, tensors
 from align.record.arrays import Entry, Store, moved_vectors
 from align.record.files import dump_reading, storage
 from align.record.files.dump_reading import Dump, Module
@@ -200,11 +199,11 @@ class DumpedSide:
             other = None if self.side.is_torch else self.asked.other
             if other is not None and dtype in other.meta.dtypes:
                 plain = other.recording(dtype)
-            scores, _ = self.side.compute_scores(plan, scored_output(plain), dtype)
+            scores, _ = compute_scores(self.side, plan, scored_output(plain), dtype)
             prefix = f"{METRIC} "
             numbers["metric"] = {n.removeprefix(prefix): [score] for n, score in scores.items()}
         if plan.schedule is not None:
-            numbers["learning_rate"] = {"schedule": self.side.compute_rates(plan).tolist()}
+            numbers["learning_rate"] = {"schedule": compute_rates(self.side, plan).tolist()}
         return numbers
 
     def _write_passes(self, folder: Path, dtype: str) -> Recording:

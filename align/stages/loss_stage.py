@@ -24,8 +24,8 @@ from align.judge import bounds
 from align.judge.bounds import Settling
 from align.judge.comparator import compare_mappings
 from align.judge.noise_band import Kinds, NoiseBand
-from align.pair import runs
 from align.pair.any_pair import AnyPair
+from align.pair.side import dropout_off
 from align.record.arrays import Arrays, MovedRun, cast, pair_leaves, replace
 from align.record.recording import ROOT, Call, loss_of, run_model
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
@@ -152,7 +152,7 @@ class _LossJudge:
             return self.pair.our_model(train)
 
         model = build()
-        with side.default_dtype(self.dtype), runs.dropout_off(side, train):
+        with side.default_dtype(self.dtype), dropout_off(side, train):
             output, _ = run_model(side, model, self.plan.cast(self.dtype, self.dtype))
         build()  # puts back what the run has moved (running statistics)
         return output

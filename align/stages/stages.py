@@ -11,8 +11,7 @@ import numpy as np
 from align.explain import locate
 from align.judge import bounds
 from align.judge.comparator import compare_arrays
-from align.judge.judging import OUTPUTS
-from align.judge.other_structures import unpair_other_structures
+from align.judge.judging import OUTPUTS, unpair_other_structures
 from align.pair.isolation import Guilty
 from align.pair.pair import Pair
 from align.record.recording import ROOT, Recording

@@ -1,11 +1,13 @@
-"""A pair in one precision, built for a test, and a wrong gradient; no tests here."""
+"""A pair in one precision, one model for both frameworks, a wrong gradient; no tests here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import paddle
+import torch
 
 from align.pair.any_pair import AnyPair, Setup
 from align.record.request import Request
@@ -26,6 +28,11 @@ def steps_due(
     due = [step for step in due if live or not step.live]
     once = [(step.name, None) for step in due if step.once]
     return once + [(step.name, dtype) for dtype in dtypes for step in due if not step.once]
+
+
+def in_both(define: Callable[[ModuleType, type], type]) -> tuple[type, type]:
+    """PyTorch's and Paddle's class of a model that both write alike, of (framework, base class)."""
+    return define(torch, torch.nn.Module), define(paddle, paddle.nn.Layer)
 
 
 class Scaled(paddle.autograd.PyLayer):

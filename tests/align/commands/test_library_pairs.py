@@ -470,7 +470,7 @@ def test_a_draft_begins_with_the_right_candidate(name) -> None:
     paddle_names = SideNames(on_paddle.entries(layer), list(on_paddle.modules(layer)))
     right = pair_names(torch_names, paddle_names, Table(), Path()).weights.partners()
     left = mapping.match(torch_names.entries, paddle_names.entries, Table())
-    rows = Table({key: _first(value) for key, value in propose(left, Table())["map"].items()})
+    rows = Table({key: _first(value) for key, value in propose(left)["map"].items()})
     for entry in left.torch_left:
         if entry.name in right:
             assert {target.name for target in rows.targets(entry.name)} == right[entry.name]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from align.commands import dump_comparing
-from align.pair.pair import Names
+from align.pair.dumped_pair import Names
 from align.record.files.dump_reading import Dump
 from align.report import reprod
 from tests.align.dumps.guarded_commands import main_compare

@@ -15,7 +15,7 @@ from align.commands.spec import read_spec
 from align.judge.noise_band import RUNS
 from align.match.name_table import read_table
 from align.pair.any_pair import AnyPair, Setup
-from align.pair.pair import DumpPair, Names
+from align.pair.dumped_pair import DumpPair, Names
 from align.record.files import storage
 from align.record.files.dump_reading import Dump
 from align.record.recording import Recording

@@ -47,13 +47,9 @@ def test_non_finite_fails_with_side_and_position(reference, bad, sides):
     assert math.isnan(result.worst) == math.isnan(bad)
 
 
-def test_equal_infinities_pass_only_where_stated():
+def test_equal_infinities_fail():
     mask = np.array([0.0, -np.inf])
-    stated = Tolerance("exact", 0.0, "a mask", infinities=True)
-    assert not compare(mask, mask, EXACT).passed
-    assert compare(mask, mask.copy(), stated).passed
-    assert not compare(mask, -mask, stated).passed
-    assert not compare(np.array([0.0, np.nan]), np.array([0.0, np.nan]), stated).passed
+    assert not compare(mask, mask.copy(), EXACT).passed
 
 
 @pytest.mark.parametrize("shape", [(4, 3), (12,), (1, 3, 4), (2, 6)])
@@ -64,9 +60,7 @@ def test_another_shape_fails(reference, shape):
 
 
 def test_broadcastable_shapes_fail():
-    result = compare(np.ones((1, 4)), np.ones((3, 4)))
-    assert not result.passed
-    assert "shape" in result.reason
+    assert "shape" in compare(np.ones((1, 4)), np.ones((3, 4))).reason
     assert not compare(np.ones(()), np.ones((1,))).passed
 
 
@@ -111,37 +105,37 @@ def test_one_element_off_in_a_million_is_found():
     assert result.max_abs == pytest.approx(1e-9, rel=1e-6)
 
 
-def test_scaled_is_relative_to_the_tensor():
-    small = 1e-8 * np.array([1.0, 2.0, 3.0])
-    assert not compare(small * (1 + 1e-9), small).passed
-    assert compare(small * (1 + 1e-11), small).passed
-    assert compare(small + 1e-15, small, Tolerance("absolute", 1e-14, "units")).passed
+RELATIVE = Tolerance("relative", 1e-6, "a schedule")
+FLOORED = Tolerance("relative", 1e-6, "a schedule that ends at 0", floor=1e-9)
+SMALL = 1e-8 * np.array([1.0, 2.0, 3.0])
 
 
-def test_zero_reference_is_judged_absolutely():
-    assert compare(np.full(3, 9e-11), np.zeros(3)).passed
-    assert not compare(np.full(3, 2e-10), np.zeros(3)).passed
+@pytest.mark.parametrize(
+    ("rule", "ours", "reference", "passes"),
+    [
+        (SCALED, SMALL * (1 + 1e-9), SMALL, False),
+        (SCALED, SMALL * (1 + 1e-11), SMALL, True),
+        (Tolerance("absolute", 1e-14, "units"), SMALL + 1e-15, SMALL, True),
+        (SCALED, np.full(3, 9e-11), np.zeros(3), True),  # a zero reference: absolutely
+        (SCALED, np.full(3, 2e-10), np.zeros(3), False),
+        (RELATIVE, np.array([1.0, 1.1e-9]), np.array([1.0, 1e-9]), False),
+        (RELATIVE, np.array([1.0 + 5e-7, 1e-9]), np.array([1.0, 1e-9]), True),
+        (RELATIVE, np.array([1.0, 0.0]), np.array([1.0, 0.0]), True),
+        (FLOORED, np.array([1.0, 1e-30]), np.array([1.0, 0.0]), True),
+        (EXACT, np.array([2**53, 5]), np.array([2**53, 5]), True),  # beyond float64
+        (EXACT, np.array([2**53 + 1, 5]), np.array([2**53, 5]), False),
+        (EXACT, np.array([True, False]), np.array([True, True]), False),
+        (EXACT, np.array([0], "uint8"), np.array([255], "uint8"), False),
+    ],
+)
+def test_a_rule_is_seen_failing_and_passing(rule, ours, reference, passes):
+    assert compare(ours, reference, rule).passed is passes
 
 
-def test_relative_judges_each_element():
-    rule = Tolerance("relative", 1e-6, "a schedule")
-    values = np.array([1.0, 1e-9])
-    assert not compare(np.array([1.0, 1.1e-9]), values, rule).passed
-    assert compare(np.array([1.0 + 5e-7, 1e-9]), values, rule).passed
-    assert compare(np.array([1.0, 0.0]), np.array([1.0, 0.0]), rule).passed
-    nonzero = compare(np.array([1.0, 1e-30]), np.array([1.0, 0.0]), rule)
+def test_what_is_not_zero_where_the_reference_is_fails_relatively():
+    nonzero = compare(np.array([1.0, 1e-30]), np.array([1.0, 0.0]), RELATIVE)
     assert not nonzero.passed
     assert "where the reference is" in nonzero.reason
-    floored = Tolerance("relative", 1e-6, "a schedule that ends at 0", floor=1e-9)
-    assert compare(np.array([1.0, 1e-30]), np.array([1.0, 0.0]), floored).passed
-
-
-def test_exact_sees_whole_numbers_beyond_float64():
-    big = np.array([2**53, 5])
-    assert compare(big, big.copy(), EXACT).passed
-    assert not compare(np.array([2**53 + 1, 5]), big, EXACT).passed
-    assert not compare(np.array([True, False]), np.array([True, True]), EXACT).passed
-    assert not compare(np.array([0], "uint8"), np.array([255], "uint8"), EXACT).passed
 
 
 class TestOracle:
@@ -259,13 +253,10 @@ class TestMappings:
         assert not result.passed
         assert "empty" in result.reason
 
-    def test_order_is_execution_order_and_drops_nothing(self):
+    def test_order_is_execution_order(self):
         arrays = {"c": np.ones(2), "a": np.ones(2), "b": np.ones(2)}
         names = [c.name for c in compare_mappings(dict(sorted(arrays.items())), arrays, SCALED)]
         assert names == ["c", "a", "b"]
-        ordered = compare_mappings(arrays, arrays, SCALED, order=["b", "x", "b"])
-        assert [c.name for c in ordered] == ["b", "x", "c", "a"]
-        assert "Paddle and the PyTorch side" in ordered[1].reason
 
     def test_a_tolerance_per_name_and_an_oracle(self):
         ours = {"ids": np.array([1, 2]), "out": np.array([1.0, 2.0], "float32")}

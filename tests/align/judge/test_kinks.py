@@ -14,12 +14,6 @@ def made(samples):
     return [MovedRun(number, met={3: sample}) for number, sample in enumerate(samples)]
 
 
-def test_the_last_two_runs_take_one_side_each():
-    asked = [next_run(made([np.ones(2)] * number)) for number in range(RUNS)]
-    assert [run.number for run in asked] == list(range(RUNS))
-    assert [run.side for run in asked] == [0] * (RUNS - 2) + [1, -1]
-
-
 def test_rounding_decides_within_a_few_standard_deviations_of_the_runs():
     centre = RNG.normal(size=1000)
     samples = [(centre + 1e-6 * RNG.normal(size=1000)).astype(np.float32) for _ in range(RUNS - 2)]

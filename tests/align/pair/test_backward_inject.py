@@ -11,39 +11,9 @@ import align
 from align.pair.any_pair import AnyPair
 from align.pair.isolation_backward import BackwardIsolation
 from align.stages.stages import isolated_backward
-from tests.align.small_pairs import Scaled, pair_in
+from tests.align.small_pairs import Scaled, in_both, pair_in
 
 X = np.random.default_rng(1).normal(size=(3, 4, 6))
-
-
-class TorchNet(torch.nn.Module):
-    """Attention by hand, a block with a residual connection, layers without parameters."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.q, self.k, self.v = (torch.nn.Linear(6, 6) for _ in range(3))
-        self.soft = torch.nn.Softmax(-1)
-        self.block = TorchBlock()
-        self.act = torch.nn.Tanh()
-        self.head = torch.nn.Linear(6, 3)
-
-    def forward(self, x):
-        x = self.soft(self.q(x) @ self.k(x).transpose(1, 2)) @ self.v(x)
-        hidden = self.block(x)
-        return self.head(self.act(hidden)), hidden  # hidden goes on and goes out
-
-
-class TorchBlock(torch.nn.Module):
-    """x + drop(fc(norm(x)))."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm = torch.nn.LayerNorm(6)
-        self.fc = torch.nn.Linear(6, 6)
-        self.drop = torch.nn.Dropout(0.0)
-
-    def forward(self, x):
-        return x + self.drop(self.fc(self.norm(x)))
 
 
 class Faulty(nn.Layer):
@@ -57,37 +27,48 @@ class Faulty(nn.Layer):
         return Scaled.apply(self._call(x), self._factor)
 
 
-class PaddleNet(nn.Layer):
-    """The port; `faults` names what is wrong in its backward pass."""
+def net(f, module):
+    class Block(module):
+        """x + drop(fc(norm(x)))."""
 
-    def __init__(self, faults: tuple[str, ...] = ()) -> None:
-        super().__init__()
-        self.faults = faults
-        self.q, self.k, self.v = (nn.Linear(6, 6) for _ in range(3))
-        self.soft = Faulty(nn.Softmax(-1), 0.5) if "soft" in faults else nn.Softmax(-1)
-        self.block = PaddleBlock(faults)
-        self.act = Faulty(nn.Tanh(), 3.0) if "act" in faults else nn.Tanh()
-        self.head = nn.Linear(6, 3)
+        def __init__(self, faults: tuple[str, ...]) -> None:
+            super().__init__()
+            self.faults = faults
+            self.norm, self.fc, self.drop = f.nn.LayerNorm(6), f.nn.Linear(6, 6), f.nn.Dropout(0.0)
 
-    def forward(self, x):
-        value = self.v(x).detach() if "value" in self.faults else self.v(x)
-        x = self.soft(self.q(x) @ self.k(x).transpose([0, 2, 1])) @ value
-        hidden = self.block(x)
-        return self.head(self.act(hidden)), hidden
+        def forward(self, x):
+            shortcut = x.detach() if "shortcut" in self.faults else x
+            out = self.fc(self.norm(x))
+            return shortcut + self.drop(
+                Scaled.apply(out, 2.0) if "container" in self.faults else out
+            )
+
+    class Net(module):
+        """Attention by hand, a block with a residual connection, layers without parameters.
+
+        `faults` names what is wrong in its backward pass.
+        """
+
+        def __init__(self, faults: tuple[str, ...] = ()) -> None:
+            super().__init__()
+            self.faults = faults
+            self.q, self.k, self.v = (f.nn.Linear(6, 6) for _ in range(3))
+            self.soft = Faulty(nn.Softmax(-1), 0.5) if "soft" in faults else f.nn.Softmax(-1)
+            self.block = Block(faults)
+            self.act = Faulty(nn.Tanh(), 3.0) if "act" in faults else f.nn.Tanh()
+            self.head = f.nn.Linear(6, 3)
+
+        def forward(self, x):
+            value = self.v(x).detach() if "value" in self.faults else self.v(x)
+            turned = (1, 2) if f is torch else ([0, 2, 1],)
+            x = self.soft(self.q(x) @ self.k(x).transpose(*turned)) @ value
+            hidden = self.block(x)  # it goes on and goes out
+            return self.head(self.act(hidden.detach() if "cut" in self.faults else hidden)), hidden
+
+    return Net
 
 
-class PaddleBlock(nn.Layer):
-    """The block."""
-
-    def __init__(self, faults: tuple[str, ...]) -> None:
-        super().__init__()
-        self.faults = faults
-        self.norm, self.fc, self.drop = nn.LayerNorm(6), nn.Linear(6, 6), nn.Dropout(0.0)
-
-    def forward(self, x):
-        shortcut = x.detach() if "shortcut" in self.faults else x
-        out = self.fc(self.norm(x))
-        return shortcut + self.drop(Scaled.apply(out, 2.0) if "container" in self.faults else out)
+TorchNet, PaddleNet = in_both(net)
 
 
 def pair(
@@ -132,35 +113,16 @@ def test_a_container_is_guilty_of_its_own_code_only(fault, place, cause) -> None
     assert cause in guilty[0].cause
 
 
-class Detached(TorchNet):
-    """PyTorch cuts the graph where the port does not."""
-
-    def forward(self, x):
-        x = self.soft(self.q(x) @ self.k(x).transpose(1, 2)) @ self.v(x)
-        hidden = self.block(x)
-        return self.head(self.act(hidden.detach())), hidden
-
-
 def test_a_detach_that_the_port_forgot_accuses_the_caller() -> None:
-    _, guilty = isolated_backward(pair(theirs=Detached))
+    _, guilty = isolated_backward(pair(theirs=lambda: TorchNet(("cut",))))
     assert [one.place for one in guilty] == ["(model)"]
     assert isolated_backward(pair())[1] == []
 
 
 def test_the_planted_gradient_is_seen_in_every_single_layer() -> None:
     held = pair()
-    places = [
-        "act",
-        "head",
-        "block",
-        "block.norm",
-        "block.fc",
-        "block.drop",
-        "soft",
-        "v",
-        "(model)",
-    ]
-    for place in places:
+    inside = ("block", "block.norm", "block.fc", "block.drop")
+    for place in ("act", "head", *inside, "soft", "v", "(model)"):
         run = BackwardIsolation(held, tripled=place).go()
         assert {one.place for one in run.wrong} == {place}
 
@@ -196,18 +158,17 @@ def test_a_tensor_that_is_given_several_times_has_one_gradient(times: int) -> No
 
 
 def test_gradients_that_are_no_numbers_on_both_sides_are_a_difference_and_no_refusal() -> None:
-    class Theirs(torch.nn.Linear):
-        def forward(self, x):
-            z = super().forward(x)
-            return (z - z).square().sum(-1).sqrt()  # its gradient is 0 / 0
+    def roots(f, _):
+        class Roots(f.nn.Linear):
+            def forward(self, x):
+                z = super().forward(x)
+                return (z - z).square().sum(-1).sqrt()  # its gradient is 0 / 0
 
-    class Ours(nn.Linear):
-        def forward(self, x):
-            z = super().forward(x)
-            return (z - z).square().sum(-1).sqrt()
+        return Roots
 
-    behind = torch.nn.Sequential(torch.nn.Linear(6, 6), Theirs(6, 6))
-    result = align.compare(behind, nn.Sequential(nn.Linear(6, 6), Ours(6, 6)), X, dtype="float64")
+    theirs, ours = in_both(roots)
+    behind = torch.nn.Sequential(torch.nn.Linear(6, 6), theirs(6, 6))
+    result = align.compare(behind, nn.Sequential(nn.Linear(6, 6), ours(6, 6)), X, dtype="float64")
     assert result.root.step == "backward"
     assert "NaN" in result.root.reason
 

@@ -18,6 +18,7 @@ import torch.nn.functional as TF
 
 import align
 from align.frameworks.watched_calls import WatchedCall
+from tests.align.small_pairs import in_both
 
 DRAWN = np.random.default_rng(7)
 X, Y = DRAWN.normal(size=(6, 8)), DRAWN.normal(size=(6, 4))
@@ -35,26 +36,21 @@ def strided_views() -> Iterator[None]:
     paddle.set_flags(before)
 
 
-class TorchAround(torch.nn.Module):
-    """A layer, a function of what it returns, a layer."""
+def around(f, module):
+    class Around(module):
+        """A layer, a function of what it returns, a layer."""
 
-    def __init__(self, function: Callable, layers: tuple) -> None:
-        super().__init__()
-        self.function, (self.a, self.o) = function, layers
+        def __init__(self, function: Callable, layers: tuple) -> None:
+            super().__init__()
+            self.function, (self.a, self.o) = function, layers
 
-    def forward(self, x, *more):
-        return self.o(self.function(self.a(x), *more))
+        def forward(self, x, *more):
+            return self.o(self.function(self.a(x), *more))
+
+    return Around
 
 
-class PaddleAround(paddle.nn.Layer):
-    """The port."""
-
-    def __init__(self, function: Callable, layers: tuple) -> None:
-        super().__init__()
-        self.function, (self.a, self.o) = function, layers
-
-    def forward(self, x, *more):
-        return self.o(self.function(self.a(x), *more))
+TorchAround, PaddleAround = in_both(around)
 
 
 def compared(theirs: Callable, own: Callable, inputs: Any, **options: Any) -> align.Outcome:
@@ -260,88 +256,69 @@ SHORT = 1e-4 * X
 SINGLE = np.array([[0.3], [1.7e-3], [-3.1e-3], [2.3e-3], [-1.1]])
 
 
-class TorchUnit(torch.nn.Module):
-    """Rows of length 1, after a product with numbers that get no gradient."""
+def unit(f, module):
+    class Unit(module):
+        """Rows of length 1, after a product with numbers that get no gradient."""
 
-    def __init__(self, eps: float = 1e-12) -> None:
-        super().__init__()
-        self.layer, self.eps = torch.nn.Linear(8, 4, bias=False), eps
-        self.register_buffer("fixed", torch.eye(4))
+        def __init__(self, eps: float = 1e-12) -> None:
+            super().__init__()
+            bias = {"bias" if f is torch else "bias_attr": False}
+            self.layer, self.eps = f.nn.Linear(8, 4, **bias), eps
+            self.register_buffer("fixed", f.eye(4))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return TF.normalize(torch.matmul(self.layer(x), self.fixed), eps=self.eps)
+        def forward(self, x):
+            return f.nn.functional.normalize(f.matmul(self.layer(x), self.fixed), 2, 1, self.eps)
 
-
-class PaddleUnit(paddle.nn.Layer):
-    """The port."""
-
-    def __init__(self, eps: float = 1e-12) -> None:
-        super().__init__()
-        self.layer, self.eps = paddle.nn.Linear(8, 4, bias_attr=False), eps
-        self.register_buffer("fixed", paddle.eye(4))
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        return PF.normalize(paddle.matmul(self.layer(x), self.fixed), epsilon=self.eps)
+    return Unit
 
 
-class TorchSigns(torch.nn.Module):
-    """x / |x| of single numbers: a gradient that cancels out, and leaves rounding."""
+def signs(f, module):
+    class Signs(module):
+        """x / |x| of single numbers: a gradient that cancels out, and leaves rounding."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return TF.normalize(x, dim=-1) + x
+        def __init__(self, eps: float = 1e-12) -> None:
+            super().__init__()
+            self.eps = eps
 
+        def forward(self, x):
+            return f.nn.functional.normalize(x, 2, -1, self.eps) + x
 
-class PaddleSigns(paddle.nn.Layer):
-    def __init__(self, eps: float = 1e-12) -> None:
-        super().__init__()
-        self.eps = eps
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        return PF.normalize(x, axis=-1, epsilon=self.eps) + x
+    return Signs
 
 
-class TorchGated(torch.nn.Module):
-    """elu(x) of a small x beside a square linear layer, whose weight could be taken transposed."""
+def gated(f, module):
+    class Gated(module):
+        """elu(x) of a small x beside a square linear layer, whose weight could be transposed."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = torch.nn.Linear(7, 7)
+        def __init__(self, alpha: float = 0.5) -> None:
+            super().__init__()
+            self.linear, self.alpha = f.nn.Linear(7, 7), alpha
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.linear(x) * TF.elu(x, 0.5)
+        def forward(self, x):
+            return self.linear(x) * f.nn.functional.elu(x, self.alpha)
 
-
-class PaddleGated(paddle.nn.Layer):
-    def __init__(self, alpha: float = 0.5) -> None:
-        super().__init__()
-        self.linear = paddle.nn.Linear(7, 7)
-        self.alpha = alpha
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        return self.linear(x) * PF.elu(x, self.alpha)
+    return Gated
 
 
-class TorchNormed(torch.nn.Module):
-    """x / |x| after a norm of small variance, whose epsilon Paddle holds in float32."""
+def normed(f, module):
+    class Normed(module):
+        """x / |x| after a norm of small variance, whose epsilon Paddle holds in float32."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm = torch.nn.LayerNorm(8)
+        def __init__(self, eps: float = 1e-12) -> None:
+            super().__init__()
+            self.norm, self.eps = f.nn.LayerNorm(8), eps
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        small = 5e-2 * self.norm(x)
-        return TF.normalize(small[..., None], dim=-1)[..., 0] + small
+        def forward(self, x):
+            small = 5e-2 * self.norm(x)
+            return f.nn.functional.normalize(small[..., None], 2, -1, self.eps)[..., 0] + small
+
+    return Normed
 
 
-class PaddleNormed(paddle.nn.Layer):
-    def __init__(self, eps: float = 1e-12) -> None:
-        super().__init__()
-        self.norm = paddle.nn.LayerNorm(8)
-        self.eps = eps
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        small = 5e-2 * self.norm(x)
-        return PF.normalize(small[..., None], axis=-1, epsilon=self.eps)[..., 0] + small
+TorchUnit, PaddleUnit = in_both(unit)
+TorchSigns, PaddleSigns = in_both(signs)
+TorchGated, PaddleGated = in_both(gated)
+TorchNormed, PaddleNormed = in_both(normed)
 
 
 @pytest.mark.parametrize(
@@ -381,20 +358,18 @@ class Gate(paddle.nn.Layer):
         return paddle.clip(x, -1.0, 1.0)
 
 
-class TorchPeak(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.exp(-x.square())
+def peak(f, module):
+    class Peak(module):
+        """A value that is next to nothing far from 0."""
 
+        def forward(self, x):
+            return f.exp(-x.square())
 
-class Peak(paddle.nn.Layer):
-    """A value that is next to nothing far from 0."""
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        return paddle.exp(-x.square())
+    return Peak
 
 
 def test_a_loss_that_counts_as_zero_has_a_control_that_shows() -> None:
-    found = align.compare(TorchPeak(), Peak(), 10 + np.abs(X), dtype="float64")
+    found = align.compare(*in_both(peak), 10 + np.abs(X), dtype="float64")
     assert found.passed, str(found)
 
 

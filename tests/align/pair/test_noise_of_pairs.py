@@ -7,6 +7,7 @@ import torch
 
 import align
 from align.judge import noise_band
+from tests.align.small_pairs import in_both
 
 import sot_torch_ref  # noqa: F401  isort: skip (declares the operators that torchvision lacks)
 import torchvision  # isort: skip
@@ -259,32 +260,24 @@ ON_A_STEP = np.random.default_rng(0).normal(size=(40, 6))
 ON_A_STEP[0, 0] = 3.0  # the moved runs fall below it
 
 
-class Stepped(torch.nn.Sequential):
-    """A choice that the moved runs make otherwise: a step at a whole number."""
+def stepped(f, module):
+    class Stepped(f.nn.Sequential):
+        """A choice that the moved runs make otherwise: a step at a whole number."""
 
-    def __init__(self):
-        parts = torch.nn.Linear(6, 30), torch.nn.GELU(), torch.nn.Linear(30, 3)
-        super().__init__(*parts)
-
-    def forward(self, x):
-        return super().forward(x + 0.02 * torch.floor(x))
-
-
-def stepped(approximate):
-    class Ported(paddle.nn.Sequential):
-        def __init__(self):
-            gelu = paddle.nn.GELU(approximate=approximate)
-            super().__init__(paddle.nn.Linear(6, 30), gelu, paddle.nn.Linear(30, 3))
+        def __init__(self, gelu):
+            super().__init__(f.nn.Linear(6, 30), gelu, f.nn.Linear(30, 3))
 
         def forward(self, x):
-            return super().forward(x + 0.02 * paddle.floor(x))
+            return super().forward(x + 0.02 * f.floor(x))
 
-    return Ported
+    return Stepped
 
 
 @pytest.mark.parametrize("wrong", [False, True])
 def test_one_input_on_a_step_hides_no_other_gelu(wrong):
-    found = align.compare(Stepped, stepped(wrong), ON_A_STEP, dtype="float64")
+    theirs, ours = in_both(stepped)
+    pair = theirs(torch.nn.GELU()), ours(paddle.nn.GELU(approximate=wrong))
+    found = align.compare(*pair, ON_A_STEP, dtype="float64")
     assert found.passed != wrong, str(found)
     if wrong:
         assert found.root.place == "1"

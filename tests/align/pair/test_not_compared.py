@@ -13,6 +13,7 @@ import align
 from align.commands.steps import Outcome
 from align.record.results import Comparison, ControlResult, StepResult, Tolerance
 from align.record.run_report import Report
+from tests.align.small_pairs import in_both
 
 INPUTS = np.random.default_rng(2).normal(size=(5, 4))
 
@@ -49,26 +50,19 @@ def test_what_no_comparison_looks_at_is_noted() -> None:
         assert note in found.notes
 
 
-class Steep(torch.nn.Module):
-    """Values that float32 knows, and gradients that it does not."""
+def steep(f, module):
+    class Steep(module):
+        """Values that float32 knows, and gradients that it does not."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = torch.nn.Linear(4, 4), torch.nn.Linear(4, 3)
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = f.nn.Linear(4, 4), f.nn.Linear(4, 3)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        made = self.first(x)
-        return self.last(made + torch.sin(3e6 * made) * 1e-6)
+        def forward(self, x):
+            made = self.first(x)
+            return self.last(made + f.sin(3e6 * made) * 1e-6)
 
-
-class SteepPort(paddle.nn.Layer):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = paddle.nn.Linear(4, 4), paddle.nn.Linear(4, 3)
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        made = self.first(x)
-        return self.last(made + paddle.sin(3e6 * made) * 1e-6)
+    return Steep
 
 
 @pytest.mark.parametrize(
@@ -76,7 +70,7 @@ class SteepPort(paddle.nn.Layer):
     [("float32", "compare in float64 too"), (("float64", "float32"), "float64 can")],
 )
 def test_gradients_that_float32_leaves_out_are_noted(dtype: Any, judge: str) -> None:
-    found = align.compare(Steep, SteepPort, INPUTS, dtype=dtype, optimizer="sgd", steps=2)
+    found = align.compare(*in_both(steep), INPUTS, dtype=dtype, optimizer="sgd", steps=2)
     told = "PyTorch's own runs scatter too far to judge"
     (note,) = (n for n in found.notes if n.startswith(f"backward in float32: {told} 4: "))
     assert "first.weight" in note
@@ -95,30 +89,26 @@ def test_training_without_dropout_is_noted() -> None:
         assert any(told in note for note in found.notes) == (options == {"train": True})
 
 
-class Masked(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = torch.nn.Linear(4, 3)
+def masked(f, module):
+    class Masked(module):
+        def __init__(self, masks: bool) -> None:
+            super().__init__()
+            self.layer, self.masks = f.nn.Linear(4, 3), masks
 
-    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        return self.layer(x) * mask[:, None]
+        def forward(self, x, mask):
+            return self.layer(x) * mask[:, None] if self.masks else self.layer(x)
 
-
-class Unmasked(paddle.nn.Layer):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = paddle.nn.Linear(4, 3)
-
-    def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
-        return self.layer(x)
+    return Masked
 
 
 def test_a_mask_that_masks_nothing_is_noted() -> None:
     told = "input mask is 1 everywhere: what another value does is not compared"
-    found = align.compare(Masked, Unmasked, {"x": INPUTS, "mask": np.ones(5, np.int64)})
+    theirs, ours = in_both(masked)
+    pair = (lambda: theirs(True)), (lambda: ours(False))
+    found = align.compare(*pair, {"x": INPUTS, "mask": np.ones(5, np.int64)})
     assert found.passed
     assert told in found.notes
-    found = align.compare(Masked, Unmasked, {"x": INPUTS, "mask": np.array([1, 1, 1, 0, 0])})
+    found = align.compare(*pair, {"x": INPUTS, "mask": np.array([1, 1, 1, 0, 0])})
     assert not found.passed
     assert told not in found.notes
 

@@ -9,6 +9,7 @@ from paddle.nn import functional as F
 from torch.nn.utils import rnn
 
 import align
+from tests.align.small_pairs import in_both
 
 
 class TorchCells(torch.nn.Module):
@@ -78,36 +79,22 @@ def paddle_divergence(output):
     return F.kl_div(own, told.exp(), reduction="batchmean")
 
 
-class TorchTwice(torch.nn.Linear):
-    def forward(self, x):
-        made = super().forward(x)
-        return made, made
+def summed(f, module):
+    class Twice(f.nn.Linear):
+        def forward(self, x):
+            made = super().forward(x)
+            return made, made
 
+    class Sum(module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.twice = Twice(5, 3)
 
-class PaddleTwice(nn.Linear):
-    def forward(self, x):
-        made = super().forward(x)
-        return made, made
+        def forward(self, x):
+            first, second = self.twice(x)
+            return first + second * 2
 
-
-class TorchSum(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.twice = TorchTwice(5, 3)
-
-    def forward(self, x):
-        first, second = self.twice(x)
-        return first + second * 2
-
-
-class PaddleSum(nn.Layer):
-    def __init__(self) -> None:
-        super().__init__()
-        self.twice = PaddleTwice(5, 3)
-
-    def forward(self, x):
-        first, second = self.twice(x)
-        return first + second * 2
+    return Sum
 
 
 STEPS = {"optimizer": "adamw", "steps": 2}
@@ -119,7 +106,7 @@ PORTS = {
         (4, 5),
         {"loss": (torch_divergence, paddle_divergence), **STEPS},
     ),
-    "a tensor returned twice": (TorchSum, PaddleSum, (4, 5), STEPS),
+    "a tensor returned twice": (*in_both(summed), (4, 5), STEPS),
 }
 
 
@@ -131,35 +118,30 @@ def test_a_right_port_passes_with_every_layer_alone(name) -> None:
     assert found.passed, str(found)
 
 
-class TorchMixer(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm1, self.first = torch.nn.LayerNorm(6), torch.nn.Linear(6, 6)
-        self.norm2, self.second = torch.nn.LayerNorm(6), torch.nn.Linear(6, 6)
+def mixer(f, module):
+    class Mixer(module):
+        def __init__(self, start) -> None:
+            super().__init__()
+            self.norm1, self.first = f.nn.LayerNorm(6), f.nn.Linear(6, 6)
+            self.norm2, self.second = f.nn.LayerNorm(6), f.nn.Linear(6, 6)
+            self.start = start
 
-    def forward(self, x):
-        x = x + self.first(self.norm1(x))
-        return x + self.second(self.norm2(x))
+        def forward(self, x):
+            x = x + self.first(self.norm1(x))
+            made = self.second(self.norm2(x))
+            if self.start is None:
+                return made
+            return (x if self.start == "input" else self.start) + made
 
-
-class PaddleMixer(nn.Layer):
-    def __init__(self, start: int | None) -> None:
-        super().__init__()
-        self.norm1, self.first = nn.LayerNorm(6), nn.Linear(6, 6)
-        self.norm2, self.second = nn.LayerNorm(6), nn.Linear(6, 6)
-        self.start = start
-
-    def forward(self, x):
-        x = x + self.first(self.norm1(x))
-        made = self.second(self.norm2(x))
-        return made if self.start is None else self.start + made
+    return Mixer
 
 
 @pytest.mark.parametrize("start", [None, 0])
 def test_a_sum_that_is_at_hand_as_an_input_alone_is_named(start) -> None:
     """With a number for the sum, the sum without it is no tensor: nothing was compared then."""
     x = np.random.default_rng(0).normal(size=(3, 4, 6))
-    found = align.compare(TorchMixer, lambda: PaddleMixer(start), x, dtype="float64")
+    theirs, ours = in_both(mixer)
+    found = align.compare(lambda: theirs("input"), lambda: ours(start), x, dtype="float64")
     assert found.root.place == "(model)"
     assert found.root.cause == "input of norm2 is not added (a missing residual connection)"
 
@@ -190,50 +172,33 @@ def test_layers_that_do_other_parts_of_the_work_are_left_out_with_a_note() -> No
     assert align.compare(Theirs, Ours, ids, dtype="float64", weights=table).passed
 
 
-class TorchEncoder(torch.nn.Module):
-    def __init__(self, every: bool) -> None:
-        super().__init__()
-        self.l, self.every = torch.nn.Linear(8, 8), every
+def states(f, module):
+    class Encoder(module):
+        def __init__(self, every: bool, factor: float) -> None:
+            super().__init__()
+            self.l, self.every, self.factor = f.nn.Linear(8, 8), every, factor
 
-    def forward(self, x):
-        made = self.l(x)
-        return [x, made] if self.every else {"last": made}
+        def forward(self, x):
+            made = self.l(x) * self.factor
+            return [x, made] if self.every else {"last": made}
 
+    class States(module):
+        def __init__(self, every: bool, factor: float = 1.0) -> None:
+            super().__init__()
+            self.encoder, self.o = Encoder(every, factor), f.nn.Linear(8, 3)
 
-class PaddleEncoder(nn.Layer):
-    def __init__(self, every: bool, factor: float) -> None:
-        super().__init__()
-        self.l, self.every, self.factor = nn.Linear(8, 8), every, factor
+        def forward(self, x):
+            made = self.encoder(x)
+            return self.o(made[-1] if isinstance(made, list) else made["last"])
 
-    def forward(self, x):
-        made = self.l(x) * self.factor
-        return [x, made] if self.every else {"last": made}
-
-
-class TorchStates(torch.nn.Module):
-    def __init__(self, every: bool) -> None:
-        super().__init__()
-        self.encoder, self.o = TorchEncoder(every), torch.nn.Linear(8, 3)
-
-    def forward(self, x):
-        made = self.encoder(x)
-        return self.o(made[-1] if isinstance(made, list) else made["last"])
-
-
-class PaddleStates(nn.Layer):
-    def __init__(self, every: bool, factor: float) -> None:
-        super().__init__()
-        self.encoder, self.o = PaddleEncoder(every, factor), nn.Linear(8, 3)
-
-    def forward(self, x):
-        made = self.encoder(x)
-        return self.o(made[-1] if isinstance(made, list) else made["last"])
+    return States
 
 
 @pytest.mark.parametrize("paddle_has_more", [True, False])
 def test_all_states_against_the_last_one(paddle_has_more: bool) -> None:
     def result(factor: float):
-        pair = TorchStates(not paddle_has_more), PaddleStates(paddle_has_more, factor)
+        theirs, ours = in_both(states)
+        pair = theirs(not paddle_has_more), ours(paddle_has_more, factor)
         return align.compare(*pair, np.random.default_rng(0).normal(size=(2, 8)), inject=True)
 
     right = result(1.0)

@@ -5,35 +5,29 @@ from __future__ import annotations
 import numpy as np
 import paddle
 import pytest
-import torch
 
 import align
+from tests.align.small_pairs import in_both
 
 
-class PaddleFlattening(paddle.nn.Layer):
-    """A block whose two inner layers see one row a token, as OPT's does."""
+def flattening(f, module):
+    class Flattening(module):
+        """A block whose two inner layers may see one row a token, as OPT's does."""
 
-    def __init__(self, flat: bool, wrong: str = "") -> None:
-        super().__init__()
-        self.fc1, self.fc2 = paddle.nn.Linear(8, 6), paddle.nn.Linear(6, 8)
-        self.norm, self.flat, self.wrong = paddle.nn.LayerNorm(8), flat, wrong
+        def __init__(self, flat: bool = False, wrong: str = "") -> None:
+            super().__init__()
+            self.fc1, self.fc2 = f.nn.Linear(8, 6), f.nn.Linear(6, 8)
+            self.norm, self.flat, self.wrong = f.nn.LayerNorm(8), flat, wrong
 
-    def forward(self, x):
-        rows = x.reshape([-1, 8]) if self.flat else x
-        made = self.fc2(paddle.nn.functional.relu(self.fc1(rows)))
-        return self.norm(made.reshape(x.shape) + (0 if self.wrong == "residual" else x))
+        def forward(self, x):
+            rows = x.reshape([-1, 8]) if self.flat else x
+            made = self.fc2(f.nn.functional.relu(self.fc1(rows)))
+            return self.norm(made.reshape(x.shape) + (0 if self.wrong == "residual" else x))
 
-
-class TorchFlattening(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc1, self.fc2 = torch.nn.Linear(8, 6), torch.nn.Linear(6, 8)
-        self.norm = torch.nn.LayerNorm(8)
-
-    def forward(self, x):
-        return self.norm(self.fc2(self.fc1(x).relu()) + x)
+    return Flattening
 
 
+TorchFlattening, PaddleFlattening = in_both(flattening)
 WORDS = np.random.default_rng(1).normal(size=(2, 5, 8))
 
 
@@ -57,22 +51,17 @@ def test_a_fault_beside_flattened_rows_is_named_and_not_they(wrong) -> None:
 
 
 def test_an_axis_too_many_is_named_where_it_is_made() -> None:
-    class Pooled(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.norm, self.out = torch.nn.LayerNorm(8), torch.nn.Linear(8, 3)
+    def pooling(f, module):
+        class Pooling(module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.norm, self.out = f.nn.LayerNorm(8), f.nn.Linear(8, 3)
 
-        def forward(self, x):
-            return self.out(x + self.norm(x.mean(1)))
+            def forward(self, x):
+                return self.out(x + self.norm(x.mean(1, keepdim=f is paddle)))
 
-    class Kept(paddle.nn.Layer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.norm, self.out = paddle.nn.LayerNorm(8), paddle.nn.Linear(8, 3)
+        return Pooling
 
-        def forward(self, x):
-            return self.out(x + self.norm(x.mean(1, keepdim=True)))
-
-    result = align.compare(Pooled, Kept, WORDS[:, :2], dtype="float64")
+    result = align.compare(*in_both(pooling), WORDS[:, :2], dtype="float64")
     assert result.root.place in ("norm", "(model)"), str(result)
     assert not any("changes nothing" in note for note in result.notes)

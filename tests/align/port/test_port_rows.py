@@ -44,8 +44,8 @@ def test_the_training_runs_show_warm_up_and_decay():
         warmup, total = recipe.warmup_steps, recipe.total_steps
         if recipe.by_epoch:
             warmup, total = (
-                epochs * recipe.by_epoch.steps
-                for epochs in (recipe.by_epoch.warmup_epochs, recipe.by_epoch.epochs)
+                recipe.by_epoch[epochs] * recipe.by_epoch["steps"]
+                for epochs in ("warmup_epochs", "epochs")
             )
             assert recipe.ema_decay
         assert 0 < warmup < recipe.steps < total

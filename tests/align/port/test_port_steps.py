@@ -13,10 +13,10 @@ from align import cli
 from align.explain import calls
 from align.pair.any_pair import Setup
 from align.port import port_steps
-from align.port.port_models import Choices, request_of
+from align.port.port_models import request_of
 from align.port.port_run import PortRun, run
 from align.port.port_steps import PortPair, layer_findings, run_row
-from align.port.row import PortRow, Recipe
+from align.port.row import Choices, PortRow, Recipe
 from sot_paddle.heads import pooling
 from sot_paddle.heads.power_norm import SvPN
 from sot_torch_ref.heads import pooling as torch_pooling

@@ -1,7 +1,7 @@
 """The rows of calls inside a forward method, and of this project's own layers.
 
-s is the shape of the input, o the options; d draws. Dropped, because the frameworks themselves
-differ in float64 (docs/differences.md), so that no port is right there:
+s is the shape of the input, o the options, f a framework; d draws. Dropped, because the frameworks
+themselves differ in float64 (docs/differences.md), so that no port is right there:
 
 - a power with a fractional Python exponent: Paddle rounds the exponent to float32;
 - bilinear interpolation with align_corners or a ratio that is no power of two: Paddle holds its
@@ -28,7 +28,8 @@ from sot_torch_ref.features import Features as TorchFeatures
 from sot_torch_ref.heads import HeadConfig as TorchHeadConfig
 from sot_torch_ref.heads import build_head as torch_head
 from sot_torch_ref.vision_config import ViTConfig as TorchViTConfig
-from tests.align.right_pairs.pair_rows import ANY, IMAGES, ROWS, TOKENS, Row, Wrong
+from tests.align.right_pairs.pair_rows import ANY, IMAGES, ROWS, TOKENS, Row, Wrong, call
+from tests.align.small_pairs import in_both
 
 TF, PF = torch.nn.functional, paddle.nn.functional
 
@@ -49,45 +50,33 @@ def _is_even(s):
     return s[-1] % 2 == 0
 
 
+def _few(d, s):
+    return {"k": d.of(*range(1, min(8, s[-1]) + 1))}
+
+
 _WRONG_AXIS = {"axis": Wrong(0, ("axis",))}
+_WRONG_FACTOR = {"factor": Wrong(lambda s, o: 1.02 * o.factor, ("factor", "scale", "times"))}
 
 CALLS = (
-    Row(
-        "scale",
-        ANY,
-        lambda s, o: lambda x: x * o.factor,
-        lambda s, o: lambda x: x * o.factor,
-        _factor,
-        {"factor": Wrong(lambda s, o: 1.02 * o.factor, ("factor", "scale", "times"))},
-    ),
-    Row(
-        "cumsum",
-        ANY,
-        lambda s, o: lambda x: torch.cumsum(x, o.axis),
-        lambda s, o: lambda x: paddle.cumsum(x, o.axis),
-        _axis,
-        _WRONG_AXIS,
-    ),
-    Row(
+    call("scale", ANY, lambda f, x, o: x * o.factor, _factor, _WRONG_FACTOR),
+    call("cumsum", ANY, lambda f, x, o: f.cumsum(x, o.axis), _axis, _WRONG_AXIS),
+    call(
         "logsumexp",
         (TOKENS, IMAGES),
-        lambda s, o: lambda x: torch.logsumexp(x, o.axis, keepdim=True),
-        lambda s, o: lambda x: paddle.logsumexp(x, o.axis, keepdim=True),
+        lambda f, x, o: f.logsumexp(x, o.axis, keepdim=True),
         _axis,
     ),
-    Row(
+    call(
         "normalize",
         ANY,
-        lambda s, o: lambda x: TF.normalize(x, o.p, o.axis),
-        lambda s, o: lambda x: PF.normalize(x, o.p, o.axis),
+        lambda f, x, o: f.nn.functional.normalize(x, o.p, o.axis),
         lambda d, s: {"p": 2, "axis": d.of(-1, 1)},
         {"axis": Wrong(0, ("axis",)), "p": Wrong(1, ("p ", "p:", "norm", "order"))},
     ),
-    Row(
+    call(
         "softmax call",
         ANY,
-        lambda s, o: lambda x: TF.softmax(x, o.axis),
-        lambda s, o: lambda x: PF.softmax(x, o.axis),
+        lambda f, x, o: f.nn.functional.softmax(x, o.axis),
         _axis,
         _WRONG_AXIS,
     ),
@@ -99,33 +88,26 @@ CALLS = (
         lambda d, s: {"limit": d.of(0.75, 1.25, 2.75)},
         {"limit": Wrong(lambda s, o: 1.5 * o.limit, ("min", "max", "limit"))},
     ),
-    Row(
+    call(
         "variance",
         (TOKENS, IMAGES),
-        lambda s, o: lambda x: x - torch.var(x, -1, unbiased=o.unbiased, keepdim=True),
-        lambda s, o: lambda x: x - paddle.var(x, -1, unbiased=o.unbiased, keepdim=True),
+        lambda f, x, o: x - f.var(x, -1, unbiased=o.unbiased, keepdim=True),
         lambda d, s: {"unbiased": d.chance(0.5)},
         {"unbiased": Wrong(lambda s, o: not o.unbiased, ("unbiased", "correction"))},
         lambda s: s[-1] > 2,
     ),
-    Row(
+    call(
         "standardise",
         ANY,
-        lambda s, o: (
-            lambda x: (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + o.epsilon)
-        ),
-        lambda s, o: (
-            lambda x: (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + o.epsilon)
-        ),
+        lambda f, x, o: (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + o.epsilon),
         lambda d, s: {"epsilon": d.of(1e-2, 1e-3)},
         {"epsilon": Wrong(lambda s, o: 10 * o.epsilon, ("eps",))},
         lambda s: s[-1] > 4,
     ),
-    Row(
+    call(
         "root mean square",
         ANY,
-        lambda s, o: lambda x: x * torch.rsqrt(x.square().mean(-1, keepdim=True) + o.epsilon),
-        lambda s, o: lambda x: x * paddle.rsqrt(x.square().mean(-1, keepdim=True) + o.epsilon),
+        lambda f, x, o: x * f.rsqrt(x.square().mean(-1, keepdim=True) + o.epsilon),
         lambda d, s: {"epsilon": d.of(1e-3, 1e-5)},
         {"epsilon": Wrong(lambda s, o: 100 * o.epsilon, ("eps",))},
     ),
@@ -135,25 +117,14 @@ CALLS = (
         lambda s, o: lambda x: torch.matmul(x, x.transpose(1, 2)) * s[-1] ** -0.5,
         lambda s, o: lambda x: paddle.matmul(x, x, transpose_y=True) * s[-1] ** -0.5,
     ),
-    Row(
-        "einsum",
-        (TOKENS,),
-        lambda s, o: lambda x: torch.einsum("bnc,bnd->bcd", x, x) / s[1],
-        lambda s, o: lambda x: paddle.einsum("bnc,bnd->bcd", x, x) / s[1],
-    ),
+    call("einsum", (TOKENS,), lambda f, x, o: f.einsum("bnc,bnd->bcd", x, x) / x.shape[1]),
     Row(
         "attention call",
         (TOKENS,),
         lambda s, o: lambda x: torch.softmax(x @ x.mT * s[-1] ** -0.5, -1) @ x,
         lambda s, o: lambda x: PF.softmax(x @ x.transpose([0, 2, 1]) * s[-1] ** -0.5, -1) @ x,
     ),
-    Row(
-        "topk",
-        (ROWS, TOKENS),
-        lambda s, o: lambda x: torch.topk(x, o.k, -1)[0],
-        lambda s, o: lambda x: paddle.topk(x, o.k, -1)[0],
-        lambda d, s: {"k": d.of(*range(1, min(8, s[-1]) + 1))},
-    ),
+    call("topk", (ROWS, TOKENS), lambda f, x, o: f.topk(x, o.k, -1)[0], _few),
     Row(
         "gather",
         (ROWS, TOKENS),
@@ -163,7 +134,7 @@ CALLS = (
         lambda s, o: (
             lambda x: paddle.take_along_axis(x, paddle.argsort(x, -1, stable=True)[..., : o.k], -1)
         ),
-        lambda d, s: {"k": d.of(*range(1, min(8, s[-1]) + 1))},
+        _few,
     ),
     Row(
         "index_select",
@@ -172,22 +143,15 @@ CALLS = (
         lambda s, o: lambda x: paddle.index_select(x, paddle.to_tensor(o.index), 1),
         lambda d, s: {"index": [int(i) for i in d.rng.integers(0, s[1], min(s[1], 40))]},
     ),
-    Row(
+    call(
         "roll",
         ANY,
-        lambda s, o: lambda x: torch.roll(x, o.by, 1),
-        lambda s, o: lambda x: paddle.roll(x, o.by, 1),
+        lambda f, x, o: f.roll(x, o.by, 1),
         lambda d, s: {"by": d.of(1, 2, -1)},
         {"by": Wrong(lambda s, o: -o.by, ("shift", "roll"))},
         lambda s: s[1] > 4,
     ),
-    Row(
-        "flip",
-        ANY,
-        lambda s, o: lambda x: torch.flip(x, [o.axis]),
-        lambda s, o: lambda x: paddle.flip(x, [o.axis]),
-        _axis,
-    ),
+    call("flip", ANY, lambda f, x, o: f.flip(x, [o.axis]), _axis),
     Row(
         "pad",
         (TOKENS,),
@@ -196,11 +160,10 @@ CALLS = (
         lambda d, s: {"by": d.of(1, 2), "value": d.of(0.0, 0.5)},
         {"value": Wrong(lambda s, o: o.value + 0.25, ("value",))},
     ),
-    Row(
+    call(
         "pad images",
         (IMAGES,),
-        lambda s, o: lambda x: TF.pad(x, (1, 1, 2, 2), mode=o.mode),
-        lambda s, o: lambda x: PF.pad(x, [1, 1, 2, 2], mode=o.mode),
+        lambda f, x, o: f.nn.functional.pad(x, [1, 1, 2, 2], mode=o.mode),
         lambda d, s: {"mode": d.of("reflect", "replicate", "constant", "circular")},
         {
             "mode": Wrong(
@@ -209,31 +172,19 @@ CALLS = (
         },
         lambda s: min(s[2:]) > 3,
     ),
-    Row(
+    call(
         "interpolate",
         (IMAGES,),
-        lambda s, o: lambda x: TF.interpolate(x, scale_factor=2, mode=o.mode),
-        lambda s, o: lambda x: PF.interpolate(x, scale_factor=2, mode=o.mode),
+        lambda f, x, o: f.nn.functional.interpolate(x, scale_factor=2, mode=o.mode),
         lambda d, s: {"mode": d.of("nearest", "bilinear")},
         {"mode": Wrong(lambda s, o: "nearest" if o.mode == "bilinear" else "bilinear", ("mode",))},
     ),
-    Row(
-        "global average",
-        (IMAGES,),
-        lambda s, o: lambda x: x.mean((2, 3)),
-        lambda s, o: lambda x: x.mean([2, 3]),
-    ),
-    Row(
-        "mean of tokens",
-        (TOKENS,),
-        lambda s, o: lambda x: x.mean(1),
-        lambda s, o: lambda x: x.mean(1),
-    ),
-    Row(
+    call("global average", (IMAGES,), lambda f, x, o: x.mean([2, 3])),
+    call("mean of tokens", (TOKENS,), lambda f, x, o: x.mean(1)),
+    call(
         "first token",
         (TOKENS,),
-        lambda s, o: lambda x: x[:, 0],
-        lambda s, o: lambda x: x[:, o.at],
+        lambda f, x, o: x[:, o.at],
         lambda d, s: {"at": 0},
         {"at": Wrong(-1, ("token", "index", "row", "last", "position"))},
         lambda s: s[1] > 1,
@@ -244,11 +195,10 @@ CALLS = (
         lambda s, o: lambda x: x.flatten(2).transpose(1, 2),
         lambda s, o: lambda x: x.flatten(2).transpose([0, 2, 1]),
     ),
-    Row(
+    call(
         "flatten",
         (TOKENS, IMAGES),
-        lambda s, o: lambda x: x.flatten(1),
-        lambda s, o: lambda x: x.flatten(1),
+        lambda f, x, o: x.flatten(1),
         fits=lambda s: np.prod(s[1:]) <= 4096,
     ),
     Row(
@@ -258,88 +208,63 @@ CALLS = (
         lambda s, o: lambda x: _half(x, o)[0] * PF.sigmoid(_half(x, o)[1]),
         fits=_is_even,
     ),
-    Row(
+    call(
         "exp of minus squares",
         ANY,
-        lambda s, o: lambda x: torch.exp(-x.square() * o.factor),
-        lambda s, o: lambda x: paddle.exp(-x.square() * o.factor),
+        lambda f, x, o: f.exp(-x.square() * o.factor),
         _factor,
-        {"factor": Wrong(lambda s, o: 1.02 * o.factor, ("factor", "scale", "times"))},
+        _WRONG_FACTOR,
     ),
-    Row(
-        "log1p of squares",
-        ANY,
-        lambda s, o: lambda x: torch.log1p(x.square()),
-        lambda s, o: lambda x: paddle.log1p(x.square()),
-    ),
-    Row(
+    call("log1p of squares", ANY, lambda f, x, o: f.log1p(x.square())),
+    call(
         "square root",
         ANY,
-        lambda s, o: lambda x: torch.sqrt(x.square() + o.epsilon),
-        lambda s, o: lambda x: paddle.sqrt(x.square() + o.epsilon),
+        lambda f, x, o: f.sqrt(x.square() + o.epsilon),
         lambda d, s: {"epsilon": d.of(1e-2, 1e-1)},
         {"epsilon": Wrong(lambda s, o: 4 * o.epsilon, ("eps", "value", "constant"))},
     ),
-    Row("sine", ANY, lambda s, o: lambda x: torch.sin(x), lambda s, o: lambda x: paddle.sin(x)),
-    Row("erf", ANY, lambda s, o: lambda x: torch.erf(x), lambda s, o: lambda x: paddle.erf(x)),
-    Row(
-        "arctangent",
-        ANY,
-        lambda s, o: lambda x: torch.atan(x),
-        lambda s, o: lambda x: paddle.atan(x),
-    ),
-    Row(
+    call("sine", ANY, lambda f, x, o: f.sin(x)),
+    call("erf", ANY, lambda f, x, o: f.erf(x)),
+    call("arctangent", ANY, lambda f, x, o: f.atan(x)),
+    call(
         "cosine similarity",
         (TOKENS,),
-        lambda s, o: lambda x: TF.cosine_similarity(x, x.roll(1, 1), dim=-1),
-        lambda s, o: lambda x: PF.cosine_similarity(x, x.roll(1, 1), axis=-1),
+        lambda f, x, o: f.nn.functional.cosine_similarity(x, x.roll(1, 1), -1),
         fits=lambda s: s[-1] > 2,
     ),
-    Row(
+    call(
         "where",
         ANY,
-        lambda s, o: lambda x: torch.where(x > o.limit, x, x * o.slope),
-        lambda s, o: lambda x: paddle.where(x > o.limit, x, x * o.slope),
+        lambda f, x, o: f.where(x > o.limit, x, x * o.slope),
         lambda d, s: {"limit": d.of(0.3, -0.3), "slope": 0.25},
         {"slope": Wrong(0.5, ("slope", "factor", "scale", "times"))},
     ),
-    Row(
-        "max over tokens",
-        (TOKENS,),
-        lambda s, o: lambda x: x.amax(1),
-        lambda s, o: lambda x: x.amax(1),
-    ),
-    Row(
+    call("max over tokens", (TOKENS,), lambda f, x, o: x.amax(1)),
+    call(
         "masked fill",
         ANY,
-        lambda s, o: lambda x: x.masked_fill(x > o.limit, 0.5),
-        lambda s, o: lambda x: x.masked_fill(x > o.limit, o.value),
+        lambda f, x, o: x.masked_fill(x > o.limit, o.value),
         lambda d, s: {"limit": d.of(0.7, 1.3), "value": 0.5},
         {"value": Wrong(0.75, ("value", "fill"))},
     ),
 )
 
 
-class TorchBilinear(torch.nn.Module):
-    """A bilinear form of a tensor and itself."""
+def _bilinear(f, module):
+    class Bilinear(module):
+        """A bilinear form of a tensor and itself."""
 
-    def __init__(self, width, out):
-        super().__init__()
-        self.form = torch.nn.Bilinear(width, width, out)
+        def __init__(self, width, out):
+            super().__init__()
+            self.form = f.nn.Bilinear(width, width, out)
 
-    def forward(self, x):
-        return self.form(x, x)
+        def forward(self, x):
+            return self.form(x, x)
+
+    return Bilinear
 
 
-class PaddleBilinear(paddle.nn.Layer):
-    """A bilinear form of a tensor and itself."""
-
-    def __init__(self, width, out):
-        super().__init__()
-        self.form = paddle.nn.Bilinear(width, width, out)
-
-    def forward(self, x):
-        return self.form(x, x)
+TorchBilinear, PaddleBilinear = in_both(_bilinear)
 
 
 class TorchHead(torch.nn.Module):

@@ -13,10 +13,22 @@ differ in float64 (docs/differences.md), so that no port is right there:
 
 from __future__ import annotations
 
+import functools
+
 import paddle
 import torch
 
-from tests.align.right_pairs.pair_rows import ANY, IDS, IMAGES, ROWS, TOKENS, Row, Wrong
+from tests.align.right_pairs.pair_rows import (
+    ANY,
+    IDS,
+    IMAGES,
+    ROWS,
+    TOKENS,
+    Row,
+    Wrong,
+    alike,
+    by_dims,
+)
 
 T, P = torch.nn, paddle.nn
 
@@ -37,6 +49,16 @@ def _elementwise(name, paddle_name="", wrong=None, ties=False, **options):
         ties=ties,
     )
 
+
+def _axis(d, s):
+    return {"axis": d.of(-1, 1)}
+
+
+def _shrinking(name, f, s, o):
+    return getattr(f.nn, name)(o.limit)
+
+
+_WRONG_AXIS = {"axis": Wrong(0, ("axis",))}
 
 ACTIVATIONS = (
     _elementwise("ReLU"),
@@ -73,67 +95,43 @@ ACTIVATIONS = (
         alpha=(1.0, 0.5, 2.0),
         wrong={"alpha": Wrong(lambda s, o: 1.25 * o.alpha, ("alpha",))},
     ),
-    Row(
+    alike(
         "Softplus",
         ANY,
-        lambda s, o: T.Softplus(o.beta, o.threshold),
-        lambda s, o: P.Softplus(o.beta, o.threshold),
+        lambda f, s, o: f.nn.Softplus(o.beta, o.threshold),
         lambda d, s: {"beta": d.of(1, 2, 0.5), "threshold": d.of(20, 15)},
         {"beta": Wrong(lambda s, o: 1.5 * o.beta, ("beta",))},
     ),
-    Row(
+    alike(
         "Hardtanh",
         ANY,
-        lambda s, o: T.Hardtanh(-o.limit, o.limit),
-        lambda s, o: P.Hardtanh(-o.limit, o.limit),
+        lambda f, s, o: f.nn.Hardtanh(-o.limit, o.limit),
         lambda d, s: {"limit": d.of(1.0, 0.5, 2.0)},
         {"limit": Wrong(lambda s, o: 1.5 * o.limit, ("min", "max", "limit"))},
     ),
-    Row(
-        "Hardshrink",
-        ANY,
-        lambda s, o: T.Hardshrink(o.limit),
-        lambda s, o: P.Hardshrink(o.limit),
-        lambda d, s: {"limit": d.of(0.5, 0.25)},
-        {"limit": Wrong(lambda s, o: 1.5 * o.limit, ("threshold", "lambd"))},
+    *(
+        alike(
+            name,
+            ANY,
+            functools.partial(_shrinking, name),
+            lambda d, s: {"limit": d.of(0.5, 0.25)},
+            {"limit": Wrong(lambda s, o: 1.5 * o.limit, ("threshold", "lambd"))},
+        )
+        for name in ("Hardshrink", "Softshrink")
     ),
-    Row(
-        "Softshrink",
-        ANY,
-        lambda s, o: T.Softshrink(o.limit),
-        lambda s, o: P.Softshrink(o.limit),
-        lambda d, s: {"limit": d.of(0.5, 0.25)},
-        {"limit": Wrong(lambda s, o: 1.5 * o.limit, ("threshold", "lambd"))},
-    ),
-    Row(
+    alike(
         "PReLU",
         (TOKENS, IMAGES),
-        lambda s, o: T.PReLU(o.slopes),
-        lambda s, o: P.PReLU(o.slopes),
+        lambda f, s, o: f.nn.PReLU(o.slopes),
         lambda d, s: {"slopes": d.of(1, s[1])},
     ),
-    Row(
-        "Softmax",
-        ANY,
-        lambda s, o: T.Softmax(o.axis),
-        lambda s, o: P.Softmax(o.axis),
-        lambda d, s: {"axis": d.of(-1, 1)},
-        {"axis": Wrong(0, ("axis",))},
-    ),
-    Row(
-        "LogSoftmax",
-        ANY,
-        lambda s, o: T.LogSoftmax(o.axis),
-        lambda s, o: P.LogSoftmax(o.axis),
-        lambda d, s: {"axis": d.of(-1, 1)},
-        {"axis": Wrong(0, ("axis",))},
-    ),
-    Row(
+    alike("Softmax", ANY, lambda f, s, o: f.nn.Softmax(o.axis), _axis, _WRONG_AXIS),
+    alike("LogSoftmax", ANY, lambda f, s, o: f.nn.LogSoftmax(o.axis), _axis, _WRONG_AXIS),
+    alike(
         "GLU",
         ANY,
-        lambda s, o: T.GLU(o.axis),
-        lambda s, o: P.GLU(o.axis),
-        lambda d, s: {"axis": d.of(-1, 1)},
+        lambda f, s, o: f.nn.GLU(o.axis),
+        _axis,
         fits=lambda s: s[1] % 2 == 0 and s[-1] % 2 == 0,
     ),
     Row(
@@ -145,9 +143,9 @@ ACTIVATIONS = (
         fits=lambda s: s[1] > 2,
         ties=True,
     ),
-    Row("Dropout", ANY, lambda s, o: T.Dropout(0.0), lambda s, o: P.Dropout(0.0)),
-    Row("Dropout2D", (IMAGES,), lambda s, o: T.Dropout2d(0.0), lambda s, o: P.Dropout2D(0.0)),
-    Row("AlphaDropout", ANY, lambda s, o: T.AlphaDropout(0.0), lambda s, o: P.AlphaDropout(0.0)),
+    alike("Dropout", ANY, lambda f, s, o: f.nn.Dropout(0.0)),
+    alike("Dropout2D", (IMAGES,), lambda f, s, o: by_dims(f, "Dropout", 2)(0.0)),
+    alike("AlphaDropout", ANY, lambda f, s, o: f.nn.AlphaDropout(0.0)),
 )
 
 
@@ -169,24 +167,16 @@ def _convolution(dims: int) -> Row:
             "mode": d.of("zeros", "zeros", "reflect", "replicate"),
         }
 
-    def torch_side(s, o):
-        spread = {"dilation": o.dilation, "groups": o.groups, "padding_mode": o.mode}
-        kind = getattr(T, f"Conv{dims}d")
-        return kind(s[1], o.width, o.kernel, o.stride, o.padding, bias=o.bias, **spread)
-
-    def paddle_side(s, o):
-        spread = {"dilation": o.dilation, "groups": o.groups, "padding_mode": o.mode}
-        spread["bias_attr"] = None if o.bias else False
-        kind = getattr(P, f"Conv{dims}D")
-        return kind(s[1], o.width, o.kernel, o.stride, o.padding, **spread)
+    def build(f, s, o):
+        bias = {"bias": o.bias} if f is torch else {"bias_attr": None if o.bias else False}
+        spread = {"dilation": o.dilation, "groups": o.groups, "padding_mode": o.mode, **bias}
+        return by_dims(f, "Conv", dims)(s[1], o.width, o.kernel, o.stride, o.padding, **spread)
 
     def other_mode(s, o):
         return "replicate" if o.mode == "zeros" and o.padding else "zeros"
 
     wrong = {"mode": Wrong(other_mode, ("padding_mode", "padding mode", "pad"))}
-    return Row(
-        f"Conv{dims}D", (dims + 2,), torch_side, paddle_side, draw, wrong, lambda s: min(s[2:]) > 4
-    )
+    return alike(f"Conv{dims}D", (dims + 2,), build, draw, wrong, lambda s: min(s[2:]) > 4)
 
 
 def _transposed(dims: int) -> Row:
@@ -203,18 +193,14 @@ def _transposed(dims: int) -> Row:
             "groups": groups,
         }
 
-    def torch_side(s, o):
+    def build(f, s, o):
         more = {"output_padding": o.output_padding, "groups": o.groups}
-        kind = getattr(T, f"ConvTranspose{dims}d")
-        return kind(s[1], o.width, o.kernel, o.stride, o.padding, **more)
-
-    def paddle_side(s, o):
-        more = {"output_padding": o.output_padding, "groups": o.groups}
-        kind = getattr(P, f"Conv{dims}DTranspose")
+        name, end = ("ConvTranspose", "") if f is torch else ("Conv", "Transpose")
+        kind = by_dims(f, name, dims, end)
         return kind(s[1], o.width, o.kernel, o.stride, o.padding, **more)
 
     name = f"Conv{dims}DTranspose"
-    return Row(name, (dims + 2,), torch_side, paddle_side, draw, fits=lambda s: min(s[2:]) > 4)
+    return alike(name, (dims + 2,), build, draw, fits=lambda s: min(s[2:]) > 4)
 
 
 def _pool(kind: str, dims: int) -> Row:
@@ -226,20 +212,20 @@ def _pool(kind: str, dims: int) -> Row:
         found = {"kernel": kernel, "stride": d.of(1, 2, kernel), "padding": d.of(0, 1)}
         return found | ({"exclusive": d.chance(0.5)} if average else {})
 
-    def torch_side(s, o):
-        more = {"count_include_pad": not o.exclusive} if average else {}
-        return getattr(T, f"{kind}Pool{dims}d")(o.kernel, o.stride, o.padding, **more)
-
-    def paddle_side(s, o):
-        more = {"exclusive": o.exclusive} if average else {}
-        return getattr(P, f"{kind}Pool{dims}D")(o.kernel, o.stride, o.padding, **more)
+    def build(f, s, o):
+        more = {}
+        if average:
+            more = (
+                {"count_include_pad": not o.exclusive} if f is torch else {"exclusive": o.exclusive}
+            )
+        return by_dims(f, f"{kind}Pool", dims)(o.kernel, o.stride, o.padding, **more)
 
     wrong = {}
     if average:
         words = ("exclusive", "count_include_pad")
         wrong["exclusive"] = Wrong(lambda s, o: not o.exclusive, words)
     name = f"{kind}Pool{dims}D"
-    return Row(name, (dims + 2,), torch_side, paddle_side, draw, wrong, lambda s: min(s[2:]) > 3)
+    return alike(name, (dims + 2,), build, draw, wrong, lambda s: min(s[2:]) > 3)
 
 
 def _adaptive(kind: str, dims: int) -> Row:
@@ -249,11 +235,10 @@ def _adaptive(kind: str, dims: int) -> Row:
         sizes = [k for k in (1, 2, 3, 5, 7) if all(n % k == 0 for n in s[2:])]
         return {"size": d.of(*sizes)}
 
-    return Row(
+    return alike(
         f"Adaptive{kind}Pool{dims}D",
         (dims + 2,),
-        lambda s, o: getattr(T, f"Adaptive{kind}Pool{dims}d")(o.size),
-        lambda s, o: getattr(P, f"Adaptive{kind}Pool{dims}D")(o.size),
+        lambda f, s, o: by_dims(f, f"Adaptive{kind}Pool", dims)(o.size),
         draw,
     )
 
@@ -263,25 +248,22 @@ SPATIAL = (
     *(_transposed(dims) for dims in (1, 2, 3)),
     *(_pool(kind, dims) for kind in ("Max", "Avg") for dims in (1, 2, 3)),
     *(_adaptive(kind, dims) for kind in ("Max", "Avg") for dims in (1, 2)),
-    Row(
+    alike(
         "PixelShuffle",
         (IMAGES,),
-        lambda s, o: T.PixelShuffle(2),
-        lambda s, o: P.PixelShuffle(2),
+        lambda f, s, o: f.nn.PixelShuffle(2),
         fits=lambda s: s[1] % 4 == 0,
     ),
-    Row(
+    alike(
         "PixelUnshuffle",
         (IMAGES,),
-        lambda s, o: T.PixelUnshuffle(2),
-        lambda s, o: P.PixelUnshuffle(2),
+        lambda f, s, o: f.nn.PixelUnshuffle(2),
         fits=lambda s: s[2] % 2 == 0 and s[3] % 2 == 0,
     ),
-    Row(
+    alike(
         "ChannelShuffle",
         (IMAGES,),
-        lambda s, o: T.ChannelShuffle(o.groups),
-        lambda s, o: P.ChannelShuffle(o.groups),
+        lambda f, s, o: f.nn.ChannelShuffle(o.groups),
         lambda d, s: {"groups": d.divisor(s[1])},
     ),
     Row(
@@ -303,11 +285,10 @@ SPATIAL = (
         lambda s, o: P.ZeroPad2D(list(o.sides)),
         lambda d, s: {"sides": (d.of(0, 1), d.of(1, 2), d.of(0, 1), 1)},
     ),
-    Row(
+    alike(
         "Unfold",
         (IMAGES,),
-        lambda s, o: T.Unfold(o.kernel, stride=o.kernel),
-        lambda s, o: P.Unfold(o.kernel, strides=o.kernel),
+        lambda f, s, o: f.nn.Unfold(o.kernel, 1, 0, o.kernel),
         lambda d, s: {"kernel": d.of(2, 4)},
         fits=lambda s: min(s[2:]) >= 4,
     ),
@@ -351,29 +332,26 @@ def _instance_norm(dims: int) -> Row:
 NORMS = (
     *(_batch_norm(dims) for dims in (1, 2, 3)),
     *(_instance_norm(dims) for dims in (1, 2)),
-    Row(
+    alike(
         "LayerNorm",
         (ROWS, TOKENS),
-        lambda s, o: T.LayerNorm(s[-1], o.epsilon),
-        lambda s, o: P.LayerNorm(s[-1], o.epsilon),
+        lambda f, s, o: f.nn.LayerNorm(s[-1], o.epsilon),
         lambda d, s: {"epsilon": d.of(*EPSILONS)},
         _epsilon(100),
         lambda s: s[-1] > 1,
     ),
-    Row(
+    alike(
         "GroupNorm",
         (TOKENS, IMAGES),
-        lambda s, o: T.GroupNorm(o.groups, s[1], o.epsilon),
-        lambda s, o: P.GroupNorm(o.groups, s[1], o.epsilon),
+        lambda f, s, o: f.nn.GroupNorm(o.groups, s[1], o.epsilon),
         lambda d, s: {"groups": d.divisor(s[1]), "epsilon": d.of(*EPSILONS)},
         _epsilon(100) | {"groups": Wrong(lambda s, o: s[1] if o.groups != s[1] else 1, ("group",))},
         lambda s: s[-1] > 1,
     ),
-    Row(
+    alike(
         "LocalResponseNorm",
         (IMAGES,),
-        lambda s, o: T.LocalResponseNorm(o.size, o.alpha, 0.75, o.k),
-        lambda s, o: P.LocalResponseNorm(o.size, o.alpha, 0.75, o.k),
+        lambda f, s, o: f.nn.LocalResponseNorm(o.size, o.alpha, 0.75, o.k),
         lambda d, s: {"size": d.of(3, 5), "alpha": d.of(1e-4, 1e-2), "k": d.of(1.0, 2.0)},
         {
             "k": Wrong(lambda s, o: o.k + 0.5, ("k ", "k:", "k=")),
@@ -433,17 +411,11 @@ WEIGHTED = (
         lambda s, o: P.Linear(s[-1], o.width, bias_attr=None if o.bias else False),
         lambda d, s: {"width": d.width(), "bias": d.chance(0.8)},
     ),
-    Row(
-        "square Linear",
-        (ROWS, TOKENS, IMAGES),
-        lambda s, o: T.Linear(s[-1], s[-1]),
-        lambda s, o: P.Linear(s[-1], s[-1]),
-    ),
-    Row(
+    alike("square Linear", (ROWS, TOKENS, IMAGES), lambda f, s, o: f.nn.Linear(s[-1], s[-1])),
+    alike(
         "Embedding",
         (IDS,),
-        lambda s, o: T.Embedding(o.rows, o.width),
-        lambda s, o: P.Embedding(o.rows, o.width),
+        lambda f, s, o: f.nn.Embedding(o.rows, o.width),
         lambda d, s: {"rows": 1000, "width": d.width()},
     ),
     Row(

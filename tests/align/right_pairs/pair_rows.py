@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import paddle
+import torch
 
 Shape = tuple[int, ...]
 ROWS, TOKENS, IMAGES, VOLUMES = 2, 3, 4, 5
@@ -87,3 +89,27 @@ class Row:
     wrong: Mapping[str, Wrong] = field(default_factory=dict)
     fits: Callable[[Shape], bool] = lambda s: True
     ties: bool = False
+
+
+def alike(name: str, takes: tuple[int, ...], build: Callable[..., Any], *more: Any, **named: Any):
+    """A row whose sides are both made by ``build`` of (framework, shape, options)."""
+    return Row(
+        name,
+        takes,
+        lambda s, o: build(torch, s, o),
+        lambda s, o: build(paddle, s, o),
+        *more,
+        **named,
+    )
+
+
+def call(name: str, takes: tuple[int, ...], function: Callable[..., Any], *more: Any, **named: Any):
+    """A row of a function of (framework, tensor, options) that both frameworks call alike."""
+    return alike(name, takes, lambda f, s, o: lambda x: function(f, x, o), *more, **named)
+
+
+def by_dims(framework: Any, name: str, dims: int, end: str = "") -> type:
+    """The layer for so many dimensions: ``Conv2d`` of PyTorch, ``Conv2D`` of Paddle."""
+    letter = "d" if framework is torch else "D"
+    end = "" if framework is torch else end
+    return getattr(framework.nn, f"{name}{dims}{letter}{end}")

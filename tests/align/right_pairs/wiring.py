@@ -18,6 +18,7 @@ from tests.align.right_pairs.call_rows import CALLS, OWN
 from tests.align.right_pairs.layer_rows import ACTIVATIONS, NORMS, SPATIAL, WEIGHTED
 from tests.align.right_pairs.pair_rows import IDS, IMAGES, ROWS, TOKENS, VOLUMES, Draws, Row, Shape
 from tests.align.right_pairs.training_rows import Loss, Optimizer, draw_loss, draw_optimizer
+from tests.align.small_pairs import in_both
 
 REPEATING = (
     *("ReLU", "ReLU6", "Hardshrink", "Softshrink", "Hardtanh", "clip", "masked fill", "pad"),
@@ -155,29 +156,7 @@ def _told(one: Drawn) -> str:
     return f"{one.row}({text(one.options)}){wrong}{f' [{one.edit}]' if one.edit else ''}"
 
 
-class TorchCall(torch.nn.Module):
-    """A call as a module."""
-
-    def __init__(self, function: Callable) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
-
-class PaddleCall(paddle.nn.Layer):
-    """A call as a layer."""
-
-    def __init__(self, function: Callable) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
-
-class _Wired:
+class Wired:
     """The forward method of both sides: the blocks one after the other."""
 
     def _hold(self, layers: Sequence[Any], blocks: Sequence[Block], kind: type) -> None:
@@ -195,7 +174,7 @@ class _Wired:
             x = x[0] if isinstance(x, tuple) else x
         return x
 
-    def _through(self, x: Any, concat: Callable) -> Any:
+    def forward(self, x: Any) -> Any:
         for block in self.blocks:
             found = [self._branch(branch, x) for branch in block.branches]
             if block.kind == "residual":
@@ -205,30 +184,39 @@ class _Wired:
             elif block.kind == "product":
                 x = found[0] * found[1]
             else:
-                x = found[0] if len(found) == 1 else concat(found)
+                x = found[0] if len(found) == 1 else self.concat(found, 1)
         return x
 
 
-class TorchWired(torch.nn.Module, _Wired):
-    """The reference."""
+def calls(_, module):
+    class Call(module):
+        """A call as a module."""
 
-    def __init__(self, layers: Sequence[Any], blocks: Sequence[Block]) -> None:
-        super().__init__()
-        self._hold(layers, blocks, torch.nn.Module)
+        def __init__(self, function: Callable) -> None:
+            super().__init__()
+            self.function = function
 
-    def forward(self, x):
-        return self._through(x, lambda found: torch.cat(found, dim=1))
+        def forward(self, x):
+            return self.function(x)
+
+    return Call
 
 
-class PaddleWired(paddle.nn.Layer, _Wired):
-    """The port."""
+def wired(f, module):
+    class Model(Wired, module):
+        """The reference, or the port."""
 
-    def __init__(self, layers: Sequence[Any], blocks: Sequence[Block]) -> None:
-        super().__init__()
-        self._hold(layers, blocks, paddle.nn.Layer)
+        concat = staticmethod(torch.cat if f is torch else paddle.concat)
 
-    def forward(self, x):
-        return self._through(x, lambda found: paddle.concat(found, axis=1))
+        def __init__(self, layers: Sequence[Any], blocks: Sequence[Block]) -> None:
+            module.__init__(self)
+            self._hold(layers, blocks, module)
+
+    return Model
+
+
+TorchCall, PaddleCall = in_both(calls)
+TorchWired, PaddleWired = in_both(wired)
 
 
 def _with_forward(layer: Any, forward: Callable) -> Any:

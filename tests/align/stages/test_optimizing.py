@@ -9,7 +9,7 @@ import paddle
 import pytest
 import torch
 
-from align.frameworks.factories import unpack
+from align.frameworks.live_models import unpack
 from align.frameworks.on_torch import MOMENTS, as_paddle
 from align.stages.optimizing import optimizer
 from tests.align.small_pairs import pair_in

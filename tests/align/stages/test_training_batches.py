@@ -13,7 +13,7 @@ import torch
 
 import align
 from align.frameworks import on_paddle
-from align.pair import runs
+from align.pair.side import Side
 from align.record.request import Request, exchanged
 
 SIZES = (4, 4, 2)
@@ -125,15 +125,15 @@ def test_step_k_takes_batch_k_and_begins_again() -> None:
 
 @pytest.mark.parametrize("other", [1, 2])
 def test_batches_in_another_order_on_one_side_are_found(other, monkeypatch) -> None:
-    plain = runs.trained
+    plain = Side.open_training
 
-    def wrong(side, model, plan, *options, **named):
-        if side is on_paddle:
+    def wrong(side, plan, *options, **named):
+        if not side.is_torch:
             _, batches = exchanged([plan.batches[0], *plan.batches[other:]])
             plan = dataclasses.replace(plan, batches=[*batches[:1], *plan.batches[1:]])
-        return plain(side, model, plan, *options, **named)
+        return plain(side, plan, *options, **named)
 
-    monkeypatch.setattr(runs, "trained", wrong)
+    monkeypatch.setattr(Side, "open_training", wrong)
     result, _ = trained()
     assert result.exit_code == 1
     assert (result.root.step, result.root.place) == ("training", "loss")
@@ -144,7 +144,7 @@ def test_a_step_takes_the_mean_of_the_batches_that_it_accumulates(right, monkeyp
     inputs, options = asked(steps=2, accumulate=2)
     plan = Request(theirs, ours, inputs, **options)
     assert len(plan.batches) == 3
-    found = runs.train(on_paddle, on_paddle.prepare(plan, "float64", True), plan, *["float64"] * 2)
+    found = Side(on_paddle, plan).train(plan, "float64", "float64")
     assert (len(found.losses), len(found.learning_rates)) == (2, 2)
     backward = on_paddle.backward
     if not right:  # a sum in place of the mean
