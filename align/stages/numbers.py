@@ -266,7 +266,7 @@ def _of_optimizers(pair: Any) -> _Schedules:
         options = rate_causes.exchanged(pair, torch, paddle)
     return _Schedules(
         curves,
-        partial(rate_causes.explain_group, pair),
+        rate_causes.explain_group,
         options,
         {"reference": torch.stamp, "ours": paddle.stamp},
         place_of(factories[1]) if isinstance(factories, (tuple, list)) else "",
