@@ -13,7 +13,7 @@ import numpy as np
 
 from align.explain import rate_causes
 from align.explain.array_edits import WeightExplainer
-from align.explain.loss_causes import explain_score
+from align.explain.experiment import renamed
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.judge.distance import to_bfloat16
 from align.judge.judging import each
@@ -141,7 +141,9 @@ def metric(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     divergences = []
     for comparison in result.failures:
         name = comparison.name
-        cause = explain_score(name, ours, reference, len(both.output))
+        cause = comparison.hint
+        if name not in ours or name not in reference:
+            cause = renamed(name, ours, reference, partial(math.isclose, rel_tol=2e-6))
         divergences.append(Divergence(name, name, "metric", "", comparison.reason, cause))
     return result, divergences
 
