@@ -35,7 +35,6 @@ class Bench(Isolation):
         layer_call: the layer, its positional and keyword arguments; None for the model as a whole.
         children: calls that the layer itself made in the last trial.
         given: changes what the layer is given.
-        after: changes what a layer called in it returns, by that call's key.
     """
 
     def __init__(self, pair: AnyPair, key: str) -> None:
@@ -44,7 +43,6 @@ class Bench(Isolation):
         self._ours = set(pair.ours.counts())
         self.children: list[str] = []
         self.given: Callable[[tuple], tuple] | None = None
-        self.after: Callable[[str, Any], Any] | None = None
         self._hooking = False
         self._judged = 0  # tensors of the layer's output, and arguments of the layers in it
         self.layer_call: tuple[Any, tuple, dict] | None = None
@@ -134,13 +132,9 @@ class Bench(Isolation):
         return changed
 
     def _after(self, layer: Any, args: tuple, kwargs: dict, output: Any) -> Any:
-        key = self._stack[-1].key
         self._hooking = True
         changed = super()._after(layer, args, kwargs, output)
         self._hooking = False
-        if self.after is not None and self.inside:
-            returned = output if changed is None else changed
-            changed = self.after(key, returned)
         return changed
 
     @contextlib.contextmanager
