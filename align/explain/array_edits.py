@@ -32,26 +32,23 @@ FACTORS = {
 }
 
 
-def single(a: np.ndarray, b: np.ndarray) -> Edits:
-    """Yield every edit by itself, the simple ones first."""
+def every(a: np.ndarray, b: np.ndarray) -> Edits:
+    """Yield the edits one by one, the simple ones first, then a turn and a computation."""
     yield from turned(b)
     yield from reordered(a, b)
     yield from computed(a, b)
-
-
-def pairs(a: np.ndarray, b: np.ndarray) -> Edits:
-    """Yield a turn of the axes, and then a computation."""
-    for says, once in turned(b):
+    for says, once in turned(b) if a.size <= LARGEST else ():
         for more, twice in computed(a, once) if once.shape == a.shape else ():
             yield f"{says}; {more}", twice
 
 
 def turned(b: np.ndarray) -> Edits:
     """Yield b flipped, with other axes, reshaped instead of transposed, of the opposite sign."""
-    for axes in [(axis,) for axis in range(b.ndim)] + [tuple(range(2, b.ndim))]:
-        if axes and all(b.shape[axis] > 1 for axis in axes):
-            colours = " (BGR against RGB)" if axes == (1,) and b.shape[1] == 3 else ""
-            yield f"reversed along axis {' and '.join(map(str, axes))}{colours}", np.flip(b, axes)
+    for axis in (axis for axis in range(b.ndim) if b.shape[axis] > 1):
+        is_of_colours = axis == 1 and b.shape[1] == 3
+        word = "channels are reversed (BGR against RGB)" if is_of_colours else "reversed"
+        flip = " (a horizontal flip of images)" if axis == 3 else ""
+        yield f"{word} along axis {axis}{flip}", np.flip(b, axis)
     for axes in list(itertools.permutations(range(b.ndim)))[1:] if 2 <= b.ndim <= 4 else ():
         says = f"axes are swapped: Paddle's are PyTorch's in the order {axes}"
         edited = b.transpose(axes)
@@ -65,12 +62,9 @@ def reordered(a: np.ndarray, b: np.ndarray) -> Edits:
     """Yield the slices along one axis in another order, or shifted."""
     for axis in range(b.ndim):
         paddle_codes, torch_codes = slices(a, axis), slices(b, axis)
-        first = {code: i for i, code in reversed(list(enumerate(torch_codes.tolist())))}
-        order = np.array([first.get(code, -1) for code in paddle_codes.tolist()])
-        is_order = len(first) == len(torch_codes) or np.array_equal(
-            np.sort(paddle_codes), np.sort(torch_codes)
-        )
-        if len(paddle_codes) > 1 and order.min() >= 0 and is_order:
+        if len(b) > 1 and np.array_equal(np.sort(paddle_codes), np.sort(torch_codes)):
+            first = {code: i for i, code in reversed(list(enumerate(torch_codes.tolist())))}
+            order = np.array([first[code] for code in paddle_codes.tolist()])
             yield _order_in_words(paddle_codes, torch_codes, order, axis), np.take(b, order, axis)
         if b.shape[axis] > 2:
             yield from shifted(a, b, (axis,))
@@ -86,13 +80,11 @@ def _order_in_words(
         if np.array_equal(torch_codes[plain.reshape(parts, -1)[starts].ravel()], paddle_codes):
             where = f"along axis {axis} are in the order {', '.join(map(str, starts))}"
             return f"its {parts} equal parts {where}"
-    for first in np.flatnonzero(torch_codes == paddle_codes[0])[:SHOWN]:
-        step = int(first) if first <= count // 2 else int(first) - count
-        if np.array_equal(np.roll(torch_codes, -step), paddle_codes):
-            ends = f"0 of Paddle is {step}" if step > 0 else f"{-step} of Paddle is 0"
-            return f"shifted round by {abs(step)} along axis {axis}: {ends} of PyTorch"
     moved = int(np.argmax(order != plain))
     where = f"{moved} of Paddle is {order[moved]} of PyTorch"
+    for step in np.flatnonzero(torch_codes == paddle_codes[0])[:SHOWN]:
+        if np.array_equal(np.roll(torch_codes, -step), paddle_codes):
+            return f"shifted round by {min(step, count - step)} along axis {axis}: {where}"
     return f"slices along axis {axis} are in another order: {where}"
 
 
@@ -121,11 +113,10 @@ def shifted(a: np.ndarray, b: np.ndarray, axes: Sequence[int], what: str = "") -
     edited[in_paddle] = b[in_torch]
     if tuple(axes) == (0,):
         count = "one row" if abs(steps[0]) == 1 else f"{abs(steps[0])} rows"
-        says = f"shifted by {count}: row i of Paddle is row i {steps[0]:+d} of PyTorch"
-    else:
-        words = [f"{s:+d} along axis {i}" for s, i in zip(steps, axes, strict=True) if s]
-        says = f"shifted: Paddle's begins {' and '.join(words)}"
-    yield what + says, edited
+        yield f"shifted by {count}: row i of Paddle is row i {steps[0]:+d} of PyTorch", edited
+        return
+    words = [f"{s:+d} along axis {i}" for s, i in zip(steps, axes, strict=True) if s]
+    yield f"{what}shifted: Paddle's begins {' and '.join(words)}", edited
 
 
 def computed(a: np.ndarray, b: np.ndarray) -> Edits:
@@ -204,9 +195,7 @@ class WeightExplainer:
         sources = self._sources(name, a)
         a, b = a.astype(np.float64), b.astype(np.float64)
         near = min(EXPLAINED * np.abs(a - b).max(), ROUNDING * np.abs(a).max())
-        more = pairs(a, b) if a.size <= LARGEST else ()
-        varied = a.size == 1 or np.ptp(a)
-        edits = itertools.chain(sources, *([single(a, b), more] if varied else []))
+        edits = itertools.chain(sources, every(a, b) if a.size == 1 or np.ptp(a) else ())
         return first_cause(edits, close_to(a, near), BUDGET) or _unloaded(a, b)
 
     def _sources(self, name: str, a: np.ndarray) -> list[tuple[str, np.ndarray]]:
@@ -230,16 +219,9 @@ def _digest(array: np.ndarray) -> tuple:
 def _unloaded(a: np.ndarray, b: np.ndarray) -> str:
     """What the values look like where no edit of PyTorch's makes them."""
     if a.size > 1 and not np.ptp(a):
-        return (
-            f"perhaps never loaded: every value is {a.flat[0]:g}, an initial one, where PyTorch's "
-            f"lie between {b.min():.3g} and {b.max():.3g}"
-        )
-    if a.size < FRESH or not a.std():
+        return f"perhaps never loaded: every value is {a.flat[0]:g}, an initial one"
+    if a.size < FRESH or not a.std() or not b.std():
         return ""
-    correlation = float(np.corrcoef(a.ravel(), b.ravel())[0, 1]) if b.std() else 0.0
-    if abs(correlation) > 4 / np.sqrt(a.size):
-        return ""
-    return (
-        f"perhaps never loaded: nothing in common with PyTorch's values (standard deviation "
-        f"{a.std():.3g} against {b.std():.3g}, correlation {correlation:.2f})"
-    )
+    correlation = float(np.corrcoef(a.ravel(), b.ravel())[0, 1])
+    is_fresh = abs(correlation) <= 4 / np.sqrt(a.size)
+    return "perhaps never loaded: nothing in common with PyTorch's values" if is_fresh else ""

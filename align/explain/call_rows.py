@@ -5,7 +5,7 @@ Legend: call is one watched call of Paddle, around is what its layer has at hand
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import paddle
@@ -14,7 +14,7 @@ from paddle.nn import functional
 from align.explain import call_values as values
 from align.explain.call_values import EVERY, LOW, Around, CallRow, option
 from align.explain.formulas import ACTIVATIONS as FORMULAS
-from align.frameworks.watched_calls import ACTIVATIONS, WatchedCall, attributes
+from align.frameworks.watched_calls import ACTIVATIONS, LOSSES, WatchedCall, attributes
 from align.record.results import Tolerance
 
 ROUNDINGS = ("floor", "ceil", "round", "trunc")
@@ -60,25 +60,14 @@ ROWS = (
         "add",
         "mask value: what Paddle adds to the scores is too weak; a very low number makes the layer "
         "agree",
-        lambda call, at: values.put(call, at, values.strong(call.args[at], inverted=False)),
+        lambda call, at: values.put(call, at, values.strong(call.args[at] != 0)),
         values.operands(values.is_mask),
     ),
     CallRow(
         "add",
         "mask: it is inverted (Paddle hides what PyTorch keeps)",
-        lambda call, at: values.put(call, at, values.strong(call.args[at], inverted=True)),
+        lambda call, at: values.put(call, at, values.strong(call.args[at] == 0)),
         values.operands(values.is_mask),
-    ),
-    CallRow(
-        "add",
-        "a term of a sum is added once too often: PyTorch does without",
-        lambda call, at: call.args[at],
-        lambda call, around: (0, 1),
-    ),
-    CallRow(
-        "divide",
-        "quotient: PyTorch divides by the root of what Paddle divides by",
-        lambda call, _: call.args[0] / paddle.sqrt(call.args[1]),
     ),
     CallRow(
         "var std",
@@ -91,13 +80,6 @@ ROWS = (
         "epsilon's place: Paddle adds it to the root, PyTorch under the root",
         lambda call, at: paddle.sqrt(call.args[1 - at] ** 2 + call.args[at]),
         values.epsilons,
-    ),
-    CallRow(
-        "multiply",
-        "gate: Paddle takes {value} of one factor of the product, PyTorch of the other (the halves "
-        "of a gated unit)",
-        lambda call, gate: gate[2].go(call.args[1 - gate[1]]) * values.first(gate[2]),
-        values.gates,
     ),
     CallRow(
         " ".join(ROUNDINGS),
@@ -157,7 +139,6 @@ ROWS = (
         values.joined,
         lambda call, around: values.orders(len(values.first(call))),
     ),
-    option("concat stack", "axis", values.axes),
     CallRow(
         "split chunk unbind",
         "order of the parts of {name}: swapped; PyTorch's are numbers {value} of Paddle's",
@@ -186,26 +167,16 @@ ROWS = (
     ),
     CallRow(
         "index",
-        "index: Paddle takes [{present}], with [{value}] it agrees",
+        "index: {value}",
         lambda call, value: call.go(call.args[0], value[1]),
         values.places,
-        lambda call: values.index(call.args[1]),
     ),
     CallRow(
         "index",
         "the last states of a two-way recurrent layer: Paddle takes its output at the last place "
-        "[{present}] for both directions, PyTorch the one at the first place for the way back",
+        "for both directions, PyTorch the one at the first place for the way back",
         values.both_ways,
         values.two_ways,
-        lambda call: values.index(call.args[1]),
-    ),
-    CallRow(
-        "arange embedding",
-        "positions are off by one: Paddle's are {value:+d} to PyTorch's",
-        lambda call, by: (
-            call.go() - by if call.name == "arange" else call.go(call.args[0] - by, *call.args[1:])
-        ),
-        lambda call, around: (1, -1),
     ),
     option(
         "embedding",
@@ -232,6 +203,24 @@ NUMBERS = (
     ),
 )
 """Tried last: of a scale ROWS say more, and there are many numbers."""
+
+HANDED: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
+    "its logarithm": paddle.log,
+    "its exponential": paddle.exp,
+    "its sigmoid": functional.sigmoid,
+    "its softmax": functional.softmax,
+    "the logarithm of its softmax": functional.log_softmax,
+}
+"""What PyTorch may hand to a loss instead of what Paddle does."""
+LOSS_ROWS = (
+    CallRow(
+        " ".join(LOSSES),
+        "input of {name}: PyTorch hands over {value}",
+        lambda call, name: values.put(call, 0, HANDED[name](call.args[0])),
+        lambda call, around: HANDED,
+    ),
+)
+"""Edits of the calls of a loss."""
 
 CUT_ROWS = (
     CallRow(

@@ -17,7 +17,7 @@ from align.explain.experiment import both, close_to
 from align.explain.formulas import ACTIVATIONS as FORMULAS
 from align.explain.options import FUNCTIONS, plain, single
 from align.frameworks import on_paddle
-from align.frameworks.watched_calls import ACTIVATIONS, TorchCall, WatchedCall
+from align.frameworks.watched_calls import TorchCall, WatchedCall
 
 FEW = 4  # parts or axes whose permutations are all tried
 LOW = -1e30
@@ -32,13 +32,11 @@ class Around:
     Attributes:
         masks: arrays that may be masks: flags, zeros and low values.
         widths: last sizes of what is multiplied in it: widths of a head, of all heads.
-        calls: its watched calls.
         torch_calls: PyTorch's, of its partner or of the whole model.
     """
 
     masks: Sequence[np.ndarray] = ()
     widths: Sequence[int] = ()
-    calls: Sequence[WatchedCall] = ()
     torch_calls: Sequence[TorchCall] = ()
 
 
@@ -173,13 +171,14 @@ def regrouped(call: WatchedCall, value: tuple) -> paddle.Tensor:
 
 
 def places(call: WatchedCall, around: Around) -> Iterator[tuple[str, Any]]:
-    """A place or the ends of a slice moved: (index in words, index)."""
+    """A place or the ends of a slice moved: (both in words, index)."""
     key = call.args[1]
     entries = list(key) if isinstance(key, tuple) else [key]
     for at, entry in enumerate(entries):
         for other in _moved(entry):
-            changed = [*entries[:at], other, *entries[at + 1 :]]
-            yield index(changed), tuple(changed) if isinstance(key, tuple) else changed[0]
+            changed = (*entries[:at], other, *entries[at + 1 :])
+            says = f"Paddle takes {index(entry)} as its entry {at}, with {index(other)} it agrees"
+            yield says, changed if isinstance(key, tuple) else other
 
 
 def _moved(entry: Any) -> list[Any]:
@@ -195,19 +194,11 @@ def _moved(entry: Any) -> list[Any]:
     return [slice(a, b, entry.step) for a, b in ends if a >= 0 or begin < 0]
 
 
-def index(entries: Any) -> str:
-    """An index as it is written."""
-    words = []
-    for entry in entries if isinstance(entries, (list, tuple)) else [entries]:
-        if isinstance(entry, slice):
-            words.append(
-                ":".join("" if end is None else str(end) for end in (entry.start, entry.stop))
-            )
-        else:
-            words.append(
-                "..." if entry is Ellipsis else str(entry) if is_number(entry) else "an array"
-            )
-    return ", ".join(words)
+def index(entry: Any) -> str:
+    """A place or a slice as it is written."""
+    if not isinstance(entry, slice):
+        return str(entry)
+    return ":".join("" if end is None else str(end) for end in (entry.start, entry.stop))
 
 
 def two_ways(call: WatchedCall, around: Around) -> list[tuple[Any, ...]]:
@@ -293,10 +284,9 @@ def is_constant(x: Any) -> bool:
     return same or is_number(x)
 
 
-def strong(mask: paddle.Tensor, *, inverted: bool) -> paddle.Tensor:
-    """An additive mask that hides, where the present one does or does not."""
-    hides = (mask == 0) if inverted else (mask != 0)
-    return paddle.where(hides, paddle.full_like(mask, LOW), paddle.zeros_like(mask))
+def strong(hides: paddle.Tensor) -> paddle.Tensor:
+    """An additive mask of these places."""
+    return hides.astype(paddle.get_default_dtype()) * LOW
 
 
 def is_number(x: Any) -> bool:
@@ -327,23 +317,6 @@ def with_number(call: WatchedCall, value: tuple[str, float]) -> paddle.Tensor:
 def epsilons(call: WatchedCall, around: Around) -> list[int]:
     """Which of a call's operands are small positive numbers."""
     return [at for at, x in enumerate(call.args) if is_number(x) and 0 < float(x) < SMALL]
-
-
-def gates(call: WatchedCall, around: Around) -> list[tuple[str, int, WatchedCall]]:
-    """Operands of a product that an activation has made: its name, where, its call."""
-    gates = []
-    for other in around.calls:
-        if other.name in ACTIVATIONS and other.number < call.number:
-            output = other.go()
-            gates += [
-                (other.name, at, other) for at, x in enumerate(call.args[:2]) if _equal(output, x)
-            ]
-    return gates
-
-
-def _equal(a: Any, b: Any) -> bool:
-    tensors = isinstance(a, paddle.Tensor) and isinstance(b, paddle.Tensor)
-    return tensors and a.shape == b.shape and bool((a == b).all())
 
 
 def rms(call: WatchedCall, _: Any) -> Any:

@@ -10,7 +10,7 @@ import contextlib
 import copy
 import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import combinations
 from operator import methodcaller
@@ -18,20 +18,20 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import paddle
-from paddle.nn import functional as F
 
 from align.explain import layer_edits
 from align.explain.call_rows import (
     COARSE,
     CUT_ROWS,
     EXCUSED,
+    LOSS_ROWS,
     NUMBERS,
     ROWS,
     WRONG_GRADIENTS,
     exactly,
     has_exact_form,
 )
-from align.explain.call_values import EVERY, Around, CallRow, put
+from align.explain.call_values import EVERY, Around, CallRow
 from align.explain.experiment import fewest, first_cause
 from align.explain.hints import UNKNOWN
 from align.explain.loss_causes import LossRun
@@ -87,14 +87,12 @@ class LayerStudy(NamedTuple):
     """What experiments say of one wrong layer, sentences, "" for what is not known.
 
     Attributes:
-        proved: the cause after whose edit the layer agrees.
-        recorded: what both sides' records of the calls in it say.
+        proved: after which edit the layer agrees, or what both sides' records of its calls say.
         guess: what is odd about the layer otherwise.
         missing: what PyTorch alone calls in it.
     """
 
     proved: str = ""
-    recorded: str = ""
     guess: str = ""
     missing: str = ""
 
@@ -120,15 +118,13 @@ def study(pair: AnyPair, wrong: Guilty) -> LayerStudy:
                 excuse = _excused(pair, COARSE, calls, watch, bench.mended_by)
             if excuse:
                 return LayerStudy(excuse)
-        by_chance = _drawn(bench)
         recorded = layer_edits.recorded(bench)
         guess = layer_edits.unused(pair, bench) or layer_edits.arguments(bench)
-        guess = guess or perhaps(pair) * small
         budget = max(LEAST, min(MOST, WORK // max(size, 1)))
         changes = _changes(pair, bench, wrong, calls if len(calls) <= MANY else [])
-        proved = first_cause(changes, bench.mended_by, budget) or by_chance
+        proved = first_cause(changes, bench.mended_by, budget)
         missing = "" if proved else _missing(pair, bench, calls)
-        return LayerStudy(proved, recorded, guess, missing)
+        return LayerStudy(proved or recorded, guess or perhaps(pair) * small, missing)
 
 
 def _noting(calls: list[WatchedCall]) -> Answer:
@@ -213,27 +209,14 @@ def _with_exact_form(rows: Sequence[CallRow], calls: Sequence[WatchedCall]) -> l
     return [row for row in rows if any(has_exact_form(row, call) for call in calls)]
 
 
-def _drawn(bench: Bench) -> str:
-    """Says that Paddle's layer does not repeat itself."""
-    first, second = ([wrong.ours for wrong in bench.trial() or ()] for _ in range(2))
-    pairs = zip(first, second, strict=False)
-    if all(a.shape == b.shape and np.allclose(a, b, equal_nan=True) for a, b in pairs):
-        return ""
-    return (
-        "two runs of the Paddle side differ there: something is drawn by chance (noise, a dropout "
-        "of its own); hand the same numbers to both sides as an input"
-    )
-
-
 def _changes(pair: AnyPair, bench: Bench, wrong: Guilty, calls: list[WatchedCall]) -> Changes:
     """Every edit, the plain ones first."""
     _, module, _ = pair.layer(bench.key)
     yield from layer_edits.unequal_options(bench, module)
     yield from layer_edits.rows(bench, wrong)
     yield from layer_edits.weights(bench)
-    yield from layer_edits.insertions(bench)
     torch_calls = _torch_calls(pair, module)
-    around = Around(_masks(bench, module), _widths(bench, calls), calls, torch_calls)
+    around = Around(_masks(bench, module), _widths(bench, calls), torch_calls)
     for call, says, answer in call_edits(ROWS, calls, around):
         yield _with_line(bench, says, call), _watching(bench, answer)
     for numbers in _together(calls):
@@ -244,7 +227,6 @@ def _changes(pair: AnyPair, bench: Bench, wrong: Guilty, calls: list[WatchedCall
             yield says, _watching(bench, answer)
     for call, says, answer in call_edits(NUMBERS, calls, around):
         yield _with_line(bench, says, call), _watching(bench, answer)
-    yield from layer_edits.centred(bench)
 
 
 def _torch_calls(pair: AnyPair, module: Any, *, own_code: bool = False) -> list[TorchCall]:
@@ -428,16 +410,6 @@ def _cuts(watch: Watch, calls: Sequence[WatchedCall]) -> Changes:
         yield f"{says} ({call.place})", watch(answer)
 
 
-HANDED: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
-    "its logarithm": paddle.log,
-    "its exponential": paddle.exp,
-    "its sigmoid": F.sigmoid,
-    "its softmax": F.softmax,
-    "the logarithm of its softmax": F.log_softmax,
-}
-"""What PyTorch may hand to a loss instead of what Paddle does."""
-
-
 def excused_loss(
     pair: AnyPair, run_ours: Callable[[], LossRun], passes: Callable[[LossRun], bool]
 ) -> str:
@@ -471,28 +443,13 @@ def loss_reruns(
         run_theirs()
     with watch(_noting(calls)):
         run_ours()
+    edits = []
     for call in (call for call in calls if call.name in LOSSES):
-        edits = argument_edits(call, calls, recorder.calls)
-        changes = [(says, methodcaller("with_arguments", values)) for says, values in edits]
-        for says, change in [*changes, *_handed(call, recorder.calls)]:
-            with contextlib.suppress(*ERRORS):
-                with watch(_instead([call.number], change)):
-                    run = run_ours()
-                yield f"{says} ({call.place})", run
-
-
-def _handed(call: WatchedCall, torch_calls: Sequence[TorchCall]) -> Iterator[tuple[str, Answer]]:
-    """The first two tensors, each replaced by what PyTorch's call is given."""
-    for partner in (other for other in torch_calls if other.name == call.name):
-        tensors = [v for v in partner.arguments.values() if on_torch.is_tensor(v)][:2]
-        for at, (tensor, expected) in enumerate(zip(call.args, tensors, strict=False)):
-            b = on_torch.numpy(expected)
-            for what, move in HANDED.items() if paddle.is_floating_point(tensor) else ():
-                a = on_paddle.numpy(move(tensor))
-                if a.shape == b.shape and np.allclose(a, b, NEAR, NEAR):
-                    says = f"{('input', 'label')[at]} of {call.name}: PyTorch hands over {what}"
-                    yield says, functools.partial(_moved, at, move)
-
-
-def _moved(at: int, move: Callable[[paddle.Tensor], paddle.Tensor], call: WatchedCall) -> Any:
-    return put(call, at, move(call.args[at]))
+        for says, arguments in argument_edits(call, calls, recorder.calls):
+            answer = _instead([call.number], methodcaller("with_arguments", arguments))
+            edits.append((call, says, answer))
+    for call, says, answer in [*edits, *call_edits(LOSS_ROWS, calls, Around())]:
+        with contextlib.suppress(*ERRORS):
+            with watch(answer):
+                run = run_ours()
+            yield f"{says} ({call.place})", run

@@ -12,53 +12,37 @@ Legend: a = Paddle's array, b = PyTorch's, for edits of arrays.
 from __future__ import annotations
 
 import contextlib
-import importlib
-import importlib.util
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
 
-_SCIPY = importlib.util.find_spec("scipy") is not None  # files are compared by NumPy alone
-optimize, special = (
-    importlib.import_module(f"scipy.{name}") if _SCIPY else None for name in ("optimize", "special")
-)
-"""scipy's modules, None without scipy."""
-
 Subject = TypeVar("Subject")
 Edits = Iterator[tuple[str, np.ndarray]]
 """Sentences, each with the array that PyTorch's would be if it were true."""
 EXPLAINED = 0.01  # part of a difference of arrays that an edit may leave
+GRIDS, POINTS = 7, 37
 SAME = 1e-5  # relative difference of measured numbers that are one
 
 
 def first_cause(
     edits: Iterable[tuple[str, Subject | None]], passes: Callable[[Subject], bool], budget: int
 ) -> str:
-    """Try edits in their order.
+    """Return the sentence of the first edit after which the judge passes, "" for none.
 
     Args:
         edits: sentences, each with what it makes of the subject, None where it does not apply; the
-            likely and the simple ones first. They are made one at a time, so that an edit may hold
-            a number that was fitted for it.
+            likely and the simple ones first. They are made one at a time: some fit a number.
         passes: the judge.
         budget: trials, at least 1; an edit that does not apply costs none.
-
-    Returns:
-        The sentence of the first edit after which the judge passes, "" when none does within the
-        budget.
     """
-    trials = 0
+    apply = ((sentence, edited) for sentence, edited in edits if edited is not None)
     with np.errstate(all="ignore"), contextlib.suppress(Exception):  # no further edit is made
-        for sentence, edited in edits:
-            if edited is None:
-                continue
-            trials += 1
+        for sentence, edited in itertools.islice(apply, budget):
             if _passes(passes, edited):
                 return sentence
-            if trials >= budget:
-                break
     return ""
 
 
@@ -75,11 +59,7 @@ def fewest(
 ) -> Sequence[Subject]:
     """Find the fewest changes after which the judge passes: one, or all but those not needed.
 
-    Args:
-        budget: trials of single changes; as many again are needed to find a smallest set.
-
-    Returns:
-        Changes, none when the judge fails after all of them together.
+    The budget counts trials of single changes; as many again find a smallest set.
     """
     changes = changes[:budget]
     for change in changes:
@@ -111,14 +91,14 @@ def close_to(a: np.ndarray, near: float) -> Callable[[np.ndarray], bool]:
 
 
 def fitted(error: Callable[[float], float], low: float, high: float) -> float:
-    """Fit the one number of an edit: the best of a grid, refined by scipy where it is installed."""
-    grid = np.linspace(low, high, 73)
-    best = float(grid[int(np.argmin([error(value) for value in grid]))])
-    if optimize is None:
-        return best
-    step = grid[1] - grid[0]
-    around, fine = (best - step, best + step), {"xatol": 1e-12}
-    return float(optimize.minimize_scalar(error, bounds=around, method="bounded", options=fine).x)
+    """Fit the one number of an edit: the best of a grid, then of finer ones around it."""
+    best = low
+    for _ in range(GRIDS):
+        grid = np.linspace(low, high, POINTS)
+        best = float(grid[int(np.argmin([error(value) for value in grid]))])
+        step = grid[1] - grid[0]
+        low, high = best - step, best + step
+    return best
 
 
 def renamed(

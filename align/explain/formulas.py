@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from align.explain.experiment import special
-
-_erf = special.erf if special else np.vectorize(math.erf, otypes=[np.float64])
+try:
+    from scipy.special import erf as _erf
+except ImportError:  # files are compared by NumPy alone
+    _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:

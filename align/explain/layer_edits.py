@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import paddle
 
-from align.explain.call_values import activated, turned
 from align.explain.options import in_form_of, unequal
 from align.frameworks import on_paddle
 from align.frameworks.watched_calls import attributes
@@ -49,59 +48,24 @@ def _copied_padding(layer: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     return {"_updated_padding": in_form_of(copy, values["_padding"])}
 
 
-def _transposed_grid(x: paddle.Tensor) -> paddle.Tensor:
-    """Rows that number the places of a square, in the other order."""
-    side = int(x.shape[0] ** 0.5)
-    square = x.reshape([side, side, *x.shape[1:]])
-    return square.transpose([1, 0, *range(2, len(square.shape))]).reshape(x.shape)
-
-
-MOVES: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
-    "is transposed": turned,
-    "has its halves exchanged": lambda x: paddle.concat(x.chunk(2, axis=0)[::-1], axis=0),
-    "has its rows reversed": lambda x: x.flip(0),
-    "numbers the two axes of a square in the other order": _transposed_grid,
-}
-"""What may have happened to a weight -> how it is undone."""
-CENTRED = "RMS norm (the mean is not subtracted): with its input centred the layer agrees"
-
-
 def weights(bench: Bench) -> Changes:
-    """Move each array of the layer itself."""
-    state = on_paddle.state(bench.layer)
-    for name in (name for name in state if "." not in name and state[name].size > 1):
-        for what, move in MOVES.items():
-            yield f"the {name} {what}", _moved(bench.layer, name, move)
+    """Transpose each square array of the layer itself."""
+    for name, array in on_paddle.state(bench.layer).items():
+        if "." not in name and array.ndim == 2 and array.shape[0] == array.shape[1] > 1:
+            yield f"the {name} is transposed", _transposed(bench.layer, name)
 
 
 @contextlib.contextmanager
-def _moved(layer: Any, name: str, move: Callable[[paddle.Tensor], paddle.Tensor]) -> Iterator[None]:
+def _transposed(layer: Any, name: str) -> Iterator[None]:
     tensor = layer.state_dict()[name]
     before = tensor.numpy()
     with paddle.no_grad():
-        moved = move(tensor.detach())
-        if moved.shape == tensor.shape:
-            paddle.assign(moved, output=tensor)
+        paddle.assign(on_paddle.tensor(before.T), output=tensor)
     try:
         yield
     finally:
         with paddle.no_grad():
             paddle.assign(on_paddle.tensor(before), output=tensor)
-
-
-def centred(bench: Bench) -> Changes:
-    """Centre the first input."""
-    tensors = leaves(bench.layer_call[1:], on_paddle.is_tensor) if bench.layer_call else []
-    for path, tensor in tensors[:1]:
-        if paddle.is_floating_point(tensor) and len(tensor.shape) > 1:
-            yield CENTRED, _given(bench, path, tensor - tensor.mean(-1, keepdim=True))
-
-
-def _given(bench: Bench, path: str, tensor: paddle.Tensor) -> AbstractContextManager:
-    def changed(arguments: tuple) -> tuple:
-        return replace(arguments, on_paddle.is_tensor, lambda p, t: tensor if p == path else t)
-
-    return attributes(bench, given=changed)
 
 
 def rows(bench: Bench, wrong: Guilty) -> Changes:
@@ -122,7 +86,12 @@ def rows(bench: Bench, wrong: Guilty) -> Changes:
         how = f": every row {abs(steps[0])} too {'late' if steps[0] > 0 else 'early'}"
     a, b = (f"[{', '.join(map(str, x.ravel()[:5]))}, ...]" for x in (paddle_rows, torch_rows))
     says = f"rows of the embedding: Paddle reads {a}, PyTorch {b}{how}"
-    yield says, _given(bench, path, paddle.to_tensor(torch_rows, dtype=indices.dtype))
+    tensor = paddle.to_tensor(torch_rows, dtype=indices.dtype)
+
+    def changed(arguments: tuple) -> tuple:
+        return replace(arguments, on_paddle.is_tensor, lambda p, t: tensor if p == path else t)
+
+    yield says, attributes(bench, given=changed)
 
 
 def _row_numbers(output: np.ndarray, table: np.ndarray) -> np.ndarray | None:
@@ -135,25 +104,6 @@ def _row_numbers(output: np.ndarray, table: np.ndarray) -> np.ndarray | None:
     if not (gaps.min(axis=1) <= near).all():
         return None
     return gaps.argmin(axis=1).reshape(output.shape[:-1])
-
-
-INSERTED = ("ReLU", "GELU (erf)", "tanh", "SiLU", "sigmoid")
-
-
-def insertions(bench: Bench) -> Changes:
-    """Put an activation after each of the layers that the container calls."""
-    for key in dict.fromkeys(bench.children):
-        for name in INSERTED:
-            says = f"activation: {name} is missing after {key} (Paddle: the identity)"
-            yield says, _after(bench, key, name)
-
-
-def _after(bench: Bench, key: str, name: str) -> AbstractContextManager:
-    def change(called: str, output: Any) -> Any:
-        hit = called == key and isinstance(output, paddle.Tensor)
-        return activated(name, output) if hit else output
-
-    return attributes(bench, after=change)
 
 
 def recorded(bench: Bench) -> str:
@@ -204,17 +154,8 @@ def arguments(bench: Bench) -> str:
     paddle_shapes = Counter(tuple(tensor.shape) for tensor in tensors)
     torch_shapes = Counter(array.shape for _, array in bench.partner.inputs)
     missing = list((torch_shapes - paddle_shapes).elements())
-    more = list((paddle_shapes - torch_shapes).elements())
-    if not missing or len(more) > len(missing):
+    if not missing or paddle_shapes - torch_shapes:
         return ""
-    if more and len(more[0]) == len(missing[0]):
-        pairs = zip(more[0], missing[0], strict=True)
-        if all(a == b or 1 in (a, b) for a, b in pairs):
-            return ""  # one broadcasts to the other
-    if more and len(more[0]) != len(missing[0]) and np.prod(more[0]) == np.prod(missing[0]):
-        return ""  # axes are merged
-    if more:
-        return f"{bench.key} is given a tensor of shape {more[0]}, in PyTorch of {missing[0]}"
     return (
         f"{bench.key} is given {len(tensors)} tensors, in PyTorch {len(bench.partner.inputs)}: one "
         f"of shape {missing[0]} is left out (perhaps a mask)"

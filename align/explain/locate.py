@@ -55,14 +55,14 @@ def _left_out(pair: Pair, wrong: Guilty) -> str:
 
 def _forward_cause(pair: Pair, wrong: Guilty, *, experiments: bool) -> str:
     """Experiments on the layer, then what is recorded, then edits of its output, then a guess."""
-    proved = recorded = odd = missing = ""
+    proved = guess = missing = ""
     if experiments and pair.live:
         from align.explain import calls  # two dumps are compared without a framework
 
-        proved, recorded, odd, missing = calls.study(pair, wrong)
+        proved, guess, missing = calls.study(pair, wrong)
     layer, module, weights = pair.layer(wrong.place)
-    cause = proved or recorded or hints.explain_output(wrong, weights)
-    return cause or odd or hints.guess_output(wrong, layer, module) or missing
+    cause = proved or hints.explain_output(wrong, weights)
+    return cause or guess or hints.guess_output(wrong, layer, module) or missing
 
 
 def first_forward(

@@ -1,4 +1,4 @@
-"""From two values and gradients of a loss, of one and the same output, to the cause; and of scores.
+"""From two values and gradients of a loss, of one and the same output, to the cause.
 
 First edits of PyTorch's value and gradient (none, a factor, a constant), then textbook losses
 (`loss_formulas`), then Paddle's loss again with the arguments of PyTorch's calls.
@@ -7,13 +7,12 @@ First edits of PyTorch's value and gradient (none, a factor, a constant), then t
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from align.explain.experiment import EXPLAINED, SAME, first_cause, renamed, scale
+from align.explain.experiment import EXPLAINED, SAME, first_cause, scale
 from align.explain.loss_formulas import differing_formulas, factor_in_words
 from align.record.arrays import Arrays
 
@@ -202,33 +201,3 @@ def _of_options(
     for says, factor in differing_formulas(outputs[path], labels, a, b):
         scaled = None if factor is None else reference.changed(factor * reference.value, factor)
         yield says, scaled or ours
-
-
-SAME_SCORE = 2e-6  # relative difference below which two scores are one
-SCORE_CHANGES: Mapping[str, Callable[[float, int], float]] = {
-    "per cent in Paddle, a fraction in PyTorch (100 times)": lambda x, rows: 100 * x,
-    "a fraction in Paddle, per cent in PyTorch (1/100)": lambda x, rows: x / 100,
-    "Paddle's is 1 minus PyTorch's": lambda x, rows: 1 - x,
-    "Paddle's is the square root of PyTorch's": lambda x, rows: math.sqrt(max(x, 0)),
-    "rounded to 2 digits in Paddle": lambda x, rows: round(x, 2),
-    "a sum over the rows for their mean in PyTorch": lambda x, rows: x * rows,
-}
-"""What is said -> Paddle's number from PyTorch's and the number of rows."""
-
-
-def explain_score(
-    name: str, ours: Mapping[str, float], reference: Mapping[str, float], rows: int
-) -> str:
-    """Explain one score of so many rows that differs, "" when nothing fits."""
-    if name not in ours or name not in reference:
-        return renamed(name, ours, reference, _same_score)
-    a, b = ours[name], reference[name]
-    if math.isnan(a) or math.isnan(b):
-        shown = ["undefined (NaN)" if math.isnan(v) else f"{v:.6g}" for v in (a, b)]
-        return f"the score is {shown[0]} in Paddle, {shown[1]} in PyTorch"
-    edits = ((says, change(b, rows)) for says, change in SCORE_CHANGES.items())
-    return first_cause(edits, lambda edited: _same_score(edited, a), BUDGET)
-
-
-def _same_score(a: float, b: float) -> bool:
-    return abs(a - b) <= SAME_SCORE * max(abs(b), 1e-3)

@@ -9,6 +9,7 @@ values, p is a number that is searched for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -49,15 +50,13 @@ class LossRecipe:
         name: of the formula.
         factors: (M,) what each item counts, 0 for nothing.
         uniform: every item that counts has the same factor; else it depends on the label.
-        number: that was searched for, 0 without.
-        title: of the number.
+        smoothing: of the labels, 0 without.
     """
 
     name: str
     factors: np.ndarray
     uniform: bool
-    number: float = 0.0
-    title: str = ""
+    smoothing: float = 0.0
 
     @property
     def counts(self) -> np.ndarray:
@@ -65,14 +64,12 @@ class LossRecipe:
         return self.factors != 0
 
     def __str__(self) -> str:
-        return self.name + (f" ({self.title} {self.number:.4g})" if self.number else "")
+        return self.name + (f" (label smoothing {self.smoothing:.4g})" if self.smoothing else "")
 
 
-CROSS, SMOOTHING = "cross entropy", "label smoothing"
-HUBER, THRESHOLD = "Huber (smooth L1) loss", "threshold (delta, beta)"
 Slopes = Callable[[np.ndarray, np.ndarray], np.ndarray]
 OF_CLASSES: Mapping[str, Slopes] = {
-    CROSS: lambda z, t: softmax(z, 1) - t,
+    "cross entropy": lambda z, t: softmax(z, 1) - t,
     "cross entropy of the softmax (softmax is applied twice)": lambda z, t: _through(
         softmax(z, 1), softmax(softmax(z, 1), 1) - t
     ),
@@ -115,17 +112,14 @@ def differing_formulas(
         A sentence, and the factor of the whole loss where it is about nothing else.
     """
     for items in _arrangements(output, labels):
-        gradients = items.arrange(paddle_gradient), items.arrange(torch_gradient)
-        b = _recipe(items, gradients[1])
-        a = _recipe(items, gradients[0], _smoothing(b))
-        b = b or _recipe(items, gradients[1], _smoothing(a))
+        a, b = (_recipe(items, items.arrange(g)) for g in (paddle_gradient, torch_gradient))
         if a is None or b is None:
             continue
         if a.name != b.name:
             yield f"another formula: Paddle computes {a}, PyTorch {b}", None
             continue
         words = list(_differing(items, a, b))
-        scaled = a.uniform and b.uniform and a.number == b.number
+        scaled = a.uniform and b.uniform and a.smoothing == b.smoothing
         scaled = scaled and np.array_equal(a.counts, b.counts)
         factor = float(a.factors.max() / b.factors.max()) if scaled else None
         if words:
@@ -140,11 +134,7 @@ def _arrangements(output: np.ndarray, labels: np.ndarray | None) -> Iterator[Ite
         count = z.shape[axis]
         arrange = partial(_by_class, axis=axis, count=count)
         if y.dtype.kind in "iu" and y.size * count == z.size and count > 1:
-            classes = y.reshape(-1).astype(np.int64)
-            yield Items(arrange(z), classes, arrange, rows)
-            one_hot = (classes[:, None] == np.arange(count)).astype(np.float64).ravel()
-            flat = partial(_by_class, axis=axis, count=1)
-            yield Items(flat(z), one_hot, flat, rows)  # as a regression
+            yield Items(arrange(z), y.reshape(-1).astype(np.int64), arrange, rows)
         elif y.shape == z.shape and count > 1:
             yield Items(arrange(z), arrange(y.astype(np.float64)), arrange, rows)
     if y.size == z.size:
@@ -157,27 +147,16 @@ def _by_class(array: np.ndarray, axis: int, count: int) -> np.ndarray:
     return np.moveaxis(np.atleast_1d(array), axis, -1).reshape(-1, count)
 
 
-def _recipe(items: Items, gradient: np.ndarray, smoothing: float = 0.0) -> LossRecipe | None:
-    """The first formula that gives a gradient with one factor, else one with factors by label.
-
-    Args:
-        items: an output and its labels.
-        gradient: (M, K) of one side's loss.
-        smoothing: of the labels on the other side, which is tried as well.
-    """
-    z, y, by_label = items.scores, items.labels, None
-    candidates: Iterator[tuple[str, np.ndarray, float, str]]
-    candidates = (
-        _of_values(z, y[:, None], gradient)
-        if z.shape[1] == 1
-        else _of_classes(z, y, gradient, smoothing)
-    )
-    for name, slopes, number, title in candidates:
+def _recipe(items: Items, gradient: np.ndarray) -> LossRecipe | None:
+    """Fit the first formula that gives a gradient (M, K) with one factor, else factors by label."""
+    by_label = None
+    of_items = _of_values if items.scores.shape[1] == 1 else _of_classes
+    for name, slopes, smoothing in of_items(items, gradient):
         for groups in _groups(items):
             factors = _factors(slopes, gradient, groups)
             if factors is None:
                 continue
-            recipe = LossRecipe(name, factors, not groups.any(), number, title)
+            recipe = LossRecipe(name, factors, not groups.any(), smoothing)
             if recipe.uniform:
                 return recipe
             by_label = by_label or recipe
@@ -185,29 +164,31 @@ def _recipe(items: Items, gradient: np.ndarray, smoothing: float = 0.0) -> LossR
     return by_label
 
 
-def _of_values(z: np.ndarray, y: np.ndarray, gradient: np.ndarray) -> Iterator[tuple]:
-    """Formulas of single values: name, gradient, number, its title."""
+def _of_values(items: Items, gradient: np.ndarray) -> Iterator[tuple[str, np.ndarray, float]]:
+    """Formulas of single values: name, gradient, no smoothing."""
+    z, y = items.scores, items.labels[:, None]
     for name, slopes in OF_VALUES.items():
-        yield name, slopes(z, y), 0.0, ""
-    if z.size <= SEARCHED:
-        number = _searched(lambda p: np.clip(z - y, -p, p), gradient)
-        yield HUBER, np.clip(z - y, -number, number), number, THRESHOLD
+        yield name, slopes(z, y), 0.0
 
 
-def _of_classes(
-    z: np.ndarray, y: np.ndarray, gradient: np.ndarray, smoothing: float
-) -> Iterator[tuple]:
-    """Formulas of classes: name, gradient, number, its title."""
+def _of_classes(items: Items, gradient: np.ndarray) -> Iterator[tuple[str, np.ndarray, float]]:
+    """Formulas of classes: name, gradient, smoothing; with the labels as they are first."""
+    z, y = items.scores, items.labels
     t = y
     if y.ndim == 1:  # a label that names no class is read off the gradient, lowest there
         named = np.where((y >= 0) & (y < z.shape[1]), y, gradient.argmin(axis=1))
         t = (named[:, None] == np.arange(z.shape[1])).astype(np.float64)
-    for eps in dict.fromkeys((0.0, smoothing)):
-        for name, slopes in OF_CLASSES.items():
-            yield name, slopes(z, _smoothed(t, eps)), eps, SMOOTHING
-    if z.size <= SEARCHED:
-        number = _searched(lambda p: softmax(z, 1) - _smoothed(t, p), gradient)
-        yield CROSS, softmax(z, 1) - _smoothed(t, number), number, SMOOTHING
+    for name, slopes in OF_CLASSES.items():
+        yield name, slopes(z, t), 0.0
+    for name, slopes in OF_CLASSES.items() if z.size <= SEARCHED else ():
+        smooth = partial(_smoothed, slopes, z, t)
+        number = _searched(smooth, gradient)
+        yield name, smooth(number), number
+
+
+def _smoothed(slopes: Slopes, z: np.ndarray, t: np.ndarray, eps: float) -> np.ndarray:
+    """(M, K) the gradient of a formula with label smoothing."""
+    return slopes(z, (1 - eps) * t + eps / t.shape[1])
 
 
 def _searched(slopes: Callable[[float], np.ndarray], gradient: np.ndarray) -> float:
@@ -245,21 +226,10 @@ def _factors(slopes: np.ndarray, gradient: np.ndarray, groups: np.ndarray) -> np
     return factors if left <= NEAR * np.abs(gradient).max() else None
 
 
-def _smoothed(targets: np.ndarray, eps: float) -> np.ndarray:
-    """(M, K) targets with label smoothing."""
-    return (1 - eps) * targets + eps / targets.shape[1]
-
-
-def _smoothing(recipe: LossRecipe | None) -> float:
-    return recipe.number if recipe is not None and recipe.title == SMOOTHING else 0.0
-
-
 def _differing(items: Items, a: LossRecipe, b: LossRecipe) -> Iterator[str]:
     """A sentence for each option that differs."""
-    paddle_number, torch_number = (recipe.number for recipe in (a, b))
-    if abs(paddle_number - torch_number) > 10 * SAME * max(abs(paddle_number), abs(torch_number)):
-        shown = [0.0 if abs(v) < SAME else v for v in (paddle_number, torch_number)]
-        yield f"{a.title} {shown[0]:.4g} in Paddle, {shown[1]:.4g} in PyTorch (fitted)"
+    if not math.isclose(a.smoothing, b.smoothing, rel_tol=10 * SAME):
+        yield f"label smoothing {a.smoothing:.4g} in Paddle, {b.smoothing:.4g} in PyTorch (fitted)"
     for recipe, peer, who, other in ((a, b, "Paddle", "PyTorch"), (b, a, "PyTorch", "Paddle")):
         extra = recipe.counts & ~peer.counts
         labels = np.unique(items.labels[extra])
@@ -280,10 +250,7 @@ def _differing(items: Items, a: LossRecipe, b: LossRecipe) -> Iterator[str]:
         return
     times = f"loss and gradient are {torch_number / paddle_number:.6g} times PyTorch's"
     if a.uniform and b.uniform:
-        names = [
-            _divisor(items, recipe, value)
-            for recipe, value in ((a, paddle_number), (b, torch_number))
-        ]
+        names = [_divisor(items, a, paddle_number), _divisor(items, b, torch_number)]
         more = factor_in_words(torch_number / paddle_number, items.scores)
         reduction = f"reduction: Paddle {names[0]}, PyTorch {names[1]} ({times})"
         yield reduction if all(names) else f"a factor: {times}{more}"
@@ -309,9 +276,7 @@ def _weights(items: Items, recipe: LossRecipe, table: np.ndarray) -> str:
 def _divisor(items: Items, recipe: LossRecipe, value: float) -> str:
     """In words, "" for a number that means nothing."""
     count, counted, rows = len(recipe.factors), int(recipe.counts.sum()), items.rows
-    beta = recipe.number if recipe.name == HUBER else 1.0
     names = {  # of two names for one number the later one counts
-        count * beta: f"takes the mean of {count} items divided by {beta:.4g} (smooth L1)",
         2 * count: f"divides by 2 x {count} items (a factor 1/2)",
         items.scores.size: f"divides by all {items.scores.size} elements",
         rows: f"divides by the {rows} rows of the batch",
@@ -331,6 +296,4 @@ def factor_in_words(factor: float, output: np.ndarray) -> str:
     for a, b in ((rows, count), (count, rows)):
         if a != b and abs(factor * a / b - 1) < SAME:
             return f" (Paddle divides by {names[a]}, PyTorch by {names[b]})"
-    divisor = round(1 / factor) if 0 < factor < 1 else 1
-    divided = divisor > 1 and abs(factor * divisor - 1) < SAME
-    return f" (divided by {divisor}; perhaps gradient accumulation)" if divided else ""
+    return ""

@@ -8,12 +8,11 @@ Legend: g = gradient of the backward pass, e = gradient after the hooks of the o
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,29 +24,23 @@ from align.frameworks.object_options import differing, options
 from align.judge.update_judging import SMALL_STEP, SideTrace, UpdateJudge
 from align.pair.any_pair import AnyPair
 from align.pair.update_sides import Change, UpdateSides
-from align.record.request import Request
 from sot_paddle.config import some
 
 TRIALS = 12
 ALIKE = 1e-3  # factors this close are equal
 FAMILY = {"AdamW": "Adam", "RMSprop": "RMSProp"}
 """PyTorch's or Paddle's class -> the class of Paddle with the same rule but for the decay."""
-TINY = 1e-30  # an epsilon that changes nothing
-ROOTS: Mapping[str, tuple[str, Mapping[str, float], Mapping[str, Any]]] = {
+ROOTS: Mapping[str, str] = {
     "RMSProp": (
-        "epsilon's place in the square root: Paddle inside, PyTorch outside",
-        {"epsilon": TINY},
-        {"eps": TINY},
+        "perhaps no fault of the port: epsilon's place in the square root: Paddle inside, PyTorch "
+        "outside; compare with an epsilon of 1e-30 on both sides"
     ),
     "Adamax": (
-        "epsilon's place: Paddle adds it to the decayed norm, PyTorch to the size of the gradient "
-        "(and Paddle holds the betas in float32)",
-        {"epsilon": TINY, "beta1": 0.875, "beta2": 0.96875},
-        {"eps": TINY, "betas": (0.875, 0.96875)},
+        "perhaps no fault of the port: epsilon's place: Paddle adds it to the decayed norm, "
+        "PyTorch to the size of the gradient; compare with an epsilon of 1e-30 on both sides"
     ),
 }
-"""PADDLE: a rule that differs from PyTorch's with equal options; options of Paddle and of PyTorch
-with which it does not."""
+"""PADDLE: rules that differ from PyTorch's with equal options."""
 FORMS = ("decoupled", "L2")
 """A decay straight from the weight (AdamW), and one added to the gradient (Adam)."""
 
@@ -60,7 +53,7 @@ class Cause:
         text: a sentence with both values.
         names: Paddle's parameters that it is about.
         among: those that could have been hit; all of them hit means that no single one is wrong.
-        change: makes Paddle's optimizer like PyTorch's.
+        change: makes Paddle's optimizer like PyTorch's; None where that is not tried.
         option: (name, Paddle's value, PyTorch's) of an option.
     """
 
@@ -89,53 +82,16 @@ def explain(
     """
     differences = _Differences(sides, ours, judge.reference, tuple(wrong))
     causes = list(differences.all())
-    needed = fewest(
-        causes, lambda chosen: sides.passes(tuple(c.change for c in chosen), judge), TRIALS
-    )
-    if needed:
-        proved = _in_one_sentence(needed)
-        return [replace(c, text=f"{c.text}; with PyTorch's the step agrees") for c in proved]
     if not causes and differences.kind in ROOTS:
-        text, paddle_options, torch_options = ROOTS[differences.kind]
-        put_options = partial(_put_options, paddle_options)
-        if sides.agree_under(put_options, partial(_put_groups, torch_options)):
-            shown = ", ".join(f"{name}={value:g}" for name, value in paddle_options.items())
-            text = f"{text}: no fault of the port; with {shown} on both sides the steps agree"
-            return [Cause(text, tuple(wrong), tuple(wrong))]
-        causes = [Cause(text, tuple(wrong), tuple(wrong))]
-    return [replace(c, text=f"perhaps {c.text}") for c in _in_one_sentence(causes)]
-
-
-def explain_average(pair: AnyPair, passes: Callable[[Request], bool]) -> str:
-    """Find the options of Paddle's moving average of the weights that have to be PyTorch's.
-
-    The judge is asked whether Paddle's averages agree after a training run of a plan.
-    """
-    plan, factories = pair.plan, pair.plan.optimizer
-    if isinstance(factories, Mapping):
-        return ""
-    paddle_options = _average_options(on_paddle, pair, pair.our_model(True))
-    torch_options = _average_options(on_torch, pair, pair.reference_model(pair.dtype, True))
-
-    def agree(names: Sequence[str]) -> bool:
-        def factory(model: Any) -> Any:
-            objects = factories[1](model)
-            current = options(objects[3])
-            for name in names:
-                current[name].put(torch_options[name].value)
-            return objects
-
-        return passes(dataclasses.replace(plan, optimizer=(factories[0], factory)))
-
-    needed = fewest(differing(paddle_options, torch_options), agree, TRIALS // 2)
-    values = [(name, paddle_options[name].value, torch_options[name].value) for name in needed]
-    return f"moving average: {options_in_words(values)}; with PyTorch's it agrees" if values else ""
-
-
-def _average_options(side: Any, pair: AnyPair, model: Any) -> dict[str, Any]:
-    with side.default_dtype(pair.dtype):
-        average = getattr(side.make_optimizer(pair.plan, model)[0], AVERAGE, None)
-    return {} if average is None else options(average)
+        return [Cause(ROOTS[differences.kind], tuple(wrong), tuple(wrong))]
+    needed = fewest(
+        [cause for cause in causes if cause.change],
+        lambda chosen: sides.passes(tuple(cause.change for cause in chosen), judge),
+        TRIALS,
+    )
+    title, ending = ("", "; with PyTorch's the step agrees") if needed else ("perhaps ", "")
+    shown = _in_one_sentence(needed or causes)
+    return [replace(cause, text=f"{title}{cause.text}{ending}") for cause in shown]
 
 
 def _in_one_sentence(causes: Sequence[Cause]) -> list[Cause]:
@@ -146,6 +102,22 @@ def _in_one_sentence(causes: Sequence[Cause]) -> list[Cause]:
         return rest
     text = options_in_words([c.option for c in with_options])
     return [*rest, replace(with_options[0], text=text)]
+
+
+def guess_average(pair: AnyPair) -> str:
+    """Say which options of the two moving averages of the weights differ, "" for none."""
+    if isinstance(pair.plan.optimizer, Mapping):
+        return ""
+    sides = []
+    for side, model in (
+        (on_paddle, pair.our_model(True)),
+        (on_torch, pair.reference_model(pair.dtype, True)),
+    ):
+        with side.default_dtype(pair.dtype):
+            average = getattr(side.make_optimizer(pair.plan, model)[0], AVERAGE, None)
+        sides.append({} if average is None else options(average))
+    values = [(name, *(side[name].value for side in sides)) for name in differing(*sides)]
+    return f"perhaps the moving average: {options_in_words(values)}" if values else ""
 
 
 class _Differences:
@@ -172,19 +144,19 @@ class _Differences:
         """In the order in which the changes are applied: a change of gradients drops hooks."""
         yield from self._members()
         if self._other_kind:
-            kinds = both(self._other_kind, self.kind)
-            yield self._of_all(f"another optimizer: {kinds}", self._another)
-        else:
-            yield from self._named_options()
+            yield self._of_all(f"another optimizer: {both(self._other_kind, self.kind)}", None)
+            return
+        yield from self._named_options()
         yield from self._rates()
         dampening, momentum = (self._options.get(name) for name in ("dampening", "momentum"))
         if dampening is not None and dampening.value and momentum.value:
-            text = f"dampening: PyTorch {number(dampening.value)}, none in Paddle"
-            yield self._of_all(text, partial(paddles.put_dampening, dampening=dampening.value))
+            yield self._of_all(
+                f"dampening: PyTorch {number(dampening.value)}, none in Paddle", None
+            )
         yield from self._gradients()
         yield from self._decay()
 
-    def _of_all(self, text: str, change: Change, option: Any = None) -> Cause:
+    def _of_all(self, text: str, change: Change | None, option: Any = None) -> Cause:
         """About all parameters that are wrong."""
         return Cause(text, self._wrong, (), change, option)
 
@@ -211,17 +183,6 @@ class _Differences:
                 change = partial(_put_options, {name: option[2]})
                 yield self._of_all(options_in_words([option]), change, option)
 
-    def _another(self, optimizer: Any, model: Any) -> Any:
-        """PyTorch's class in place of Paddle's."""
-        other = paddles.another(optimizer, self.kind)
-        if other is None:
-            return None
-        for name, option in paddles.options_of(other).items():
-            if name in self._options and name != "weight_decay":
-                option.put(self._options[name].value)
-        paddles.put_decays(other, model, self._decays)
-        return other
-
     def _rates(self) -> Iterator[Cause]:
         by_numbers: dict[str, dict[str, float]] = {}
         for name, trace in self._ours.main.items():
@@ -243,37 +204,14 @@ class _Differences:
         clipping = paddles.clipping_of(self._paddle)
         a = Treatment(*clipping) if clipping else read
         alone = None if b is None else partial(paddles.put_gradients, treat=b.apply, alone=True)
-        names = self._unused()
-        if names:
-            text = (
-                f"moves without a gradient in Paddle: {some(names)} had none in a step: "
-                "clear_grad() leaves zeros, which still move a parameter; use "
-                "clear_grad(set_to_zero=False)"
-            )
-            as_they_are = partial(paddles.put_gradients, treat=dict, alone=False)
-            for change in filter(None, (as_they_are, alone)):
-                yield Cause(text, names, tuple(self._ours.main), change)
         if a is None or b is None:
             return
         if str(a) != str(b):
             text = treatments_in_words(a, b)
-            if {a.kind, b.kind} <= {"none", "scaled"} and not a.weight:
+            if {a.kind, b.kind} <= {"none", "scaled"}:
                 scaled = Treatment("scaled", b.limit / a.limit).apply
                 yield self._of_all(text, partial(paddles.put_gradients, treat=scaled, alone=False))
             yield self._of_all(text, alone)
-        elif "step" in vars(self._paddle):
-            text = "double decay: Paddle's before_step changes the weights themselves"
-            yield self._of_all(text, alone)
-
-    def _unused(self) -> tuple[str, ...]:
-        """Parameters that move in a step in which they have no gradient, on one side only."""
-        names = []
-        for name, trace in self._ours.main.items():
-            steps = [step for step, g in enumerate(trace.gradients) if g is None and trace.held]
-            reference = self._reference.main[name]
-            if any(trace.update(s).any() and not reference.update(s).any() for s in steps):
-                names.append(name)
-        return tuple(names)
 
     def _decay(self) -> Iterator[Cause]:
         paddle_decays, torch_decays = paddles.decays_of(self._paddle, self._model), self._decays
@@ -290,11 +228,6 @@ def _put_options(values: Mapping[str, Any], optimizer: Any, model: Any) -> None:
     current = paddles.options_of(optimizer)
     for name, value in values.items():
         current[name].put(value)
-
-
-def _put_groups(values: Mapping[str, Any], optimizer: Any) -> None:
-    for group in optimizer.param_groups:
-        group.update(values)
 
 
 def _decays_in_words(pairs: Mapping[str, Sequence[tuple[float, float]]]) -> str:
@@ -323,17 +256,15 @@ class Treatment:
         kind: "none", "scaled", "value", "global norm", "norm of each tensor" or "norm of each
             group".
         limit: the largest value or norm; of "scaled" the factor.
-        weight: multiple of the weight that is added.
         groups: names that are clipped by one norm, of "norm of each group".
     """
 
     kind: str = "none"
     limit: float = 1.0
-    weight: float = 0.0
     groups: tuple[tuple[str, ...], ...] = ()
 
     def apply(self, gradients: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Treat whole gradients; the weights are not added."""
+        """Treat whole gradients."""
         norms = {n: float(np.linalg.norm(g.astype(np.float64))) for n, g in gradients.items()}
         for group in [tuple(norms)] if self.kind == "global norm" else self.groups:
             names = [name for name in group if name in norms]
@@ -350,13 +281,10 @@ class Treatment:
 
     def __str__(self) -> str:
         if self.kind == "none":
-            text = "leaves gradients as they are"
-        elif self.kind == "scaled":
-            text = f"scales gradients by {number(self.limit)}"
-        else:
-            text = f"clips the {self.kind} at {_rounded(self.limit)}"
-        more = f" and adds {number(self.weight)} x the weight (weight decay)"
-        return text + (more if self.weight else "")
+            return "leaves gradients as they are"
+        if self.kind == "scaled":
+            return f"scales gradients by {number(self.limit)}"
+        return f"clips the {self.kind} at {_rounded(self.limit)}"
 
 
 def _rounded(value: float) -> str:
@@ -371,12 +299,10 @@ def treatments_in_words(a: Treatment, b: Treatment) -> str:
     title = "before the update"
     if "none" in (a.kind, b.kind) and "scaled" not in (a.kind, b.kind):
         title = "clipping missing" if a.kind == "none" else "clipping in Paddle only"
-    title = "double decay" if a.weight else title
     return f"{title}: Paddle {a}, PyTorch {b}"
 
 
-@dataclass(frozen=True)
-class _Hooked:
+class _Hooked(NamedTuple):
     """One gradient of a step: as it was given (g), after the hooks (e)."""
 
     name: str
@@ -385,55 +311,47 @@ class _Hooked:
     e: np.ndarray
 
 
-NORMS = ("global norm", "norm of each tensor", "norm of each group")
-
-
 def treatment_of(side: SideTrace) -> Treatment | None:
     """Read what hooks did to the gradients of one side; None when no treatment fits."""
-    weight = _added_weight(side)
-    hooked = _hooked_gradients(side, weight)
+    hooked = _hooked_gradients(side)
     if not hooked:
         return Treatment()
-    factors = [scale(gradient.e, gradient.g) for gradient in hooked]
-    least = int(np.argmin(factors))
-    if factors[least] <= 0:
+    factors = {(used.name, used.step): scale(used.e, used.g) for used in hooked}
+    least = min(hooked, key=lambda used: factors[used.name, used.step])
+    factor = factors[least.name, least.step]
+    if factor <= 0:
         return None  # cleared after the step: nothing is left to read
-    keys = [(gradient.name, gradient.step) for gradient in hooked]
-    groups = _alike_groups(dict(zip(keys, factors, strict=True)))
-    group_of = {}
-    for group in groups:
-        group_of |= dict.fromkeys(group, group)
+    groups = _alike_groups(factors)
+    norm_kind = "norm of each group"
+    if len(groups) == 1:
+        norm_kind = "global norm"
+    elif all(len(group) == 1 for group in groups):
+        norm_kind = "norm of each tensor"
 
-    def norm(kind: str, name: str, step: int) -> float:
-        if kind == "global norm":
-            return side.norms[step]
-        names = group_of[name] if kind == "norm of each group" else (name,)
-        return math.sqrt(sum(side.main[member].norms[step] ** 2 for member in names))
+    def norm(gradient: _Hooked) -> float:
+        if len(groups) == 1:
+            return side.norms[gradient.step]
+        group = next(group for group in groups if gradient.name in group)
+        return math.sqrt(sum(side.main[name].norms[gradient.step] ** 2 for name in group))
 
     largest = max(float(np.abs(gradient.e).max()) for gradient in hooked)
-    limits = {"none": 1.0, "scaled": factors[0], "value": largest}
-    limits |= {kind: factors[least] * norm(kind, *keys[least]) for kind in NORMS}
+    limits = {"none": 1.0, "scaled": factor, "value": largest, norm_kind: factor * norm(least)}
     for kind, limit in limits.items():
-        treatment = Treatment(kind, limit, weight, groups)
-        left = []
-        for (name, step), gradient in zip(keys, hooked, strict=True):
-            treated = treatment.treat(gradient.g, norm(kind, name, step))
-            left.append(np.abs(treated - gradient.e).max() / np.abs(gradient.e).max())
-        if max(left) <= ALIKE:
+        treatment = Treatment(kind, limit, groups)
+        left = [np.abs(treatment.treat(x.g, norm(x)) - x.e).max() for x in hooked]
+        sizes = [np.abs(x.e).max() for x in hooked]
+        if np.divide(left, sizes).max() <= ALIKE:
             return treatment
     return None
 
 
-def _hooked_gradients(side: SideTrace, weight: float) -> list[_Hooked]:
-    """Gradients that say something: the small step is below every limit, and lost in rounding."""
+def _hooked_gradients(side: SideTrace) -> list[_Hooked]:
+    """Gradients that say something: the small step is below every limit."""
     hooked = []
     for name, trace in side.main.items():
         for step, (g, e) in enumerate(zip(trace.gradients, trace.used, strict=False)):
-            if g is None or e is None or not g.any() or step == SMALL_STEP:
-                continue
-            rounding = 8 * side.eps * weight * np.abs(trace.weights[step]).max()
-            if ALIKE * np.abs(g).max() > rounding:
-                hooked.append(_Hooked(name, step, g, e - weight * trace.weights[step]))
+            if g is not None and e is not None and g.any() and step != SMALL_STEP:
+                hooked.append(_Hooked(name, step, g, e))
     return hooked
 
 
@@ -449,13 +367,3 @@ def _alike_groups(factors: Mapping[tuple[str, int], float]) -> tuple[tuple[str, 
         else:
             groups.append(((name,), of_name))
     return tuple(names for names, _ in groups)
-
-
-def _added_weight(side: SideTrace) -> float:
-    """How much of the weights hooks add to a gradient of zero."""
-    shares = [
-        scale(trace.used[0], trace.weights[0])
-        for trace in side.still.values()
-        if trace.used and trace.used[0] is not None and trace.used[0].any()
-    ]
-    return float(np.median(shares)) if shares else 0.0

@@ -13,7 +13,6 @@ from align.frameworks.object_options import LAYER_WORDS
 
 SILENT = ("inplace", "training", "name", "return_mask")
 """Options of layers that change no number, and the mode that a whole model is in."""
-UNITS = {"num_groups": " groups"}
 AXES = (
     "batch_first: PyTorch's layer takes (sequence, batch, features), Paddle's always (batch, "
     "sequence, features)"
@@ -65,7 +64,7 @@ def unequal(layer: Any, module: Any) -> Iterator[Unequal]:
             continue  # one counts from the end: a call tells whether they are one axis
         if single(paddle_value) != single(value):
             value = in_form_of(paddle_value, value)
-            a, b = (f"{_shown(side)}{UNITS.get(word, '')}" for side in (paddle_value, value))
+            a, b = _shown(paddle_value), _shown(value)
             if a != b:  # PyTorch's norms follow the float32 of Paddle's kernels
                 yield Unequal(name, value, f"{word}: Paddle's layer has {a}, PyTorch's {b}")
 

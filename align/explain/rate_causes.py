@@ -9,7 +9,6 @@ Legend: a (N,) = Paddle's rate of each step, b (N,) = PyTorch's; NaN in an edite
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -31,7 +30,6 @@ from sot_paddle.config import some
 OPTIONS = 12  # that are exchanged
 TRIALS = 10_000  # comparisons of curves
 EXACT, NEAR = 1e-10, 1e-3  # of the peak: what an edit may leave, and one read between steps
-ALIKE, FEW = 0.5, 4  # correlation that a guess needs, changes that show a recurrence
 RESTART = 0.5  # of the range of a curve: a rise in one step that begins it again
 SHIFTS, TIMES = 2000, 16  # how far a shift is searched, and how many scheduler steps in one
 Rates = np.ndarray
@@ -62,65 +60,32 @@ def exchanged(pair: Any, torch_schedule: Any, paddle_schedule: Any) -> str:
     return f"{options_in_words(values)}; with PyTorch's the schedule agrees" if values else ""
 
 
-def explain_group(pair: Any, curve: Curve, first: Curve, everywhere: bool) -> str:
+def explain_group(curve: Curve, first: Curve, everywhere: bool) -> str:
     """Explain one curve of optimizers that differs, "" when nothing does.
 
     The first curve of the schedule is at hand; everywhere says that all curves differ.
     """
     cause = explain(curve.ours, curve.reference)
-    if cause.startswith("constant factor") and not everywhere:
-        return _group_factor(curve, first)
-    if cause.startswith(_NEVER) and pair.plan.schedule is None:
-        return _unreached(pair, curve, cause)
-    return cause
-
-
-def _group_factor(curve: Curve, first: Curve) -> str:
-    """One group's rate is multiplied by another number than on the other side."""
+    if everywhere or not cause.startswith("constant factor"):
+        return cause
     at = int(np.argmax(np.abs(curve.reference)))
     ratio = curve.ours[at] / curve.reference[at] if curve.reference[at] else np.inf
     text = f"constant factor on group {curve.group}: Paddle's rate is {ratio:.6g} x PyTorch's"
     if first is not curve and first.ours[at] and first.reference[at]:
-        paddle_ratio = curve.ours[at] / first.ours[at]
-        torch_ratio = curve.reference[at] / first.reference[at]
-        sides = f"Paddle {paddle_ratio:.6g}, PyTorch {torch_ratio:.6g}"
+        sides = both(curve.ours[at] / first.ours[at], curve.reference[at] / first.reference[at])
         text += f" (times the first group's rate: {sides})"
     return f"{text}; it holds {some(curve.parameters)}"
-
-
-def _unreached(pair: Any, curve: Curve, cause: str) -> str:
-    """Of a Paddle rate that never changes: whether the optimizer does not follow its scheduler."""
-    from align.frameworks import on_paddle  # files need no framework
-    from align.frameworks.live_models import next_rate
-
-    with on_paddle.default_dtype(pair.dtype):
-        scheduler = on_paddle.make_optimizer(pair.plan, pair.our_model(True))[1]
-    if scheduler is None:
-        return f"{cause}; the Paddle factory returns no scheduler to step"
-    rates = []
-    for _ in curve.ours:
-        rates.append(float(scheduler()))  # get_lr() is no getter
-        next_rate(scheduler)
-    followed = np.asarray(rates) * (curve.ours[0] / (rates[0] or 1.0))
-    if not compare_curves([replace(curve, ours=followed)])[0].passed:
-        return cause
-    return (
-        f"{_NEVER}: the optimizer was built with a number, its scheduler (which does change) never "
-        "reaches it; with the scheduler's rates the schedule agrees"
-    )
 
 
 def explain(paddle_rates: Rates, torch_rates: Rates) -> str:
     """Say what makes two curves (N,) differ, with both values; "" when nothing explains it."""
     a, b = (np.asarray(rates, np.float64) for rates in (paddle_rates, torch_rates))
-    if a.shape != b.shape or len(a) < 2 or not (np.isfinite(a).all() and np.isfinite(b).all()):
-        return ""
-    if np.array_equal(a, b):
+    if a.shape != b.shape or len(a) < 2 or not np.isfinite([a, b]).all() or np.array_equal(a, b):
         return ""
     is_ours = partial(_same, a)
     with np.errstate(all="ignore"):
         cause = first_cause(_edits(a, b), is_ours, TRIALS) or _warped(a, b)
-        return cause or first_cause(_ended(a, b), is_ours, TRIALS) or _guess(a, b)
+        return cause or first_cause(_ended(a, b), is_ours, TRIALS)
 
 
 def _same(curve: Rates, edited: Rates) -> bool:
@@ -132,27 +97,18 @@ def _same(curve: Rates, edited: Rates) -> bool:
     return bool(np.abs(edited[is_known] - curve[is_known]).max() <= EXACT * size)
 
 
-_NEVER = "Paddle's rate never changes"
-
-
 def _edits(a: Rates, b: Rates) -> Edits:
     """Edits of PyTorch's curve, the plain ones first; a condition on both gives a itself."""
     if not len(_changes(a)) and len(_changes(b)):
-        yield f"{_NEVER} ({number(a[0])}), PyTorch's does", a
-    yield from _misread(b, a)
+        yield f"Paddle's rate never changes ({number(a[0])}), PyTorch's does", a
     yield from _shifted(b, range(1, 2))
-    t, top = np.arange(len(b)), rise(b)
-    for word, read in (("next step", t + 1), ("step before", t - 1)):
-        says = f"until step {top} Paddle's rate is PyTorch's of the {word}"
-        edited = np.where(t < top, _along(b, read), b) if 1 < top < len(b) - 2 else None
-        yield f"the warm-up is shifted by 1 step, the rest is not: {says}", edited
     factor = float(a @ b) / (float(b @ b) or 1.0)
     largest = f"at every step (largest: {both(a.max(), b.max())})"
     says = f"constant factor: Paddle's rate is {number(factor)} x PyTorch's {largest}"
     yield says, factor * b if factor else None
     yield from _shifted(b, range(2, min(len(b) // 2, SHIFTS) + 1))
     yield from _per_epoch(a, b)
-    yield from _restarted(a, b)
+    yield from _restarted(b)
     for k in range(2, TIMES + 1) if rise(b) > 1 else ():  # else it is a matter of the length
         says = f"stepped {k} times per step: Paddle's rate of step t is PyTorch's of step {k} t"
         yield says, _along(b, k * np.arange(len(b))) if len(_changes(b[::k])) > 2 else None
@@ -163,39 +119,21 @@ def _changes(x: Rates) -> Rates:
     return np.flatnonzero(np.abs(np.diff(x)) > 1e-12 * np.abs(x).max()) + 1
 
 
-def _misread(b: Rates, a: Rates) -> Edits:
-    """PyTorch's curve as a getter that applies the recurrence again reads it, above a floor."""
-    before, now, ahead = b[:-1], b[1:], a[1:]
-    bent = 2 * now - ahead - before
-    at = int(np.argmax(np.abs(bent)))
-    fitted_floor = float((now[at] ** 2 - ahead[at] * before[at]) / (bent[at] or 1.0))
-    for floor in (0.0, fitted_floor) if len(_changes(b)) > FEW else (0.0,):
-        usable = np.abs(before - floor) > 1e-2 * np.abs(b).max()  # at its floor a recurrence ends
-        again = np.where(usable, (now - floor) ** 2 / (before - floor), np.nan) + floor
-        says = (
-            "getter misuse: Paddle's rates are one recurrence ahead (rate x rate / the rate before "
-            "it): scheduler.get_lr() is no getter, it applies the recurrence again; read "
-            "scheduler()"
-        )
-        yield says, np.append(b[:1], again)
-
-
 def _along(b: Rates, steps: np.ndarray) -> Rates:
     """PyTorch's curve read at other steps, NaN where it has none."""
     return np.interp(steps, np.arange(len(b)), b, np.nan, np.nan)
 
 
 def _shifted(b: Rates, steps: range) -> Edits:
-    """Some steps late or early as a whole."""
+    """Some steps late or early as a whole; at least half of the changes have to be seen."""
     t, changes = np.arange(len(b)), _changes(b)
+    least = max(2, len(changes) // 2)
     for k in steps:
-        count = f"{k} step{'s' if k > 1 else ''}"
-        for word, read, seen in (
-            ("late", t - k, changes < len(b) - k),
-            ("early", t + k, changes > k),
-        ):
-            if seen.sum() >= max(2, len(changes) // 2):
-                yield f"shifted by {count}: Paddle's rates come too {word}", _along(b, read)
+        says = f"shifted by {k} step{'s' if k > 1 else ''}: Paddle's rates come too"
+        if (changes < len(b) - k).sum() >= least:
+            yield f"{says} late", _along(b, t - k)
+        if (changes > k).sum() >= least:
+            yield f"{says} early", _along(b, t + k)
 
 
 def _per_epoch(a: Rates, b: Rates) -> Edits:
@@ -208,17 +146,15 @@ def _per_epoch(a: Rates, b: Rates) -> Edits:
         yield f"{title}, it is stepped once in {k} steps", b[t // k]
 
 
-def _restarted(a: Rates, b: Rates) -> Edits:
-    """PyTorch's decay begins again; Paddle's goes back up, or stays down."""
+def _restarted(b: Rates) -> Edits:
+    """PyTorch's decay begins again; Paddle's goes back up."""
     jumps = np.flatnonzero(np.diff(b) > RESTART * np.ptp(b)) + 1
     if len(jumps):
-        period, t = int(jumps[0]), np.arange(len(b))
-        back = t % (2 * period)
+        period = int(jumps[0])
+        back = np.arange(len(b)) % (2 * period)
         triangle = np.where(back < period, back, 2 * period - back)
-        says = f"restarts: PyTorch's decay begins again after {period} steps, Paddle's"
-        up = np.where(triangle == period, np.nan, b[triangle % period])
-        yield f"{says} goes back up", up
-        yield f"{says} stays where it ends", np.where(t < period, b, a[-1])
+        says = f"restarts: PyTorch's decay begins again after {period} steps, Paddle's goes back up"
+        yield says, np.where(triangle == period, np.nan, b[triangle % period])
 
 
 def _ended(a: Rates, b: Rates) -> Edits:
@@ -254,24 +190,12 @@ def _warped(a: Rates, b: Rates) -> str:
     causes = [f"warm-up length in steps: {both(own_top, top)}"] if own_top != top else []
     slopes = np.diff(b)
     falling = abs(slopes[-1]) > 0.2 * np.abs(slopes[top:]).max() and b[-1] + 2 * slopes[-1] > 0
-    if end == len(b) and round(own_end) != end and falling:
-        causes.append(
-            f"the decay goes {number(round(float(np.exp(log)), 6))} times as fast as PyTorch's; "
-            "perhaps its scheduler is stepped too often, or has another total length"
-        )
+    if end == len(b) and round(own_end) != end and falling:  # PyTorch's end is not seen
+        times = number(round(float(np.exp(log)), 6))
+        causes.append(f"the decay goes {times} times as fast as PyTorch's")
     elif round(own_end) != end:
         causes.append(f"total length: the decay ends at another step: {both(round(own_end), end)}")
     return "; ".join(causes)
-
-
-def _guess(a: Rates, b: Rates) -> str:
-    """The first thing that both curves show where no edit explains them."""
-    if np.corrcoef(a, b)[0, 1] < ALIKE:
-        return ""
-    if rise(a) != rise(b):
-        return f"perhaps warm-up length in steps: {both(rise(a), rise(b))}"
-    at = int(np.argmax(np.abs(a - b)))
-    return f"perhaps another form of the decay: at step {at} {both(a[at], b[at])}"
 
 
 def rise(rates: Rates) -> int:

@@ -142,26 +142,3 @@ def put_gradients(
             stepping.give(parameters[name], gradient)
 
     around_steps(optimizer, "pre", change)
-
-
-def put_dampening(optimizer: Any, model: paddle.nn.Layer, dampening: float) -> None:
-    """Gradients of all steps but a parameter's first one made smaller, as PyTorch's SGD does."""
-    seen: set[str] = set()
-
-    def dampened(gradients: Arrays) -> Arrays:
-        smaller = {n: g * (1 - dampening) if n in seen else g for n, g in gradients.items()}
-        seen.update(gradients)
-        return smaller
-
-    put_gradients(optimizer, model, dampened, alone=False)
-
-
-def another(optimizer: Any, kind: str) -> Any | None:
-    """An optimizer of another class with the same rate and members; None where Paddle has none."""
-    optimizer_class = getattr(paddle.optimizer, kind, None)
-    if optimizer_class is None:
-        return None
-    groups = _groups(optimizer)
-    grouped = list(itertools.chain(*(group["params"] for group in groups)))
-    members = grouped if groups else optimizer._parameter_list
-    return optimizer_class(optimizer._learning_rate, parameters=members)

@@ -32,7 +32,6 @@ class Bench(Isolation):
     Attributes:
         layer_call: the layer, its positional and keyword arguments; None for the model as a whole.
         given: changes what the layer is given.
-        after: changes what a layer called in it returns, by that call's key.
     """
 
     def __init__(self, pair: AnyPair, key: str) -> None:
@@ -41,7 +40,6 @@ class Bench(Isolation):
         self._ours = set(pair.ours.counts())
         self.children: list[str] = []
         self.given: Callable[[tuple], tuple] | None = None
-        self.after: Callable[[str, Any], Any] | None = None
         self._hooking = False
         self._judged = 0  # tensors of the layer's output, and arguments of the layers in it
         self.layer_call: tuple[Any, tuple, dict] | None = None
@@ -131,13 +129,9 @@ class Bench(Isolation):
         return changed
 
     def _after(self, layer: Any, args: tuple, kwargs: dict, output: Any) -> Any:
-        key = self._stack[-1].key
         self._hooking = True
         changed = super()._after(layer, args, kwargs, output)
         self._hooking = False
-        if self.after is not None and self.inside:
-            returned = output if changed is None else changed
-            changed = self.after(key, returned)
         return changed
 
     @contextlib.contextmanager

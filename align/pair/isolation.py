@@ -44,7 +44,6 @@ class Guilty:
     expected: np.ndarray | None = None
     siblings: list[str] = field(default_factory=list)
     note: str = ""
-    returned: list[Leaf] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,6 @@ class _Frame:
     reference: Call | None
     arguments: tuple[tuple, dict] = ((), {})
     unpaired: list[str] = field(default_factory=list)
-    returned: list[tuple[str, Any]] = field(default_factory=list)  # tensors of the unpaired
     misfed: Guilty | None = None  # who handed it an argument of another length
 
 
@@ -177,9 +175,8 @@ class Isolation:
         self, frame: _Frame, comparison: Comparison, sides: tuple, near: list[Leaf], note: str = ""
     ) -> Guilty:
         """A layer whose own code makes what showed it; `sides` are Paddle's and PyTorch's array."""
-        returned = [(name, self.side.numpy(tensor)) for name, tensor in frame.returned]
         unpaired, shown_at = list(frame.unpaired), comparison.name
-        return Guilty(frame.key, comparison, shown_at, near, *sides, unpaired, note, returned)
+        return Guilty(frame.key, comparison, shown_at, near, *sides, unpaired, note)
 
     def _misfed(
         self, frame: _Frame, ours: list[Leaf], torch_floats: list[Leaf], partners: Arrays
@@ -256,9 +253,6 @@ class Isolation:
     def _after(self, layer: Any, args: tuple, kwargs: dict, output: Any) -> Any:
         frame = self._stack.pop()
         if frame.reference is None:
-            for outer in self._stack[-1:]:
-                tensors = leaves(output, self.side.is_tensor)
-                outer.returned += [(f"output of {frame.key}", t) for _, t in tensors]
             return None
         paddle_leaves = leaves(output, self.side.is_tensor)
         read = frame.reference.array, lambda path: self.side.numpy(dict(paddle_leaves)[path])

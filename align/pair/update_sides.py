@@ -336,14 +336,6 @@ class UpdateSides:
             return False
         return all(comparison.passed for comparison in judge.compare(ours))
 
-    def agree_under(self, change: Change, prepare: Callable[[Any], Any]) -> bool:
-        """Whether the steps agree under a change of Paddle's optimizer and one of PyTorch's."""
-        try:
-            ours, judge = self.follow((change,), prepare)
-        except on_paddle.ERRORS:
-            return False
-        return all(comparison.passed for comparison in judge.compare(ours))
-
     def _follow_ours(
         self, changes: tuple[Change, ...], captured: dict[str, ParameterTrace] | None = None
     ) -> SideTrace:

@@ -13,7 +13,7 @@ import numpy as np
 
 from align.explain import rate_causes
 from align.explain.array_edits import WeightExplainer
-from align.explain.loss_causes import explain_score
+from align.explain.experiment import renamed
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.judge.distance import to_bfloat16
 from align.judge.judging import each
@@ -122,7 +122,9 @@ def metric(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     divergences = []
     for comparison in result.failures:
         name = comparison.name
-        cause = explain_score(name, ours, reference, both.rows)
+        cause = comparison.hint
+        if name not in ours or name not in reference:
+            cause = renamed(name, ours, reference, partial(math.isclose, rel_tol=2e-6))
         divergences.append(Divergence(name, name, "metric", "", comparison.reason, cause))
     return result, divergences
 
@@ -239,7 +241,7 @@ def _of_optimizers(pair: Any) -> _Schedules:
         options = rate_causes.exchanged(pair, torch, paddle)
     source = place_of(factories[1]) if isinstance(factories, (tuple, list)) else ""
     stamps = {"reference": torch.stamp, "ours": paddle.stamp}
-    return _Schedules(curves, partial(rate_causes.explain_group, pair), source, options, stamps)
+    return _Schedules(curves, rate_causes.explain_group, source, options, stamps)
 
 
 def _faults(curves: list[Curve]) -> Iterator[tuple[str, np.ndarray]]:

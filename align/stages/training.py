@@ -23,7 +23,7 @@ from align.judge.judging import each, largest
 from align.judge.noise_band import Find, Kinds
 from align.pair.pair import STATE, Ours, Pair, TrainingRuns, in_paddle, tensor_title
 from align.record.arrays import Lazy, TrainingRun
-from align.record.request import Request, exchanged
+from align.record.request import exchanged
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
 from align.stages.stages import judged_control, step_result
 
@@ -259,21 +259,6 @@ def _other_order(pair: Pair, judge: TrainingJudge) -> list[ControlResult]:
         return [judged_control(title, judged, f"the run, after {steps} of {plan.steps} steps")]
 
 
-def _average_cause(pair: Pair, judge: TrainingJudge) -> str:
-    """What makes the moving averages of the weights differ."""
-
-    def passes(plan: Request) -> bool:
-        with judge.runs.ours(plan) as (run, _):
-            averages = judge.of_kind(AVERAGES, run.moments.get(AVERAGES, {}))
-            return all(comparison.passed for comparison in judge.settling.settle(list(averages)))
-
-    if not pair.live:  # two records: neither framework need be installed
-        return ""
-    from align.explain.optimizer_causes import explain_average
-
-    return explain_average(pair, passes)
-
-
 def _divergences(
     pair: Pair, judge: TrainingJudge, result: StepResult, rates: Mapping[str, list[float]]
 ) -> list[Divergence]:
@@ -288,7 +273,11 @@ def _divergences(
     if place == "schedule":
         cause = rate_causes.explain(*(np.asarray(side) for side in rates.values()))
     elif first.name.startswith(f"{AVERAGES}/"):
-        place, cause = first.name, _average_cause(pair, judge)
+        place, cause = first.name, ""
+        if pair.live:  # two records: neither framework need be installed
+            from align.explain.optimizer_causes import guess_average
+
+            cause = guess_average(pair)
     else:
         cause = locate.running_statistic(pair, first.name) if pair.live else ""
     cause = cause or first.hint

@@ -86,27 +86,10 @@ FAULTS = {
         "Paddle attends to later positions, PyTorch does not: with the causal mask",
         SQUARE,
     ),
-    "places in float32": (
-        lambda x: T.interpolate(x, size=(11, 13), mode="bilinear", align_corners=True),
-        lambda x: F.interpolate(x, size=(11, 13), mode="bilinear", align_corners=True),
-        "no fault of the port: Paddle's interpolate holds its places in float32",
-        IMAGES,
-    ),
     "a constant in float32": (
         T.hardsigmoid,
         lambda x: F.hardsigmoid(x, slope=1 / 6),
         "no fault of the port: Paddle's hardsigmoid holds its constants in float32",
-    ),
-    "two constants in float32": (
-        T.selu,
-        F.selu,
-        "no fault of the port: Paddle's selu holds its constants in float32",
-    ),
-    "places between": (
-        lambda x: T.interpolate(x, size=(11, 13), mode="bilinear", align_corners=False),
-        lambda x: F.interpolate(x, size=(11, 13), mode="bilinear", align_corners=False),
-        "no fault of the port: Paddle's interpolate holds its places in float32",
-        IMAGES,
     ),
     "corners of two functions": (
         lambda x: T.grid_sample(
@@ -124,12 +107,6 @@ FAULTS = {
         "padding_mode of grid_sample: Paddle has border, PyTorch zeros; with PyTorch's it agrees",
         IMAGES,
     ),
-    "nearest of a sample": (
-        lambda x: T.grid_sample(x, torch.from_numpy(GRID), align_corners=True),
-        lambda x: F.grid_sample(x, paddle.to_tensor(GRID), mode="nearest"),
-        "mode of grid_sample: Paddle has nearest, PyTorch bilinear; with PyTorch's it",
-        IMAGES,
-    ),
     "inverted": (torch_masked, masked(-1e30, np.invert), "mask: it is inverted", SQUARE),
     "weak": (torch_masked, masked(-2.0), "fills in is too weak", SQUARE),
     "weak sum": (
@@ -137,12 +114,6 @@ FAULTS = {
         lambda x: F.softmax(x + WEAK, -1),
         "adds to the scores is too weak",
         SQUARE,
-    ),
-    "twice": (lambda x: x + x.tanh(), lambda x: x + x + x.tanh(), "added once too often"),
-    "root": (
-        lambda x: x / (1 + x * x).sqrt(),
-        lambda x: x / (1 + x * x),
-        "PyTorch divides by the root",
     ),
     "variance": (lambda x: x.var(1, unbiased=False), lambda x: x.var(1), "Paddle divides by n - 1"),
     "product": (lambda x: x @ x.mT, lambda x: paddle.matmul(x, x), "is transposed", SQUARE),
@@ -177,12 +148,15 @@ FAULTS = {
         lambda x: x.reshape([2, 4, 3, 2]).transpose([0, 1, 3, 2]).exp(),
         "order of the sizes in reshape: Paddle reads [2, 4, 3, 2], PyTorch [2, 4, 2, 3]",
     ),
-    "index": (lambda x: x[:, 0], lambda x: x[:, -1], "index: Paddle takes [:, -1], with [:, 0]"),
-    "slice": (lambda x: x[:, 1:3], lambda x: x[:, 0:2], "with [:, 1:3] it agrees"),
-    "positions": (
-        lambda x: x * torch.arange(6),
-        lambda x: x * paddle.arange(1, 7).astype("float64"),
-        "positions are off by one: Paddle's are +1",
+    "index": (
+        lambda x: x[:, 0],
+        lambda x: x[:, -1],
+        "index: Paddle takes -1 as its entry 1, with 0 it agrees",
+    ),
+    "slice": (
+        lambda x: x[:, 1:3],
+        lambda x: x[:, 0:2],
+        "Paddle takes 0:2 as its entry 1, with 1:3 it agrees",
     ),
     "RMS": (
         lambda x: x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5),
@@ -296,11 +270,6 @@ ARGUMENTS: dict[str, tuple[Callable, Callable, str]] = {
         lambda x: x + paddle.floor(x.detach() / 2),
         "rounding: Paddle takes floor, PyTorch trunc",
     ),
-    "halves of a gated unit": (
-        lambda x: T.silu(x) * x.flip(-1),
-        lambda x: x * F.silu(x.flip(-1)),
-        "gate: Paddle takes silu of one factor of the product, PyTorch of the other",
-    ),
     "index broadcast": (
         lambda x: x.scatter(1, x.argmax(1, keepdim=True)[:, :, :1], x[:, :1, :1] + 9),
         lambda x: paddle.put_along_axis(
@@ -349,4 +318,4 @@ def test_the_last_states_of_a_two_way_layer() -> None:
     pair = pair_in(TorchTwoWays, PaddleTwoWays, (TOKENS,))
     guilty = stages.isolated(pair)[1]
     told = calls.study(pair, guilty[0])[0]
-    assert "Paddle takes its output at the last place [:, -1] for both directions" in told
+    assert "Paddle takes its output at the last place for both directions" in told

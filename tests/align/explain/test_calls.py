@@ -133,35 +133,9 @@ class Keeping(torch.nn.Module):
         return x + 2 * torch.tanh(x * x)
 
 
-class Around(nn.Layer):
-    def __init__(self, inner: nn.Layer) -> None:
-        super().__init__()
-        self.lin, self.inner = nn.Linear(6, 6), inner
-
+class Joined(nn.Layer):
     def forward(self, x):
-        return self.inner(self.lin(x))
-
-
-class TorchAround(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lin, self.inner = torch.nn.Linear(6, 6), Keeping()
-
-    def forward(self, x):
-        return self.inner(self.lin(x))
-
-
-def test_a_cut_in_a_loop_is_undone_as_a_whole() -> None:
-    pair = pair_in(TorchAround, lambda: Around(Detaching()), (TOKENS,))
-    cause = calls.explain_backward(pair, "inner", "")
-    assert cause.startswith("detach() cuts the graph")
-    assert "test_calls.py:" in cause
-
-
-class TorchCut(TorchAround):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = Detached()
+        return x * paddle.tanh(x)
 
 
 class Detached(torch.nn.Module):
@@ -169,15 +143,26 @@ class Detached(torch.nn.Module):
         return x * torch.tanh(x).detach()
 
 
-class Joined(nn.Layer):
-    def forward(self, x):
-        return x * paddle.tanh(x)
+def behind_a_linear(torch_inner: type, paddle_inner: type) -> AnyPair:
+    """A pair whose layer "1" is of these classes."""
+    return pair_in(
+        lambda: torch.nn.Sequential(torch.nn.Linear(6, 6), torch_inner()),
+        lambda: nn.Sequential(nn.Linear(6, 6), paddle_inner()),
+        (TOKENS,),
+    )
 
 
-def test_a_cut_that_paddle_lacks_is_found() -> None:
-    pair = pair_in(TorchCut, lambda: Around(Joined()), (TOKENS,))
-    cause = calls.explain_backward(pair, "inner", "")
-    assert cause.startswith("PyTorch cuts the graph after tanh, Paddle does not: detach()")
+@pytest.mark.parametrize(
+    ("torch_inner", "paddle_inner", "cause"),
+    [
+        (Keeping, Detaching, "detach() cuts the graph"),  # in a loop: undone as a whole
+        (Detached, Joined, "PyTorch cuts the graph after tanh, Paddle does not: detach()"),
+    ],
+)
+def test_a_cut_on_one_side_is_named_with_its_line(torch_inner, paddle_inner, cause) -> None:
+    named = calls.explain_backward(behind_a_linear(torch_inner, paddle_inner), "1", "")
+    assert named.startswith(cause)
+    assert "test_calls.py:" in named
 
 
 class _Crooked(paddle.autograd.PyLayer):
@@ -199,10 +184,10 @@ class Crooked(nn.Layer):
 
 
 def test_where_no_cut_explains_a_gradient_its_own_backward_pass_is_suspected() -> None:
-    pair = pair_in(TorchAround, lambda: Around(Crooked()), (TOKENS,))
-    assert calls.explain_backward(pair, "inner", UNKNOWN) == calls.OTHERWISE
+    pair = behind_a_linear(Keeping, Crooked)
+    assert calls.explain_backward(pair, "1", UNKNOWN) == calls.OTHERWISE
     assert "perhaps a backward pass of its own (PyLayer)" in calls.OTHERWISE
-    assert calls.explain_backward(pair, "inner", "the gradient is 3") == "the gradient is 3"
+    assert calls.explain_backward(pair, "1", "the gradient is 3") == "the gradient is 3"
 
 
 class Unknown(nn.Layer):
@@ -211,11 +196,11 @@ class Unknown(nn.Layer):
 
 
 def test_what_no_known_slip_explains_says_what_pytorch_alone_calls() -> None:
-    pair = pair_in(TorchAround, lambda: Around(Unknown()), (TOKENS,))
+    pair = behind_a_linear(Keeping, Unknown)
     guilty = stages.isolated(pair)[1]
-    assert guilty[0].place == "inner"
+    assert guilty[0].place == "1"
     missing = "perhaps a call is missing: PyTorch calls tanh there, Paddle does not"
-    assert calls.study(pair, guilty[0]) == ("", "", "", missing)
+    assert calls.study(pair, guilty[0]) == ("", "", missing)
     assert locate.forward_divergences(pair, guilty)[0].cause == missing
 
 
@@ -257,24 +242,6 @@ def test_axes_of_a_sequence_are_told(theirs, ours, cause) -> None:
     assert found[0].cause.startswith(cause)
 
 
-class One(nn.Layer):
-    def __init__(self, inner: nn.Layer) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x):
-        return self.inner(x)
-
-
-class TorchOne(torch.nn.Module):
-    def __init__(self, inner: torch.nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x):
-        return self.inner(x)
-
-
 @pytest.mark.parametrize(
     ("torch_layer", "paddle_layer"), [(torch.nn.Conv2d, nn.Conv2D), (torch.nn.Conv3d, nn.Conv3D)]
 )
@@ -283,8 +250,8 @@ def test_a_dilation_with_the_padding_that_keeps_the_sizes_is_told(
 ) -> None:
     """Paddle's layer computes with a copy of its padding."""
     pair = pair_in(
-        lambda: TorchOne(torch_layer(2, 3, 3, padding=2, dilation=2)),
-        lambda: One(paddle_layer(2, 3, 3, padding=1, dilation=1)),
+        lambda: torch.nn.Sequential(torch_layer(2, 3, 3, padding=2, dilation=2)),
+        lambda: nn.Sequential(paddle_layer(2, 3, 3, padding=1, dilation=1)),
         (RNG.normal(size=(2, 2, 5, 6, 7)[: 4 + (paddle_layer is nn.Conv3D)]),),
     )
     options = [f"{word}: Paddle's layer has 1, PyTorch's 2" for word in ("dilation", "padding")]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
-from align.explain.array_edits import pairs, reordered, single
+from align.explain.array_edits import every, reordered
 from align.explain.experiment import close_to, fewest, first_cause, options_in_words
 
 RNG = np.random.default_rng(5)
@@ -43,7 +41,7 @@ def test_an_edit_explains_neither_equal_values_nor_an_infinite_difference() -> N
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
-        (lambda x: np.roll(x, 1, 0), "shifted round by 1 along axis 0: 1 of Paddle is 0"),
+        (lambda x: np.roll(x, 1, 0), "shifted round by 1 along axis 0: 0 of Paddle is 5"),
         (lambda x: x[[3, 4, 5, 0, 1, 2]], "its 2 equal parts along axis 0 are in the order 1, 0"),
         (lambda x: 2 * x[:, ::-1], "reversed along axis 1; scaled: 2 x PyTorch's"),
         (lambda x: x.transpose(0, 2, 1) + 3, "axes are swapped: Paddle's are PyTorch's in the ord"),
@@ -53,8 +51,7 @@ def test_an_edit_explains_neither_equal_values_nor_an_infinite_difference() -> N
 def test_an_edit_of_an_array_is_found_and_noise_is_not_explained(change, cause, seed) -> None:
     b = np.random.default_rng(seed).uniform(0.5, 2, (6, 5, 5))
     a = change(b)
-    edits = itertools.chain(single(a, b), pairs(a, b))
-    found = first_cause(edits, close_to(a, 1e-9), budget=900)
+    found = first_cause(every(a, b), close_to(a, 1e-9), budget=900)
     assert found.startswith(cause)
     assert bool(found) == bool(cause)
 

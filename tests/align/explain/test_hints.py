@@ -33,10 +33,6 @@ OUTPUTS = {
     ),
     "twice": ((X + C, X, [("output of fc", C)]), "output of fc is added once too often"),
     "as it is": ((X, C, [("output of norm1", C)]), "PyTorch hands over output of norm1 as it is"),
-    "scaled": (
-        (1.01 * C, C, [("output of norm1", C)]),
-        "PyTorch hands over output of norm1 as it is, Paddle does not: Paddle's numbers are 1.01",
-    ),
     "another tensor": (
         (X, C, [("input 0", X), ("output of norm1", C)]),
         "PyTorch hands over output of norm1 as it is, Paddle does not: Paddle hands over input 0",
@@ -53,12 +49,8 @@ OUTPUTS = {
         (TANH(X), GELU(X), [("input 0", X)]),
         "activation of input 0: Paddle computes GELU (tanh approximation), PyTorch GELU (erf)",
     ),
-    "another number that hides": (
-        (np.where(X > 1, -1e4, X), np.where(X > 1, np.finfo(np.float64).min, X)),
-        "both hide the same scores, with another number (-1e+04 in Paddle, -1.8e+308 in PyTorch)",
-    ),
 }
-CERTAIN = ("as it is", "scaled", "another tensor", "mask")  # true whatever Paddle computes
+CERTAIN = ("as it is", "another tensor", "mask")  # true whatever Paddle computes
 GUESSES = {
     "mask": ((X, np.where(X > 0, -1e9, X)), "perhaps another mask: Paddle hides 0 of 60 scores"),
     "scale": ((X * 0.7, X), "is 0.7 x the reference: perhaps a scale"),
@@ -90,14 +82,6 @@ def test_what_does_not_explain_the_difference_is_not_named(name: str) -> None:
     assert explain_output(wrong, {}) == guess_output(wrong) == ""
 
 
-def test_what_a_layer_of_paddle_without_a_partner_returned_is_named_where_it_is_handed_over() -> (
-    None
-):
-    wrong = guilty(X, C, [("output of norm1", C)])
-    wrong.returned = [("output of mix", X), ("output of norm2", X[:1])]
-    assert explain_output(wrong, {}).endswith("Paddle does not: Paddle hands over output of mix")
-
-
 def test_own_arrays_of_a_layer_are_terms_too() -> None:
     assert explain_output(guilty(X, X + C[:1]), {"pos_embed": C[:1]}).startswith(
         "pos_embed is not added"
@@ -125,30 +109,16 @@ def test_options_that_differ_are_told_without_a_run() -> None:
     assert guess_output(guilty(X, C), layer, module) == said
 
 
-def test_the_convention_of_the_momentum_and_the_divisor_of_the_variance_are_told_apart() -> None:
+def test_the_convention_of_the_momentum_is_told() -> None:
     before, batch = RNG.uniform(0.5, 1.5, 4), RNG.uniform(0.5, 1.5, 4)
     expected = 0.9 * before + 0.1 * batch
     swapped = explain_statistic("bn", before, 0.1 * before + 0.9 * batch, expected)
     assert "use momentum=0.9" in swapped
-    biased = explain_statistic("bn", before, 0.9 * before + 0.1 * batch * 5 / 6, expected)
-    assert "divided by n in Paddle, by n - 1 in PyTorch (n = 6)" in biased
-    unbiased = explain_statistic("bn", before, 0.9 * before + 0.1 * batch * 6 / 5, expected)
-    assert "divided by n - 1 in Paddle, by n in PyTorch (n = 6)" in unbiased
     other = explain_statistic("bn", before, 0.7 * before + 0.3 * batch, expected)
     assert other == "bn: Paddle moves it 3 times as far as PyTorch: another momentum"
     assert "does not move it" in explain_statistic("bn", before, before, expected)
-    assert explain_statistic("bn", before, RNG.normal(size=4), expected) == ""
-
-
-@pytest.mark.parametrize("size", [1.0, 1e3])
-def test_a_momentum_that_moves_twice_as_far_is_no_divisor_of_two_values(size: float) -> None:
-    before, batch = 0.1 * RNG.normal(size=4), size * RNG.normal(size=4)
-    expected = 0.9 * before + 0.1 * batch
-    for momentum, times in ((0.8, "2"), (0.95, "0.5")):
-        said = explain_statistic("bn", before, momentum * before + (1 - momentum) * batch, expected)
-        assert said == f"bn: Paddle moves it {times} times as far as PyTorch: another momentum"
-    biased = explain_statistic("bn", before, 0.9 * before + 0.1 * batch * 3 / 4, expected)
-    assert "divided by n in Paddle, by n - 1 in PyTorch (n = 4)" in biased
+    for wrong in (RNG.normal(size=4), 0.9 * before + 0.1 * batch * 5 / 6):
+        assert explain_statistic("bn", before, wrong, expected) == ""
 
 
 SEED, TRUE, VALUES = (RNG.normal(size=(4, 5)) for _ in range(3))

@@ -43,13 +43,12 @@ def causes(*guilty: Guilty) -> list[str]:
 @pytest.mark.parametrize(
     ("guilty", "study", "said"),
     [
-        (wrong(), ("proved", "recorded", "guess", "missing"), "proved"),
-        (wrong(), ("", "recorded", "guess", "missing"), "recorded"),
-        (wrong(), ("", "", "guess", "missing"), MISSING),
-        (wrong(X**2), ("", "", "guess", "missing"), "guess"),
-        (wrong(0.5 * X), ("", "", "", "missing"), "is 0.25 x the reference: perhaps"),
-        (wrong(X**2), ("", "", "", "missing"), "missing"),
-        (wrong(X**2), ("", "", "", ""), COMPARISON.hint),
+        (wrong(), ("proved", "guess", "missing"), "proved"),
+        (wrong(), ("", "guess", "missing"), MISSING),
+        (wrong(X**2), ("", "guess", "missing"), "guess"),
+        (wrong(0.5 * X), ("", "", "missing"), "is 0.25 x the reference: perhaps"),
+        (wrong(X**2), ("", "", "missing"), "missing"),
+        (wrong(X**2), ("", "", ""), COMPARISON.hint),
     ],
 )
 def test_the_stronger_evidence_is_told(monkeypatch, guilty, study, said) -> None:
@@ -61,7 +60,7 @@ def test_the_stronger_evidence_is_told(monkeypatch, guilty, study, said) -> None
 
 def test_without_another_run_the_tensors_are_looked_at(monkeypatch) -> None:
     """The second wrong layer of a live pair, and every one of two dumps."""
-    monkeypatch.setattr(calls, "study", lambda *_: ("proved", "", "", ""))
+    monkeypatch.setattr(calls, "study", lambda *_: ("proved", "", ""))
     second = Guilty("b", COMPARISON, "b", [("input 0", X)], X, 2 * X)
     assert causes(wrong(), second) == ["proved", MISSING]
     monkeypatch.setattr(Pair, "live", False)

@@ -36,11 +36,6 @@ def over_the_batch(z, y, eps):
     return -(soft * ours.log_softmax(z, axis=0)).sum() / len(z)
 
 
-def smooth(z, y, beta):
-    d = (z - y).abs()
-    return paddle.where(d < beta, 0.5 * d * d / beta, d - 0.5 * beta).mean()
-
-
 @pytest.mark.parametrize(
     "row",
     [
@@ -117,13 +112,6 @@ def smooth(z, y, beta):
             TARGETS,
         ),
         (
-            lambda z, y: theirs.smooth_l1_loss(z, y, beta=0.5),
-            lambda z, y: smooth(z, y, 1.0),
-            "threshold (delta, beta) 1 in Paddle, 0.5 in PyTorch (fitted)",
-            SCORES,
-            TARGETS,
-        ),
-        (
             theirs.binary_cross_entropy,
             ours.binary_cross_entropy_with_logits,
             (
@@ -164,7 +152,7 @@ def smooth(z, y, beta):
         (
             CROSS,
             lambda z, y: entropy(z, y) / 3,
-            "times PyTorch's (divided by 3; perhaps gradient accumulation)",
+            "loss and gradient are 0.333333 times PyTorch's",
         ),
         (
             lambda z, y: theirs.cross_entropy(z, y, label_smoothing=0.1),
@@ -227,12 +215,7 @@ def test_a_large_output_is_not_searched_through(monkeypatch) -> None:
     assert "smoothing" not in caught(CROSS, lambda z, y: smoothed(z, y, 0.2)).cause
 
 
-def test_formulas_behind_one_hot_labels_are_known() -> None:
-    found = caught(
-        lambda z, y: theirs.smooth_l1_loss(z, theirs.one_hot(y, 5).to(z.dtype), beta=0.5),
-        lambda z, y: 0.5 * smooth(z, ours.one_hot(y, 5).astype(z.dtype), 0.5),
-    )
-    assert "PyTorch takes the mean of 40 items divided by 0.5 (smooth L1)" in found.cause
+def test_a_formula_of_smoothed_labels_is_known() -> None:
     found = caught(
         lambda z, y: CROSS(z, y, label_smoothing=0.1),
         lambda z, y: smoothed(ours.softmax(z), y, 0.1),

@@ -28,17 +28,6 @@ def cosine(steps=100, warmup=10.0, total=100, peak=PEAK, floor=0.0, cycles=0.5, 
     return np.where(t < warmup, peak * t / max(warmup, 1), floor + (peak - floor) * wave)
 
 
-def exponential(gamma, steps=40):
-    return PEAK * gamma ** np.arange(steps, dtype=float)
-
-
-def again(rates, floor=0.0):
-    """What a getter that applies the recurrence again reads."""
-    found = rates.copy()
-    found[1:] = floor + (rates[1:] - floor) ** 2 / (rates[:-1] - floor)
-    return found
-
-
 def late(rates, steps=1):
     return np.concatenate([np.full(steps, rates[0]), rates[:-steps]])
 
@@ -62,11 +51,6 @@ FAULTS = {
         linear(),
         r"decays to another floor: Paddle 0.001",
     ),
-    "exponential for linear": (
-        exponential(0.95, 100),
-        linear(warmup=0),
-        r"perhaps another form of the decay: at step 32",
-    ),
     "doubled": (2 * cosine(), cosine(), "constant factor: Paddle's rate is 2 x .*0.002"),
     "constant": (np.full(2, 0.11), np.full(2, 0.1), "constant factor: Paddle's rate is 1.1 x"),
     "per epoch": (
@@ -87,17 +71,12 @@ FAULTS = {
     "twice as fast, without an end": (
         linear(18, warmup=0, total=20),
         linear(18, warmup=0, total=40),
-        "the decay goes 2 times as fast as PyTorch's; perhaps",
+        "the decay goes 2 times as fast as PyTorch's",
     ),
     "restarts, up again": (
         np.abs(10.0 - np.arange(35) % 20) * PEAK,
         (10 - np.arange(35) % 10) * PEAK,
         "restarts: PyTorch's decay begins again after 10 steps, Paddle's goes back up",
-    ),
-    "getter with a floor": (
-        again(cosine(warmup=0, floor=1e-5), 1e-5),
-        cosine(warmup=0, floor=1e-5),
-        "getter misuse: Paddle's .* read scheduler..",
     ),
     "never stepped": (np.full(100, PEAK), cosine(warmup=0), "s rate never changes .0.001., P"),
     "two at once": (linear(warmup=20, total=110), linear(), "warm-up length.*; total length"),
@@ -133,7 +112,6 @@ def test_mistakes_are_named_whatever_the_schedule(seed) -> None:
         (make(steps, warmup, steps + 7, peak), f"Paddle {steps + 7}, PyTorch {steps}"),
         (make(steps, warmup, steps, peak, floor=peak / 97.3), "decays to another floor"),
         (make(steps, warmup, steps, peak / 3), "constant factor"),
-        ((cosine, linear)[seed % 2](steps, warmup, steps, peak), "another form of the decay"),
     ):
         found = explain(wrong, right)
         assert re.search(expected, found), found

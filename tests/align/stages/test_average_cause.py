@@ -43,7 +43,7 @@ def compared(decay: float, **options):
 def test_the_decay_of_a_moving_average_is_named_at_the_average() -> None:
     root = compared(0.75)
     assert root.place == "average/weight"
-    assert root.cause == "moving average: decay: Paddle 0.75, PyTorch 0.5; with PyTorch's it agrees"
+    assert root.cause == "perhaps the moving average: decay: Paddle 0.75, PyTorch 0.5"
 
 
 def test_another_fault_of_the_average_is_no_decay() -> None:

@@ -151,7 +151,6 @@ def fresh(x):
             "its 4 equal parts along axis 0 are in the order 0, 2, 1, 3",
         ),
         ("qkv.weight", put("qkv.weight", lambda x: x[:, ::-1]), "reversed along axis 1"),
-        ("conv.weight", put("conv.weight", lambda x: x[..., ::-1, ::-1]), "along axis 2 and 3"),
         ("conv.weight", put("conv.weight", lambda x: x[:, ::-1]), "(BGR against RGB)"),
         (
             "words.weight",
