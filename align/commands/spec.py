@@ -98,7 +98,8 @@ def read_spec(path: Path) -> Request:
         if value is not None
     }
     if isinstance(values.get("weights"), (str, Path)) and values["weights"] != DRAFT:
-        values["weights"] = path.parent / values["weights"]  # a table beside the spec
+        beside = path.parent / values["weights"]
+        values["weights"] = beside if beside.exists() else Path(values["weights"])
     return Request(**{"name": path.stem, **values})
 
 
