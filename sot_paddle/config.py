@@ -35,7 +35,16 @@ SECOND_ORDER = "mgcrp_qk"
 """Pooling of the second-order head of the text release (B.1)."""
 
 CLASS_TOKEN_POOLINGS = ("pooler", "two_layer", "score", "fc", "none")
-POOLINGS = ("mgcrp_qk", "mgcrp", "gap", "gcp", "gcp_text", *CLASS_TOKEN_POOLINGS)
+WORD_POOLINGS: Mapping[str, str] = {
+    "mgcrp_qk": "QKCrossCovariance",
+    "mgcrp": "MultiHeadCrossCovariance",
+    "gap": "AveragePooling",
+    "gcp": "CovariancePooling",
+    "gcp_text": "BranchCovariance",
+}
+"""Poolings of word tokens: name -> class in `sot_paddle.heads.pooling`."""
+
+POOLINGS = (*WORD_POOLINGS, *CLASS_TOKEN_POOLINGS)
 SPANS = "spans"
 """Head of question answering: it scores every token and pools none."""
 

@@ -93,7 +93,8 @@ def read_spec(path: Path) -> Request:
             with in_one_line(path):
                 values[name] = value() if callable(value) and name not in BUILT else value
     if isinstance(values.get("weights"), (str, Path)) and values["weights"] != DRAFT:
-        values["weights"] = path.parent / values["weights"]  # a table beside the spec
+        beside = path.parent / values["weights"]
+        values["weights"] = beside if beside.exists() else Path(values["weights"])
     return Request(**values)
 
 

@@ -103,7 +103,7 @@ def backward_divergences(
     Args:
         pair: both sides.
         wrong_gradients: `align.pair.isolation.WrongGradient`, of a live pair or of two records.
-        forward_wrong: calls whose output is wrong already.
+        forward_wrong: calls whose own code is wrong in the forward pass already.
     """
     by_layer: dict[str, Divergence] = {}
     for wrong in wrong_gradients:
@@ -118,9 +118,7 @@ def backward_divergences(
             from align.pair.bench import refutes_paddle  # with a framework
 
             cause = hints.UNKNOWN if refutes_paddle(pair) else cause
-        if wrong.place in forward_wrong:
-            cause = "its forward pass differs as well, fix that first" + (cause and f": {cause}")
-        by_layer[layer_name] = Divergence(
+        finding = Divergence(
             name=wrong.comparison.name,
             place=layer_name,
             step="backward",
@@ -129,6 +127,7 @@ def backward_divergences(
             cause=cause,
             source=pair.code(wrong.place),
         )
+        by_layer[layer_name] = finding.after("forward") if wrong.place in forward_wrong else finding
     return list(by_layer.values())
 
 

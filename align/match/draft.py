@@ -101,16 +101,21 @@ def _candidates(value: Any) -> list[str]:
 
 def _fits(source: Entry, target: Entry) -> bool:
     """Whether types and shape let one tensor become the other (unknown types: either way)."""
+    if not _of_one_kind(source, target):
+        return False
+    transform = name_table.transform_between(source, target)
+    options = [transform] if transform else [name_table.COPY, name_table.TRANSPOSE]
+    return any(name_table.shape_after(option, source.shape) == target.shape for option in options)
+
+
+def _of_one_kind(source: Entry, target: Entry) -> bool:
+    """Whether two tensors can be the same of layers of one kind, whatever their shapes are."""
     if {source.leaf, target.leaf} == {"weight", "bias"}:
         return False
     kinds = name_table.kind(source), name_table.kind(target)
     if "custom" not in kinds and _FAMILY.get(kinds[0], kinds[0]) != _FAMILY.get(kinds[1], kinds[1]):
         return False
-    if source.buffer != target.buffer and kinds[1] != "norm":
-        return False
-    transform = name_table.transform_between(source, target)
-    options = [transform] if transform else [name_table.COPY, name_table.TRANSPOSE]
-    return any(name_table.shape_after(option, source.shape) == target.shape for option in options)
+    return source.buffer == target.buffer or kinds[1] == "norm"
 
 
 def _units(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
@@ -234,7 +239,7 @@ def _packed_parts(entry: Entry, free: Sequence[Entry]) -> list[Entry]:
     fitting = []
     for target in free:
         transform = name_table.transform_between(entry, target)
-        if transform is None:
+        if transform is None or not _of_one_kind(entry, target):
             continue
         if MappedRow(entry, target, transform, part=(0, 3)).shape() == target.shape:
             fitting.append(target)

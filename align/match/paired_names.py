@@ -29,6 +29,8 @@ from align.record.recording import ROOT
 from sot_paddle.config import some
 from sot_paddle.reading import read_text
 
+_DRAFT_NAME = "weights_draft"
+
 
 @dataclass(frozen=True)
 class SideNames:
@@ -107,8 +109,17 @@ def _drafted(
     """What the first candidates of a draft pair, with a note that names them.
 
     Raises:
-        ValueError: they do not go together.
+        ValueError: they do not go together, or tensors of both sides are without a candidate.
     """
+    torch_alone, paddle_alone = (
+        [name for name, reason in draft[section].items() if is_open(reason)]
+        for section in ("ignore_torch", "ignore_paddle")
+    )
+    if torch_alone and paddle_alone:
+        raise ValueError(
+            f"weights: the draft finds no partner for PyTorch's {some(torch_alone)} and for "
+            f"Paddle's {some(paddle_alone)}; pair them in {path} and pass it as weights="
+        )
     table = read_table({**draft, "map": first_candidates(draft, left)})
     matched = mapping.match(torch.entries, paddle.entries, table)
     if matched.mistakes:
@@ -133,7 +144,7 @@ def _write_draft(draft: Mapping[str, Any], folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     number = 1
     while True:
-        path = folder / f"weights_draft{'' if number == 1 else f'_{number}'}.json"
+        path = folder / f"{_DRAFT_NAME}{'' if number == 1 else f'_{number}'}.json"
         if not path.exists() or read_text(path) == text:
             path.write_text(text, encoding="utf-8")
             return path
@@ -144,11 +155,12 @@ def _refusal(matched: mapping.Unfinished, total: int, path: Path, draft: Mapping
     """The one message that refuses an incomplete mapping and names the draft."""
     sections = (draft[name] for name in ("map", "ignore_torch", "ignore_paddle"))
     unclear = sum(sum(map(is_open, section.values())) for section in sections)
+    beside = "" if path.stem == _DRAFT_NAME else ", beside an older one that differs"
     text = (
         f"weights: {len(matched.torch_left)} of {total} PyTorch tensors and "
         f"{len(matched.paddle_left)} Paddle tensors have no partner of the same name; a draft of "
-        f"the table is in {path} ({len(draft['map'])} rows, {unclear} marked {OPEN!r}): check it "
-        "and pass it as weights="
+        f"the table is in {path}{beside} ({len(draft['map'])} rows, {unclear} marked {OPEN!r}): "
+        "check it and pass it as weights="
     )
     if matched.mistakes:
         text += f"; beside that {matched.told()}"

@@ -102,6 +102,9 @@ class BackwardIsolation(Isolation):
             equal = [a for _, a in torch_floats if alike(mine, a, self.rule)]
             if path not in partners and equal:
                 partners[path] = equal[0]
+        arrived = [(mine, partners[path]) for path, mine in ours if path in partners]
+        if caller is not None and not all(alike(*pair, self.rule) for pair in arrived):
+            self.forward_wrong.add(caller.key)  # its own code hands a wrong input on
         cut_leaves: dict[str, Any] = {}
         ended_leaders: set[str] = set()
         for path, tensor in tensors:

@@ -8,10 +8,11 @@ from typing import Any
 
 from align.port.row import HEAD, Batch, PortRow, encoder
 from align.port.text_rows import PUBLISHED_ADAPTERS
+from sot_paddle.config import WORD_POOLINGS
 
 _FLOAT64 = ("float64",)
 _float64_row = functools.partial(PortRow, dtypes=_FLOAT64)
-_POOLINGS = ("mgcrp", "mgcrp_qk", "gap", "gcp")
+_POOLINGS = tuple(name for name in WORD_POOLINGS if name != "gcp_text")  # it has rows of its own
 _FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens")
 _HEAD = {**encoder(20, 1, 28, 100, 64), **HEAD}
 # sizes of the heads are their defaults, but of these

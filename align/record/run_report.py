@@ -57,13 +57,15 @@ class Report:
         """Every place to fix, once, in the order of repair: findings, and what inject mode adds."""
         repairs = [finding for finding in self.findings if not finding.follows]
         places = {finding.place for finding in repairs}
-        repairs += [finding for finding in self.guilty if finding.place not in places]
+        alone = [finding for finding in self.guilty if not finding.follows]
+        repairs += [finding for finding in alone if finding.place not in places]
         return sorted(repairs, key=lambda finding: finding.order)
 
     @property
     def consequences(self) -> list[Divergence]:
-        """Findings that another one makes."""
-        return [finding for finding in self.findings if finding.follows]
+        """Findings that another one makes, each place once."""
+        by_place = {finding.place: finding for finding in [*self.guilty, *self.findings]}
+        return [finding for finding in by_place.values() if finding.follows]
 
     @property
     def cases(self) -> dict[str, list[StepResult]]:

@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping
 
 from paddle import nn
 
-from sot_paddle.config import CLASS_TOKEN_POOLINGS, LAYERS, NORMALIZATIONS, SPANS, HeadConfig
+from sot_paddle.config import (
+    CLASS_TOKEN_POOLINGS,
+    LAYERS,
+    NORMALIZATIONS,
+    SPANS,
+    WORD_POOLINGS,
+    HeadConfig,
+)
 from sot_paddle.heads import fusion, pooling, power_norm
 
 TEXT_DROPOUT = 0.8
@@ -38,59 +45,15 @@ _NORMS: Mapping[str, Callable[[int, HeadConfig], nn.Layer]] = {
 }
 
 
-def _norm_name(config: HeadConfig) -> str:
-    return config.normalization or NORMALIZATIONS[config.pooling][0]
+def _word_pooling(dim: int, config: HeadConfig) -> nn.Layer:
+    """The pooling of a configuration, with its power norm."""
 
+    def norm(columns: int) -> nn.Layer:
+        name = config.normalization or NORMALIZATIONS[config.pooling][0]
+        return _NORMS[name](columns, config)
 
-def _norm(dim: int, config: HeadConfig) -> nn.Layer:
-    return _NORMS[_norm_name(config)](dim, config)
+    return getattr(pooling, WORD_POOLINGS[config.pooling]).from_config(dim, config, norm)
 
-
-def _mgcrp(dim: int, config: HeadConfig) -> nn.Layer:
-    return pooling.MultiHeadCrossCovariance(
-        dim,
-        num_heads=config.head_num_heads,
-        wr_dim=config.wr_dim,
-        norm=_norm(config.wr_dim, config),
-        qkv_bias=config.qkv_bias,
-        centering=config.centering,
-        upper_triangle=config.vec == "triu",
-    )
-
-
-def _mgcrp_qk(dim: int, config: HeadConfig) -> nn.Layer:
-    return pooling.QKCrossCovariance(
-        dim, q_dim=config.q_dim, k_dim=config.k_dim, norm=_norm(config.q_dim, config)
-    )
-
-
-def _gcp_text(dim: int, config: HeadConfig) -> nn.Layer:
-    return pooling.BranchCovariance(
-        dim,
-        width=config.q_dim,
-        norm=_norm(config.q_dim, config),
-        upper_triangle=config.vec == "triu" or _norm_name(config) == "mpn",
-    )
-
-
-def _gcp(dim: int, config: HeadConfig) -> nn.Layer:
-    reduced_dim = int((2 * config.head_num_heads * config.qkv_dim**2) ** 0.5)
-    return pooling.CovariancePooling(
-        dim,
-        reduced_dim=reduced_dim,
-        norm=_norm(reduced_dim, config),
-        centering=config.centering,
-        scale=config.covariance_scale,
-    )
-
-
-_POOLINGS: Mapping[str, Callable[[int, HeadConfig], nn.Layer]] = {
-    "mgcrp": _mgcrp,
-    "mgcrp_qk": _mgcrp_qk,
-    "gap": lambda dim, config: pooling.AveragePooling(dim),
-    "gcp": _gcp,
-    "gcp_text": _gcp_text,
-}
 
 _FUSIONS: Mapping[str, Callable[..., nn.Layer]] = {
     "sum_fc": fusion.SumHead,
@@ -154,7 +117,7 @@ def build_head(
             f"fusion {config.fusion!r} needs a class token, and this backbone has none; "
             "use fusion 'word_tokens'"
         )
-    tokens = _POOLINGS[config.pooling](dim, config)
+    tokens = _word_pooling(dim, config)
     if not has_class_token or config.fusion == "word_tokens":
         return fusion.WordHead(tokens, num_classes, **options)
     return _FUSIONS[config.fusion or "sum_fc"](tokens, num_classes, dim=dim, **options)
@@ -202,7 +165,7 @@ def _class_token_head(
         what = f"pooling {config.pooling!r}" if ignores_fusion else "fusion 'class_token'"
         raise ValueError(
             f"{what} uses the class token only, and this backbone has none; "
-            "use pooling 'mgcrp', 'mgcrp_qk', 'gap', 'gcp' or 'gcp_text'"
+            f"use pooling {' or '.join(map(repr, WORD_POOLINGS))}"
         )
     if ignores_fusion and config.fusion is not None:
         warnings.warn(

@@ -1,6 +1,7 @@
 """Poolings: word tokens to one vector for each sample.
 
-Every pooling has ``output_dim`` and ``forward(tokens, mask, taps) -> (B, output_dim)``.
+Every pooling has ``from_config``, ``output_dim`` and ``forward(tokens, mask, taps) ->
+(B, output_dim)``; `sot_paddle.config.WORD_POOLINGS` names them.
 Shape legend: B samples, N tokens, C channels, H heads, w = wr_dim, q / k the two widths of the
 single-head form. ``mask`` (B, N) is None unless padding is to be left out.
 """
@@ -14,9 +15,14 @@ import paddle
 from paddle import nn
 
 from sot_paddle import functional as F
+from sot_paddle.config import HeadConfig
 from sot_paddle.features import Taps, record
+from sot_paddle.heads.power_norm import MatrixSqrt
 from sot_paddle.ops import second_order
 from sot_paddle.ops.layers import side_by_side
+
+Norms = Callable[[int], nn.Layer]
+"""Makes the power norm of a matrix of as many columns."""
 
 
 def linear(in_dim: int, out_dim: int, *, bias: bool = True, std: float = 0.02) -> nn.Linear:
@@ -181,6 +187,19 @@ class MultiHeadCrossCovariance(nn.Layer):
         self.wr = linear(dim, 2 * num_heads * wr_dim, bias=qkv_bias)
         self.norm = norm
 
+    @classmethod
+    def from_config(cls, dim: int, config: HeadConfig, norm: Norms) -> MultiHeadCrossCovariance:
+        """The pooling of a configuration; `norm` makes the power norm of as many columns."""
+        return cls(
+            dim,
+            num_heads=config.head_num_heads,
+            wr_dim=config.wr_dim,
+            norm=norm(config.wr_dim),
+            qkv_bias=config.qkv_bias,
+            centering=config.centering,
+            upper_triangle=config.vec == "triu",
+        )
+
     def forward(
         self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None
     ) -> paddle.Tensor:
@@ -229,6 +248,11 @@ class QKCrossCovariance(nn.Layer):
         self.k_norm = TokenBatchNorm(k_dim)
         self.norm = norm
 
+    @classmethod
+    def from_config(cls, dim: int, config: HeadConfig, norm: Norms) -> QKCrossCovariance:
+        """The pooling of a configuration; `norm` makes the power norm of as many columns."""
+        return cls(dim, q_dim=config.q_dim, k_dim=config.k_dim, norm=norm(config.q_dim))
+
     def forward(
         self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None
     ) -> paddle.Tensor:
@@ -267,6 +291,13 @@ class BranchCovariance(nn.Layer):
         self.proj_norm = TokenBatchNorm(width)
         self.norm = norm
 
+    @classmethod
+    def from_config(cls, dim: int, config: HeadConfig, norm: Norms) -> BranchCovariance:
+        """The pooling of a configuration; `norm` makes the power norm of as many columns."""
+        power_norm = norm(config.q_dim)
+        triangle = config.vec == "triu" or isinstance(power_norm, MatrixSqrt)
+        return cls(dim, width=config.q_dim, norm=power_norm, upper_triangle=triangle)
+
     def forward(
         self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None
     ) -> paddle.Tensor:
@@ -284,6 +315,11 @@ class AveragePooling(nn.Layer):
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.output_dim = dim
+
+    @classmethod
+    def from_config(cls, dim: int, config: HeadConfig, norm: Norms) -> AveragePooling:
+        """The pooling of any configuration: it has no matrix, so no power norm."""
+        return cls(dim)
 
     def forward(
         self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None
@@ -321,6 +357,18 @@ class CovariancePooling(nn.Layer):
         self.output_dim = reduced_dim * (reduced_dim + 1) // 2
         self.dr = linear(dim, reduced_dim)
         self.norm = norm
+
+    @classmethod
+    def from_config(cls, dim: int, config: HeadConfig, norm: Norms) -> CovariancePooling:
+        """The pooling of a configuration; `norm` makes the power norm of as many columns."""
+        reduced_dim = int((2 * config.head_num_heads * config.qkv_dim**2) ** 0.5)
+        return cls(
+            dim,
+            reduced_dim=reduced_dim,
+            norm=norm(reduced_dim),
+            centering=config.centering,
+            scale=config.covariance_scale,
+        )
 
     def forward(
         self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None

@@ -185,9 +185,7 @@ _CONSTANTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     power_norm.SvPN: facts_of(*SVPN, columns="dim"),
     power_norm.MatrixSqrt: facts_of("num_iter", "on_zero"),
     pooling.MultiHeadCrossCovariance: facts_of(*MGCRP),
-    pooling.QKCrossCovariance: facts_of("output_dim"),
     pooling.CovariancePooling: facts_of(*GCP),
-    pooling.AveragePooling: facts_of("output_dim"),
     nn.MultiHeadAttention: lambda m: {"heads": m.num_heads, "dropout": m.dropout},
     nn.TransformerEncoderLayer: _activation,
     GptMlp: _activation_alone,
@@ -204,4 +202,4 @@ def _constants(layer: nn.Layer) -> dict[str, Any]:
         facts = _CONSTANTS.get(kind) or SHARED.get(kind.__name__)
         if facts:
             return facts(layer)
-    return {}
+    return facts_of("output_dim")(layer) if hasattr(layer, "output_dim") else {}

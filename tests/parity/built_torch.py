@@ -216,9 +216,7 @@ _CONSTANTS: Mapping[type | str, Callable[[Any], dict[str, Any]]] = {
     power_norm.SvPN: facts_of(*SVPN, columns="input_dim"),
     power_norm.MPN: facts_of("num_iter", "on_zero"),
     pooling.MGCrP: facts_of(*MGCRP),
-    pooling.MGCrPQK: facts_of("output_dim"),
     pooling.GCP: facts_of(*GCP),
-    pooling.GAP: facts_of("output_dim"),
     "Attention": lambda m: {"scale": (m.split_size // m.n_head) ** -0.5, "heads": m.n_head},
     "MLP": lambda m: _activation_alone(m.act),
     conv_bert.Block: lambda m: _activation_alone(m.activation),
@@ -249,4 +247,4 @@ def _constants(module: nn.Module) -> dict[str, Any]:
         facts = _CONSTANTS.get(kind) or _CONSTANTS.get(name) or SHARED.get(name)
         if facts:
             return facts(module)
-    return {}
+    return facts_of("output_dim")(module) if hasattr(module, "output_dim") else {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sot_paddle.config import WORD_POOLINGS
+
 
 @dataclass(frozen=True)
 class ModelTraits:
@@ -49,7 +51,7 @@ the class tokens of its layers (layers)."""
 TEXT_FAMILIES = ("bert", "roberta", "gpt", "conv_bert")
 """Families of language models."""
 
-_WORDS = ("mgcrp", "mgcrp_qk", "gap", "gcp", "gcp_text")
+_WORDS = tuple(WORD_POOLINGS)
 
 
 def _text(family: str, classifier: str, *names: str) -> dict[str, ModelTraits]:

@@ -232,7 +232,7 @@ def _plain_head(file: TableFile, traits: ModelTraits) -> str:
     """The head of a file with none of the signatures: its classifiers tell, or the default."""
     images = traits.family not in TEXT_FAMILIES
     for head, signature, possible in (
-        ("gap", WORD_SCORES, images or traits.default in ("pooler", "score")),
+        ("gap", WORD_SCORES, True),
         ("none", CLASS_SCORES, images),
         ("layers", CLASS_SCORES, traits.default == "pooler"),
     ):

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
 
+from sot_paddle.config import WORD_POOLINGS
 from sot_paddle.convert.engine.layout import Layout, Row
 from sot_paddle.convert.tables import conv_bert_original, gpt_hf, vision_rows
 from sot_paddle.convert.tables.hf_encoder import CONFIG, PREFIX, ROBERTA, encoder, ignored, linear
@@ -68,8 +69,8 @@ def heads(width: str, *, class_token: bool) -> dict[str, tuple[Row, ...]]:
             _same("head.pooling.norm.weight", "vector", "d", optional=True),
             *scores,
         ),
-        "gap": scores,
     }
+    tables |= {name: scores for name in WORD_POOLINGS if name not in tables}  # without tensors
     if class_token:
         tables["pooler"] = (*_linear("head.dense", width, width), *of_class)
         tables["fc"] = (*_linear("head.proj", "D", width), *_linear("head.cls_fc", "K", "D"))

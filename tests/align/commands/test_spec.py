@@ -106,6 +106,17 @@ def test_a_spec_that_was_just_changed_is_read_again(tmp_path, monkeypatch) -> No
     assert not list(tmp_path.rglob("*.pyc"))
 
 
+def test_a_table_lies_beside_the_spec_or_where_the_command_runs(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "specs").mkdir()
+    path = tmp_path / "specs" / "mine.py"
+    path.write_text(f"{GOOD}\nWEIGHTS = 'weights_draft.json'\n", encoding="utf-8")
+    assert read_spec(path).weights == Path("weights_draft.json")
+    beside = path.with_name("weights_draft.json")
+    beside.write_text("{}", encoding="utf-8")
+    assert read_spec(path).weights == beside
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

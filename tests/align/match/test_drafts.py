@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import paddle
+import pytest
 import torch
 from paddle import nn
 
@@ -65,6 +66,49 @@ def test_a_draft_goes_by_equal_words_and_by_order_within_equal_indices(tmp_path)
     draft = json.loads((tmp_path / "weights_draft.json").read_text(encoding="utf-8"))["map"]
     assert draft["layers.{}.k_proj.weight"] == "blocks.{}.k_proj.weight"
     assert draft["layers.1.final_layer_norm.bias"].startswith("? blocks.1.norm2.bias | ")
+
+
+class TorchPacked(torch.nn.Module):
+    """A packed projection and a batch norm of the same width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem_bn = torch.nn.BatchNorm1d(6)
+        self.to_qkv = torch.nn.Linear(6, 18)
+
+    def forward(self, x):
+        q, k, v = self.to_qkv(self.stem_bn(x)).chunk(3, dim=-1)
+        return q * k.tanh() + v
+
+
+class PaddleSplit(nn.Layer):
+    """Its port with three projections, one of which lacks a bias if that is asked for."""
+
+    def __init__(self, biased: bool = True) -> None:
+        super().__init__()
+        self.bn = nn.BatchNorm1D(6)
+        self.q, self.k = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.v = nn.Linear(6, 6, bias_attr=None if biased else False)
+
+    def forward(self, x):
+        x = self.bn(x)
+        return self.q(x) * paddle.tanh(self.k(x)) + self.v(x)
+
+
+def test_a_packed_bias_goes_to_the_projections_not_to_a_norm_of_their_width(tmp_path) -> None:
+    result = align.compare(
+        TorchPacked, PaddleSplit, X[0], dtype="float64", weights="draft", out=tmp_path
+    )
+    assert result.passed, str(result)
+    draft = json.loads((tmp_path / "weights_draft.json").read_text(encoding="utf-8"))["map"]
+    assert draft["to_qkv.bias"] == ["q.bias", "k.bias", "v.bias"]
+
+
+def test_a_draft_that_leaves_tensors_of_both_sides_alone_proves_nothing(tmp_path) -> None:
+    with pytest.raises(ValueError, match=r"no partner for PyTorch's to_qkv.bias and .*pair them"):
+        align.compare(
+            TorchPacked, lambda: PaddleSplit(biased=False), X[0], weights="draft", out=tmp_path
+        )
 
 
 class PaddleTied(nn.Layer):

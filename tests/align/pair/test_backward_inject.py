@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import paddle
 import pytest
 import torch
 from paddle import nn
@@ -195,3 +196,45 @@ def test_a_parameter_without_axes_keeps_its_precision() -> None:
     result, wrong = isolated_backward(pair_in(Theirs, Ours, X, "float32"))
     assert not wrong
     assert result.passed, [c.reason for c in result.failures]
+
+
+class TorchPacked(torch.nn.Module):
+    """Queries and keys of one packed layer, multiplied, then a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.packed, self.out = torch.nn.Linear(6, 12), torch.nn.Linear(6, 3)
+
+    def forward(self, x):
+        q, k = self.packed(x).chunk(2, -1)
+        return self.out(q * torch.sin(k))
+
+
+class PaddleMix(nn.Layer):
+    """Queries and keys in two layers, multiplied with a term too many; no layer of PyTorch's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.out = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.out(self.q(x) * paddle.sin(self.k(x)) + 0.3 * self.q(x) * self.k(x))
+
+
+class PaddleSplit(nn.Layer):
+    """The port of `TorchPacked` around it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = PaddleMix()
+
+    def forward(self, x):
+        return self.mix(x)
+
+
+def test_a_wrong_gradient_of_code_that_is_wrong_in_the_forward_pass_is_its_consequence() -> None:
+    table = {f"packed.{leaf}": [f"mix.q.{leaf}", f"mix.k.{leaf}"] for leaf in ("weight", "bias")}
+    table["out"] = "mix.out"
+    result = align.compare(TorchPacked, PaddleSplit, X, dtype="float64", inject=True, weights=table)
+    assert [finding.step for finding in result.report.repairs] == ["forward"], str(result)
+    assert {finding.follows for finding in result.report.consequences} == {"forward"}

@@ -4,9 +4,10 @@ import pytest
 
 from align.port.port_run import ROWS, select
 from align.port.row import DTYPES, PortRow
+from sot_paddle.config import WORD_POOLINGS
 from sot_paddle.vision_config import TOKEN_TYPES
 
-POOLINGS = {"mgcrp", "mgcrp_qk", "gap", "gcp"}
+POOLINGS = {*WORD_POOLINGS} - {"gcp_text"}
 FUSIONS = {"sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens"}
 
 
@@ -22,7 +23,7 @@ def test_every_head_combination_has_a_row():
     seen = {(row.options.get("pooling"), row.options.get("fusion")) for row in ROWS}
     assert {(p, f) for p in POOLINGS for f in FUSIONS} <= seen
     alone = {row.options["pooling"] for row in ROWS if row.subject == "words"}
-    assert POOLINGS | {"gcp_text"} <= alone
+    assert {*WORD_POOLINGS} <= alone
 
 
 def test_every_token_embedding_has_a_row_in_both_modes():

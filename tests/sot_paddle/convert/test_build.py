@@ -19,7 +19,7 @@ HEADS = ("pooler", "mgcrp_qk", "mgcrp", "gcp", "gcp_text", "fc", "gap")
 
 
 def model_for(head: str) -> str:
-    return "bert_base" if head in ("pooler", "fc", "gap") else "bert_base_mgcrp"
+    return "bert_base" if head in ("pooler", "fc") else "bert_base_mgcrp"
 
 
 @pytest.mark.parametrize("name", weights.__all__)
@@ -35,6 +35,10 @@ def test_there_and_back_is_the_identity_for_every_head(ref_shapes, random_arrays
     back = assert_comes_back(plan, "sot_torch_ref", model_for(head), arrays)
     assert plan.head == back.head == head
     assert plan.absent == back.absent == ()
+
+
+def test_a_pooling_without_tensors_is_that_of_a_plain_model_too(ref_shapes):
+    assert build_plan("sot_torch_ref", "bert_base", ref_shapes("gap")).head == "gap"
 
 
 def test_values_and_layouts_of_named_tensors_of_text(official_shapes, random_arrays):

@@ -93,7 +93,7 @@ def test_without_a_class_token_the_words_alone_are_scored(pooling: str, fusion) 
     [
         ("mgcrp", "concat", "fusion 'concat' needs a class token.*use fusion 'word_tokens'"),
         ("mgcrp", "class_token", "fusion 'class_token' uses the class token only"),
-        ("pooler", None, "pooling 'pooler' uses the class token only.*use pooling 'mgcrp'"),
+        ("pooler", None, "pooling 'pooler' uses the class token only.*use pooling 'mgcrp_qk'"),
     ],
 )
 def test_what_needs_a_class_token_is_refused_without(pooling, fusion, message) -> None:
