@@ -40,12 +40,15 @@ def unequal_options(bench: Bench, module: Any) -> Changes:
 def _copied_padding(layer: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """The copy of its padding that a layer computes with, for a padding with zeros.
 
-    PADDLE: Conv2D and Conv3D read `_updated_padding`, which they made of `_padding` once.
+    PADDLE: Conv2D and Conv3D read `_updated_padding` and, of "SAME", `_padding_algorithm`, which
+    they made of `_padding` once.
     """
-    copy = getattr(layer, "_updated_padding", None)
-    if "_padding" not in values or copy is None or layer._padding_mode != "zeros":
+    copy, padding = getattr(layer, "_updated_padding", None), values.get("_padding")
+    if padding is None or copy is None or layer._padding_mode != "zeros":
         return {}
-    return {"_updated_padding": in_form_of(copy, values["_padding"])}
+    if isinstance(padding, str):
+        return {"_padding_algorithm": padding.upper()}
+    return {"_updated_padding": in_form_of(copy, padding), "_padding_algorithm": "EXPLICIT"}
 
 
 def weights(bench: Bench) -> Changes:

@@ -58,7 +58,7 @@ def unequal(layer: Any, module: Any) -> Iterator[Unequal]:
         if word == "stride" and paddle_value is None:  # of a pool: its windows do not overlap
             paddle_value = vars(layer).get("ksize", vars(layer).get("kernel_size"))
         value = converted(word, torch_options, paddle_value)
-        if isinstance(value, str) != isinstance(paddle_value, str):
+        if not _of_one_kind(word, value, paddle_value):
             continue
         if word == "axis" and (paddle_value or 0) * (value or 0) < 0:
             continue  # one counts from the end: a call tells whether they are one axis
@@ -155,7 +155,7 @@ def _differences(call: Any, torch_arguments: Mapping[str, Any]) -> Iterator[Othe
         if word == "axis" and isinstance(paddle_value, int) and isinstance(torch_value, int):
             rank = len(getattr(call.args[0], "shape", ()))
             paddle_value, torch_value = (x + rank * (x < 0) for x in (paddle_value, torch_value))
-        if not _same(paddle_value, torch_value):
+        if _of_one_kind(word, paddle_value, torch_value) and not _same(paddle_value, torch_value):
             yield OtherArgument(word, paddle_value, torch_value)
 
 
@@ -175,10 +175,13 @@ def _is_value(value: Any) -> bool:
     return all(part is None or isinstance(part, (bool, int, float, str)) for part in parts)
 
 
+def _of_one_kind(word: str, *values: Any) -> bool:
+    """Whether two values can be of one option: both are words or neither; "SAME" is a padding."""
+    are_words = [isinstance(value, str) for value in values if value is not None]
+    return word == "padding" or len({*are_words}) < 2
+
+
 def _same(paddle_value: Any, torch_value: Any) -> bool:
-    are_words = [isinstance(value, str) for value in (paddle_value, torch_value)]
-    if are_words[0] != are_words[1] and paddle_value is not None and torch_value is not None:
-        return True  # no values of one option
     a, b = np.asarray(paddle_value), np.asarray(torch_value)
     numbers = a.dtype.kind in "biuf" and b.dtype.kind in "biuf"
     return a.shape == b.shape and bool(np.allclose(a, b, 1e-12, 0) if numbers else (a == b).all())

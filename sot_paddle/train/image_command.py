@@ -90,10 +90,14 @@ class ImageSource:
         return fitted.fresh
 
     def about(self, model: nn.Layer) -> str:
-        """Head, tokens and size of the images."""
+        """Head, tokens, size of the images and epochs."""
         tokens = model.backbone_config.token_type
         head = model.head_config.pooling
-        return f"head {head}, tokens {tokens}, {self.config.img_size} pixels"
+        config = self.config
+        epochs = f"{config.epochs} epochs"
+        if config.cooldown_epochs:
+            epochs += f" and {config.cooldown_epochs} of cool-down"
+        return f"head {head}, tokens {tokens}, {config.img_size} pixels, {epochs}"
 
     def files(self, model: nn.Layer, task: Task) -> Mapping[str, bytes]:
         """The model's options, the classes and the evaluation transform."""

@@ -259,6 +259,25 @@ def test_a_dilation_with_the_padding_that_keeps_the_sizes_is_told(
     assert calls.study(pair, guilty[0]).proved == f"{'; '.join(options)}; with PyTorch's it agrees"
 
 
+@pytest.mark.parametrize(
+    ("torch_padding", "paddle_padding", "stride", "cause"),
+    [
+        (1, "SAME", 2, "padding: Paddle's layer has 'SAME', PyTorch's 1"),
+        ("same", 0, 1, "padding: Paddle's layer has 0, PyTorch's 'same'"),
+    ],
+)
+def test_a_padding_by_name_is_told_from_one_by_number(
+    torch_padding, paddle_padding, stride, cause
+) -> None:
+    pair = pair_in(
+        lambda: torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3, stride, torch_padding)),
+        lambda: nn.Sequential(nn.Conv2D(2, 3, 3, stride, paddle_padding)),
+        (RNG.normal(size=(2, 2, 6, 6)),),
+    )
+    guilty = stages.isolated(pair)[1]
+    assert calls.study(pair, guilty[0]).proved == f"{cause}; with PyTorch's it agrees"
+
+
 class Rows(nn.Layer):
     """Looks up other rows than PyTorch: the numbers are moved, and one more is looked up."""
 
