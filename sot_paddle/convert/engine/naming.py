@@ -211,11 +211,8 @@ def choose_head(file: TableFile, model: str) -> str:
     if head != traits.default and layout.headless and not file.reverse:
         return traits.default  # the file's own is ignored, with the layout's reasons
     if head not in traits.accepted:
-        fitting = [
-            name
-            for name, other in MODELS.items()
-            if head in other.accepted and other.family == traits.family
-        ]
+        family = {name: t for name, t in MODELS.items() if t.family == traits.family}
+        fitting = [name for name, other in family.items() if head in other.accepted]
         instead = f"; expected --model {' or '.join(fitting)}" if fitting else ""
         raise ValueError(
             f"the file's head is {head!r}, but model {model!r} has {traits.default!r}{instead}"
@@ -230,15 +227,11 @@ def choose_head(file: TableFile, model: str) -> str:
 
 def _plain_head(file: TableFile, traits: ModelTraits) -> str:
     """The head of a file with none of the signatures: its classifiers tell, or the default."""
-    images = traits.family not in TEXT_FAMILIES
-    for head, signature, possible in (
-        ("gap", WORD_SCORES, True),
-        ("none", CLASS_SCORES, images),
-        ("layers", CLASS_SCORES, traits.default == "pooler"),
-    ):
-        if possible and _has_head(file, head, signature):
-            return head
-    return traits.default
+    if _has_head(file, "gap", WORD_SCORES):
+        return "gap"
+    alone = "layers" if traits.family in TEXT_FAMILIES else "none"
+    is_possible = alone == "none" or traits.default == "pooler"
+    return alone if is_possible and _has_head(file, alone, CLASS_SCORES) else traits.default
 
 
 def _has_head(file: TableFile, head: str, signature: Sequence[str]) -> bool:
