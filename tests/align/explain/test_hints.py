@@ -33,6 +33,10 @@ OUTPUTS = {
     ),
     "twice": ((X + C, X, [("output of fc", C)]), "output of fc is added once too often"),
     "as it is": ((X, C, [("output of norm1", C)]), "PyTorch hands over output of norm1 as it is"),
+    "scaled": (
+        (1.01 * C, C, [("output of norm1", C)]),
+        "PyTorch hands over output of norm1 as it is, Paddle does not: Paddle's numbers are 1.01",
+    ),
     "another tensor": (
         (X, C, [("input 0", X), ("output of norm1", C)]),
         "PyTorch hands over output of norm1 as it is, Paddle does not: Paddle hands over input 0",
@@ -50,7 +54,7 @@ OUTPUTS = {
         "activation of input 0: Paddle computes GELU (tanh approximation), PyTorch GELU (erf)",
     ),
 }
-CERTAIN = ("as it is", "another tensor", "mask")  # true whatever Paddle computes
+CERTAIN = ("as it is", "scaled", "another tensor", "mask")  # true whatever Paddle computes
 GUESSES = {
     "mask": ((X, np.where(X > 0, -1e9, X)), "perhaps another mask: Paddle hides 0 of 60 scores"),
     "scale": ((X * 0.7, X), "is 0.7 x the reference: perhaps a scale"),
