@@ -33,13 +33,15 @@ OutputEdits = Iterator[tuple[str, Sides]]
 
 def explain_output(wrong: Guilty, weights: Arrays) -> str:
     """Find the first edit after which both outputs agree, "" without."""
+    a, b = wrong.ours, wrong.expected
+    is_cast = a is not None and b is not None and a.shape == b.shape and a.dtype != b.dtype
+    if is_cast and a.size and np.allclose(a, 1.0 * b, SAME, SAME * np.abs(1.0 * b).max()):
+        names = a.dtype.name, b.dtype.name
+        return f"a cast: Paddle returns {names[0]}, PyTorch {names[1]}; the numbers agree"
     sides = _comparable(wrong)
     if sides is None:
         return ""
     a, b = sides
-    if wrong.ours.dtype != wrong.expected.dtype and np.allclose(a, b, SAME, SAME * np.abs(b).max()):
-        names = wrong.ours.dtype.name, wrong.expected.dtype.name
-        return f"a cast: Paddle returns {names[0]}, PyTorch {names[1]}; the numbers agree"
     if ((a <= LOW) != (b <= LOW)).any():  # another mask: what it hides drowns the rest
         return ""
     width = a.shape[-1:]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -86,6 +87,18 @@ def first_candidates(draft: Mapping[str, Any], matched: Unfinished) -> dict[str,
                 turned = name_table.shape_after(name_table.TRANSPOSE, source.shape) == target.shape
                 rows[name] = {"to": first, "transform": "transpose" if turned else "copy"}
     return rows
+
+
+def likely_parts(draft: Mapping[str, Any], matched: Unfinished) -> list[str]:
+    """Tensors without a partner on both sides of which one may hold the other as a part."""
+    torch_alone = [e for e in matched.torch_left if is_open(draft["ignore_torch"].get(e.name))]
+    paddle_alone = [e for e in matched.paddle_left if is_open(draft["ignore_paddle"].get(e.name))]
+    names: list[str] = []
+    for source, target in itertools.product(torch_alone, paddle_alone):
+        sizes = sorted(math.prod(entry.shape) for entry in (source, target))
+        if _of_one_kind(source, target) and sizes[0] and sizes[1] % sizes[0] == 0:
+            names += [f"PyTorch's {source.name}", f"Paddle's {target.name}"]
+    return list(dict.fromkeys(names))
 
 
 def is_open(value: Any) -> bool:

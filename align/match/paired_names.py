@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from align.match import mapping
-from align.match.draft import first_candidates, is_open, propose
+from align.match.draft import first_candidates, is_open, likely_parts, propose
 from align.match.known_names import KNOWN
 from align.match.mapping import WeightMapping
 from align.match.name_table import OPEN, Table, known_table, read_table
@@ -109,16 +109,13 @@ def _drafted(
     """What the first candidates of a draft pair, with a note that names them.
 
     Raises:
-        ValueError: they do not go together, or tensors of both sides are without a candidate.
+        ValueError: they do not go together, or leave out parts of one tensor on both sides.
     """
-    torch_alone, paddle_alone = (
-        [name for name, reason in draft[section].items() if is_open(reason)]
-        for section in ("ignore_torch", "ignore_paddle")
-    )
-    if torch_alone and paddle_alone:
+    parts = likely_parts(draft, left)
+    if parts:
         raise ValueError(
-            f"weights: the draft finds no partner for PyTorch's {some(torch_alone)} and for "
-            f"Paddle's {some(paddle_alone)}; pair them in {path} and pass it as weights="
+            f"weights: the draft finds no partner for {some(parts)}; pair them in {path} and pass "
+            "it as weights="
         )
     table = read_table({**draft, "map": first_candidates(draft, left)})
     matched = mapping.match(torch.entries, paddle.entries, table)

@@ -63,9 +63,11 @@ class Report:
 
     @property
     def consequences(self) -> list[Divergence]:
-        """Findings that another one makes, each place once."""
-        by_place = {finding.place: finding for finding in [*self.guilty, *self.findings]}
-        return [finding for finding in by_place.values() if finding.follows]
+        """Findings that another one makes, and what inject mode adds to them."""
+        consequences = [finding for finding in self.findings if finding.follows]
+        places = {finding.place for finding in consequences}
+        alone = [finding for finding in self.guilty if finding.follows]
+        return consequences + [finding for finding in alone if finding.place not in places]
 
     @property
     def cases(self) -> dict[str, list[StepResult]]:

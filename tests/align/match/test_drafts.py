@@ -105,7 +105,7 @@ def test_a_packed_bias_goes_to_the_projections_not_to_a_norm_of_their_width(tmp_
 
 
 def test_a_draft_that_leaves_tensors_of_both_sides_alone_proves_nothing(tmp_path) -> None:
-    with pytest.raises(ValueError, match=r"no partner for PyTorch's to_qkv.bias and .*pair them"):
+    with pytest.raises(ValueError, match=r"no partner for PyTorch's to_qkv.bias, .*pair them"):
         align.compare(
             TorchPacked, lambda: PaddleSplit(biased=False), X[0], weights="draft", out=tmp_path
         )
