@@ -157,7 +157,11 @@ LAYOUTS: Mapping[str, TextLayout] = {
 
 
 def task_title(name: str) -> str:
-    """The title of a published data set, or `OWN`, whatever the letter case."""
+    """The title of a published data set, or `OWN`, whatever the letter case.
+
+    Raises:
+        DataError: unknown name.
+    """
     key = "".join(letter for letter in name.lower() if letter.isalnum()).removesuffix("answers")
     titles = {title.lower(): title for title in (*LAYOUTS, OWN)}
     if key not in titles:

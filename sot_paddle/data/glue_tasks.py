@@ -189,7 +189,11 @@ def get_task(name: str | Task) -> Task:
 
 
 def resolve_split(task: Task, split: str) -> str:
-    """The task's own name of ``split``: for MNLI, ``dev`` means ``dev_matched``."""
+    """The task's own name of ``split``: for MNLI, ``dev`` means ``dev_matched``.
+
+    Raises:
+        DataError: the task has no such split.
+    """
     name = split if split in task.splits else f"{split}_matched"
     if name not in task.splits:
         raise DataError(

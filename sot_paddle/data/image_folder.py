@@ -128,7 +128,11 @@ def split_classes(
 
 
 def read_split(root: str | Path, split: str, report: Report = _LOG.warning) -> FolderSource:
-    """List one split, ``"train"`` or ``"val"`` (then ``validation`` is accepted as well)."""
+    """List one split, ``"train"`` or ``"val"`` (then ``validation`` is accepted as well).
+
+    Raises:
+        DataError: as for :func:`read_class_folders`, or there is no such split.
+    """
     root = Path(root)
     names = (split, *OTHER_NAMES.get(split, ()))
     for name in names:

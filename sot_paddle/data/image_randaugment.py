@@ -145,7 +145,11 @@ _SECTION = re.compile(r"(mstd|p|[mn](?=\d+$)|inc(?=[01]$))(\d+(?:\.\d+)?)")
 
 @dataclass(frozen=True)
 class RandAugmentConfig:
-    """Options of RandAugment; the defaults are those of a bare ``rand``."""
+    """Options of RandAugment; the defaults are those of a bare ``rand``.
+
+    Raises:
+        DataError: a probability above 1.
+    """
 
     magnitude: float = MAX_MAGNITUDE  # mean magnitude; values above 10 act like 10
     layers: int = 2

@@ -145,7 +145,11 @@ class SubwordTokenizer:
         raise NotImplementedError
 
     def truncating(self, trunc_medium: int) -> Self:
-        """Return a tokenizer that keeps other tokens of a single text, see :func:`kept_tokens`."""
+        """Return a tokenizer that keeps other tokens of a single text, see :func:`kept_tokens`.
+
+        Raises:
+            DataError: no such rule, or more tokens at the front than fit.
+        """
         room = self.max_length - self.form.special(1)
         if not HEAD <= trunc_medium < room:
             raise DataError(

@@ -60,7 +60,11 @@ class TokenizerFamily:
         return " or ".join(" and ".join(names) for names in self.needed)
 
     def from_files(self, files: Mapping[str, bytes], **options: object) -> SubwordTokenizer:
-        """Build a tokenizer from the content of its files by name, and ``build``'s options."""
+        """Build a tokenizer from the content of its files by name, and ``build``'s options.
+
+        Raises:
+            DataError: a broken vocabulary, or an impossible option.
+        """
         with tempfile.TemporaryDirectory(prefix="sot_paddle_vocabulary_") as folder:
             for name, content in files.items():
                 (Path(folder) / name).write_bytes(content)
@@ -188,6 +192,9 @@ def load_backend(source: Path) -> tuple[Tokenizer, dict[str, Any]]:
     Returns:
         The library's tokenizer, and the settings stored beside the vocabulary
         (``do_lower_case``, ``strip_accents``, ``tokenize_chinese_chars``, where there are any).
+
+    Raises:
+        DataError: no vocabulary there, or one that is not BERT's kind.
     """
     if source.is_file():
         return _from_vocabulary(source), {}

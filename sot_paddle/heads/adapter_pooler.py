@@ -27,6 +27,9 @@ class AdapterConfig:
     """Dimensions of a model on hidden states, each at least 1 (``adapter_dim``: 0).
 
     Source: C.1, Decision 4.
+
+    Raises:
+        ValueError: a number below 1 (``adapter_dim``: below 0).
     """
 
     num_layers: int = 13  # L, states of a token: the embedding output and every encoder layer

@@ -25,7 +25,11 @@ from sot_paddle.reading import (
 
 
 def text_files(names: Sequence[str]) -> list[Path]:
-    """The files that are meant: files as they are, of a folder its ``*.txt`` sorted by name."""
+    """The files that are meant: files as they are, of a folder its ``*.txt`` sorted by name.
+
+    Raises:
+        DataError: one is not there, or a folder has none.
+    """
     files: list[Path] = []
     for path in map(Path, names):
         inside = sorted(path.glob("*.txt")) if path.is_dir() else [path]
@@ -39,7 +43,11 @@ def text_files(names: Sequence[str]) -> list[Path]:
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file without white space at their ends or a byte-order mark."""
+    """The lines of a UTF-8 file without white space at their ends or a byte-order mark.
+
+    Raises:
+        DataError: a line is no UTF-8; names file and line.
+    """
     with open(path, "rb") as stream:
         for number, line in enumerate(stream, 1):
             try:
