@@ -244,7 +244,10 @@ def keeps(call: WatchedCall, around: Around) -> Iterator[tuple[str, np.ndarray]]
             if wide is None or wide.all() or not wide.any() or wide.tobytes() in seen:
                 continue
             seen.add(wide.tobytes())
-            yield "it is not applied; minus infinity in its places makes the layer agree", wide
+            yield (
+                "it is not applied, or with the other sign: with -inf there the layer agrees",
+                wide,
+            )
 
 
 def _spread(keep: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:

@@ -249,7 +249,9 @@ def _note(pair: AnyPair) -> str:
     labels = pair.plan.labels
     whole = labels is not None and np.asarray(labels).dtype.kind in "iu"
     if whole and (np.asarray(labels) >= 0).all():
-        parts.append(f"labels hold no ignored index ({IGNORED}): how a loss takes one is not seen")
+        parts.append(
+            f"no label is {IGNORED}, the default to ignore: how losses take it is not seen"
+        )
         if not isinstance(pair.plan.loss, str):
             pair.judge.note(parts[-1])
     return "; ".join(parts)

@@ -69,9 +69,14 @@ def _reason(output: str) -> str:
 
 
 def _tidy(model: onnx.ModelProto) -> None:
-    """Name the output and the open axes."""
+    """Drop nodes that nothing takes, constants mostly, and name the output and the open axes."""
     graph = model.graph
     (output,) = graph.output
+    taken: set[str] = set()
+    while taken != (now := _taken(graph) | {output.name}):
+        taken = now
+        for node in [node for node in graph.node if not taken & set(node.output)]:
+            graph.node.remove(node)
     old = output.name
     for node in graph.node:
         node.output[:] = [OUTPUT if name == old else name for name in node.output]
@@ -81,6 +86,15 @@ def _tidy(model: onnx.ModelProto) -> None:
         axes = [a for a in item.type.tensor_type.shape.dim if not a.HasField("dim_value")]
         for axis, name in zip(axes, _AXES, strict=False):
             axis.dim_param = name
+
+
+def _taken(graph: onnx.GraphProto) -> set[str]:
+    """Names that nodes take, those inside of a branch or a loop as well."""
+    names = {name for node in graph.node for name in node.input}
+    attributes = [attribute for node in graph.node for attribute in node.attribute]
+    for inner in (attribute.g for attribute in attributes if attribute.HasField("g")):
+        names |= _taken(inner) | {item.name for item in inner.output}
+    return names
 
 
 def load_onnx(folder: Path) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:

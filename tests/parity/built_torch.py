@@ -244,7 +244,8 @@ _CONSTANTS: Mapping[type | str, Callable[[Any], dict[str, Any]]] = {
 def _constants(module: nn.Module) -> dict[str, Any]:
     for kind in type(module).__mro__:
         name = kind.__name__
-        facts = _CONSTANTS.get(kind) or _CONSTANTS.get(name) or SHARED.get(name)
+        of_transformers = _CONSTANTS.get(name) if "transformers" in kind.__module__ else None
+        facts = _CONSTANTS.get(kind) or of_transformers or SHARED.get(name)
         if facts:
             return facts(module)
     return facts_of("output_dim")(module) if hasattr(module, "output_dim") else {}

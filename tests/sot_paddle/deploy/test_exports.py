@@ -129,6 +129,17 @@ def test_the_open_axis_of_images_has_a_name(exports):
     assert shapes == {"images": ["batch", 3, 16, 16], "logits": ["batch", 3]}
 
 
+@pytest.mark.parametrize("name", ["rte", "swin"])
+def test_no_node_is_left_that_nothing_takes(exports, name):
+    """onnxruntime would warn of each at every load."""
+    graph = onnx.load(str(exports[name][1] / "model.onnx")).graph
+    taken = {value for node in graph.node for value in node.input} | {"logits"}
+    attributes = [attribute for node in graph.node for attribute in node.attribute]
+    inner = [attribute.g for attribute in attributes if attribute.HasField("g")]
+    taken |= {value for part in inner for node in part.node for value in node.input}
+    assert not [node.name for node in graph.node if not taken & set(node.output)]
+
+
 def test_what_paddle2onnx_lacks_is_one_line(tmp_path, monkeypatch):
     """As it says it, and aborts: in a process of its own."""
     said = subprocess.CompletedProcess([], -6, "", "[Paddle2ONNX] pinv: Cannot convert\nmore\n")
