@@ -155,7 +155,9 @@ def _differences(call: Any, torch_arguments: Mapping[str, Any]) -> Iterator[Othe
         if word == "axis" and isinstance(paddle_value, int) and isinstance(torch_value, int):
             rank = len(getattr(call.args[0], "shape", ()))
             paddle_value, torch_value = (x + rank * (x < 0) for x in (paddle_value, torch_value))
-        if _of_one_kind(word, paddle_value, torch_value) and not _same(paddle_value, torch_value):
+        is_unset = paddle_value is None or torch_value is None
+        is_comparable = is_unset or _of_one_kind(word, paddle_value, torch_value)
+        if is_comparable and not _same(paddle_value, torch_value):
             yield OtherArgument(word, paddle_value, torch_value)
 
 
@@ -177,8 +179,7 @@ def _is_value(value: Any) -> bool:
 
 def _of_one_kind(word: str, *values: Any) -> bool:
     """Whether two values can be of one option: both are words or neither; "SAME" is a padding."""
-    are_words = [isinstance(value, str) for value in values if value is not None]
-    return word == "padding" or len({*are_words}) < 2
+    return word == "padding" or len({isinstance(value, str) for value in values}) < 2
 
 
 def _same(paddle_value: Any, torch_value: Any) -> bool:
