@@ -12,7 +12,7 @@ import difflib
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -54,7 +54,8 @@ def propose(matched: Unfinished) -> dict[str, Any]:
             left.remove(entry)
     rows.update(_pair(left, free))
     named = set(itertools.chain.from_iterable(map(_candidates, rows.values())))
-    spare = [e for e in free if e.name not in named]
+    lacking = _without_twins(matched.torch_left, set(rows))
+    spare = _without_twins(free, named)
     return {
         "how": _HOW,
         "map": {
@@ -64,7 +65,7 @@ def propose(matched: Unfinished) -> dict[str, Any]:
         "modules": dict(table.modules),
         "ignore_torch": {
             **table.ignore_torch,
-            **{e.name: _NO_PADDLE for e in matched.torch_left if e.name not in rows},
+            **{e.name: _NO_PADDLE for e in lacking},
         },
         "ignore_paddle": {**table.ignore_paddle, **{e.name: _NO_TORCH for e in spare}},
     }
@@ -87,6 +88,12 @@ def first_candidates(draft: Mapping[str, Any], matched: Unfinished) -> dict[str,
                 turned = name_table.shape_after(name_table.TRANSPOSE, source.shape) == target.shape
                 rows[name] = {"to": first, "transform": "transpose" if turned else "copy"}
     return rows
+
+
+def _without_twins(entries: Sequence[Entry], names: Collection[str]) -> list[Entry]:
+    """Tensors that have none of these names, nor another name of a tensor that has one."""
+    identities = {entry.identity for entry in entries if entry.name in names}
+    return [entry for entry in entries if entry.identity not in identities]
 
 
 def likely_parts(draft: Mapping[str, Any], matched: Unfinished) -> list[str]:

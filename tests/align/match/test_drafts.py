@@ -111,6 +111,39 @@ def test_a_draft_that_leaves_tensors_of_both_sides_alone_proves_nothing(tmp_path
         )
 
 
+class TorchTagger(torch.nn.Module):
+    """A recurrent layer, whose cells have two names in Paddle, and an output tied to the input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.rnn = torch.nn.Embedding(9, 6), torch.nn.GRU(6, 6, batch_first=True)
+        self.out = torch.nn.Linear(6, 9, bias=False)
+        self.out.weight = self.words.weight
+
+    def forward(self, ids):
+        return self.out(self.rnn(self.words(ids))[0])
+
+
+class PaddleTagger(nn.Layer):
+    """Its port under other names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.encoder = nn.Embedding(9, 6), nn.GRU(6, 6)
+
+    def forward(self, ids):
+        return paddle.matmul(self.encoder(self.embedding(ids))[0], self.embedding.weight.T)
+
+
+def test_second_names_of_a_tensor_that_is_paired_are_left_alone(tmp_path) -> None:
+    ids = np.random.default_rng(0).integers(0, 9, (2, 5))
+    options = {"dtype": "float64", "weights": "draft", "out": tmp_path}
+    result = align.compare(TorchTagger, PaddleTagger, ids, **options)
+    assert result.passed, str(result)
+    draft = json.loads((tmp_path / "weights_draft.json").read_text(encoding="utf-8"))
+    assert draft["ignore_torch"] == draft["ignore_paddle"] == {}
+
+
 class PaddleTied(nn.Layer):
     """One layer under two names, beside a layer that doubles what it is given."""
 
