@@ -276,34 +276,30 @@ class UpdateSides:
             "move; give it a rate"
         )
 
-    def follow(
-        self, changes: tuple[Change, ...] = (), prepare: Callable[[Any], Any] | None = None
-    ) -> tuple[SideTrace, UpdateJudge]:
-        """Both sides, and the judge of Paddle's; under changes of Paddle's, and PyTorch's own.
+    def follow(self) -> tuple[SideTrace, UpdateJudge]:
+        """Step both sides; return Paddle's trace and its judge.
 
         In one step one parameter has no gradient. A callback of the user's that cannot stand that,
         because in a training every gradient is there, is called with all of them.
         """
         try:
-            return self._followed(changes, prepare)
+            return self._followed()
         except on_paddle.ERRORS:
             if not self.feed.absent:
                 raise
             self.feed.absent = ""
-            return self._followed(changes, prepare)
+            return self._followed()
 
-    def _followed(
-        self, changes: tuple[Change, ...], prepare: Callable[[Any], Any] | None
-    ) -> tuple[SideTrace, UpdateJudge]:
+    def _followed(self) -> tuple[SideTrace, UpdateJudge]:
         pair = self._pair
         captured: dict[str, ParameterTrace] = {}
-        ours = self._follow_ours(changes, captured)
-        reference, oracle, near = self._follow_theirs(self.module, pair.dtype, prepare), None, None
+        ours = self._follow_ours((), captured)
+        reference, oracle, near = self._follow_theirs(self.module, pair.dtype), None, None
         if pair.dtype == "float32":
             model = pair.reference_model("float64", True)
-            oracle = self._follow_theirs(model, "float64", prepare)
+            oracle = self._follow_theirs(model, "float64")
         else:
-            near = self._follow_as_paddle(reference, prepare)
+            near = self._follow_as_paddle(reference)
         ours.norms = reference.norms
         for side in (ours, reference, oracle, near):
             for name in captured if side is not None else ():
@@ -392,9 +388,7 @@ class UpdateSides:
             prepare=prepare,
         ).run(self.steps)
 
-    def _follow_as_paddle(
-        self, reference: SideTrace, changed_by: Callable[[Any], Any] | None
-    ) -> SideTrace | None:
+    def _follow_as_paddle(self, reference: SideTrace) -> SideTrace | None:
         """The reference with the numbers of Paddle's kernels, None when they are the same.
 
         PADDLE: kernels hold some coefficients in float32; the norm that clips is not enlarged by
@@ -412,8 +406,6 @@ class UpdateSides:
             return None
 
         def prepare(optimizer: Any) -> None:
-            if changed_by is not None:
-                changed_by(optimizer)
             on_torch.as_paddle(optimizer, which, limit)
 
         return self._follow_theirs(self.module, pair.dtype, prepare)

@@ -61,7 +61,7 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     result = step_result(
         pair, "training", comparisons, controls, note=note, series=series, stamps=stamps
     )
-    return result, _divergences(pair, judge, result, rates)
+    return result, _divergences(pair, result, rates)
 
 
 class TrainingJudge:
@@ -260,7 +260,7 @@ def _other_order(pair: Pair, judge: TrainingJudge) -> list[ControlResult]:
 
 
 def _divergences(
-    pair: Pair, judge: TrainingJudge, result: StepResult, rates: Mapping[str, list[float]]
+    pair: Pair, result: StepResult, rates: Mapping[str, list[float]]
 ) -> list[Divergence]:
     """The first failed comparison; where the weights leave the band is said with it."""
     first = result.first_failure
