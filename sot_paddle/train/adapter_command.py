@@ -1,11 +1,9 @@
-"""The commands on hidden states and on SQuAD: ``tools/train_adapter.py``, ``train_squad.py``,
-``extract_hidden_states.py``."""
+"""The command that trains on hidden states (``tools/train_adapter.py``)."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +17,10 @@ from paddle.optimizer.lr import LRScheduler
 from sot_paddle import distributed
 from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.glue_tasks import get_task
-from sot_paddle.data.splits import TokenSplit
-from sot_paddle.data.stored.layout import StoredSplit, original_task, stored_split
-from sot_paddle.data.stored.live_states import FrozenModel, LiveStates, extract, glue_states
+from sot_paddle.data.stored.layout import original_task, stored_split
+from sot_paddle.data.stored.live_states import FrozenModel, glue_states
 from sot_paddle.data.stored.state_files import (
     StateReader,
-    StateSizes,
-    require_ours,
-    require_space,
 )
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.distributed import say
@@ -43,23 +36,20 @@ from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad, read_windo
 from sot_paddle.tasks.state_options import (
     LIVE,
     SQUAD,
-    ExtractConfig,
     RecipeOptions,
-    SquadTrainConfig,
     StateRows,
     StateTrainConfig,
 )
 from sot_paddle.tasks.states import ProbedGlueTask, ProbedSquadTask, StateSplit
 from sot_paddle.tasks.task import Task
-from sot_paddle.train import folder_lock, pretrained
+from sot_paddle.train import pretrained
 from sot_paddle.train.device import prepare_device
-from sot_paddle.train.evaluation import duration
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.run import run_setup
 from sot_paddle.train.run_folder import open_folders
 from sot_paddle.train.saved_model import config_file
-from sot_paddle.train.text_command import optimizer, run_text, text_setup
+from sot_paddle.train.text_command import optimizer, text_setup
 
 _MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
     ("adapter", False): AdapterClassifier,
@@ -68,8 +58,6 @@ _MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
     ("probes", True): lambda sizes, _: LayerSpans(sizes),
 }
 """(``--model``, question answering) -> the model."""
-_REPORT_EVERY = 10.0  # seconds
-_SQUAD_FILES = {"train": "train_file", "dev": "predict_file"}
 
 
 def run_config(config: StateTrainConfig) -> dict[str, Any]:
@@ -160,32 +148,8 @@ def optimizer_of_full_batches(
     return optimizer(config, model, pace, schedule_steps(config, pace, steps), decay)
 
 
-def run_squad(config: SquadTrainConfig) -> dict[str, Any]:
-    """Run every seed of a configuration; see `run_setup`."""
-    return run_text(config, _squad_of_texts, optimizer_of_full_batches)
-
-
-def _squad_of_texts(config: SquadTrainConfig, vocabulary: Mapping[str, bytes]) -> SquadTask:
-    family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
-    tokenizer = family.from_files(vocabulary, max_length=config.length)
-    padding = {"pad": "max_length", "max_length": config.length, "pad_id": tokenizer.pad_id}
-
-    def ask(split: str, file: str) -> AskedSplit:
-        labelled = split == "train" or config.do_eval
-        questions, features = read_windows(
-            config, tokenizer, file, config.length, labelled=labelled
-        )
-        windows = TokenSplit(features.tokens, config.per_gpu_eval_batch_size, **padding)
-        return AskedSplit(questions, features, windows)
-
-    return load_squad(SquadTask, config, ask, tokenizer.vocab_size)
-
-
-Sizes = tuple[int, int, int]
-
-
-def load_states(config: StateTrainConfig) -> tuple[Task, Sizes]:
-    """Read what the options ask for.
+def load_states(config: StateTrainConfig) -> tuple[Task, tuple[int, int, int]]:
+    """Read the task that the options ask for, and the sizes of its hidden states.
 
     Returns:
         The task, and (L, T, F) of its hidden states.
@@ -280,85 +244,3 @@ def _asked(
         )
     say(f"{split}: {len(reader):,} stored windows of {len(questions):,} questions")
     return AskedSplit(questions, features, windows)
-
-
-def extract_splits(config: ExtractConfig) -> None:
-    """Store the splits that the options name."""
-    prepare_device(dtype="float32", cpu=config.no_cuda)
-    layouts = _layouts(config)
-    folder = Path(config.output_dir)
-    frozen = load_frozen(config)
-    sources = {split: _source(config, frozen, split) for split in layouts}
-    files = [path for layout in layouts.values() for path in layout.paths(folder)]
-    with folder_lock.hold(folder):
-        require_ours(files)
-        for split, source in sources.items():
-            require_space(folder, layouts[split], _sizes(config, source))
-        for path in files if config.overwrite else ():
-            path.unlink(missing_ok=True)
-        for split, source in sources.items():
-            _store(config, folder, split, layouts[split], source)
-
-
-def _layouts(config: ExtractConfig) -> dict[str, StoredSplit]:
-    """The files of each split; refuses one that has none."""
-    named = [name.strip() for name in config.splits.split(",") if name.strip()]
-    if config.squad:
-        with_file = [name for name, flag in _SQUAD_FILES.items() if getattr(config, flag)]
-        named = named or with_file
-        if not named:
-            raise ValueError("SQuAD needs --train_file, --predict_file or both")
-        if missing := [name for name in named if name in _SQUAD_FILES and name not in with_file]:
-            raise ValueError(f"SQuAD {missing[0]} needs --{_SQUAD_FILES[missing[0]]}")
-    else:
-        if not config.data_dir:
-            raise ValueError(f"{config.task_name} needs --data_dir, the folder of its files")
-        named = named or ["train", *get_task(config.task_name).dev_splits]
-    return {name: stored_split(config.task_name, name) for name in named}
-
-
-def _source(config: ExtractConfig, frozen: FrozenModel, split: str) -> LiveStates:
-    if not config.squad:
-        source, _ = glue_states(frozen, config.data_dir, config.task_name, split, config.rows)
-        return source
-    file = getattr(config, _SQUAD_FILES[split])
-    _, features = read_windows(config, frozen.tokenizer, file, frozen.max_length)
-    return frozen.windows(features, split)
-
-
-def _sizes(config: ExtractConfig, source: LiveStates) -> StateSizes:
-    return StateSizes(len(source), *source.of_row, config.dtype, config.embed_batch_size)
-
-
-def _store(
-    config: ExtractConfig, folder: Path, split: str, layout: StoredSplit, source: LiveStates
-) -> None:
-    sizes = _sizes(config, source)
-    layers, tokens, width = source.of_row
-    say(
-        f"{config.task_name} {split}: {len(source):,} rows x {layers} states x {tokens} tokens x "
-        f"{width} in {config.dtype}: {sizes.gigabytes:.1f} GB"
-    )
-    started = time.monotonic()
-    shown = [started]
-    begun: list[int] = []
-
-    def report(done: int, rows: int) -> None:
-        now = time.monotonic()
-        begun.append(done)
-        if now - shown[0] > _REPORT_EVERY and done > begun[0]:
-            shown[0] = now
-            left = (now - started) / (done - begun[0]) * (rows - done)
-            say(f"stored {done:,} of {rows:,} rows, {duration(left)} left")
-
-    before = extract(
-        source,
-        folder,
-        layout,
-        dtype=config.dtype,
-        batch_size=config.batch_size,
-        chunk=config.embed_batch_size,
-        report=report,
-    )
-    kept = f", {before:,} were there" if before else ""
-    say(f"{folder / layout.states.file}: {len(source):,} rows{kept}")

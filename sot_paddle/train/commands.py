@@ -14,13 +14,13 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "eval_image": ("train.image_flags:EVALUATION", "train.image_evaluation:run_config"),
     "extract_hidden_states": (
         "tasks.state_options:EXTRACT_COMMAND",
-        "train.adapter_command:extract_splits",
+        "train.extraction_command:extract_splits",
     ),
     "pretrain": ("tasks.pretraining_options:COMMAND", "train.pretraining_command:run_config"),
     "train_adapter": ("tasks.state_options:ADAPTER_COMMAND", "train.adapter_command:run_config"),
     "train_glue": ("tasks.glue_options:COMMAND", "train.text_command:run_config"),
     "train_image": ("train.image_flags:TRAINING", "train.image_command:run_config"),
-    "train_squad": ("tasks.state_options:SQUAD_COMMAND", "train.adapter_command:run_squad"),
+    "train_squad": ("tasks.state_options:SQUAD_COMMAND", "train.squad_command:run_config"),
     "train_text": ("tasks.document_options:COMMAND", "train.document_command:run_config"),
 }
 """Command -> its command line, and the function of its options; both in `sot_paddle`."""
