@@ -158,7 +158,7 @@ def test_names_that_do_not_match_are_refused_with_a_draft_that_works(tmp_path) -
         outcome(TorchFused(), PaddleSplit(), weights=begun, out=tmp_path / "begun")
     assert outcome(TorchFused(), PaddleSplit(), weights=tmp_path / "begun" / path.name).passed
     path.write_text("{}")  # an edited draft is not replaced
-    with pytest.raises(ValueError, match="weights_draft_2.json"):
+    with pytest.raises(ValueError, match="weights_draft_2.json, beside an older one"):
         outcome(TorchFused(), PaddleSplit(), out=tmp_path)
 
 

@@ -37,6 +37,7 @@ def test_what_a_run_leaves(images, tmp_path):
     assert checkpointing.is_whole(out / "best")
     assert list((out / "runs").glob("vdlrecords*"))
     assert (out / "last").resolve() == out / "checkpoint-18"
+    assert "16 pixels, 2 epochs and 1 of cool-down\n" in err
     assert "images/s" in err
     assert "train, 3 classes: ant (9), bee (9), cow (9)\nval, 3 classes: ant (4)" in err
     assert "left" in err
