@@ -103,8 +103,13 @@ def _numbers(rates: Any) -> Named:
 
 def _functions(module: Any, norms: Any) -> Named:
     """Formulas and power norms that both sides have under one name."""
-    shared = ("cross_covariance", "auto_covariance", "sv_power_norm", "matrix_sqrt")
-    shared += ("sv_power_norm_exact", "entrywise_power_norm")
+    shared = (
+        "cross_covariance",
+        "auto_covariance",
+        "sv_power_norm",
+        "matrix_sqrt",
+        "entrywise_power_norm",
+    )
     found = _signatures({name: getattr(module, name) for name in shared})
     return {**found, **_signatures({"SvPN": norms.SvPN})}
 
