@@ -29,6 +29,8 @@ POINTER = "last"
 """Symbolic link to the newest checkpoint, for people and other programs."""
 STATE, OPTIMIZER = "state.json", "optimizer.safetensors"
 """What only resuming needs, and older checkpoints drop."""
+KEPT_STATES = 2
+"""So many of the newest checkpoints keep what resuming needs; older ones keep their weights."""
 HALF_DONE = re.compile(
     rf"(?:{re.escape(WRITING)}|{re.escape(DISCARDED)})"
     rf"({PREFIX}\d+|best|{POINTER}|(?:run|metrics|evaluation)\.json)-[\d.]+"
@@ -174,17 +176,13 @@ def first_nonfinite(arrays: Iterable[tuple[str, np.ndarray]]) -> str | None:
     return None
 
 
-def prune(root: Path, *, keep: int | None, keep_states: int) -> None:
-    """Remove what old checkpoints no longer need, newest kept.
+def prune(root: Path, *, keep: int | None) -> None:
+    """Remove all but the newest checkpoints (None keeps all), and the states of older ones.
 
     A checkpoint into which somebody has put a file stays.
-
-    Args:
-        keep: checkpoints to keep, None for all.
-        keep_states: checkpoints that keep what resuming needs; older ones keep their weights.
     """
     newest_first = [path for path in reversed(list_checkpoints(root)) if (path / MANIFEST).exists()]
-    for path in newest_first[keep_states:keep]:
+    for path in newest_first[KEPT_STATES:keep]:
         for name in (STATE, OPTIMIZER):
             (path / name).unlink(missing_ok=True)
     for path in newest_first[keep:] if keep is not None else ():

@@ -28,7 +28,7 @@ BLOCK_FACTORS = (1 / 2.6, 1.0, 2.6)
 
 
 def run_config(config: DocumentTrainConfig) -> dict[str, Any]:
-    """Run every seed of a configuration; see `run_setup`."""
+    """Run the command; see `sot_paddle.train.run.train`."""
     if config.paddle_compat and config.discr:
         say("--discr has no effect: the Paddle port ignores it, see --paddle_compat")
     return text_command.run_text(config, load_documents, optimizer)

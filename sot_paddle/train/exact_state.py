@@ -175,27 +175,6 @@ def operators_in_use() -> str:
     return " and ".join(sorted(set(names)))
 
 
-def note_operators(operators: dict[str, str], step: int, where: object, *, accepted: bool) -> bool:
-    """Enter the operators that compute a run from a step on in its record.
-
-    Returns:
-        Whether they are others than before.
-    """
-    now = operators_in_use()
-    before = next(reversed(operators.values()), now)
-    if before != now and not accepted:
-        raise ValueError(
-            f"{where} was trained with {before} operators, this run has {now} ones and would end "
-            "with other last digits: SOT_PADDLE_NATIVE=0 gives plain ones, python -m "
-            "sot_paddle.ops.build says what hinders native ones; go on all the same with "
-            "--accept_other_operators (metrics.json will say so), or start afresh with "
-            "--overwrite_output_dir"
-        )
-    if before != now or not operators:
-        operators[str(step)] = now
-    return before != now
-
-
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
     """Options with those of nested mappings spelt ``outer.inner``."""
     flat: dict[str, Any] = {}

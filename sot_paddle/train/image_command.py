@@ -33,14 +33,14 @@ from sot_paddle.train.optimizer import (
     decay_filter,
     decayed_names_by_shape,
 )
-from sot_paddle.train.run import run_setup
-from sot_paddle.train.run_folder import open_folders
+from sot_paddle.train.run import train
+from sot_paddle.train.run_folder import open_folder
 from sot_paddle.train.schedule import EpochRates, PerEpoch
 from sot_paddle.train.setup import Setup
 
 
 def run_config(config: ImageTrainConfig) -> dict[str, Any]:
-    """Run a configuration; see `run_setup`."""
+    """Run the command; see `sot_paddle.train.run.train`."""
     prepare_device(
         dtype=config.dtype,
         cpu=config.cpu,
@@ -49,11 +49,11 @@ def run_config(config: ImageTrainConfig) -> dict[str, Any]:
     )
     start = config.initial_checkpoint
     sources = {"--initial-checkpoint": Path(start) if start else None}
-    with open_folders(config, sources) as folders:
+    with open_folder(config, sources) as resume_from:
         task = load_images(config)
         if config.warmup_epochs >= config.epochs:
             say(f"all {config.epochs} epochs lie in the warm-up of {config.warmup_epochs}")
-        return run_setup(image_setup(config, task), folders)
+        return train(image_setup(config, task), resume_from)
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ def finish(
         "task": task.title,
         "model": run.model.name,
         "metric": run.metric,
-        "seed": run.seed,
+        "seed": options.seed,
         **result,
         "evaluations": evaluations,
         "predictions": _predict(run, evaluator, result.get("best", {}).get("step")),

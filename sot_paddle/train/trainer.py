@@ -162,10 +162,15 @@ class ExactTrainer(Trainer):
             step = self._saved["step"]
         if self._is_over(step):
             return
-        accepted = self.run.setup.options.accept_other_operators
-        record = self.progress.operators
-        if exact_state.note_operators(record, step, checkpoint, accepted=accepted):
-            say(f"from step {step} on with {record[str(step)]} operators, others than before")
+        operators, now = self.progress.operators, exact_state.operators_in_use()
+        before = next(reversed(operators.values()), now)
+        if before != now:
+            say(
+                f"{checkpoint} was trained with {before} operators, this run goes on with {now} "
+                "ones: its last digits differ from those of one with the same throughout"
+            )
+        if before != now or not operators:
+            operators[str(step)] = now
 
     def resume(self, checkpoint: Path | None) -> None:
         """Train from the start, or from an accepted checkpoint; a run that had ended is only
@@ -251,10 +256,7 @@ class ExactTrainer(Trainer):
         distributed.on_first_process(write)
 
     def _prune(self) -> None:
-        options = self.run.setup.options
-        checkpointing.prune(
-            self.run.root, keep=options.save_total_limit, keep_states=options.keep_states
-        )
+        checkpointing.prune(self.run.root, keep=self.run.setup.options.save_total_limit)
 
     # evaluation and logs
 

@@ -166,7 +166,7 @@ def choices_of_the_trainer(
         )
         task = SimpleNamespace(train=[0], dev={}, metric="score", maximise=maximise, tie_breaker="")
         setup = SimpleNamespace(options=options, task=task)
-        run = RunWithoutModel(setup, 0, folder, paddle.nn.Linear(1, 1))
+        run = RunWithoutModel(setup, folder, paddle.nn.Linear(1, 1))
         batches = MicroBatches(lambda epoch: [[0]])
         trainer = ExactTrainer(run, arguments, batches=batches, pace=Pace(1, 1))
         scripted = iter(scores)

@@ -93,7 +93,7 @@ def test_prune_keeps_the_newest_the_states_of_fewer_and_what_is_a_users(tmp_path
     (tmp_path / "checkpoint-1" / "notes").mkdir()
     (tmp_path / "checkpoint-1" / "notes" / "mine.txt").write_text("mine")
     (tmp_path / "checkpoint-0").mkdir()
-    checkpointing.prune(tmp_path, keep=4, keep_states=2)
+    checkpointing.prune(tmp_path, keep=4)
     left = checkpointing.list_checkpoints(tmp_path)
     assert [int(path.name.removeprefix("checkpoint-")) for path in left] == [0, 1, 3, 4, 5, 6]
     assert all(checkpointing.is_whole(path) for path in left[1:])

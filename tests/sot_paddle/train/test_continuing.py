@@ -18,13 +18,12 @@ from tests.sot_paddle.train import tiny_run
 from tests.sot_paddle.train.run_output import (
     arrays_of,
     assert_same_last,
-    content_of,
     in_process,
     metrics,
     same_arrays,
 )
 
-RUN = ("--num_train_epochs", "2", "--keep_states", "99")
+RUN = ("--num_train_epochs", "2")
 STEPS = ("--max_steps", "4", "--save_steps", "1", "--logging_steps", "1")
 POSITIONS = "bert.embeddings.position_embeddings.weight"
 
@@ -37,7 +36,9 @@ POSITIONS = "bert.embeddings.position_embeddings.weight"
         pytest.param(9, (1,), id="accumulation longer than the epoch"),
     ],
 )
-def test_resume_is_exact_from_any_step_of_any_epoch(tiny, tmp_path, accumulation, steps):
+def test_resume_is_exact_from_any_step_of_any_epoch(
+    tiny, tmp_path, all_states, accumulation, steps
+):
     flags = (*RUN, "--gradient_accumulation_steps", str(accumulation))
     flags += ("--save_steps", str(steps[0]))
     whole = tmp_path / "whole"
@@ -244,40 +245,12 @@ def test_a_run_goes_on_beside_a_damaged_manifest(tiny, done) -> None:
 # other operators
 
 
-ACCEPTED = "--accept_other_operators"
-
-
-@pytest.fixture
-def interrupted(done) -> Path:
-    """The folder of a run of two steps that ended after the first."""
+def test_a_run_goes_on_with_other_operators_and_says_so(tiny, done, monkeypatch) -> None:
     shutil.rmtree(done / "checkpoint-2")
     (done / "metrics.json").unlink()
-    return done
-
-
-@pytest.fixture
-def others(monkeypatch) -> None:
-    """The next run decides for the operators that the finished one did not have."""
-    native = exact_state.operators_in_use() == "native"
-    monkeypatch.setattr(exact_state, "runs_natively", lambda _: not native)
-
-
-def test_a_run_goes_on_with_other_operators_on_demand_and_says_so(
-    tiny, interrupted, others
-) -> None:
-    before = content_of(interrupted / "checkpoint-1")
-    line = tiny.refused(interrupted, *tiny_run.STEPS)
-    assert "was trained with" in line
-    assert ACCEPTED in line
-    assert content_of(interrupted / "checkpoint-1") == before
     first = exact_state.operators_in_use()
-    said = tiny.done(interrupted, *tiny_run.STEPS, ACCEPTED)
-    (second,) = {"native", "plain"} - {first}
-    assert metrics(interrupted)["train"]["operators"] == {"0": second, "1": first}
-    assert f"from step 1 on with {first} operators" in said
-
-
-def test_a_finished_run_is_evaluated_with_any_operators(tiny, done, others) -> None:
-    (done / "metrics.json").unlink()
-    tiny.done(done, *tiny_run.STEPS)
-    assert len(metrics(done)["train"]["operators"]) == 1
+    monkeypatch.setattr(exact_state, "runs_natively", lambda _: first == "plain")
+    second = exact_state.operators_in_use()
+    said = tiny.done(done, *tiny_run.STEPS)
+    assert f"was trained with {first} operators, this run goes on with {second} ones" in said
+    assert metrics(done)["train"]["operators"] == {"0": first, "1": second}

@@ -110,7 +110,7 @@ def test_options_of_a_command_reach_its_plan() -> None:
     assert plan_of(images) == [6, 5, 9 + 4, 11, 13, True, 0.8]
     assert (images.save_epochs, images.sync_bn) == (6, False)
     model = paddle.nn.Linear(2, 3, bias_attr=False)
-    found = _arguments(Run(text_setup(max_steps=33), 9, Path("o"), model), Pace(6, 3))
+    found = _arguments(Run(text_setup(max_steps=33, seed=9), Path("o"), model), Pace(6, 3))
     steps = (found.gradient_accumulation_steps, found.num_train_epochs, found.max_steps)
     assert (*steps, found.seed, found.output_dir) == (3, 7.0, 33, 9, "o")
 

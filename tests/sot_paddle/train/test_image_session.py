@@ -17,7 +17,6 @@ from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, metri
 
 pytestmark = pytest.mark.slow
 
-ALL = ("--keep-states", "99", "--save-total-limit", "99")
 STATE = ("model.safetensors", "ema.safetensors", "optimizer.safetensors")
 
 
@@ -60,12 +59,12 @@ def test_what_a_run_leaves(images, tmp_path):
         ),
     ],
 )
-def test_resume_is_exact(images, tmp_path, flags, steps):
+def test_resume_is_exact(images, tmp_path, all_states, flags, steps):
     """Weights, moving average, optimizer and state, from within an epoch and between two.
 
     Step 6 goes on with workers that read ahead, one of them in evaluation: they change nothing.
     """
-    flags = ("--recovery-interval", "2", *ALL, *flags)
+    flags = ("--recovery-interval", "2", *flags)
     whole = tmp_path / "whole"
     images.done(whole, *flags)
     last = (whole / "last").resolve().name
@@ -119,7 +118,7 @@ def test_a_continued_run_does_not_need_its_initial_checkpoint(images, tmp_path):
             arrays=tensors, fresh=(), notes=("read",), metadata=metadata, averaged=None
         )
 
-    flags = ("--initial-checkpoint", str(begun), "--drop-path", "0", "--max-steps", "2", *ALL)
+    flags = ("--initial-checkpoint", str(begun), "--drop-path", "0", "--max-steps", "2")
     flags += ("--recovery-interval", "1")
     outs = [tmp_path / name for name in ("whole", "continued")]
     for out in outs:

@@ -23,10 +23,7 @@ EXACT = (
     *("--dtype", "float64", "--drop-path", "0", "--mixup", "0", "--cutmix", "0"),
     *("--gradient-accumulation-steps", "2", "--max-steps", "4"),
 )
-MASKS = (
-    *("--drop-path", "0.5", "--drop", "0.2", "--recovery-interval", "1", "--max-steps", "4"),
-    *("--keep-states", "99", "--save-total-limit", "99"),
-)
+MASKS = (*("--drop-path", "0.5", "--drop", "0.2", "--recovery-interval", "2", "--max-steps", "4"),)
 IMAGES = {
     "own": (*EXACT, *tiny_images.DENSE),
     "synchronised": (*EXACT, *tiny_images.DENSE, "--sync-bn"),
