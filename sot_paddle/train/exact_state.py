@@ -143,11 +143,11 @@ class Progress:
 
 def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any], where: Path) -> None:
     """Refuse to continue a run with other options or data."""
-    saved, current = _flat(saved), _flat(json.loads(json.dumps(current)))
+    current = json.loads(json.dumps(current))
     keys = sorted(set(saved) | set(current))
     differing = [key for key in keys if saved.get(key) != current.get(key)]
     # the head's options follow from others where these differ
-    differing = [key for key in differing if not key.startswith("head_options.")] or differing
+    differing = [key for key in differing if key != "head_options"] or differing
     if differing:
         shown = "; ".join(
             "the training data have changed: files, rows or labels"
@@ -173,14 +173,3 @@ def operators_in_use() -> str:
     distributed.on_first_process(compute_natively)
     names = distributed.gather("native" if compute_natively() else "plain")
     return " and ".join(sorted(set(names)))
-
-
-def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with those of nested mappings spelt ``outer.inner``."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= {f"{key}.{name}": inner for name, inner in value.items()}
-        else:
-            flat[key] = value
-    return flat

@@ -24,7 +24,6 @@ from sot_paddle.train.model_folder import (
     find_model_folder,
     flat_options,
     load_foreign,
-    weight_set,
     weights_file,
 )
 from sot_paddle.train.optimizer import (
@@ -84,10 +83,10 @@ class ImageSource:
             raise ValueError(f"--initial-checkpoint {place}: there is no such file or folder")
         if find_model_folder(place) is not None:
             place = weights_file(place, ema=True)
-        fitted = load_foreign(model, place)
-        loaded, which = len(model.state_dict()) - len(fitted.fresh), weight_set(place, fitted)
-        say(f"weights: {loaded} tensors from {place} ({which}), {len(fitted.fresh)} start afresh")
-        return fitted.fresh
+        fresh = load_foreign(model, place).fresh
+        loaded = len(model.state_dict()) - len(fresh)
+        say(f"weights: {loaded} tensors from {place}, {len(fresh)} start afresh")
+        return fresh
 
     def about(self, model: nn.Layer) -> str:
         """Head, tokens, size of the images and epochs."""

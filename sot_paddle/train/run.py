@@ -6,7 +6,6 @@ outcome.py concludes a run.
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import time
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ from sot_paddle.train import outcome, run_folder
 from sot_paddle.train.callbacks import Flow, ProgressLines, StepCount, StopRequest
 from sot_paddle.train.device import seed_everything
 from sot_paddle.train.ema import ModelEma
-from sot_paddle.train.evaluation import duration, evaluation_mode
+from sot_paddle.train.evaluation import duration
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.setup import Run, Setup
 from sot_paddle.train.trainer import ExactTrainer
@@ -78,20 +77,15 @@ def train(setup: Setup, checkpoint: Path | None) -> dict[str, Any]:
             f"neither {run.root} nor {setup.source.origin} holds a trained head: give --do_train"
         )
     if options.overwrite_output_dir:
-        _try_model(run)
         distributed.on_first_process(lambda: run_folder.start_afresh(run.root, predictions))
     step = outcome.load_trained(run) if trainer is None else None
     if step is None:  # the options that the folder's weights were trained with belong to them
-        record = {
-            "options": vars(options),
-            "seed": options.seed,
-            "environment": environment_stamp(),
-        }
+        record = {"options": vars(options), "environment": environment_stamp()}
         path = run.root / run_folder.RUN
         distributed.on_first_process(lambda: run_folder.write_json(path, record))
     if trainer is not None:
         return _train(run, trainer, checkpoint)
-    return outcome.finish(run, outcome.Evaluator(run), step=step or "given")
+    return outcome.finish(run, step=step or "given")
 
 
 def _choose_warmup(ema: ModelEma, steps: int) -> None:
@@ -103,16 +97,6 @@ def _choose_warmup(ema: ModelEma, steps: int) -> None:
             f"the moving average warms up: decay {ema.decay:g} averages over {span} steps, of "
             f"which this run has {steps} (--set model_ema_warmup=false: as published)"
         )
-
-
-def _try_model(run: Run) -> None:
-    """What only a forward pass shows is refused before an older run is removed."""
-    task = run.task
-    split = next(iter((*task.dev.values(), *task.test.values(), task.train)))
-    for batch in split.load([[0]]):
-        inputs = {name: value for name, value in batch.items() if name != "labels"}
-        with evaluation_mode(run.model):
-            run.model(**inputs)
 
 
 def _describe(setup: Setup, model: nn.Layer) -> None:
@@ -211,18 +195,17 @@ def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> dict[str
         "processes": distributed.world_size(),
         "operators": trainer.progress.operators,
     }
-    evaluations = trainer.progress.evaluations
     return outcome.finish(
-        run, trainer.evaluator, step=str(step), trained=trained, evaluations=evaluations
+        run,
+        step=str(step),
+        autocast=trainer.autocast_smart_context_manager,
+        trained=trained,
+        evaluations=trainer.progress.evaluations,
     )
 
 
 def _arguments(run: Run, pace: Pace) -> TrainingArguments:
     head = getattr(run.model, "head_config", None)  # models on hidden states have none
-    loggers = ["visualdl"]
-    # PADDLE: paddlenlp's callback takes a model's config for one that it made itself
-    if importlib.util.find_spec("tensorboardX") is not None and not hasattr(run.model, "config"):
-        loggers.append("tensorboard")
     arguments = {**run.setup.arguments, "gradient_accumulation_steps": pace.accumulation}
     if PADDLE >= (3, 0):  # paddlenlp 2.8, which runs before it, has no such option
         unused = head is None or head.fusion in _UNUSED_PARAMETERS
@@ -235,6 +218,6 @@ def _arguments(run: Run, pace: Pace) -> TrainingArguments:
         device=paddle.get_device().partition(":")[0],
         disable_tqdm=not sys.stderr.isatty(),  # a bar in a terminal, beside the lines
         ignore_data_skip=True,
-        report_to=loggers,
+        report_to=["visualdl"],
         **arguments,
     )

@@ -56,7 +56,6 @@ class ExactTrainer(Trainer):
         super().__init__(
             model=run.model, args=arguments, train_dataset=run.task.train, callbacks=callbacks
         )
-        self.evaluator = outcome.Evaluator(run, self.autocast_smart_context_manager)
 
     @property
     def total_steps(self) -> int:
@@ -71,10 +70,9 @@ class ExactTrainer(Trainer):
             return super().train(*arguments, **options)
         finally:
             for callback in self.callback_handler.callbacks:
-                for name in ("vdl_writer", "tb_writer"):
-                    if writer := getattr(callback, name, None):
-                        with contextlib.suppress(OSError):  # a full disk: why it ends is said
-                            writer.close()
+                if writer := getattr(callback, "vdl_writer", None):
+                    with contextlib.suppress(OSError):  # a full disk: why it ends is said
+                        writer.close()
 
     # data
 
@@ -263,7 +261,7 @@ class ExactTrainer(Trainer):
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
         """Evaluate, keep the best model, log; returns the metrics with the prefix."""
         step = self.state.global_step
-        metrics = self.evaluator.scores(str(step))
+        metrics = outcome.score(self.run, self.autocast_smart_context_manager)
         best = self.progress.evaluations.get(str(self.progress.best_step))
         self.progress.evaluations[str(step)] = metrics
         value = metrics[self.run.metric]

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import random
-import sys
 
 import numpy as np
 import paddle
@@ -15,7 +14,6 @@ from sot_paddle.failures import NonFiniteState, StorageFailure
 from sot_paddle.train import checkpointing, exact_state
 from sot_paddle.train.checkpointing import OPTIMIZER, STATE, TensorFile
 from sot_paddle.train.optimizer import HFAdamW
-from sot_paddle.train.trainer import ExactTrainer
 
 
 def _files(text="x"):
@@ -99,34 +97,6 @@ def test_prune_keeps_the_newest_the_states_of_fewer_and_what_is_a_users(tmp_path
     assert all(checkpointing.is_whole(path) for path in left[1:])
     continued = [path for path in left[2:] if checkpointing.is_whole(path, with_state=True)]
     assert continued == left[-2:]
-
-
-_CALLS, _OPENED = [], []
-
-
-def test_a_save_is_600_calls_and_8_opened_files_at_most(tiny, tmp_path, monkeypatch):
-    # it stays for the whole process
-    sys.addaudithook(lambda event, _: event == "open" and _CALLS and _OPENED.append(event))
-    original = ExactTrainer._save_checkpoint
-
-    def counted(frame, event, _):
-        if event == "call" and "/sot_paddle/" in frame.f_code.co_filename:
-            _CALLS.append(frame.f_code.co_qualname)
-
-    def save(*arguments, **options):
-        _CALLS[:], _OPENED[:] = ["begun"], []
-        sys.setprofile(counted)
-        original(*arguments, **options)
-        sys.setprofile(None)
-        saves.append((len(_CALLS) - 1, len(_OPENED)))
-        _CALLS.clear()
-
-    saves = []
-    monkeypatch.setattr(ExactTrainer, "_save_checkpoint", save)
-    tiny.done(tmp_path / "out", "--max_steps", "4", "--save_steps", "1", "--save_total_limit", "2")
-    assert len(saves) == 4
-    assert max(calls for calls, _ in saves) <= 600, saves
-    assert saves[0][1] <= 8, saves
 
 
 @pytest.mark.parametrize(

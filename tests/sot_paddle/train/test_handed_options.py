@@ -209,7 +209,6 @@ def test_steps_of_the_schedule_are_those_of_the_original() -> None:
     [
         ({"layer_learning_rate": (1e-5,)}, "means nothing without discr"),
         ({"discr": True, "learning_rate": 0.0}, "needs a learning_rate above 0"),
-        ({"discr_blocks": True}, "needs discr and goes by learning_rate alone"),
         ({"paddle_compat": True, "lr_scheduler": "cosine"}, "optimizer and rates: leave lr_sch"),
         ({"correct_bias": False}, "correct_bias=false is an option of optimizer hf_adamw"),
         ({"layers": (-1, 3)}, "layers -1 stands alone"),
