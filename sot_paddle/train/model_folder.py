@@ -77,10 +77,6 @@ class ImageModelConfig(EvalTransform):
     options: dict
     classes: tuple[str, ...]
 
-    def build(self, **overrides: Any) -> nn.Layer:
-        """The model with random weights; overrides go before the recorded options."""
-        return create_model(self.model, self.num_classes, **{**self.options, **overrides})
-
     def file(self) -> dict[str, bytes]:
         """The configuration as a file of the model's folder."""
         return config_file({"kind": KIND, **dataclasses.asdict(self)})
@@ -130,7 +126,7 @@ def load_trained(place: str | Path, *, ema: bool = True) -> tuple[nn.Layer, Imag
     """
     file = weights_file(Path(place), ema=ema)
     config = read_model_config(file.parent)
-    model = config.build()
+    model = create_model(config.model, config.num_classes, **config.options)
     load_weights(model, file)
     model.eval()
     return model, config

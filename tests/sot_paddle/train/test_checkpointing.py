@@ -76,13 +76,13 @@ def test_a_failing_disk_or_a_bad_number_leaves_the_old_folder(tmp_path, monkeypa
 
 def test_settle_restores_what_was_moved_aside_and_removes_the_rest(tmp_path):
     checkpointing.write_folder(tmp_path / "best", _files("old"))
-    os.replace(tmp_path / "best", tmp_path / ".discarded-best-77")
-    (tmp_path / ".writing-checkpoint-4-77").mkdir()
-    os.symlink("checkpoint-4", tmp_path / ".writing-last-77")
-    (tmp_path / ".writing-thesis-77").mkdir()
+    os.replace(tmp_path / "best", tmp_path / ".discarded-best-77.1")
+    (tmp_path / ".writing-checkpoint-4-77.1").mkdir()
+    os.symlink("checkpoint-4", tmp_path / ".writing-last-77.1")
+    (tmp_path / ".writing-thesis-77.1").mkdir()
     checkpointing.settle(tmp_path)
     assert (tmp_path / "best" / "model.bin").read_text(encoding="utf-8") == "old"
-    assert {path.name for path in tmp_path.iterdir()} == {"best", ".writing-thesis-77"}
+    assert {path.name for path in tmp_path.iterdir()} == {"best", ".writing-thesis-77.1"}
 
 
 def test_prune_keeps_the_newest_the_states_of_fewer_and_what_is_a_users(tmp_path):

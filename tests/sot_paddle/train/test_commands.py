@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from sot_paddle.tasks.state_options import ADAPTER_COMMAND
 from sot_paddle.train.adapter_command import schedule_steps
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.model_folder import load_trained_text
+from sot_paddle.train.preparation_command import prepare
 from tests.sot_paddle.train import state_files, tiny_pretraining, tiny_run
 from tests.sot_paddle.train.run_output import arrays_of, in_process, metrics, same_arrays
 
@@ -318,3 +320,33 @@ def test_a_pretrained_folder_is_trained_further_and_fine_tuned(started, fill, tm
     same = [name for name in tuned if name in before]
     assert len(same) == len(tuned) - 2  # its classifier is new, the pooler is the pre-trained one
     assert all((tuned[name] == before[name]).all() for name in same)
+
+
+@pytest.mark.parametrize(
+    ("form", "shard", "damage"),
+    [
+        ("instances", "instances.bin", lambda content: content[:-3]),
+        ("pairs", "pairs.txt", lambda content: bytes([content[0] ^ 1]) + content[1:]),
+        ("pairs", "pairs.txt", None),
+    ],
+    ids=["cut off", "changed", "missing"],
+)
+def test_a_damaged_shard_is_one_line(started, files, tmp_path, form, shard, damage) -> None:
+    folder = Path(shutil.copytree(files["texts"] / form, tmp_path / "data"))
+    content = (folder / shard).read_bytes()
+    (folder / shard).unlink()
+    if damage is not None:
+        (folder / shard).write_bytes(damage(content))
+    line = started("pretrain").refused(tmp_path / "out", "--data_dir", str(folder))
+    assert str(folder) in line
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("form", ["instances", "pairs", "ids"])
+def test_text_that_is_no_utf8_is_refused_by_its_name(files, tmp_path, form) -> None:
+    text, words = tmp_path / "text.txt", ["--tokenizer_name", str(files["texts"] / "words")]
+    text.write_bytes((b"2 5 3\n" if form == "ids" else b"word1 word2\n" * 40) + b"\xff\n")
+    flags = ["--form", form, "--input", str(text), "--output_dir", str(tmp_path / "out")]
+    more = ["--vocab_size", "45"] if form == "ids" else words
+    with pytest.raises(ValueError, match=r"text\.txt.* decode byte 0xff"):
+        prepare([*flags, *more])

@@ -17,7 +17,7 @@ from sot_paddle.tasks.glue import GlueTask
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
 from sot_paddle.tasks.images import load_images
-from sot_paddle.train import document_command, image_command, text_command
+from sot_paddle.train import image_command, text_command
 from sot_paddle.train.document_command import layer_ratios
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.image_evaluation import _transform
@@ -164,20 +164,6 @@ def config(**options) -> DocumentTrainConfig:
     return DocumentTrainConfig(**GIVEN, **options)
 
 
-def test_a_rate_of_zero_keeps_a_layer_as_it_is() -> None:
-    model = create_model("bert_base", 2, **TINY)
-    options = config(
-        discr=True, learning_rate=1e-2, layer_learning_rate=(0.0, 1e-2, 0.0), warmup_proportion=0.0
-    )
-    optimizer, _ = document_command.optimizer(options, model, Pace(2, 1, 64), 2)
-    before = {name: p.numpy() for name, p in model.named_parameters()}
-    model(paddle.to_tensor([[2, 5, 6]])).sum().backward()
-    optimizer.step()
-    moved = {name for name, p in model.named_parameters() if (p.numpy() != before[name]).any()}
-    assert any(".layers.1." in name for name in moved)
-    assert not any(".layers.0." in name or ".layers.2." in name for name in moved)
-
-
 @pytest.mark.parametrize("name", sorted(TEXT_BACKBONES))
 def test_every_backbone_knows_its_layers(name: str) -> None:
     backbone = TEXT_BACKBONES[name]
@@ -191,17 +177,6 @@ def test_every_backbone_knows_its_layers(name: str) -> None:
     assert len(set(counts)) == 1
     with pytest.raises(ValueError, match="layer_learning_rate must be 1 or 3 numbers, got 2"):
         layer_ratios(model, [1.0, 2.0], 1.0)
-
-
-def test_steps_of_the_schedule_are_those_of_the_original() -> None:
-    def steps(rows: int, accumulation: int = 1, **options) -> int:
-        pace = Pace(-(-rows // 32), accumulation, rows)
-        return document_command.schedule_steps(config(**options), pace, 99)
-
-    assert steps(100) == int(100 / 32 * 3) == 9  # the run has 12
-    assert steps(64, 2) == steps(64, 2, gradient_accumulation_steps=50) == 3
-    assert steps(5) == 1
-    assert steps(100, max_steps=7) == steps(100, paddle_compat=True) == 99
 
 
 @pytest.mark.parametrize(

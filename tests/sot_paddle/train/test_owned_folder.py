@@ -12,13 +12,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from sot_paddle import atomic
-from sot_paddle.deploy import exporting
 from sot_paddle.train import (
     checkpointing,
     folder_lock,
@@ -35,15 +33,6 @@ FOREIGN = ("thesis.txt", "data/rows.tsv", "seed-1/notes.txt", ".writing-thesis.t
 
 
 # one at a time
-
-
-def test_an_export_into_a_folder_in_use_is_told_who_is_at_work(tmp_path, monkeypatch, capsys):
-    folder = tmp_path / "there"
-    monkeypatch.setattr(exporting, "open_trained", lambda *_, **__: SimpleNamespace(notes=()))
-    monkeypatch.setattr(exporting, "export", lambda *_, **__: pytest.fail("wrote"))
-    with folder_lock.hold_beside(folder):
-        assert exporting.run_command(["m", str(folder)]) == 2
-    assert f"{folder} is in use by another run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,10 @@ EXACT = (
     *("--dtype", "float64", "--drop-path", "0", "--mixup", "0", "--cutmix", "0"),
     *("--gradient-accumulation-steps", "2", "--max-steps", "4"),
 )
-MASKS = (*("--drop-path", "0.5", "--drop", "0.2", "--recovery-interval", "2", "--max-steps", "4"),)
+MASKS = (
+    *("--drop-path", "0.5", "--drop", "0.2", "--recovery-interval", "2", "--max-steps", "4"),
+    *("--set", "save_epochs=9"),
+)
 IMAGES = {
     "own": (*EXACT, *tiny_images.DENSE),
     "synchronised": (*EXACT, *tiny_images.DENSE, "--sync-bn"),
