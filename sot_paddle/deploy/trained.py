@@ -14,10 +14,14 @@ from sot_paddle.deploy.recipe import Recipe, SpanRecipe, TextRecipe
 from sot_paddle.reading import read_object
 from sot_paddle.tasks.images import eval_transform
 from sot_paddle.tasks.state_options import DECODING
-from sot_paddle.train.model_folder import find_model_folder, load_trained
+from sot_paddle.train.model_folder import (
+    TextModel,
+    find_model_folder,
+    load_trained,
+    load_trained_text,
+)
 from sot_paddle.train.run_folder import RUN
 from sot_paddle.train.saved_model import CONFIG, find_text_folder
-from sot_paddle.train.text_model import TextModel, load_trained_text
 
 _STRIDE = 128
 """As published."""

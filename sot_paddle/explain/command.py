@@ -23,9 +23,8 @@ from sot_paddle.explain.image_maps import explain_images
 from sot_paddle.explain.word_impact import explain_sentence
 from sot_paddle.tasks.images import eval_transform
 from sot_paddle.train.device import prepare_device
-from sot_paddle.train.model_folder import find_model_folder, load_trained
+from sot_paddle.train.model_folder import find_model_folder, load_trained, load_trained_text
 from sot_paddle.train.saved_model import find_text_folder
-from sot_paddle.train.text_model import load_trained_text
 
 DESCRIPTION = """\
 Show where ClassT, WordT and their sum look: heat maps over images for a trained image model, the

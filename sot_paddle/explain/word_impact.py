@@ -23,7 +23,7 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.data.subword import HEAD, SubwordTokenizer, truncated_lengths
 from sot_paddle.explain.parts import PartEvidence, contrast, part_logits, parts_of
 from sot_paddle.train.evaluation import evaluation_mode
-from sot_paddle.train.text_model import TextModel
+from sot_paddle.train.model_folder import TextModel
 
 _AT_ONCE = 32
 

@@ -32,8 +32,8 @@ def read_options(command: str, words: Sequence[str], run_options: Mapping[str, A
         raise ValueError(f"{twice[0]} is given twice: each run has its own")
     flags = [] if command == "train_image" else ["--do_train", "--do_eval"]
     options = parse(commands.part(command, 0), [*flags, *words, *assigned(run_options)])
-    if options.overwrite_output_dir or getattr(options, "seeds", None):
-        raise ValueError("each run has one seed and its own folder: no seeds, overwrite_output_dir")
+    if options.overwrite_output_dir:
+        raise ValueError("each run has its own folder: leave overwrite_output_dir out")
     return options
 
 

@@ -42,7 +42,6 @@ class DocumentTrainConfig(ClassifierOptions):
     discr: bool = option(False, "each layer has a learning rate of its own")
     layer_learning_rate: tuple[float, ...] | None = option(None, "discr: the last layer's, or all")
     layer_learning_rate_decay: float = option(0.95, "discr: from a layer to the one before", low=0)
-    discr_blocks: bool = option(False, "discr: thirds of the layers, a factor of 2.6 apart")
     optimizer: str | None = option(
         None,
         "bert_adam (published: no bias correction, each tensor clipped), hf_adamw or adamw",
@@ -99,15 +98,11 @@ class DocumentTrainConfig(ClassifierOptions):
     def _check_rates(self) -> None:
         if self.layer_learning_rate is not None and not self.discr:
             raise ValueError("layer_learning_rate means nothing without discr")
-        if self.discr_blocks and (not self.discr or self.layer_learning_rate is not None):
-            raise ValueError("discr_blocks needs discr and goes by learning_rate alone")
         if self.discr and not self.learning_rate > 0:
             raise ValueError(f"discr needs a learning_rate above 0, got {self.learning_rate}")
         for rate in self.layer_learning_rate or ():
             if rate < 0:
                 raise ValueError(f"layer_learning_rate must be at least 0, got {rate}")
-        if self.discr_blocks and self.paddle_compat:
-            raise ValueError("paddle_compat chooses optimizer and rates: leave discr_blocks out")
 
     @property
     def tokenizer_settings(self) -> dict[str, Any]:

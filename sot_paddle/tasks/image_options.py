@@ -191,7 +191,6 @@ class ImageEvalConfig(ImageOptions):
     )
     batch_size: int = option(256, "images per process and step", low=1, flags=("-b", "--b"))
     output: str = option("", "file for the scores (JSON)")
-    predictions: str = option("", "file for the prediction of each image (CSV)")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -46,8 +46,8 @@ from sot_paddle.train import pretrained
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.optimizer import decayed_names
-from sot_paddle.train.run import run_setup
-from sot_paddle.train.run_folder import open_folders
+from sot_paddle.train.run import train
+from sot_paddle.train.run_folder import open_folder
 from sot_paddle.train.saved_model import config_file
 from sot_paddle.train.text_command import optimizer, text_setup
 
@@ -61,17 +61,17 @@ _MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
 
 
 def run_config(config: StateTrainConfig) -> dict[str, Any]:
-    """Run every seed of a configuration; see `run_setup`."""
+    """Run the command; see `sot_paddle.train.run.train`."""
     prepare_device(dtype=config.dtype, cpu=config.no_cuda, cpu_precision=config.cpu_precision)
     sources = {"--states": None if config.states == LIVE else Path(config.states)}
     if config.model_name_or_path:
         sources |= pretrained.sources(config)
-    with open_folders(config, sources) as folders:
+    with open_folder(config, sources) as resume_from:
         task, of_row = load_states(config)
         decay = every_name if config.squad else decayed_names
         make_optimizer = functools.partial(optimizer_of_full_batches, decay=decay)
         setup = text_setup(config, task, StateModel(config, of_row), make_optimizer)
-        return run_setup(setup, folders)
+        return train(setup, resume_from)
 
 
 def every_name(model: nn.Layer) -> set[str]:

@@ -111,23 +111,16 @@ class StepCount(TrainerCallback):
 
 
 class ProgressLines(TrainerCallback):
-    """A line for each log entry, and now and then between: step, loss, rate, speed, time left."""
-
-    silence = 30.0  # seconds without a line before one is printed
+    """A line for each log entry: step, loss, rate, speed, time left."""
 
     def __init__(self, *, items: int = 0, unit: str = "examples", evaluated: str = "dev") -> None:
         self._items, self._unit, self._evaluated = items, unit, evaluated
-        self._started, self._first, self._printed = 0.0, 0, 0.0
+        self._started, self._first = 0.0, 0
 
     def on_train_begin(self, args, state, control, **kwargs) -> None:
         """Start the clock at the first step of this process."""
-        self._started = self._printed = time.monotonic()
+        self._started = time.monotonic()
         self._first = state.global_step
-
-    def on_step_end(self, args, state, control, **kwargs) -> None:
-        """Print where the run is when nothing has been printed for a while."""
-        if time.monotonic() - self._printed > self.silence and state.is_world_process_zero:
-            self._print(state, self._speed(state))
 
     def on_log(self, args, state, control, logs=None, **kwargs) -> None:
         """Print a training or an evaluation line."""
@@ -144,7 +137,6 @@ class ProgressLines(TrainerCallback):
     def _print(self, state, text: str) -> None:
         head = f"step {state.global_step}/{state.max_steps} epoch {state.epoch:.2f}"
         print(f"{head} {text}".rstrip(), file=sys.stderr, flush=True)
-        self._printed = time.monotonic()
 
     def _speed(self, state) -> str:
         done = state.global_step - self._first

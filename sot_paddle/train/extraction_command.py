@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
+
+from tqdm import tqdm
 
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.stored.layout import StoredSplit, stored_split
@@ -15,7 +16,6 @@ from sot_paddle.tasks.state_options import ExtractConfig
 from sot_paddle.train import folder_lock
 from sot_paddle.train.adapter_command import load_frozen
 from sot_paddle.train.device import prepare_device
-from sot_paddle.train.evaluation import duration
 
 _REPORT_EVERY = 10.0  # seconds
 _SQUAD_FILES = {"train": "train_file", "dev": "predict_file"}
@@ -78,26 +78,15 @@ def _store(
         f"{config.task_name} {split}: {len(source):,} rows x {layers} states x {tokens} tokens x "
         f"{width} in {config.dtype}: {sizes.gigabytes:.1f} GB"
     )
-    started = time.monotonic()
-    shown = [started]
-    begun: list[int] = []
-
-    def report(done: int, rows: int) -> None:
-        now = time.monotonic()
-        begun.append(done)
-        if now - shown[0] > _REPORT_EVERY and done > begun[0]:
-            shown[0] = now
-            left = (now - started) / (done - begun[0]) * (rows - done)
-            say(f"stored {done:,} of {rows:,} rows, {duration(left)} left")
-
-    before = extract(
-        source,
-        folder,
-        layout,
-        dtype=config.dtype,
-        batch_size=config.batch_size,
-        chunk=config.embed_batch_size,
-        report=report,
-    )
+    with tqdm(total=len(source), unit=" rows", mininterval=_REPORT_EVERY) as progress:
+        before = extract(
+            source,
+            folder,
+            layout,
+            dtype=config.dtype,
+            batch_size=config.batch_size,
+            chunk=config.embed_batch_size,
+            report=lambda done, _: progress.update(done - progress.n),
+        )
     kept = f", {before:,} were there" if before else ""
     say(f"{folder / layout.states.file}: {len(source):,} rows{kept}")

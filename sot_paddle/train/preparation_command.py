@@ -61,9 +61,6 @@ class TokenizerConfig(Options):
     output_dir: str = option("", "folder of this training alone")
     vocab_size: int = option(30000, "pieces of the model", low=4)
     sentences: int = option(10_000_000, "of the sample that is trained on", low=1)
-    model_type: str = option("unigram", "kind of model", choices=("unigram", "bpe", "char", "word"))
-    character_coverage: float = option(0.9995, "share of the characters", low=0.9, high=1)
-    num_threads: int = option(1, "of the training", low=1)
     random_seed: int = option(42, "of the sample", low=0)
 
     def __post_init__(self) -> None:
@@ -155,9 +152,6 @@ def train_tokenizer(arguments: Sequence[str]) -> None:
             sentences=config.sentences,
             seed=config.random_seed,
             report=_say,
-            model_type=config.model_type,
-            character_coverage=config.character_coverage,
-            num_threads=config.num_threads,
         )
 
 

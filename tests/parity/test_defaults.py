@@ -296,14 +296,11 @@ _SCRIPT = (
 )
 _FOLDER = "read off the class folders of the data"
 _REQUIRED = "must be given, so that no run trains another model than meant"
-_OWN_TEXT = (
-    *("do_predict", "seeds", "resume", "eval_steps", "save_total_limit", "keep_states"),
-    *("cpu_precision", "accept_other_operators"),
-)
+_OWN_TEXT = ("do_predict", "resume", "eval_steps", "save_total_limit", "cpu_precision")
 _OWN_IMAGE = (
-    *("model_options", "cpu", "save_epochs", "save_total_limit", "keep_states"),
+    *("model_options", "cpu", "save_epochs", "save_total_limit"),
     *("overwrite_output_dir", "early_stopping_patience", "eval_all_checkpoints"),
-    *("model_ema_warmup", "cpu_precision", "exif_orientation", "accept_other_operators"),
+    *("model_ema_warmup", "cpu_precision", "exif_orientation"),
     "val_fraction",
 )
 """Options about files, speed and several runs, which the originals do not have."""

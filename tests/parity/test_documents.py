@@ -271,7 +271,6 @@ RATES: list[dict[str, Any]] = [
     {},
     {"discr": True, "layer_learning_rate": (2e-5,)},
     {"discr": True, "layer_learning_rate": (1e-5, 4e-5, 2e-5)},
-    {"discr": True, "discr_blocks": True},
     {"paddle_compat": True},
 ]
 
@@ -362,8 +361,6 @@ def rates_of_paddle(
 def layer_rates(options: Mapping[str, Any]) -> list[float]:
     """Return the reference's rate of every layer."""
     count = MODEL["num_hidden_layers"]
-    if options.get("discr_blocks"):
-        return list(documents.three_blocks(count, RATE))
     if not options.get("discr"):
         return [RATE] * count
     return list(documents.layer_rates(count, list(options["layer_learning_rate"]), 0.95))

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import paddle
@@ -25,6 +26,7 @@ from sot_paddle.data import imagenet_a
 from sot_paddle.deploy.predictor import record
 from sot_paddle.deploy.recipe import Recipe, TextRecipe
 from sot_paddle.tasks import glue, images
+from sot_paddle.train import outcome
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.setup import Run
 from sot_paddle.train.trainer import ExactTrainer
@@ -166,14 +168,15 @@ def choices_of_the_trainer(
         )
         task = SimpleNamespace(train=[0], dev={}, metric="score", maximise=maximise, tie_breaker="")
         setup = SimpleNamespace(options=options, task=task)
-        run = RunWithoutModel(setup, 0, folder, paddle.nn.Linear(1, 1))
+        run = RunWithoutModel(setup, folder, paddle.nn.Linear(1, 1))
         batches = MicroBatches(lambda epoch: [[0]])
         trainer = ExactTrainer(run, arguments, batches=batches, pace=Pace(1, 1))
-        scripted = iter(scores)
-        trainer.evaluator = SimpleNamespace(scores=lambda step: {"score": next(scripted)})
+        scripted = [{"score": value} for value in scores]
+        score = mock.Mock(side_effect=scripted)
         for step in range(len(scores)):
             trainer.state.global_step = step
-            trainer.evaluate()
+            with mock.patch.object(outcome, "score", score):
+                trainer.evaluate()
             saved = json.loads((folder / "best" / "best.json").read_text(encoding="utf-8"))
             progress = trainer.progress
             choices.append(

@@ -15,7 +15,6 @@ from sot_paddle.config import (
     load_yaml,
     sort_options,
 )
-from sot_paddle.tasks.text_options import TextRunOptions
 from sot_paddle.train.image_flags import TRAINING
 from sot_paddle.vision_config import SwinConfig, ViTConfig
 
@@ -83,7 +82,6 @@ def test_refusals_name_the_option_and_where_it_stands(record, options, message) 
     ("record", "options", "message"),
     [
         (HeadConfig, {"alpha": 0}, "alpha must be above 0, got 0"),
-        (TextRunOptions, {"seeds": (3, -1)}, "seeds must be at least 0, got -1"),
     ],
 )
 def test_a_record_that_is_made_directly_refuses_in_one_line(record, options, message) -> None:

@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 
 from sot_paddle.atomic import write_atomically
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.squad.questions import Question, SpanFeatures
-from sot_paddle.reading import read_json
 from sot_paddle.strict_json import dumps
 
 NULL_SCORES = ("published", "smallest")
@@ -142,23 +140,6 @@ def _best(answer: Answer) -> list[dict[str, Any]]:
         {"text": text, "probability": weight / sum(weights), "score": score}
         for text, weight, score in zip(texts, weights, scores, strict=True)
     ]
-
-
-def read_answers(path: str | Path) -> dict[str, str]:
-    """Question id -> answer, from a file in the official form."""
-    return _read(path, str, "texts")
-
-
-def read_null_odds(path: str | Path) -> dict[str, float]:
-    """Question id -> how sure the model is that there is no answer."""
-    return _read(path, (int, float), "numbers")
-
-
-def _read(path: str | Path, kind: Any, what: str) -> dict[str, Any]:
-    content = read_json(path, strict=True)
-    if not all(isinstance(value, kind) for value in content.values()):
-        raise DataError(f"{path}: expected an object of question ids and {what}")
-    return content
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

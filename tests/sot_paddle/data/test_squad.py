@@ -15,8 +15,6 @@ from sot_paddle.data.squad.answers import (
     Candidate,
     DecodingOptions,
     decode,
-    read_answers,
-    read_null_odds,
     score_answers,
     write_answers,
 )
@@ -29,7 +27,6 @@ from sot_paddle.data.squad.questions import (
 )
 from sot_paddle.data.subword import RowForm
 from sot_paddle.data.tokenizers import WordPieceTokenizer
-from sot_paddle.train.squad_evaluation import run_command
 from tests.sot_paddle.data.conftest import letters
 
 CONTEXT = "The Normans came in 1066."
@@ -135,41 +132,14 @@ ASKED = [qa("a", ("1066", 20)), qa("b", is_impossible=True), qa("c", is_impossib
 
 def test_the_three_files(tmp_path) -> None:
     path = write_answers(tmp_path / "new", ANSWERS)
-    assert read_answers(path) == {"a": "1066", "b": ""}
-    assert read_null_odds(tmp_path / "new" / "null_odds.json") == {"a": -2.0, "b": 3.0}
+    assert json.loads(path.read_text("utf-8")) == {"a": "1066", "b": ""}
+    odds = json.loads((tmp_path / "new" / "null_odds.json").read_text("utf-8"))
+    assert odds == {"a": -2.0, "b": 3.0}
     best = json.loads((tmp_path / "new" / "nbest_predictions.json").read_text("utf-8"))
     share = math.exp(-1) / (1 + math.exp(-1) + math.exp(-2))
     expected = {"text": "in 1066", "probability": pytest.approx(share), "score": 2.0}
     assert best["a"][1] == expected
     assert [one["text"] for one in best["b"]] == ["é", ""]
-
-
-def test_the_command_scores_them(tmp_path, capsys) -> None:
-    write_answers(tmp_path, ANSWERS)
-    data = tmp_path / "dev.json"
-    write(data, *ASKED)
-    files = [str(data), str(tmp_path / "predictions.json")]
-    odds = ["--na-prob-file", str(tmp_path / "null_odds.json"), "--out-file", str(tmp_path / "o")]
-    assert run_command([*files, *odds, "--na-prob-thresh", "-3"]) == 0
-    printed, said = capsys.readouterr()
-    assert said == "1 of 3 questions have no prediction and are not scored\n"
-    scores = json.loads(printed)
-    assert scores == json.loads((tmp_path / "o").read_text("utf-8"))
-    assert (scores["exact"], scores["HasAns_exact"], scores["total"]) == (50.0, 0.0, 2)
-    assert (scores["best_exact"], scores["best_exact_thresh"]) == (100.0, -2.0)
-
-
-def test_a_file_of_another_form_is_one_line(tmp_path, capsys) -> None:
-    data, given = tmp_path / "dev.json", tmp_path / "given.json"
-    write(data, *ASKED)
-    given.write_text('{"a": []}', encoding="utf-8")
-    for read in (read_answers, read_null_odds):
-        with pytest.raises(ValueError, match=r"given\.json"):
-            read(given)
-    assert run_command([str(data), str(given)]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("evaluate_squad: ")
-    assert error.count("\n") == 1
 
 
 def test_questions_without_an_answer_are_left_out_and_without_odds_refused() -> None:

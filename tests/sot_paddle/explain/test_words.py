@@ -10,7 +10,7 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.data.tokenizers import WordPieceTokenizer
 from sot_paddle.explain.parts import PartEvidence, contrast, part_logits, parts_of
 from sot_paddle.explain.word_impact import encode, explain_sentence
-from sot_paddle.train.text_model import TextModel, load_trained_text
+from sot_paddle.train.model_folder import TextModel, load_trained_text
 from tests.sot_paddle.explain import tiny_models as tiny
 
 THREE = ["ClassT", "WordT", "ClassT+WordT"]

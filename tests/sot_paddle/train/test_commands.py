@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sot_paddle.command_line import parse
+from sot_paddle.data.squad.answers import score_answers
+from sot_paddle.data.squad.questions import read_questions
 from sot_paddle.deploy.trained import open_trained
 from sot_paddle.tasks.state_options import ADAPTER_COMMAND
-from sot_paddle.train import outcome
 from sot_paddle.train.adapter_command import schedule_steps
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.squad_evaluation import run_command as evaluate
-from sot_paddle.train.text_model import load_trained_text
+from sot_paddle.train.model_folder import load_trained_text
+from sot_paddle.train.preparation_command import prepare
 from tests.sot_paddle.train import state_files, tiny_pretraining, tiny_run
 from tests.sot_paddle.train.run_output import arrays_of, in_process, metrics, same_arrays
 
@@ -198,21 +200,16 @@ def without_answers(file: Path, target: Path) -> Path:
     return target
 
 
-def test_answers_score_as_the_run_says(started, files, tmp_path, monkeypatch) -> None:
+def test_answers_score_as_the_run_says(started, files, tmp_path) -> None:
     train, learnt, again = started("train_squad"), tmp_path / "learnt", tmp_path / "again"
-    passes, predict = [], outcome.predict
-    monkeypatch.setattr(outcome, "predict", lambda *a, **k: passes.append(1) or predict(*a, **k))
     train.done(learnt, *LEARN["train_squad"].split())
-    # its answers are those of the best evaluation; nothing is computed for them again
-    assert len(passes) == len(metrics(learnt)["evaluations"]) == 12
     best = metrics(learnt)["best"]
     assert metrics(learnt)["metric"] == "f1"
     losses = [scores["loss"] for scores in metrics(learnt)["evaluations"].values()]
     assert min(losses) < 0.8 * losses[0]
-    answers, scores = learnt / "predictions.json", tmp_path / "scores.json"
-    odds = ["--na-prob-file", str(learnt / "null_odds.json"), "--na-prob-thresh", "1e9"]
-    assert evaluate([str(files["dev"]), str(answers), *odds, "--out-file", str(scores)]) == 0
-    official = json.loads(scores.read_text(encoding="utf-8"))
+    answers, odds = (learnt / name for name in ("predictions.json", "null_odds.json"))
+    texts, doubts = (json.loads(file.read_text(encoding="utf-8")) for file in (answers, odds))
+    official = score_answers(read_questions(files["dev"]), texts, doubts, null_limit=1e9)
     assert official == {name: best[name] for name in official}
     # the trained folder answers again, by itself
     train.done(again, "--do_predict", "--model_name_or_path", str(learnt / "best"))
@@ -323,3 +320,33 @@ def test_a_pretrained_folder_is_trained_further_and_fine_tuned(started, fill, tm
     same = [name for name in tuned if name in before]
     assert len(same) == len(tuned) - 2  # its classifier is new, the pooler is the pre-trained one
     assert all((tuned[name] == before[name]).all() for name in same)
+
+
+@pytest.mark.parametrize(
+    ("form", "shard", "damage"),
+    [
+        ("instances", "instances.bin", lambda content: content[:-3]),
+        ("pairs", "pairs.txt", lambda content: bytes([content[0] ^ 1]) + content[1:]),
+        ("pairs", "pairs.txt", None),
+    ],
+    ids=["cut off", "changed", "missing"],
+)
+def test_a_damaged_shard_is_one_line(started, files, tmp_path, form, shard, damage) -> None:
+    folder = Path(shutil.copytree(files["texts"] / form, tmp_path / "data"))
+    content = (folder / shard).read_bytes()
+    (folder / shard).unlink()
+    if damage is not None:
+        (folder / shard).write_bytes(damage(content))
+    line = started("pretrain").refused(tmp_path / "out", "--data_dir", str(folder))
+    assert str(folder) in line
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("form", ["instances", "pairs", "ids"])
+def test_text_that_is_no_utf8_is_refused_by_its_name(files, tmp_path, form) -> None:
+    text, words = tmp_path / "text.txt", ["--tokenizer_name", str(files["texts"] / "words")]
+    text.write_bytes((b"2 5 3\n" if form == "ids" else b"word1 word2\n" * 40) + b"\xff\n")
+    flags = ["--form", form, "--input", str(text), "--output_dir", str(tmp_path / "out")]
+    more = ["--vocab_size", "45"] if form == "ids" else words
+    with pytest.raises(ValueError, match=r"text\.txt.* decode byte 0xff"):
+        prepare([*flags, *more])

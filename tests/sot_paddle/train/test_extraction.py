@@ -13,10 +13,8 @@ from sot_paddle.data.stored import live_states
 from sot_paddle.data.stored.layout import stored_split
 from sot_paddle.data.stored.live_states import glue_states
 from sot_paddle.data.stored.state_files import StateReader
-from sot_paddle.tasks.squad import read_windows
 from sot_paddle.tasks.state_options import EXTRACT_COMMAND
 from sot_paddle.train.adapter_command import load_frozen
-from tests.sot_paddle.train import state_files
 from tests.sot_paddle.train.run_output import in_process
 
 
@@ -77,24 +75,6 @@ def test_a_stopped_run_goes_on_and_says_so(store, tmp_path, monkeypatch) -> None
     assert "22 rows, 22 were there" in said
     status, said = store("--splits", "train", "--overwrite")
     assert (status, "were there" in said) == (0, False)
-
-
-def test_squad_is_stored_with_both_ends(store, encoder, tmp_path) -> None:
-    file = state_files.write_squad(tmp_path / "dev.json")
-    flags = ("--task_name", "SQuAD", "--predict_file", str(file), "--doc_stride", "5")
-    status, said = store(*flags, "--batch_size", "1")
-    assert status == 0, said
-    reader = StateReader(tmp_path / "states", stored_split("squad", "dev"))
-    options = ["--task_name", "squad", "--model_name_or_path", str(encoder), "--output_dir", "x"]
-    options = parse(EXTRACT_COMMAND, [*options, "--max_seq_length", "20", "--doc_stride", "5"])
-    frozen = load_frozen(options)
-    questions, features = read_windows(options, frozen.tokenizer, str(file), 20)
-    live = frozen.windows(features, "dev")
-    assert len(questions) == 6
-    assert len(reader) == len(features) > 12
-    np.testing.assert_array_equal(np.stack(reader.labels, axis=1), features.tokens.labels)
-    assert (features.tokens.labels > 0).any()
-    np.testing.assert_array_equal(reader.states([3]), live.states([3]))
 
 
 @pytest.mark.parametrize(

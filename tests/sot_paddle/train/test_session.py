@@ -9,9 +9,9 @@ from visualdl import LogReader
 
 from sot_paddle.failures import NonFiniteLoss
 from sot_paddle.train import checkpointing, trainer
-from sot_paddle.train.run import class_counts, summary
+from sot_paddle.train.model_folder import load_trained_text
+from sot_paddle.train.run import class_counts
 from sot_paddle.train.saved_model import find_text_folder
-from sot_paddle.train.text_model import load_trained_text
 from tests.sot_paddle.train.run_output import arrays_of, in_process, metrics, only_line
 
 STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
@@ -78,28 +78,6 @@ def test_nothing_is_evaluated_unless_asked_for(tiny, tmp_path):
     flags = [flag for flag in tiny.command(out, *more) if flag != "--do_eval"]
     assert in_process("train_glue")(flags) == 0
     assert metrics(out)["evaluations"] == {}
-
-
-def test_seeds_give_mean_and_deviation(tiny, tmp_path):
-    out = tmp_path / "out"
-    tiny.done(out, *STEPS, "--seeds", "1,2")
-    content = metrics(out)
-    values = [metrics(out / f"seed-{seed}")["last"]["acc"] for seed in (1, 2)]
-    assert content["last"]["values"] == values
-    assert content["last"]["mean"] == pytest.approx(np.mean(values))
-    assert content["last"]["std"] == pytest.approx(np.std(values, ddof=1))
-    first, second = (arrays_of(out / f"seed-{seed}" / "last") for seed in (1, 2))
-    assert any((first[name] != second[name]).any() for name in first)
-
-
-def test_summary_without_a_deviation():
-    """Of one seed, or of a score that is not a number."""
-    one = {"task": "RTE", "metric": "acc", "seed": 3, "last": {"acc": 0.5}}
-    assert summary([one])["last"] == {"values": [0.5], "mean": 0.5, "std": None}
-    assert "best" not in summary([one])
-    content = summary([one, {**one, "last": {"acc": float("nan")}}])["last"]
-    assert np.isnan(content["mean"])
-    assert content["std"] is None
 
 
 def _evaluation(tiny, trained: Path, out: Path, *more: str) -> list[str]:
