@@ -14,7 +14,7 @@ from typing import Any
 
 from sot_paddle.cli import CommandParser, exit_status
 from sot_paddle.config import load_yaml
-from sot_paddle.options import OptionError, build_record
+from sot_paddle.options import build_record
 
 
 class OneLineParser(CommandParser):
@@ -82,11 +82,8 @@ def parse(command: Command, arguments: Sequence[str]) -> Any:
     stated = loaded.get(command.rest) or {}
     if rest and isinstance(stated, dict):  # else the file's is refused
         values[command.rest] = stated | {name: literal(value) for name, value in rest.items()}
-    try:
-        return build_record(command.record, loaded | values)
-    except OptionError as error:
-        of_file = error.option in loaded and error.option not in values
-        raise ValueError(f"{path}: {error}" if of_file else str(error)) from error
+    files = {name: str(path) for name in loaded if name not in values}
+    return build_record(command.record, loaded | values, files=files)
 
 
 def literal(text: str) -> Any:

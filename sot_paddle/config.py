@@ -19,7 +19,6 @@ from sot_paddle.options import (
     require_one_of,
 )
 from sot_paddle.options import require_positive as require_positive  # part of this module, too
-from sot_paddle.options import require_type as require_type
 
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
 """Activations of a text encoder's feed-forward layers, under transformers' names."""
@@ -250,7 +249,7 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     if not Path(path).exists() and Path(path).parts[:1] == (CONFIGS.name,):
         path = CONFIGS.joinpath(*Path(path).parts[1:])
     if Path(path).suffix == ".json":  # its 2e-05 is a number, which YAML reads as text
-        return reading.read_json(path, strict=True)
+        return reading.read_json(path)
     values = reading.read_yaml(path)
     if not isinstance(values or {}, dict):
         raise ValueError(f"{path} must hold a mapping of options, got {type(values).__name__}")

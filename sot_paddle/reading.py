@@ -33,19 +33,6 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
         raise ValueError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-_STAND_INS = {
-    b"version https://git-lfs.github.com/spec/": (
-        "a Git LFS pointer, not the file itself: run 'git lfs pull' in its repository, or download "
-        "the file"
-    ),
-    **dict.fromkeys(
-        (b"<!doctype", b"<html"),
-        "a web page, not the file itself, as a download gives that asks for a login or a "
-        "confirmation: open its address in a browser, and download the file from there",
-    ),
-}
-
-
 def open_weights(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a file of weights for reading.
 
@@ -55,10 +42,12 @@ def open_weights(path: str | os.PathLike[str]) -> BinaryIO:
     stream = open_file(path)
     start = stream.read(60).lstrip(b"\xef\xbb\xbf \r\n\t").lower()
     stream.seek(0)
-    for beginning, what in _STAND_INS.items():
-        if start.startswith(beginning):
-            stream.close()
-            raise ValueError(f"{path}: is {what}")
+    if start.startswith((b"version https://git-lfs.github.com/spec/", b"<!doctype", b"<html")):
+        stream.close()
+        raise ValueError(
+            f"{path}: is a Git LFS pointer or a web page, not the file itself: download the file "
+            "(in a clone: git lfs pull)"
+        )
     return stream
 
 
@@ -102,9 +91,9 @@ def read_text(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> str:
         ) from error
 
 
-def read_json(path: str | os.PathLike[str], kind: type = dict, *, strict: bool = False) -> Any:
+def read_json(path: str | os.PathLike[str], kind: type = dict) -> Any:
     """The content of a JSON file; see `parse_json`."""
-    return parse_json(read_bytes(path), str(path), kind, strict=strict)
+    return parse_json(read_bytes(path), str(path), kind)
 
 
 def read_object(path: str | os.PathLike[str], fields: Mapping[str, Any] | None = None) -> Any:
@@ -119,44 +108,20 @@ def read_object(path: str | os.PathLike[str], fields: Mapping[str, Any] | None =
     return content
 
 
-def parse_json(text: str | bytes, where: str, kind: type = dict, *, strict: bool = False) -> Any:
-    """What a JSON text says.
-
-    Args:
-        kind: type of the whole; object for any.
-        strict: refuse NaN and infinities, which JSON does not have and Python writes.
+def parse_json(text: str | bytes, where: str, kind: type = dict) -> Any:
+    """What a JSON text says; ``kind`` is the type of the whole, object for any.
 
     Raises:
         ValueError: no JSON, or something else than expected.
     """
     try:
-        content = json.loads(text, parse_constant=_refuse_constant if strict else None)
+        content = json.loads(text)
     except (ValueError, MemoryError, RecursionError) as error:
         raise ValueError(f"{where}: not JSON ({error})") from error
     if not isinstance(content, kind):
         expected = _JSON_NAMES.get(kind, kind.__name__)
         raise ValueError(f"{where}: expected {expected}, got a {type(content).__name__}")
     return content
-
-
-def _refuse_constant(word: str) -> Any:
-    raise ValueError(f"{word} is not JSON")
-
-
-def require_whole_characters(text: str, where: str) -> None:
-    """Refuse half a character, which JSON can name (``\\ud83d`` alone) and no tokenizer takes.
-
-    Raises:
-        ValueError: there is one; begins with ``where``.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        half, before = ord(text[error.start]), text[max(0, error.start - 20) : error.start]
-        raise ValueError(
-            f"{where}: expected whole characters, found \\u{half:04x} without its other half after "
-            f"{before!r}: the text was cut inside of a character; repair or leave it out"
-        ) from None
 
 
 def field_of(table: Mapping[str, Any], key: str, kinds: type | tuple[type, ...], where: str) -> Any:
@@ -207,18 +172,10 @@ def listed_files(folder: Path) -> dict[str, dict[str, int]] | None:
         ValueError: a manifest that is damaged.
     """
     path = folder / MANIFEST
-    if not path.exists():
-        return None
-    content = read_json(path)
+    content = read_json(path) if path.exists() else {}
     if "files" not in content or "format" in content:
         return None  # of a conversion, of a dump, or somebody else's
-    files = field_of(content, "files", dict, str(path))
-    for name, entry in files.items():
-        if not isinstance(entry, dict):
-            raise ValueError(f"{path}: {name!r} is a {type(entry).__name__}, not an object")
-        for key in ("size", "crc32"):
-            field_of(entry, key, int, f"{path}, {name!r}")
-    return files
+    return field_of(content, "files", dict, str(path))
 
 
 def verify(path: Path) -> None:
@@ -238,7 +195,7 @@ def verify(path: Path) -> None:
 def is_intact(path: Path, entry: Mapping[str, int]) -> bool:
     """Whether a file is there with the size and the CRC of a manifest's entry."""
     try:
-        return path.stat().st_size == entry["size"] and crc32_of(path) == entry["crc32"]
+        return entry == {"size": path.stat().st_size, "crc32": crc32_of(path)}
     except (OSError, ValueError):
         return False
 

@@ -24,6 +24,7 @@ from sot_paddle.config import (
     PRETRAINING,
     SECOND_ORDER,
     EncoderConfig,
+    build_record,
 )
 from sot_paddle.convert.engine.build import build_plan
 from sot_paddle.convert.engine.known_models import (
@@ -89,7 +90,8 @@ class Pretrained:
     def encoder(self) -> EncoderConfig:
         """The encoder's options: those of its preset, then what the checkpoint says."""
         stated = self.backbone.read_config(self.config)
-        return self.backbone.options(**{**self.backbone.defaults(self.preset), **stated})
+        options = self.backbone.defaults(self.preset) | stated
+        return build_record(self.backbone.options, options, where="config.json")
 
     @property
     def num_classes(self) -> int | None:

@@ -155,7 +155,7 @@ def read_null_odds(path: str | Path) -> dict[str, float]:
 
 
 def _read(path: str | Path, kind: Any, what: str) -> dict[str, Any]:
-    content = read_json(path, strict=True)
+    content = read_json(path)
     if not all(isinstance(value, kind) for value in content.values()):
         raise DataError(f"{path}: expected an object of question ids and {what}")
     return content

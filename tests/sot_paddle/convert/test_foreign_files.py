@@ -170,15 +170,11 @@ def test_the_content_says_what_a_file_is(converted, tmp_path, arrays):
 
 @pytest.mark.parametrize("name", ["a.bin", "a.ckpt", "a.safetensors", "a.pdparams", "a"])
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (POINTER, "a Git LFS pointer, .* 'git lfs pull'"),
-        (b"\xef\xbb\xbf\n<!DOCTYPE html><title>Sign in</title>", "a web page, .* in a browser"),
-    ],
+    "content", [POINTER, b"\xef\xbb\xbf\n<!DOCTYPE html><title>Sign in</title>"]
 )
-def test_what_is_no_file_of_weights_is_named(conversion, tmp_path, name, content, message):
+def test_what_is_no_file_of_weights_is_named(conversion, tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=f"{name}: is {message}"):
+    with pytest.raises(ValueError, match=f"{name}: is a Git LFS pointer or a web page"):
         conversion(name, "x.safetensors")
 
 
