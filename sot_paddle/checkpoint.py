@@ -9,14 +9,12 @@ bfloat16 is `ml_dtypes.bfloat16` in memory, and uint16 inside ``.pdparams`` as P
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import logging
 import math
 import os
 import pickle
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -106,23 +104,6 @@ def as_tensors(arrays: Mapping[str, np.ndarray]) -> Tensors:
         dtype = array.dtype.newbyteorder("<") if is_swapped else array.dtype
         specs[name] = TensorSpec(tuple(array.shape), dtype)
     return Tensors(specs, arrays.__getitem__)
-
-
-def refuse_tensorflow(place: Path) -> None:
-    """Say what a checkpoint of TensorFlow is, of which nothing is read.
-
-    Raises:
-        ValueError: the file, the folder or the beginning of names is one.
-    """
-    folder = place if place.is_dir() else place.parent
-    indexes = sorted(path.name for path in folder.glob("*.ckpt*.index"))
-    has_config = (place / "config.json").exists()
-    is_meant = not has_config if place.is_dir() else ".ckpt" in place.name
-    if indexes and is_meant:
-        raise ValueError(
-            f"{place}: {indexes[0]} is a TensorFlow checkpoint, which is not read: convert it to "
-            "PyTorch with transformers and give the folder with pytorch_model.bin and config.json"
-        )
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]:
@@ -299,9 +280,8 @@ def safetensors_parts(
 
 
 def pack_files(files: Mapping[str, bytes]) -> str:
-    """Encode small files, by name, as one ASCII metadata string: base64 of zlib of a JSON dict."""
-    text = json.dumps({name: data.decode("latin-1") for name, data in sorted(files.items())})
-    return base64.b64encode(zlib.compress(text.encode("ascii"), 9)).decode("ascii")
+    """Encode small files, by name, as one metadata string: a JSON object, bytes as Latin-1."""
+    return json.dumps({name: data.decode("latin-1") for name, data in sorted(files.items())})
 
 
 def unpack_files(packed: str) -> dict[str, bytes]:
@@ -310,16 +290,11 @@ def unpack_files(packed: str) -> dict[str, bytes]:
     Raises:
         ValueError: the value is damaged, or a name would leave its folder.
     """
-    try:
-        text = zlib.decompress(base64.b64decode(packed, validate=True))
-        files = reading.parse_json(text, "its list of files")
-        unpacked = {name: text.encode("latin-1") for name, text in files.items()}
-    except (ValueError, AttributeError, zlib.error) as error:
-        raise ValueError(f"the packed vocabulary is damaged ({error})") from error
-    for name in unpacked:
+    files = reading.parse_json(packed, "the packed vocabulary")
+    for name in files:
         if name != os.path.basename(name) or name in ("", ".", ".."):
             raise ValueError(f"the packed vocabulary holds the unsafe file name {name!r}")
-    return unpacked
+    return {name: str(text).encode("latin-1") for name, text in files.items()}
 
 
 def _with_known_suffix(path: str | os.PathLike[str]) -> Path:

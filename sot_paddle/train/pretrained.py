@@ -18,7 +18,7 @@ import numpy as np
 from paddle import nn
 
 from sot_paddle.backbones.families import TextBackbone
-from sot_paddle.checkpoint import FORMAT, SUFFIXES, metadata_json, refuse_tensorflow, unpack_files
+from sot_paddle.checkpoint import FORMAT, SUFFIXES, metadata_json, unpack_files
 from sot_paddle.config import (
     PLAIN,
     PRETRAINING,
@@ -232,7 +232,6 @@ def _not_local(config: CheckpointOptions) -> str:
 
 def open_weights(place: Path) -> Source:
     """Open the weights of a folder, or a file; what the user should know of them is logged."""
-    refuse_tensorflow(place)
     file = _weights_file(place)
     if file is None and place.is_dir() and not _config_file(place).exists():
         inside = [place / name for name in ("best", "last") if (place / name).is_dir()]

@@ -20,7 +20,6 @@ from sot_paddle.checkpoint import (
     checked,
     metadata_json,
     read_entry,
-    refuse_tensorflow,
     unpack_files,
 )
 from sot_paddle.convert.engine.build import build_plan
@@ -93,7 +92,6 @@ def open_source(path: Path, *, key: str = "", ema: bool | None = False) -> Sourc
     Raises:
         ValueError: nothing there, no weights in it, or damaged.
     """
-    refuse_tensorflow(path)
     if not path.exists():
         raise ValueError(f"{path}: no such file or directory")
     folder = path if path.is_dir() else None
