@@ -44,7 +44,7 @@ examples:
 EVALUATION = Command(
     "eval_image.py",
     ImageEvalConfig,
-    "Evaluate an image model: scores, a table of the classes, predictions.",
+    "Evaluate an image model: scores and predictions.",
     """\
 examples:
   python tools/eval_image.py DATA --weights output/train/MODEL-224

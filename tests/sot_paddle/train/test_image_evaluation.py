@@ -72,7 +72,6 @@ def test_a_trained_folder_needs_no_flag(image_folder, trained, evaluate, tmp_pat
     assert content["weight_set"] == "the moving average"
     assert "ema.safetensors (the moving average)" in err
     assert content["scores"]["loss"] == pytest.approx(best["ema_loss"], rel=1e-6)
-    assert [row["name"] for row in content["classes"]] == ["ant", "bee", "cow"]
     assert f"top-1 {best['ema_top1']:.2f} %, loss" in out
     rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
     hits = [row["label"] == row["prediction"] for row in rows]
@@ -104,7 +103,6 @@ def test_weights_alone_have_the_classes_of_the_data(image_folder, trained, evalu
         evaluate(image_folder, "sot_tiny", "--weights", weights, "--output", file, *flags)
         results.append(json.loads(file.read_text(encoding="utf-8")))
     assert results[1]["scores"] == results[0]["scores"]
-    assert [row["name"] for row in results[1]["classes"]] == ["ant", "bee", "cow"]
 
 
 @pytest.mark.parametrize(
@@ -161,12 +159,10 @@ def test_imagenet_a_takes_the_best_of_its_200_columns(imagenet_root, evaluate, t
     flags = (imagenet_root, "SoT_Tiny", "--b", 100, "--eval_checkpoint", place, "--IN_A")
     flags += ("--img-size", 16, "--output", tmp_path / "s.json")
     convert = lambda place, model, shapes, ema=None: Own  # noqa: E731
-    out, _ = evaluate(*flags, *OPTIONS, convert=convert)
+    evaluate(*flags, *OPTIONS, convert=convert)
     content = json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))
     assert content["weight_set"] == "the moving average"
     assert content["scores"]["top1"] == pytest.approx(0.5)
-    assert {row["name"]: row["top1"] for row in content["classes"]}[SYNSETS[7]] == 100.0
-    assert f"{SYNSETS[7]} (1)" in out
 
 
 def test_options_and_names_that_contradict_the_weights_are_refused(
