@@ -121,20 +121,19 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]
 
 
 def read_entry(
-    path: Path, suffix: str, *, key: str = "", ema: bool | None = False
+    path: Path, suffix: str, *, ema: bool | None = False
 ) -> tuple[Choice, dict[str, str]]:
-    """Open a tensor file, or one entry of a ``.pdparams`` that holds several.
+    """Open a tensor file, or the one entry of weights in a ``.pdparams``.
 
     Raises:
         ValueError: see `read_tensors` and `choose_weights`.
     """
     reading.verify(path)
     if suffix == ".pdparams":
-        choice, metadata = _read_pdparams(path, key=key, ema=ema)
+        choice, metadata = _read_pdparams(path, ema=ema)
         return replace(choice, tensors=checked(choice.tensors, path)), metadata
-    if key or ema:
-        option = "--key" if key else "--ema"
-        raise ValueError(f"{path}: a {suffix} file holds one set of weights; drop {option}")
+    if ema:
+        raise ValueError(f"{path}: a {suffix} file holds one set of weights; drop --ema")
     tensors, metadata = _read_safetensors(path)
     return Choice(checked(tensors, path)), metadata
 
@@ -334,9 +333,9 @@ def _read_safetensors(path: Path) -> tuple[Tensors, dict[str, str]]:
     return Tensors(specs, load), metadata
 
 
-def _read_pdparams(path: Path, *, key: str, ema: bool | None) -> tuple[Choice, dict[str, str]]:
+def _read_pdparams(path: Path, *, ema: bool | None) -> tuple[Choice, dict[str, str]]:
     with reading.open_weights(path) as handle:
-        choice = read_arrays(path, handle, key=key, ema=ema)
+        choice = read_arrays(path, handle, ema=ema)
         rest = handle.read()
     arrays = dict(choice.tensors)
     halves = {n: a.view(ml_dtypes.bfloat16) for n, a in arrays.items() if a.dtype == np.uint16}

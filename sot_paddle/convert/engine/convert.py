@@ -77,7 +77,6 @@ def convert_file(
     vocab: str | os.PathLike[str] | None = None,
     num_attention_heads: int | None = None,
     encoder_only: bool = False,
-    key: str = "",
     ema: bool = False,
     recorded: tuple[str, str] | None = None,
 ) -> Manifest:
@@ -97,7 +96,6 @@ def convert_file(
         num_attention_heads: when the source does not say.
         encoder_only: reverse only: leave out a head or token embedding that the layout cannot
             hold.
-        key: of the entry that holds the weights, where a file has several.
         ema: take the averaged weights of a training's torch file.
         recorded: source and destination in the manifest, where `dst` is work in progress.
 
@@ -115,7 +113,7 @@ def convert_file(
         raise ValueError(f"unknown dtype {dtype!r}; expected one of {', '.join(DTYPES)}")
     if reverse and ema:
         raise ValueError("--ema is for the way to Paddle; drop it or --reverse")
-    source = src if isinstance(src, Source) else open_source(Path(src), key=key, ema=ema)
+    source = src if isinstance(src, Source) else open_source(Path(src), ema=ema)
     _check_direction(source, table, reverse=reverse)
     directory = slash or dst.is_dir() or not dst.suffix
     check_destination(dst, source.path, directory, reverse=reverse, overwrite=overwrite)
