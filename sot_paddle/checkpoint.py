@@ -9,7 +9,6 @@ bfloat16 is `ml_dtypes.bfloat16` in memory, and uint16 inside ``.pdparams`` as P
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import math
@@ -130,57 +129,11 @@ def read_entry(
     """
     reading.verify(path)
     if suffix == ".pdparams":
-        choice, metadata = _read_pdparams(path, ema=ema)
-        return replace(choice, tensors=checked(choice.tensors, path)), metadata
+        return _read_pdparams(path, ema=ema)
     if ema:
         raise ValueError(f"{path}: a {suffix} file holds one set of weights; drop --ema")
     tensors, metadata = _read_safetensors(path)
-    return Choice(checked(tensors, path)), metadata
-
-
-def checked(tensors: Tensors, path: Path) -> Tensors:
-    """Compare each tensor with a conversion's manifest beside the file when it is read.
-
-    Without such a manifest nothing is compared.
-
-    Raises:
-        ValueError: the manifest is damaged, or lists other names.
-    """
-    listed = _listed_tensors(path)
-    if listed is None:
-        return tensors
-    changed = (
-        "is not as its manifest says: the file was damaged or changed; convert it again, or remove "
-        "the manifest to take it as it is"
-    )
-    odd = sorted(set(tensors) ^ set(listed))
-    if odd:
-        raise ValueError(f"{path}: tensor {odd[0]!r} {changed}")
-
-    def load(name: str) -> np.ndarray:
-        array = tensors[name]
-        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        digest = hashlib.sha256(content).hexdigest()
-        if [list(array.shape), str(array.dtype), digest] != listed[name]:
-            raise ValueError(f"{path}: tensor {name!r} {changed}")
-        return array
-
-    return Tensors(tensors.specs, load)
-
-
-def _listed_tensors(path: Path) -> dict[str, list] | None:
-    """Tensor -> [shape, dtype, SHA-256] by the manifest beside a converted file, None without."""
-    manifest = path.with_name(f"{path.name}.{reading.MANIFEST}")
-    if not manifest.exists():
-        manifest = path.with_name(reading.MANIFEST)
-        of_folder = reading.read_json(manifest) if manifest.exists() else {}
-        if "tensors" not in of_folder or path.stem != "model":
-            return None
-    rows = reading.read_object(manifest, {"tensors": list})["tensors"]
-    try:
-        return {row["destination"]: [row["shape"], row["dtype"], row["sha256"]] for row in rows}
-    except (TypeError, LookupError) as error:
-        raise ValueError(f"{manifest}: damaged list of tensors ({error!r})") from error
+    return Choice(tensors), metadata
 
 
 def require_numbers(name: str, array: np.ndarray, origin: object, *, floating: bool = True) -> None:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 MANIFEST = "manifest.json"
-"""Lists the files of a folder with size and CRC, or tensors with SHA-256; ends the name of that
-of a single file."""
+"""Lists the files of a folder with size and CRC; ends the name of that of a single file."""
 
 _JSON_NAMES = {dict: "a JSON object", list: "a JSON list"}
 
@@ -171,33 +170,44 @@ def listed_files(folder: Path) -> dict[str, dict[str, int]] | None:
     Raises:
         ValueError: a manifest that is damaged.
     """
-    path = folder / MANIFEST
-    content = read_json(path) if path.exists() else {}
+    return _listed_in(folder / MANIFEST)
+
+
+def _listed_in(manifest: Path) -> dict[str, dict[str, int]] | None:
+    content = read_json(manifest) if manifest.exists() else {}
     if "files" not in content or "format" in content:
-        return None  # of a conversion, of a dump, or somebody else's
-    return field_of(content, "files", dict, str(path))
+        return None  # of a dump, or somebody else's
+    return field_of(content, "files", dict, str(manifest))
 
 
 def verify(path: Path) -> None:
-    """Compare a file with size and checksum in the manifest of its folder, if that lists it.
+    """Compare a file with size and checksum in the manifest beside it, or of its folder.
+
+    A file that no manifest lists is taken as it is.
 
     Raises:
         ValueError: they differ, or the manifest is damaged.
     """
-    entry = (listed_files(path.parent) or {}).get(path.name)
-    if entry is not None and not is_intact(path, entry):
-        raise ValueError(
-            f"{path}: its size or checksum is not that of {MANIFEST}: the file is missing, "
-            "or was damaged or changed; take another copy"
-        )
+    for manifest in (path.with_name(f"{path.name}.{MANIFEST}"), path.with_name(MANIFEST)):
+        entry = (_listed_in(manifest) or {}).get(path.name)
+        if entry is not None and not is_intact(path, entry):
+            raise ValueError(
+                f"{path}: its size or checksum is not that of {manifest.name}: the file is "
+                "missing, or was damaged or changed; take another copy"
+            )
 
 
 def is_intact(path: Path, entry: Mapping[str, int]) -> bool:
     """Whether a file is there with the size and the CRC of a manifest's entry."""
     try:
-        return entry == {"size": path.stat().st_size, "crc32": crc32_of(path)}
+        return entry == entry_of(path)
     except (OSError, ValueError):
         return False
+
+
+def entry_of(path: Path) -> dict[str, int]:
+    """What a manifest says of a file: ``size`` in bytes, and ``crc32``."""
+    return {"size": path.stat().st_size, "crc32": crc32_of(path)}
 
 
 def crc32_of(path: Path) -> int:
@@ -226,5 +236,5 @@ def sha256_of(path: Path) -> str:
 
 def _blocks(path: Path) -> Iterator[bytes]:
     with open_file(path) as stream:
-        while block := stream.read(1 << 22):
+        while block := stream.read(1 << 18):
             yield block

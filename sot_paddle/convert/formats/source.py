@@ -17,7 +17,6 @@ from sot_paddle.checkpoint import (
     SUFFIXES,
     Tensors,
     TensorSpec,
-    checked,
     metadata_json,
     read_entry,
     unpack_files,
@@ -145,16 +144,14 @@ def _open_file(path: Path, ema: bool | None) -> Source:
         suffix = ".safetensors"
     if suffix in SUFFIXES:
         choice, metadata = read_entry(path, suffix, ema=ema)
-        tensors = choice.tensors
     elif start.startswith(FIRST_BYTES) or suffix in TORCH_SUFFIXES:
         choice = read_torch(path, ema=ema)
-        tensors = checked(choice.tensors, path)
     else:
         raise ValueError(
             f"{path}: expected a directory or a file that ends in"
             f" {', '.join((*SUFFIXES, *TORCH_SUFFIXES))}, got {path.suffix!r}"
         )
-    source = Source(path, tensors, metadata, averaged=choice.averaged)
+    source = Source(path, choice.tensors, metadata, averaged=choice.averaged)
     source.notes = [f"{path.name}: {note}" for note in choice.notes]
     return source
 
