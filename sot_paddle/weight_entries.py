@@ -25,6 +25,21 @@ from sot_paddle.config import some
 _OPTIMIZER = {"param_groups", "LR_Scheduler"}  # of PyTorch's and of Paddle's state of an optimizer
 _DEEPEST = 8  # levels of mappings
 
+BROKEN_PICKLE = (
+    EOFError,
+    pickle.UnpicklingError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What reading a damaged pickle raises."""
+
 _OF_NUMPY = {
     "_reconstruct": np.empty(0).__reduce__()[0],
     "scalar": np.float64(0).__reduce__()[0],
@@ -139,7 +154,7 @@ def read_arrays(path: Path, handle: BinaryIO, *, ema: bool | None = False) -> Ch
     """
     try:
         content = _ArrayUnpickler(handle, encoding="latin1").load()
-    except Exception as error:  # whatever the unpickler meets in a damaged file
+    except BROKEN_PICKLE as error:
         raise ValueError(
             f"{path}: not a .pdparams file of arrays alone, or damaged ({error})"
         ) from error

@@ -6,7 +6,9 @@ import argparse
 import contextlib
 import importlib
 import re
+import struct
 import zipfile
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +19,7 @@ import numpy as np
 
 from sot_paddle import reading
 from sot_paddle.checkpoint import Tensors, as_tensors
-from sot_paddle.weight_entries import NUMPY_GLOBALS, Choice, choose_weights
+from sot_paddle.weight_entries import BROKEN_PICKLE, NUMPY_GLOBALS, Choice, choose_weights
 
 SUFFIXES = (".bin", ".pth", ".pt", ".tar", ".ckpt")
 """``.tar`` is the end of ``.pth.tar``, as timm names the checkpoints of a training, ``.ckpt`` that
@@ -72,7 +74,7 @@ def load_safely(path: Path, torch: ModuleType, what: str, remedy: str = _REMEDY)
             _check_archive(handle)
             with _let_through(torch):
                 return torch.load(handle, map_location="cpu", weights_only=True)
-        except Exception as error:  # whatever PyTorch meets in a damaged file
+        except (*BROKEN_PICKLE, OSError, zipfile.BadZipFile, struct.error, zlib.error) as error:
             culprit = _ASKED_FOR.search(str(error))
             if culprit:
                 refusal = f"refused: it asks for {culprit[1]}; expected {what}"
