@@ -78,7 +78,7 @@ def test_refusals_name_the_option_and_where_it_stands(record, options, message) 
 
 def test_options_of_a_model_that_are_no_mapping_are_refused_by_file(tmp_path: Path) -> None:
     (tmp_path / "o.yaml").write_text("model_options: 5\n")
-    words = ["digits", "--config", str(tmp_path / "o.yaml"), "--model-option", "depth=3"]
+    words = ["digits", "--config", str(tmp_path / "o.yaml"), "--set", "depth=3"]
     with pytest.raises(ValueError, match="o.yaml: model_options: .*dictionary, got 5"):
         parse(TRAINING, words)
 

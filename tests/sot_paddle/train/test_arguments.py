@@ -304,7 +304,7 @@ def test_every_spelling_of_timm_s_recipe_flags() -> None:
 
 def test_options_of_the_model() -> None:
     config = train(
-        *("D", "sot_tiny", "--set", "embed_dim=48", "--model-option", "depth=2"),
+        *("D", "sot_tiny", "--set", "embed_dim=48", "--set", "depth=2"),
         *("--set", "qkv_bias=true", "--set", "mlp_ratio=2.0", "--set", "seed=7"),
     )
     assert config.seed == 7
@@ -331,7 +331,6 @@ def test_none_is_the_value_of_that_name_of_a_model_and_null_is_no_value() -> Non
         (("sot_tiny", "--eval_checkpoint", "W.pth", "--IN_A"), "evaluation is tools/eval_image.py"),
         (("sot_tiny", "--opt-betas", "0.9", "1"), r"opt_betas must be in \[0, 1\), got \(0.9, 1.0"),
         (("sot_tiny", "--scale", "1"), "scale: Tuple should have at least 2 items"),
-        (("sot_tiny", "--set", "depth=1", "--model-option", "depth=2"), "depth is given twice"),
         (("sot_tiny", "--set", "drop_path_rate=0.3"), "is given by --drop-path"),
         (("sot_tiny", "--loss_add", "--set", "fusion=concat"), "--loss_add is for fusion sum_loss"),
         (("sot_tiny", "--amp", "--dtype", "float64"), "mixed precision needs dtype float32"),
