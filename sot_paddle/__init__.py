@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import importlib
 
-from sot_paddle.home_folder import spare_home
 from sot_paddle.runtime import tune_cpu
 
 __version__ = "0.1.0"
 
-spare_home()
 tune_cpu()
 
 _LAZY = {

@@ -9,14 +9,11 @@ bfloat16 is `ml_dtypes.bfloat16` in memory, and uint16 inside ``.pdparams`` as P
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import logging
 import math
 import os
 import pickle
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -108,23 +105,6 @@ def as_tensors(arrays: Mapping[str, np.ndarray]) -> Tensors:
     return Tensors(specs, arrays.__getitem__)
 
 
-def refuse_tensorflow(place: Path) -> None:
-    """Say what a checkpoint of TensorFlow is, of which nothing is read.
-
-    Raises:
-        ValueError: the file, the folder or the beginning of names is one.
-    """
-    folder = place if place.is_dir() else place.parent
-    indexes = sorted(path.name for path in folder.glob("*.ckpt*.index"))
-    has_config = (place / "config.json").exists()
-    is_meant = not has_config if place.is_dir() else ".ckpt" in place.name
-    if indexes and is_meant:
-        raise ValueError(
-            f"{place}: {indexes[0]} is a TensorFlow checkpoint, which is not read: convert it to "
-            "PyTorch with transformers and give the folder with pytorch_model.bin and config.json"
-        )
-
-
 def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]:
     """Open a tensor file; the data of a ``.safetensors`` stays on disk until it is used.
 
@@ -140,67 +120,20 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]
 
 
 def read_entry(
-    path: Path, suffix: str, *, key: str = "", ema: bool | None = False
+    path: Path, suffix: str, *, ema: bool | None = False
 ) -> tuple[Choice, dict[str, str]]:
-    """Open a tensor file, or one entry of a ``.pdparams`` that holds several.
+    """Open a tensor file, or the one entry of weights in a ``.pdparams``.
 
     Raises:
         ValueError: see `read_tensors` and `choose_weights`.
     """
     reading.verify(path)
     if suffix == ".pdparams":
-        choice, metadata = _read_pdparams(path, key=key, ema=ema)
-        return replace(choice, tensors=checked(choice.tensors, path)), metadata
-    if key or ema:
-        option = "--key" if key else "--ema"
-        raise ValueError(f"{path}: a {suffix} file holds one set of weights; drop {option}")
+        return _read_pdparams(path, ema=ema)
+    if ema:
+        raise ValueError(f"{path}: a {suffix} file holds one set of weights; drop --ema")
     tensors, metadata = _read_safetensors(path)
-    return Choice(checked(tensors, path)), metadata
-
-
-def checked(tensors: Tensors, path: Path) -> Tensors:
-    """Compare each tensor with a conversion's manifest beside the file when it is read.
-
-    Without such a manifest nothing is compared.
-
-    Raises:
-        ValueError: the manifest is damaged, or lists other names.
-    """
-    listed = _listed_tensors(path)
-    if listed is None:
-        return tensors
-    changed = (
-        "is not as its manifest says: the file was damaged or changed; convert it again, or remove "
-        "the manifest to take it as it is"
-    )
-    odd = sorted(set(tensors) ^ set(listed))
-    if odd:
-        raise ValueError(f"{path}: tensor {odd[0]!r} {changed}")
-
-    def load(name: str) -> np.ndarray:
-        array = tensors[name]
-        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        digest = hashlib.sha256(content).hexdigest()
-        if [list(array.shape), str(array.dtype), digest] != listed[name]:
-            raise ValueError(f"{path}: tensor {name!r} {changed}")
-        return array
-
-    return Tensors(tensors.specs, load)
-
-
-def _listed_tensors(path: Path) -> dict[str, list] | None:
-    """Tensor -> [shape, dtype, SHA-256] by the manifest beside a converted file, None without."""
-    manifest = path.with_name(f"{path.name}.{reading.MANIFEST}")
-    if not manifest.exists():
-        manifest = path.with_name(reading.MANIFEST)
-        of_folder = reading.read_json(manifest) if manifest.exists() else {}
-        if "tensors" not in of_folder or path.stem != "model":
-            return None
-    rows = reading.read_object(manifest, {"tensors": list})["tensors"]
-    try:
-        return {row["destination"]: [row["shape"], row["dtype"], row["sha256"]] for row in rows}
-    except (TypeError, LookupError) as error:
-        raise ValueError(f"{manifest}: damaged list of tensors ({error!r})") from error
+    return Choice(tensors), metadata
 
 
 def require_numbers(name: str, array: np.ndarray, origin: object, *, floating: bool = True) -> None:
@@ -299,9 +232,8 @@ def safetensors_parts(
 
 
 def pack_files(files: Mapping[str, bytes]) -> str:
-    """Encode small files, by name, as one ASCII metadata string: base64 of zlib of a JSON dict."""
-    text = json.dumps({name: data.decode("latin-1") for name, data in sorted(files.items())})
-    return base64.b64encode(zlib.compress(text.encode("ascii"), 9)).decode("ascii")
+    """Encode small files, by name, as one metadata string: a JSON object, bytes as Latin-1."""
+    return json.dumps({name: data.decode("latin-1") for name, data in sorted(files.items())})
 
 
 def unpack_files(packed: str) -> dict[str, bytes]:
@@ -310,16 +242,11 @@ def unpack_files(packed: str) -> dict[str, bytes]:
     Raises:
         ValueError: the value is damaged, or a name would leave its folder.
     """
-    try:
-        text = zlib.decompress(base64.b64decode(packed, validate=True))
-        files = reading.parse_json(text, "its list of files")
-        unpacked = {name: text.encode("latin-1") for name, text in files.items()}
-    except (ValueError, AttributeError, zlib.error) as error:
-        raise ValueError(f"the packed vocabulary is damaged ({error})") from error
-    for name in unpacked:
+    files = reading.parse_json(packed, "the packed vocabulary")
+    for name in files:
         if name != os.path.basename(name) or name in ("", ".", ".."):
             raise ValueError(f"the packed vocabulary holds the unsafe file name {name!r}")
-    return unpacked
+    return {name: str(text).encode("latin-1") for name, text in files.items()}
 
 
 def _with_known_suffix(path: str | os.PathLike[str]) -> Path:
@@ -359,9 +286,9 @@ def _read_safetensors(path: Path) -> tuple[Tensors, dict[str, str]]:
     return Tensors(specs, load), metadata
 
 
-def _read_pdparams(path: Path, *, key: str, ema: bool | None) -> tuple[Choice, dict[str, str]]:
+def _read_pdparams(path: Path, *, ema: bool | None) -> tuple[Choice, dict[str, str]]:
     with reading.open_weights(path) as handle:
-        choice = read_arrays(path, handle, key=key, ema=ema)
+        choice = read_arrays(path, handle, ema=ema)
         rest = handle.read()
     arrays = dict(choice.tensors)
     halves = {n: a.view(ml_dtypes.bfloat16) for n, a in arrays.items() if a.dtype == np.uint16}

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
 import sot_paddle
@@ -57,7 +57,7 @@ def command(program: str) -> Callable[[Callable], Callable[[Sequence[str] | None
                 statuses.append(main(words) or 0)
                 sys.stdout.flush()  # a result that cannot be written is a failure
 
-            with terminated_as_interrupted():
+            with answering({signal.SIGTERM: _terminate}):
                 return exit_status(program, action) or statuses[0]
 
         return run
@@ -117,41 +117,30 @@ def exit_status(program: str, action: Callable[[], object]) -> int:
 
 
 @contextlib.contextmanager
-def terminated_as_interrupted() -> Iterator[None]:
-    """Raise `Terminated` inside of the block when SIGTERM comes; in the main thread only."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _terminate)
+def answering(answers: Mapping[int, Callable[[int, object], object]]) -> Iterator[None]:
+    """Answer signals, by number, inside of the block; in the main thread only."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {n: signal.signal(n, answer) for n, answer in answers.items()} if is_main else {}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)  # None: not set from Python
+        for number, answer in before.items():
+            signal.signal(number, answer or signal.SIG_DFL)  # None: not set from Python
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
     raise Terminated
 
 
-@contextlib.contextmanager
-def ending_at_once() -> Iterator[None]:
+def ending_at_once() -> contextlib.AbstractContextManager[None]:
     """Let Ctrl-C and SIGTERM end a command inside of the block: imports swallow exceptions.
 
     PADDLE: importing it replaces the answer to SIGTERM by a C++ trace; it is put back.
     """
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGTERM) is not _terminate:
-        yield
-        return
-    answers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    answers = {n: answer for n, answer in answers.items() if answer is not signal.SIG_IGN}
-    for number in answers:
-        signal.signal(number, lambda number, frame: os._exit(128 + number))
-    try:
-        yield
-    finally:
-        for number, answer in answers.items():
-            signal.signal(number, answer or signal.SIG_DFL)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    is_command = signal.getsignal(signal.SIGTERM) is _terminate
+    heard = [n for n in numbers if is_command and signal.getsignal(n) is not signal.SIG_IGN]
+    return answering(dict.fromkeys(heard, lambda number, frame: os._exit(128 + number)))
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -172,14 +161,9 @@ class CommandParser(argparse.ArgumentParser):
         self.add_argument(TRACEBACK, action="store_true", default=argparse.SUPPRESS, help=what)
 
     def parse_known_args(self, args=None, namespace=None):
-        """Parse as argparse does; the ``~`` of ``--flag=~/x``, which shells leave, is the home.
-
-        `exit_status` looks for ``--traceback`` on the command line; it leaves no option here.
-        """
-        words, home = sys.argv[1:] if args is None else args, os.path.expanduser("~")
-        words = [word for word in words if word != TRACEBACK]
-        words = [re.sub(r"^(--[\w-]+=)~(?=/)", lambda flag: flag[1] + home, word) for word in words]
-        return super().parse_known_args(words, namespace)
+        """Parse as argparse does; ``--traceback``, of `exit_status`, leaves no option here."""
+        words = sys.argv[1:] if args is None else args
+        return super().parse_known_args([word for word in words if word != TRACEBACK], namespace)
 
     def error(self, message: str) -> NoReturn:
         """Print the message, with the flag that an unknown one is near to; end with status 2."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from sot_paddle.cli import CommandParser, exit_status
 from sot_paddle.config import load_yaml
-from sot_paddle.options import OptionError, build_record
+from sot_paddle.options import build_record
 
 
 class OneLineParser(CommandParser):
@@ -62,7 +62,7 @@ def parse(command: Command, arguments: Sequence[str]) -> Any:
         SystemExit: a flag that argparse refuses (status 2), or ``--help``.
     """
     flags = vars(_parser(command).parse_args(list(arguments)))
-    path, assigned, model = (flags.pop(name) for name in ("config", "assigned", "model_option"))
+    path, assigned = flags.pop("config"), flags.pop("assigned")
     _answer(command, [name for name in flags if name.startswith("--")])
     values = {
         name: ",".join(value) if isinstance(value, list) else value
@@ -70,23 +70,21 @@ def parse(command: Command, arguments: Sequence[str]) -> Any:
         if not name.startswith("--")
     }
     places = [(name, values.pop(f"{name} in place")) for name in command.positional]
-    names = {item.name for item in dataclasses.fields(command.record)}
-    rest = dict(_pair(text) for text in model)
-    assigned = dict(_pair(text) for text in assigned)  # the last one of a name
-    for name, value in [*places, *assigned.items()]:
-        into = rest if command.rest and name not in names else values
-        if value is not None and name in into:
-            raise ValueError(f"{name} is given twice: {into[name]} and {value}")
-        into |= {} if value is None else {name: value}
+    pairs = dict(_pair(text) for text in assigned)  # the last one of a name
+    names, rest = {item.name for item in dataclasses.fields(command.record)}, {}
+    for name, value in [*places, *pairs.items()]:
+        if command.rest and name not in names:
+            rest[name] = literal(value)
+        elif value is not None and name in values:
+            raise ValueError(f"{name} is given twice: {values[name]} and {value}")
+        elif value is not None:
+            values[name] = value
     loaded = load_yaml(path) if path else {}
     stated = loaded.get(command.rest) or {}
     if rest and isinstance(stated, dict):  # else the file's is refused
-        values[command.rest] = stated | {name: literal(value) for name, value in rest.items()}
-    try:
-        return build_record(command.record, loaded | values)
-    except OptionError as error:
-        of_file = error.option in loaded and error.option not in values
-        raise ValueError(f"{path}: {error}" if of_file else str(error)) from error
+        values[command.rest] = stated | rest
+    files = {name: str(path) for name in loaded if name not in values}
+    return build_record(command.record, loaded | values, files=files)
 
 
 def literal(text: str) -> Any:
@@ -112,12 +110,9 @@ def _parser(command: Command) -> argparse.ArgumentParser:
     for name, shown in command.positional.items():
         parser.add_argument(f"{name} in place", nargs="?", metavar=shown, help=f"as --{name}")
     parser.add_argument("-c", "--config", metavar="FILE", help="YAML or .json file of options")
-    pair = {"action": "append", "default": [], "metavar": "NAME=VALUE"}
+    repeated = {"action": "append", "default": [], "metavar": "NAME=VALUE"}
     what = "an option by its name, over the file's value; may be repeated"
-    parser.add_argument("--set", dest="assigned", help=what, **pair)
-    parser.set_defaults(model_option=[])
-    if command.rest:
-        parser.add_argument(*_spelled("--model-option"), help="an option of the model", **pair)
+    parser.add_argument("--set", dest="assigned", help=what, **repeated)
     for item in dataclasses.fields(command.record):
         options: dict[str, Any] = {"metavar": "VALUE"}
         if item.type == "bool":

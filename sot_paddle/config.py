@@ -19,7 +19,6 @@ from sot_paddle.options import (
     require_one_of,
 )
 from sot_paddle.options import require_positive as require_positive  # part of this module, too
-from sot_paddle.options import require_type as require_type
 
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
 """Activations of a text encoder's feed-forward layers, under transformers' names."""
@@ -66,9 +65,6 @@ NORMALIZATIONS: Mapping[str, tuple[str, ...]] = {
     "gcp_text": ("mpn", "svpn"),
 }
 """Power norms each covariance pooling can use; the first is its default."""
-
-OWN_CLASSIFIERS = ("pooler", "two_layer", "score")
-"""Poolings of language models' own classifiers: what ``plain`` is for BERT, RoBERTa and GPT."""
 
 VECTORIZED = ("mgcrp", "gcp_text")
 """Poolings whose matrices can be flattened as a whole or as their upper triangle (``vec``)."""
@@ -133,28 +129,21 @@ class HeadConfig(Options):
 
     def __post_init__(self) -> None:
         if self.layers and self.pooling != LAYERS:
-            typed = pooling_as_typed(self.pooling)
-            raise ValueError(f"layers is an option of pooling {LAYERS!r}, got {typed}")
+            raise ValueError(f"layers is an option of pooling {LAYERS!r}, got {self.pooling!r}")
         if any(layer < 0 for layer in self.layers):
             raise ValueError(f"layers must be numbers from 0, got {self.layers}")
-        what = f"normalization of {pooling_as_typed(self.pooling)}"
-        require_one_of(what, self.normalization, (None, *NORMALIZATIONS.get(self.pooling, ())))
+        what, norms = f"normalization of pooling {self.pooling!r}", NORMALIZATIONS.get(self.pooling)
+        require_one_of(what, self.normalization, (None, *(norms or ())))
         if self.vec == "triu" and self.pooling not in VECTORIZED:
             raise ValueError(
                 f"vec 'triu' is an option of pooling {' and '.join(VECTORIZED)}, got "
-                f"{pooling_as_typed(self.pooling)}; leave it at 'full'"
+                f"{self.pooling!r}; leave it at 'full'"
             )
 
     @property
     def resolved_on_zero(self) -> str:
         """The zero-matrix rule after the default is filled in."""
         return self.on_zero or ("zero" if self.mask_padding else "nan")
-
-
-def pooling_as_typed(pooling: str) -> str:
-    """A pooling as users give it: ``head 'plain'`` of a language model, or ``pooling 'gap'``."""
-    head = {SECOND_ORDER: HEADS[0], **dict.fromkeys(OWN_CLASSIFIERS, PLAIN)}.get(pooling)
-    return f"head {head!r}" if head else f"pooling {pooling!r}"
 
 
 @record
@@ -250,7 +239,7 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     if not Path(path).exists() and Path(path).parts[:1] == (CONFIGS.name,):
         path = CONFIGS.joinpath(*Path(path).parts[1:])
     if Path(path).suffix == ".json":  # its 2e-05 is a number, which YAML reads as text
-        return reading.read_json(path, strict=True)
+        return reading.read_json(path)
     values = reading.read_yaml(path)
     if not isinstance(values or {}, dict):
         raise ValueError(f"{path} must hold a mapping of options, got {type(values).__name__}")

@@ -10,8 +10,8 @@ import dataclasses
 import difflib
 import functools
 import os
-import typing
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import pydantic
@@ -71,18 +71,7 @@ def record(kind: type) -> type:
             again = dataclasses.field(default=default, metadata=inherited[name].metadata)
             setattr(kind, name, again)
     config = ConfigDict(extra="forbid", allow_inf_nan=False)
-    checked = pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=config)(kind)
-    validate = checked.__init__
-
-    @functools.wraps(validate)
-    def initialise(self: Any, **values: Any) -> None:
-        try:
-            validate(self, **values)
-        except ValidationError as error:  # several lines of pydantic's
-            raise _option_error(error) from error
-
-    checked.__init__ = initialise
-    return checked
+    return pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=config)(kind)
 
 
 @record
@@ -133,9 +122,8 @@ def require_one_of(name: str, value: object, allowed: Iterable[object]) -> None:
     choices = [str(choice) for choice in allowed if choice is not None]
     if not choices:
         raise ValueError(f"{name} cannot be set (it has none), got {value!r}")
-    meant = _meant(str(value), choices)
-    meant = f"; {meant}" if meant else ""
-    raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{meant}")
+    near = _meant(str(value), choices)
+    raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{near}")
 
 
 def require_positive(name: str, value: int) -> None:
@@ -147,91 +135,46 @@ def require_positive(name: str, value: int) -> None:
 def near_names(name: str, names: Iterable[str]) -> str:
     """Say which known names are close to a misspelt one, or list them all."""
     names = sorted(names)
-    return _meant(name, names) or f"known: {', '.join(names)}"
+    return _meant(name, names).removeprefix("; ") or f"known: {', '.join(names)}"
 
 
 def _meant(name: str, names: list[str]) -> str:
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(near)}?" if near else ""
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
-_EXPECTED = {
-    "missing": "be given",
-    "greater_than": "be above {gt}",
-    "greater_than_equal": "be at least {ge}",
-    "less_than": "be below {lt}",
-    "less_than_equal": "be at most {le}",
-    "int_parsing": "be a whole number",
-    "float_parsing": "be a number",
-    "bool_parsing": "be true or false",
-    "too_short": "have {min_length} values",
-    "too_long": "have {max_length} values",
-}
-"""pydantic's type of an error -> what the option must, where its own words are longer."""
-
-
-class OptionError(ValueError):
-    """An option that cannot be taken; its name is "" where several do not go together."""
-
-    def __init__(self, message: str, option: str = "") -> None:
-        super().__init__(message)
-        self.option = option
-
-
-def build_record(record: type[Record], values: Mapping[str, Any], *, where: str = "") -> Record:
+def build_record(
+    record: type[Record],
+    values: Mapping[str, Any],
+    *,
+    where: str = "",
+    files: Mapping[str, str] = MappingProxyType({}),
+) -> Record:
     """Build a frozen option record from a mapping, by pydantic.
 
     Args:
         values: option name to value; text of a number is a number, a list is a tuple.
-        where: prefix of error messages, such as a file name.
+        where: what an error message begins with, such as a file name.
+        files: option name to the file that it comes from, which goes before ``where``.
 
     Raises:
-        OptionError: the first option that is missing, unknown (the near names are listed), of a
-            wrong type, or out of range, in one line.
+        ValueError: the first option that is unknown (the near names are listed), of a wrong type,
+            or out of range, in one line.
     """
-    prefix = f"{where}: " if where else ""
     names = [field.name for field in dataclasses.fields(record)]  # type: ignore[arg-type]
     for name in values:
         if name not in names:
-            near = near_names(str(name), names)
-            raise OptionError(f"{prefix}unknown option {name!r}; {near}", str(name))
+            text = f"unknown option {name!r}; {near_names(str(name), names)}"
+            raise ValueError(": ".join(filter(None, (files.get(name, where), text))))
     try:
-        return _validator(record).validate_python(dict(values))
+        return TypeAdapter(record).validate_python(dict(values))
     except ValidationError as error:
-        raise _option_error(error, prefix) from error
-
-
-def require_type(record: type, name: str, value: object, *, where: str) -> None:
-    """Refuse a value of another type than an option has.
-
-    Raises:
-        ValueError: naming where it stands.
-    """
-    try:
-        _validator(typing.get_type_hints(record)[name]).validate_python(value, strict=True)
-    except ValidationError as error:
-        raise ValueError(_refusal(error, where)) from error
-
-
-@functools.cache
-def _validator(kind: Any) -> Any:
-    return TypeAdapter(kind)
-
-
-def _option_error(error: ValidationError, prefix: str = "") -> OptionError:
-    name = str(next(iter(error.errors()[0]["loc"]), ""))
-    return OptionError(f"{prefix}{_refusal(error, name)}", name)
-
-
-def _refusal(error: ValidationError, name: str) -> str:
-    first = error.errors()[0]
-    if first["type"] == "value_error":  # of our own checks
-        return str(first["ctx"]["error"])
-    expected = _EXPECTED.get(first["type"], first["msg"].removeprefix("Input should "))
-    limits, value = first.get("ctx", {}), first["input"]
-    whole = {n: int(v) for n, v in limits.items() if isinstance(v, float) and v.is_integer()}
-    got = "" if first["type"] == "missing" else f", got {value if limits else repr(value)}"
-    return f"{name} must {expected.format(**limits | whole)}{got}"
+        first = error.errors()[0]
+        name = str(next(iter(first["loc"]), ""))
+        text = f"{name}: {first['msg']}, got {first['input']!r}"
+        if first["type"] == "value_error":  # of our own checks
+            text = str(first["ctx"]["error"])
+        raise ValueError(": ".join(filter(None, (files.get(name, where), text)))) from error
 
 
 def part_of(options: Any, record: type[Record], **renamed: str) -> Record:

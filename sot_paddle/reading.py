@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 MANIFEST = "manifest.json"
-"""Lists the files of a folder with size and CRC, or tensors with SHA-256; ends the name of that
-of a single file."""
+"""Lists the files of a folder with size and CRC; ends the name of that of a single file."""
 
 _JSON_NAMES = {dict: "a JSON object", list: "a JSON list"}
 
@@ -33,19 +32,6 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
         raise ValueError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-_STAND_INS = {
-    b"version https://git-lfs.github.com/spec/": (
-        "a Git LFS pointer, not the file itself: run 'git lfs pull' in its repository, or download "
-        "the file"
-    ),
-    **dict.fromkeys(
-        (b"<!doctype", b"<html"),
-        "a web page, not the file itself, as a download gives that asks for a login or a "
-        "confirmation: open its address in a browser, and download the file from there",
-    ),
-}
-
-
 def open_weights(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a file of weights for reading.
 
@@ -55,10 +41,12 @@ def open_weights(path: str | os.PathLike[str]) -> BinaryIO:
     stream = open_file(path)
     start = stream.read(60).lstrip(b"\xef\xbb\xbf \r\n\t").lower()
     stream.seek(0)
-    for beginning, what in _STAND_INS.items():
-        if start.startswith(beginning):
-            stream.close()
-            raise ValueError(f"{path}: is {what}")
+    if start.startswith((b"version https://git-lfs.github.com/spec/", b"<!doctype", b"<html")):
+        stream.close()
+        raise ValueError(
+            f"{path}: is a Git LFS pointer or a web page, not the file itself: download the file "
+            "(in a clone: git lfs pull)"
+        )
     return stream
 
 
@@ -102,9 +90,9 @@ def read_text(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> str:
         ) from error
 
 
-def read_json(path: str | os.PathLike[str], kind: type = dict, *, strict: bool = False) -> Any:
+def read_json(path: str | os.PathLike[str], kind: type = dict) -> Any:
     """The content of a JSON file; see `parse_json`."""
-    return parse_json(read_bytes(path), str(path), kind, strict=strict)
+    return parse_json(read_bytes(path), str(path), kind)
 
 
 def read_object(path: str | os.PathLike[str], fields: Mapping[str, Any] | None = None) -> Any:
@@ -119,44 +107,20 @@ def read_object(path: str | os.PathLike[str], fields: Mapping[str, Any] | None =
     return content
 
 
-def parse_json(text: str | bytes, where: str, kind: type = dict, *, strict: bool = False) -> Any:
-    """What a JSON text says.
-
-    Args:
-        kind: type of the whole; object for any.
-        strict: refuse NaN and infinities, which JSON does not have and Python writes.
+def parse_json(text: str | bytes, where: str, kind: type = dict) -> Any:
+    """What a JSON text says; ``kind`` is the type of the whole, object for any.
 
     Raises:
         ValueError: no JSON, or something else than expected.
     """
     try:
-        content = json.loads(text, parse_constant=_refuse_constant if strict else None)
+        content = json.loads(text)
     except (ValueError, MemoryError, RecursionError) as error:
         raise ValueError(f"{where}: not JSON ({error})") from error
     if not isinstance(content, kind):
         expected = _JSON_NAMES.get(kind, kind.__name__)
         raise ValueError(f"{where}: expected {expected}, got a {type(content).__name__}")
     return content
-
-
-def _refuse_constant(word: str) -> Any:
-    raise ValueError(f"{word} is not JSON")
-
-
-def require_whole_characters(text: str, where: str) -> None:
-    """Refuse half a character, which JSON can name (``\\ud83d`` alone) and no tokenizer takes.
-
-    Raises:
-        ValueError: there is one; begins with ``where``.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        half, before = ord(text[error.start]), text[max(0, error.start - 20) : error.start]
-        raise ValueError(
-            f"{where}: expected whole characters, found \\u{half:04x} without its other half after "
-            f"{before!r}: the text was cut inside of a character; repair or leave it out"
-        ) from None
 
 
 def field_of(table: Mapping[str, Any], key: str, kinds: type | tuple[type, ...], where: str) -> Any:
@@ -206,41 +170,44 @@ def listed_files(folder: Path) -> dict[str, dict[str, int]] | None:
     Raises:
         ValueError: a manifest that is damaged.
     """
-    path = folder / MANIFEST
-    if not path.exists():
-        return None
-    content = read_json(path)
+    return _listed_in(folder / MANIFEST)
+
+
+def _listed_in(manifest: Path) -> dict[str, dict[str, int]] | None:
+    content = read_json(manifest) if manifest.exists() else {}
     if "files" not in content or "format" in content:
-        return None  # of a conversion, of a dump, or somebody else's
-    files = field_of(content, "files", dict, str(path))
-    for name, entry in files.items():
-        if not isinstance(entry, dict):
-            raise ValueError(f"{path}: {name!r} is a {type(entry).__name__}, not an object")
-        for key in ("size", "crc32"):
-            field_of(entry, key, int, f"{path}, {name!r}")
-    return files
+        return None  # of a dump, or somebody else's
+    return field_of(content, "files", dict, str(manifest))
 
 
 def verify(path: Path) -> None:
-    """Compare a file with size and checksum in the manifest of its folder, if that lists it.
+    """Compare a file with size and checksum in the manifest beside it, or of its folder.
+
+    A file that no manifest lists is taken as it is.
 
     Raises:
         ValueError: they differ, or the manifest is damaged.
     """
-    entry = (listed_files(path.parent) or {}).get(path.name)
-    if entry is not None and not is_intact(path, entry):
-        raise ValueError(
-            f"{path}: its size or checksum is not that of {MANIFEST}: the file is missing, "
-            "or was damaged or changed; take another copy"
-        )
+    for manifest in (path.with_name(f"{path.name}.{MANIFEST}"), path.with_name(MANIFEST)):
+        entry = (_listed_in(manifest) or {}).get(path.name)
+        if entry is not None and not is_intact(path, entry):
+            raise ValueError(
+                f"{path}: its size or checksum is not that of {manifest.name}: the file is "
+                "missing, or was damaged or changed; take another copy"
+            )
 
 
 def is_intact(path: Path, entry: Mapping[str, int]) -> bool:
     """Whether a file is there with the size and the CRC of a manifest's entry."""
     try:
-        return path.stat().st_size == entry["size"] and crc32_of(path) == entry["crc32"]
+        return entry == entry_of(path)
     except (OSError, ValueError):
         return False
+
+
+def entry_of(path: Path) -> dict[str, int]:
+    """What a manifest says of a file: ``size`` in bytes, and ``crc32``."""
+    return {"size": path.stat().st_size, "crc32": crc32_of(path)}
 
 
 def crc32_of(path: Path) -> int:
@@ -269,5 +236,5 @@ def sha256_of(path: Path) -> str:
 
 def _blocks(path: Path) -> Iterator[bytes]:
     with open_file(path) as stream:
-        while block := stream.read(1 << 22):
+        while block := stream.read(1 << 18):
             yield block

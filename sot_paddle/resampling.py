@@ -1,6 +1,6 @@
-"""Tables that depend on the size of the image or of the window, made for another size. NumPy only.
+"""Position tables, which depend on the size of the image, made for another size. NumPy only.
 
-Shape legend: N positions of a square grid, C channels, H attention heads, w window side in tokens.
+Shape legend: N positions of a square grid, C channels, w window side in tokens.
 """
 
 from __future__ import annotations
@@ -10,66 +10,44 @@ import math
 import ml_dtypes
 import numpy as np
 
-_SHARP = -0.75  # Keys' cubic parameter in PyTorch's plain bicubic interpolation
-_SMOOTH = -0.5  # the one it uses with antialiasing, as Pillow does
+_SLOPE = -0.5  # Keys' cubic parameter in PyTorch's interpolation with antialiasing, as in Pillow
 
 
-def cubic(distance: np.ndarray, a: float) -> np.ndarray:
-    """Keys' cubic convolution kernel, zero from distance 2 on.
+def cubic(distance: np.ndarray) -> np.ndarray:
+    """Keys' cubic convolution kernel with slope -0.5 at distance 1, zero from distance 2 on.
 
     Args:
         distance: to the sample, in samples, any shape and sign.
-        a: slope at distance 1.
 
     Returns:
         Weights of the same shape, float64.
     """
     x = np.abs(np.asarray(distance, np.float64))
-    near = ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
-    far = a * (((x - 5.0) * x + 8.0) * x - 4.0)
+    near = ((_SLOPE + 2.0) * x - (_SLOPE + 3.0)) * x * x + 1.0
+    far = _SLOPE * (((x - 5.0) * x + 8.0) * x - 4.0)
     return np.where(x <= 1.0, near, np.where(x < 2.0, far, 0.0))
 
 
-def bicubic_weights(old: int, new: int, *, antialias: bool) -> np.ndarray:
+def bicubic_weights(old: int, new: int) -> np.ndarray:
     """The matrix that resamples one axis of old samples, pixel centres at half-integers.
 
-    Without antialiasing: four samples with a = -0.75, the border repeated. With it: a = -0.5, the
-    kernel stretched when the axis shrinks, the weights inside the axis normalised to sum 1.
+    The kernel is stretched when the axis shrinks, and the weights inside the axis are normalised to
+    sum 1.
 
     Returns:
         (new, old), float64; every row sums to 1.
 
-    Source: PyTorch's ``interpolate(mode="bicubic", align_corners=False)``.
+    Source: PyTorch's ``interpolate(mode="bicubic", align_corners=False, antialias=True)``.
     """
     scale = old / new
-    centers = (np.arange(new) + 0.5) * scale  # in samples, sample j covers [j, j + 1)
+    stretch = max(scale, 1.0)
     weights = np.zeros((new, old))
-    if antialias:
-        stretch = max(scale, 1.0)
-        for row, center in zip(weights, centers, strict=True):
-            first = max(int(center - 2.0 * stretch + 0.5), 0)
-            stop = min(int(center + 2.0 * stretch + 0.5), old)
-            taken = cubic((np.arange(first, stop) + 0.5 - center) / stretch, _SMOOTH)
-            row[first:stop] = taken / taken.sum()
-        return weights
-    for row, center in zip(weights, centers, strict=True):
-        left = math.floor(center - 0.5)
-        for j in range(left - 1, left + 3):
-            row[min(max(j, 0), old - 1)] += cubic(j + 0.5 - center, _SHARP)
+    for row, center in zip(weights, (np.arange(new) + 0.5) * scale, strict=True):
+        first = max(int(center - 2.0 * stretch + 0.5), 0)  # sample j covers [j, j + 1)
+        stop = min(int(center + 2.0 * stretch + 0.5), old)
+        taken = cubic((np.arange(first, stop) + 0.5 - center) / stretch)
+        row[first:stop] = taken / taken.sum()
     return weights
-
-
-def resample_grid(grid: np.ndarray, side: int, *, antialias: bool) -> np.ndarray:
-    """Resample a square grid of vectors (n, n, C), bicubic; see :func:`bicubic_weights`.
-
-    Returns:
-        (side, side, C), of the grid's dtype; computed in float64.
-    """
-    old = grid.shape[0]
-    assert grid.shape[1] == old, grid.shape
-    matrix = bicubic_weights(old, side, antialias=antialias)
-    wide = np.einsum("ai,ijc,bj->abc", matrix, grid.astype(np.float64), matrix, optimize=True)
-    return wide.astype(grid.dtype)
 
 
 def resample_position_embedding(table: np.ndarray, num_tokens: int) -> np.ndarray:
@@ -92,35 +70,10 @@ def resample_position_embedding(table: np.ndarray, num_tokens: int) -> np.ndarra
     old, new = _side(table.shape[1] - 1, "tokens"), _side(num_tokens, "tokens")
     if old == new:
         return table
-    words = table[0, 1:].reshape(old, old, -1)  # (n, n, C)
-    words = resample_grid(words, new, antialias=True).reshape(new * new, -1)
-    return np.concatenate([table[:, :1], words[None]], axis=1)
-
-
-def resample_bias_table(table: np.ndarray, window: int) -> np.ndarray:
-    """Make a relative position bias table of Swin for another window.
-
-    Bicubic without antialiasing over the grid of offsets.
-
-    Args:
-        table: ((2w - 1)^2, H), floating.
-        window: w wanted, in tokens.
-
-    Returns:
-        ((2 * window - 1)^2, H), of the table's dtype; the table itself when nothing changes.
-
-    Raises:
-        ValueError: a table whose length is no square of an odd number.
-
-    Source: Swin's own loading of weights for another window. timm's
-        ``resize_rel_pos_bias_table_simple`` is the same; its ``resize_rel_pos_bias_table`` (linear
-        on a geometric grid) is not.
-    """
-    old, new = window_of(table.shape[0]), window
-    if old == new:
-        return table
-    grid = table.reshape(2 * old - 1, 2 * old - 1, -1)  # (2w - 1, 2w - 1, H)
-    return resample_grid(grid, 2 * new - 1, antialias=False).reshape((2 * new - 1) ** 2, -1)
+    grid = table[0, 1:].reshape(old, old, -1).astype(np.float64)  # (n, n, C)
+    matrix = bicubic_weights(old, new)
+    words = np.einsum("ai,ijc,bj->abc", matrix, grid, matrix, optimize=True).astype(table.dtype)
+    return np.concatenate([table[:, :1], words.reshape(1, new * new, -1)], axis=1)
 
 
 def window_of(length: int) -> int:

@@ -2,8 +2,8 @@
 
 A training saves more than weights: ``{"epoch": 3, "model": {...}, "optimizer": {...}}``. Every
 mapping that holds a tensor of fractions with an axis is an entry. Numbers kept as tensors, states
-of random generators and states of optimizers are none. One entry is taken; of several the user
-names one. Of a pickle nothing but arrays is made, and nothing is run.
+of random generators and states of optimizers are none. One entry is taken; several are
+refused. Of a pickle nothing but arrays is made, and nothing is run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import codecs
 import pickle
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,13 +22,8 @@ import numpy as np
 from sot_paddle import reading
 from sot_paddle.config import some
 
-ROOT = "."
-"""The key of a file's own level, where its entries hold tensors, too."""
-
-_AVERAGED_TAKEN = "--ema, or leaving --no-ema out, takes them"
 _OPTIMIZER = {"param_groups", "LR_Scheduler"}  # of PyTorch's and of Paddle's state of an optimizer
 _DEEPEST = 8  # levels of mappings
-
 
 BROKEN_PICKLE = (
     EOFError,
@@ -39,7 +34,6 @@ BROKEN_PICKLE = (
     ImportError,
     LookupError,
     MemoryError,
-    RecursionError,
     RuntimeError,
     TypeError,
     ValueError,
@@ -74,7 +68,6 @@ class Entry:
 
     key: str  # the keys on the way to it, joined by dots; "" for the file's own level
     tensors: Mapping[str, Any]
-    others: tuple[str, ...]  # what the mapping holds besides, each as ``name (type)``
 
     @property
     def is_averaged(self) -> bool:
@@ -92,48 +85,41 @@ class Choice:
 
 
 def choose_weights(
-    content: Any, as_tensor: Callable[[Any], Any], *, key: str = "", ema: bool | None = False
+    content: Any, as_tensor: Callable[[Any], Any], *, ema: bool | None = False
 ) -> Choice:
     """Choose the weights among a file's entries.
 
     Args:
         as_tensor: value -> what has ``dtype`` and ``shape``, or None where it is no tensor.
-        key: of the entry to take, or of what holds it; "" for the only one.
         ema: take averaged weights (True), the others (False), or the averaged ones where there
             are any (None).
 
     Raises:
-        ValueError: no entry holds tensors, several do, or none has this key; the message lists
-            those that there are.
+        ValueError: no entry holds such tensors, or several do; the message lists those that there
+            are.
     """
     if not isinstance(content, Mapping):
         raise ValueError(f"expected a dict of tensors, got {type(content).__name__}")
     entries = _find_entries(content, as_tensor)
     if not entries:
-        types = some(_described(content)) or "nothing"
-        raise ValueError(f"no entry holds tensors of weights; it holds {types}")
+        types = [f"{name} ({type(value).__name__})" for name, value in content.items()]
+        raise ValueError(f"no entry holds tensors of weights; it holds {some(types) or 'nothing'}")
     averages = [entry for entry in entries if entry.is_averaged]
-    if key:
-        fitting = [entry for entry in entries if (entry.key or ROOT) == key]
-        fitting = fitting or [entry for entry in entries if entry.key.startswith(f"{key}.")]
-        averages = []
-    elif ema or (ema is None and averages):
-        fitting = averages
-    else:
-        fitting = [entry for entry in entries if not entry.is_averaged]
-        if not fitting:
-            raise ValueError(f"holds averaged weights only ({averages[0].key}); {_AVERAGED_TAKEN}")
+    is_averaged = bool(averages) if ema is None else ema
+    fitting = [entry for entry in entries if entry.is_averaged is is_averaged]
     if len(fitting) != 1:
-        raise ValueError(_which_one(key, fitting, entries))
+        kind = "averaged weights, whose key says ema" if is_averaged else "weights, ema aside"
+        listed = some([f"{entry.key or '.'} ({len(entry.tensors)} tensors)" for entry in entries])
+        raise ValueError(
+            f"expected one entry of {kind}, got {len(fitting)} of {listed}: save the one that is "
+            f"meant as a file of its own, or change --ema"
+        )
     (entry,) = fitting
     notes = [f"the state dict under the key {entry.key!r} is used"] if entry.key else []
-    if averages and not entry.is_averaged:
+    if averages and not is_averaged:
         passed = f"the averaged weights under {averages[0].key!r} are passed over"
-        notes.append(f"{passed} ({_AVERAGED_TAKEN})")
-    if entry.others:
-        notes.append(f"no tensors, and left out: {some(entry.others)}")
-    averaged = True if entry.is_averaged else False if averages else None
-    return Choice(entry.tensors, tuple(notes), averaged)
+        notes.append(f"{passed} (--ema, or leaving --no-ema out, takes them)")
+    return Choice(entry.tensors, tuple(notes), is_averaged if averages else None)
 
 
 def _find_entries(
@@ -149,7 +135,7 @@ def _find_entries(
         for value in tensors.values()
     )
     if has_weights or (tensors and not others and not keys):
-        entries.append(Entry(".".join(keys), tensors, tuple(_described(others))))
+        entries.append(Entry(".".join(keys), tensors))
     for name, value in others.items():
         is_inner = isinstance(name, str) and isinstance(value, Mapping) and len(keys) < _DEEPEST
         if is_inner and not _OPTIMIZER & value.keys():
@@ -157,24 +143,7 @@ def _find_entries(
     return entries
 
 
-def _described(mapping: Mapping) -> list[str]:
-    return [f"{name} ({type(value).__name__})" for name, value in mapping.items()]
-
-
-def _which_one(key: str, fitting: Sequence[Entry], entries: Sequence[Entry]) -> str:
-    counts = [(entry.key or ROOT, len(entry.tensors)) for entry in fitting or entries]
-    listed = some([f"{name} ({n} tensor{'s' if n != 1 else ''})" for name, n in counts])
-    if fitting:
-        return (
-            f"several entries hold tensors: {listed}; take one with --key of "
-            "tools/convert_weights.py, or save it as a file of its own"
-        )
-    if key:
-        return f"no entry {key!r} holds tensors; those that do: {listed}"
-    return f"no averaged weights, whose key would say ema; leave --ema out; it holds {listed}"
-
-
-def read_arrays(path: Path, handle: BinaryIO, *, key: str = "", ema: bool | None = False) -> Choice:
+def read_arrays(path: Path, handle: BinaryIO, *, ema: bool | None = False) -> Choice:
     """Read a pickled dict of arrays, flat or with such dicts as entries.
 
     Args:
@@ -185,24 +154,17 @@ def read_arrays(path: Path, handle: BinaryIO, *, key: str = "", ema: bool | None
     """
     try:
         content = _ArrayUnpickler(handle, encoding="latin1").load()
-    except _ForbiddenGlobal as error:
-        raise ValueError(
-            f"{path}: refused: the pickle asks for {error}, and only arrays are read; convert"
-            " the file to .safetensors where it was made, if you trust it"
-        ) from error
     except BROKEN_PICKLE as error:
-        raise ValueError(f"{path}: not a .pdparams file, or damaged ({error})") from error
+        raise ValueError(
+            f"{path}: not a .pdparams file of arrays alone, or damaged ({error})"
+        ) from error
     if not isinstance(content, dict):
         raise ValueError(f"{path}: expected a dict of arrays, got a {type(content).__name__}")
     content.pop(_NAME_TABLE, None)
     if not content:
         return Choice({})
     with reading.named_in_refusals(path):
-        return choose_weights(content, _as_array, key=key, ema=ema)
-
-
-class _ForbiddenGlobal(Exception):
-    """A pickle asked for something that is not part of an array."""
+        return choose_weights(content, _as_array, ema=ema)
 
 
 class _ArrayUnpickler(pickle.Unpickler):
@@ -210,7 +172,7 @@ class _ArrayUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if f"{module}.{name}" not in _ADMITTED:
-            raise _ForbiddenGlobal(f"{module}.{name}")
+            raise pickle.UnpicklingError(f"the pickle asks for {module}.{name}")
         return _ADMITTED[f"{module}.{name}"]
 
 

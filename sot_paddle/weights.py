@@ -52,9 +52,6 @@ _WITHOUT_EFFECT = (
 _WITHOUT_EFFECT_ON_IMAGES = ("mask_padding",)
 """The same for models of images, whose tokens are all valid."""
 
-_UNTOLD = ("num_attention_heads", "num_heads", "hidden_act", "layer_norm_eps", "qk_scale")
-"""Options of a backbone that change every score and that no tensor's shape tells."""
-
 
 def to_numpy(tensor: paddle.Tensor) -> np.ndarray:
     """A tensor's value as its own array; bfloat16 becomes ``ml_dtypes.bfloat16``."""
@@ -159,25 +156,6 @@ def _resolved(name: str, value: Any, model: nn.Layer) -> Any:
     return value
 
 
-def unstated_options(
-    metadata: Mapping[str, str], model: nn.Layer, *, has_head: bool
-) -> tuple[str, ...]:
-    """What changes every score and neither a file's tensors nor its metadata tell.
-
-    Returns:
-        Names of options; the head's options together are ``"the options of the head"``.
-    """
-    backbone = getattr(model, "backbone_config", None)
-    if backbone is None:
-        return ()
-    stated = _stated(metadata, model) or {}
-    untold = [name for name in _UNTOLD if hasattr(backbone, name) and name not in stated]
-    words = model.head_config.pooling not in CLASS_TOKEN_POOLINGS
-    if has_head and words and "head_config" not in metadata:
-        untold.append("the options of the head")
-    return tuple(untold)
-
-
 def fill_tensor(name: str, target: paddle.Tensor, array: np.ndarray, origin: object) -> None:
     """Copy an array of the same shape into a tensor of a model, in the tensor's dtype.
 
@@ -198,8 +176,7 @@ def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
     Returns:
         Tensors that the file does not hold, by its own statement (a backbone converted without
         its head, or without the token embedding that another one replaces): they keep their
-        initialisation, and a log line says so. Another line names the options that the file does
-        not state and no tensor tells: the model's own are taken.
+        initialisation, and a log line says so.
 
     Raises:
         ValueError: not such a file; a missing or unexpected name, another shape, or another value
@@ -226,9 +203,6 @@ def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
         paddle.assign(_tensor(array).astype(state[name].dtype), output=state[name])
     if missing:
         _LOG.warning("%s has no %s: left as initialised", path, some(missing))
-    untold = unstated_options(metadata, model, has_head=has_head)
-    if untold:
-        _LOG.warning("%s does not state %s: the model's are taken", path, ", ".join(untold))
     return missing
 
 

@@ -1,6 +1,6 @@
 """Position tables made for another size, with PyTorch's own interpolation.
 
-Legend: N tokens of a square grid, C channels, w window size, h heads.
+Legend: N tokens of a square grid, C channels.
 """
 
 import math
@@ -21,31 +21,16 @@ def resize_position_embedding(table: torch.Tensor, tokens: int) -> torch.Tensor:
 
     Source: timm 1.0.31, ``resample_abs_pos_embed``.
     """
-    return torch.cat([table[:, :1], _resize(table[0, 1:], tokens, antialias=True)[None]], dim=1)
+    return torch.cat([table[:, :1], _resize(table[0, 1:], tokens)[None]], dim=1)
 
 
-def resize_bias_table(table: torch.Tensor, window: int) -> torch.Tensor:
-    """A relative position bias table for another window, bicubic without antialiasing.
-
-    Args:
-        table: ((2 w - 1)^2, h).
-        window: Window size wanted, in tokens.
-
-    Returns:
-        ((2 window - 1)^2, h).
-
-    Source: the loading of weights in Swin's own release.
-    """
-    return _resize(table, (2 * window - 1) ** 2, antialias=False)
-
-
-def _resize(rows: torch.Tensor, count: int, *, antialias: bool) -> torch.Tensor:
+def _resize(rows: torch.Tensor, count: int) -> torch.Tensor:
     """Rows (n n, C) of a square grid -> (count, C)."""
     if len(rows) == count:
         return rows
     old, new = math.isqrt(len(rows)), math.isqrt(count)
     image = rows.T.reshape(1, -1, old, old)  # (1, C, n, n)
     image = F.interpolate(
-        image, size=(new, new), mode="bicubic", align_corners=False, antialias=antialias
+        image, size=(new, new), mode="bicubic", align_corners=False, antialias=True
     )
     return image[0].flatten(1).T

@@ -42,7 +42,6 @@ def build_parser() -> CommandParser:
         help="JSON: names of PyTorch's parameter groups, which the way back needs",
     )
     add("--optimizer", default="", choices=KINDS, help="when PyTorch's state is silent")
-    add("--key", default="", metavar="KEY", help="entry of PyTorch's file that holds the weights")
     add("--unused", action="store_true", help="weights without moments had no gradient yet")
     add("--overwrite", action="store_true", help="replace an existing PATH of --to")
     return parser

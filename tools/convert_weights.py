@@ -41,7 +41,6 @@ def build_parser() -> CommandParser:
     add("--vocab", metavar="DIR", help="tokenizer files for DST, when SRC has none")
     add("--num-attention-heads", type=int, metavar="N", help="when SRC does not say (text)")
     add("--encoder-only", action="store_true", help="--reverse: drop what L cannot hold")
-    add("--key", default="", help="entry of a nested SRC that holds the weights (a.b: b inside a)")
     add("--ema", action="store_true", help="the averaged weights of a training's file")
     add("src", metavar="SRC", help="*.safetensors, a torch file or a directory with weights")
     add("dst", metavar="DST", help="*.safetensors, *.pdparams (--reverse: a torch file)")

@@ -1,20 +1,22 @@
 """Print the vision models beside the published figures: parameters and multiply-adds.
 
-Multiply-adds are counted on a real forward pass, by two conventions: convolutions and linear layers
-only (that of the published figures), and with the matrix products of attention and covariance.
+Multiply-adds are those of convolutions and linear layers (the convention of the published figures),
+counted while a model runs on one image; matrix products of attention and covariance are left out.
 """
 
 from __future__ import annotations
 
-import argparse
+import math
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import paddle
+from paddle import nn
+
 from sot_paddle import create_model, list_models
 from sot_paddle.cli import CommandParser, command
-from sot_paddle.complexity import count_multiply_adds
 from sot_paddle.registry import PUBLISHED_COSTS
 
 NOTES = """\
@@ -22,39 +24,43 @@ published: README of the original release, at 224 x 224 and 1000 classes. It pri
 SoT-Small once more for deit_small_sot; sizes of the *_sot heads on DeiT and Swin are inferred."""
 
 
-def positive(text: str) -> int:
-    """An integer of at least 1."""
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
-    return int(text)
+def count_multiply_adds(model: nn.Layer) -> int:
+    """Multiply-adds of the convolutions and linear layers for one image, in eval mode."""
+    counts: list[int] = []
 
+    def count(layer: nn.Layer, inputs: tuple[paddle.Tensor], output: paddle.Tensor) -> None:
+        weight = layer.weight.shape  # (out, channels of a group, kernel) or (in, out)
+        factors = weight[1:] if isinstance(layer, nn.Conv2D) else weight[:1]
+        counts.append(math.prod([*output.shape, *factors]))
 
-def build_parser() -> CommandParser:
-    """Describe the command line."""
-    parser = CommandParser(prog="model_table", description=__doc__)
-    add = parser.add_argument
-    names = list(PUBLISHED_COSTS)
-    add("--models", nargs="+", default=names, metavar="M", help="default: all of them")
-    add("--img-size", type=positive, default=224, metavar="PIXELS", help="default: 224")
-    add("--num-classes", type=positive, default=1000, metavar="K", help="default: 1000")
-    return parser
+    for layer in model.sublayers():
+        if isinstance(layer, nn.Conv2D | nn.Linear):
+            layer.register_forward_post_hook(count)
+    model.eval()
+    config = model.backbone_config
+    with paddle.no_grad():
+        model(paddle.zeros([1, config.in_chans, config.img_size, config.img_size]))
+    return sum(counts)
 
 
 @command("model_table: error")
 def main(arguments: list[str]) -> None:
     """Run the command; returns its exit status."""
-    options = build_parser().parse_args(arguments)
-    rows = [["model", "trainable", "published M", "GMACs conv+linear", "GMACs +matmul"]]
-    rows[0] += ["published GFLOPs"]
+    parser = CommandParser(prog="model_table", description=__doc__)
+    names = list(PUBLISHED_COSTS)
+    parser.add_argument("--models", nargs="+", default=names, metavar="M", help="default: all")
+    parser.add_argument("--img-size", type=int, default=224, metavar="PIXELS", help="default: 224")
+    parser.add_argument("--num-classes", type=int, default=1000, metavar="K", help="default: 1000")
+    options = parser.parse_args(arguments)
+    rows = [["model", "trainable", "published M", "GMACs", "published GFLOPs"]]
     for name in options.models:
         if name in list_models("text"):
             raise ValueError(f"{name} is a text model; expected {', '.join(PUBLISHED_COSTS)}")
         model = create_model(name, options.num_classes, img_size=options.img_size)
-        counted = count_multiply_adds(model)
         trainable = sum(int(p.size) for p in model.parameters() if not p.stop_gradient)
         millions, billions = PUBLISHED_COSTS.get(model.name, ("-", "-"))
-        costs = [f"{counted.layers / 1e9:.3f}", f"{counted.total / 1e9:.3f}"]
-        rows.append([model.name, f"{trainable:,}", str(millions), *costs, str(billions)])
+        multiply_adds = f"{count_multiply_adds(model) / 1e9:.3f}"
+        rows.append([model.name, f"{trainable:,}", str(millions), multiply_adds, str(billions)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for name, *cells in rows:
         padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]

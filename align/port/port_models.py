@@ -180,7 +180,7 @@ def _losses(row: PortRow) -> tuple[Callable, Callable]:
     chosen = _OWN_LOSSES.get(row.options.get("pooling", row.model))
     if chosen is None:
         classes = (torch_losses.task_loss, losses.classification_loss)
-        soft_targets = (torch_losses.soft_target_cross_entropy, losses.image_loss)
+        soft_targets = (torch_losses.soft_target_cross_entropy, losses.classification_loss)
         chosen = soft_targets if row.subject == "images" else classes
     torch_loss, paddle_loss = chosen
     return _of_outputs(torch_loss), _of_outputs(paddle_loss)

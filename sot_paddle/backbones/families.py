@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sot_paddle.config import EncoderConfig, import_name, require_type
+from sot_paddle.config import EncoderConfig, import_name
 
 if TYPE_CHECKING:
     from paddle import nn
@@ -83,9 +83,8 @@ class TextBackbone:
             if keys and keys[0] in config:
                 value = config[keys[0]]
                 spellings = self.config_values.get(field.name, {})
-                value = spellings.get(value, value) if isinstance(value, str) else value
-                require_type(self.options, field.name, value, where=f"config.json: {keys[0]}")
-                stated[field.name] = value
+                is_text = isinstance(value, str)
+                stated[field.name] = spellings.get(value, value) if is_text else value
         if self.inner_factor and "hidden_size" in stated:
             stated["intermediate_size"] = self.inner_factor * stated["hidden_size"]
         return stated

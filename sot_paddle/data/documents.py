@@ -20,7 +20,7 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue import class_names, required_label, table_task, text_columns
 from sot_paddle.data.glue_tasks import Task
 from sot_paddle.data.tsv import decoded_lines, read_table, refuse_repeated_header
-from sot_paddle.reading import parse_json, read_text, require_whole_characters, sha256_of
+from sot_paddle.reading import parse_json, read_text, sha256_of
 
 LARGEST_CELL = 1 << 22  # characters, of a CSV file
 
@@ -71,8 +71,6 @@ def json_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
         where = f"{path}, line {number}"
         values = parse_json(line, where) if line.strip() else {}
         row = {name: str(v) for name, v in values.items() if isinstance(v, str | int | float)}
-        for name, cell in row.items():
-            require_whole_characters(cell, f"{where}, {name!r}")
         if values:
             yield where, row
 

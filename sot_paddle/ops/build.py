@@ -15,6 +15,7 @@ import hashlib
 import logging
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -23,7 +24,6 @@ from pathlib import Path
 import paddle
 from paddle.utils.cpp_extension import load_op_meta_info_and_register_op
 
-from sot_paddle.home_folder import default_cache_dir, is_trusted
 from sot_paddle.ops import native
 from sot_paddle.runtime import processor
 from sot_paddle.versions import OPERATORS_SINCE, number_of
@@ -102,7 +102,7 @@ def build(folder: Path) -> Path:
     path = library_path(folder, compiler_path)
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        if not is_trusted(folder):
+        if not _is_trusted(folder):
             raise NotBuilt(
                 f"{folder} is a link, or others own it or may write it, and what lies there is run "
                 "as a program: make it yours alone (chmod go-w), or set SOT_PADDLE_CACHE to "
@@ -119,6 +119,21 @@ def build(folder: Path) -> Path:
             f"cannot write in {folder}: {error}; set SOT_PADDLE_CACHE to another folder"
         ) from error
     return path
+
+
+def default_cache_dir() -> Path:
+    """``$SOT_PADDLE_CACHE``, else ``$XDG_CACHE_HOME/sot_paddle``, else ``~/.cache/sot_paddle``."""
+    if chosen := os.environ.get("SOT_PADDLE_CACHE"):
+        return Path(chosen)
+    around = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(around, "sot_paddle")
+
+
+def _is_trusted(folder: Path) -> bool:
+    """Whether none but this user and the administrator own a folder or may write it; no link."""
+    status = folder.lstat()
+    is_ours = status.st_uid in (os.geteuid(), 0) and not stat.S_ISLNK(status.st_mode)
+    return is_ours and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _compile(compiler_path: str, path: Path) -> None:

@@ -37,7 +37,7 @@ class ImageOptions(PrecisionOptions):
         "", "folder with train/<class>/* and val/<class>/*, or with <class>/* alone, or digits"
     )
     model: str = option("", "a name of ours, of the original or of timm; trained folders know it")
-    model_options: dict = option({}, "options of the model by name (--set, --model-option)")
+    model_options: dict = option({}, "options of the model by name (--set)")
     num_classes: int | None = option(None, "outputs, the number of folders if not given", low=2)
     cpu: bool = changeable(False, "use the CPU even where there is a GPU", flags=("--no-cuda",))
     workers: int = changeable(4, "processes that read images, 0 for none", low=0, flags=("-j",))

@@ -6,7 +6,6 @@ Shape legend: B images, K classes, M examples.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -47,7 +46,7 @@ from sot_paddle.data.splits import ShuffledSplit
 from sot_paddle.distributed import say
 from sot_paddle.options import part_of
 from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
-from sot_paddle.tasks.losses import image_loss, mean_loss
+from sot_paddle.tasks.losses import classification_loss, mean_loss
 from sot_paddle.tasks.task import Outputs, Predictions, Task
 
 TOP = 5
@@ -125,7 +124,7 @@ class ImageTask(Task):
 
     def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
         """Cross-entropy, of soft targets where images are mixed or labels smoothed."""
-        return image_loss(outputs, labels, smoothing=self.smoothing)
+        return classification_loss(outputs, labels, smoothing=self.smoothing)
 
     def score(self, split: str, predictions: Predictions) -> dict[str, float]:
         """Accuracies in percent and the mean loss."""
@@ -153,35 +152,6 @@ def score(logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     if logits.shape[1] > TOP:
         scores["top5"] = 100.0 * float(np.mean(ranks < TOP))
     return scores | {"loss": mean_loss(logits, labels)}
-
-
-@dataclass(frozen=True)
-class ClassScore:
-    """A row of the per-class table: a class, its images, per cent of them that are recognised, and
-    which class they are most often taken for, "" when never."""
-
-    name: str
-    images: int
-    top1: float
-    mistaken_for: str
-    mistakes: int
-
-
-def score_classes(
-    logits: np.ndarray, labels: np.ndarray, classes: Sequence[str]
-) -> list[ClassScore]:
-    """The per-class table of logits (M, K), labels (M,) and K names; without empty classes."""
-    choices = logits.argmax(axis=1)
-    rows = []
-    for label, name in enumerate(classes):
-        chosen = choices[labels == label]
-        if not len(chosen):
-            continue
-        wrong = Counter(int(choice) for choice in chosen if choice != label)
-        other, count = max(wrong.items(), key=lambda item: (item[1], -item[0]), default=(0, 0))
-        top1 = 100.0 * float(np.mean(chosen == label))
-        rows.append(ClassScore(name, len(chosen), top1, classes[other] if count else "", count))
-    return rows
 
 
 def load_images(config: ImageTrainConfig) -> ImageTask:

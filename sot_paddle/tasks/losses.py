@@ -72,24 +72,6 @@ def smooth_targets(labels: paddle.Tensor, num_classes: int, smoothing: float) ->
     return hot * (1.0 - smoothing) + smoothing / num_classes
 
 
-def image_loss(logits: Outputs, labels: paddle.Tensor, smoothing: float = 0.0) -> paddle.Tensor:
-    """Training loss of an image classifier, a scalar.
-
-    Args:
-        logits: (B, K), or the pair of a ``sum_loss`` head, whose two losses are added.
-        labels: (B,) integers, or soft targets (B, K), which are taken as they are.
-
-    Source: A.6 (sum_loss), A.9.
-    """
-    if isinstance(logits, tuple):
-        return sum(image_loss(part, labels, smoothing) for part in logits)
-    if len(labels.shape) == 2:
-        return soft_cross_entropy(logits, labels)
-    if smoothing:
-        return soft_cross_entropy(logits, smooth_targets(labels, logits.shape[-1], smoothing))
-    return cross_entropy(logits, labels)
-
-
 def mean_squared_error(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
     """Mean of ``(logits - labels)^2``: a regression head's (B, 1) or (B,), and (B,) numbers.
 
@@ -100,20 +82,27 @@ def mean_squared_error(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.T
     return functional.mse_loss(logits.reshape([-1]), labels.reshape([-1]).astype(logits.dtype))
 
 
-def classification_loss(logits: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
-    """Loss of any head, a scalar: mean squared error when K is 1, else cross-entropy.
+def classification_loss(
+    logits: Outputs, labels: paddle.Tensor, smoothing: float = 0.0
+) -> paddle.Tensor:
+    """Training loss of a classifier, a scalar: mean squared error when K is 1, else cross-entropy.
 
     Args:
         logits: (B, K), or the pair that a ``sum_loss`` head returns in training mode, whose two
             losses are added.
-        labels: (B,) integers, or numbers when K is 1.
+        labels: (B,) integers, numbers when K is 1, or soft targets (B, K), taken as they are.
+        smoothing: of integer labels.
 
-    Source: A.6 (sum_loss), B.1 (regression).
+    Source: A.6 (sum_loss), A.9 (images), B.1 (regression).
     """
     if isinstance(logits, tuple):
-        return classification_loss(logits[0], labels) + classification_loss(logits[1], labels)
+        return sum(classification_loss(part, labels, smoothing) for part in logits)
     if logits.shape[-1] == 1:
         return mean_squared_error(logits, labels)
+    if len(labels.shape) == 2:
+        return soft_cross_entropy(logits, labels)
+    if smoothing:
+        return soft_cross_entropy(logits, smooth_targets(labels, logits.shape[-1], smoothing))
     return cross_entropy(logits, labels)
 
 

@@ -8,15 +8,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
+import visualdl  # noqa: F401 (imported with the rest, while imports are quiet)
 from paddlenlp.trainer import TrainerCallback
 
 from sot_paddle import distributed
 from sot_paddle.failures import INTERRUPTED, TERMINATED, Interrupted
-from sot_paddle.home_folder import home_for_imports
 from sot_paddle.train.evaluation import duration
-
-with home_for_imports():  # it makes folders there
-    import visualdl  # noqa: F401
 
 
 class StopRequest:

@@ -209,5 +209,5 @@ def close_folder(folder: Path) -> None:
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             name = path.relative_to(folder).as_posix()
-            files[name] = {"size": path.stat().st_size, "crc32": reading.crc32_of(path)}
+            files[name] = reading.entry_of(path)
     write_atomically(folder / MANIFEST, json.dumps({"files": files}, indent=1).encode())

@@ -25,7 +25,6 @@ from sot_paddle.tasks.images import (
     evaluation_split,
     load_evaluation,
     score,
-    score_classes,
 )
 from sot_paddle.train import run_folder
 from sot_paddle.train.device import prepare_device, seed_everything
@@ -83,14 +82,12 @@ def evaluate(config: ImageEvalConfig) -> dict[str, Any]:
     split = evaluation_split(images, config.batch_size, config.workers, config.dtype)
     predicted = predict(subject.model, split)
     logits = imagenet_a.gather_scores(predicted.outputs) if config.imagenet_a else predicted.outputs
-    table = score_classes(logits, predicted.labels, classes)
     return {
         "model": subject.model.name,
         "weights": subject.origin,
         "images": len(predicted.labels),
         "corrupt": [images.source.name(index) for index in predicted.corrupt],
         "scores": score(logits, predicted.labels),
-        "classes": [dataclasses.asdict(row) for row in table],
         "seconds": predicted.seconds,
         "images_per_second": len(predicted.labels) / predicted.seconds,
         "processes": distributed.world_size(),
@@ -172,13 +169,7 @@ def _check_classes(
 
 
 def print_report(content: Mapping[str, Any]) -> None:
-    """Print the per-class table and the scores on stdout."""
-    rows = content["classes"]
-    width = max(len("class"), *(len(row["name"]) for row in rows))
-    print(f"{'class':{width}}  images   top-1  most often taken for")
-    for row in rows:
-        other = f"{row['mistaken_for']} ({row['mistakes']})" if row["mistaken_for"] else ""
-        print(f"{row['name']:{width}}  {row['images']:6d}  {row['top1']:6.2f}  {other}".rstrip())
+    """Print the scores on stdout."""
     scores = content["scores"]
     top5 = f", top-5 {scores['top5']:.2f} %" if "top5" in scores else ""
     print(

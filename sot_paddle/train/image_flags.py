@@ -44,7 +44,7 @@ examples:
 EVALUATION = Command(
     "eval_image.py",
     ImageEvalConfig,
-    "Evaluate an image model: scores, and a table of the classes.",
+    "Evaluate an image model: scores.",
     """\
 examples:
   python tools/eval_image.py DATA --weights output/train/MODEL-224

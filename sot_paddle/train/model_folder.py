@@ -57,7 +57,7 @@ _LOG = logging.getLogger(__name__)
 KIND = "sot_paddle image model"
 _LENGTH = 128
 """Tokens of a row of text where the run's options are not there: the default of training."""
-_RESAMPLED = ("img_size", "window_size")
+_RESAMPLED = ("img_size",)
 """Options that a checkpoint may differ in: its tensors are fitted to the model's."""
 _OF_TOKENS = ("token_type", "token_dim", "large_output", "dense_norm", "patch_size", "patch_norm")
 """Options of the token embedding; without effect where that starts afresh."""

@@ -18,12 +18,13 @@ import numpy as np
 from paddle import nn
 
 from sot_paddle.backbones.families import TextBackbone
-from sot_paddle.checkpoint import FORMAT, SUFFIXES, metadata_json, refuse_tensorflow, unpack_files
+from sot_paddle.checkpoint import FORMAT, SUFFIXES, metadata_json, unpack_files
 from sot_paddle.config import (
     PLAIN,
     PRETRAINING,
     SECOND_ORDER,
     EncoderConfig,
+    build_record,
 )
 from sot_paddle.convert.engine.known_models import (
     CLASS_SCORES,
@@ -87,7 +88,8 @@ class Pretrained:
     def encoder(self) -> EncoderConfig:
         """The encoder's options: those of its preset, then what the checkpoint says."""
         stated = self.backbone.read_config(self.config)
-        return self.backbone.options(**{**self.backbone.defaults(self.preset), **stated})
+        options = self.backbone.defaults(self.preset) | stated
+        return build_record(self.backbone.options, options, where="config.json")
 
     @property
     def num_classes(self) -> int | None:
@@ -228,7 +230,6 @@ def _not_local(config: CheckpointOptions) -> str:
 
 def open_weights(place: Path) -> Source:
     """Open the weights of a folder, or a file; what the user should know of them is logged."""
-    refuse_tensorflow(place)
     file = _weights_file(place)
     if file is None and place.is_dir() and not _config_file(place).exists():
         inside = [place / name for name in ("best", "last") if (place / name).is_dir()]

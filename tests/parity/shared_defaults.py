@@ -146,7 +146,9 @@ COUNTERPARTS: Mapping[str, str] = {
         "sot_paddle.tasks.glue_options TrainConfig max_seq_length"
     ),
     "data.batches pad_rows pad_id": "transformers BertConfig pad_token_id",
-    "tasks.losses image_loss smoothing": "torch.nn.functional cross_entropy label_smoothing",
+    "tasks.losses classification_loss smoothing": (
+        "torch.nn.functional cross_entropy label_smoothing"
+    ),
 }
 """Module, name and parameter of ours -> those of what it stands for."""
 

@@ -9,7 +9,7 @@ import paddle
 import pytest
 import torch
 
-from sot_paddle.tasks.losses import classification_loss, image_loss
+from sot_paddle.tasks.losses import classification_loss
 from sot_torch_ref.train.losses import soft_target_cross_entropy, task_loss
 from tests.parity.sides import assert_parity
 
@@ -27,12 +27,12 @@ def test_loss_of_a_task(kind: str, pair: bool, dtype: str) -> None:
         labels = rng.uniform(0, 5, SAMPLES).astype(dtype)
     if kind == "ignored":
         labels[:3] = IGNORED
-    paddle_loss, torch_loss = classification_loss, task_loss
+    torch_loss = task_loss
     if kind == "soft":
         labels = rng.dirichlet(np.ones(CLASSES), SAMPLES).astype(dtype)
-        paddle_loss, torch_loss = image_loss, soft_target_cross_entropy
+        torch_loss = soft_target_cross_entropy
     assert_parity(
-        lambda *logits: paddle_loss(one_or_pair(logits), paddle.to_tensor(labels)),
+        lambda *logits: classification_loss(one_or_pair(logits), paddle.to_tensor(labels)),
         lambda *logits: torch_loss(one_or_pair(logits), torch.tensor(labels)),
         logits,
     )
@@ -50,7 +50,9 @@ def test_smoothed_labels(smoothing: float, pair: bool, dtype: str) -> None:
         return sum(smoothed(tensor, torch.tensor(labels)) for tensor in logits)
 
     assert_parity(
-        lambda *logits: image_loss(one_or_pair(logits), paddle.to_tensor(labels), smoothing),
+        lambda *logits: classification_loss(
+            one_or_pair(logits), paddle.to_tensor(labels), smoothing
+        ),
         torch_loss,
         logits,
     )

@@ -92,24 +92,6 @@ def test_scores_on_the_columns_of_imagenet_a() -> None:
     assert_same(paddle_values, {"columns": torch_columns.numpy(), **torch_scores}, bound=RATIOS)
 
 
-def test_table_of_classes() -> None:
-    """Of classes that one is taken for equally often the first is named; one has no image."""
-    rng, classes = np.random.default_rng(17), 7
-    logits, labels = rng.normal(size=(60, classes)), rng.integers(1, classes, 60)
-    logits[labels == 2, 2] += 9.0  # a class that is never mistaken
-    names = [f"class {index}" for index in range(classes)]
-    rows = images.score_classes(logits, labels, names)
-    assert [row.name for row in rows] == names[1:]
-    predicted = torch.from_numpy(logits).argmax(dim=1).numpy()
-    for label, row in enumerate(rows, start=1):
-        answers = predicted[labels == label]
-        mistakes = np.bincount(answers[answers != label], minlength=classes)
-        assert row.images == len(answers)
-        assert row.top1 == pytest.approx(100 * (answers == label).mean(), rel=0, abs=RATIOS)
-        assert row.mistakes == mistakes.max()
-        assert row.mistaken_for == (names[mistakes.argmax()] if mistakes.any() else "")
-
-
 @pytest.mark.parametrize(("classes", "size"), [(4, 2.0), (3, 400.0)])
 def test_predicted_shares(classes: int, size: float) -> None:
     """Large logits overflow in a softmax that does not subtract the largest."""

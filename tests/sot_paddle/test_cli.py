@@ -67,17 +67,6 @@ def test_a_defect_of_ours_shows_where_it_arose_and_is_no_verdict(capsys):
     assert said.endswith("tool: IndexError: list index out of range\n")
 
 
-def test_a_flag_with_the_home_folder_behind_its_sign_means_it(monkeypatch, tmp_path):
-    """No shell expands that; a folder named ~ was made in the current one."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    parser = CommandParser(prog="tool")
-    parser.add_argument("--out-dir")
-    parser.add_argument("words", nargs="*")
-    options = parser.parse_args(["--out-dir=~/x/~/y", "~", "a=~/x"])
-    assert options.out_dir == f"{tmp_path}/x/~/y"
-    assert options.words == ["~", "a=~/x"]
-
-
 def test_options_are_written_out(capsys):
     parser = CommandParser(prog="tool")
     parser.add_argument("--name")

@@ -49,25 +49,23 @@ REFUSED = [
     (HeadConfig, {"normalization": "mpn"}, "of pooling 'mgcrp' must be one of svpn"),
     (HeadConfig, {"pooling": "gap", "normalization": "none"}, "cannot be set .*got 'none'"),
     (HeadConfig, {"pooling": "gcp", "vec": "triu"}, "vec 'triu' is an option of .*leave it at"),
-    (HeadConfig, {"alpha": 0.0}, "alpha must be above 0, got 0.0"),
-    (HeadConfig, {"alpha": 1.5}, "alpha must be at most 1, got 1.5"),
-    (HeadConfig, {"head_dropout": 1.0}, "head_dropout must be below 1, got 1.0"),
-    (HeadConfig, {"num_iter": 0}, "num_iter must be at least 1, got 0"),
-    (HeadConfig, {"num_sv": 0}, "num_sv must be at least 1, got 0"),
+    (HeadConfig, {"alpha": 0.0}, "alpha: Input should be greater than 0, got 0.0"),
+    (HeadConfig, {"alpha": 1.5}, "alpha: Input should be less than or equal to 1, got 1.5"),
+    (HeadConfig, {"head_dropout": 1.0}, "head_dropout: Input should be less than 1, got 1.0"),
+    (HeadConfig, {"num_sv": 0}, "num_sv: .* greater than or equal to 1, got 0"),
     (EncoderConfig, {"hidden_act": "swish"}, "hidden_act must be one of .*silu.*swish"),
-    (EncoderConfig, {"layer_norm_eps": 2e-3}, "layer_norm_eps must be at most 0.001.*got 0.002"),
     (EncoderConfig, {"hidden_size": 10, "num_attention_heads": 4}, "a multiple.*got 10 and 4"),
     (EncoderConfig, {"pad_token_id": 30522}, r"pad_token_id must be in \[0, vocab_size\), got 305"),
-    (ViTConfig, {"img_size": "wide"}, "img_size must be a whole number, got 'wide'"),
+    (ViTConfig, {"img_size": "wide"}, "img_size: .* should be a valid integer.* got 'wide'"),
     (ViTConfig, {"token_type": "Patch"}, "token_type must be one of .* did you mean patch"),
-    (ViTConfig, {"mlp_ratio": float("inf")}, "mlp_ratio must be a finite number, got inf"),
+    (ViTConfig, {"mlp_ratio": float("inf")}, "mlp_ratio: Input should be a finite number, got inf"),
     (SwinConfig, {"depths": []}, r"one entry for each of 1 to 16 stages, got \(\) and"),
     (Options, {"rte": 1.0}, "unknown option 'rte'; did you mean rate"),
     (Options, {"zzz": 1.0}, "unknown option 'zzz'; known: count, flag, limit, name, rate, sizes"),
-    (Options, {"rate": "fast"}, "rate must be a number, got 'fast'"),
-    (Options, {"count": 2.5}, "count must be a valid integer.* got 2.5"),
-    (Options, {"flag": "maybe"}, "flag must be true or false, got 'maybe'"),
-    (Options, {"sizes": 1}, "sizes must be a valid tuple, got 1"),
+    (Options, {"rate": "fast"}, "rate: .* should be a valid number.* got 'fast'"),
+    (Options, {"count": 2.5}, "count: .* valid integer.* got 2.5"),
+    (Options, {"flag": "maybe"}, "flag: .* valid boolean.* got 'maybe'"),
+    (Options, {"sizes": 1}, "sizes: .* valid tuple, got 1"),
 ]
 
 
@@ -78,23 +76,10 @@ def test_refusals_name_the_option_and_where_it_stands(record, options, message) 
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("record", "options", "message"),
-    [
-        (HeadConfig, {"alpha": 0}, "alpha must be above 0, got 0"),
-    ],
-)
-def test_a_record_that_is_made_directly_refuses_in_one_line(record, options, message) -> None:
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        record(**options)
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        dataclasses.replace(record(), **options)
-
-
 def test_options_of_a_model_that_are_no_mapping_are_refused_by_file(tmp_path: Path) -> None:
     (tmp_path / "o.yaml").write_text("model_options: 5\n")
-    words = ["digits", "--config", str(tmp_path / "o.yaml"), "--model-option", "depth=3"]
-    with pytest.raises(ValueError, match="o.yaml: model_options must be a valid dictionary, got 5"):
+    words = ["digits", "--config", str(tmp_path / "o.yaml"), "--set", "depth=3"]
+    with pytest.raises(ValueError, match="o.yaml: model_options: .*dictionary, got 5"):
         parse(TRAINING, words)
 
 

@@ -188,23 +188,3 @@ def test_a_file_made_with_other_options_is_refused(tmp_path, build, name, option
         load_weights(model, path)
     assert str(path) in str(caught.value)
     assert same_bits(before, state(model))
-
-
-def test_what_a_file_does_not_state_is_said_in_one_line(tmp_path, tiny_bert, caplog) -> None:
-    source, path = tiny_bert(), tmp_path / "m.safetensors"
-    partly = {"config": json.dumps({"hidden_size": 12, "layer_norm_eps": 1e-12})}
-    for metadata, expected in (
-        ({}, "num_attention_heads, hidden_act, layer_norm_eps, the options of the head"),
-        (partly, "num_attention_heads, hidden_act, the options of the head"),
-        ({**partly, "num_attention_heads": "3"}, "hidden_act, the options of the head"),
-    ):
-        write_tensors(path, state(source), metadata)
-        caplog.clear()
-        with caplog.at_level(logging.WARNING, logger="sot_paddle.weights"):
-            assert load_weights(tiny_bert(), path) == []
-        (line,) = caplog.messages
-        assert line.endswith(f"does not state {expected}: the model's are taken")
-    save_weights(source, path)
-    caplog.clear()
-    assert load_weights(tiny_bert(), path) == []
-    assert caplog.messages == []

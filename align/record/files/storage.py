@@ -120,7 +120,7 @@ class Folder:
             raise ValueError(f"{path}: no such folder; expected one that `align dump` wrote")
         if not (self.path / MANIFEST).is_file():
             raise ValueError(f"{path}: has no {MANIFEST}: not a dump, or one that was not finished")
-        manifest = reading.read_json(self.path / MANIFEST, strict=True)
+        manifest = reading.read_json(self.path / MANIFEST)
         if manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
             raise ValueError(
                 f"{path}: {MANIFEST} says {manifest.get('format')!r}, format version "
@@ -151,7 +151,7 @@ class Folder:
 
     def json(self, name: str) -> dict[str, Any]:
         """A JSON file, which holds an object."""
-        return reading.read_json(self._listed(name), strict=True)
+        return reading.read_json(self._listed(name))
 
     def tensors(self, name: str) -> checkpoint.Tensors:
         """Every tensor of a safetensors file, each read on access."""

@@ -45,7 +45,7 @@ from sot_paddle.convert.formats.source import (
 )
 from sot_paddle.convert.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
 from sot_paddle.convert.formats.torch_files import write_torch
-from sot_paddle.reading import named_in_refusals
+from sot_paddle.reading import entry_of, named_in_refusals
 from sot_paddle.train import folder_lock
 
 DTYPES: Mapping[str, np.dtype] = {
@@ -77,7 +77,6 @@ def convert_file(
     vocab: str | os.PathLike[str] | None = None,
     num_attention_heads: int | None = None,
     encoder_only: bool = False,
-    key: str = "",
     ema: bool = False,
     recorded: tuple[str, str] | None = None,
 ) -> Manifest:
@@ -97,7 +96,6 @@ def convert_file(
         num_attention_heads: when the source does not say.
         encoder_only: reverse only: leave out a head or token embedding that the layout cannot
             hold.
-        key: of the entry that holds the weights, where a file has several.
         ema: take the averaged weights of a training's torch file.
         recorded: source and destination in the manifest, where `dst` is work in progress.
 
@@ -115,7 +113,7 @@ def convert_file(
         raise ValueError(f"unknown dtype {dtype!r}; expected one of {', '.join(DTYPES)}")
     if reverse and ema:
         raise ValueError("--ema is for the way to Paddle; drop it or --reverse")
-    source = src if isinstance(src, Source) else open_source(Path(src), key=key, ema=ema)
+    source = src if isinstance(src, Source) else open_source(Path(src), ema=ema)
     _check_direction(source, table, reverse=reverse)
     directory = slash or dst.is_dir() or not dst.suffix
     check_destination(dst, source.path, directory, reverse=reverse, overwrite=overwrite)
@@ -183,16 +181,14 @@ class _Job:
         """Write the weights and the manifest beside them; neither stays without the other."""
         beside = manifest_beside(dst)
         with atomic_files(dst, beside) as folder:
-            self._write_weights(folder / dst.name)
-            manifest = self._manifest()
+            manifest = self._write_weights(folder / dst.name)
             (folder / beside.name).write_bytes(manifest.to_json())
         return manifest
 
     def write_directory(self, dst: Path) -> Manifest:
         """Write weights, config.json, vocabulary and manifest as one folder."""
         with atomic_directory(dst) as folder:
-            self._write_weights(folder / "model.safetensors", self._paddlenlp_names())
-            manifest = self._manifest()
+            manifest = self._write_weights(folder / "model.safetensors", self._paddlenlp_names())
             config = self.beside.config
             if self.plan.reverse and config:
                 entries = self.plan.entries
@@ -215,16 +211,26 @@ class _Job:
         rows = [row for row in head if row.destination in self.plan.by_destination]
         return {STORED_NAMES: json.dumps({row.destination: row.source for row in rows})}
 
-    def _write_weights(self, path: Path, more: Mapping[str, str] = MappingProxyType({})) -> None:
-        tensors = self._tensors()
+    def _write_weights(
+        self, path: Path, more: Mapping[str, str] = MappingProxyType({})
+    ) -> Manifest:
+        tensors, keys = self._tensors(), self.table.written_under
         if path.suffix not in TORCH_SUFFIXES:
             write_tensors(path, tensors, {**self._metadata(), **more})
-            return
-        keys = self.table.written_under
-        if keys:
-            self.notes.append(f"the state dict is written under {' and '.join(keys)}")
-        with atomic_file(path) as handle:
-            write_torch(path, handle, tensors, keys)
+        else:
+            if keys:
+                self.notes.append(f"the state dict is written under {' and '.join(keys)}")
+            with atomic_file(path) as handle:
+                write_torch(path, handle, tensors, keys)
+        order = [*self.plan.by_destination, *self.plan.counters]
+        return Manifest(
+            self.plan,
+            *self.ends,
+            self.beside.heads,
+            tensors=tuple(self.records[name] for name in order),
+            notes=tuple(self.notes),
+            files={path.name: entry_of(path)},
+        )
 
     def _tensors(self) -> Tensors:
         """The destination's tensors, each converted, checked and recorded when it is drawn."""
@@ -284,11 +290,6 @@ class _Job:
             **({"num_attention_heads": str(heads)} if heads else {}),
             **({"vocabulary": pack_files(vocabulary)} if vocabulary else {}),
         }
-
-    def _manifest(self) -> Manifest:
-        order = [*self.plan.by_destination, *self.plan.counters]
-        records = tuple(self.records[name] for name in order)
-        return Manifest(self.plan, *self.ends, self.beside.heads, records, tuple(self.notes))
 
 
 def _cast(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:

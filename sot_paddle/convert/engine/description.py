@@ -127,6 +127,7 @@ class Manifest:
         tensors: for each tensor source (None: filled in), destination, transform, part, shape,
             source_shape, dtype, source_dtype, sha256 of the destination's bytes.
         notes: what else the user should know.
+        files: name of the file of weights -> its size and CRC.
     """
 
     plan: ConversionPlan
@@ -135,6 +136,7 @@ class Manifest:
     num_attention_heads: int | None
     tensors: tuple[Mapping[str, Any], ...]
     notes: tuple[str, ...]
+    files: Mapping[str, Mapping[str, int]]
 
     def summary(self) -> str:
         """Describe the conversion for a console: what was written, left out and noted."""
@@ -163,7 +165,7 @@ class Manifest:
             "num_attention_heads": self.num_attention_heads,
             **{"sizes": plan.sizes, "tensors": self.tensors, "ignored": plan.ignored},
             **{"absent": plan.absent, "notes": self.notes, "depths": plan.depths},
-            "embed": plan.embed,
+            **{"embed": plan.embed, "files": self.files},
         }
         return as_json(content)
 

@@ -22,10 +22,8 @@ from sot_paddle.convert.formats.source import Source, open_source
 from sot_paddle.reading import named_in_refusals
 from sot_paddle.resampling import (
     is_sinusoid,
-    resample_bias_table,
     resample_position_embedding,
     sinusoid_table,
-    window_of,
 )
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -205,11 +203,6 @@ def _resample(name: str, array: np.ndarray, wanted: tuple[int, ...]) -> tuple[np
         how = "bicubic with antialiasing as timm's resample_abs_pos_embed"
         reason = f"learned positions of {shape[1] - 1} tokens to {positions - 1}, {how}"
         return resample_position_embedding(array, positions - 1), reason
-    if name.endswith(BIAS_TABLE) and same_width:
-        old, new = window_of(shape[0]), window_of(wanted[0])
-        how = "bicubic without antialiasing as Swin's own loading"
-        reason = f"relative positions of windows of {old} to windows of {new}, {how}"
-        return resample_bias_table(array, new), reason
     raise ValueError(
         f"{name} has shape {shape}, the model wants {wanted}: a backbone of another size"
     )

@@ -17,10 +17,8 @@ from sot_paddle.checkpoint import (
     SUFFIXES,
     Tensors,
     TensorSpec,
-    checked,
     metadata_json,
     read_entry,
-    refuse_tensorflow,
     unpack_files,
 )
 from sot_paddle.convert.engine.build import build_plan
@@ -75,14 +73,13 @@ class Source:
     averaged: bool | None = None
 
 
-def open_source(path: Path, *, key: str = "", ema: bool | None = False) -> Source:
+def open_source(path: Path, *, ema: bool | None = False) -> Source:
     """Open a weights file, or the weights, config and vocabulary of a directory.
 
     A file that bears one of the standard names of a directory is taken as that directory's.
 
     Args:
         path: a file of safetensors, PyTorch or Paddle, or a directory.
-        key: of the entry to take from a nested file, see `choose_weights`.
         ema: whether averaged weights are taken, see `choose_weights`.
 
     Returns:
@@ -93,7 +90,6 @@ def open_source(path: Path, *, key: str = "", ema: bool | None = False) -> Sourc
     Raises:
         ValueError: nothing there, no weights in it, or damaged.
     """
-    refuse_tensorflow(path)
     if not path.exists():
         raise ValueError(f"{path}: no such file or directory")
     folder = path if path.is_dir() else None
@@ -101,7 +97,7 @@ def open_source(path: Path, *, key: str = "", ema: bool | None = False) -> Sourc
         path = _weights_in(folder)
     elif path.name in WEIGHT_FILES:
         folder = path.parent
-    source = _unwrapped(_with_twins(_open_file(path, key, ema)))
+    source = _unwrapped(_with_twins(_open_file(path, ema)))
     if not source.tensors:
         raise ValueError(f"{path}: holds no tensor")
     if folder:
@@ -138,26 +134,24 @@ def _weights_in(folder: Path) -> Path:
     raise ValueError(f"{folder}: no weights; expected one of {', '.join(WEIGHT_FILES)}")
 
 
-def _open_file(path: Path, key: str, ema: bool | None) -> Source:
+def _open_file(path: Path, ema: bool | None) -> Source:
     if path.name.endswith(".index.json"):
-        return _open_shards(path, key, ema)
+        return _open_shards(path, ema)
     with reading.open_weights(path) as handle:
         start = handle.read(20)
     suffix, metadata = path.suffix, {}
     if suffix not in SUFFIXES and start[8:9] == b"{":
         suffix = ".safetensors"
     if suffix in SUFFIXES:
-        choice, metadata = read_entry(path, suffix, key=key, ema=ema)
-        tensors = choice.tensors
+        choice, metadata = read_entry(path, suffix, ema=ema)
     elif start.startswith(FIRST_BYTES) or suffix in TORCH_SUFFIXES:
-        choice = read_torch(path, key=key, ema=ema)
-        tensors = checked(choice.tensors, path)
+        choice = read_torch(path, ema=ema)
     else:
         raise ValueError(
             f"{path}: expected a directory or a file that ends in"
             f" {', '.join((*SUFFIXES, *TORCH_SUFFIXES))}, got {path.suffix!r}"
         )
-    source = Source(path, tensors, metadata, averaged=choice.averaged)
+    source = Source(path, choice.tensors, metadata, averaged=choice.averaged)
     source.notes = [f"{path.name}: {note}" for note in choice.notes]
     return source
 
@@ -190,7 +184,7 @@ def _renamed(tensors: Tensors, names: Mapping[str, str]) -> Tensors:
     return Tensors(specs, lambda name: tensors[names[name]])
 
 
-def _open_shards(index: Path, key: str, ema: bool | None) -> Source:
+def _open_shards(index: Path, ema: bool | None) -> Source:
     """Open the shards that an index lists; index and shards must agree on every tensor."""
     placed = reading.read_json(index).get("weight_map")
     if not isinstance(placed, dict) or not all(isinstance(f, str) for f in placed.values()):
@@ -203,7 +197,7 @@ def _open_shards(index: Path, key: str, ema: bool | None) -> Source:
             raise ValueError(f"{index}: the shard {file!r} is not beside it")
         if file.endswith(".index.json"):
             raise ValueError(f"{index}: the shard {file!r} is an index, expected weights")
-        shard = _open_file(index.parent / file, key, ema)
+        shard = _open_file(index.parent / file, ema)
         listed = {name for name, place in placed.items() if place == file}
         odd = sorted(listed.symmetric_difference(shard.tensors))
         if odd:

@@ -102,11 +102,10 @@ def _check_archive(handle: BinaryIO) -> None:
     handle.seek(0)
 
 
-def read_torch(path: Path, *, key: str = "", ema: bool | None = False) -> Choice:
+def read_torch(path: Path, *, ema: bool | None = False) -> Choice:
     """Read a state dict with weights only (`load_safely`).
 
     Args:
-        key: of the entry to take, see `choose_weights`.
         ema: whether averaged weights are taken, see `choose_weights`.
 
     Returns:
@@ -124,7 +123,7 @@ def read_torch(path: Path, *, key: str = "", ema: bool | None = False) -> Choice
 
     content = load_safely(path, torch, "weights only")
     with reading.named_in_refusals(path):
-        choice = choose_weights(content, as_tensor, key=key, ema=ema)
+        choice = choose_weights(content, as_tensor, ema=ema)
         arrays = {n: to_numpy(f"tensor {n!r}", t) for n, t in choice.tensors.items()}
     return replace(choice, tensors=as_tensors(arrays))
 

@@ -49,7 +49,6 @@ class StateRequest:
         model: registry name; what the source says when "".
         names: JSON file with the names of PyTorch's parameter groups.
         optimizer: kind of PyTorch's optimizer, where its state does not tell.
-        key: of the entry with PyTorch's weights, where its file has several.
         unused: weights that no gradient has reached yet are no mistake.
         overwrite: replace an existing target.
     """
@@ -60,7 +59,6 @@ class StateRequest:
     model: str = ""
     names: Path | None = None
     optimizer: str = ""
-    key: str = ""
     unused: bool = False
     overwrite: bool = False
 
@@ -141,7 +139,7 @@ def _to_paddle(request: StateRequest, notes: list[str]) -> OptimizerState:
     if not isinstance(optimizer, Mapping):
         raise ValueError(f"{place}: no optimizer under {' or '.join(_OPTIMIZERS)}")
     schedule = _first(content, _SCHEDULERS)
-    source = open_source(place, key=request.key)
+    source = open_source(place)
     with named_in_refusals(place):
         plan = build_plan(request.layout, model, source.tensors.shapes, config=source.config)
         names = None if request.names is None else read_names(request.names)

@@ -15,7 +15,7 @@ from sot_paddle.config import some
 from sot_paddle.data.errors import DataError
 from sot_paddle.reading import (
     MANIFEST,
-    crc32_of,
+    entry_of,
     field_of,
     listed_files,
     read_json,
@@ -84,7 +84,7 @@ def finish(folder: Path, names: Sequence[str], content: Mapping[str, Any]) -> No
         content: what a reader must know, JSON-ready; ``form`` is its kind.
     """
     paths = {name: folder / name for name in names}
-    files = {n: {"size": p.stat().st_size, "crc32": crc32_of(p)} for n, p in paths.items()}
+    files = {name: entry_of(path) for name, path in paths.items()}
     manifest = {"files": files, _CONTENT: dict(content)}
     write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
     for part in folder.glob("*.part"):

@@ -15,7 +15,7 @@ import numpy as np
 from sot_paddle.data.batches import TokenFeatures
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.reading import read_json, require_whole_characters
+from sot_paddle.reading import read_json
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,6 @@ def _part(value: Any, key: str, kind: type, place: str) -> Any:
     part = value.get(key) if isinstance(value, Mapping) else None
     if not isinstance(part, kind) or isinstance(part, bool):
         raise DataError(f"{place}: expected {key!r} to be a {kind.__name__}, got {part!r:.60}")
-    if kind is str:
-        require_whole_characters(part, f"{place}, {key!r}")
     return part
 
 

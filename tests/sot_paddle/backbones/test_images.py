@@ -84,7 +84,7 @@ OF_SOT = [
     ({"embed_dm": 8}, "unknown option 'embed_dm' for sot_tiny; did you mean embed_dim"),
     ({"embed_dim": 10}, "sot_tiny: the channels must be a multiple of num_heads, got 10 and 3"),
     ({"position": "sinus"}, "position must be one of sinusoid, learned, got 'sinus'; did you"),
-    ({"drop_path_rate": 1.0}, "drop_path_rate must be below 1, got 1.0"),
+    ({"drop_path_rate": 1.0}, "drop_path_rate: Input should be less than 1, got 1.0"),
 ]
 OF_SWIN = [
     ({"token_type": "densenet"}, "needs 6 x 6 tokens, token_type 'densenet' .* gives 3 x 3"),

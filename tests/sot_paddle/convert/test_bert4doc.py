@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sot_paddle.checkpoint import refuse_tensorflow, write_tensors
+from sot_paddle.checkpoint import write_tensors
 from sot_paddle.convert import build_plan, convert_file
-from sot_paddle.convert.formats.source import open_source
 from sot_paddle.data.tokenizers import WordPieceTokenizer
 from tests.sot_paddle.convert.tiny_checkpoints import CLASSES, HIDDEN, encoder_shapes, linear
 
@@ -82,14 +81,3 @@ def test_its_tokenizer_takes_chinese_words_whole_unless_the_files_say_otherwise(
     (source / name).write_text('{"tokenize_chinese_chars": true}', encoding="utf-8")
     assert tokens("stated", "bert4doc") == [2, 1, 1, 5, 3]
     assert (tmp_path / "stated" / name).read_bytes() == (source / name).read_bytes()
-
-
-@pytest.mark.parametrize("name", ["", "bert_model.ckpt", "bert_model.ckpt.index"])
-def test_a_checkpoint_of_tensorflow_is_named(tmp_path, name) -> None:
-    for end in ("index", "data-00000-of-00001", "meta"):
-        (tmp_path / f"bert_model.ckpt.{end}").write_bytes(b"\0")
-    (tmp_path / "bert_config.json").write_text("{}")
-    with pytest.raises(ValueError, match="is a TensorFlow checkpoint, which is not read: convert"):
-        open_source(tmp_path / name)
-    (tmp_path / "config.json").write_text("{}")
-    refuse_tensorflow(tmp_path)  # PyTorch's files may lie beside it

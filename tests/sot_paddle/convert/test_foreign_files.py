@@ -100,19 +100,6 @@ def test_paddles_own_names_are_unwrapped_on_the_way_back(conversion, expected, a
     assert set(conversion.read("back.safetensors")) == set(arrays)
 
 
-def test_an_entry_is_named_by_its_key(converted, conversion, tmp_path, arrays):
-    spoilt = {name: tensor + 1 for name, tensor in tensors(arrays).items()}
-    content = {"student": spoilt, "ema": {"shadow": tensors(arrays, "module.")}, "epoch": 3}
-    torch.save({**content, "teacher": spoilt}, tmp_path / "a.pth")
-    count = f"{len(arrays)} tensors"
-    with pytest.raises(
-        ValueError, match=rf"several .*: student \({count}\), teacher \({count}\); "
-    ):
-        conversion("a.pth", "b.safetensors")
-    for key in ("ema.shadow", "ema"):
-        assert "the state dict under the key 'ema.shadow' is used" in converted("a.pth", key=key)
-
-
 def test_a_nested_pdparams_goes_back(conversion, expected, arrays):
     path = conversion.folder / "run.pdparams"
     state = {name: (name, np.array(array)) for name, array in expected.items()}
@@ -170,15 +157,11 @@ def test_the_content_says_what_a_file_is(converted, tmp_path, arrays):
 
 @pytest.mark.parametrize("name", ["a.bin", "a.ckpt", "a.safetensors", "a.pdparams", "a"])
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (POINTER, "a Git LFS pointer, .* 'git lfs pull'"),
-        (b"\xef\xbb\xbf\n<!DOCTYPE html><title>Sign in</title>", "a web page, .* in a browser"),
-    ],
+    "content", [POINTER, b"\xef\xbb\xbf\n<!DOCTYPE html><title>Sign in</title>"]
 )
-def test_what_is_no_file_of_weights_is_named(conversion, tmp_path, name, content, message):
+def test_what_is_no_file_of_weights_is_named(conversion, tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=f"{name}: is {message}"):
+    with pytest.raises(ValueError, match=f"{name}: is a Git LFS pointer or a web page"):
         conversion(name, "x.safetensors")
 
 

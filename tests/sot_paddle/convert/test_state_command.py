@@ -109,31 +109,23 @@ def test_a_file_there_and_back(begun, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("weights", "optimizer", "schedule", "beside"),
+    ("weights", "optimizer", "schedule"),
     [
-        ("model_state_dict", "optimizer_state_dict", "scheduler_state_dict", ""),
-        ("state_dict", "optimizer", None, ""),
-        ("student", "optimizer", "lr_scheduler", "teacher"),
+        ("model_state_dict", "optimizer_state_dict", "scheduler_state_dict"),
+        ("state_dict", "optimizer", None),
+        ("student", "optimizer", "lr_scheduler"),
     ],
 )
-def test_the_keys_of_a_file_and_names_beside_it(
-    begun, tmp_path, weights, optimizer, schedule, beside
-):
+def test_the_keys_of_a_file_and_names_beside_it(begun, tmp_path, weights, optimizer, schedule):
     content = {weights: tensors(begun.arrays), optimizer: unnamed(to_torch(begun.state))}
     path, ours, back = tmp_path / "other.ckpt", tmp_path / "ours", tmp_path / "back.pth"
     if schedule:
         content[schedule] = schedule_dict(begun.state)
-    key = {}
-    if beside:
-        content[beside], key = {n: t + 1 for n, t in content[weights].items()}, {"key": weights}
     torch.save({**content, "epoch": 3}, path)
-    if beside:
-        with pytest.raises(ValueError, match=r"student \(41 tensors\), teacher \(41 .* --key"):
-            convert_state(request(path, ours, names=begun.names))
     with pytest.raises(ValueError, match=r"numbers its parameters: write them .*--names"):
-        convert_state(request(path, ours, **key))
+        convert_state(request(path, ours))
     assert not ours.exists()
-    text = convert_state(request(path, ours, names=begun.names, **key))
+    text = convert_state(request(path, ours, names=begun.names))
     assert ("no state of a scheduler" in text) == (schedule is None)
     assert read_state(ours).position == (500 if schedule else None)
     with pytest.raises(ValueError, match=r"numbers its parameters: write them .*--names"):

@@ -11,7 +11,7 @@ import pytest
 from sot_paddle.data import glue_tasks
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.tasks import glue
-from sot_paddle.tasks.losses import cross_entropy, image_loss, mean_squared_error
+from sot_paddle.tasks.losses import classification_loss, cross_entropy, mean_squared_error
 
 
 def test_a_model_of_mnli_predicts_the_diagnostic_set_where_it_is(tmp_path):
@@ -55,13 +55,13 @@ def test_half_precision_logits_give_a_float32_loss(half: str) -> None:
     one = paddle.to_tensor(logits(1, 1)).astype(half)
     assert mean_squared_error(one, paddle.to_tensor(LABELS)).dtype == paddle.float32
     soft = paddle.to_tensor(np.eye(K)[LABELS])
-    assert image_loss(x, soft).dtype == paddle.float32
+    assert classification_loss(x, soft).dtype == paddle.float32
 
 
 def test_soft_targets_are_not_smoothed() -> None:
     targets = paddle.to_tensor(np.random.default_rng(3).dirichlet(np.ones(K), size=B))
     x = paddle.to_tensor(logits())
-    assert float(image_loss(x, targets, 0.1)) == float(image_loss(x, targets))
+    assert float(classification_loss(x, targets, 0.1)) == float(classification_loss(x, targets))
 
 
 # counts, all different: 5 true positives, 4 true negatives, 2 false positives, 1 false negative

@@ -69,7 +69,6 @@ def test_a_trained_folder_needs_no_flag(image_folder, trained, evaluate, tmp_pat
     assert content["scores"]["top1"] == best["ema_top1"]
     assert content["weights"].endswith("best/ema.safetensors")
     assert content["scores"]["loss"] == pytest.approx(best["ema_loss"], rel=1e-6)
-    assert [row["name"] for row in content["classes"]] == ["ant", "bee", "cow"]
     assert f"top-1 {best['ema_top1']:.2f} %, loss" in out
     out, err = evaluate(image_folder, "SoT_Tiny", "--weights", trained, "--no-ema")
     assert "best/model.safetensors" in err
@@ -96,7 +95,6 @@ def test_weights_alone_have_the_classes_of_the_data(image_folder, trained, evalu
         evaluate(image_folder, "sot_tiny", "--weights", weights, "--output", file, *flags)
         results.append(json.loads(file.read_text(encoding="utf-8")))
     assert results[1]["scores"] == results[0]["scores"]
-    assert [row["name"] for row in results[1]["classes"]] == ["ant", "bee", "cow"]
 
 
 @pytest.mark.parametrize(
@@ -157,8 +155,6 @@ def test_imagenet_a_takes_the_best_of_its_200_columns(imagenet_root, evaluate, t
     content = json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))
     assert "taken: the moving average" in err
     assert content["scores"]["top1"] == pytest.approx(0.5)
-    assert {row["name"]: row["top1"] for row in content["classes"]}[SYNSETS[7]] == 100.0
-    assert f"{SYNSETS[7]} (1)" in out
 
 
 def test_options_and_names_that_contradict_the_weights_are_refused(
