@@ -6,7 +6,6 @@ missing, cut off or changed: for the tokenizer, each form of preparation and pre
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,12 +16,6 @@ from sot_paddle.cli import exit_status
 from sot_paddle.train import preparation_command
 from tests.sot_paddle.train.run_output import in_process
 from tests.sot_paddle.train.tiny_pretraining import write_texts
-
-RECORD = {
-    **{"input_ids": [2, 5, 3, 6, 3, 0], "input_mask": [1, 1, 1, 1, 1, 0]},
-    **{"segment_ids": [0, 0, 0, 1, 1, 0], "masked_lm_positions": [1, 0]},
-    **{"masked_lm_ids": [7, 0], "next_sentence_labels": [1]},
-}
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +58,7 @@ def preparation(form: str) -> Callable[[Path, Path, Path], int]:
 
 COMMANDS = {"tokenizer": tokenizer}
 COMMANDS |= {form: preparation(form) for form in preparation_command.FORMS}
-GOOD = {"ids": b"2 5 3 6 3\n", "records": json.dumps([RECORD] * 3).encode()}
+GOOD = {"ids": b"2 5 3 6 3\n"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -88,9 +81,9 @@ def test_text_that_cannot_be_used_is_one_line(name, data, tmp_path, refused) -> 
 @pytest.mark.parametrize(
     ("form", "shard", "damage"),
     [
-        ("instances", "instances.bin", lambda content: content[:-3]),
-        ("pairs", "pairs.txt", lambda content: bytes([content[0] ^ 1]) + content[1:]),
-        ("pairs", "pairs.txt", None),
+        ("instances", "numbers.bin", lambda content: content[:-3]),
+        ("pairs", "numbers.bin", lambda content: bytes([content[0] ^ 1]) + content[1:]),
+        ("pairs", "numbers.bin", None),
         ("instances", "manifest.json", None),
     ],
     ids=["cut off", "changed", "missing", "no manifest"],
