@@ -60,11 +60,11 @@ class ExtractConfig(StateRows):
     """Every option of ``tools/extract_hidden_states.py``."""
 
     splits: str = option("", "splits with commas between [train and the development splits]")
-    output_dir: str = option("", "folder of the files; a run that was stopped goes on")
+    output_dir: str = option("", "folder of the files; a split that is there is left as it is")
     dtype: str = option("float32", "float32 (published) or float16 (half the disk)", choices=DTYPES)
     batch_size: int = option(8, "of a forward pass, in rows", low=1)
     embed_batch_size: int = option(1, "that a reader has to read together, in rows", low=1)
-    overwrite: bool = option(False, "begin anew instead of going on")
+    overwrite: bool = option(False, "replace what an earlier run stored")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -184,8 +184,8 @@ EXTRACT_COMMAND = Command(
     ExtractConfig,
     """\
 Store the hidden states of every layer and position of a frozen encoder in HDF5, in the original's
-layout. It says first how much disk it needs, and refuses when that is not there; a run that was
-stopped goes on with the same command.""",
+layout. It says first how much disk each split needs, and refuses when that is not there; after a
+stop the same command makes the splits that are not finished.""",
     """\
 examples:
   python tools/extract_hidden_states.py --task_name SQuAD --train_file train-v2.0.json \\

@@ -8,7 +8,7 @@ from pathlib import Path
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.stored.layout import StoredSplit, stored_split
 from sot_paddle.data.stored.live_states import FrozenModel, LiveStates, extract, glue_states
-from sot_paddle.data.stored.state_files import StateSizes, require_ours, require_space
+from sot_paddle.data.stored.state_files import StateSizes, is_stored, require_ours, require_space
 from sot_paddle.distributed import say
 from sot_paddle.tasks.squad import read_windows
 from sot_paddle.tasks.state_options import ExtractConfig
@@ -32,11 +32,11 @@ def extract_splits(config: ExtractConfig) -> None:
     with folder_lock.hold(folder):
         require_ours(files)
         for split, source in sources.items():
-            require_space(folder, layouts[split], _sizes(config, source))
-        for path in files if config.overwrite else ():
-            path.unlink(missing_ok=True)
-        for split, source in sources.items():
-            _store(config, folder, split, layouts[split], source)
+            layout = layouts[split]
+            if config.overwrite or not is_stored(folder, layout, config.dtype, source.origin):
+                _store(config, folder, split, layout, source)
+            else:
+                say(f"{config.task_name} {split}: its {len(source):,} rows are there")
 
 
 def _layouts(config: ExtractConfig) -> dict[str, StoredSplit]:
@@ -65,32 +65,27 @@ def _source(config: ExtractConfig, frozen: FrozenModel, split: str) -> LiveState
     return frozen.windows(features, split)
 
 
-def _sizes(config: ExtractConfig, source: LiveStates) -> StateSizes:
-    return StateSizes(len(source), *source.of_row, config.dtype, config.embed_batch_size)
-
-
 def _store(
     config: ExtractConfig, folder: Path, split: str, layout: StoredSplit, source: LiveStates
 ) -> None:
-    sizes = _sizes(config, source)
+    sizes = StateSizes(len(source), *source.of_row, config.dtype, config.embed_batch_size)
     layers, tokens, width = source.of_row
     say(
         f"{config.task_name} {split}: {len(source):,} rows x {layers} states x {tokens} tokens x "
         f"{width} in {config.dtype}: {sizes.gigabytes:.1f} GB"
     )
+    require_space(folder, sizes)
     started = time.monotonic()
     shown = [started]
-    begun: list[int] = []
 
     def report(done: int, rows: int) -> None:
         now = time.monotonic()
-        begun.append(done)
-        if now - shown[0] > _REPORT_EVERY and done > begun[0]:
+        if now - shown[0] > _REPORT_EVERY:
             shown[0] = now
-            left = (now - started) / (done - begun[0]) * (rows - done)
+            left = (now - started) / done * (rows - done)
             say(f"stored {done:,} of {rows:,} rows, {duration(left)} left")
 
-    before = extract(
+    extract(
         source,
         folder,
         layout,
@@ -99,5 +94,4 @@ def _store(
         chunk=config.embed_batch_size,
         report=report,
     )
-    kept = f", {before:,} were there" if before else ""
-    say(f"{folder / layout.states.file}: {len(source):,} rows{kept}")
+    say(f"{folder / layout.states.file}: {len(source):,} rows")

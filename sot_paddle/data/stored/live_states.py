@@ -55,7 +55,7 @@ class LiveStates:
     rows: int  # n
     labels: Sequence[np.ndarray]  # for each kind of label (n,); () where there is none
     of_row: tuple[int, int, int]  # (L, T, F)
-    origin: Mapping[str, str]  # what the rows are made from; files of another are not continued
+    origin: Mapping[str, str]  # what the rows are made from
 
     def __len__(self) -> int:
         return self.rows
@@ -84,21 +84,19 @@ def extract(
     batch_size: int = 8,
     chunk: int = 1,
     report: Callable[[int, int], None] = lambda done, rows: None,
-) -> int:
-    """Write the hidden states of a split, from where an earlier run stopped.
+) -> None:
+    """Write the hidden states of a split.
 
     ``chunk`` are rows that a reader has to read together; ``report`` is called with (rows done,
-    rows) after every batch. Returns the rows that were already there.
+    rows) after every batch.
     """
     sizes = StateSizes(len(source), *source.of_row, dtype, chunk)
     with StateWriter(folder, split, sizes, source.origin) as writer:
-        before = writer.done
         while writer.done < sizes.rows:
             rows = range(writer.done, min(writer.done + batch_size, sizes.rows))
             labels = [kind[rows.start : rows.stop] for kind in source.labels]
             writer.append(source.states(rows), labels, rows)
             report(writer.done, sizes.rows)
-    return before
 
 
 @dataclass(frozen=True)

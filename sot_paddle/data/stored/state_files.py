@@ -1,7 +1,6 @@
-"""Write and read hidden states in HDF5, row by row, as far as a run has come.
+"""Write and read hidden states in HDF5, row by row.
 
-A file is made with room for every row, and HDF5 checks each chunk when it is read (Fletcher-32): a
-kill leaves every row before ``last_index`` whole, and the next run goes on from there.
+A file has its name once every row is in it. HDF5 checks each chunk when it is read (Fletcher-32).
 
 Shape legend: n rows, L hidden states, T tokens, F features, B rows of a batch.
 """
@@ -23,7 +22,7 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.data.stored.layout import Dataset, StoredSplit
 
 LAST, ORIGIN = "last_index", "made_from"
-"""Attributes: rows written so far, and what the rows were made from."""
+"""Attributes: rows that are written, and what the rows were made from."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class StateSizes:
 
 
 def require_ours(paths: Iterable[Path]) -> None:
-    """Refuse files that extraction would continue or replace although it did not begin them."""
+    """Refuse files that extraction would replace although it did not make them."""
     for path in filter(os.path.lexists, paths):
         try:
             with h5py.File(path, "r") as file:
@@ -63,11 +62,10 @@ def require_ours(paths: Iterable[Path]) -> None:
             )
 
 
-def require_space(folder: Path, split: StoredSplit, sizes: StateSizes) -> None:
-    """Refuse to begin what the disk cannot hold; what lies there already is not asked again."""
-    occupied = sum(path.stat().st_size for path in split.paths(folder) if path.exists()) / 1e9
+def require_space(folder: Path, sizes: StateSizes) -> None:
+    """Refuse to begin what the disk cannot hold."""
     free = shutil.disk_usage(folder).free / 1e9
-    if sizes.gigabytes - occupied > free:
+    if sizes.gigabytes > free:
         half = " (--dtype float16 needs half of it)" if sizes.dtype == "float32" else ""
         raise DataError(
             f"{folder}: the hidden states of {sizes.rows:,} rows need {sizes.gigabytes:.1f} GB and "
@@ -75,69 +73,65 @@ def require_space(folder: Path, split: StoredSplit, sizes: StateSizes) -> None:
         )
 
 
+def is_stored(folder: Path, split: StoredSplit, dtype: str, origin: Mapping[str, str]) -> bool:
+    """Whether the files of a split are there, made from the same; a DataError if from another."""
+    path = split.paths(folder)[-1]
+    if not path.exists():
+        return False
+    reader = StateReader(folder, split)
+    if (reader.dtype, reader.origin) != (dtype, origin):
+        raise DataError(
+            f"{path} holds {reader.dtype} of another model or other data: give --overwrite to "
+            "replace it, or another folder"
+        )
+    return True
+
+
 class StateWriter:
     """The files of a split, written in the order of the rows; a context manager.
 
-    Args:
-        origin: what the rows are made from, by name: a file that was begun from something else is
-            not continued.
+    They have their names when it ends without an error.
 
-    Raises:
-        DataError: files that were begun with other sizes or another origin, or that are damaged.
+    Args:
+        origin: what the rows are made from, by name.
     """
 
     def __init__(
         self, folder: Path, split: StoredSplit, sizes: StateSizes, origin: Mapping[str, str]
     ) -> None:
-        self._sizes, self._origin, self.done = sizes, dict(origin), sizes.rows
-        self._sets = [self._open(Path(folder) / each.file, each) for each in split.datasets]
+        self._sizes, self._origin, self.done = sizes, dict(origin), 0
+        self._paths = split.paths(folder)
+        sets = zip(self._paths, split.datasets, strict=True)
+        self._sets = [self._create(path.with_suffix(".part"), each) for path, each in sets]
 
     def __enter__(self) -> StateWriter:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type | None, *_: object) -> None:
+        chunks = -(-self._sizes.rows // self._sizes.chunk)
         for dataset in self._sets:
+            # QUIRK: the original counts whole chunks, also when the last one is not full
+            dataset.attrs[LAST] = chunks * self._sizes.chunk
             dataset.file.close()
+        for path in self._paths if kind is None else ():
+            os.replace(path.with_suffix(".part"), path)
 
-    def _open(self, path: Path, dataset: Dataset) -> h5py.Dataset:
-        """A dataset to go on with; its file stays open."""
+    def _create(self, path: Path, dataset: Dataset) -> h5py.Dataset:
+        """A dataset to fill; its file stays open."""
         shape = (self._sizes.rows, *(() if dataset.dtype else self._sizes.of_row))
-        dtype = dataset.dtype or self._sizes.dtype
-        if not path.exists():
-            self._create(path, dataset.name, shape, dtype)
-        with _naming(path):
-            stored = h5py.File(path, "r+")[dataset.name]
-            begun = {"shape": stored.shape, "dtype": stored.dtype.name, **_origin(stored)}
-            self.done = min(self.done, int(stored.attrs[LAST]))
-        for name, value in {"shape": shape, "dtype": dtype, **self._origin}.items():
-            if begun.get(name) != value:
-                raise DataError(
-                    f"{path} was begun with {name} {begun.get(name)}, now {value}; give "
-                    "--overwrite to begin anew, or another folder"
-                )
+        stored = h5py.File(path, "w").create_dataset(
+            dataset.name,
+            shape=shape,
+            maxshape=(None, *shape[1:]),
+            chunks=(self._sizes.chunk, *shape[1:]),
+            dtype=dataset.dtype or self._sizes.dtype,
+            fletcher32=True,
+        )
+        stored.attrs[ORIGIN] = json.dumps(self._origin)
         return stored
 
-    def _create(self, path: Path, name: str, shape: tuple[int, ...], dtype: str) -> None:
-        """Write a file whose rows are all 0."""
-        part = path.with_suffix(".part")
-        allocation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        allocation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-        with _naming(path), h5py.File(part, "w") as file:
-            dataset = file.create_dataset(
-                name,
-                shape=shape,
-                maxshape=(None, *shape[1:]),
-                chunks=(self._sizes.chunk, *shape[1:]),
-                dtype=dtype,
-                fletcher32=True,
-                dcpl=allocation,
-            )
-            dataset.attrs[ORIGIN] = json.dumps(self._origin)
-            dataset.attrs[LAST] = 0
-        os.replace(part, path)
-
     def append(self, states: np.ndarray, labels: Sequence[np.ndarray], rows: Sequence[int]) -> None:
-        """Write the next B rows and mark them as written.
+        """Write the next B rows.
 
         Args:
             states: (B, L, T, F), any floating type; finite in the file's, else a DataError.
@@ -155,17 +149,7 @@ class StateWriter:
         stop = self.done + len(stored)
         for dataset, values in zip(self._sets, (*labels, rows, stored), strict=True):
             dataset[self.done : stop] = values
-        self._flush()  # the rows are there before they are counted
-        chunk = self._sizes.chunk
-        for dataset in self._sets:
-            # QUIRK: the original counts whole chunks, also when the last one is not full
-            dataset.attrs[LAST] = -(-stop // chunk) * chunk if stop == self._sizes.rows else stop
-        self._flush()
         self.done = stop
-
-    def _flush(self) -> None:
-        for dataset in self._sets:
-            dataset.file.flush()
 
 
 class StateReader:
@@ -236,10 +220,7 @@ def _finished(path: Path, dataset: Dataset) -> h5py.Dataset:
         raise DataError(f"{path}: {dataset.name!r} is no array of numbers with {axes} axes")
     written = int(stored.attrs.get(LAST, len(stored)))
     if written < len(stored):
-        raise DataError(
-            f"{path} is unfinished: {written:,} of {len(stored):,} rows; run the same "
-            "tools/extract_hidden_states.py again"
-        )
+        raise DataError(f"{path} is unfinished: {written:,} of {len(stored):,} rows; make it anew")
     return stored
 
 
