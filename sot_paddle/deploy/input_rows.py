@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle.config import near_names
-from sot_paddle.data.documents import FORMS as TABLES
+from sot_paddle.data.documents import comma_rows, tab_rows
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_dataset import DIGITS, load_digits
 from sot_paddle.data.image_folder import EXTENSIONS, decode_rgb, files_below, report_others
@@ -76,7 +76,7 @@ def read_rows(places: Sequence[str], recipe: Recipe, options: InputOptions) -> I
         if options != InputOptions():
             raise DataError("--format and --columns are for texts, and this is an image model")
         if list(places) == [STDIN]:
-            return (_image(Path(line), details) for line in _lines(STDIN) if line.strip())
+            return (_image(Path(line)) for line in _lines(STDIN) if line.strip())
         return [row for place in places for row in _images_of(place, details)]
     if len(places) != 1:
         raise DataError(f"expected one file of texts, got {len(places)}: {', '.join(places)}")
@@ -127,7 +127,7 @@ def _texts(
         raise DataError(f"--columns: {place} is read as lines; give --format tsv, csv or jsonl")
     if kind in ("tsv", "csv"):
         path = Path("/dev/stdin") if place == STDIN else _file(place)
-        for where, cells in TABLES[f".{kind}"](path, ()):
+        for where, cells in (tab_rows if kind == "tsv" else comma_rows)(path):
             yield where, [cells[name] for name in _columns(cells, details, options, where)]
         return
     for number, line in enumerate(_lines(place), 1):
@@ -187,15 +187,15 @@ def _images_of(place: str, details: EvalTransform) -> list[Row]:
         source = load_digits(details.img_size)[1]
         return [Row(source.name(n), partial(source.image, n)) for n in range(len(source))]
     if not path.is_dir():
-        return [_image(path, details)]
+        return [_image(path)]
     files = files_below(path)
     if not files.images:
         raise DataError(f"{place}: expected images ({' '.join(EXTENSIONS)}), got none")
     report_others(path, files.others, _LOG.warning)
-    return [_image(path / name, details) for name in files.images]
+    return [_image(path / name) for name in files.images]
 
 
-def _image(path: Path, details: EvalTransform) -> Row:
+def _image(path: Path) -> Row:
     if not path.is_file():
         raise DataError(f"{path}: there is no such image or folder")
-    return Row(str(path), partial(decode_rgb, path, exif_orientation=details.exif_orientation))
+    return Row(str(path), partial(decode_rgb, path))

@@ -25,18 +25,15 @@ WORDS_OF_A_TEXT = 30
 
 
 def write_tables(folder: Path, rows: int = 24) -> Path:
-    """Own tables of three forms; the last word of a text tells its class."""
+    """Own tables; the last word of a text tells its class."""
     folder.mkdir()
     made = []
     for index in range(rows):
         words = [tiny_run.WORDS[(index * at + at) % 10] for at in range(1, WORDS_OF_A_TEXT)]
         made.append((" ".join([*words, ("red", "old")[index % 2]]), ("r", "o")[index % 2]))
-    lines = [json.dumps({"body": text, "kind": kind}) for text, kind in made]
-    (folder / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    lines = ["kind,body", *(f'{kind},"{text}"' for text, kind in made[:9])]
-    (folder / "dev.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    lines = ["body", *(text for text, _ in made[:5])]
-    (folder / "test.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for name, count in (("train", rows), ("dev", 9), ("test", 5)):
+        lines = ["text\tlabel", *("\t".join(row) for row in made[:count])]
+        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
 
 
@@ -64,8 +61,8 @@ def files(tmp_path_factory, tiny_folders, encoder) -> dict[str, Path]:
 
 
 FLAGS = {
-    "train_text": "--task_name own --data_dir {tables} --label_column kind --text_columns body "
-    "--max_seq_length 12 --model_name_or_path {encoder}",
+    "train_text": "--task_name own --data_dir {tables} --max_seq_length 12 "
+    "--model_name_or_path {encoder}",
     "train_squad": "--max_seq_length 24 --doc_stride 5 --predict_file {dev} --train_file {train} "
     "--model_name_or_path {encoder}",
     "train_adapter": "--max_seq_length 20 --per_gpu_train_batch_size 4 --learning_rate 3e-3",
@@ -128,7 +125,6 @@ def test_a_run_is_continued_bit_for_bit(started, fill, tmp_path, program, flags)
         ("train_text", "--do_train --task_name AG", "unknown task 'AG'"),
         ("train_text", "--do_train --trunc_medium 10", "first tokens below 10"),
         ("train_text", "--do_train --layers 2", "numbers from 0 to 1 of this model"),
-        ("train_text", "--do_eval --label_column none", "expected the column none"),
         ("train_text", "--do_predict --layers 0 1", "holds a trained head: give --do_train"),
         ("train_text", "--do_train --layer_learning_rate 1 2 3 --discr", "1 or 2 numbers"),
         ("train_squad", "--do_eval --task_name RTE", "task_name must be SQuAD, got RTE"),
