@@ -9,25 +9,23 @@ that they are in.
 Decoding is the original's, which reads through timm (specs.md A.9): Pillow, ``convert("RGB")``,
 EXIF ignored. Greyscale images are repeated to three channels, alpha is dropped without blending,
 palettes are resolved, CMYK is converted without a colour profile, only the first frame of an
-animation is read.
+animation is read. Greys of more than 8 bits are refused.
 """
 
 from __future__ import annotations
 
-import io
 import itertools
 import logging
 import os
 import struct
 import warnings
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-from PIL import ExifTags, Image
+from PIL import Image
 
 from sot_paddle.config import some
 from sot_paddle.data.errors import DataError
@@ -40,24 +38,12 @@ Report = Callable[[str], None]
 """Is told what a folder holds and is not read."""
 
 _LOG = logging.getLogger(__name__)
-_DROPPINGS = ("desktop.ini", "thumbs.db")  # files that a desktop leaves, in lower case
 
 # What Pillow's readers raise on damaged content; OSError includes "truncated" and "unidentified".
 DAMAGE = (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, struct.error)
 DAMAGE += (zlib.error, Image.DecompressionBombError, RuntimeError)  # the last of AVIF
-_ADVICE = "repair or remove it, or leave corrupt images out"
-_WHITES = {"I": 255, "F": 1}  # of modes whose values say nothing about it; larger ones are refused
-_SIXTEEN_BITS = ("PNG", "PPM")  # formats whose images of mode ``I`` have 16 bits
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""EXIF's orientation -> what makes the image upright; 1 is upright."""
+_ADVICE = "repair or remove it"
+_WIDE_GREYS = ("I", "F")  # beginnings of the modes of greys with more than 8 bits
 
 
 @dataclass(frozen=True)
@@ -68,14 +54,13 @@ class FolderSource:
     classes: tuple[str, ...]  # names; a label is a position in it
     files: tuple[str, ...] = field(repr=False)  # n paths relative to ``root``
     labels: np.ndarray = field(repr=False, compare=False)  # (n,) int64
-    exif_orientation: bool = False  # whether to turn an image as its EXIF says
 
     def __len__(self) -> int:
         return len(self.files)
 
     def image(self, index: int) -> Image.Image:
         """Decode one image."""
-        return decode_rgb(self.name(index), exif_orientation=self.exif_orientation)
+        return decode_rgb(self.name(index))
 
     def name(self, index: int) -> str:
         """The image's path."""
@@ -185,54 +170,37 @@ def read_class_folders(folder: str | Path, report: Report = _LOG.warning) -> Fol
 
 
 @dataclass(frozen=True)
-class FoundFiles:
+class ListedFiles:
     """The files at any depth below a folder."""
 
-    images: tuple[str, ...]  # sorted paths
-    others: Sequence[str]  # names of those that are no images by their name
+    images: tuple[str, ...]  # sorted
+    others: tuple[str, ...]  # those that are no images by their name
 
 
-def files_below(folder: Path, name: str = "") -> FoundFiles:
-    """The files at any depth below ``folder/name``, by paths relative to ``folder``."""
-    images, foreign, places = [], [], [name]
-    while places:
-        place = places.pop()
-        with os.scandir(folder / place) as entries:
-            for entry in entries:
-                path = os.path.join(place, entry.name)
-                if os.path.isdir(entry):
-                    places += [] if entry.name.startswith(".") or _leads_up(entry) else [path]
-                elif not _is_image(entry.name):
-                    foreign.append(entry.name)
-                elif entry.is_symlink() and not os.path.exists(entry):
-                    raise DataError(f"{folder / path} is a link to nothing: remove it")
-                else:
-                    images.append(path)
-    odd = [path for path in images if path.encode("utf-8", "replace").decode() != path]
-    if odd:
-        raise DataError(f"{folder}: rename {os.fsencode(odd[0])!r}, expected a name in UTF-8")
-    return FoundFiles(tuple(sorted(images)), foreign)
+def files_below(folder: Path, name: str = "") -> ListedFiles:
+    """List the files at any depth below ``folder/name``, by paths relative to ``folder``."""
+    images, others = [], []
+    for place, inner_folders, names in os.walk(folder / name, followlinks=True):
+        inner_folders[:] = [inner for inner in inner_folders if _is_below(Path(place, inner))]
+        for entry in names:
+            path = os.path.relpath(os.path.join(place, entry), folder)
+            if _is_image(entry):
+                images.append(path)
+            elif not entry.startswith("."):
+                others.append(path)
+    return ListedFiles(tuple(sorted(images)), tuple(sorted(others)))
 
 
-def report_others(folder: Path, names: Sequence[str], report: Report) -> None:
-    """Say how many files of a folder are no images by their name, with their extensions.
-
-    Hidden files and what a desktop leaves do not count.
-    """
-    counted = [name for name in names if name[0] != "." and name.lower() not in _DROPPINGS]
-    counts = Counter(os.path.splitext(name)[1].lower() for name in counted)
-    kinds = sorted(counts.items(), key=lambda kind: (-kind[1], kind[0] or "~"))
-    shown = some(f"{extension or 'without one'} ({count})" for extension, count in kinds)
-    if counted:
-        report(
-            f"{folder}, left out: {len(counted)} files that are no images by their name: {shown}"
-        )
+def _is_below(folder: Path) -> bool:
+    """Whether to go on in a folder: it is not hidden, and no link to one that it is in."""
+    is_above = folder.is_symlink() and any(folder.samefile(parent) for parent in folder.parents)
+    return not (is_above or folder.name.startswith("."))
 
 
-def _leads_up(entry: os.DirEntry) -> bool:
-    """Whether it is a link to a folder that the walk is in: there is no end below it."""
-    path = Path(entry)
-    return entry.is_symlink() and any(path.samefile(parent) for parent in path.parents)
+def report_others(folder: Path, others: Sequence[str], report: Report) -> None:
+    """Say how many files of a folder are no images by their name, and name some."""
+    if others:
+        report(f"{folder}, left out: {len(others)} files that are no images: {some(others)}")
 
 
 def _is_image(name: str) -> bool:
@@ -249,78 +217,27 @@ def check_class_count(classes: Iterable[str], num_classes: int, where: str | Pat
         )
 
 
-class CorruptImage(DataError):
-    """An image file that exists but cannot be decoded completely."""
-
-
-def decode_rgb(path: str | Path, *, exif_orientation: bool = False) -> Image.Image:
+def decode_rgb(path: str | Path) -> Image.Image:
     """Read one image file completely, to a loaded Pillow image of mode RGB.
 
-    Args:
-        exif_orientation: whether to turn the image as its EXIF says. (A TIFF is turned always, by
-            Pillow.)
-
     Raises:
-        CorruptImage: the content is damaged, cut off, empty, not an image, PostScript, so large
-            that Pillow takes it for a decompression bomb (over twice ``Image.MAX_IMAGE_PIXELS``),
-            or has values beyond what the mode's white is known to be.
-        DataError: the file is missing or cannot be read at all: never skipped.
+        DataError: the file cannot be read, or its content is damaged, cut off, empty, not an image,
+            PostScript, so large that Pillow takes it for a decompression bomb (over twice
+            ``Image.MAX_IMAGE_PIXELS``), or greys of more than 8 bits.
     """
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise DataError(
-            f"{path}: {error.strerror}; expected a readable image file: the folder changed after "
-            "it was listed, or its permissions are wrong"
-        ) from error
     try:
         with warnings.catch_warnings():
             # large images below the bomb limit, palettes with transparency, damaged EXIF: decoded
             warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(content)) as image:
+            with Image.open(path) as image:
                 if image.format == "EPS":
                     raise OSError("PostScript is a program, which is not run")
-                rgb = _eight_bits(image).convert("RGB")
-                return _upright(image, rgb) if exif_orientation else rgb
+                if image.mode.startswith(_WIDE_GREYS):
+                    raise OSError(
+                        "greys of more than 8 bits, of which Pillow's conversion makes all above "
+                        "255 white: save it with 8 bits"
+                    )
+                return image.convert("RGB")
     except DAMAGE as error:
         reason = "not an image that Pillow knows" if "cannot identify" in str(error) else error
-        raise CorruptImage(f"{path}: the image cannot be decoded ({reason}); {_ADVICE}") from error
-
-
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """The image itself, or greys of 8 bits where it has greys of more.
-
-    Pillow's own conversion would cut these off at 255. 16-bit greys keep their high byte, as Pillow
-    itself reads 16-bit colours; floats are from 0 to 1; integers of 32 bits, which have no white of
-    their own, are from 0 to 255; a ValueError refuses others.
-    """
-    of_sixteen_bits = image.mode.startswith("I;16") or (
-        image.mode == "I" and image.format in _SIXTEEN_BITS
-    )
-    if not of_sixteen_bits and image.mode not in _WHITES:
-        return image
-    values, tags = np.asarray(image), getattr(image, "tag_v2", {})  # (H, W)
-    if of_sixteen_bits:
-        (depth,) = tags.get(ExifTags.Base.BitsPerSample, (16,))  # Pillow leaves 12 bits as they are
-        greys = values >> (depth - 8)
-    else:
-        white = _WHITES[image.mode]
-        if not (values.min() >= 0 and values.max() <= white):  # true of NaN
-            raise ValueError(
-                f"expected values from 0 to {white} in an image of mode {image.mode}, found "
-                f"{values.min():g} to {values.max():g}: save it with 8 or 16 bits"
-            )
-        greys = np.rint(values * (255 / white))
-    greys = greys.astype(np.uint8)
-    if tags.get(ExifTags.Base.PhotometricInterpretation) == 0:  # white; Pillow minds it in 8 bits
-        greys = 255 - greys
-    return Image.fromarray(greys)
-
-
-def _upright(image: Image.Image, pixels: Image.Image) -> Image.Image:
-    """The pixels turned as the image's EXIF says; as they are where it is damaged."""
-    try:
-        turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation))
-    except DAMAGE:
-        turn = None
-    return pixels if turn is None else pixels.transpose(turn)
+        raise DataError(f"{path}: the image cannot be decoded ({reason}); {_ADVICE}") from error

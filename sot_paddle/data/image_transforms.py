@@ -99,7 +99,6 @@ class EvalTransform:
     interpolation: str = "bicubic"
     mean: tuple[float, ...] = IMAGENET_MEAN  # per channel, for pixels from 0 to 1
     std: tuple[float, ...] = IMAGENET_STD
-    exif_orientation: bool = False  # whether whoever decodes an image turns it as its EXIF says
 
     def __post_init__(self) -> None:
         for name, values in (("mean", self.mean), ("std", self.std)):

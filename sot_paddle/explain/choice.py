@@ -4,7 +4,7 @@ sentences: those of the command line, then the lines of a file."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def choose_images(places: Sequence[str], count: int, transform: EvalTransform) -
     Args:
         places: image files; folders of one class (the first ``count`` images of it); folders of
             class folders, or with ``val`` in them (``count`` of each class); or ``digits``.
-        transform: gives the size of the digits, and how photographs are turned.
+        transform: gives the size of the digits.
 
     Returns:
         In the order of ``places``; within a folder in the order of its file names.
@@ -58,7 +58,7 @@ def choose_images(places: Sequence[str], count: int, transform: EvalTransform) -
     for place in places:
         source = _source(place, transform)
         if isinstance(source, Path):
-            read = partial(decode_rgb, source, exif_orientation=transform.exif_orientation)
+            read = partial(decode_rgb, source)
             chosen.append(ChosenImage(source.name, source.absolute().parent.name, read))
             continue
         for label, name in enumerate(source.classes):
@@ -87,15 +87,13 @@ def _source(place: str, transform: EvalTransform) -> ImageSource | Path:
         raise DataError(f"{path}: there is no such image or folder")
     inner = {entry.name for entry in path.iterdir() if entry.is_dir() and entry.name[0] != "."}
     if inner & {"train", "val", *OTHER_NAMES["val"]}:
-        source = read_split(path, "val")
-    elif inner:
-        source = read_class_folders(path)
-    else:
-        files = files_below(path).images
-        if not files:
-            raise DataError(f"{path}: expected images ({' '.join(EXTENSIONS)}), got none")
-        source = FolderSource(path, (path.absolute().name,), files, np.zeros(len(files), np.int64))
-    return replace(source, exif_orientation=transform.exif_orientation)
+        return read_split(path, "val")
+    if inner:
+        return read_class_folders(path)
+    files = files_below(path).images
+    if not files:
+        raise DataError(f"{path}: expected images ({' '.join(EXTENSIONS)}), got none")
+    return FolderSource(path, (path.absolute().name,), files, np.zeros(len(files), np.int64))
 
 
 @dataclass(frozen=True)

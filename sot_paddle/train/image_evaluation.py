@@ -77,7 +77,7 @@ def evaluate(config: ImageEvalConfig) -> tuple[dict[str, Any], Callable[[], str]
     """Evaluate a model.
 
     Returns:
-        (``scores`` (top1, top5, loss), ``classes`` (the per-class table), ``images``, ``corrupt``,
+        (``scores`` (top1, top5, loss), ``classes`` (the per-class table), ``images``,
         ``images_per_second``, ``weights``, ``model`` and the options, JSON-ready; what makes the
         CSV with a line for each image).
 
@@ -102,7 +102,6 @@ def evaluate(config: ImageEvalConfig) -> tuple[dict[str, Any], Callable[[], str]
         "weights": subject.origin,
         "weight_set": subject.weight_set,
         "images": len(predicted.labels),
-        "corrupt": [images.source.name(index) for index in predicted.corrupt],
         "scores": score(logits, predicted.labels),
         "classes": [dataclasses.asdict(row) for row in table],
         "seconds": predicted.seconds,
@@ -226,5 +225,3 @@ def print_report(content: Mapping[str, Any]) -> None:
         f"top-1 {scores['top1']:.2f} %{top5}, loss {scores['loss']:.4f}, {content['images']} "
         f"images in {duration(content['seconds'])} ({content['images_per_second']:.0f} images/s)"
     )
-    if content["corrupt"]:
-        print(f"{len(content['corrupt'])} images could not be decoded and were left out")

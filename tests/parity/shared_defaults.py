@@ -165,12 +165,12 @@ def of_counterparts(side: int) -> Named:
     return found
 
 
-POLICIES = ("rand-m10", "rand-m7-inc1", "rand-n3-inc0", "rand-m9-mstd0.5-p0.7")
+POLICIES = ("rand-m10-inc1", "rand-n3-inc1", "rand-m9-mstd0.5-p0.7-inc1")
 
 
 def our_policies() -> Named:
     """What the texts of POLICIES mean to us."""
-    from sot_paddle.data.image_randaugment import INCREASING, PLAIN, parse_randaugment
+    from sot_paddle.data.image_randaugment import NAMES, parse_randaugment
 
     found: Named = {}
     for text in POLICIES:
@@ -180,7 +180,7 @@ def our_policies() -> Named:
             "magnitude": float(read.magnitude),
             "deviation": float(read.std),
             "probability": read.prob,
-            "operations": INCREASING if read.increasing else PLAIN,
+            "operations": NAMES,
         }
     return found
 

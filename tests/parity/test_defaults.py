@@ -298,7 +298,7 @@ _OWN_TEXT = (
 _OWN_IMAGE = (
     *("model_options", "cpu", "save_epochs", "save_total_limit", "keep_states"),
     *("overwrite_output_dir", "early_stopping_patience", "eval_all_checkpoints"),
-    *("model_ema_warmup", "cpu_precision", "exif_orientation", "accept_other_operators"),
+    *("model_ema_warmup", "cpu_precision", "accept_other_operators"),
     "val_fraction",
 )
 """Options about files, speed and several runs, which the originals do not have."""

@@ -90,9 +90,9 @@ def test_places_left_behind_have_the_fill_colour(image) -> None:
 
 
 def test_parser() -> None:
-    assert parse_randaugment(RECIPE) == RandAugmentConfig(9.0, 2, 0.5, True, 0.5)
-    assert parse_randaugment("rand") == RandAugmentConfig(10.0, 2, 0.0, False, 0.5)
-    assert parse_randaugment("rand-n3-p1-m4-inc0") == RandAugmentConfig(4.0, 3, 0.0, False, 1.0)
+    assert parse_randaugment(RECIPE) == RandAugmentConfig(9.0, 2, 0.5, 0.5)
+    assert parse_randaugment("rand-inc1") == RandAugmentConfig(10.0, 2, 0.0, 0.5)
+    assert parse_randaugment("rand-n3-p1-m4-inc1") == RandAugmentConfig(4.0, 3, 0.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,9 @@ def test_parser() -> None:
         ("augmix-m3", "AugMix policies are not offered"),
         ("rand-mmax20", "unknown section 'mmax20'"),
         ("rand-m9-m8", "repeated section 'm8'"),
-        ("rand-p1.5", "probability from 0 to 1"),
+        ("rand-m9-mstd0.5", "expected inc1"),
+        ("rand-m9-inc0", "unknown section 'inc0'"),
+        ("rand-p1.5-inc1", "probability from 0 to 1"),
     ],
 )
 def test_parser_refuses(text: str, message: str) -> None:
@@ -114,9 +116,20 @@ def test_number_of_draws_does_not_depend_on_what_is_drawn() -> None:
     after = set()
     for probability in (0.0, 0.5, 1.0):
         rng = np.random.default_rng(3)
-        draw_operations(rng, RandAugmentConfig(9, 2, 0.5, True, probability))
+        draw_operations(rng, RandAugmentConfig(9, 2, 0.5, probability))
         after.add(rng.random())
     assert len(after) == 1
+
+
+def test_magnitudes_above_10_are_10() -> None:
+    drawn = [
+        [
+            draw_operations(np.random.default_rng(k), RandAugmentConfig(m, prob=1.0))
+            for k in range(9)
+        ]
+        for m in (10, 30)
+    ]
+    assert drawn[0] == drawn[1]
 
 
 def test_options_of_draws() -> None:

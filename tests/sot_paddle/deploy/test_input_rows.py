@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import sys
 
 import pytest
-from PIL import Image
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_transforms import EvalTransform
@@ -120,15 +118,3 @@ def test_images(tmp_path, stdin):
             read_rows(list(map(str, places)), IMAGES, InputOptions())
     with pytest.raises(DataError, match="are for texts, and this is an image model"):
         read_rows(["digits"], IMAGES, InputOptions(format="tsv"))
-
-
-def test_photographs_are_turned_as_in_training(tmp_path, stdin):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.new("RGB", (7, 5)).save(tmp_path / "0.jpg", exif=exif)
-    turned = dataclasses.replace(IMAGES, preparation=EvalTransform(16, exif_orientation=True))
-    for recipe, size in ((IMAGES, (7, 5)), (turned, (5, 7))):
-        stdin(f"{tmp_path}/0.jpg\n".encode())
-        for place in (str(tmp_path), f"{tmp_path}/0.jpg", "-"):
-            (row,) = read_rows([place], recipe, InputOptions())
-            assert row.value().size == size

@@ -181,31 +181,3 @@ def test_options_and_names_that_contradict_the_weights_are_refused(
         assert said in refused(*flags, "--set", option)
     _, err = evaluate(*flags, "--set", "num_heads=3")
     assert "ema.safetensors (the moving average)" in err
-
-
-def test_photographs_are_turned_as_in_training(image_folder, trained, evaluate, tmp_path):
-    """Images that lie on their side, which EXIF says, have the scores of those that stand."""
-    lying, scores = Path(shutil.copytree(image_folder / "val", tmp_path / "lying")), {}
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    for file in lying.rglob("*.png"):
-        Image.open(file).transpose(Image.Transpose.ROTATE_90).save(file, exif=exif)
-    (lying / "ant" / "1.gif").touch()
-    turned = Path(shutil.copytree(trained, tmp_path / "out", symlinks=True))
-    record = turned / "best" / "config.json"
-    content = json.loads(record.read_text(encoding="utf-8"))
-    assert content["exif_orientation"] is False
-    record.write_text(json.dumps(content | {"exif_orientation": True}), encoding="utf-8")
-    (turned / "best" / "manifest.json").unlink(missing_ok=True)
-    for name, data, weights, flags in (
-        ("standing", image_folder, trained, ()),
-        ("lying", lying, trained, ()),
-        ("asked for", lying, trained, ("--exif-orientation",)),
-        ("as trained", lying, turned, ()),
-    ):
-        file = tmp_path / "scores.json"
-        _, err = evaluate(data, "--weights", weights, "--output", file, *flags)
-        scores[name] = json.loads(file.read_text(encoding="utf-8"))["scores"]["loss"]
-        assert err.count("left out: 1 files that are no images") == (data == lying)
-    assert scores["standing"] == scores["asked for"] == scores["as trained"]
-    assert scores["lying"] != scores["standing"]
