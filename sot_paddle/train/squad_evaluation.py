@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sot_paddle.atomic import write_atomically
 from sot_paddle.command_line import OneLineParser
-from sot_paddle.data.squad.answers import read_answers, read_null_odds, score_answers
+from sot_paddle.data.squad.answers import read_answers, score_answers
 from sot_paddle.data.squad.questions import read_questions
 from sot_paddle.strict_json import dumps
 
@@ -18,8 +18,7 @@ of all, answerable (HasAns) and unanswerable (NoAns) questions."""
 EXAMPLES = """\
 examples:
   python tools/evaluate_squad.py dev-v2.0.json OUTPUT/predictions.json
-  python tools/evaluate_squad.py dev-v2.0.json OUTPUT/predictions.json \\
-      --na-prob-file OUTPUT/null_odds.json --out-file scores.json
+  python tools/evaluate_squad.py dev-v2.0.json OUTPUT/predictions.json --out-file scores.json
 """
 
 
@@ -31,8 +30,7 @@ def run_command(arguments: Sequence[str]) -> int:
 def _run(options: argparse.Namespace) -> None:
     questions = read_questions(options.data)
     answers = read_answers(options.predictions)
-    odds = read_null_odds(options.na_prob_file) if options.na_prob_file else None
-    scores = score_answers(questions, answers, odds, null_limit=options.na_prob_thresh)
+    scores = score_answers(questions, answers)
     missing = sum(question.id not in answers for question in questions)
     if missing:
         note = f"{missing} of {len(questions)} questions have no prediction and are not scored"
@@ -48,13 +46,5 @@ def _parser() -> OneLineParser:
     add = parser.add_argument
     add("data", metavar="DATA", help="the official file, such as dev-v2.0.json")
     add("predictions", metavar="PREDICTIONS", help="JSON: question id to answer, '' for none")
-    add("--na-prob-file", metavar="FILE", help="JSON: question id to how sure no answer is")
-    add(
-        "--na-prob-thresh",
-        type=float,
-        default=1.0,
-        metavar="X",
-        help="above it a question counts as unanswered [1.0]",
-    )
     add("--out-file", metavar="FILE", help="write the scores there as well")
     return parser

@@ -15,7 +15,7 @@ import numpy as np
 from sot_paddle.data.batches import TokenFeatures
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.reading import read_json, require_whole_characters
+from sot_paddle.reading import field_of, read_json, require_whole_characters
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,7 @@ def _question(entry: Any, context: str, place: str, labelled: bool) -> Question:
 
 
 def _part(value: Any, key: str, kind: type, place: str) -> Any:
-    part = value.get(key) if isinstance(value, Mapping) else None
-    if not isinstance(part, kind) or isinstance(part, bool):
-        raise DataError(f"{place}: expected {key!r} to be a {kind.__name__}, got {part!r:.60}")
+    part = field_of(value if isinstance(value, Mapping) else {}, key, kind, place)
     if kind is str:
         require_whole_characters(part, f"{place}, {key!r}")
     return part
