@@ -5,6 +5,9 @@ Shape legend: n rows, T tokens of all rows together, B rows of a batch, S tokens
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -112,10 +115,15 @@ class TokenFeatures:
         """(L,) int32 token ids of one example."""
         return self.input_ids[self.offsets[position] : self.offsets[position + 1]]
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The fields that are present, by name."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {name: value for name, value in fields.items() if value is not None}
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Hash of all fields."""
+        digest = hashlib.sha256()
+        for field in dataclasses.fields(self):
+            array = np.asarray(getattr(self, field.name))
+            digest.update(f"{field.name} {array.dtype.str} {array.shape} ".encode())
+            digest.update(array.tobytes())
+        return digest.hexdigest()[:32]
 
 
 def pad_rows(

@@ -35,8 +35,8 @@ Reader = Callable[[Path], Iterator[tuple[str, Row]]]
 def tab_rows(path: Path, columns: Columns = ()) -> Iterator[tuple[str, Row]]:
     """Cells with a TAB between, quoting off; ``columns`` () are those of the first line."""
     table = read_table(path, required=columns, columns=columns or None)
-    for number, cells in table.rows:
-        yield f"{path}, line {number}", dict(zip(table.columns, cells, strict=True))
+    for number, row in table.rows:
+        yield f"{path}, line {number}", row
 
 
 def comma_rows(path: Path, columns: Columns = ()) -> Iterator[tuple[str, Row]]:

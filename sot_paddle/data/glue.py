@@ -1,7 +1,7 @@
 """GLUE's official folders and a user's own TSV files as examples, and files for its server.
 
 Files are read as they are distributed: quoting off (the texts hold unbalanced quotes), byte-order
-marks, CRLF and a missing final newline accepted, CoLA without a header, both layouts of MRPC.
+marks, CRLF and a missing final newline accepted, CoLA without a header.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tsv import read_table
 
 _LARGEST_SCORE = 3.4e38  # about that of float32
-MEMBER_ID_COLUMNS = ("#1 ID", "#2 ID")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +45,7 @@ class Example:
 def available_splits(data_dir: str | Path, task: str | Task) -> tuple[str, ...]:
     """Names of the task's splits whose files are present in ``data_dir``, in the task's order."""
     task, folder = get_task(task), Path(data_dir)
-    return tuple(
-        split
-        for split, files in task.splits.items()
-        if any(_is_present(folder, file) for file in files)
-    )
+    return tuple(split for split, file in task.splits.items() if (folder / file.name).is_file())
 
 
 def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Example]:
@@ -72,26 +67,14 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
     task, folder = get_task(task), Path(data_dir)
     file = _locate(folder, task, split)
     required = task.text + ((task.label,) if file.labelled else ())
-    required += MEMBER_ID_COLUMNS if file.member_ids else ()
     table = read_table(
         folder / file.name,
         required=required,
         columns=file.columns,
         skip_malformed=task.skip_malformed,
     )
-    rows = table.rows
-    if file.member_ids:  # the id pairs of MRPC's development set, without a header
-        listed = read_table(folder / file.member_ids, required=(), columns=MEMBER_ID_COLUMNS)
-        members = {tuple(cells) for _, cells in listed.rows}
-        first, second = (table.columns[name] for name in MEMBER_ID_COLUMNS)
-        rows = [
-            (number, cells)
-            for number, cells in rows
-            if ((cells[first], cells[second]) in members) == file.members
-        ]
     examples = []
-    for position, (number, cells) in enumerate(rows):
-        row = dict(zip(table.columns, cells, strict=True))
+    for position, (number, row) in enumerate(table.rows):
         try:
             index = int(row.get(task.index, position))
             label = _label(task, row[task.label]) if file.labelled else None
@@ -99,8 +82,6 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
             raise DataError(f"{table.path}, line {number}: {error}") from None
         texts = [row[name] for name in task.text]
         examples.append(Example(index, texts[0], texts[1] if len(texts) == 2 else None, label))
-    if not examples:
-        raise DataError(f"{table.path} holds no row of the split {split!r} of {task.title}")
     return examples
 
 
@@ -129,24 +110,19 @@ def tokenize_examples(
     )
 
 
-def _is_present(folder: Path, file: SplitFile) -> bool:
-    return all((folder / name).is_file() for name in file.names)
-
-
 def _locate(folder: Path, task: Task, split: str) -> SplitFile:
-    """The first candidate of the split that is present; a helpful refusal when none is."""
+    """The file of the split; a helpful refusal when it is not there."""
     name = resolve_split(task, split)
-    for file in task.splits[name]:
-        if _is_present(folder, file):
-            return file
-    wanted = " or ".join(" with ".join(file.names) for file in task.splits[name])
-    asked = f"{task.title} {name}: expected {wanted} in {folder}"
-    if not folder.is_dir():
-        kind = "is a file, not a folder" if folder.exists() else "does not exist"
-        raise DataError(f"{asked}, which {kind}; give the folder that holds the task's files")
-    entries = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
-    hint = f"; did you mean {folder / task.title}?" if f"{task.title}/" in entries else ""
-    raise DataError(f"{asked}, which holds {some(entries) or 'nothing'}{hint}")
+    file = task.splits[name]
+    if (folder / file.name).is_file():
+        return file
+    content = "is no folder"
+    if folder.is_dir():
+        content = f"holds {some(sorted(path.name for path in folder.iterdir())) or 'nothing'}"
+    raise DataError(
+        f"{task.title} {name}: expected {file.name} in {folder}, which {content}; give the folder "
+        "that holds the task's files"
+    )
 
 
 def _label(task: Task, cell: str) -> int | float:
@@ -228,10 +204,7 @@ def own_task(data_dir: str | Path, *, regression: bool = False) -> Task:
     text = text_columns(path, table.columns)
     if regression:
         return table_task(text)
-    labels = {
-        required_label(cells[table.columns["label"]], f"{path}, line {number}")
-        for number, cells in table.rows
-    }
+    labels = {required_label(row["label"], f"{path}, line {number}") for number, row in table.rows}
     return table_task(text, class_names(path, labels))
 
 

@@ -18,8 +18,8 @@ class Table:
     """A decoded file."""
 
     path: Path
-    columns: dict[str, int]
-    rows: list[tuple[int, list[str]]]  # (line number from 1, cells) of each row
+    columns: tuple[str, ...]
+    rows: list[tuple[int, dict[str, str]]]  # (line number from 1, cells by column) of each row
 
 
 def read_table(
@@ -52,7 +52,7 @@ def read_table(
         cells = line.split("\t")
         if len(cells) == len(header):
             refuse_repeated_header(cells, () if columns else header, f"{path}, line {number}")
-            rows.append((number, cells))
+            rows.append((number, dict(zip(header, cells, strict=True))))
             continue
         is_cut = number == len(lines) and not ends_with_newline and len(cells) < len(header)
         if is_cut or not skip_malformed:
@@ -67,7 +67,7 @@ def read_table(
     if skipped:
         message = "%s: skipped %d of %d rows without exactly %d columns (the first is line %d)"
         logger.warning(message, path, len(skipped), len(lines) - first, len(header), skipped[0])
-    return Table(path, {name: position for position, name in enumerate(header)}, rows)
+    return Table(path, tuple(header), rows)
 
 
 def refuse_repeated_header(cells: Sequence[str], header: Sequence[str], where: str) -> None:

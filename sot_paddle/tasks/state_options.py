@@ -64,7 +64,6 @@ class ExtractConfig(StateRows):
     dtype: str = option("float32", "float32 (published) or float16 (half the disk)", choices=DTYPES)
     batch_size: int = option(8, "of a forward pass, in rows", low=1)
     embed_batch_size: int = option(1, "that a reader has to read together, in rows", low=1)
-    overwrite: bool = option(False, "replace what an earlier run stored")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -150,8 +149,8 @@ SQUAD_COMMAND = Command(
     SquadTrainConfig,
     """\
 Fine-tune a language model on SQuAD 2.0: spans over windows of long contexts. Writes
-predictions.json, null_odds.json and nbest_predictions.json in the official form, and the official
-scores in metrics.json. The same command continues a run that was interrupted, bit for bit.""",
+predictions.json in the official form, and the official scores in metrics.json. The same command
+continues a run that was interrupted, bit for bit.""",
     """\
 examples:
   python tools/train_squad.py --model_name_or_path CHECKPOINT --train_file train-v2.0.json \\

@@ -8,7 +8,7 @@ from pathlib import Path
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.stored.layout import StoredSplit, stored_split
 from sot_paddle.data.stored.live_states import FrozenModel, LiveStates, extract, glue_states
-from sot_paddle.data.stored.state_files import StateSizes, is_stored, require_ours, require_space
+from sot_paddle.data.stored.state_files import StateSizes, is_stored, require_space
 from sot_paddle.distributed import say
 from sot_paddle.tasks.squad import read_windows
 from sot_paddle.tasks.state_options import ExtractConfig
@@ -28,15 +28,12 @@ def extract_splits(config: ExtractConfig) -> None:
     folder = Path(config.output_dir)
     frozen = load_frozen(config)
     sources = {split: _source(config, frozen, split) for split in layouts}
-    files = [path for layout in layouts.values() for path in layout.paths(folder)]
     with folder_lock.hold(folder):
-        require_ours(files)
         for split, source in sources.items():
-            layout = layouts[split]
-            if config.overwrite or not is_stored(folder, layout, config.dtype, source.origin):
-                _store(config, folder, split, layout, source)
-            else:
+            if is_stored(folder, layouts[split], config.dtype, source.origin):
                 say(f"{config.task_name} {split}: its {len(source):,} rows are there")
+            else:
+                _store(config, folder, split, layouts[split], source)
 
 
 def _layouts(config: ExtractConfig) -> dict[str, StoredSplit]:
@@ -85,13 +82,5 @@ def _store(
             left = (now - started) / done * (rows - done)
             say(f"stored {done:,} of {rows:,} rows, {duration(left)} left")
 
-    extract(
-        source,
-        folder,
-        layout,
-        dtype=config.dtype,
-        batch_size=config.batch_size,
-        chunk=config.embed_batch_size,
-        report=report,
-    )
+    extract(source, folder, layout, sizes, batch_size=config.batch_size, report=report)
     say(f"{folder / layout.states.file}: {len(source):,} rows")

@@ -118,9 +118,6 @@ COUNTERPARTS: Mapping[str, str] = {
         "sot_torch_ref.train.image_transforms apply_operation fill"
     ),
     "data.image_randaugment RandAugmentConfig prob": "timm.data.auto_augment AugmentOp prob",
-    "data.squad.answers score_answers null_limit": (
-        "transformers.data.metrics.squad_metrics squad_evaluate no_answer_probability_threshold"
-    ),
     "data.squad.answers DecodingOptions n_best": ("sot_torch_ref.train.squad best_answer n_best"),
     "data.squad.answers DecodingOptions max_tokens": (
         "sot_torch_ref.train.squad best_answer max_tokens"

@@ -119,7 +119,7 @@ def original_task(name: str, rows: str = "original") -> Task:
     if task.name == "mrpc" and rows == "original":
         # QUIRK: the whole training corpus, and the labelled test set as development set
         train, dev = SplitFile("msr_paraphrase_train.txt"), SplitFile("msr_paraphrase_test.txt")
-        return dataclasses.replace(task, splits=standard_splits(train=(train,), dev=(dev,)))
+        return dataclasses.replace(task, splits=standard_splits(train=train, dev=dev))
     return task
 
 

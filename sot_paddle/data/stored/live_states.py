@@ -6,7 +6,7 @@ Shape legend: n rows, B rows of a batch, L hidden states, T tokens, F features.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -79,18 +79,12 @@ def extract(
     source: LiveStates,
     folder: Path,
     split: StoredSplit,
+    sizes: StateSizes,
     *,
-    dtype: str = "float32",
     batch_size: int = 8,
-    chunk: int = 1,
     report: Callable[[int, int], None] = lambda done, rows: None,
 ) -> None:
-    """Write the hidden states of a split.
-
-    ``chunk`` are rows that a reader has to read together; ``report`` is called with (rows done,
-    rows) after every batch.
-    """
-    sizes = StateSizes(len(source), *source.of_row, dtype, chunk)
+    """Write the hidden states of a split; ``report`` is told (rows done, rows) after a batch."""
     with StateWriter(folder, split, sizes, source.origin) as writer:
         while writer.done < sizes.rows:
             rows = range(writer.done, min(writer.done + batch_size, sizes.rows))
@@ -115,15 +109,18 @@ class FrozenModel:
 
     def fingerprint(self) -> str:
         """Hash of every weight of the encoder."""
-        named = self.model.named_parameters()
-        return _hash((n, weight.numpy()) for n, weight in named if not n.startswith("head."))
+        digest = hashlib.sha256()
+        for name, weight in self.model.named_parameters():
+            if not name.startswith("head."):
+                digest.update(name.encode() + weight.numpy().tobytes())
+        return digest.hexdigest()[:32]
 
     def states(self, tokens: TokenFeatures, about: Mapping[str, Any]) -> LiveStates:
         """The hidden states of rows of at most T tokens; ``about`` says what they are, by name."""
         pad = {"max_length": self.max_length, "pad_id": self.tokenizer.pad_id}
         origin = {
             "encoder": self.fingerprint(),
-            "rows": _hash(sorted(tokens.arrays().items())),
+            "rows": tokens.fingerprint,
             **{name: str(value) for name, value in about.items()},
         }
         labels = () if tokens.labels is None else tuple(np.atleast_2d(tokens.labels.T))
@@ -134,14 +131,6 @@ class FrozenModel:
     def windows(self, features: SpanFeatures, split: str) -> LiveStates:
         """The hidden states of the windows of a SQuAD split."""
         return self.states(features.tokens, {"task": SQUAD, "split": split})
-
-
-def _hash(arrays: Iterable[tuple[str, np.ndarray]]) -> str:
-    """32 hex digits over named arrays."""
-    digest = hashlib.sha256()
-    for name, array in arrays:
-        digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:32]
 
 
 def glue_states(

@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,21 +47,6 @@ class StateSizes:
         return self.rows * np.prod(self.of_row) * np.dtype(self.dtype).itemsize / 1e9
 
 
-def require_ours(paths: Iterable[Path]) -> None:
-    """Refuse files that extraction would replace although it did not make them."""
-    for path in filter(os.path.lexists, paths):
-        try:
-            with h5py.File(path, "r") as file:
-                is_ours = all(ORIGIN in dataset.attrs for dataset in file.values())
-        except OSError:
-            is_ours = False
-        if not is_ours:
-            raise DataError(
-                f"{path} holds no hidden states that this tool wrote: move it, or choose another "
-                "folder"
-            )
-
-
 def require_space(folder: Path, sizes: StateSizes) -> None:
     """Refuse to begin what the disk cannot hold."""
     free = shutil.disk_usage(folder).free / 1e9
@@ -75,14 +60,14 @@ def require_space(folder: Path, sizes: StateSizes) -> None:
 
 def is_stored(folder: Path, split: StoredSplit, dtype: str, origin: Mapping[str, str]) -> bool:
     """Whether the files of a split are there, made from the same; a DataError if from another."""
-    path = split.paths(folder)[-1]
-    if not path.exists():
+    present = [path for path in split.paths(folder) if os.path.lexists(path)]
+    if not present:
         return False
     reader = StateReader(folder, split)
     if (reader.dtype, reader.origin) != (dtype, origin):
         raise DataError(
-            f"{path} holds {reader.dtype} of another model or other data: give --overwrite to "
-            "replace it, or another folder"
+            f"{present[-1]} holds {reader.dtype} of another model or other data: remove it, or "
+            "choose another folder"
         )
     return True
 

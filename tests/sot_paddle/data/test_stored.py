@@ -117,7 +117,8 @@ def test_extracted_rows_are_the_live_ones_whatever_the_batches(tiny_bert, tmp_pa
     model = tiny_bert("bert_base")
     batch = partial(pad_rows, FEATURES, max_length=6)
     source, seen = LiveStates(model, batch, 3, [LIVE_LABELS], (3, 6, 12), {}), []
-    extract(source, tmp_path, WNLI, batch_size=2, report=lambda *now: seen.append(now))
+    sizes = StateSizes(3, 3, 6, 12)
+    extract(source, tmp_path, WNLI, sizes, batch_size=2, report=lambda *now: seen.append(now))
     assert seen == [(2, 3), (3, 3)]
     reader = StateReader(tmp_path, WNLI)
     assert (len(reader), reader.of_row) == (3, source.of_row)

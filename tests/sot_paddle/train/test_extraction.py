@@ -77,8 +77,6 @@ def test_a_stopped_run_leaves_no_file_and_a_finished_split_stays(store, tmp_path
     assert "RTE train: its 22 rows are there" in said
     status, said = store("--splits", "train", "--dtype", "float16")
     assert (status, "holds float32 of another model or other data" in said) == (2, True)
-    status, said = store("--splits", "train", "--overwrite")
-    assert (status, "are there" in said) == (0, False)
 
 
 def test_squad_is_stored_with_both_ends(store, encoder, tmp_path) -> None:
@@ -121,10 +119,9 @@ def test_files_of_others_are_not_replaced(store, tmp_path) -> None:
     with h5py.File(path, "w") as file:
         file["mine"] = [1.0]
     before = path.read_bytes()
-    for flags in ((), ("--overwrite",)):
-        status, said = store(*flags)
-        assert (status, "holds no hidden states that this tool wrote" in said) == (2, True), said
-        assert path.read_bytes() == before
+    status, said = store()
+    assert (status, "is not there" in said) == (2, True), said
+    assert path.read_bytes() == before
 
 
 def test_published_lengths_are_the_defaults() -> None:
