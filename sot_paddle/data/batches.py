@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sot_paddle.data.errors import DataError
-
 EpochBatches = Callable[[int], Sequence[Sequence[int]]]
 """Epoch to its global batches of example indices; the same number of batches in every epoch."""
 
@@ -37,7 +35,7 @@ def epoch_batches(
     Without ``lengths`` the samples are shuffled (or kept in order) and cut into batches. With
     ``lengths`` they are bucketed: after the shuffle, chunks of 50 batches are sorted by length,
     longest first, cut, and the batches are shuffled; unshuffled, everything is sorted. An
-    incomplete batch is always the last one. No batch at all is a DataError.
+    incomplete batch is always the last one. No batch at all is a ValueError.
 
     Args:
         batch_size: samples per step over all processes together.
@@ -49,7 +47,7 @@ def epoch_batches(
     """
     full, rest = divmod(n, batch_size)
     if not full and (drop_last or not rest):
-        raise DataError(
+        raise ValueError(
             f"no batch: {n} samples leave none of batch_size {batch_size}; use a smaller batch or "
             "drop_last=False"
         )
@@ -138,7 +136,7 @@ def pad_rows(
 
     Args:
         pad: ``"max_length"`` pads every batch to ``max_length`` (the original), ``"longest"``
-            to the longest row of this batch. Longer rows than ``max_length`` are a DataError.
+            to the longest row of this batch. Longer rows than ``max_length`` are a ValueError.
 
     Returns:
         ``input_ids``, ``token_type_ids`` (1 from the second sentence on, 0 at padding) and
@@ -151,7 +149,7 @@ def pad_rows(
     lengths = features.lengths[positions]  # (B,)
     width = max(1, int(lengths.max()))  # a row without special tokens may be empty
     if max_length is not None and width > max_length:
-        raise DataError(
+        raise ValueError(
             f"a row has {width} tokens, expected at most max_length = {max_length}; tokenize with "
             "that length"
         )

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue import own_task, read_split, table_task
 from sot_paddle.data.glue_tasks import Task
 from sot_paddle.data.tsv import read_table, refuse_repeated_header
@@ -50,11 +49,11 @@ def comma_rows(path: Path, columns: Columns = ()) -> Iterator[tuple[str, Row]]:
     try:
         names = reader.fieldnames or ()
         if len(set(names)) < len(names):
-            raise DataError(f"{path}, line 1: expected different column names, found {names}")
+            raise ValueError(f"{path}, line 1: expected different column names, found {names}")
         for row in reader:
             where = f"{path}, line {reader.line_num}"
             if None in row or None in row.values():
-                raise DataError(
+                raise ValueError(
                     f"{where}: expected {len(names)} columns ({', '.join(names)}), found "
                     f"{str(list(row.values()))[:60]}"
                 )
@@ -62,7 +61,7 @@ def comma_rows(path: Path, columns: Columns = ()) -> Iterator[tuple[str, Row]]:
             yield where, row
     except csv.Error as error:
         where = f"{path}, line {reader.line_num + 1}"
-        raise DataError(f"{where}: no comma-separated row ({error})") from None
+        raise ValueError(f"{where}: no comma-separated row ({error})") from None
 
 
 def labelled_rows(path: Path) -> Iterator[tuple[str, Row]]:
@@ -72,7 +71,7 @@ def labelled_rows(path: Path) -> Iterator[tuple[str, Row]]:
         fine, space, words = line.partition(" ")
         coarse, colon, _ = fine.partition(":")
         if not (space and colon):
-            raise DataError(f"{path}, line {number}: expected LABEL:detail and a text")
+            raise ValueError(f"{path}, line {number}: expected LABEL:detail and a text")
         yield f"{path}, line {number}", {"label": coarse, "text": words.removesuffix("\r")}
 
 
@@ -81,7 +80,7 @@ def folder_rows(folder: Path, labels: Columns) -> Iterator[tuple[str, Row]]:
     for label in labels:
         paths = sorted((folder / label).glob("*.txt"))
         if not paths:
-            raise DataError(f"{folder / label} holds no .txt file; expected one text a file")
+            raise ValueError(f"{folder / label} holds no .txt file; expected one text a file")
         for path in paths:
             yield str(path), {"label": label, "text": read_text(path)}
 
@@ -133,12 +132,12 @@ def task_title(name: str) -> str:
     """The title of a published data set, or `OWN`, whatever the letter case.
 
     Raises:
-        DataError: unknown name.
+        ValueError: unknown name.
     """
     key = "".join(letter for letter in name.lower() if letter.isalnum()).removesuffix("answers")
     titles = {title.lower(): title for title in (*LAYOUTS, OWN)}
     if key not in titles:
-        raise DataError(f"unknown task {name!r}; expected one of: {', '.join(titles.values())}")
+        raise ValueError(f"unknown task {name!r}; expected one of: {', '.join(titles.values())}")
     return titles[key]
 
 
@@ -157,7 +156,7 @@ def read_published(
     """Read splits of a published data set, a key of `LAYOUTS`: its description, rows by split.
 
     Raises:
-        DataError: a split is not there, or a row or a label is none.
+        ValueError: a split is not there, or a row or a label is none.
     """
     layout = LAYOUTS[title]
     rows_by_split = {}
@@ -165,7 +164,7 @@ def read_published(
         readers = layout.splits[split]
         present = [name for name in readers if (folder / name).exists()]
         if not present:
-            raise DataError(f"{title} {split}: expected {' or '.join(readers)} in {folder}")
+            raise ValueError(f"{title} {split}: expected {' or '.join(readers)} in {folder}")
         path = folder / present[0]
         rows_by_split[split] = _collected(path, readers[present[0]](path), layout)
     return table_task(("text",), layout.labels, title=title), rows_by_split
@@ -181,16 +180,16 @@ def _collected(path: Path, rows: Iterator[tuple[str, Row]], layout: TextLayout) 
     for where, row in rows:
         text = " ".join(filter(None, (row[column] for column in layout.text)))
         if not text.strip():
-            raise DataError(f"{where}: no text in {', '.join(layout.text)}; leave the row out")
+            raise ValueError(f"{where}: no text in {', '.join(layout.text)}; leave the row out")
         if row["label"] not in classes:
             expected = ", ".join(list(classes)[:12])
-            raise DataError(f"{where}: expected a label of {expected}, found {row['label']!r}")
+            raise ValueError(f"{where}: expected a label of {expected}, found {row['label']!r}")
         if path.is_dir():
             digest.update(f"{Path(where).relative_to(path)}\0{text}\0".encode())
         texts.append((text,))
         labels.append(classes[row["label"]])
     if not texts:
-        raise DataError(f"{path} holds no row; fetch the file again")
+        raise ValueError(f"{path} holds no row; fetch the file again")
     return LabelledRows(texts, labels, digest.hexdigest() if path.is_dir() else sha256_of(path))
 
 
@@ -198,7 +197,7 @@ def read_own(folder: Path, splits: Sequence[str]) -> tuple[Task, dict[str, Label
     """Read splits of a user's own tables: their description, rows by split; see `own_task`.
 
     Raises:
-        DataError: a table is not there, lacks a column, or has rows or labels that are none.
+        ValueError: a table is not there, lacks a column, or has rows or labels that are none.
     """
     task = own_task(folder)
     rows_by_split = {}

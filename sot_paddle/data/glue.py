@@ -16,7 +16,6 @@ import numpy as np
 from sot_paddle.atomic import write_atomically
 from sot_paddle.config import some
 from sot_paddle.data.batches import TokenFeatures
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import (
     PAIR,
     TASKS,
@@ -58,7 +57,7 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
             ``test_diagnostic`` (AX).
 
     Raises:
-        DataError: wrong folder, empty or truncated file, missing column, row with a wrong
+        ValueError: wrong folder, empty or truncated file, missing column, row with a wrong
             number of columns, unknown label; names file and line. Rows of QQP with a wrong number
             of columns are skipped with one logged line instead, as the original skips them.
 
@@ -79,7 +78,7 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
             index = int(row.get(task.index, position))
             label = _label(task, row[task.label]) if file.labelled else None
         except ValueError as error:
-            raise DataError(f"{table.path}, line {number}: {error}") from None
+            raise ValueError(f"{table.path}, line {number}: {error}") from None
         texts = [row[name] for name in task.text]
         examples.append(Example(index, texts[0], texts[1] if len(texts) == 2 else None, label))
     return examples
@@ -119,7 +118,7 @@ def _locate(folder: Path, task: Task, split: str) -> SplitFile:
     content = "is no folder"
     if folder.is_dir():
         content = f"holds {some(sorted(path.name for path in folder.iterdir())) or 'nothing'}"
-    raise DataError(
+    raise ValueError(
         f"{task.title} {name}: expected {file.name} in {folder}, which {content}; give the folder "
         "that holds the task's files"
     )
@@ -195,7 +194,7 @@ def own_task(data_dir: str | Path, *, regression: bool = False) -> Task:
     their mean.
 
     Raises:
-        DataError: no usable ``train.tsv``, no text column, a row without a label, or fewer than
+        ValueError: no usable ``train.tsv``, no text column, a row without a label, or fewer than
             two classes.
     """
     path = Path(data_dir) / "train.tsv"
@@ -214,7 +213,7 @@ def text_columns(path: Path, columns: Collection[str]) -> tuple[str, ...]:
         return PAIR
     present = [name for name in TEXTS if name in columns]
     if not present:
-        raise DataError(
+        raise ValueError(
             f"{path}, line 1: expected the column {' or '.join(TEXTS)}, or sentence1 and "
             f"sentence2; found {', '.join(map(repr, columns))}"
         )
@@ -224,7 +223,7 @@ def text_columns(path: Path, columns: Collection[str]) -> tuple[str, ...]:
 def required_label(cell: str, where: str) -> str:
     """The label of a row, as it is written; refuses one that is missing or has blanks around it."""
     if cell in MISSING or cell != cell.strip() or not cell:
-        raise DataError(
+        raise ValueError(
             f"{where}: expected a label without blanks around it, found {cell!r}; label the row or "
             f"leave it out (pandas writes {', '.join(MISSING)} for a missing one)"
         )
@@ -234,7 +233,7 @@ def required_label(cell: str, where: str) -> str:
 def class_names(path: Path, labels: Set[str]) -> tuple[str, ...]:
     """The classes in the order of their indices: numerically when all are whole numbers."""
     if not 2 <= len(labels) <= MAX_CLASSES:
-        raise DataError(
+        raise ValueError(
             f"{path}: expected 2 to {MAX_CLASSES} different labels, found {len(labels)}; labels "
             "that are scores are for train_glue.py --regression"
         )

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sot_paddle.data.errors import DataError
-
 
 @dataclass(frozen=True)
 class SplitFile:
@@ -156,7 +154,7 @@ TASKS: Mapping[str, Task] = {task.name: task for task in _TASKS}
 def get_task(name: str | Task) -> Task:
     """Look a task up by name, whatever its letter case and dashes (``RTE``, ``sst2``, ``STS-B``).
 
-    A :class:`Task` is returned as it is; an unknown name is a DataError.
+    A :class:`Task` is returned as it is; an unknown name is a ValueError.
     """
     if isinstance(name, Task):
         return name
@@ -164,7 +162,7 @@ def get_task(name: str | Task) -> Task:
     key = name.lower().replace("-", "").replace("_", "")
     if key not in squeezed:
         titles = ", ".join(task.title for task in TASKS.values())
-        raise DataError(f"unknown GLUE task {name!r}; expected one of: {titles}")
+        raise ValueError(f"unknown GLUE task {name!r}; expected one of: {titles}")
     return squeezed[key]
 
 
@@ -172,11 +170,11 @@ def resolve_split(task: Task, split: str) -> str:
     """The task's own name of ``split``: for MNLI, ``dev`` means ``dev_matched``.
 
     Raises:
-        DataError: the task has no such split.
+        ValueError: the task has no such split.
     """
     name = split if split in task.splits else f"{split}_matched"
     if name not in task.splits:
-        raise DataError(
+        raise ValueError(
             f"{task.title} has no split {split!r}; expected one of: {', '.join(task.splits)}"
         )
     return name

@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_folder import FolderSource
 from sot_paddle.data.image_mixing import (
     ErasingConfig,
@@ -93,12 +92,12 @@ def load_digits(img_size: int = 32) -> tuple[ArraySource, ArraySource]:
         Training (1433 images) and validation (364).
 
     Raises:
-        DataError: fewer than 8 pixels.
+        ValueError: fewer than 8 pixels.
     """
     from sklearn import datasets  # slow to import, and for the digits alone
 
     if img_size < 8:
-        raise DataError(f"digits: expected at least 8 pixels, got {img_size}")
+        raise ValueError(f"digits: expected at least 8 pixels, got {img_size}")
     digits = datasets.load_digits()
     pixels = np.rint(digits.images * (255 / 16)).astype(np.uint8)  # (1797, 8, 8) from 0 to 255
     labels = digits.target.astype(np.int64)
@@ -122,7 +121,7 @@ def first_corrupt(source: ImageSource, indices: Sequence[int]) -> str | None:
     def reason(index: int) -> str | None:
         try:
             source.image(index)
-        except DataError as error:
+        except ValueError as error:
             return str(error)
         return None
 
@@ -166,7 +165,7 @@ class ImageTrainSet:
         return len(self.source)
 
     def __getitem__(self, key: Key) -> ImageSample:
-        """The image at (epoch, index); a DataError where it cannot be decoded."""
+        """The image at (epoch, index); a ValueError where it cannot be decoded."""
         epoch, index = key
         rng = generator("augment", self.seed, epoch, index)
         pixels = self.transform(self.source.image(index), rng)
@@ -184,7 +183,7 @@ class ImageEvalSet:
         return len(self.source)
 
     def __getitem__(self, index: int) -> ImageSample:
-        """One image; a DataError where it cannot be decoded."""
+        """One image; a ValueError where it cannot be decoded."""
         pixels = self.transform(self.source.image(index))
         return ImageSample(pixels, int(self.source.labels[index]), index)
 
@@ -275,7 +274,7 @@ class BatchWorkers:
         """The batches of these lists of keys, in their order; the keys are read ahead by a few.
 
         Raises:
-            DataError: a worker ended; what a worker raised comes as it is.
+            ValueError: a worker ended; what a worker raised comes as it is.
         """
         pending: deque[Future] = deque()
         try:
@@ -289,7 +288,7 @@ class BatchWorkers:
                 yield pending.popleft().result()
         except BrokenProcessPool as error:
             self.close()
-            raise DataError(
+            raise ValueError(
                 "a data worker ended unexpectedly (its own message, if any, is above; out of "
                 "memory leaves none); use fewer workers or smaller batches"
             ) from error

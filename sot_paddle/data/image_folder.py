@@ -28,7 +28,6 @@ import numpy as np
 from PIL import Image
 
 from sot_paddle.config import some
-from sot_paddle.data.errors import DataError
 
 EXTENSIONS = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 OTHER_NAMES = {"val": ("validation",)}
@@ -76,7 +75,7 @@ def read_train_val(
     not_in_train = sorted(set(val.classes) - set(train.classes))
     for split, names in (("val", not_in_val), ("train", not_in_train)):
         if names:
-            raise DataError(
+            raise ValueError(
                 f"{root}: expected the same classes in train ({len(train.classes)}) and val "
                 f"({len(val.classes)}), got {len(names)} not in {split}: {some(names)}; labels "
                 "are positions among the sorted names, so both splits need every class"
@@ -96,13 +95,13 @@ def split_classes(
 ) -> tuple[FolderSource, FolderSource]:
     """Draw a share of each class, rounded, but at least one image and never all of them.
 
-    Returns the rest and what was drawn, in the order of the source; a class of one is a DataError.
+    Returns the rest and what was drawn, in the order of the source; a class of one is a ValueError.
     """
     draw, is_drawn = np.random.default_rng(seed), np.zeros(len(source), bool)
     for label, name in enumerate(source.classes):
         members = np.flatnonzero(source.labels == label)
         if len(members) < 2:
-            raise DataError(f"{source.root / name}: one image cannot be split: add another")
+            raise ValueError(f"{source.root / name}: one image cannot be split: add another")
         count = min(max(round(fraction * len(members)), 1), len(members) - 1)
         is_drawn[draw.permutation(members)[:count]] = True
     parts = []
@@ -116,7 +115,7 @@ def read_split(root: str | Path, split: str, report: Report = _LOG.warning) -> F
     """List one split, ``"train"`` or ``"val"`` (then ``validation`` is accepted as well).
 
     Raises:
-        DataError: as for :func:`read_class_folders`, or there is no such split.
+        ValueError: as for :func:`read_class_folders`, or there is no such split.
     """
     root = Path(root)
     names = (split, *OTHER_NAMES.get(split, ()))
@@ -126,7 +125,7 @@ def read_split(root: str | Path, split: str, report: Report = _LOG.warning) -> F
     content = "no folder"
     if root.is_dir():
         content = some(sorted(entry.name for entry in root.iterdir())) or "an empty folder"
-    raise DataError(
+    raise ValueError(
         f"{root}: expected a folder with {' or '.join(names)} in it (train/<class>/*, "
         f"val/<class>/*), or with class folders alone (<class>/*, two at least), got: {content}"
     )
@@ -136,28 +135,28 @@ def read_class_folders(folder: str | Path, report: Report = _LOG.warning) -> Fol
     """List a folder of class folders, ``<class>/*`` below it; every image comes once.
 
     Raises:
-        DataError: no folder or class, a class without an image, or an image beside the classes.
+        ValueError: no folder or class, a class without an image, or an image beside the classes.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise DataError(f"{folder}: expected a folder of class folders, got nothing there")
+        raise ValueError(f"{folder}: expected a folder of class folders, got nothing there")
     entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
     classes = tuple(entry.name for entry in entries if entry.is_dir())
     beside = [entry.name for entry in entries if not entry.is_dir()]
     stray = [name for name in beside if _is_image(name)]
     if stray:
-        raise DataError(
+        raise ValueError(
             f"{folder}: expected class folders only, got {len(stray)} image(s) beside them: "
             f"{some(stray)}; move each into the folder of its class"
         )
     if not classes:
-        raise DataError(
+        raise ValueError(
             f"{folder}: expected one folder per class, got none; put images in <class>/*"
         )
     listings = [files_below(folder, name) for name in classes]
     empty = [name for name, files in zip(classes, listings, strict=True) if not files.images]
     if empty:
-        raise DataError(
+        raise ValueError(
             f"{folder}: expected images ({' '.join(EXTENSIONS)}) in every class folder, got none "
             f"in {len(empty)} of {len(classes)}: {some(empty)}; remove these folders or "
             "fill them"
@@ -208,10 +207,10 @@ def _is_image(name: str) -> bool:
 
 
 def check_class_count(classes: Iterable[str], num_classes: int, where: str | Path) -> None:
-    """Refuse a data set with another number of classes than a model has, by a DataError."""
+    """Refuse a data set with another number of classes than a model has, by a ValueError."""
     count = len(tuple(classes))
     if count != num_classes:
-        raise DataError(
+        raise ValueError(
             f"{where}: expected {num_classes} classes, as the model has, got {count} class "
             "folders; leave num_classes out, or name the model's own data set"
         )
@@ -221,7 +220,7 @@ def decode_rgb(path: str | Path) -> Image.Image:
     """Read one image file completely, to a loaded Pillow image of mode RGB.
 
     Raises:
-        DataError: the file cannot be read, or its content is damaged, cut off, empty, not an image,
+        ValueError: the file cannot be read, or its content is damaged, cut off, empty, no image,
             PostScript, so large that Pillow takes it for a decompression bomb (over twice
             ``Image.MAX_IMAGE_PIXELS``), or greys of more than 8 bits.
     """
@@ -240,4 +239,4 @@ def decode_rgb(path: str | Path) -> Image.Image:
                 return image.convert("RGB")
     except DAMAGE as error:
         reason = "not an image that Pillow knows" if "cannot identify" in str(error) else error
-        raise DataError(f"{path}: the image cannot be decoded ({reason}); {_ADVICE}") from error
+        raise ValueError(f"{path}: the image cannot be decoded ({reason}); {_ADVICE}") from error

@@ -46,7 +46,7 @@ class ImageLoader(BatchLoader):
         """One pass over the batch sampler.
 
         Raises:
-            DataError: a batch cannot be made, or a worker ended.
+            ValueError: a batch cannot be made, or a worker ended.
         """
         if self._workers is None:
             batches = map(self.collate_fn, self.batch_sampler)

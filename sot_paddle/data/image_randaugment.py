@@ -23,8 +23,6 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
-from sot_paddle.data.errors import DataError
-
 MAX_MAGNITUDE = 10.0
 FIXED = ("AutoContrast", "Equalize", "Invert")
 SPATIAL = ("Rotate", "ShearX", "ShearY", "TranslateXRel", "TranslateYRel")
@@ -138,7 +136,7 @@ class RandAugmentConfig:
     """Options of RandAugment; the defaults are those of a bare ``rand-inc1``.
 
     Raises:
-        DataError: a probability above 1.
+        ValueError: a probability above 1.
     """
 
     magnitude: float = MAX_MAGNITUDE  # mean magnitude; values above 10 act like 10
@@ -148,7 +146,7 @@ class RandAugmentConfig:
 
     def __post_init__(self) -> None:
         if not 0 <= self.prob <= 1:
-            raise DataError(f"RandAugment: expected a probability from 0 to 1, got {self.prob}")
+            raise ValueError(f"RandAugment: expected a probability from 0 to 1, got {self.prob}")
 
 
 _OPTIONS: Mapping[str, tuple[str, type]] = {
@@ -161,10 +159,10 @@ _OPTIONS: Mapping[str, tuple[str, type]] = {
 
 
 def parse_randaugment(text: str) -> RandAugmentConfig:
-    """Read a string like ``rand-m9-mstd0.5-inc1``; a DataError for what is none."""
+    """Read a string like ``rand-m9-mstd0.5-inc1``; a ValueError for what is none."""
     policy, *sections = text.split("-")
     if policy != "rand":
-        raise DataError(
+        raise ValueError(
             f"auto-augment: expected rand-..., for example rand-m9-mstd0.5-inc1, got {text!r}; "
             "the AutoAugment and AugMix policies are not offered"
         )
@@ -173,13 +171,13 @@ def parse_randaugment(text: str) -> RandAugmentConfig:
         match = _SECTION.fullmatch(section)
         if match is None or match[1] in values:
             problem = "repeated" if match else "unknown"
-            raise DataError(
+            raise ValueError(
                 f"auto-augment {text!r}: {problem} section {section!r}; expected each at most "
                 f"once: {SECTIONS}"
             )
         values[match[1]] = match[2]
     if "inc" not in values:
-        raise DataError(
+        raise ValueError(
             f"auto-augment {text!r}: expected inc1 in it; the operations of timm without inc1 are "
             "not offered"
         )

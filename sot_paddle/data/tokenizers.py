@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sot_paddle.config import some
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.subword import Pipeline, RowForm, SubwordTokenizer
 from sot_paddle.reading import read_bytes, read_json, read_text
 
@@ -68,7 +67,7 @@ class TokenizerFamily:
         """Build a tokenizer from the content of its files by name, and ``build``'s options.
 
         Raises:
-            DataError: a broken vocabulary, or an impossible option.
+            ValueError: a broken vocabulary, or an impossible option.
         """
         with tempfile.TemporaryDirectory(prefix="sot_paddle_vocabulary_") as folder:
             for name, content in files.items():
@@ -76,7 +75,9 @@ class TokenizerFamily:
             try:
                 return self.build(folder, **options)
             except ValueError as error:
-                raise DataError(str(error).replace(folder, "the checkpoint's vocabulary")) from None
+                raise ValueError(
+                    str(error).replace(folder, "the checkpoint's vocabulary")
+                ) from None
 
 
 class WordPieceTokenizer(SubwordTokenizer):
@@ -211,7 +212,7 @@ def _from_json(path: Path, kind: str) -> Tokenizer:
     with LibraryRefusals(path):
         backend = Tokenizer.from_file(str(path))
     if type(backend.model).__name__ != kind:
-        raise DataError(f"{path}: expected a {kind} model, found {type(backend.model).__name__}")
+        raise ValueError(f"{path}: expected a {kind} model, found {type(backend.model).__name__}")
     return backend
 
 
@@ -224,17 +225,19 @@ class LibraryRefusals(contextlib.AbstractContextManager):
     def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
         if kind in (Exception, TypeError):
             reason = str(error).splitlines()[0]
-            raise DataError(f"{self._path}: the tokenizers library refuses it: {reason}") from error
+            raise ValueError(
+                f"{self._path}: the tokenizers library refuses it: {reason}"
+            ) from error
 
 
 def _first_of(folder: Path, *names: str) -> Path:
-    """The first of these files that is in a folder; a DataError says what it holds instead."""
+    """The first of these files that is in a folder; a ValueError says what it holds instead."""
     if not folder.is_dir():
-        raise DataError(f"no tokenizer at {folder}: expected a folder with {' or '.join(names)}")
+        raise ValueError(f"no tokenizer at {folder}: expected a folder with {' or '.join(names)}")
     paths = [folder / name for name in names if (folder / name).is_file()]
     if not paths:
         content = some(sorted(path.name for path in folder.iterdir())) or "nothing"
-        raise DataError(f"expected {' or '.join(names)} in {folder}, which holds {content}")
+        raise ValueError(f"expected {' or '.join(names)} in {folder}, which holds {content}")
     return paths[0]
 
 
@@ -242,7 +245,7 @@ def require_tokens(path: Path, vocabulary: Collection[str], tokens: Iterable[str
     """Refuse a vocabulary without one of these tokens."""
     missing = [token for token in tokens if token not in vocabulary]
     if missing:
-        raise DataError(f"{path}: expected special tokens, missing {', '.join(missing)}")
+        raise ValueError(f"{path}: expected special tokens, missing {', '.join(missing)}")
 
 
 _SPECIAL = ("[CLS]", "[SEP]", "<pad>", "[MASK]")
@@ -271,7 +274,7 @@ class SentencePieceTokenizer(SubwordTokenizer):
 
     def pieces(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Refuse: where a piece lies in its text is not known."""
-        raise DataError(
+        raise ValueError(
             "a SentencePiece model does not tell where a token lies in its text, which answers in "
             "a text need: use a model with another tokenizer"
         )
@@ -287,10 +290,10 @@ class _Pieces:
         try:
             self._model = sentencepiece.SentencePieceProcessor(model_proto=self._content)
         except RuntimeError:
-            raise DataError(f"{path}: no SentencePiece model, or a damaged one") from None
+            raise ValueError(f"{path}: no SentencePiece model, or a damaged one") from None
         size = self._model.get_piece_size()
         if not size:
-            raise DataError(f"{path}: a SentencePiece model without pieces, or a damaged one")
+            raise ValueError(f"{path}: a SentencePiece model without pieces, or a damaged one")
         self.ids = {self._model.id_to_piece(index): index for index in range(size)}
         for token in _SPECIAL:
             self.ids.setdefault(token, len(self.ids))

@@ -63,7 +63,7 @@ def load_documents(config: DocumentTrainConfig, vocabulary: Mapping[str, bytes])
         development split as well (D.2).
 
     Raises:
-        DataError: a needed file is missing or broken, or an option does not fit the data.
+        ValueError: a needed file is missing or broken, or an option does not fit the data.
     """
     is_own = config.task_name == OWN
     test = "test" if is_own else "dev"

@@ -17,7 +17,6 @@ import paddle
 
 from sot_paddle import distributed
 from sot_paddle.data.batches import EpochBatches
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_dataset import (
     DIGITS,
     Collate,
@@ -189,7 +188,7 @@ def load_images(config: ImageTrainConfig) -> ImageTask:
     """List the images of both splits.
 
     Raises:
-        DataError: the folder cannot be used, the classes of the splits or ``num_classes`` do not
+        ValueError: the folder cannot be used, the classes of the splits or ``num_classes`` do not
             fit, or an option of the augmentation is impossible.
         ValueError: ``top5`` of five classes or fewer.
     """
@@ -234,7 +233,7 @@ def load_evaluation(
     """The images of an evaluation: ``val`` of the folder, or the class folders in it.
 
     Raises:
-        DataError: the folder cannot be used, or is not ImageNet-A although it should be.
+        ValueError: the folder cannot be used, or is not ImageNet-A although it should be.
     """
     if _is_digits(config.data_dir):
         source: ImageSource = load_digits(transform.img_size)[1]
@@ -289,7 +288,7 @@ def _require_decodable(source: ImageSource) -> None:
     reasons = distributed.gather(first_corrupt(source, mine))
     reason = next((reason for reason in reasons if reason), None)
     if reason:
-        raise DataError(reason)
+        raise ValueError(reason)
 
 
 def _read_val(root: str, report: Report, *, bare: bool) -> FolderSource:

@@ -49,7 +49,7 @@ def predict(
         The outputs in the split's order, the same on every process.
 
     Raises:
-        DataError: an example cannot be read.
+        ValueError: an example cannot be read.
         NonFiniteState: an output is NaN or infinite.
     """
     mine = list(split.batches)[distributed.rank() :: distributed.world_size()]

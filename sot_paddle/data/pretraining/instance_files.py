@@ -175,7 +175,7 @@ def prepare_instances(
         seed: of every draw: order of the documents, instances, order of the instances.
 
     Raises:
-        DataError: text that cannot be used, or a folder of another preparation.
+        ValueError: text that cannot be used, or a folder of another preparation.
 
     Source: specs.md D.1.
     """

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.pretraining.prepared import StoredRows, batches_of, lines_of, store_rows
 from sot_paddle.data.subword import SubwordTokenizer
 
@@ -79,7 +78,7 @@ def prepare_pairs(
         tokenizer: cuts the sentences; None for files of token ids (the originals' iterable text).
 
     Raises:
-        DataError: text that cannot be used, or a folder of another preparation.
+        ValueError: text that cannot be used, or a folder of another preparation.
 
     Source: specs.md E.3.
     """
@@ -99,7 +98,7 @@ def _id_rows(files: Sequence[Path], vocab_size: int) -> Iterator[list[int]]:
             except ValueError:
                 ids = [vocab_size]
             if ids and not 0 <= min(ids) <= max(ids) < vocab_size:
-                raise DataError(
+                raise ValueError(
                     f"{path}, line {number}: expected token ids from 0 to {vocab_size - 1}, got "
                     f"{line[:40]!r}"
                 )

@@ -18,7 +18,6 @@ import numpy as np
 
 from sot_paddle.atomic import write_atomically
 from sot_paddle.config import some
-from sot_paddle.data.errors import DataError
 from sot_paddle.reading import MANIFEST, crc32_of, listed_files, read_json, sha256_of, verify
 
 
@@ -26,17 +25,17 @@ def text_files(names: Sequence[str]) -> list[Path]:
     """The files that are meant: files as they are, of a folder its ``*.txt`` sorted by name.
 
     Raises:
-        DataError: one is not there, or a folder has none.
+        ValueError: one is not there, or a folder has none.
     """
     files: list[Path] = []
     for path in map(Path, names):
         inside = sorted(path.glob("*.txt")) if path.is_dir() else [path]
         if not inside:
-            raise DataError(f"{path}: no *.txt in this folder")
+            raise ValueError(f"{path}: no *.txt in this folder")
         files += inside
     for path in files:
         if not path.is_file():
-            raise DataError(f"{path} is missing: give text files, or a folder with *.txt")
+            raise ValueError(f"{path} is missing: give text files, or a folder with *.txt")
     return files
 
 
@@ -44,14 +43,14 @@ def lines_of(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file without white space at their ends or a byte-order mark.
 
     Raises:
-        DataError: a line is no UTF-8; names file and line.
+        ValueError: a line is no UTF-8; names file and line.
     """
     with open(path, "rb") as stream:
         for number, line in enumerate(stream, 1):
             try:
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
             except UnicodeDecodeError as error:
-                raise DataError(f"{path}, line {number}: expected UTF-8 text: {error}") from None
+                raise ValueError(f"{path}, line {number}: expected UTF-8 text: {error}") from None
 
 
 _TOGETHER = 256  # lines that are tokenized in one call; an even number
@@ -86,7 +85,7 @@ def store_rows(
         shuffle: of the order of the rows, called when all are written; None keeps it.
 
     Raises:
-        DataError: the folder holds other files or a finished preparation; there is no row.
+        ValueError: the folder holds other files or a finished preparation; there is no row.
     """
     begin_preparation(folder)
     ends = array("q", [0])
@@ -97,7 +96,7 @@ def store_rows(
     order = array("q", range(len(ends) - 1))
     if not order:
         names = ", ".join(map(str, files))
-        raise DataError(f"{names}: no {content['form']}: docs/text.md says what a text has to be")
+        raise ValueError(f"{names}: no {content['form']}: docs/text.md says what a text has to be")
     if shuffle is not None:
         shuffle(order)
     spans = np.stack([ends[:-1], ends[1:]], axis=1).astype("<i8")  # (rows, 2)
@@ -110,13 +109,13 @@ def begin_preparation(folder: Path) -> None:
     """Take a folder that is new, empty, or what a preparation that was killed has left.
 
     Raises:
-        DataError: it holds other files, or a finished preparation.
+        ValueError: it holds other files, or a finished preparation.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names = sorted(path.name for path in folder.iterdir())
     names = [name for name in names if name != _LOCK and not name.startswith(".")]
     if names and _UNFINISHED not in names:
-        raise DataError(
+        raise ValueError(
             f"{folder}: expected a new folder, found {some(names)}; choose another folder"
         )
     (folder / _UNFINISHED).touch()
@@ -154,7 +153,7 @@ class StoredRows:
         actual = form_of(folder)
         if actual != form:
             reason = f"holds {actual}" if actual else "is not finished (no manifest.json of one)"
-            raise DataError(
+            raise ValueError(
                 f"{folder} {reason}, expected prepared {form}: run prepare_pretraining.py"
             )
         for name in listed_files(folder):
@@ -193,7 +192,7 @@ def train_pieces(
         options: further ones of the library's trainer, such as ``model_type`` (unigram).
 
     Raises:
-        DataError: text that cannot be used, a size that the text cannot give, or a folder of
+        ValueError: text that cannot be used, a size that the text cannot give, or a folder of
             another training.
 
     Source: specs.md E.3.
@@ -203,7 +202,7 @@ def train_pieces(
     begin_preparation(folder)
     count = sum(1 for _ in _texts(files))
     if not count:
-        raise DataError(f"{', '.join(map(str, files))}: no line with text")
+        raise ValueError(f"{', '.join(map(str, files))}: no line with text")
     step = -(-count // sentences)
     model = io.BytesIO()
     try:
@@ -215,7 +214,7 @@ def train_pieces(
         )
     except (RuntimeError, OSError) as error:
         reason = " ".join(str(error).split())[-200:]
-        raise DataError(f"no model of {vocab_size} pieces from {files[0]}: {reason}") from None
+        raise ValueError(f"no model of {vocab_size} pieces from {files[0]}: {reason}") from None
     write_atomically(folder / MODEL, model.getvalue())
     finish(folder, (MODEL,), {})
 

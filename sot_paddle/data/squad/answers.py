@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.atomic import write_atomically
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.squad.questions import Question, SpanFeatures
 from sot_paddle.reading import read_json
 from sot_paddle.strict_json import dumps
@@ -128,7 +127,7 @@ def read_answers(path: str | Path) -> dict[str, str]:
     """Question id -> answer, from a file in the official form."""
     content = read_json(path, strict=True)
     if not all(isinstance(value, str) for value in content.values()):
-        raise DataError(f"{path}: expected an object of question ids and texts")
+        raise ValueError(f"{path}: expected an object of question ids and texts")
     return content
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.stored.layout import Dataset, StoredSplit
 
 LAST, ORIGIN = "last_index", "made_from"
@@ -52,20 +51,20 @@ def require_space(folder: Path, sizes: StateSizes) -> None:
     free = shutil.disk_usage(folder).free / 1e9
     if sizes.gigabytes > free:
         half = " (--dtype float16 needs half of it)" if sizes.dtype == "float32" else ""
-        raise DataError(
+        raise ValueError(
             f"{folder}: the hidden states of {sizes.rows:,} rows need {sizes.gigabytes:.1f} GB and "
             f"{free:.1f} GB are free{half}; without files: --states live"
         )
 
 
 def is_stored(folder: Path, split: StoredSplit, dtype: str, origin: Mapping[str, str]) -> bool:
-    """Whether the files of a split are there, made from the same; a DataError if from another."""
+    """Whether the files of a split are there, made from the same; a ValueError if from another."""
     present = [path for path in split.paths(folder) if os.path.lexists(path)]
     if not present:
         return False
     reader = StateReader(folder, split)
     if (reader.dtype, reader.origin) != (dtype, origin):
-        raise DataError(
+        raise ValueError(
             f"{present[-1]} holds {reader.dtype} of another model or other data: remove it, or "
             "choose another folder"
         )
@@ -119,7 +118,7 @@ class StateWriter:
         """Write the next B rows.
 
         Args:
-            states: (B, L, T, F), any floating type; finite in the file's, else a DataError.
+            states: (B, L, T, F), any floating type; finite in the file's, else a ValueError.
             labels: for each dataset of labels (B,).
             rows: (B,) numbers of the examples.
         """
@@ -127,7 +126,7 @@ class StateWriter:
             stored = np.asarray(states).astype(self._sizes.dtype)
         if not np.isfinite(stored).all():
             largest = float(np.abs(np.asarray(states, dtype="float64")).max())
-            raise DataError(
+            raise ValueError(
                 f"row {self.done} or one of the {len(stored)} after it has hidden states up to "
                 f"{largest:g}, which {self._sizes.dtype} cannot hold; give --dtype float32"
             )
@@ -146,18 +145,17 @@ class StateReader:
         origin: what the rows were made from, {} where the file does not say.
 
     Raises:
-        DataError: a missing, damaged or unfinished file, or files that do not fit together.
+        ValueError: a missing, damaged or unfinished file, or files that do not fit together.
     """
 
     def __init__(self, folder: str | Path, split: StoredSplit) -> None:
         *self.labels, self.rows = (_values(folder, each) for each in (*split.labels, split.rows))
         self._path = Path(folder) / split.states.file
-        with _naming(self._path):
-            self._states = _finished(self._path, split.states)
-            self.origin = _origin(self._states)
+        self._states = _finished(self._path, split.states)
+        self.origin = json.loads(self._states.attrs.get(ORIGIN, "{}"))
         lengths = {len(self._states), len(self.rows), *map(len, self.labels)}
         if len(lengths) > 1:
-            raise DataError(f"{folder}: the files of {split.states.file} have {lengths} rows")
+            raise ValueError(f"{folder}: the files of {split.states.file} have {lengths} rows")
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -188,30 +186,28 @@ class StateReader:
 def _values(folder: str | Path, dataset: Dataset) -> np.ndarray:
     """Read all rows of a small dataset."""
     path = Path(folder) / dataset.file
+    stored = _finished(path, dataset)
     with _naming(path):
-        return _finished(path, dataset)[:]
+        return stored[:]
 
 
 def _finished(path: Path, dataset: Dataset) -> h5py.Dataset:
     """Open a dataset of which every row is written; its file stays open as long as it is used."""
     if not path.is_file():
-        raise DataError(
+        raise ValueError(
             f"{path} is not there: make it with tools/extract_hidden_states.py, or train "
             "without files: --states live"
         )
-    stored = h5py.File(path, "r")[dataset.name]
     axes = 1 if dataset.dtype else 4
-    if stored.ndim != axes or stored.dtype.kind not in "fiu":
-        raise DataError(f"{path}: {dataset.name!r} is no array of numbers with {axes} axes")
-    written = int(stored.attrs.get(LAST, len(stored)))
+    with _naming(path):
+        stored = h5py.File(path, "r")[dataset.name]
+        has_numbers = stored.ndim == axes and stored.dtype.kind in "fiu"
+        written = int(stored.attrs.get(LAST, len(stored)))
+    if not has_numbers:
+        raise ValueError(f"{path}: {dataset.name!r} is no array of numbers with {axes} axes")
     if written < len(stored):
-        raise DataError(f"{path} is unfinished: {written:,} of {len(stored):,} rows; make it anew")
+        raise ValueError(f"{path} is unfinished: {written:,} of {len(stored):,} rows; make it anew")
     return stored
-
-
-def _origin(dataset: h5py.Dataset) -> dict[str, str]:
-    """What the rows of a dataset were made from; {} where it does not say."""
-    return json.loads(dataset.attrs.get(ORIGIN, "{}"))
 
 
 @contextlib.contextmanager
@@ -219,10 +215,8 @@ def _naming(path: Path) -> Iterator[None]:
     """Put the path before what HDF5 says of a file."""
     try:
         yield
-    except DataError:
-        raise
     except (OSError, RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(
+        raise ValueError(
             f"{path} cannot be used ({error}): it is damaged, or another process is writing it; "
             "make it again"
         ) from error

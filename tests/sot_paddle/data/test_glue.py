@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from sot_paddle.data.corpus import FOLDER
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue import (
     Example,
     available_splits,
@@ -55,7 +54,7 @@ def test_stsb_scores(task_folder):
     assert read_split(folder, "sts-b", "train") == [Example(0, "A.", "B.", 3.75)]
     for cell in ("5.1", "nan"):
         task_folder("STS-B", dev=STSB + row + cell)
-        with pytest.raises(DataError, match=f"line 2: expected .* from 0 to 5, found '{cell}'"):
+        with pytest.raises(ValueError, match=f"line 2: expected .* from 0 to 5, found '{cell}'"):
             read_split(folder, "sts-b", "dev")
 
 
@@ -67,7 +66,7 @@ def test_qqp_skips_malformed_rows_with_a_message(task_folder, caplog):
     assert rows == [Example(5, "A?", "B?", 1)] * 2
     assert "skipped 2 of 4 rows without exactly 6 columns (the first is line 3)" in caplog.text
     task_folder("QQP", train=QQP + good + "6\t3\t4\tC")
-    with pytest.raises(DataError, match="line 3: expected 6 .* looks truncated"):
+    with pytest.raises(ValueError, match="line 3: expected 6 .* looks truncated"):
         read_split(folder, "qqp", "train")
 
 
@@ -75,7 +74,7 @@ def test_the_diagnostic_set_lies_in_mnli_s_folder(task_folder):
     folder = task_folder("MNLI")
     assert "test_diagnostic" not in available_splits(folder, "mnli")
     match = "MNLI test_diagnostic: expected diagnostic.tsv in"
-    with pytest.raises(DataError, match=match):
+    with pytest.raises(ValueError, match=match):
         read_split(folder, "mnli", "test_diagnostic")
     rows = '0\tThe "cat sat.\tIt did not.\r\n1\tB.\tC.'
     task_folder("MNLI", diagnostic="index\tsentence1\tsentence2\r\n" + rows)
@@ -101,7 +100,7 @@ def test_the_diagnostic_set_lies_in_mnli_s_folder(task_folder):
 )
 def test_bad_files_are_refused_in_one_line(task_folder, content, match):
     folder = task_folder("RTE", dev=content)
-    with pytest.raises(DataError, match=match) as refusal:
+    with pytest.raises(ValueError, match=match) as refusal:
         read_split(folder, "rte", "dev")
     assert "\n" not in str(refusal.value)
     assert "dev.tsv" in str(refusal.value)
@@ -114,7 +113,7 @@ def test_a_wrong_folder_is_described(task_folder, tmp_path):
         ("", "which holds RTE; give the folder"),
         ("none", "which is no folder; give the folder"),
     ):
-        with pytest.raises(DataError, match=match):
+        with pytest.raises(ValueError, match=match):
             read_split(tmp_path / folder, "rte", "train")
 
 
@@ -122,7 +121,7 @@ def test_names_in_any_spelling():
     spellings = {"RTE": "rte", "sst2": "sst-2", "STS-B": "sts-b", "sts_b": "sts-b", "CoLA": "cola"}
     for spelling, name in spellings.items():
         assert get_task(spelling) is TASKS[name]
-    with pytest.raises(DataError, match="unknown GLUE task 'qnly'; expected one of: CoLA, SST-2"):
+    with pytest.raises(ValueError, match="unknown GLUE task 'qnly'; expected one of: CoLA, SST-2"):
         get_task("qnly")
 
 
@@ -132,7 +131,7 @@ def test_splits_of_mnli_and_of_the_others():
     assert resolve_split(TASKS["mnli"], "test_mismatched") == "test_mismatched"
     assert TASKS["mnli"].dev_splits == ("dev_matched", "dev_mismatched")
     assert TASKS["rte"].dev_splits == ("dev",)
-    with pytest.raises(DataError, match="RTE has no split 'dev_matched'; expected one of: train"):
+    with pytest.raises(ValueError, match="RTE has no split 'dev_matched'; expected one of: train"):
         resolve_split(TASKS["rte"], "dev_matched")
 
 

@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 
 from sot_paddle.data.batches import epoch_batches
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_dataset import (
     ArraySource,
     BatchWorkers,
@@ -112,7 +111,7 @@ def test_a_corrupt_image_stops_the_main_process_by_name(folder) -> None:
         train_loader(folder, 2),
         evaluation_loader(ImageEvalSet(folder, EvalTransform(SIZE)), 5),
     ):
-        with pytest.raises(DataError, match=r"/(01|11).png: the image cannot be dec") as caught:
+        with pytest.raises(ValueError, match=r"/(01|11).png: the image cannot be dec") as caught:
             arrays(loader)
         assert "\n" not in str(caught.value)
 
@@ -156,7 +155,7 @@ def test_what_a_pass_that_is_given_up_left_under_way_spoils_nothing(workers) -> 
     ("key", "kind", "match"),
     [
         (-1, RuntimeError, "a bug in a data set"),
-        (-2, DataError, "data worker ended unexpectedly.*fewer workers"),
+        (-2, ValueError, "data worker ended unexpectedly.*fewer workers"),
     ],
 )
 def test_after_the_failure_of_a_worker_the_next_pass_works(workers, key, kind, match) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.pretraining.instance_files import (
     InstanceOptions,
     InstanceRows,
@@ -85,7 +84,7 @@ def test_a_preparation_that_was_killed_ends_with_the_same_files(tmp_path) -> Non
     prepare(files, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         prepare(files, tmp_path / "out", Numbers(calls=1))
-    with pytest.raises(DataError, match="is not finished"):
+    with pytest.raises(ValueError, match="is not finished"):
         InstanceRows(tmp_path / "out")
     prepare(files, tmp_path / "out")
     for folder in ("out", "whole"):
@@ -168,7 +167,7 @@ def test_a_folder_with_other_files_is_refused_and_left_as_it_is(tmp_path, ids, n
     (folder / name).write_bytes(b"mine")
     (folder / "run.lock").touch()  # of the command itself
     before = contents(folder)
-    with pytest.raises(DataError, match=f"expected a new folder, found {name}"):
+    with pytest.raises(ValueError, match=f"expected a new folder, found {name}"):
         prepare_ids(ids, folder)
     assert contents(folder) == before
 
@@ -178,7 +177,7 @@ def test_a_finished_folder_stays_and_is_compared_with_its_manifest(tmp_path, ids
     prepare_ids(ids, folder)
     whole = contents(folder)
     assert set(whole) == {"numbers.bin", "spans.bin", "manifest.json"}
-    with pytest.raises(DataError, match=r"expected a new folder, found manifest\.json, numbers"):
+    with pytest.raises(ValueError, match=r"expected a new folder, found manifest\.json, numbers"):
         prepare_ids(ids, folder)
     assert contents(folder) == whole
     for damaged in (whole["numbers.bin"][:-4], whole["numbers.bin"].replace(b"\x05", b"\x06")):
@@ -197,14 +196,14 @@ def test_a_finished_folder_stays_and_is_compared_with_its_manifest(tmp_path, ids
 def test_what_did_not_finish_begins_anew_also_with_other_text(tmp_path, ids, content, match):
     folder = tmp_path / "out"
     ids.write_bytes(content)
-    with pytest.raises(DataError, match=match):
+    with pytest.raises(ValueError, match=match):
         prepare_ids(ids, folder)
-    with pytest.raises(DataError, match="is not finished"):
+    with pytest.raises(ValueError, match="is not finished"):
         PairRows(folder)
     ids.write_text("1 5 2\n", "utf-8")
     prepare_ids(ids, folder)
     assert len(PairRows(folder)) == 1
-    with pytest.raises(DataError, match=r"none\.txt is missing"):
+    with pytest.raises(ValueError, match=r"none\.txt is missing"):
         text_files([str(tmp_path / "none.txt")])
 
 
@@ -221,6 +220,6 @@ def test_pieces_are_trained_on_lines_that_are_evenly_spread(tmp_path) -> None:
     fourth = model("fourth", tmp_path / "fourth.txt")
     assert model("spread", sentences=130) == fourth
     assert model("whole") != fourth
-    with pytest.raises(DataError, match="no model of 5000 pieces .* value <= "):
+    with pytest.raises(ValueError, match="no model of 5000 pieces .* value <= "):
         model("large", vocab_size=5000)
     assert model("large", sentences=100) == fourth  # the size that the text can give

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from sot_paddle.data.batches import TokenFeatures
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.squad.answers import (
     Answer,
     Candidate,
@@ -98,7 +97,7 @@ def ask(context: str, answer: str | None = None, name: str = "q") -> Question:
 
 def test_a_question_that_leaves_no_room_is_refused(tokenizer) -> None:
     long = Question("q7", "a b c d", "e", (), ())
-    with pytest.raises(DataError, match="question q7 has 4 tokens: 9 leave 2 for the context"):
+    with pytest.raises(ValueError, match="question q7 has 4 tokens: 9 leave 2 for the context"):
         span_features([long], tokenizer, max_length=9, stride=2)
 
 

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from sot_paddle.data.batches import TokenFeatures, pad_rows
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.stored import state_files
 from sot_paddle.data.stored.layout import original_features, original_task, stored_split
 from sot_paddle.data.stored.live_states import LiveStates, extract, hidden_states
@@ -52,12 +51,12 @@ def test_what_was_not_finished_is_refused(tmp_path) -> None:
     write(tmp_path)
     with h5py.File(tmp_path / "rte_bert_embeds.h5", "r+") as file:
         file["embeds"].attrs["last_index"] = 3
-    with pytest.raises(DataError, match="unfinished: 3 of 5 rows"):
+    with pytest.raises(ValueError, match="unfinished: 3 of 5 rows"):
         StateReader(tmp_path, RTE)
 
 
 def test_a_damaged_or_missing_file_is_refused(tmp_path) -> None:
-    with pytest.raises(DataError, match="is not there: make it with tools/extract_hidden_states"):
+    with pytest.raises(ValueError, match="is not there: make it with tools/extract_hidden_states"):
         StateReader(tmp_path, RTE)
     write(tmp_path)
     states, labels = tmp_path / "rte_bert_embeds.h5", tmp_path / "rte_labels.h5"
@@ -66,11 +65,11 @@ def test_a_damaged_or_missing_file_is_refused(tmp_path) -> None:
     states.write_bytes(content)
     reader = StateReader(tmp_path, RTE)
     assert reader.states([0, 1]).tobytes() == STATES[:2].tobytes()
-    with pytest.raises(DataError, match="embeds.h5 cannot be used .*it is damaged"):
+    with pytest.raises(ValueError, match="embeds.h5 cannot be used .*it is damaged"):
         reader.states([1, 4])
     reader.close()
     labels.write_bytes(b"no HDF5")
-    with pytest.raises(DataError, match="labels.h5 cannot be used"):
+    with pytest.raises(ValueError, match="labels.h5 cannot be used"):
         StateReader(tmp_path, RTE)
     for name, match in (
         ("other", "labels.h5 cannot be used .*'labels'"),
@@ -78,7 +77,7 @@ def test_a_damaged_or_missing_file_is_refused(tmp_path) -> None:
     ):
         with h5py.File(labels, "w") as file:
             file[name] = [1]
-        with pytest.raises(DataError, match=match):
+        with pytest.raises(ValueError, match=match):
             StateReader(tmp_path, RTE)
 
 
@@ -86,7 +85,7 @@ def test_a_number_that_half_precision_cannot_hold_is_refused(tmp_path) -> None:
     sizes = StateSizes(N, L, T, F, "float16")
     large = STATES[:1] * 0 + 7e4
     with (
-        pytest.raises(DataError, match="up to 70000, which float16 cannot hold"),
+        pytest.raises(ValueError, match="up to 70000, which float16 cannot hold"),
         StateWriter(tmp_path, RTE, sizes, {}) as writer,
     ):
         writer.append(large, [LABELS[:1]], [0])
@@ -98,7 +97,7 @@ def test_the_space_is_known_before_and_refused_when_it_is_not_there(tmp_path, mo
     assert f"{wide.gigabytes:.1f}" == "21.8"  # C.2
     usage = shutil.disk_usage(tmp_path)._replace(free=10**10)
     monkeypatch.setattr(state_files.shutil, "disk_usage", lambda folder: usage)
-    with pytest.raises(DataError, match=r"need 21.8 GB and 10.0 GB are free \(--dtype float16"):
+    with pytest.raises(ValueError, match=r"need 21.8 GB and 10.0 GB are free \(--dtype float16"):
         state_files.require_space(tmp_path, wide)
 
 

@@ -14,7 +14,6 @@ from sot_paddle.data.documents import (
     read_published,
     tab_rows,
 )
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue import MISSING, Example, own_task, read_split
 
 
@@ -161,23 +160,23 @@ def test_a_score_is_a_number_that_float32_holds(task_folder):
     assert [row.label for row in read_split(folder, task, "train")] == [0.5, -3.0]
     for cell in ("x", "nan", "1e39"):
         task_folder("own", train=f"sentence\tlabel\na\t0.5\nb\t{cell}\n")
-        with pytest.raises(DataError, match=r"line 3: expected .* from -3.4.* to 3.4.*, found"):
+        with pytest.raises(ValueError, match=r"line 3: expected .* from -3.4.* to 3.4.*, found"):
             read_split(folder, task, "train")
 
 
 def test_tables_without_a_column_or_a_second_class_are_refused(task_folder):
     folder = task_folder("own", train="words\tlabel\na\t1\nb\t2\n")
-    with pytest.raises(DataError, match="the column sentence or text, or sentence1 and sentence2"):
+    with pytest.raises(ValueError, match="the column sentence or text, or sentence1 and sentence2"):
         own_task(folder)
     task_folder("own", train="sentence\tlabel\na\t1\nb\t1\n")
-    with pytest.raises(DataError, match="2 to 1000 different labels, found 1; .* --regression"):
+    with pytest.raises(ValueError, match="2 to 1000 different labels, found 1; .* --regression"):
         own_task(folder)
 
 
 @pytest.mark.parametrize("cell", ["", " 1", *MISSING[:2]])
 def test_what_is_no_label_is_no_class_of_its_own(task_folder, cell):
     folder = task_folder("own", train=f"sentence\tlabel\na\t0\nb\t1\nc\t{cell}\n")
-    with pytest.raises(DataError, match=r"train\.tsv, line 4: expected a label without blanks"):
+    with pytest.raises(ValueError, match=r"train\.tsv, line 4: expected a label without blanks"):
         own_task(folder)
 
 
@@ -185,7 +184,7 @@ def test_files_that_were_joined_are_refused_at_the_second_header(task_folder):
     table = "sentence\tlabel\na\t0\nb\t1\n"
     folder = task_folder("own", train=table, dev=table, test=table + table)
     told = r"test.tsv, line 4: expected a row, found the header again \(sentence, label\)"
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(ValueError, match=told):
         read_split(folder, own_task(folder), "test")
     task_folder("own", test="sentence\na\nsentence\n")  # the only column's name is a row
     assert len(read_split(folder, own_task(folder), "test")) == 2
