@@ -7,7 +7,7 @@ marks, CRLF and a missing final newline accepted, CoLA without a header.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -178,7 +178,7 @@ def write_predictions(
 
 
 MAX_CLASSES = 1000  # more than this and the label column surely holds something else
-TEXTS = ("sentence", "text")  # names of a column with one text; the first that is there is taken
+TEXTS = (PAIR, ("sentence",), ("text",))  # names of the text columns; the first there are taken
 MISSING = ("nan", "NaN", "None", "<NA>", "NaT")  # what Python and pandas write for no label
 
 
@@ -200,61 +200,42 @@ def own_task(data_dir: str | Path, *, regression: bool = False) -> Task:
     path = Path(data_dir) / "train.tsv"
     _locate(Path(data_dir), table_task(("sentence",)), "train")  # refuses a wrong folder
     table = read_table(path, required=("label",))
-    text = text_columns(path, table.columns)
-    if regression:
-        return table_task(text)
-    labels = {required_label(row["label"], f"{path}, line {number}") for number, row in table.rows}
-    return table_task(text, class_names(path, labels))
-
-
-def text_columns(path: Path, columns: Collection[str]) -> tuple[str, ...]:
-    """The columns with the text or the two texts of a table that names none."""
-    if set(PAIR) <= set(columns):
-        return PAIR
-    present = [name for name in TEXTS if name in columns]
+    present = [names for names in TEXTS if set(names) <= set(table.columns)]
     if not present:
         raise ValueError(
-            f"{path}, line 1: expected the column {' or '.join(TEXTS)}, or sentence1 and "
-            f"sentence2; found {', '.join(map(repr, columns))}"
+            f"{path}, line 1: expected the column sentence or text, or sentence1 and sentence2; "
+            f"found {', '.join(map(repr, table.columns))}"
         )
-    return (present[0],)
-
-
-def required_label(cell: str, where: str) -> str:
-    """The label of a row, as it is written; refuses one that is missing or has blanks around it."""
-    if cell in MISSING or cell != cell.strip() or not cell:
-        raise ValueError(
-            f"{where}: expected a label without blanks around it, found {cell!r}; label the row or "
-            f"leave it out (pandas writes {', '.join(MISSING)} for a missing one)"
-        )
-    return cell
-
-
-def class_names(path: Path, labels: Set[str]) -> tuple[str, ...]:
-    """The classes in the order of their indices: numerically when all are whole numbers."""
+    if regression:
+        return table_task(present[0])
+    for number, row in table.rows:
+        label = row["label"]
+        if label in MISSING or label != label.strip() or not label:
+            raise ValueError(
+                f"{path}, line {number}: expected a label without blanks around it, found "
+                f"{label!r}; label the row or leave it out (pandas writes {', '.join(MISSING)} for "
+                "a missing one)"
+            )
+    labels = sorted({row["label"] for _, row in table.rows})
     if not 2 <= len(labels) <= MAX_CLASSES:
         raise ValueError(
             f"{path}: expected 2 to {MAX_CLASSES} different labels, found {len(labels)}; labels "
             "that are scores are for train_glue.py --regression"
         )
-    if all(cell.removeprefix("-").isdecimal() for cell in labels):
-        return tuple(sorted(labels, key=lambda cell: (int(cell), cell)))
-    return tuple(sorted(labels))
+    if all(label.removeprefix("-").isdecimal() for label in labels):
+        labels.sort(key=int)
+    return table_task(present[0], tuple(labels))
 
 
 def table_task(
-    text: tuple[str, ...],
-    labels: tuple[str, ...] = (),
-    *,
-    title: str = "own table",
-    label: str = "label",
+    text: tuple[str, ...], labels: tuple[str, ...] = (), *, title: str = "own table"
 ) -> Task:
-    """A task beside GLUE's, of the columns of its text and label; without labels a regression."""
+    """A task beside GLUE's, of the columns of its text; without labels a regression."""
     return Task(
         name="own",
         title=title,
         text=text,
-        label=label,
+        label="label",
         labels=labels,
         metrics=("acc",) if labels else TASKS["sts-b"].metrics,
         splits=standard_splits(),

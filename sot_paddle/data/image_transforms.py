@@ -142,13 +142,7 @@ class AugmentConfig:
 
     def __post_init__(self) -> None:
         if self.interpolation != "random":
-            kind = get_resampling(self.interpolation)
-            turned = self.auto_augment and not self.no_aug
-            if turned and kind not in (Image.Resampling.NEAREST, *RESAMPLINGS):
-                raise ValueError(
-                    f"RandAugment cannot resample by {self.interpolation!r}: take random, nearest, "
-                    "bilinear or bicubic, or --aa none"
-                )
+            get_resampling(self.interpolation)
         for name in ("scale", "ratio"):
             low, high = getattr(self, name)
             if not 0 < low <= high < math.inf or (name == "scale" and high > 1):

@@ -91,17 +91,10 @@ class WordPieceTokenizer(SubwordTokenizer):
     Args:
         source: a folder with ``tokenizer.json`` or ``vocab.txt`` (``tokenizer_config.json`` is
             read where it is), or a vocabulary file.
-        strip_accents: None follows the folder's setting, then ``do_lower_case``.
         options: of `SubwordTokenizer`. ``do_lower_case`` is really applied, also with a cased
             vocabulary (as the original's command does) and switched off with an uncased one. None
             takes the folder's setting, True where there is none.
     """
-
-    def __init__(
-        self, source: str | Path, *, strip_accents: bool | None = None, **options: Any
-    ) -> None:
-        self._strip_accents = strip_accents
-        super().__init__(source, **options)
 
     def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
         from tokenizers import normalizers, pre_tokenizers
@@ -109,11 +102,10 @@ class WordPieceTokenizer(SubwordTokenizer):
         backend, settings = _word_pieces(source)
         lower = settings.get("do_lower_case") if do_lower_case is None else do_lower_case
         lower = True if lower is None else bool(lower)
-        asked_accents = self._strip_accents
-        accents = settings.get("strip_accents") if asked_accents is None else asked_accents
-        chinese = settings.get("tokenize_chinese_chars", True)
         backend.normalizer = normalizers.BertNormalizer(
-            handle_chinese_chars=chinese, strip_accents=accents, lowercase=lower
+            handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+            strip_accents=settings.get("strip_accents"),
+            lowercase=lower,
         )
         backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         backend.no_padding()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,6 @@ from sot_paddle.data.squad.questions import SpanFeatures
 from sot_paddle.data.stored.layout import SQUAD, StoredSplit, original_features
 from sot_paddle.data.stored.state_files import StateReader, StateSizes, StateWriter
 from sot_paddle.data.subword import SubwordTokenizer
-
-Batch = Callable[[Sequence[int]], Mapping[str, np.ndarray]]
-"""Positions to the encoder's inputs by name, padded to one length, and ``labels``."""
 
 
 def hidden_states(model: nn.Layer, inputs: Mapping[str, Any]) -> paddle.Tensor:
@@ -51,14 +47,25 @@ class LiveStates:
     """Hidden states of a frozen encoder, computed when they are asked for."""
 
     model: nn.Layer
-    batch: Batch
-    rows: int  # n
-    labels: Sequence[np.ndarray]  # for each kind of label (n,); () where there is none
-    of_row: tuple[int, int, int]  # (L, T, F)
+    tokens: TokenFeatures  # n rows
+    max_length: int  # T
+    pad_id: int
     origin: Mapping[str, str]  # what the rows are made from
 
     def __len__(self) -> int:
-        return self.rows
+        return len(self.tokens)
+
+    @property
+    def labels(self) -> tuple[np.ndarray, ...]:
+        """For each kind of label (n,); () where there is none."""
+        labels = self.tokens.labels
+        return () if labels is None else tuple(np.atleast_2d(labels.T))
+
+    @property
+    def of_row(self) -> tuple[int, int, int]:
+        """(L, T, F)."""
+        sizes = self.model.encoder_config
+        return sizes.num_hidden_layers + 1, self.max_length, sizes.hidden_size
 
     @property
     def dtype(self) -> str:
@@ -67,7 +74,9 @@ class LiveStates:
 
     def states(self, positions: Sequence[int]) -> np.ndarray:
         """Hidden states (B, L, T, F) of rows, in the order asked for."""
-        inputs = {n: v for n, v in self.batch(positions).items() if n != "labels"}
+        pad = {"max_length": self.max_length, "pad_id": self.pad_id}
+        inputs = pad_rows(self.tokens, positions, **pad)
+        inputs.pop("labels", None)
         return hidden_states(self.model, inputs).numpy()
 
 
@@ -101,12 +110,6 @@ class FrozenModel:
     tokenizer: SubwordTokenizer
     max_length: int  # T, tokens of a padded row
 
-    @property
-    def of_row(self) -> tuple[int, int, int]:
-        """(L, T, F)."""
-        sizes = self.model.encoder_config
-        return sizes.num_hidden_layers + 1, self.max_length, sizes.hidden_size
-
     def fingerprint(self) -> str:
         """Hash of every weight of the encoder."""
         digest = hashlib.sha256()
@@ -117,16 +120,12 @@ class FrozenModel:
 
     def states(self, tokens: TokenFeatures, about: Mapping[str, Any]) -> LiveStates:
         """The hidden states of rows of at most T tokens; ``about`` says what they are, by name."""
-        pad = {"max_length": self.max_length, "pad_id": self.tokenizer.pad_id}
         origin = {
             "encoder": self.fingerprint(),
             "rows": tokens.fingerprint,
             **{name: str(value) for name, value in about.items()},
         }
-        labels = () if tokens.labels is None else tuple(np.atleast_2d(tokens.labels.T))
-        return LiveStates(
-            self.model, partial(pad_rows, tokens, **pad), len(tokens), labels, self.of_row, origin
-        )
+        return LiveStates(self.model, tokens, self.max_length, self.tokenizer.pad_id, origin)
 
     def windows(self, features: SpanFeatures, split: str) -> LiveStates:
         """The hidden states of the windows of a SQuAD split."""

@@ -57,7 +57,6 @@ def test_without_randaugment_any_filter_resizes(more: dict) -> None:
         (EvalTransform, {"std": (0.5, 0.5, 0.0)}, "std: expected"),
         (AugmentConfig, {"scale": (0.5, 1.2)}, "scale: expected"),
         (AugmentConfig, {"ratio": (2.0, 1.0)}, "ratio: expected"),
-        (AugmentConfig, {"interpolation": "lanczos"}, "cannot resample by 'lanczos': .*aa none"),
     ],
 )
 def test_transforms_that_cannot_be_are_refused(record: type, options: dict, message: str) -> None:
@@ -100,10 +99,8 @@ def test_parser() -> None:
         ("original-mstd0.5", "expected rand-"),
         ("augmix-m3", "AugMix policies are not offered"),
         ("rand-mmax20", "unknown section 'mmax20'"),
-        ("rand-m9-m8", "repeated section 'm8'"),
         ("rand-m9-mstd0.5", "expected inc1"),
         ("rand-m9-inc0", "unknown section 'inc0'"),
-        ("rand-p1.5-inc1", "probability from 0 to 1"),
     ],
 )
 def test_parser_refuses(text: str, message: str) -> None:

@@ -6,7 +6,6 @@ Files: n 5, L 3, T 4, F 2; the tiny model: L 3, T 6, F 12. Values: tests/parity.
 from __future__ import annotations
 
 import shutil
-from functools import partial
 from pathlib import Path
 
 import h5py
@@ -114,8 +113,8 @@ def test_no_gradient_flows_through_the_states(tiny_bert) -> None:
 
 def test_extracted_rows_are_the_live_ones_whatever_the_batches(tiny_bert, tmp_path) -> None:
     model = tiny_bert("bert_base")
-    batch = partial(pad_rows, FEATURES, max_length=6)
-    source, seen = LiveStates(model, batch, 3, [LIVE_LABELS], (3, 6, 12), {}), []
+    tokens = FEATURES.with_targets(range(3), LIVE_LABELS, np.int64)
+    source, seen = LiveStates(model, tokens, 6, pad_id=0, origin={}), []
     sizes = StateSizes(3, 3, 6, 12)
     extract(source, tmp_path, WNLI, sizes, batch_size=2, report=lambda *now: seen.append(now))
     assert seen == [(2, 3), (3, 3)]

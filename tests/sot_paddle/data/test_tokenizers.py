@@ -35,12 +35,10 @@ def ids(tokenizer: WordPieceTokenizer, *texts: str) -> list[int]:
 def test_lower_casing_is_applied_and_switched_off_whatever_the_vocabulary(vocab_file):
     lower = WordPieceTokenizer(vocab_file, do_lower_case=True)
     kept = WordPieceTokenizer(vocab_file, do_lower_case=False)
-    accents = WordPieceTokenizer(vocab_file, do_lower_case=True, strip_accents=False)
     assert ids(lower, "Cat É") == [CLS, CAT, E, SEP]
     assert ids(kept, "Cat É é") == [CLS, BIG_CAT, UNK, E_ACUTE, SEP]
-    assert ids(accents, "Cat É") == [CLS, CAT, E_ACUTE, SEP]
     assert WordPieceTokenizer(vocab_file).do_lower_case is True  # without any setting
-    assert len({lower.fingerprint, kept.fingerprint, accents.fingerprint}) == 3
+    assert lower.fingerprint != kept.fingerprint
 
 
 def test_special_tokens_written_in_a_text_are_special(vocab_file):
