@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle.config import near_names
-from sot_paddle.data.documents import FORMS as TABLES
-from sot_paddle.data.errors import DataError
+from sot_paddle.data.documents import comma_rows, tab_rows
 from sot_paddle.data.image_dataset import DIGITS, load_digits
 from sot_paddle.data.image_folder import EXTENSIONS, decode_rgb, files_below, report_others
 from sot_paddle.data.image_transforms import EvalTransform
@@ -74,19 +73,19 @@ def read_rows(places: Sequence[str], recipe: Recipe, options: InputOptions) -> I
     details = recipe.preparation
     if isinstance(details, EvalTransform):
         if options != InputOptions():
-            raise DataError("--format and --columns are for texts, and this is an image model")
+            raise ValueError("--format and --columns are for texts, and this is an image model")
         if list(places) == [STDIN]:
-            return (_image(Path(line), details) for line in _lines(STDIN) if line.strip())
+            return (_image(Path(line)) for line in _lines(STDIN) if line.strip())
         return [row for place in places for row in _images_of(place, details)]
     if len(places) != 1:
-        raise DataError(f"expected one file of texts, got {len(places)}: {', '.join(places)}")
+        raise ValueError(f"expected one file of texts, got {len(places)}: {', '.join(places)}")
     (place,) = places
     rows = _text_rows(place, details, options)
     if place == STDIN:
         return rows
     listed = list(rows)
     if not listed:
-        raise DataError(f"{place}: expected at least one row, got none")
+        raise ValueError(f"{place}: expected at least one row, got none")
     return listed
 
 
@@ -94,10 +93,10 @@ def read_asked(places: Sequence[str], options: InputOptions) -> list[Question]:
     """The questions of one file in the official form.
 
     Raises:
-        DataError: another number of files, an option, a file that holds no questions.
+        ValueError: another number of files, an option, a file that holds no questions.
     """
     if len(places) != 1 or places[0] == STDIN or options != InputOptions():
-        raise DataError("a model that answers questions takes one file, the official .json")
+        raise ValueError("a model that answers questions takes one file, the official .json")
     return read_questions(places[0], labelled=False)
 
 
@@ -108,7 +107,7 @@ def _text_rows(place: str, details: TextRecipe, options: InputOptions) -> Iterat
         count = count or min(max(len(texts), 1), 2)
         if len(texts) != count or not all(isinstance(text, str) for text in texts):
             wanted = {1: "one text", 2: "two texts"}[count]
-            raise DataError(f"{where}: expected {wanted}, got {texts!r:.80}")
+            raise ValueError(f"{where}: expected {wanted}, got {texts!r:.80}")
         yield Row(None, tuple(texts))
 
 
@@ -124,10 +123,10 @@ def _texts(
     by_name = "lines" if place == STDIN else _SUFFIXES.get(Path(place).suffix, "lines")
     kind = options.format or by_name
     if kind == "lines" and options.columns:
-        raise DataError(f"--columns: {place} is read as lines; give --format tsv, csv or jsonl")
+        raise ValueError(f"--columns: {place} is read as lines; give --format tsv, csv or jsonl")
     if kind in ("tsv", "csv"):
         path = Path("/dev/stdin") if place == STDIN else _file(place)
-        for where, cells in TABLES[f".{kind}"](path, ()):
+        for where, cells in (tab_rows if kind == "tsv" else comma_rows)(path):
             yield where, [cells[name] for name in _columns(cells, details, options, where)]
         return
     for number, line in enumerate(_lines(place), 1):
@@ -154,7 +153,7 @@ def _lines(place: str) -> Iterable[str]:
 def _file(place: str) -> Path:
     path = Path(place)
     if not path.is_file():
-        raise DataError(f"{place}: expected a file of texts, there is none")
+        raise ValueError(f"{place}: expected a file of texts, there is none")
     return path
 
 
@@ -167,7 +166,7 @@ def _columns(
         chosen = tuple(options.columns.split(","))
         for name in chosen:
             if name not in there:
-                raise DataError(f"{where}: no column {name!r}; {near_names(name, there)}")
+                raise ValueError(f"{where}: no column {name!r}; {near_names(name, there)}")
         return chosen
     choices = [details.columns] if details.columns else []
     choices += [names for names in _KNOWN_COLUMNS if details.num_texts in (None, len(names))]
@@ -175,7 +174,7 @@ def _columns(
         if set(names) <= set(there):
             return names
     wanted = " or ".join(" and ".join(names) for names in choices)
-    raise DataError(
+    raise ValueError(
         f"{where}: expected a header with {wanted}, got {', '.join(there)[:200]}; name the text "
         "columns with --columns"
     )
@@ -187,15 +186,15 @@ def _images_of(place: str, details: EvalTransform) -> list[Row]:
         source = load_digits(details.img_size)[1]
         return [Row(source.name(n), partial(source.image, n)) for n in range(len(source))]
     if not path.is_dir():
-        return [_image(path, details)]
+        return [_image(path)]
     files = files_below(path)
     if not files.images:
-        raise DataError(f"{place}: expected images ({' '.join(EXTENSIONS)}), got none")
+        raise ValueError(f"{place}: expected images ({' '.join(EXTENSIONS)}), got none")
     report_others(path, files.others, _LOG.warning)
-    return [_image(path / name, details) for name in files.images]
+    return [_image(path / name) for name in files.images]
 
 
-def _image(path: Path, details: EvalTransform) -> Row:
+def _image(path: Path) -> Row:
     if not path.is_file():
-        raise DataError(f"{path}: there is no such image or folder")
-    return Row(str(path), partial(decode_rgb, path, exif_orientation=details.exif_orientation))
+        raise ValueError(f"{path}: there is no such image or folder")
+    return Row(str(path), partial(decode_rgb, path))

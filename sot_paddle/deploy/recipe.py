@@ -109,7 +109,7 @@ def preparation_of(recipe: Recipe, folder: Path) -> Preparation:
     """What a recipe says, with the tokenizer of a folder, which is not read for images.
 
     Raises:
-        DataError: no tokenizer there.
+        ValueError: no tokenizer there.
     """
     details = recipe.preparation
     if isinstance(details, EvalTransform):

@@ -4,14 +4,13 @@ sentences: those of the command line, then the lines of a file."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_dataset import DIGITS, ImageSource, load_digits
 from sot_paddle.data.image_folder import (
     EXTENSIONS,
@@ -44,21 +43,21 @@ def choose_images(places: Sequence[str], count: int, transform: EvalTransform) -
     Args:
         places: image files; folders of one class (the first ``count`` images of it); folders of
             class folders, or with ``val`` in them (``count`` of each class); or ``digits``.
-        transform: gives the size of the digits, and how photographs are turned.
+        transform: gives the size of the digits.
 
     Returns:
         In the order of ``places``; within a folder in the order of its file names.
 
     Raises:
-        DataError: nothing there, no images there, or more than 64 of them.
+        ValueError: nothing there, no images there, or more than 64 of them.
     """
     if count < 1:
-        raise DataError(f"--count must be at least 1, got {count}")
+        raise ValueError(f"--count must be at least 1, got {count}")
     chosen: list[ChosenImage] = []
     for place in places:
         source = _source(place, transform)
         if isinstance(source, Path):
-            read = partial(decode_rgb, source, exif_orientation=transform.exif_orientation)
+            read = partial(decode_rgb, source)
             chosen.append(ChosenImage(source.name, source.absolute().parent.name, read))
             continue
         for label, name in enumerate(source.classes):
@@ -71,7 +70,7 @@ def choose_images(places: Sequence[str], count: int, transform: EvalTransform) -
 
 def _require_few(count: int, what: str) -> None:
     if count > MAX_ROWS:
-        raise DataError(
+        raise ValueError(
             f"{count} {what} are asked for, at most {MAX_ROWS} can be drawn: give fewer"
         )
 
@@ -84,18 +83,16 @@ def _source(place: str, transform: EvalTransform) -> ImageSource | Path:
     if path.is_file():
         return path
     if not path.is_dir():
-        raise DataError(f"{path}: there is no such image or folder")
+        raise ValueError(f"{path}: there is no such image or folder")
     inner = {entry.name for entry in path.iterdir() if entry.is_dir() and entry.name[0] != "."}
     if inner & {"train", "val", *OTHER_NAMES["val"]}:
-        source = read_split(path, "val")
-    elif inner:
-        source = read_class_folders(path)
-    else:
-        files = files_below(path).images
-        if not files:
-            raise DataError(f"{path}: expected images ({' '.join(EXTENSIONS)}), got none")
-        source = FolderSource(path, (path.absolute().name,), files, np.zeros(len(files), np.int64))
-    return replace(source, exif_orientation=transform.exif_orientation)
+        return read_split(path, "val")
+    if inner:
+        return read_class_folders(path)
+    files = files_below(path).images
+    if not files:
+        raise ValueError(f"{path}: expected images ({' '.join(EXTENSIONS)}), got none")
+    return FolderSource(path, (path.absolute().name,), files, np.zeros(len(files), np.int64))
 
 
 @dataclass(frozen=True)
@@ -116,7 +113,7 @@ def choose_sentences(
             column more than the task has texts stands first. Empty lines are passed over.
 
     Raises:
-        DataError: the file cannot be read, a line or argument has another number of texts, or
+        ValueError: the file cannot be read, a line or argument has another number of texts, or
             there are more than 64.
     """
     chosen = [("--text", ChosenSentence(tuple(each))) for each in texts]
@@ -130,6 +127,6 @@ def choose_sentences(
         count = len(sentence.texts)
         if count > 2 or (num_texts is not None and count != num_texts):
             wanted = {1: "one sentence", 2: "a pair of sentences"}.get(num_texts, "one or two")
-            raise DataError(f"{where}: expected {wanted}, got {count} texts")
+            raise ValueError(f"{where}: expected {wanted}, got {count} texts")
     _require_few(len(chosen), "sentences")
     return [sentence for _, sentence in chosen]

@@ -19,7 +19,6 @@ import numpy as np
 import paddle
 
 from sot_paddle.data.batches import TokenFeatures, pad_rows
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.subword import HEAD, SubwordTokenizer, truncated_lengths
 from sot_paddle.explain.parts import PartEvidence, contrast, part_logits, parts_of
 from sot_paddle.train.evaluation import evaluation_mode
@@ -108,22 +107,22 @@ def encode(tokenizer: SubwordTokenizer, texts: Sequence[str]) -> EncodedSentence
     """Tokenize a sentence or pair and say which pieces are whose.
 
     Raises:
-        DataError: another number of texts, a text without words, one that is cut elsewhere than
+        ValueError: another number of texts, a text without words, one that is cut elsewhere than
             at its end, or words whose pieces are not those of the sentence.
     """
     if len(texts) not in (1, 2):
-        raise DataError(f"expected a sentence or a pair, got {len(texts)} texts")
+        raise ValueError(f"expected a sentence or a pair, got {len(texts)} texts")
     whole = tokenizer.tokenize([texts[0]], [texts[1]] if len(texts) == 2 else None)
     row, boundary = whole.row(0), int(whole.boundaries[0])
     split = [text.split() for text in texts]
     if not all(split):
-        raise DataError(f"sentence {split.index([]) + 1} of {list(texts)!r} has no words")
+        raise ValueError(f"sentence {split.index([]) + 1} of {list(texts)!r} has no words")
     pieces = [_pieces(tokenizer, words, text) for words, text in zip(split, texts, strict=True)]
     counts = [sum(map(len, each)) for each in pieces]
     form = tokenizer.form
     room = tokenizer.max_length - form.special(len(texts))
     if len(texts) == 1 and counts[0] > room and tokenizer.trunc_medium != HEAD:
-        raise DataError(
+        raise ValueError(
             f"expected a text of at most {room} tokens, got {counts[0]}: this model does not cut "
             f"a text at its end (trunc_medium {tokenizer.trunc_medium}); shorten it"
         )
@@ -140,7 +139,7 @@ def encode(tokenizer: SubwordTokenizer, texts: Sequence[str]) -> EncodedSentence
         expected += [*[piece for each in word_pieces for piece in each][:limit], *after]
         start += limit + len(after)
     if expected != list(row):
-        raise DataError(f"the word pieces of {list(texts)!r} do not belong to single words")
+        raise ValueError(f"the word pieces of {list(texts)!r} do not belong to single words")
     return EncodedSentence(row, boundary, tuple(words), left_out)
 
 

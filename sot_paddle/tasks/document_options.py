@@ -25,8 +25,6 @@ class DocumentTrainConfig(ClassifierOptions):
     """
 
     task_name: str = option("", f"{', '.join(LAYOUTS)} (any case), or {OWN} (own tables)")
-    text_columns: tuple[str, ...] = option((), f"{OWN}: one or two columns, else by their names")
-    label_column: str = option("label", f"{OWN}: column of the label")
     trunc_medium: int = option(
         HEAD,
         "which tokens of a long text are kept: -2 the first, -1 the last, 0 as many of both ends, "
@@ -76,16 +74,8 @@ class DocumentTrainConfig(ClassifierOptions):
             object.__setattr__(self, name, allowed[-1])
         object.__setattr__(self, "optimizer", self.optimizer or "bert_adam")
         super().__post_init__()
-        self._check_rows()
         self._check_layers()
         self._check_rates()
-
-    def _check_rows(self) -> None:
-        named = self.text_columns or self.label_column != "label"
-        if named and self.task_name != OWN:
-            raise ValueError(f"text_columns and label_column are for task_name {OWN}")
-        if len(self.text_columns) > 2:
-            raise ValueError(f"text_columns must be one or two, got {len(self.text_columns)}")
 
     def _check_layers(self) -> None:
         if not self.layers or min(self.layers) < POOLED or self.layers.count(-1) > 1:
@@ -139,15 +129,15 @@ COMMAND = Command(
     "train_text.py",
     DocumentTrainConfig,
     """\
-Fine-tune a language model on whole texts: IMDB, TREC, Yahoo Answers or your own CSV, TSV or JSON
-lines. Texts are read from the disk when a batch asks for them. The same command continues a run
-that was interrupted, bit for bit.""",
+Fine-tune a language model on whole texts: IMDB, TREC, Yahoo Answers or your own tables. Texts are
+tokenized when a batch asks for them. The same command continues a run that was interrupted, bit for
+bit.""",
     """\
 examples:
   python tools/train_text.py --task_name IMDB --data_dir aclImdb --model_name_or_path CHECKPOINT \\
       --do_lower_case --do_train --do_eval --max_seq_length 512 --trunc_medium 128 --layers 11 \\
       --discr --layer_learning_rate 2e-5 --layer_learning_rate_decay 0.95 --output_dir OUT
-  python tools/train_text.py --task_name own --data_dir MY_TABLES --text_columns title body \\
-      --label_column topic --model_name_or_path CHECKPOINT --do_train --do_eval --output_dir OUT
+  python tools/train_text.py --task_name own --data_dir MY_TABLES \\
+      --model_name_or_path CHECKPOINT --do_train --do_eval --output_dir OUT
 """,
 )

@@ -16,7 +16,6 @@ from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle import distributed
 from sot_paddle.backbones.families import TEXT_BACKBONES
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.stored.layout import original_task, stored_split
 from sot_paddle.data.stored.live_states import FrozenModel, glue_states
 from sot_paddle.data.stored.state_files import (
@@ -160,7 +159,7 @@ def load_states(config: StateTrainConfig) -> tuple[Task, tuple[int, int, int]]:
     sources = [getattr(split, "windows", split).source for split in splits if split is not None]
     sizes = {source.of_row for source in sources}
     if len(sizes) > 1:
-        raise DataError(f"the splits have hidden states of different sizes: {sorted(sizes)}")
+        raise ValueError(f"the splits have hidden states of different sizes: {sorted(sizes)}")
     of_row = sizes.pop()
     if config.max_seq_length not in (None, of_row[1]):
         say(f"--max_seq_length has no effect: rows of {config.states} have {of_row[1]} tokens")
@@ -238,7 +237,7 @@ def _asked(
     questions, features = read_windows(config, tokenizer, file, tokens)
     windows = StateSplit(reader, size)
     if not np.array_equal(windows.labels, features.tokens.labels):
-        raise DataError(
+        raise ValueError(
             f"the {len(reader):,} stored rows of {config.states} are not the {len(features):,} "
             f"windows of {file}: give the file, vocabulary and stride that they were made from"
         )

@@ -64,7 +64,7 @@ def run_config(config: ImageEvalConfig) -> None:
 
 
 def evaluate(config: ImageEvalConfig) -> dict[str, Any]:
-    """Evaluate a model; returns JSON-ready scores (top1, top5, loss), classes, images and options.
+    """Evaluate a model; returns JSON-ready scores (top1, top5, loss), images and options.
 
     Raises:
         ValueError: options, images, weights or a destination that cannot be used.
@@ -86,7 +86,6 @@ def evaluate(config: ImageEvalConfig) -> dict[str, Any]:
         "model": subject.model.name,
         "weights": subject.origin,
         "images": len(predicted.labels),
-        "corrupt": [images.source.name(index) for index in predicted.corrupt],
         "scores": score(logits, predicted.labels),
         "seconds": predicted.seconds,
         "images_per_second": len(predicted.labels) / predicted.seconds,
@@ -176,5 +175,3 @@ def print_report(content: Mapping[str, Any]) -> None:
         f"top-1 {scores['top1']:.2f} %{top5}, loss {scores['loss']:.4f}, {content['images']} "
         f"images in {duration(content['seconds'])} ({content['images_per_second']:.0f} images/s)"
     )
-    if content["corrupt"]:
-        print(f"{len(content['corrupt'])} images could not be decoded and were left out")

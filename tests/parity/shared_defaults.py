@@ -118,9 +118,6 @@ COUNTERPARTS: Mapping[str, str] = {
         "sot_torch_ref.train.image_transforms apply_operation fill"
     ),
     "data.image_randaugment RandAugmentConfig prob": "timm.data.auto_augment AugmentOp prob",
-    "data.squad.answers score_answers null_limit": (
-        "transformers.data.metrics.squad_metrics squad_evaluate no_answer_probability_threshold"
-    ),
     "data.squad.answers DecodingOptions n_best": ("sot_torch_ref.train.squad best_answer n_best"),
     "data.squad.answers DecodingOptions max_tokens": (
         "sot_torch_ref.train.squad best_answer max_tokens"
@@ -167,12 +164,12 @@ def of_counterparts(side: int) -> Named:
     return found
 
 
-POLICIES = ("rand-m10", "rand-m7-inc1", "rand-n3-inc0", "rand-m9-mstd0.5-p0.7")
+POLICIES = ("rand-m10-inc1", "rand-n3-inc1", "rand-m9-mstd0.5-p0.7-inc1")
 
 
 def our_policies() -> Named:
     """What the texts of POLICIES mean to us."""
-    from sot_paddle.data.image_randaugment import INCREASING, PLAIN, parse_randaugment
+    from sot_paddle.data.image_randaugment import NAMES, parse_randaugment
 
     found: Named = {}
     for text in POLICIES:
@@ -182,7 +179,7 @@ def our_policies() -> Named:
             "magnitude": float(read.magnitude),
             "deviation": float(read.std),
             "probability": read.prob,
-            "operations": INCREASING if read.increasing else PLAIN,
+            "operations": NAMES,
         }
     return found
 

@@ -300,7 +300,7 @@ _OWN_TEXT = ("do_predict", "resume", "eval_steps", "save_total_limit", "cpu_prec
 _OWN_IMAGE = (
     *("model_options", "cpu", "save_epochs", "save_total_limit"),
     *("overwrite_output_dir", "early_stopping_patience", "eval_all_checkpoints"),
-    *("model_ema_warmup", "cpu_precision", "exif_orientation"),
+    *("model_ema_warmup", "cpu_precision"),
     "val_fraction",
 )
 """Options about files, speed and several runs, which the originals do not have."""

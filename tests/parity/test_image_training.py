@@ -74,7 +74,6 @@ OPTIONS: dict[str, Any] = {
     "seed": SEED,
     "batch_size": BATCH,
     "workers": 0,
-    "on_corrupt": "skip",
     "cpu": True,
     "no_aug": True,
     "crop_pct": CROP,

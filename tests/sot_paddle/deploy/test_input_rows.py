@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import sys
 
 import pytest
-from PIL import Image
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.deploy.input_rows import InputOptions, read_rows
 from sot_paddle.deploy.recipe import Recipe, TextRecipe
@@ -89,12 +86,12 @@ def test_a_bad_file_is_one_line(tmp_path, name, content, options, told):
 
 def test_what_a_task_does_not_take(tmp_path):
     path = write(tmp_path / "a.txt", "a\n")
-    with pytest.raises(DataError, match="a.txt, line 1: expected two texts, got"):
+    with pytest.raises(ValueError, match="a.txt, line 1: expected two texts, got"):
         read(path, texts(2))
     for place in (tmp_path / "none.txt", tmp_path):
-        with pytest.raises(DataError, match="expected a file of texts, there is none"):
+        with pytest.raises(ValueError, match="expected a file of texts, there is none"):
             read(place)
-    with pytest.raises(DataError, match="expected one file of texts, got 2"):
+    with pytest.raises(ValueError, match="expected one file of texts, got 2"):
         read_rows(["a", "b"], texts(), InputOptions())
 
 
@@ -116,19 +113,7 @@ def test_images(tmp_path, stdin):
         ([tmp_path / "empty"], "expected images .*, got none"),
     ):
         (tmp_path / "empty").mkdir(exist_ok=True)
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(ValueError, match=told):
             read_rows(list(map(str, places)), IMAGES, InputOptions())
-    with pytest.raises(DataError, match="are for texts, and this is an image model"):
+    with pytest.raises(ValueError, match="are for texts, and this is an image model"):
         read_rows(["digits"], IMAGES, InputOptions(format="tsv"))
-
-
-def test_photographs_are_turned_as_in_training(tmp_path, stdin):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.new("RGB", (7, 5)).save(tmp_path / "0.jpg", exif=exif)
-    turned = dataclasses.replace(IMAGES, preparation=EvalTransform(16, exif_orientation=True))
-    for recipe, size in ((IMAGES, (7, 5)), (turned, (5, 7))):
-        stdin(f"{tmp_path}/0.jpg\n".encode())
-        for place in (str(tmp_path), f"{tmp_path}/0.jpg", "-"):
-            (row,) = read_rows([place], recipe, InputOptions())
-            assert row.value().size == size

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.explain.choice import MAX_ROWS, choose_images, choose_sentences
 from sot_paddle.explain.command import run_command
@@ -135,7 +134,7 @@ def test_images_that_cannot_be_chosen(root, tmp_path) -> None:
         ([str(tmp_path / "half")], 1, "expected a folder with val"),
         ([str(root)] * 11, 2, f"66 images are asked for, at most {MAX_ROWS}"),
     ):
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(ValueError, match=said):
             choose_images(places, count, SMALL)
 
 
@@ -165,5 +164,5 @@ def test_sentences_that_cannot_be_chosen(tmp_path, texts, content, said) -> None
     file = tmp_path / "lines.txt"
     if content is not None:
         file.write_text(content, encoding="utf-8")
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(ValueError, match=said):
         choose_sentences(texts, None if content is None else str(file), ("0", "1"), 1)

@@ -6,7 +6,6 @@ import numpy as np
 import paddle
 import pytest
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.tokenizers import WordPieceTokenizer
 from sot_paddle.explain.parts import PartEvidence, contrast, part_logits, parts_of
 from sot_paddle.explain.word_impact import encode, explain_sentence
@@ -93,14 +92,14 @@ def test_pairs_and_what_does_not_fit(tokenizer) -> None:
 
 def test_texts_that_cannot_be_used(tokenizer) -> None:
     for texts, said in ((["", "a"], "sentence 1 of .* has no words"), (["a"] * 3, "got 3 texts")):
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(ValueError, match=said):
             encode(tokenizer, texts)
 
 
 def test_a_text_that_is_not_cut_at_its_end_is_refused_with_the_reason(tokenizer) -> None:
     ends = tokenizer.truncating(3)
     assert len(encode(ends, ["the red cat runs"]).words) == 4
-    with pytest.raises(DataError, match=r"at most 10 tokens, got 1\d: .*\(trunc_medium 3\)"):
+    with pytest.raises(ValueError, match=r"at most 10 tokens, got 1\d: .*\(trunc_medium 3\)"):
         encode(ends, ["the red cat runs a dog the cat old running red"])
 
 

@@ -263,9 +263,8 @@ def test_the_original_s_training_command() -> None:
     assert config.output_dir == str(Path("output") / "train" / "sot_tiny-224")
     assert config.identity() != train(*flags.split(), "--seed", "43").identity()
     assert config.identity() == train(*flags.split(), "--workers", "9").identity()
-    for more in (("--cpu-precision", "bf16"), ("--exif-orientation",)):
-        assert config.identity() != train(*flags.split(), *more).identity()
-    measuring = ("--crop-pct", "0.9", "--interpolation", "bilinear", "--on-corrupt", "skip")
+    assert config.identity() != train(*flags.split(), "--cpu-precision", "bf16").identity()
+    measuring = ("--crop-pct", "0.9", "--interpolation", "bilinear")
     assert config.identity() == train(*flags.split(), *measuring).identity()
 
 
@@ -367,11 +366,3 @@ def test_shipped_files_are_read(path: Path) -> None:
     for word in ("Published:", "Ours:", "Command:", f"--config configs/imagenet/{path.name}"):
         assert word in said, word
     assert rates(config).total_epochs == 310
-
-
-def test_an_evaluation_turns_photographs_as_its_weights_were_trained_unless_it_is_told() -> None:
-    flags = ("DATA", "--weights", "W")
-    assert evaluate(*flags).exif_orientation is None
-    assert evaluate(*flags, "--exif-orientation").exif_orientation is True
-    assert evaluate(*flags, "--exif_orientation", "false").exif_orientation is False
-    assert evaluate(*flags, "--set", "exif_orientation=false").exif_orientation is False

@@ -1,4 +1,4 @@
-"""tools/extract_hidden_states.py on a tiny encoder: what is stored, resuming, refusals."""
+"""tools/extract_hidden_states.py on a tiny encoder: what is stored, refusals."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_is_stored_are_the_encoder_s_states(store, tiny_folders, encoder, t
         assert reader.origin == live.origin
 
 
-def test_a_stopped_run_goes_on_and_says_so(store, tmp_path, monkeypatch) -> None:
+def test_a_stopped_run_leaves_no_file_and_a_finished_split_stays(store, tmp_path, monkeypatch):
     made, hidden_states = [], live_states.hidden_states
 
     def stop(model, inputs):
@@ -67,14 +67,14 @@ def test_a_stopped_run_goes_on_and_says_so(store, tmp_path, monkeypatch) -> None
 
     monkeypatch.setattr(live_states, "hidden_states", stop)
     assert store("--splits", "train", "--batch_size", "4")[0] == 130
+    assert not list((tmp_path / "states").glob("*.h5"))
     status, said = store("--splits", "train", "--batch_size", "4")
-    assert status == 0
-    assert made[3:] == [4, 4, 4, 2]
-    assert "22 rows, 8 were there" in said
+    assert status == 0, said
+    assert made[3:] == [4, 4, 4, 4, 4, 2]
     status, said = store("--splits", "train")
-    assert "22 rows, 22 were there" in said
-    status, said = store("--splits", "train", "--overwrite")
-    assert (status, "were there" in said) == (0, False)
+    assert "RTE train: its 22 rows are there" in said
+    status, said = store("--splits", "train", "--dtype", "float16")
+    assert (status, "holds float32 of another model or other data" in said) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,9 @@ def test_files_of_others_are_not_replaced(store, tmp_path) -> None:
     with h5py.File(path, "w") as file:
         file["mine"] = [1.0]
     before = path.read_bytes()
-    for flags in ((), ("--overwrite",)):
-        status, said = store(*flags)
-        assert (status, "holds no hidden states that this tool wrote" in said) == (2, True), said
-        assert path.read_bytes() == before
+    status, said = store()
+    assert (status, "is not there" in said) == (2, True), said
+    assert path.read_bytes() == before
 
 
 def test_published_lengths_are_the_defaults() -> None:

@@ -10,7 +10,6 @@ import paddle
 import pytest
 
 from sot_paddle.backbones.families import TEXT_BACKBONES
-from sot_paddle.data.image_dataset import EvalCollate
 from sot_paddle.registry import create_model
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.tasks.glue import GlueTask
@@ -28,8 +27,8 @@ from tests.sot_paddle.train.tiny_images import write_images
 
 OF_IMAGES: Mapping[str, Any] = {
     **{"img_size": 26, "scale": (0.3, 0.8), "ratio": (0.8, 1.1)},
-    **{"train_interpolation": "bilinear", "hflip": 0.25, "aa": "rand-m5-n1", "color_jitter": 0.2},
-    **{"mean": (0.1, 0.2, 0.3), "std": (0.4, 0.5, 0.6), "seed": 7},
+    **{"train_interpolation": "bilinear", "hflip": 0.25, "color_jitter": 0.2},
+    **{"mean": (0.1, 0.2, 0.3), "std": (0.4, 0.5, 0.6), "seed": 7, "aa": "rand-m5-n1-inc1"},
     **{"mixup": 0.3, "cutmix": 0.6, "mixup_prob": 0.7, "mixup_switch_prob": 0.2},
     **{"mixup_off_epoch": 2, "smoothing": 0.05, "reprob": 0.35, "remode": "rand", "recount": 2},
     **{"crop_pct": 0.8, "interpolation": "bilinear"},
@@ -51,7 +50,7 @@ PARTS = {
 
 def test_image_options_reach_the_data(tmp_path: Path) -> None:
     folder = write_images(tmp_path / "images", train=2, val=1)
-    fixed = {"model": "sot_tiny", "workers": 0, "on_corrupt": "skip", "cpu": True}
+    fixed = {"model": "sot_tiny", "workers": 0, "cpu": True}
     task = load_images(ImageTrainConfig(data_dir=str(folder), **fixed, **OF_IMAGES))
     alone = {flag: OF_IMAGES[flag] for flag in EVALUATED.split()}
     parts = {
@@ -67,8 +66,6 @@ def test_image_options_reach_the_data(tmp_path: Path) -> None:
         names = {flag: name for name, flag in OF_DATA.get(part, (None, {}))[1].items()}
         for flag in flags.split():
             assert getattr(parts[part], names.get(flag, flag)) == OF_IMAGES[flag], (part, flag)
-    batch = EvalCollate(26)([])
-    assert (batch["images"].dtype, batch["labels"].dtype) == ("float32", "int64")
 
 
 REQUIRED = {"task_name": "RTE", "data_dir": "d", "model_name_or_path": "m", "output_dir": "o"}
@@ -188,7 +185,6 @@ def test_every_backbone_knows_its_layers(name: str) -> None:
         ({"correct_bias": False}, "correct_bias=false is an option of optimizer hf_adamw"),
         ({"layers": (-1, 3)}, "layers -1 stands alone"),
         ({"pooling_type": "max"}, "pooling_type needs layers"),
-        ({"label_column": "topic"}, "are for task_name own"),
     ],
 )
 def test_options_that_contradict_each_other(options, match) -> None:
