@@ -20,6 +20,7 @@ from sot_paddle.backbones.token_embed import STEM_DIM, build_token_embed
 from sot_paddle.config import HeadConfig, build_record, near_names, require_one_of
 from sot_paddle.features import Features
 from sot_paddle.heads import build_head
+from sot_paddle.vision_config import ViTConfig
 
 _LOG = logging.getLogger(__name__)
 
@@ -281,15 +282,18 @@ class TokenEmbed(nn.Layer):
         if large_output and kind in ("nonlocal", "linear"):
             _say(f"token embedding {published!r} does not use large_output: ignored")
             large_output = False
-        self.tokens = build_token_embed(
-            kind,
-            img_size=img_size,
-            in_chans=in_chans,
-            embed_dim=embed_dim,
-            token_dim=settings.get("token_dim", settings.get("embedding_dim", STEM_DIM)),
-            large_output=large_output,
-            dense_norm=settings.get("dense_norm", "none"),
-        )
+        options = {
+            "img_size": img_size,
+            "in_chans": in_chans,
+            "embed_dim": embed_dim,
+            "token_type": kind,
+            "token_dim": settings.get("token_dim", settings.get("embedding_dim", STEM_DIM)),
+            "large_output": large_output,
+            "dense_norm": settings.get("dense_norm", "none"),
+            "num_heads": 1,  # of blocks, which are not built
+        }
+        record = build_record(ViTConfig, options, where="the token embedding's dict")
+        self.tokens = build_token_embed(record)
         self.num_patches = self.tokens.num_tokens
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:

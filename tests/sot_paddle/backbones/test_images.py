@@ -10,6 +10,7 @@ from sot_paddle import ops
 from sot_paddle.backbones import layers, token_embed, vit
 from sot_paddle.config import FUSIONS, POOLINGS
 from sot_paddle.registry import create_model
+from sot_paddle.vision_config import ViTConfig
 
 TINY_HEAD = {"head_num_heads": 2, "wr_dim": 4, "qkv_dim": 3, "q_dim": 7, "k_dim": 5}
 TINY_VIT = {"img_size": 16, "embed_dim": 12, "depth": 2, "num_heads": 3, "patch_size": 4}
@@ -87,11 +88,14 @@ OF_SOT = [
     ({"drop_path_rate": 1.0}, "drop_path_rate must be below 1, got 1.0"),
 ]
 OF_SWIN = [
-    ({"token_type": "densenet"}, "needs 6 x 6 tokens, token_type 'densenet' .* gives 3 x 3"),
+    (
+        {"token_type": "densenet"},
+        "needs .* 24 / 4 tokens along .*, token_type 'densenet' .* gives 3",
+    ),
     ({"depths": (2,)}, r"one entry for each of 1 to 16 stages, got \(2,\) and \(2, 4\)"),
     ({"num_heads": (2, 3)}, "a multiple of num_heads in stage 1, got 16 and 3"),
     ({"img_size": 26}, "img_size must be a multiple of patch_size 4, got 26"),
-    ({"pooling": "none"}, "pooling 'none' uses the class token only, and this backbone has none"),
+    ({"pooling": "none"}, "pooling 'none' needs the class token, and this backbone has none"),
 ]
 REFUSED = [("sot_tiny", *row) for row in OF_SOT] + [("swin_tiny", *row) for row in OF_SWIN]
 
@@ -122,8 +126,8 @@ PUBLISHED_TOKENS = {
 
 
 def build(token_type: str, **options):
-    sizes = {"img_size": 16, "in_chans": 2, "embed_dim": 12, "patch_size": 4}
-    return token_embed.build_token_embed(token_type, **{**sizes, **options})
+    sizes = {"img_size": 16, "in_chans": 2, "embed_dim": 12, "patch_size": 4, "num_heads": 1}
+    return token_embed.build_token_embed(ViTConfig(token_type=token_type, **{**sizes, **options}))
 
 
 def size_of(layer) -> int:
@@ -147,11 +151,14 @@ def test_batch_norm_in_dense_layers_adds_6432_parameters() -> None:
 @pytest.mark.parametrize(
     ("token_type", "options", "message"),
     [
-        ("densnet", {}, "token_type must be one of densenet, .*'densnet'; did you mean densenet"),
         ("resnet", {"dense_norm": "bn"}, "dense_norm 'bn' is an option of token_type 'densenet'"),
-        ("resnet", {"large_output": True}, "'resnet': its first block would add 64 .* 256; use"),
+        (
+            "resnet",
+            {"large_output": True},
+            "large_output=True cannot work with .* 'resnet'",
+        ),
         ("densenet", {"token_dim": 32}, "token_dim must be 64 with token_type 'densenet'.*got 32"),
-        ("densenet", {"img_size": 100}, "by 8: img_size 100 gives no whole .* img_size 96 or 104"),
+        ("densenet", {"img_size": 100}, "by 8: img_size must be a multiple of it, got 100"),
     ],
 )
 def test_embeddings_that_cannot_be_are_refused(

@@ -14,9 +14,11 @@ import paddle
 import pytest
 from paddle import nn
 
+from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features
 from sot_paddle.heads import fusion, pooling, power_norm
 from sot_paddle.heads.adapter_pooler import AdapterClassifier, AdapterConfig, AdapterSpans
+from sot_paddle.heads.factory import word_pooling
 
 B, N, C, H, W, Q, K = 2, 5, 12, 3, 4, 7, 6
 
@@ -74,13 +76,8 @@ def test_batch_norm_computes_half_precision_in_float32(amp_switches) -> None:
 def test_half_precision_projections_give_float32_representations(kind: str) -> None:
     """What AMP does on a GPU: linear layers return bfloat16; everything after is float32."""
     paddle.set_default_dtype("float32")
-    layer = {
-        "mgcrp": lambda: pooling.MultiHeadCrossCovariance(
-            C, num_heads=H, wr_dim=W, norm=power_norm.SvPN(W)
-        ),
-        "mgcrp_qk": lambda: pooling.QKCrossCovariance(C, q_dim=Q, k_dim=K, norm=power_norm.SvPN(Q)),
-        "gcp": lambda: pooling.CovariancePooling(C, reduced_dim=W, norm=power_norm.MatrixSqrt()),
-    }[kind]()
+    sizes = {"head_num_heads": H, "wr_dim": W, "q_dim": Q, "k_dim": K, "qkv_dim": 2}
+    layer = word_pooling(C, HeadConfig(pooling=kind, **sizes))
     for sublayer in layer.sublayers():
         if isinstance(sublayer, nn.Linear):
             sublayer.register_forward_post_hook(lambda _, inputs, out: out.astype("bfloat16"))
@@ -125,9 +122,8 @@ def test_dropout_acts_on_the_representation_alone(float64, kind) -> None:
     """The tap before dropout is whole."""
     cls, words = (paddle.normal(shape=shape) for shape in ([B, C], [B, N, C]))
     options = {"dim": C, "mask_padding": False}
-    dropped, plain = (
-        kind(pooling.AveragePooling(C), 2, **options, dropout=rate) for rate in (0.5, 0.0)
-    )
+    averages = word_pooling(C, HeadConfig(pooling="gap"))
+    dropped, plain = (kind(averages, 2, **options, dropout=rate) for rate in (0.5, 0.0))
     plain.set_state_dict(dropped.state_dict())
     taps, whole = {}, {}
     dropped(Features(cls, words), taps)

@@ -31,12 +31,12 @@ SOT = {**IMAGES, "num_heads": 4, "mlp_ratio": 1.5, "head_num_heads": 3, "wr_dim"
 SWIN = {"img_size": 28, "window_size": 3, "depths": (2, 2), "num_heads": (2, 4), "embed_dim": 24}
 ENCODER = {"sot_add_bias", "sot_attention", "sot_dropout", "sot_layer_norm"}
 POST_NORM = {*ENCODER, "sot_gelu_of_sum", "sot_layer_norm_of_sum", "sot_embedding"}
-HEAD = {"sot_head_covariance", "sot_sv_power_norm"}
+HEAD = {"sot_covariance", "sot_sv_power_norm"}
 MODELS: Mapping[str, tuple[str, dict[str, Any], set[str]]] = {
     "text": (
         "bert_base",
         {**TEXT, "pooling": "mgcrp_qk", "mask_padding": True},
-        {*POST_NORM, "sot_pair_covariance", "sot_sv_power_norm"},
+        {*POST_NORM, "sot_covariance", "sot_sv_power_norm"},
     ),
     "another text": ("roberta_base", TEXT, {*ENCODER, "sot_embedding", "sot_gelu"}),
     "gpt": ("openai_gpt", TEXT, {*ENCODER, "sot_embedding"}),
