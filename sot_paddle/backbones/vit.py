@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from sot_paddle.backbones.layers import Attention, DropPath, LayerNorm, Mlp, drop_path_rates
+from sot_paddle.backbones.layers import Attention, LayerNorm, PreNormBlock, drop_path_rates
 from sot_paddle.backbones.token_embed import build_token_embed
 from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features, Taps, record
@@ -56,34 +56,6 @@ class ImageClassifier(nn.Layer):
         return (logits, taps) if return_taps else logits
 
 
-class Block(nn.Layer):
-    """Pre-norm transformer block: attention, then MLP, each with a residual connection.
-
-    Source: A.8.
-    """
-
-    def __init__(self, config: ViTConfig, *, drop_path: float = 0.0) -> None:
-        super().__init__()
-        dim, epsilon = config.embed_dim, config.layer_norm_eps
-        self.norm1 = LayerNorm(dim, epsilon=epsilon)
-        self.attn = Attention(
-            dim,
-            config.num_heads,
-            qkv_bias=config.qkv_bias,
-            qk_scale=config.qk_scale,
-            attn_drop=config.attn_drop_rate,
-            proj_drop=config.drop_rate,
-        )
-        self.drop_path = DropPath(drop_path)
-        self.norm2 = LayerNorm(dim, epsilon=epsilon)
-        self.mlp = Mlp(dim, int(dim * config.mlp_ratio), drop=config.drop_rate)
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        """Map (B, 1 + N, C) to (B, 1 + N, C)."""
-        x = x + self.drop_path(self.attn(self.norm1(x)))
-        return x + self.drop_path(self.mlp(self.norm2(x)))
-
-
 class VisionTransformer(ImageClassifier):
     """Token embedding, class token, positions, blocks, norm, and any head of the project.
 
@@ -110,7 +82,7 @@ class VisionTransformer(ImageClassifier):
             self.pos_embed = self.create_parameter([1, length, dim], default_initializer=normal)
         self.pos_drop = nn.Dropout(backbone.drop_rate)
         self.blocks = nn.LayerList(
-            Block(backbone, drop_path=rate)
+            _block(backbone, rate)
             for rate in drop_path_rates(backbone.drop_path_rate, backbone.depth)
         )
         self.norm = LayerNorm(dim, epsilon=backbone.layer_norm_eps)
@@ -133,3 +105,15 @@ class VisionTransformer(ImageClassifier):
             x = record(taps, f"blocks.{index}", block(x))
         x = record(taps, "norm", self.norm(x))
         return Features(x[:, 0], x[:, 1:])
+
+
+def _block(config: ViTConfig, drop_path: float) -> PreNormBlock:
+    attn = Attention(
+        config.embed_dim,
+        config.num_heads,
+        qkv_bias=config.qkv_bias,
+        qk_scale=config.qk_scale,
+        attn_drop=config.attn_drop_rate,
+        proj_drop=config.drop_rate,
+    )
+    return PreNormBlock(config, attn, dim=config.embed_dim, drop_path=drop_path)

@@ -79,7 +79,6 @@ COUNTERPARTS: Mapping[str, str] = {
     "backbones.layers Attention std": "transformers OpenAIGPTConfig initializer_range",
     "heads.fusion ScoreHead std": "transformers OpenAIGPTConfig initializer_range",
     "heads.fusion ScoreHead dropout": "sot_torch_ref.heads.fusion Score dropout",
-    "backbones.vit Block drop_path": "timm.models.vision_transformer Block drop_path",
     "functional center_tokens centering": "sot_torch_ref.functional cross_covariance centering",
     "heads.adapter_pooler AdapterConfig adapter_dim": (
         "sot_torch_ref.heads.adapter_pooler AdapterClassifier adapter_dim"
