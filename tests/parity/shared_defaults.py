@@ -79,10 +79,6 @@ COUNTERPARTS: Mapping[str, str] = {
     "backbones.layers Attention std": "transformers OpenAIGPTConfig initializer_range",
     "heads.fusion ScoreHead std": "transformers OpenAIGPTConfig initializer_range",
     "heads.fusion ScoreHead dropout": "sot_torch_ref.heads.fusion Score dropout",
-    "backbones.vit Block drop_path": "timm.models.vision_transformer Block drop_path",
-    "backbones.token_embed build_token_embed img_size": "timm.layers PatchEmbed img_size",
-    "backbones.token_embed build_token_embed patch_size": "timm.layers PatchEmbed patch_size",
-    "backbones.token_embed build_token_embed in_chans": "timm.layers PatchEmbed in_chans",
     "functional center_tokens centering": "sot_torch_ref.functional cross_covariance centering",
     "heads.adapter_pooler AdapterConfig adapter_dim": (
         "sot_torch_ref.heads.adapter_pooler AdapterClassifier adapter_dim"
@@ -92,11 +88,6 @@ COUNTERPARTS: Mapping[str, str] = {
     "heads.fusion ExpandedHead dropout": "sot_torch_ref.heads.fusion FC dropout",
     "heads.fusion PoolerHead dropout": "transformers BertConfig hidden_dropout_prob",
     "heads.fusion PoolerHead std": "transformers BertConfig initializer_range",
-    "heads.fusion SumHead dropout": "sot_torch_ref.heads.fusion SumFC dropout",
-    "heads.pooling MultiHeadCrossCovariance qkv_bias": "sot_torch_ref.heads.pooling MGCrP bias",
-    "heads.pooling MultiHeadCrossCovariance upper_triangle": (
-        "sot_torch_ref.heads.pooling MGCrP triangle"
-    ),
     "heads.pooling linear bias": "torch.nn Linear bias",
     "heads.pooling TokenBatchNorm epsilon": "torch.nn BatchNorm2d eps",
     "heads.power_norm RowLayerNorm epsilon": "torch.nn LayerNorm eps",

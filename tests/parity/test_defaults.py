@@ -143,7 +143,8 @@ def _grids(embed: Callable[[str, int, bool], Any]) -> Named:
 
 def _our_grid(kind: str, size: int, large: bool) -> int:
     with paddle.LazyGuard():
-        return token_embed.build_token_embed(kind, img_size=size, large_output=large).grid
+        sizes = vision_config.ViTConfig(token_type=kind, img_size=size, large_output=large)
+        return token_embed.build_token_embed(sizes).grid
 
 
 def _reference_grid(kind: str, size: int, large: bool) -> int:
