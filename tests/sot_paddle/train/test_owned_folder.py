@@ -39,7 +39,7 @@ FOREIGN = ("thesis.txt", "data/rows.tsv", "seed-1/notes.txt", ".writing-thesis.t
 
 def test_an_export_into_a_folder_in_use_is_told_who_is_at_work(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "there"
-    monkeypatch.setattr(exporting, "open_trained", lambda *_, **__: SimpleNamespace(notes=()))
+    monkeypatch.setattr(exporting, "open_trained", lambda *_, **__: SimpleNamespace())
     monkeypatch.setattr(exporting, "export", lambda *_, **__: pytest.fail("wrote"))
     with folder_lock.hold_beside(folder):
         assert exporting.run_command(["m", str(folder)]) == 2
