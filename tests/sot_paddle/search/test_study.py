@@ -158,13 +158,11 @@ def test_the_spaces_are_those_of_the_source():
         assert set(space.parameters) <= known
 
 
-def test_each_kind_is_a_distribution(tmp_path):
+def test_a_bound_may_be_text(tmp_path):
+    """YAML reads 1e-6 as text."""
     path = tmp_path / "space.yaml"
-    log = "{kind: log_uniform, low: 1e-6, high: 1.0e-3}"  # YAML reads 1e-6 as text
-    path.write_text(WHOLE + f"  y: {log}\n  z: {{kind: integer, low: 2, high: 5}}\n", "utf-8")
-    log, whole = FloatDistribution(1e-6, 1e-3, log=True), IntDistribution(2, 5)
-    expected = {"x": FloatDistribution(0.0, 3e-5), "y": log, "z": whole}
-    assert read_space(path).parameters == expected
+    path.write_text(WHOLE + "  y: {kind: log_uniform, low: 1e-6, high: 1.0e-3}\n", "utf-8")
+    assert read_space(path).parameters["y"] == FloatDistribution(1e-6, 1e-3, log=True)
 
 
 @pytest.mark.parametrize(

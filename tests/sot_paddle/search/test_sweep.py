@@ -79,18 +79,6 @@ def test_a_score_that_is_not_a_number_keeps_its_place(bench, capsys):
     assert "| a | 0.79 | nan | nan |  |  |  |" in capsys.readouterr().out
 
 
-def test_a_file_of_options_that_has_changed_is_refused(bench, capsys):
-    """Runs of the old and of the new content would be averaged as one configuration."""
-    file = bench.folder / "first.yaml"
-    file.write_text("learning_rate: 0.2\n", encoding="utf-8")
-    given, training = ("--a", "adam_epsilon=1e-5"), (f"--config={file}",)
-    assert sweep(bench, *given, "--seeds", "1", training=training) == 0
-    file.write_text("learning_rate: 0.6\n", encoding="utf-8")
-    assert sweep(bench, *given, "--seeds", "1,2", training=training) == 2
-    assert "'learning_rate': 0.2" in capsys.readouterr().err
-    assert not (bench.out / "a" / "seed-2").exists()
-
-
 @pytest.mark.parametrize(
     ("own", "training", "message"),
     [
