@@ -20,7 +20,6 @@ import numpy as np
 from scipy.special import softmax
 
 from sot_paddle.command_line import OneLineParser
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_dataset import DIGITS, load_digits
 from sot_paddle.data.image_folder import EXTENSIONS, decode_rgb, files_below, report_others
 from sot_paddle.data.image_transforms import EvalTransform
@@ -175,7 +174,7 @@ def read_rows(places: Sequence[str], recipe: Recipe) -> Iterable[Row]:
             return (_image(Path(line), details) for _, line in _lines(STDIN))
         return [row for place in places for row in _images_of(place, details)]
     if len(places) != 1:
-        raise DataError(f"expected one file of texts, got {len(places)}: {', '.join(places)}")
+        raise ValueError(f"expected one file of texts, got {len(places)}: {', '.join(places)}")
     rows = _text_rows(places[0], details.num_texts)
     return rows if places[0] == STDIN else list(rows)
 
@@ -188,7 +187,7 @@ def _text_rows(place: str, num_texts: int | None) -> Iterator[Row]:
         count = count or min(len(texts), 2)
         if len(texts) != count:
             wanted = {1: "one text", 2: "two texts with a TAB between"}[count]
-            raise DataError(f"{where}: expected {wanted}, got {texts!r:.80}")
+            raise ValueError(f"{where}: expected {wanted}, got {texts!r:.80}")
         yield Row(None, texts)
 
 
@@ -196,15 +195,15 @@ def _lines(place: str) -> Iterator[tuple[str, str]]:
     """Where each line stands, and it; those of stdin as they are asked for, without empty ones.
 
     Raises:
-        DataError: no such file, or a table, whose header would be taken for a text.
+        ValueError: no such file, or a table, whose header would be taken for a text.
     """
     if place == STDIN:
         sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict", newline="\n")
         lines: Iterable[str] = (line.rstrip("\r\n") for line in sys.stdin)
     elif not Path(place).is_file():
-        raise DataError(f"{place}: expected a file of texts, there is none")
+        raise ValueError(f"{place}: expected a file of texts, there is none")
     elif Path(place).suffix in _TABLES:
-        raise DataError(
+        raise ValueError(
             f"{place}: expected a text per line, got a table by its name: hand its columns of "
             f"text over, as in: tail -n +2 {place} | cut -f 1,2 | python tools/predict.py MODEL"
         )
@@ -227,12 +226,12 @@ def _images_of(place: str, details: EvalTransform) -> list[Row]:
         return [_image(path, details)]
     files = files_below(path)
     if not files.images:
-        raise DataError(f"{place}: expected images ({' '.join(EXTENSIONS)}), got none")
+        raise ValueError(f"{place}: expected images ({' '.join(EXTENSIONS)}), got none")
     report_others(path, files.others, _LOG.warning)
     return [_image(path / name, details) for name in files.images]
 
 
 def _image(path: Path, details: EvalTransform) -> Row:
     if not path.is_file():
-        raise DataError(f"{path}: there is no such image or folder")
+        raise ValueError(f"{path}: there is no such image or folder")
     return Row(str(path), partial(decode_rgb, path, exif_orientation=details.exif_orientation))

@@ -78,7 +78,7 @@ def preparation_of(recipe: Recipe, folder: Path) -> Preparation:
         Maps B images to float32 (B, 3, H, W), B rows of texts to int64 arrays (B, S).
 
     Raises:
-        DataError: no tokenizer there.
+        ValueError: no tokenizer there.
     """
     details = recipe.preparation
     if isinstance(details, EvalTransform):

@@ -118,7 +118,7 @@ def choose_images(
         transform: gives the size of the digits, and how photographs are turned.
 
     Raises:
-        DataError: nothing there, or no images there.
+        ValueError: nothing there, or no images there.
     """
     chosen = []
     for place in places:

@@ -20,7 +20,6 @@ import numpy as np
 import paddle
 
 from sot_paddle.data.batches import TokenFeatures, pad_rows
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.subword import SubwordTokenizer, kept_tokens, truncated_lengths
 from sot_paddle.explain.parts import PartEvidence, contrast, part_logits, parts_of
 from sot_paddle.train.evaluation import evaluation_mode
@@ -56,7 +55,7 @@ def explain_sentence(subject: TextModel, texts: Sequence[str]) -> SentenceEviden
     """
     if len(texts) not in ((subject.num_texts,) if subject.num_texts else (1, 2)):
         wanted = subject.num_texts or "one or two"
-        raise DataError(f"expected {wanted} text(s), got {len(texts)}: {list(texts)!r}")
+        raise ValueError(f"expected {wanted} text(s), got {len(texts)}: {list(texts)!r}")
     words = words_of(subject.tokenizer, texts)
     whole = subject.tokenizer.tokenize(*([text] for text in texts))
     rows = [whole.row(0)]
@@ -102,7 +101,7 @@ def words_of(tokenizer: SubwordTokenizer, texts: Sequence[str]) -> tuple[Word, .
     A word is what stands between spaces. One whose pieces are all cut off is left out.
 
     Raises:
-        DataError: a text without words, or one whose pieces are not those of its words.
+        ValueError: a text without words, or one whose pieces are not those of its words.
     """
     form, whole = tokenizer.form, tokenizer.ids(texts)
     room, lengths = tokenizer.max_length - form.special(len(texts)), list(map(len, whole))
@@ -114,10 +113,10 @@ def words_of(tokenizer: SubwordTokenizer, texts: Sequence[str]) -> tuple[Word, .
     for sentence, text in enumerate(texts):
         names = text.split()
         if not names:
-            raise DataError(f"sentence {sentence + 1} of {list(texts)!r} has no words")
+            raise ValueError(f"sentence {sentence + 1} of {list(texts)!r} has no words")
         pieces = tokenizer.ids([names[0], *(tokenizer.word_lead + name for name in names[1:])])
         if list(chain.from_iterable(pieces)) != whole[sentence]:
-            raise DataError(f"the word pieces of {text!r} do not belong to single words")
+            raise ValueError(f"the word pieces of {text!r} do not belong to single words")
         owners = np.repeat(np.arange(len(names)), list(map(len, pieces)))
         places: list[list[int]] = [[] for _ in names]
         for index in kept[sentence]:

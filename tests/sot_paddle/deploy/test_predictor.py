@@ -9,7 +9,6 @@ import sys
 import pytest
 from PIL import Image
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.deploy.predictor import read_rows
 from sot_paddle.deploy.recipe import Recipe, TextRecipe
@@ -62,15 +61,15 @@ def test_lines_and_stdin(tmp_path, stdin, caplog):
     ],
 )
 def test_a_bad_file_is_one_line(tmp_path, name, content, num_texts, message):
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(ValueError, match=message):
         read(write(tmp_path / name, content), num_texts)
 
 
 def test_places_that_hold_no_texts(tmp_path):
     for place in (tmp_path / "none.txt", tmp_path):
-        with pytest.raises(DataError, match="expected a file of texts, there is none"):
+        with pytest.raises(ValueError, match="expected a file of texts, there is none"):
             read(place)
-    with pytest.raises(DataError, match="expected one file of texts, got 2"):
+    with pytest.raises(ValueError, match="expected one file of texts, got 2"):
         read_rows(["a", "b"], texts())
 
 
@@ -92,7 +91,7 @@ def test_images(tmp_path, stdin):
         ("none", "there is no such image or folder"),
         ("empty", "expected images .*, got none"),
     ):
-        with pytest.raises(DataError, match=message):
+        with pytest.raises(ValueError, match=message):
             read_rows([str(tmp_path / name)], IMAGES)
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.explain import command
 from tests.sot_paddle.explain import tiny_models as tiny
@@ -114,5 +113,5 @@ def test_folders_files_and_digits(root) -> None:
 def test_images_that_cannot_be_chosen(root, tmp_path) -> None:
     (tmp_path / "half" / "train" / "ant").mkdir(parents=True)
     for place in ("nowhere.png", tmp_path / "half", root / "val" / "ant"):
-        with pytest.raises(DataError, match="expected a folder with val"):
+        with pytest.raises(ValueError, match="expected a folder with val"):
             chosen([place], 1)

@@ -6,7 +6,6 @@ import numpy as np
 import paddle
 import pytest
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.tokenizers import WordPieceTokenizer
 from sot_paddle.explain.parts import PartEvidence, contrast, part_logits, parts_of
 from sot_paddle.explain.word_impact import explain_sentence, words_of
@@ -92,7 +91,7 @@ def test_pairs_and_what_does_not_fit(tokenizer) -> None:
 
 def test_texts_that_cannot_be_used(subject) -> None:
     for texts, message in (([" "], "sentence 1 of .* has no words"), (["a"] * 2, "got 2: ")):
-        with pytest.raises(DataError, match=message):
+        with pytest.raises(ValueError, match=message):
             explain_sentence(subject, texts)
 
 
