@@ -1,12 +1,10 @@
-"""Callbacks of the Trainer: when to evaluate and stop, what to print, how to be interrupted, and
-who looks on: a search, which may end a training early."""
+"""Callbacks of the Trainer: when to evaluate and stop, what to print, how to be interrupted."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
 
 import visualdl  # noqa: F401 (imported with the rest, while imports are quiet)
 from paddlenlp.trainer import TrainerCallback
@@ -145,9 +143,3 @@ class ProgressLines(TrainerCallback):
         if self._items:
             speed += f", {self._items * done / seconds:.0f} {self._unit}/s"
         return f"{speed}, {duration(left)} left"
-
-
-WATCHES: list[Callable[[int, int, Mapping[str, float]], None]] = []
-"""Called after each evaluation of a training in this process: with the step, the steps of the whole
-run and the scores by name, that which chooses the best as ``main`` too. What one raises ends the
-run."""

@@ -7,7 +7,7 @@ import logging
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from sot_paddle.config import (
     HEADS,
     PLAIN,
     SECOND_ORDER,
-    SPANS,
     build_record,
     require_one_of,
     some,
@@ -39,7 +38,6 @@ from sot_paddle.distributed import say
 from sot_paddle.reading import field_of, named_in_refusals, read_object
 from sot_paddle.registry import create_model, image_defaults, list_models
 from sot_paddle.resampling import window_of
-from sot_paddle.tasks.state_options import SQUAD_LENGTH
 from sot_paddle.train import pretrained, run_folder
 from sot_paddle.train.saved_model import (
     CONFIG,
@@ -291,8 +289,6 @@ class TextModel:
         labels: class names; () for regression.
         num_texts: 1 for sentences, 2 for pairs, None when the task is not one of GLUE's.
         padding: ``"max_length"`` or ``"longest"``, as in training.
-        notes: what could not be read and was assumed.
-        options: of the run, {} when they are not there.
     """
 
     model: nn.Layer
@@ -300,11 +296,9 @@ class TextModel:
     labels: tuple[str, ...]
     num_texts: int | None
     padding: str
-    notes: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def load_trained_text(place: str | Path, *, max_length: int | None = None) -> TextModel:
+def load_trained_text(place: str | Path) -> TextModel:
     """Rebuild a trained model from the folder of ``tools/train_glue.py`` (or its ``best``).
 
     Length, padding and lower-casing come from the run's options. They belong to the model: the
@@ -312,7 +306,6 @@ def load_trained_text(place: str | Path, *, max_length: int | None = None) -> Te
 
     Args:
         place: a run's folder, its ``best``, ``last`` or a checkpoint.
-        max_length: tokens of a row, None for the run's.
     """
     folder = find_text_folder(Path(place))
     if folder is None:
@@ -322,12 +315,9 @@ def load_trained_text(place: str | Path, *, max_length: int | None = None) -> Te
         )
     model = from_pretrained(folder)
     config, where = read_object(folder / CONFIG), str(folder / CONFIG)
-    options, notes = _run_options(folder)
+    options = _run_options(folder)
     limit = model.backbone.position_limit(model.encoder_config)
-    usual = SQUAD_LENGTH if model.head_config.pooling == SPANS else _LENGTH
-    length = max_length or options.get("max_seq_length") or min(usual, limit)
-    if length > limit:
-        raise ValueError(f"{folder} has positions for {limit} tokens, asked for {length}")
+    length = options.get("max_seq_length") or min(_LENGTH, limit)
     tokenizer = (
         FAMILIES[model.backbone.tokenizer]
         .build(folder, do_lower_case=options.get("do_lower_case"), max_length=length)
@@ -340,17 +330,18 @@ def load_trained_text(place: str | Path, *, max_length: int | None = None) -> Te
         tuple(map(str, field_of(config, "id2label", dict, where).values())),
         len(task.text) if task else None,
         options.get("padding", "max_length"),
-        notes,
-        options,
     )
 
 
-def _run_options(folder: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The options of the run that a folder belongs to, and a note when they are not there."""
+def _run_options(folder: Path) -> dict[str, Any]:
+    """The options of the run that a folder belongs to, {} with a warning where there are none."""
     for place in (folder, folder.resolve().parent):
         if (place / run_folder.RUN).is_file():
             run = place / run_folder.RUN
             options = field_of({"options": {}, **read_object(run)}, "options", dict, str(run))
-            return {key: value for key, value in options.items() if value is not None}, ()
-    note = f"no {run_folder.RUN} beside {folder}: sentences are padded to {_LENGTH} tokens and"
-    return {}, (f"{note} lower-cased as the vocabulary says, unless the options say otherwise",)
+            return {key: value for key, value in options.items() if value is not None}
+    _LOG.warning(
+        "no %s beside %s: sentences are padded to %d tokens and lower-cased as the vocabulary says",
+        *(run_folder.RUN, folder, _LENGTH),
+    )
+    return {}
