@@ -125,9 +125,14 @@ def build_head(
             )
         return fusion.SpanHead(dim, dropout=dropout, std=initializer_range)
     if kind == LAYERS:
-        layers = _layers_of(config, num_layers)
-        options = {"layers": layers, "pooling": config.layer_pooling, "std": initializer_range}
-        return fusion.LayerTokensHead(dim, num_classes, dropout=dropout, **options)
+        return fusion.LayerTokensHead(
+            dim,
+            num_classes,
+            layers=_layers_of(config, num_layers),
+            pooling=config.layer_pooling,
+            dropout=dropout,
+            std=initializer_range,
+        )
     if not has_class_token and config.fusion not in (None, "word_tokens", "aggre_all"):
         raise ValueError(
             f"fusion {config.fusion!r} needs a class token, and this backbone has none; "
