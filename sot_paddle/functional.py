@@ -300,24 +300,6 @@ def _leading_triplet(
     return sigma, left, right
 
 
-@_full_precision
-def sv_power_norm_exact(x: paddle.Tensor, *, alpha: float = 0.5) -> paddle.Tensor:
-    """Exact svPN ``U diag(s^alpha) V^T`` by singular value decomposition: the oracle.
-
-    Args:
-        x: (B, n, d).
-        alpha: exponent.
-
-    Returns:
-        (B, n, d). Not meant for training: its gradient is singular at equal singular values.
-
-    Source: A.2 ("num_sv=None with many iterations equals the SVD result").
-    """
-    _check_matrices("sv_power_norm_exact", x)
-    u, s, vh = paddle.linalg.svd(x, full_matrices=False)
-    return paddle.matmul(u * _power(s, alpha).unsqueeze(1), vh)
-
-
 def _diagonal(x: paddle.Tensor) -> paddle.Tensor:
     """The diagonals (B, d) of (B, d, d), gathered: paddle2onnx knows no paddle.diagonal."""
     places = paddle.arange(0, x.shape[1] ** 2, x.shape[1] + 1)
@@ -369,28 +351,6 @@ def matrix_sqrt(x: paddle.Tensor, *, num_iter: int = 3, on_zero: str = "nan") ->
 
 
 @_full_precision
-def matrix_sqrt_exact(x: paddle.Tensor) -> paddle.Tensor:
-    """Exact square root of symmetric positive semi-definite matrices by eigenvalues: the oracle.
-
-    Args:
-        x: (B, d, d).
-
-    Returns:
-        (B, d, d); eigenvalues below zero (rounding) count as zero.
-
-    PADDLE: the gradient of eigh of a batch is wrong from the second matrix on (CPU), so each matrix
-    is decomposed alone.
-
-    Source: A.3.
-    """
-    _check_matrices("matrix_sqrt_exact", x)
-    parts = [paddle.linalg.eigh(matrix) for matrix in x]
-    values, vectors = (paddle.stack(part) for part in zip(*parts, strict=True))
-    roots = paddle.sqrt(values.clip(min=0.0)).unsqueeze(1)
-    return paddle.matmul(vectors * roots, vectors, transpose_y=True)
-
-
-@_full_precision
 def entrywise_power_norm(x: paddle.Tensor, *, eps: float = 1e-8) -> paddle.Tensor:
     """Entrywise power normalization (ePN): ``sign(x) sqrt(|x| + eps)``, then unit columns.
 
@@ -425,59 +385,5 @@ def triu_vectorize(x: paddle.Tensor) -> paddle.Tensor:
     _check_matrices("triu_vectorize", x)
     size = x.shape[1]
     index = [row * size + column for row in range(size) for column in range(row, size)]
-    flat = x.reshape([x.shape[0], size * size])
-    return paddle.index_select(flat, paddle.to_tensor(index, dtype="int64"), axis=1)
-
-
-@_full_precision
-def cov_forward(x: paddle.Tensor, *, scale: str = "published") -> paddle.Tensor:
-    """Covariance of the channels of images: ``X (f I - 11^T / M^2) X^T`` over M = H W pixels.
-
-    QUIRK: the published helper scales the identity by 1/M^2 (f = 1/M^2), which is no covariance;
-    ``scale="tokens"`` gives the true one, f = 1/M. No published model uses it.
-
-    Args:
-        x: (B, d, H, W).
-        scale: ``"published"`` or ``"tokens"``.
-
-    Returns:
-        (B, d, d), symmetric.
-
-    Raises:
-        ValueError: ``x`` is not four-dimensional, or an unknown scale.
-
-    Gradient: smooth everywhere (quadratic).
-    Source: A.3.
-    """
-    require_one_of("scale", scale, COVARIANCE_SCALES)
-    if x.ndim != 4:
-        raise ValueError(f"cov_forward expects images (B, d, H, W), got {x.shape}")
-    pixels = x.flatten(2)  # (B, d, M)
-    count = pixels.shape[2]
-    total = pixels.sum(axis=2, keepdim=True) / count  # (B, d, 1)
-    gram = paddle.matmul(pixels, pixels, transpose_y=True)  # (B, d, d)
-    factor = 1.0 / count**2 if scale == "published" else 1.0 / count
-    return gram * factor - paddle.matmul(total, total, transpose_y=True)
-
-
-def triu_forward(x: paddle.Tensor) -> paddle.Tensor:
-    """Gather the *lower* triangle, diagonal included, in row-major order.
-
-    QUIRK: the published helper of this name takes the lower triangle; :func:`triu_vectorize` is
-    the upper one that its models use. On symmetric matrices both hold the same numbers, in
-    another order from d = 3 on. No published model uses it.
-
-    Args:
-        x: (B, d, d).
-
-    Returns:
-        (B, d (d + 1) / 2), same dtype; for d = 3 the flat indices 0, 3, 4, 6, 7, 8. (The original
-        returns a last axis of length 1 as well.)
-
-    Source: A.3.
-    """
-    _check_matrices("triu_forward", x)
-    size = x.shape[1]
-    index = [row * size + column for row in range(size) for column in range(row + 1)]
     flat = x.reshape([x.shape[0], size * size])
     return paddle.index_select(flat, paddle.to_tensor(index, dtype="int64"), axis=1)

@@ -217,14 +217,7 @@ class RunOptions(PrecisionOptions):
     overwrite_output_dir: bool = changeable(
         False, "start afresh: remove an older run, refused where there is anything else"
     )
-    resume: str = changeable(
-        "auto", "auto (continue what is in the folder), never, or a checkpoint"
-    )
-    accept_other_operators: bool = changeable(
-        False,
-        "continue a run also where native operators are used now and were not, or the other way "
-        "round; its last digits change, and metrics.json says so",
-    )
+    resume: str = changeable("auto", "auto (continue what is in the folder), or a checkpoint")
     seed: int = option(42, "random seed", low=0)
     max_steps: int = option(
         -1,
@@ -241,7 +234,6 @@ class RunOptions(PrecisionOptions):
     save_total_limit: int | None = changeable(
         None, "the newest checkpoints are kept, none for all", low=1
     )
-    keep_states: int = changeable(2, "the newest checkpoints keep what resuming needs", low=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

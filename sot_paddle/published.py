@@ -18,6 +18,7 @@ from sot_paddle.backbones.token_embed import STEM_DIM, build_token_embed
 from sot_paddle.config import HeadConfig, build_record, near_names, require_one_of
 from sot_paddle.features import Features
 from sot_paddle.heads import build_head
+from sot_paddle.vision_config import ViTConfig
 
 Options = Mapping[str, Any]
 
@@ -206,15 +207,18 @@ class TokenEmbed(nn.Layer):
         if "token_dim" in options and "embedding_dim" in options:
             raise ValueError("token_dim and embedding_dim are one option: give one of them")
         kind = _chosen_type(what, {"type": "DenseNet", **options}, _TOKEN_TYPES)
-        self.tokens = build_token_embed(
-            kind,
-            img_size=img_size,
-            in_chans=in_chans,
-            embed_dim=embed_dim,
-            token_dim=options.get("token_dim", options.get("embedding_dim", STEM_DIM)),
-            large_output=kind not in ("nonlocal", "linear") and options.get("large_output", False),
-            dense_norm=options.get("dense_norm", "none"),
-        )
+        values = {
+            "img_size": img_size,
+            "in_chans": in_chans,
+            "embed_dim": embed_dim,
+            "token_type": kind,
+            "token_dim": options.get("token_dim", options.get("embedding_dim", STEM_DIM)),
+            "large_output": kind not in ("nonlocal", "linear")
+            and options.get("large_output", False),
+            "dense_norm": options.get("dense_norm", "none"),
+            "num_heads": 1,  # of blocks, which are not built
+        }
+        self.tokens = build_token_embed(build_record(ViTConfig, values, where=what))
         self.num_patches = self.tokens.num_tokens
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:

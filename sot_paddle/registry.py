@@ -202,7 +202,7 @@ def create_model(
 
     name = PUBLISHED_NAMES.get(name, name)
     if name in _TEXT:
-        from sot_paddle.backbones.text import build_text
+        from sot_paddle.backbones.text import TextClassifier
 
         backbone, preset, default = _TEXT[name]
         require_one_of("head", head, (None, *HEADS))
@@ -211,8 +211,9 @@ def create_model(
         pooling = SECOND_ORDER if (head or default) == "mgcrp" else backbone.plain
         classes = TEXT_CLASSES if num_classes is None else num_classes
         stated = name if head is None else text_name(preset, pooling)
-        options = {"pooling": pooling, **overrides}
-        return with_native_layers(build_text(backbone, preset, classes, options, name=stated))
+        options = {**backbone.presets[preset], "pooling": pooling, **overrides}
+        records = sort_options(backbone.options, options, where=stated)
+        return with_native_layers(TextClassifier(backbone, *records, classes, name=stated))
     if head is not None:
         raise ValueError(f"head is for language models, got {name!r}; give pooling instead")
     if name in _VISION:

@@ -262,23 +262,6 @@ def sv_power_norm(
     return result if zero is None else torch.where(zero, torch.zeros_like(result), result)
 
 
-@full_precision
-def sv_power_norm_exact(x: torch.Tensor, *, alpha: float = 0.5) -> torch.Tensor:
-    """Exact svPN by singular value decomposition: U S^alpha V^T (an oracle for tests).
-
-    Args:
-        x: Matrices (B, n, d).
-        alpha: Power of the singular values.
-
-    Returns:
-        (B, n, d). The gradient is undefined at repeated or zero singular values.
-
-    Source: specs A.2.
-    """
-    u, s, vh = torch.linalg.svd(x, full_matrices=False)
-    return (u * s[:, None, :] ** alpha) @ vh
-
-
 def _newton_schulz(a: torch.Tensor, num_iter: int) -> torch.Tensor:
     """Approximate square root of matrices of trace 1."""
     three = 3.0 * torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
@@ -330,22 +313,6 @@ def matrix_sqrt(x: torch.Tensor, num_iter: int = 3, *, on_zero: str = "nan") -> 
 
 
 @full_precision
-def matrix_sqrt_exact(x: torch.Tensor) -> torch.Tensor:
-    """Exact square root of symmetric matrices by eigendecomposition (an oracle for tests).
-
-    Args:
-        x: Symmetric positive semidefinite matrices (B, d, d); negative eigenvalues count as 0.
-
-    Returns:
-        (B, d, d), symmetric.
-
-    Source: specs A.3.
-    """
-    values, vectors = torch.linalg.eigh(x)
-    return (vectors * values.clamp(min=0).sqrt()[:, None, :]) @ vectors.transpose(1, 2)
-
-
-@full_precision
 def entrywise_power_norm(x: torch.Tensor, eps: float = 1e-8) -> torch.Tensor:
     """Entrywise power normalization: z = sign(x) sqrt(|x| + eps), then L2 along axis 1.
 
@@ -376,52 +343,6 @@ def triu_vectorize(x: torch.Tensor) -> torch.Tensor:
     Source: specs A.3.
     """
     rows, columns = torch.triu_indices(x.shape[1], x.shape[2], device=x.device)
-    return x[:, rows, columns]
-
-
-@full_precision
-def cov_forward(x: torch.Tensor, *, scale: str = "published") -> torch.Tensor:
-    """Y = X C X^T with C = f I - (1/M^2) 1 1^T over the M = H W pixels of an image.
-
-    QUIRK: the published helper has f = 1/M^2; ``scale="tokens"`` gives f = 1/M, the covariance.
-
-    Args:
-        x: Images (B, d, H, W).
-        scale: "published" or "tokens".
-
-    Returns:
-        (B, d, d).
-
-    Raises:
-        ValueError: Not a batch of images, or an unknown scale.
-
-    Source: specs A.3.
-    """
-    _require_choice("covariance scale", scale, COVARIANCE_SCALES)
-    if x.ndim != 4:
-        raise ValueError(f"images must have shape (B, d, H, W), got {tuple(x.shape)}")
-    rows = x.flatten(2)  # (B, d, M)
-    pixels = rows.shape[2]
-    factor = pixels**-2 if scale == "published" else 1 / pixels
-    eye = torch.eye(pixels, dtype=x.dtype, device=x.device)
-    centre = factor * eye - torch.full_like(eye, pixels**-2)  # (M, M)
-    return rows @ centre @ rows.transpose(1, 2)
-
-
-def triu_forward(x: torch.Tensor) -> torch.Tensor:
-    """Lower triangle with the diagonal, row by row (for 3 x 3: flat indices 0, 3, 4, 6, 7, 8).
-
-    QUIRK: the published name says upper; ``triu_vectorize`` takes that one.
-
-    Args:
-        x: Matrices (B, d, d).
-
-    Returns:
-        (B, d (d + 1) / 2). The gradient goes to the lower triangle only.
-
-    Source: specs A.3.
-    """
-    rows, columns = torch.tril_indices(x.shape[1], x.shape[2], device=x.device)
     return x[:, rows, columns]
 
 

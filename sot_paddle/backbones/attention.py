@@ -10,13 +10,10 @@ Shape legend: B samples, H heads, S tokens, d channels of a head, R = 2 k + 1 re
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import paddle
-
-from sot_paddle.config import near_names
 
 SPAN_REACH = 4
 """Tokens to each side that a span-based dynamic convolution sees."""
@@ -99,6 +96,12 @@ def spans(weights: paddle.Tensor) -> paddle.Tensor:
     return scores.transpose([0, 1, 3, 2])
 
 
+TERMS = ("qk", "convfixed", "convq", "convk")
+"""Names in an ``attention_kernel``: :func:`dot`, :func:`fixed`, :func:`from_query` and
+:func:`from_key`. All combinations work, also those that the public code cannot run (specs.md,
+decision 6)."""
+
+
 @dataclass(frozen=True)
 class Kernel:
     """What an ``attention_kernel`` means."""
@@ -112,37 +115,8 @@ class Kernel:
     @property
     def needs(self) -> tuple[bool, bool]:
         """Whether queries and keys are used."""
-        used = {word for name in self.terms for word in TERMS[name].inputs}
-        return "queries" in used, "keys" in used
-
-
-@dataclass(frozen=True)
-class Term:
-    """A term of the scores.
-
-    Attributes:
-        scores: its inputs to (B or 1, H, S, S).
-        inputs: which of ``queries``, ``keys``, ``weight`` and ``places`` these are, in order.
-        shape: of its weight in H, d and R, None for a term without one.
-    """
-
-    scores: Callable[..., paddle.Tensor]
-    inputs: tuple[str, ...]
-    shape: Callable[[int, int, int], list[int]] | None = None
-
-
-TERMS: Mapping[str, Term] = {
-    "qk": Term(dot, ("queries", "keys")),
-    "convfixed": Term(fixed, ("weight", "places"), lambda heads, dim, width: [1, heads, 1, width]),
-    "convq": Term(from_query, ("queries", "weight", "places"), lambda _, dim, width: [dim, width]),
-    "convk": Term(from_key, ("keys", "weight", "places"), lambda _, dim, width: [dim, width]),
-}
-"""Name in an ``attention_kernel`` -> its term. All combinations work, also those that the public
-code cannot run (specs.md, decision 6)."""
-
-_DOT = ("dot", "product")
-_ADDED = ("convolution", "scaled")
-_SPANS = "convbert"
+        terms = set(self.terms)
+        return not terms.isdisjoint({"qk", "convq"}), not terms.isdisjoint({"qk", "convk"})
 
 
 def parse_kernel(text: str) -> Kernel:
@@ -158,25 +132,23 @@ def parse_kernel(text: str) -> Kernel:
 
     Source: specs.md E.1.
     """
-    names, numbers = _words("attention_kernel", text)
-    words = set(names)
-    allowed = {*TERMS, *_DOT, *_ADDED, _SPANS}
-    _require_known("attention_kernel", text, words, allowed)
-    if "scaled" in words and "convolution" not in words:
-        raise ValueError(f"attention_kernel: scaled belongs to convolution, got {text!r}")
-    if _SPANS in words and (len(words) > 1 or numbers):
-        raise ValueError(f"attention_kernel: convbert stands alone, got {text!r}")
+    words, numbers = _words(text)
+    is_span, is_convolution = words == {"convbert"}, "convolution" in words
+    allowed = {*TERMS, "dot", "product", "convolution", *(("scaled",) if is_convolution else ())}
+    is_local = is_convolution or not words.isdisjoint(TERMS[1:])
+    if not (is_span or words <= allowed) or len(numbers) != int(is_local):
+        raise ValueError(
+            f"attention_kernel: expected 'dot_product', 'convbert', or names of {', '.join(TERMS)} "
+            "and convolution or convolution_scaled joined by '_', then, but for qk alone, the "
+            f"tokens to each side from 1 on, as 'qk_convq_convk 8', got {text!r}"
+        )
     terms = tuple(name for name in TERMS if name in words or (name == "qk" and "dot" in words))
-    local = "convolution" in words or any(TERMS[name].shape for name in terms)
-    if len(numbers) != int(local):
-        form = "one number after the names, the tokens to each side" if local else "no number"
-        raise ValueError(f"attention_kernel: expected {form}, got {text!r}")
     return Kernel(
         terms=terms or ("qk",),
-        reach=numbers[0] if local else 0,
-        convolution="convolution" in words,
+        reach=numbers[0] if is_local else 0,
+        convolution=is_convolution,
         scaled="scaled" in words,
-        spans=_SPANS in words,
+        spans=is_span,
     )
 
 
@@ -206,28 +178,20 @@ def parse_projection(option: str, text: str) -> Projection:
     plain = "linear" if option == "qk" else "feedforward"
     if text == plain:
         return Projection()
-    names, numbers = _words(option, text)
-    words = set(names)
-    _require_known(option, text, words, {"convolution", "depth", "mixed", "no", "act"})
-    if "convolution" not in words or ("no" in words) != ("act" in words) or len(numbers) != 2:
+    words, numbers = _words(text)
+    is_known = words <= {"convolution", "depth", "mixed", "no", "act"} and "convolution" in words
+    if not is_known or ("no" in words) != ("act" in words) or len(numbers) != 2:
         raise ValueError(
             f"{option}: expected {plain!r}, or 'convolution' with _depth, _mixed or _no_act, then "
-            f"the tokens to each side and the groups, as 'convolution_depth 4 1', got {text!r}"
+            "the tokens to each side and the groups, both from 1 on, as 'convolution_depth 4 1', "
+            f"got {text!r}"
         )
     reach, groups = numbers
     return Projection(reach, groups, "depth" in words, "mixed" in words, "no" not in words)
 
 
-def _words(option: str, text: str) -> tuple[list[str], list[int]]:
-    """The names of a text, and the whole numbers from 1 on that follow them."""
+def _words(text: str) -> tuple[set[str], list[int]]:
+    """The names of a text, and the whole numbers from 1 on that follow them; others are names."""
     first, *rest = text.split() or [""]
-    if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in rest):
-        raise ValueError(
-            f"{option}: expected whole numbers from 1 on after the names, got {text!r}"
-        )
-    return first.split("_"), [int(word) for word in rest]
-
-
-def _require_known(option: str, text: str, words: set[str], valid: set[str]) -> None:
-    for word in sorted(words - valid):
-        raise ValueError(f"{option}: unknown word {word!r} in {text!r}; {near_names(word, valid)}")
+    numbers = [int(word) for word in rest if word.isascii() and word.isdigit() and int(word) > 0]
+    return set(first.split("_")) | (set(rest) if len(numbers) < len(rest) else set()), numbers

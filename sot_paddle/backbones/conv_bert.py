@@ -8,18 +8,23 @@ a head, R = 2 k + 1 relative positions.
 
 from __future__ import annotations
 
+import functools
 import math
-from dataclasses import dataclass
+import operator
 
 import paddle
 from paddle import nn
 
+from sot_paddle import options
 from sot_paddle.backbones.attention import (
     SPAN_REACH,
-    TERMS,
     UNSEEN,
     Kernel,
     Projection,
+    dot,
+    fixed,
+    from_key,
+    from_query,
     parse_kernel,
     parse_projection,
     relative_places,
@@ -33,34 +38,20 @@ from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads.pooling import linear
 
 
-@dataclass(frozen=True)
+@options.record
 class ConvEncoderConfig(EncoderConfig):
-    """Options of the encoder, under the original's names.
+    """Options of the encoder, under the original's names. Source: specs.md E."""
 
-    Attributes:
-        embedding_size: E; a linear layer follows where it is not C.
-        attention_kernel: see :func:`sot_paddle.backbones.attention.parse_kernel`.
-        attention_head_size: d; -1 for C / H.
-        qk: how queries and keys are made, see
-            :func:`sot_paddle.backbones.attention.parse_projection`.
-        value_forward: how values are made, the same.
-        remove_qk: queries and keys are the hidden states themselves.
-        remove_position_embeddings: tokens without absolute positions.
-
-    Source: specs.md E.
-    """
-
-    embedding_size: int = 128
-    attention_kernel: str = "dot_product"
-    attention_head_size: int = -1
-    qk: str = "linear"
-    value_forward: str = "feedforward"
-    remove_qk: bool = False
-    remove_position_embeddings: bool = False
+    embedding_size: int = options.option(128, "E; a linear layer follows where it is not C", low=1)
+    attention_kernel: str = options.option("dot_product", "see `attention.parse_kernel`")
+    attention_head_size: int = options.option(-1, "d; -1: C / H", low=-1)
+    qk: str = options.option("linear", "of queries and keys, see `attention.parse_projection`")
+    value_forward: str = options.option("feedforward", "of values, the same")
+    remove_qk: bool = options.option(False, "queries and keys are the hidden states themselves")
+    remove_position_embeddings: bool = options.option(False, "tokens without absolute positions")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive("embedding_size", self.embedding_size)
         if self.attention_head_size != -1:
             require_positive("attention_head_size", self.attention_head_size)
         kernel, qk, value = self.kernel, self.qk_projection, self.value_projection
@@ -78,23 +69,6 @@ class ConvEncoderConfig(EncoderConfig):
             raise ValueError(
                 "convbert and mixed projections halve the heads: num_attention_heads must be "
                 f"even, got {self.num_attention_heads}"
-            )
-        for option, projection in (("qk", qk), ("value_forward", value)):
-            self._check_groups(option, projection)
-
-    def _check_groups(self, option: str, projection: Projection) -> None:
-        out = self.width // 2 if projection.mixed else self.width
-        if projection.depth and self.width % self.hidden_size:
-            raise ValueError(
-                f"{option} with depth: the heads' {self.width} channels must be a multiple of "
-                f"hidden_size {self.hidden_size}"
-            )
-        if not projection.depth and (
-            self.hidden_size % projection.groups or out % projection.groups
-        ):
-            raise ValueError(
-                f"{option}: {projection.groups} groups must divide {self.hidden_size} and {out} "
-                "channels"
             )
 
     @property
@@ -126,6 +100,10 @@ class ConvEncoderConfig(EncoderConfig):
 
 def conv1d(in_dim: int, out_dim: int, reach: int, groups: int) -> nn.Conv1D:
     """Convolution over (B, S, C), ``reach`` tokens to each side, torch's initialisation, S kept."""
+    if in_dim % groups or out_dim % groups:
+        raise ValueError(
+            f"qk or value_forward: {groups} groups must divide {in_dim} and {out_dim} channels"
+        )
     width = 2 * reach + 1
     bound = 1.0 / math.sqrt(in_dim // groups * width)
     uniform = paddle.ParamAttr(initializer=nn.initializer.Uniform(-bound, bound))
@@ -208,13 +186,15 @@ class ConvAttention(nn.Layer):
                 self.add_sublayer(name, TokenProjection(config, config.qk_projection, inner))
         self.value = TokenProjection(config, config.value_projection, width)
         reach = 2 * kernel.reach + 1
+        bound = 1.0 / math.sqrt(reach)
+        uniform = nn.initializer.Uniform(-bound, bound)
         for name in kernel.terms:
-            if TERMS[name].shape is not None:
-                shape = TERMS[name].shape(self.num_heads, self.head_size, reach)
-                bound = 0.0 if name == "convfixed" else 1.0 / math.sqrt(reach)
-                uniform, zero = nn.initializer.Uniform(-bound, bound), nn.initializer.Constant(0.0)
-                start = uniform if bound else zero
-                self.add_parameter(name, self.create_parameter(shape, default_initializer=start))
+            if name == "convfixed":
+                zero, shape = nn.initializer.Constant(0.0), [1, self.num_heads, 1, reach]
+                self.convfixed = self.create_parameter(shape, default_initializer=zero)
+            elif name != "qk":
+                weight = self.create_parameter([self.head_size, reach], default_initializer=uniform)
+                self.add_parameter(name, weight)
         if kernel.spans:
             self.span = SpanScores(config)
         if kernel.convolution:
@@ -257,13 +237,15 @@ class ConvAttention(nn.Layer):
 
     def _scores(self, x: paddle.Tensor, query: paddle.Tensor, key: paddle.Tensor) -> paddle.Tensor:
         """(B, H, S, S), or (1, H, S, S) where nothing depends on the sample."""
-        shared = {"queries": self._heads(query), "keys": self._heads(key)}
-        shared["places"] = relative_places(x.shape[1], self.kernel.reach)
-        total = None
-        for name in self.kernel.terms:
-            inputs = shared | {"weight": getattr(self, name, None)}
-            term = TERMS[name].scores(*(inputs[input_name] for input_name in TERMS[name].inputs))
-            total = term if total is None else total + term
+        queries, keys = self._heads(query), self._heads(key)
+        places = relative_places(x.shape[1], self.kernel.reach)
+        makers = {
+            "qk": lambda: dot(queries, keys),
+            "convfixed": lambda: fixed(self.convfixed, places),
+            "convq": lambda: from_query(queries, self.convq, places),
+            "convk": lambda: from_key(keys, self.convk, places),
+        }
+        total = functools.reduce(operator.add, (makers[name]() for name in self.kernel.terms))
         if self.kernel.spans:
             return paddle.concat([total, self.span(x, query)], axis=1)
         return total

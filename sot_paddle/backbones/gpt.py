@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import paddle
 from paddle import nn
 
@@ -109,36 +108,16 @@ class GptEncoder(TextEncoder):
         mask: paddle.Tensor | None,
         taps: Taps | None,
     ) -> Features:
-        length = ids.shape[1]
-        hidden = self.word_embeddings(ids) + self.position_embeddings.weight[:length]
-        hidden = record(taps, "embeddings", self.drop(hidden))
-        bias = _bias(length, mask, hidden.dtype)
+        ones = paddle.ones_like(ids, dtype="int64")
+        places = paddle.cumsum(ones, axis=1) - 1  # (B, S), also of an open length
+        positions = self.position_embeddings
+        is_open = not paddle.in_dynamic_mode()
+        placed = positions(places) if is_open else positions.weight[: ids.shape[1]]
+        hidden = record(taps, "embeddings", self.drop(self.word_embeddings(ids) + placed))
+        bias = _bias(places, mask, hidden.dtype)
         for index, layer in enumerate(self.layers):
             hidden = record(taps, f"layers.{index}", layer(hidden, bias))
-        return _split(hidden, mask)
-
-    def open_forward(
-        self,
-        input_ids: paddle.Tensor,
-        token_type_ids: paddle.Tensor | None = None,
-        attention_mask: paddle.Tensor | None = None,
-        taps: Taps | None = None,
-    ) -> Features:
-        """What :meth:`forward` computes in evaluation where B and S are open (an export)."""
-        places = paddle.cumsum(paddle.ones_like(input_ids), axis=1) - 1  # (B, S)
-        hidden = self.word_embeddings(input_ids) + self.position_embeddings(places)
-        later = (places.unsqueeze(1) > places.unsqueeze(2)).astype(hidden.dtype)  # (B, S, S)
-        padding = 1.0 - attention_mask.astype(hidden.dtype).unsqueeze([0, 2])  # (1, B, 1, S)
-        bias = later * _FUTURE + padding * paddle.finfo(hidden.dtype).min
-        for layer in self.layers:
-            hidden = layer(hidden, bias)
-        valid = attention_mask.astype("int64")
-        last = (places * valid).max(axis=1, keepdim=True)  # (B, 1)
-        is_last = (places == last).astype(hidden.dtype).unsqueeze(2)
-        before = places[:, :-1] < last  # (B, S - 1)
-        words = paddle.where(before.unsqueeze(2), hidden[:, :-1], hidden[:, 1:])
-        mask = paddle.where(before, valid[:, :-1], valid[:, 1:]).astype("bool")
-        return Features((hidden * is_last).sum(axis=1), words, mask)
+        return _split(hidden, places, mask)
 
 
 def _check(config: EncoderConfig) -> None:
@@ -153,30 +132,29 @@ def _check(config: EncoderConfig) -> None:
         raise ValueError(f"a GPT has one token type, got type_vocab_size {config.type_vocab_size}")
 
 
-def _bias(length: int, mask: paddle.Tensor | None, dtype: paddle.dtype) -> paddle.Tensor:
-    """What is added to the scores: (1, 1, S, S), or (1, B, S, S) with a mask.
+def _bias(places: paddle.Tensor, mask: paddle.Tensor | None, dtype: paddle.dtype) -> paddle.Tensor:
+    """What is added to the scores, (1, B, S, S), of the places and the mask of tokens, (B, S) each.
 
     REF: transformers replaces the scores of the future by -1e4 and adds the dtype's minimum at
     padding. Of a row that is padding from its first token on, all scores are then that minimum,
     and the row, which says nothing, hands its gradient to the scores of the future too.
     """
-    future = np.triu(np.full((1, 1, length, length), _FUTURE), 1)
-    bias = paddle.to_tensor(future, dtype=dtype)
+    is_later = (places.unsqueeze(1) > places.unsqueeze(2)).astype(dtype)  # (B, S, S)
+    bias = is_later.unsqueeze(0) * _FUTURE
     if mask is None:
         return bias
     padding = 1.0 - mask.astype(dtype).unsqueeze([0, 2])  # (1, B, 1, S)
     return bias + padding * paddle.finfo(dtype).min
 
 
-def _split(hidden: paddle.Tensor, mask: paddle.Tensor | None) -> Features:
+def _split(hidden: paddle.Tensor, places: paddle.Tensor, mask: paddle.Tensor | None) -> Features:
     """Hidden states (B, S, C) as class token, words and their mask."""
     if mask is None:
         return Features(hidden[:, -1], hidden[:, :-1])
     valid = mask.astype("int64")
-    places = paddle.arange(hidden.shape[1])  # (S,)
-    last = (places * valid).max(axis=1)  # (B,), 0 for a row without a valid token
-    cls = hidden[paddle.arange(hidden.shape[0]), last]  # (B, C)
-    before = places[:-1] < last.unsqueeze(1)  # (B, S - 1)
+    last = (places * valid).max(axis=1, keepdim=True)  # (B, 1), 0 for a row without a valid token
+    is_last = (places == last).astype(hidden.dtype).unsqueeze(2)
+    before = places[:, :-1] < last  # (B, S - 1)
     words = paddle.where(before.unsqueeze(2), hidden[:, :-1], hidden[:, 1:])  # (B, S - 1, C)
     words_mask = paddle.where(before, valid[:, :-1], valid[:, 1:]).astype("bool")
-    return Features(cls, words, words_mask)
+    return Features((hidden * is_last).sum(axis=1), words, words_mask)

@@ -16,10 +16,9 @@ from sot_paddle.heads.power_norm import RowLayerNorm
 from sot_paddle.ops import transition
 from sot_paddle.ops.attention import attention, can_attend
 from sot_paddle.ops.dispatch import is_plain
-from sot_paddle.ops.feed_forward import feed_forward
-from sot_paddle.ops.gelu import gelu
 from sot_paddle.ops.layer_norm import layer_norm
-from sot_paddle.ops.layers import can_fuse_dropout, can_fuse_feed_forward
+from sot_paddle.ops.layers import can_fuse_dropout, feed_forward
+from sot_paddle.vision_config import ImageConfig
 
 
 class LayerNorm(RowLayerNorm):
@@ -151,9 +150,7 @@ class Mlp(nn.Layer):
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (B, N, C) to (B, N, C)."""
-        if can_fuse_feed_forward(x, (self.fc1, self.fc2), [self.drop]):
-            return self.drop(feed_forward(x, self.fc1, self.fc2, self.drop))
-        return self.drop(self.fc2(self.drop(gelu(self.fc1(x)))))
+        return self.drop(feed_forward(x, self.fc1, self.fc2, self.drop))
 
 
 class Attention(nn.Layer):
@@ -216,3 +213,27 @@ class Attention(nn.Layer):
         weights = self.attn_drop(F.softmax(scores, axis=-1))
         heads = paddle.split(paddle.matmul(weights, v), self.num_heads, axis=0)  # h of (B, N, d)
         return self.proj_drop(self.proj(paddle.concat(heads, axis=-1)))
+
+
+class PreNormBlock(nn.Layer):
+    """Transformer block: attention, then MLP, each behind a norm and with a residual connection.
+
+    Source: A.8.
+    """
+
+    def __init__(self, config: ImageConfig, attn: Attention, *, dim: int, drop_path: float) -> None:
+        super().__init__()
+        self.norm1 = LayerNorm(dim, epsilon=config.layer_norm_eps)
+        self.attn = attn
+        self.drop_path = DropPath(drop_path)
+        self.norm2 = LayerNorm(dim, epsilon=config.layer_norm_eps)
+        self.mlp = Mlp(dim, int(dim * config.mlp_ratio), drop=config.drop_rate)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Map tokens (B, N, C) to (B, N, C)."""
+        x = x + self.drop_path(self.attend(self.norm1(x)))
+        return x + self.drop_path(self.mlp(self.norm2(x)))
+
+    def attend(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Map normed tokens (B, N, C) to what attention adds to them."""
+        return self.attn(x)

@@ -5,6 +5,8 @@ Shape legend: B samples, S tokens, P masked words of a sample, V words.
 
 from __future__ import annotations
 
+import operator
+
 import paddle
 from paddle import nn
 
@@ -54,11 +56,7 @@ class PretrainingModel(nn.Layer):
 
     def words(self) -> paddle.Tensor:
         """The word embeddings (V, E)."""
-        layer: nn.Layer = getattr(self, self.backbone.prefix)
-        *path, last = self._words_name.split(".")
-        for part in path:
-            layer = getattr(layer, part)
-        return getattr(layer, last)
+        return operator.attrgetter(self._words_name)(getattr(self, self.backbone.prefix))
 
     def forward(
         self,

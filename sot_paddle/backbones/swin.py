@@ -9,9 +9,9 @@ from __future__ import annotations
 import paddle
 from paddle import nn
 
-from sot_paddle.backbones.image_classifier import ImageClassifier
 from sot_paddle.backbones.layers import LayerNorm, drop_path_rates
 from sot_paddle.backbones.swin_blocks import PatchMerging, SwinBlock
+from sot_paddle.backbones.vit import ImageClassifier
 from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
@@ -83,15 +83,13 @@ class SwinTransformer(ImageClassifier):
 
     def _check_grid(self) -> None:
         config, grid = self.backbone_config, self.embed.grid
-        if grid * config.patch_size == config.img_size:
-            return
-        expected = config.img_size / config.patch_size
-        raise ValueError(
-            f"a Swin transformer with img_size {config.img_size} and patch_size "
-            f"{config.patch_size} needs {expected:g} x {expected:g} tokens, token_type "
-            f"{config.token_type!r} with large_output={config.large_output} gives {grid} x "
-            f"{grid}; use 'patch', 'densenet' with large_output=True, or another patch_size"
-        )
+        if grid * config.patch_size != config.img_size:
+            raise ValueError(
+                f"a Swin transformer needs img_size / patch_size = {config.img_size} / "
+                f"{config.patch_size} tokens along a side, token_type {config.token_type!r} with "
+                f"large_output={config.large_output} gives {grid}; use 'patch', 'densenet' with "
+                "large_output=True, or another patch_size"
+            )
 
     def features(self, images: paddle.Tensor, taps: Taps | None = None) -> Features:
         """Encode images (B, in_chans, H, W) as words (B, N, C) of the last stage, no class token.

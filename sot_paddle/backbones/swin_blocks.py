@@ -13,7 +13,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from sot_paddle.backbones.layers import Attention, DropPath, LayerNorm, Mlp
+from sot_paddle.backbones.layers import Attention, LayerNorm, PreNormBlock
 from sot_paddle.heads.pooling import linear
 from sot_paddle.vision_config import SwinConfig
 
@@ -81,7 +81,7 @@ class WindowAttention(Attention):
         return super().forward(x, bias)
 
 
-class SwinBlock(nn.Layer):
+class SwinBlock(PreNormBlock):
     """Pre-norm block whose attention stays within (shifted) windows.
 
     A window larger than the grid shrinks to it and is not shifted. A grid that is no multiple
@@ -102,33 +102,23 @@ class SwinBlock(nn.Layer):
         shifted: bool,
         drop_path: float,
     ) -> None:
-        super().__init__()
-        self.size, self.window = size, min(config.window_size, size)
-        self.shift = self.window // 2 if shifted and size > config.window_size else 0
-        self.padding = -size % self.window
-        mask = None
-        if self.shift:
-            mask = shift_mask(size + self.padding, self.window, self.shift)
-        self.norm1 = LayerNorm(dim, epsilon=config.layer_norm_eps)
-        self.attn = WindowAttention(
+        window = min(config.window_size, size)
+        shift = window // 2 if shifted and size > config.window_size else 0
+        padding = -size % window
+        attn = WindowAttention(
             dim,
             num_heads,
-            window=self.window,
-            mask=mask,
+            window=window,
+            mask=shift_mask(size + padding, window, shift) if shift else None,
             qkv_bias=config.qkv_bias,
             attn_drop=config.attn_drop_rate,
             proj_drop=config.drop_rate,
         )
-        self.drop_path = DropPath(drop_path)
-        self.norm2 = LayerNorm(dim, epsilon=config.layer_norm_eps)
-        self.mlp = Mlp(dim, int(dim * config.mlp_ratio), drop=config.drop_rate)
+        super().__init__(config, attn, dim=dim, drop_path=drop_path)
+        self.size, self.window, self.shift, self.padding = size, window, shift, padding
 
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        """Map (B, N, C) to (B, N, C)."""
-        x = x + self.drop_path(self._attend(self.norm1(x)))
-        return x + self.drop_path(self.mlp(self.norm2(x)))
-
-    def _attend(self, x: paddle.Tensor) -> paddle.Tensor:
+    def attend(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Attend within windows of (B, N, C), N the grid row-major."""
         batch, length, dim = x.shape
         size, window, shift = self.size, self.window, self.shift
         x = x.reshape([batch, size, size, dim])

@@ -8,14 +8,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
 from sot_paddle.backbones.families import TextBackbone
-from sot_paddle.config import LAYERS, EncoderConfig, HeadConfig, sort_options
+from sot_paddle.config import LAYERS, EncoderConfig, HeadConfig
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
 from sot_paddle.ops.gelu import gelu
@@ -108,17 +107,3 @@ class TextClassifier(nn.Layer):
         logits = self.head(features, taps)
         record(taps, "logits", sum(logits) if isinstance(logits, tuple) else logits)
         return (logits, taps) if return_taps else logits
-
-
-def build_text(
-    backbone: TextBackbone, preset: str, num_classes: int, options: Mapping[str, Any], *, name: str
-) -> TextClassifier:
-    """Sort flat options into the records of encoder and head, and build the model.
-
-    Raises:
-        ValueError: an unknown option (the near ones are listed), a wrong type, a value out of
-            range, or a head that cannot work.
-    """
-    flat_options = {**backbone.presets[preset], "pooling": backbone.plain, **options}
-    records = sort_options(backbone.options, flat_options, where=name)
-    return TextClassifier(backbone, *records, num_classes, name=name)

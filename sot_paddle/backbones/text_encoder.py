@@ -11,7 +11,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from sot_paddle.backbones.inputs import TextCheck
+from sot_paddle.backbones.inputs import check_tokens
 from sot_paddle.config import EncoderConfig
 from sot_paddle.features import Features, Taps
 
@@ -30,7 +30,11 @@ class TextEncoder(nn.Layer):
             positions: tokens of a row at most.
             padded: embeddings whose row ``pad_token_id`` is used and not trained.
         """
-        self.check_inputs = TextCheck(config.vocab_size, config.type_vocab_size, positions)
+        self._limits = {
+            "vocab_size": config.vocab_size,
+            "type_vocab_size": config.type_vocab_size,
+            "max_positions": positions,
+        }
         if config.freeze_encoder:
             for parameter in self.parameters():
                 parameter.stop_gradient = True
@@ -58,11 +62,12 @@ class TextEncoder(nn.Layer):
             Features: class token (B, C), words (B, S - 1, C), mask (B, S - 1).
 
         Raises:
-            ValueError: what `sot_paddle.backbones.inputs.TextCheck` refuses: a sequence longer than
-                the position table, inputs of different shapes (they would be broadcast silently),
-                ids or types that the tables do not have, a mask of other values than 0 and 1.
+            ValueError: what `sot_paddle.backbones.inputs.check_tokens` refuses: a sequence longer
+                than the position table, inputs of different shapes (they would be broadcast
+                silently), ids or types that the tables do not have, a mask of other values than 0
+                and 1.
         """
-        self.check_inputs(input_ids, token_type_ids, attention_mask, training=self.training)
+        check_tokens(input_ids, token_type_ids, attention_mask, **self._limits)
         return self._encode(input_ids, token_type_ids, attention_mask, taps)
 
     def _encode(

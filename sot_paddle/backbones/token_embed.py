@@ -7,6 +7,7 @@ Shape legend: B samples, N tokens, C channels (embed_dim), H = W = img_size.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import paddle
@@ -15,14 +16,6 @@ from paddle.nn import functional as F
 
 from sot_paddle.backbones.inputs import check_images
 from sot_paddle.backbones.layers import LayerNorm, conv
-from sot_paddle.backbones.token_geometry import (
-    STEM_STRIDE,
-    Strides,
-    linear_patch,
-    stage_strides,
-    staged_grid,
-    whole_patch,
-)
 from sot_paddle.backbones.token_stages import (
     TIGHT,
     Bottleneck,
@@ -32,14 +25,18 @@ from sot_paddle.backbones.token_stages import (
     NonLocalBlock,
     Transition,
 )
-from sot_paddle.config import require_one_of, require_positive
 from sot_paddle.features import Taps, record
 from sot_paddle.ops import stem
 from sot_paddle.ops.dispatch import is_plain
-from sot_paddle.vision_config import DENSE_NORMS, TOKEN_TYPES
+from sot_paddle.vision_config import ImageConfig
 
-STEM_DIM = 64
-"""Channels that the stages expect from the stem (``resnet`` takes any)."""
+STEM_DIM, STEM_STRIDE = 64, 2
+"""Channels that the stages expect from the stem (``resnet`` takes any), and its stride."""
+
+LINEAR_GRID = 14
+"""Patches along each side that ``linear`` aims at."""
+
+Strides = tuple[int, ...]
 
 DENSE_DIM, NONLOCAL_DIM = 128, 256
 """Channels after each transition of ``densenet`` and after the last block of ``nonlocal``."""
@@ -76,9 +73,9 @@ class _Stem(nn.Layer):
 class _Embedding(nn.Layer):
     """Geometry and input check of every embedding."""
 
-    def __init__(self, *, img_size: int, in_chans: int, embed_dim: int, grid: int) -> None:
+    def __init__(self, config: ImageConfig, grid: int) -> None:
         super().__init__()
-        self.img_size, self.in_chans, self.embed_dim = img_size, in_chans, embed_dim
+        self.img_size, self.in_chans = config.img_size, config.in_chans
         self.grid, self.num_tokens = grid, grid * grid
 
     def _check(self, images: paddle.Tensor) -> None:
@@ -96,13 +93,11 @@ class StagedEmbedding(_Embedding):
     Source: A.7.
     """
 
-    def __init__(
-        self, stages: Sequence[nn.Layer], *, stage_dim: int, token_dim: int, **geometry: int
-    ) -> None:
-        super().__init__(**geometry)
-        self.stem = _Stem(self.in_chans, token_dim)
+    def __init__(self, config: ImageConfig, stages: Sequence[nn.Layer], stage_dim: int) -> None:
+        super().__init__(config, _staged_grid(config))
+        self.stem = _Stem(config.in_chans, config.token_dim)
         self.blocks = nn.LayerList(stages)
-        self.proj = conv(stage_dim, self.embed_dim, 1, bias=True)
+        self.proj = conv(stage_dim, config.embed_dim, 1, bias=True)
 
     def forward(self, images: paddle.Tensor, taps: Taps | None = None) -> paddle.Tensor:
         """Embed images (B, in_chans, H, W) as tokens (B, N, C).
@@ -123,9 +118,10 @@ class PatchEmbedding(_Embedding):
     Source: A.7 (Naive_linear), A.10.
     """
 
-    def __init__(self, *, patch: int, norm: nn.Layer | None, **geometry: int) -> None:
-        super().__init__(**geometry)
-        self.proj = conv(self.in_chans, self.embed_dim, patch, stride=patch, bias=True)
+    def __init__(self, config: ImageConfig, norm: nn.Layer | None) -> None:
+        patch = _patch(config)
+        super().__init__(config, config.img_size // patch)
+        self.proj = conv(config.in_chans, config.embed_dim, patch, stride=patch, bias=True)
         self.norm = norm if norm is not None else nn.Identity()
 
     def forward(self, images: paddle.Tensor, taps: Taps | None = None) -> paddle.Tensor:
@@ -134,18 +130,62 @@ class PatchEmbedding(_Embedding):
         return record(taps, "embed", self.norm(self._tokens(self.proj(images))))
 
 
-def _densenet(strides: Strides, token_dim: int, dense_norm: str) -> list[nn.Layer]:
+def _strides(config: ImageConfig) -> Strides:
+    """By how much each stage divides the resolution, the stem left out.
+
+    That of the third is ``img_size // 112`` as published, but 1 below 112 pixels.
+    """
+    kind, third = config.token_type, max(config.img_size // 112, 1)
+    if kind == "resnet":
+        return (2, 2, third)
+    if kind == "nonlocal":
+        return (2, 2)
+    if not config.large_output:
+        return (2, 2, min(third, 2))
+    return (2, 1, 1) if kind == "densenet" else (1, 1, 1)
+
+
+def _staged_grid(config: ImageConfig) -> int:
+    """Side of the token grid of an embedding with stages, which divides the image's."""
+    reduction = math.prod(_strides(config), start=STEM_STRIDE)
+    if config.img_size % reduction:
+        raise ValueError(
+            f"token_type {config.token_type!r} divides the image by {reduction}: img_size must be "
+            f"a multiple of it, got {config.img_size}"
+        )
+    return config.img_size // reduction
+
+
+def _patch(config: ImageConfig) -> int:
+    """Side of a patch of ``patch``, or of ``linear``: ``img_size // 14``.
+
+    QUIRK: published. Pixels beyond the last whole patch of ``linear`` are never looked at.
+    """
+    kind, size, patch = config.token_type, config.img_size, config.patch_size
+    if kind == "linear":
+        if size < LINEAR_GRID:
+            raise ValueError(
+                f"img_size must be at least {LINEAR_GRID} with token_type 'linear', got {size}"
+            )
+        return size // LINEAR_GRID
+    if size % patch:
+        raise ValueError(f"img_size must be a multiple of patch_size {patch}, got {size}")
+    return patch
+
+
+def _densenet(config: ImageConfig) -> list[nn.Layer]:
     stages: list[nn.Layer] = []
-    dim = token_dim
-    for stride in strides:
-        block = DenseBlock(dim, batch_norm=dense_norm == "bn")
+    dim = config.token_dim
+    for stride in _strides(config):
+        block = DenseBlock(dim, batch_norm=config.dense_norm == "bn")
         stages += [block, Transition(block.out_dim, DENSE_DIM, pool=stride == 2)]
         dim = DENSE_DIM
     return stages
 
 
-def _resnet(strides: Strides, token_dim: int, dense_norm: str) -> list[nn.Layer]:
-    dims = (token_dim, Bottleneck.out_dim, Bottleneck.out_dim)
+def _resnet(config: ImageConfig) -> list[nn.Layer]:
+    strides = _strides(config)
+    dims = (config.token_dim, Bottleneck.out_dim, Bottleneck.out_dim)
     changes = (True, True, strides[2] != 1)
     return [
         Bottleneck(dim, stride=stride, downsample=change)
@@ -153,70 +193,43 @@ def _resnet(strides: Strides, token_dim: int, dense_norm: str) -> list[nn.Layer]
     ]
 
 
-def _inception(strides: Strides, token_dim: int, dense_norm: str) -> list[nn.Layer]:
-    dims = (token_dim, InceptionBlock.out_dim, InceptionBlock.out_dim)
-    return [InceptionBlock(dim, stride=stride) for dim, stride in zip(dims, strides, strict=True)]
+def _inception(config: ImageConfig) -> list[nn.Layer]:
+    dims = (config.token_dim, InceptionBlock.out_dim, InceptionBlock.out_dim)
+    pairs = zip(dims, _strides(config), strict=True)
+    return [InceptionBlock(dim, stride=stride) for dim, stride in pairs]
 
 
-def _nonlocal(strides: Strides, token_dim: int, dense_norm: str) -> list[nn.Layer]:
+def _nonlocal(config: ImageConfig) -> list[nn.Layer]:
     def halve(in_dim: int) -> ConvNorm:
-        options = {"stride": 2, "padding": 1, "bias": True, "relu": True}
-        return ConvNorm(in_dim, STEM_DIM, 3, **options, norm=TIGHT)
+        return ConvNorm(in_dim, STEM_DIM, 3, stride=2, padding=1, bias=True, relu=True, norm=TIGHT)
 
     return [
-        halve(token_dim),
+        halve(config.token_dim),
         NonLocalBlock(STEM_DIM, 128),
         halve(128),
         NonLocalBlock(STEM_DIM, NONLOCAL_DIM),
     ]
 
 
-_STAGES: Mapping[str, tuple[Callable[..., list[nn.Layer]], int]] = {
+_STAGES: Mapping[str, tuple[Callable[[ImageConfig], list[nn.Layer]], int]] = {
     "densenet": (_densenet, DENSE_DIM),
     "resnet": (_resnet, Bottleneck.out_dim),
     "inception": (_inception, InceptionBlock.out_dim),
     "nonlocal": (_nonlocal, NONLOCAL_DIM),
 }
-"""Published embedding -> what builds its stages, and the channels after them."""
-
-_PATCHES: Mapping[str, Callable[[int, int], int]] = {
-    "linear": lambda img_size, _: linear_patch(img_size),
-    "patch": whole_patch,
-}
-"""Plain patches, without a stem -> their side from (img_size, patch_size)."""
-
-_ANY_TOKEN_DIM, _ANY_DENSE_NORM = ("resnet", *_PATCHES), ("densenet",)
-_NO_LARGE_OUTPUT: Mapping[str, str] = {
-    "resnet": "its first block would add 64 channels to 256",
-    "nonlocal": "its resolution is fixed at 1/8",
-    "linear": "its grid is fixed by img_size // 14",
-    "patch": "its resolution is img_size / patch_size",
-}
+"""Published embedding -> what builds its stages, and the channels after them; the other token types
+are plain patches, without a stem."""
 
 
 def build_token_embed(
-    token_type: str,
-    *,
-    img_size: int = 224,
-    in_chans: int = 3,
-    embed_dim: int = 384,
-    token_dim: int = STEM_DIM,
-    large_output: bool = False,
-    dense_norm: str = "none",
-    patch_size: int = 16,
-    patch_norm_eps: float | None = None,
+    config: ImageConfig, *, patch_norm_eps: float | None = None
 ) -> StagedEmbedding | PatchEmbedding:
     """Build a Layer that maps images (B, in_chans, img_size, img_size) to tokens (B, N, C).
 
     Args:
-        token_type: ``densenet``, ``resnet``, ``inception``, ``nonlocal``, ``linear`` (patches of
-            img_size // 14 pixels) or ``patch``.
-        token_dim: channels after the stem; 64 but for ``resnet``; ``linear`` and ``patch`` have
-            no stem.
-        large_output: 1/4 of the resolution for ``densenet``, 1/2 for ``inception`` (which is not
-            the 56 x 56 of a 224 x 224 image that the option promises: A.7).
-        dense_norm: ``"none"`` (published) or ``"bn"``, for ``densenet``.
-        patch_size: side of a patch in pixels, for ``patch``.
+        config: its ``large_output`` is 1/4 of the resolution for ``densenet``, 1/2 for
+            ``inception`` (which is not the 56 x 56 of a 224 x 224 image that the option promises:
+            A.7); ``linear`` has patches of img_size // 14 pixels.
         patch_norm_eps: epsilon of a layer normalisation after ``linear`` and ``patch``; None for
             no normalisation.
 
@@ -225,36 +238,24 @@ def build_token_embed(
 
     Source: A.7.
     """
-    require_one_of("token_type", token_type, TOKEN_TYPES)
-    require_one_of("dense_norm", dense_norm, DENSE_NORMS)
-    size = {"img_size": img_size, "in_chans": in_chans, "embed_dim": embed_dim}
-    for name, value in {**size, "token_dim": token_dim, "patch_size": patch_size}.items():
-        require_positive(name, value)
-    _check_options(token_type, token_dim, large_output, dense_norm)
-    if token_type in _PATCHES:
-        patch = _PATCHES[token_type](img_size, patch_size)
-        norm = None if patch_norm_eps is None else LayerNorm(embed_dim, epsilon=patch_norm_eps)
-        return PatchEmbedding(patch=patch, norm=norm, grid=img_size // patch, **size)
-    grid = staged_grid(token_type, img_size, large_output)
-    strides = stage_strides(token_type, img_size, large_output)
-    build, stage_dim = _STAGES[token_type]
-    stages = build(strides, token_dim, dense_norm)
-    return StagedEmbedding(stages, stage_dim=stage_dim, token_dim=token_dim, grid=grid, **size)
-
-
-def _check_options(token_type: str, token_dim: int, large_output: bool, dense_norm: str) -> None:
-    if large_output and token_type in _NO_LARGE_OUTPUT:
+    kind = config.token_type
+    if config.large_output and kind not in ("densenet", "inception"):
         raise ValueError(
-            f"large_output=True cannot work with token_type {token_type!r}: "
-            f"{_NO_LARGE_OUTPUT[token_type]}; use token_type 'densenet'"
+            f"large_output=True cannot work with token_type {kind!r}: use token_type 'densenet'"
         )
-    if dense_norm != "none" and token_type not in _ANY_DENSE_NORM:
+    if config.dense_norm != "none" and kind != "densenet":
         raise ValueError(
-            f"dense_norm {dense_norm!r} is an option of token_type 'densenet', "
-            f"got token_type {token_type!r}; leave it at 'none'"
+            f"dense_norm {config.dense_norm!r} is an option of token_type 'densenet', got "
+            f"token_type {kind!r}; leave it at 'none'"
         )
-    if token_dim != STEM_DIM and token_type not in _ANY_TOKEN_DIM:
+    if config.token_dim != STEM_DIM and kind in _STAGES and kind != "resnet":
         raise ValueError(
-            f"token_dim must be {STEM_DIM} with token_type {token_type!r}, whose stages are built "
-            f"for it, got {token_dim}; only 'resnet' takes another"
+            f"token_dim must be {STEM_DIM} with token_type {kind!r}, whose stages are built for "
+            f"it, got {config.token_dim}; only 'resnet' takes another"
         )
+    if kind not in _STAGES:
+        has_norm = patch_norm_eps is not None
+        norm = LayerNorm(config.embed_dim, epsilon=patch_norm_eps) if has_norm else None
+        return PatchEmbedding(config, norm)
+    build, stage_dim = _STAGES[kind]
+    return StagedEmbedding(config, build(config), stage_dim)

@@ -1,4 +1,4 @@
-"""Vision transformers with a class token: SoT, DeiT, and DeiT with the SoT head.
+"""What every image model shares, and vision transformers with a class token: SoT, DeiT.
 
 Shape legend: B samples, N word tokens, C channels, K classes, H = W = img_size.
 """
@@ -9,42 +9,51 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from sot_paddle.backbones.image_classifier import ImageClassifier
-from sot_paddle.backbones.layers import Attention, DropPath, LayerNorm, Mlp, drop_path_rates
+from sot_paddle.backbones.layers import Attention, LayerNorm, PreNormBlock, drop_path_rates
+from sot_paddle.backbones.token_embed import build_token_embed
 from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.functional import axis_length
 from sot_paddle.heads import build_head
 from sot_paddle.resampling import sinusoid_table
-from sot_paddle.vision_config import ViTConfig
+from sot_paddle.vision_config import ImageConfig, ViTConfig
 
 
-class Block(nn.Layer):
-    """Pre-norm transformer block: attention, then MLP, each with a residual connection.
+class ImageClassifier(nn.Layer):
+    """Token embedding, layers, which a subclass makes, and a head for K classes."""
 
-    Source: A.8.
-    """
-
-    def __init__(self, config: ViTConfig, *, drop_path: float = 0.0) -> None:
+    def __init__(
+        self,
+        backbone: ImageConfig,
+        head: HeadConfig,
+        num_classes: int,
+        name: str,
+        *,
+        patch_norm_eps: float | None = None,
+    ) -> None:
         super().__init__()
-        dim, epsilon = config.embed_dim, config.layer_norm_eps
-        self.norm1 = LayerNorm(dim, epsilon=epsilon)
-        self.attn = Attention(
-            dim,
-            config.num_heads,
-            qkv_bias=config.qkv_bias,
-            qk_scale=config.qk_scale,
-            attn_drop=config.attn_drop_rate,
-            proj_drop=config.drop_rate,
-        )
-        self.drop_path = DropPath(drop_path)
-        self.norm2 = LayerNorm(dim, epsilon=epsilon)
-        self.mlp = Mlp(dim, int(dim * config.mlp_ratio), drop=config.drop_rate)
+        self.name, self.num_classes, self.img_size = name, num_classes, backbone.img_size
+        self.backbone_config, self.head_config = backbone, head
+        self.embed = build_token_embed(backbone, patch_norm_eps=patch_norm_eps)
 
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        """Map (B, 1 + N, C) to (B, 1 + N, C)."""
-        x = x + self.drop_path(self.attn(self.norm1(x)))
-        return x + self.drop_path(self.mlp(self.norm2(x)))
+    def features(self, images: paddle.Tensor, taps: Taps | None = None) -> Features:
+        """Encode images (B, in_chans, H, W)."""
+        raise NotImplementedError
+
+    def forward(self, images: paddle.Tensor, return_taps: bool = False):
+        """Classify images (B, in_chans, H, W), float and normalised.
+
+        Returns:
+            Logits (B, K); with fusion ``sum_loss`` in training mode the pair (class-token
+            logits, word logits). With ``return_taps`` a tuple (that, dict of taps).
+
+        Raises:
+            ValueError: images of another shape than the model was built for.
+        """
+        taps: Taps | None = {} if return_taps else None
+        logits = self.head(self.features(images, taps), taps)
+        record(taps, "logits", sum(logits) if isinstance(logits, tuple) else logits)
+        return (logits, taps) if return_taps else logits
 
 
 class VisionTransformer(ImageClassifier):
@@ -73,7 +82,7 @@ class VisionTransformer(ImageClassifier):
             self.pos_embed = self.create_parameter([1, length, dim], default_initializer=normal)
         self.pos_drop = nn.Dropout(backbone.drop_rate)
         self.blocks = nn.LayerList(
-            Block(backbone, drop_path=rate)
+            _block(backbone, rate)
             for rate in drop_path_rates(backbone.drop_path_rate, backbone.depth)
         )
         self.norm = LayerNorm(dim, epsilon=backbone.layer_norm_eps)
@@ -96,3 +105,15 @@ class VisionTransformer(ImageClassifier):
             x = record(taps, f"blocks.{index}", block(x))
         x = record(taps, "norm", self.norm(x))
         return Features(x[:, 0], x[:, 1:])
+
+
+def _block(config: ViTConfig, drop_path: float) -> PreNormBlock:
+    attn = Attention(
+        config.embed_dim,
+        config.num_heads,
+        qkv_bias=config.qkv_bias,
+        qk_scale=config.qk_scale,
+        attn_drop=config.attn_drop_rate,
+        proj_drop=config.drop_rate,
+    )
+    return PreNormBlock(config, attn, dim=config.embed_dim, drop_path=drop_path)

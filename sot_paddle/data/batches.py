@@ -5,13 +5,14 @@ Shape legend: n rows, T tokens of all rows together, B rows of a batch, S tokens
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-
-from sot_paddle.data.errors import DataError
 
 EpochBatches = Callable[[int], Sequence[Sequence[int]]]
 """Epoch to its global batches of example indices; the same number of batches in every epoch."""
@@ -34,7 +35,7 @@ def epoch_batches(
     Without ``lengths`` the samples are shuffled (or kept in order) and cut into batches. With
     ``lengths`` they are bucketed: after the shuffle, chunks of 50 batches are sorted by length,
     longest first, cut, and the batches are shuffled; unshuffled, everything is sorted. An
-    incomplete batch is always the last one. No batch at all is a DataError.
+    incomplete batch is always the last one. No batch at all is a ValueError.
 
     Args:
         batch_size: samples per step over all processes together.
@@ -46,7 +47,7 @@ def epoch_batches(
     """
     full, rest = divmod(n, batch_size)
     if not full and (drop_last or not rest):
-        raise DataError(
+        raise ValueError(
             f"no batch: {n} samples leave none of batch_size {batch_size}; use a smaller batch or "
             "drop_last=False"
         )
@@ -112,10 +113,15 @@ class TokenFeatures:
         """(L,) int32 token ids of one example."""
         return self.input_ids[self.offsets[position] : self.offsets[position + 1]]
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The fields that are present, by name."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {name: value for name, value in fields.items() if value is not None}
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Hash of all fields."""
+        digest = hashlib.sha256()
+        for field in dataclasses.fields(self):
+            array = np.asarray(getattr(self, field.name))
+            digest.update(f"{field.name} {array.dtype.str} {array.shape} ".encode())
+            digest.update(array.tobytes())
+        return digest.hexdigest()[:32]
 
 
 def pad_rows(
@@ -130,7 +136,7 @@ def pad_rows(
 
     Args:
         pad: ``"max_length"`` pads every batch to ``max_length`` (the original), ``"longest"``
-            to the longest row of this batch. Longer rows than ``max_length`` are a DataError.
+            to the longest row of this batch. Longer rows than ``max_length`` are a ValueError.
 
     Returns:
         ``input_ids``, ``token_type_ids`` (1 from the second sentence on, 0 at padding) and
@@ -143,7 +149,7 @@ def pad_rows(
     lengths = features.lengths[positions]  # (B,)
     width = max(1, int(lengths.max()))  # a row without special tokens may be empty
     if max_length is not None and width > max_length:
-        raise DataError(
+        raise ValueError(
             f"a row has {width} tokens, expected at most max_length = {max_length}; tokenize with "
             "that length"
         )

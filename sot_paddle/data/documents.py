@@ -1,4 +1,4 @@
-"""Labelled rows of tables, and the published data sets of whole texts as they are distributed.
+"""Whole texts with their classes: the published data sets as they are distributed, own tables.
 
 A reader yields where a row stands, and its cells by column. A row that is none is refused with file
 and line while the file is read, before a run's first step.
@@ -11,16 +11,15 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from sot_paddle.data.errors import DataError
-from sot_paddle.data.glue import class_names, required_label, table_task, text_columns
+from sot_paddle.data.glue import own_task, read_split, table_task
 from sot_paddle.data.glue_tasks import Task
-from sot_paddle.data.tsv import decoded_lines, read_table, refuse_repeated_header
-from sot_paddle.reading import parse_json, read_text, sha256_of
+from sot_paddle.data.tsv import read_table, refuse_repeated_header
+from sot_paddle.reading import read_text, sha256_of
 
 LARGEST_CELL = 1 << 22  # characters, of a CSV file
 
@@ -28,88 +27,66 @@ Columns = tuple[str, ...]
 Row = Mapping[str, str]
 """Column name -> cell."""
 
-Reader = Callable[[Path, Columns], Iterator[tuple[str, Row]]]
-"""A path, and the names of the cells (() for those of the first line), to places and rows."""
+Reader = Callable[[Path], Iterator[tuple[str, Row]]]
+"""A path to places and rows."""
 
 
-def tab_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
-    """Cells with a TAB between, quoting off."""
+def tab_rows(path: Path, columns: Columns = ()) -> Iterator[tuple[str, Row]]:
+    """Cells with a TAB between, quoting off; ``columns`` () are those of the first line."""
     table = read_table(path, required=columns, columns=columns or None)
-    for number, cells in table.rows:
-        yield f"{path}, line {number}", dict(zip(table.columns, cells, strict=True))
+    for number, row in table.rows:
+        yield f"{path}, line {number}", row
 
 
-def comma_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
-    """Cells with a comma between; one may hold line ends, between quotes."""
+def comma_rows(path: Path, columns: Columns = ()) -> Iterator[tuple[str, Row]]:
+    """Cells with a comma between; one may hold line ends, between quotes.
+
+    ``columns`` () are those of the first line. A row stands in the line that it ends in.
+    """
     csv.field_size_limit(LARGEST_CELL)
-    reader = csv.reader(io.StringIO(read_text(path, encoding="utf-8-sig"), newline=""), strict=True)
-    names, line = columns, 1
+    text = io.StringIO(read_text(path, encoding="utf-8-sig"), newline="")
+    reader = csv.DictReader(text, columns or None, strict=True)
     try:
-        for cells in reader:
-            where, line = f"{path}, line {line}", reader.line_num + 1
-            if not cells:
-                continue
-            if not names:
-                names = tuple(cells)
-                if len(set(names)) < len(names):
-                    raise DataError(f"{where}: expected different column names, found {cells}")
-                continue
-            if len(cells) != len(names):
-                raise DataError(
+        names = reader.fieldnames or ()
+        if len(set(names)) < len(names):
+            raise ValueError(f"{path}, line 1: expected different column names, found {names}")
+        for row in reader:
+            where = f"{path}, line {reader.line_num}"
+            if None in row or None in row.values():
+                raise ValueError(
                     f"{where}: expected {len(names)} columns ({', '.join(names)}), found "
-                    f"{len(cells)} in {','.join(cells)[:60]!r}"
+                    f"{str(list(row.values()))[:60]}"
                 )
-            refuse_repeated_header(cells, () if columns else names, where)
-            yield where, dict(zip(names, cells, strict=True))
-    except csv.Error as error:
-        raise DataError(f"{path}, line {line}: no comma-separated row ({error})") from None
-
-
-def json_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
-    """An object a line, which names its cells."""
-    for number, line in enumerate(decoded_lines(path)[0], 1):
-        where = f"{path}, line {number}"
-        values = parse_json(line, where) if line.strip() else {}
-        row = {name: str(v) for name, v in values.items() if isinstance(v, str | int | float)}
-        if values:
+            refuse_repeated_header(tuple(row.values()), () if columns else names, where)
             yield where, row
+    except csv.Error as error:
+        where = f"{path}, line {reader.line_num + 1}"
+        raise ValueError(f"{where}: no comma-separated row ({error})") from None
 
 
-def labelled_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
+def labelled_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """TREC's lines ``LABEL:detail the text`` in Latin-1, as ``label`` and ``text``."""
     lines = read_text(path, encoding="latin-1").rstrip("\r\n").split("\n")
     for number, line in enumerate(lines, 1):
         fine, space, words = line.partition(" ")
         coarse, colon, _ = fine.partition(":")
         if not (space and colon):
-            raise DataError(f"{path}, line {number}: expected LABEL:detail and a text")
+            raise ValueError(f"{path}, line {number}: expected LABEL:detail and a text")
         yield f"{path}, line {number}", {"label": coarse, "text": words.removesuffix("\r")}
 
 
-def folder_rows(folder: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
-    """One text a file, in a folder for each class in ``columns``, as ``label`` and ``text``."""
-    for label in columns:
+def folder_rows(folder: Path, labels: Columns) -> Iterator[tuple[str, Row]]:
+    """One text a file, in a folder for each class, as ``label`` and ``text``."""
+    for label in labels:
         paths = sorted((folder / label).glob("*.txt"))
         if not paths:
-            raise DataError(f"{folder / label} holds no .txt file; expected one text a file")
+            raise ValueError(f"{folder / label} holds no .txt file; expected one text a file")
         for path in paths:
             yield str(path), {"label": label, "text": read_text(path)}
 
 
-FORMS: Mapping[str, Reader] = {".tsv": tab_rows, ".csv": comma_rows, ".jsonl": json_rows}
-"""Ending of a user's own table -> its reader."""
-
 OWN = "own"
 """Task name of a user's own tables."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a split may lie."""
-
-    name: str  # of the file, or of the folder with a folder for each class
-    read: Reader
-    columns: Columns  # names of the cells of a file, of the classes of a folder
 
 
 @dataclass(frozen=True)
@@ -117,37 +94,34 @@ class TextLayout:
     """A published data set; its development split is the published test split (D.2)."""
 
     labels: tuple[str, ...]
-    splits: Mapping[str, tuple[Place, ...]]  # ``train``, ``dev`` -> places, tried in this order
+    splits: Mapping[str, Mapping[str, Reader]]  # ``train``, ``dev`` -> names, tried in this order
     text: tuple[str, ...] = ("text",)  # columns whose cells, joined by a space, make the text
     numbered: bool = True  # whether a label may also be its position
 
 
-_COLUMNS = ("label", "text")
 _YAHOO = ("label", "title", "content", "answer")
 _POLARITY = ("neg", "pos")
-# as D.2 reads them: label, tab, text, without a header
-_TRAIN, _TEST = (Place(f"{name}.csv", tab_rows, _COLUMNS) for name in ("train", "test"))
+_FOLDERS = partial(folder_rows, labels=_POLARITY)
+_TABS = partial(tab_rows, columns=("label", "text"))  # the original's own files, see D.2
+_COMMAS = partial(comma_rows, columns=_YAHOO)
 LAYOUTS: Mapping[str, TextLayout] = {
     "IMDB": TextLayout(
         _POLARITY,
         {
-            "train": (Place("train", folder_rows, _POLARITY), _TRAIN),
-            "dev": (Place("test", folder_rows, _POLARITY), _TEST),
+            "train": {"train": _FOLDERS, "train.csv": _TABS},
+            "dev": {"test": _FOLDERS, "test.csv": _TABS},
         },
     ),
     "TREC": TextLayout(
         ("LOC", "NUM", "HUM", "ENTY", "ABBR", "DESC"),
         {
-            "train": (Place("train_5500.label", labelled_rows, _COLUMNS), _TRAIN),
-            "dev": (Place("TREC_10.label", labelled_rows, _COLUMNS), _TEST),
+            "train": {"train_5500.label": labelled_rows, "train.csv": _TABS},
+            "dev": {"TREC_10.label": labelled_rows, "test.csv": _TABS},
         },
     ),
     "Yahoo": TextLayout(
         tuple(str(number) for number in range(1, 11)),
-        {
-            "train": (Place("train.csv", comma_rows, _YAHOO),),
-            "dev": (Place("test.csv", comma_rows, _YAHOO),),
-        },
+        {"train": {"train.csv": _COMMAS}, "dev": {"test.csv": _COMMAS}},
         text=_YAHOO[1:],
         numbered=False,
     ),
@@ -158,12 +132,12 @@ def task_title(name: str) -> str:
     """The title of a published data set, or `OWN`, whatever the letter case.
 
     Raises:
-        DataError: unknown name.
+        ValueError: unknown name.
     """
     key = "".join(letter for letter in name.lower() if letter.isalnum()).removesuffix("answers")
     titles = {title.lower(): title for title in (*LAYOUTS, OWN)}
     if key not in titles:
-        raise DataError(f"unknown task {name!r}; expected one of: {', '.join(titles.values())}")
+        raise ValueError(f"unknown task {name!r}; expected one of: {', '.join(titles.values())}")
     return titles[key]
 
 
@@ -171,9 +145,8 @@ def task_title(name: str) -> str:
 class LabelledRows:
     """The texts of a split with their labels."""
 
-    rows: Sequence[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]  # one text each, or two
     labels: Sequence[int] | None  # (n,) class indices, None where they are not read
-    texts: tuple[Columns, ...]  # columns of each text of a row; the cells of one are joined
     fingerprint: str
 
 
@@ -183,101 +156,55 @@ def read_published(
     """Read splits of a published data set, a key of `LAYOUTS`: its description, rows by split.
 
     Raises:
-        DataError: a split is not there, or a row or a label is none.
+        ValueError: a split is not there, or a row or a label is none.
     """
     layout = LAYOUTS[title]
-    classes = {label: index for index, label in enumerate(layout.labels)}
-    if layout.numbered:
-        classes |= {str(index): index for index in range(len(layout.labels))}
     rows_by_split = {}
     for split in splits:
-        places = [place for place in layout.splits[split] if (folder / place.name).exists()]
-        if not places:
-            wanted = " or ".join(place.name for place in layout.splits[split])
-            raise DataError(f"{title} {split}: expected {wanted} in {folder}")
-        path = folder / places[0].name
-        rows = places[0].read(path, places[0].columns)
-        rows_by_split[split] = _collected(path, rows, (layout.text,), "label", classes)
+        readers = layout.splits[split]
+        present = [name for name in readers if (folder / name).exists()]
+        if not present:
+            raise ValueError(f"{title} {split}: expected {' or '.join(readers)} in {folder}")
+        path = folder / present[0]
+        rows_by_split[split] = _collected(path, readers[present[0]](path), layout)
     return table_task(("text",), layout.labels, title=title), rows_by_split
 
 
-def read_own(
-    folder: Path, splits: Sequence[str], text: Sequence[str], label: str
-) -> tuple[Task, dict[str, LabelledRows]]:
-    """Read splits of a user's own tables, ``train``, ``dev`` and ``test`` with `FORMS`' endings.
-
-    Returns their description and their rows by split. ``train`` decides the classes; labels of
-    ``test`` are not read.
-
-    Args:
-        text: one or two columns with text; () finds them by their usual names.
-
-    Raises:
-        DataError: a table is not there, lacks a column, or has rows or labels that are none.
-    """
-    cells: set[str] = set()
-    columns: Columns = ()
-    path = _own_table(folder, "train")
-    for where, row in FORMS[path.suffix](path, ()):
-        columns = columns or tuple(row)
-        cells.add(required_label(_cell(row, label, where), where))
-    names = class_names(path, cells)
-    texts = tuple(text) or text_columns(path, columns)
-    classes = {name: index for index, name in enumerate(names)}
-    single = tuple((column,) for column in texts)
-    rows_by_split = {}
-    for split in splits:
-        path = _own_table(folder, split)
-        rows = FORMS[path.suffix](path, ())
-        labelled = None if split == "test" else classes
-        rows_by_split[split] = _collected(path, rows, single, label, labelled)
-    return table_task(texts, names, label=label), rows_by_split
-
-
-def _own_table(folder: Path, split: str) -> Path:
-    paths = [folder / f"{split}{ending}" for ending in FORMS]
-    there = [path for path in paths if path.exists()]
-    if len(there) != 1:
-        names = ", ".join(path.name for path in paths)
-        existing = " and ".join(path.name for path in there) or "none"
-        raise DataError(f"own table {split}: expected one of {names} in {folder}, found {existing}")
-    return there[0]
-
-
-def _collected(
-    path: Path,
-    rows: Iterator[tuple[str, Row]],
-    texts: tuple[Columns, ...],
-    label: str,
-    classes: Mapping[str, int] | None,
-) -> LabelledRows:
-    """The texts and labels of rows; ``classes``: the class of a label, None reads no labels."""
-    collected: list[tuple[str, ...]] = []
-    labels = array("q")
+def _collected(path: Path, rows: Iterator[tuple[str, Row]], layout: TextLayout) -> LabelledRows:
+    classes = {label: index for index, label in enumerate(layout.labels)}
+    if layout.numbered:
+        classes |= {str(index): index for index in range(len(layout.labels))}
+    texts: list[tuple[str, ...]] = []
+    labels: list[int] = []
     digest = hashlib.sha256()
     for where, row in rows:
-        cells = [[_cell(row, column, where) for column in columns] for columns in texts]
-        collected.append(tuple(" ".join(filter(None, parts)) for parts in cells))
-        if path.is_dir():
-            digest.update(f"{Path(where).relative_to(path)}\0{row['text']}\0".encode())
-        if classes is None:
-            continue
-        if not any(text.strip() for text in collected[-1]):
-            names = ", ".join(column for columns in texts for column in columns)
-            raise DataError(f"{where}: no text in {names}; leave the row out")
-        if row.get(label) not in classes:
+        text = " ".join(filter(None, (row[column] for column in layout.text)))
+        if not text.strip():
+            raise ValueError(f"{where}: no text in {', '.join(layout.text)}; leave the row out")
+        if row["label"] not in classes:
             expected = ", ".join(list(classes)[:12])
-            raise DataError(
-                f"{where}: expected a label of {expected} in {label}, found {row.get(label)!r}"
-            )
-        labels.append(classes[row[label]])
-    if not collected:
-        raise DataError(f"{path} holds no row; fetch the file again")
-    fingerprint = digest.hexdigest() if path.is_dir() else sha256_of(path)
-    return LabelledRows(collected, None if classes is None else labels, texts, fingerprint)
+            raise ValueError(f"{where}: expected a label of {expected}, found {row['label']!r}")
+        if path.is_dir():
+            digest.update(f"{Path(where).relative_to(path)}\0{text}\0".encode())
+        texts.append((text,))
+        labels.append(classes[row["label"]])
+    if not texts:
+        raise ValueError(f"{path} holds no row; fetch the file again")
+    return LabelledRows(texts, labels, digest.hexdigest() if path.is_dir() else sha256_of(path))
 
 
-def _cell(row: Row, column: str, where: str) -> str:
-    if column not in row:
-        raise DataError(f"{where}: expected the column {column}; found {', '.join(map(repr, row))}")
-    return row[column]
+def read_own(folder: Path, splits: Sequence[str]) -> tuple[Task, dict[str, LabelledRows]]:
+    """Read splits of a user's own tables: their description, rows by split; see `own_task`.
+
+    Raises:
+        ValueError: a table is not there, lacks a column, or has rows or labels that are none.
+    """
+    task = own_task(folder)
+    rows_by_split = {}
+    for split in splits:
+        examples = read_split(folder, task, split)
+        pairs = [(example.text_a, example.text_b) for example in examples]
+        texts = pairs if len(task.text) == 2 else [pair[:1] for pair in pairs]
+        labels = None if split == "test" else [example.label for example in examples]
+        rows_by_split[split] = LabelledRows(texts, labels, sha256_of(folder / f"{split}.tsv"))
+    return task, rows_by_split

@@ -1,13 +1,13 @@
 """GLUE's official folders and a user's own TSV files as examples, and files for its server.
 
 Files are read as they are distributed: quoting off (the texts hold unbalanced quotes), byte-order
-marks, CRLF and a missing final newline accepted, CoLA without a header, both layouts of MRPC.
+marks, CRLF and a missing final newline accepted, CoLA without a header.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,6 @@ import numpy as np
 from sot_paddle.atomic import write_atomically
 from sot_paddle.config import some
 from sot_paddle.data.batches import TokenFeatures
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import (
     PAIR,
     TASKS,
@@ -30,7 +29,6 @@ from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tsv import read_table
 
 _LARGEST_SCORE = 3.4e38  # about that of float32
-MEMBER_ID_COLUMNS = ("#1 ID", "#2 ID")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +44,7 @@ class Example:
 def available_splits(data_dir: str | Path, task: str | Task) -> tuple[str, ...]:
     """Names of the task's splits whose files are present in ``data_dir``, in the task's order."""
     task, folder = get_task(task), Path(data_dir)
-    return tuple(
-        split
-        for split, files in task.splits.items()
-        if any(_is_present(folder, file) for file in files)
-    )
+    return tuple(split for split, file in task.splits.items() if (folder / file.name).is_file())
 
 
 def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Example]:
@@ -63,7 +57,7 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
             ``test_diagnostic`` (AX).
 
     Raises:
-        DataError: wrong folder, empty or truncated file, missing column, row with a wrong
+        ValueError: wrong folder, empty or truncated file, missing column, row with a wrong
             number of columns, unknown label; names file and line. Rows of QQP with a wrong number
             of columns are skipped with one logged line instead, as the original skips them.
 
@@ -72,35 +66,21 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
     task, folder = get_task(task), Path(data_dir)
     file = _locate(folder, task, split)
     required = task.text + ((task.label,) if file.labelled else ())
-    required += MEMBER_ID_COLUMNS if file.member_ids else ()
     table = read_table(
         folder / file.name,
         required=required,
         columns=file.columns,
         skip_malformed=task.skip_malformed,
     )
-    rows = table.rows
-    if file.member_ids:  # the id pairs of MRPC's development set, without a header
-        listed = read_table(folder / file.member_ids, required=(), columns=MEMBER_ID_COLUMNS)
-        members = {tuple(cells) for _, cells in listed.rows}
-        first, second = (table.columns[name] for name in MEMBER_ID_COLUMNS)
-        rows = [
-            (number, cells)
-            for number, cells in rows
-            if ((cells[first], cells[second]) in members) == file.members
-        ]
     examples = []
-    for position, (number, cells) in enumerate(rows):
-        row = dict(zip(table.columns, cells, strict=True))
+    for position, (number, row) in enumerate(table.rows):
         try:
             index = int(row.get(task.index, position))
             label = _label(task, row[task.label]) if file.labelled else None
         except ValueError as error:
-            raise DataError(f"{table.path}, line {number}: {error}") from None
+            raise ValueError(f"{table.path}, line {number}: {error}") from None
         texts = [row[name] for name in task.text]
         examples.append(Example(index, texts[0], texts[1] if len(texts) == 2 else None, label))
-    if not examples:
-        raise DataError(f"{table.path} holds no row of the split {split!r} of {task.title}")
     return examples
 
 
@@ -129,24 +109,19 @@ def tokenize_examples(
     )
 
 
-def _is_present(folder: Path, file: SplitFile) -> bool:
-    return all((folder / name).is_file() for name in file.names)
-
-
 def _locate(folder: Path, task: Task, split: str) -> SplitFile:
-    """The first candidate of the split that is present; a helpful refusal when none is."""
+    """The file of the split; a helpful refusal when it is not there."""
     name = resolve_split(task, split)
-    for file in task.splits[name]:
-        if _is_present(folder, file):
-            return file
-    wanted = " or ".join(" with ".join(file.names) for file in task.splits[name])
-    asked = f"{task.title} {name}: expected {wanted} in {folder}"
-    if not folder.is_dir():
-        kind = "is a file, not a folder" if folder.exists() else "does not exist"
-        raise DataError(f"{asked}, which {kind}; give the folder that holds the task's files")
-    entries = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
-    hint = f"; did you mean {folder / task.title}?" if f"{task.title}/" in entries else ""
-    raise DataError(f"{asked}, which holds {some(entries) or 'nothing'}{hint}")
+    file = task.splits[name]
+    if (folder / file.name).is_file():
+        return file
+    content = "is no folder"
+    if folder.is_dir():
+        content = f"holds {some(sorted(path.name for path in folder.iterdir())) or 'nothing'}"
+    raise ValueError(
+        f"{task.title} {name}: expected {file.name} in {folder}, which {content}; give the folder "
+        "that holds the task's files"
+    )
 
 
 def _label(task: Task, cell: str) -> int | float:
@@ -203,7 +178,7 @@ def write_predictions(
 
 
 MAX_CLASSES = 1000  # more than this and the label column surely holds something else
-TEXTS = ("sentence", "text")  # names of a column with one text; the first that is there is taken
+TEXTS = (PAIR, ("sentence",), ("text",))  # names of the text columns; the first there are taken
 MISSING = ("nan", "NaN", "None", "<NA>", "NaT")  # what Python and pandas write for no label
 
 
@@ -219,70 +194,48 @@ def own_task(data_dir: str | Path, *, regression: bool = False) -> Task:
     their mean.
 
     Raises:
-        DataError: no usable ``train.tsv``, no text column, a row without a label, or fewer than
+        ValueError: no usable ``train.tsv``, no text column, a row without a label, or fewer than
             two classes.
     """
     path = Path(data_dir) / "train.tsv"
     _locate(Path(data_dir), table_task(("sentence",)), "train")  # refuses a wrong folder
     table = read_table(path, required=("label",))
-    text = text_columns(path, table.columns)
-    if regression:
-        return table_task(text)
-    labels = {
-        required_label(cells[table.columns["label"]], f"{path}, line {number}")
-        for number, cells in table.rows
-    }
-    return table_task(text, class_names(path, labels))
-
-
-def text_columns(path: Path, columns: Collection[str]) -> tuple[str, ...]:
-    """The columns with the text or the two texts of a table that names none."""
-    if set(PAIR) <= set(columns):
-        return PAIR
-    present = [name for name in TEXTS if name in columns]
+    present = [names for names in TEXTS if set(names) <= set(table.columns)]
     if not present:
-        raise DataError(
-            f"{path}, line 1: expected the column {' or '.join(TEXTS)}, or sentence1 and "
-            f"sentence2; found {', '.join(map(repr, columns))}"
+        raise ValueError(
+            f"{path}, line 1: expected the column sentence or text, or sentence1 and sentence2; "
+            f"found {', '.join(map(repr, table.columns))}"
         )
-    return (present[0],)
-
-
-def required_label(cell: str, where: str) -> str:
-    """The label of a row, as it is written; refuses one that is missing or has blanks around it."""
-    if cell in MISSING or cell != cell.strip() or not cell:
-        raise DataError(
-            f"{where}: expected a label without blanks around it, found {cell!r}; label the row or "
-            f"leave it out (pandas writes {', '.join(MISSING)} for a missing one)"
-        )
-    return cell
-
-
-def class_names(path: Path, labels: Set[str]) -> tuple[str, ...]:
-    """The classes in the order of their indices: numerically when all are whole numbers."""
+    if regression:
+        return table_task(present[0])
+    for number, row in table.rows:
+        label = row["label"]
+        if label in MISSING or label != label.strip() or not label:
+            raise ValueError(
+                f"{path}, line {number}: expected a label without blanks around it, found "
+                f"{label!r}; label the row or leave it out (pandas writes {', '.join(MISSING)} for "
+                "a missing one)"
+            )
+    labels = sorted({row["label"] for _, row in table.rows})
     if not 2 <= len(labels) <= MAX_CLASSES:
-        raise DataError(
+        raise ValueError(
             f"{path}: expected 2 to {MAX_CLASSES} different labels, found {len(labels)}; labels "
             "that are scores are for train_glue.py --regression"
         )
-    if all(cell.removeprefix("-").isdecimal() for cell in labels):
-        return tuple(sorted(labels, key=lambda cell: (int(cell), cell)))
-    return tuple(sorted(labels))
+    if all(label.removeprefix("-").isdecimal() for label in labels):
+        labels.sort(key=int)
+    return table_task(present[0], tuple(labels))
 
 
 def table_task(
-    text: tuple[str, ...],
-    labels: tuple[str, ...] = (),
-    *,
-    title: str = "own table",
-    label: str = "label",
+    text: tuple[str, ...], labels: tuple[str, ...] = (), *, title: str = "own table"
 ) -> Task:
-    """A task beside GLUE's, of the columns of its text and label; without labels a regression."""
+    """A task beside GLUE's, of the columns of its text; without labels a regression."""
     return Task(
         name="own",
         title=title,
         text=text,
-        label=label,
+        label="label",
         labels=labels,
         metrics=("acc",) if labels else TASKS["sts-b"].metrics,
         splits=standard_splits(),

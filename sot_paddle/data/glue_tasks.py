@@ -8,11 +8,8 @@ which the text release builds; columns are found by name in the header instead o
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-from sot_paddle.data.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -22,13 +19,6 @@ class SplitFile:
     name: str
     columns: tuple[str, ...] | None = None  # their names, of a file without a header line
     labelled: bool = True
-    member_ids: str | None = None  # name of a file with the id pairs of a split, MRPC's dev_ids.tsv
-    members: bool = True  # keep the rows whose ids are listed, or the others
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Every file that is read."""
-        return (self.name,) if self.member_ids is None else (self.name, self.member_ids)
 
 
 @dataclass(frozen=True)
@@ -41,7 +31,7 @@ class Task:
     label: str  # its column
     labels: tuple[str, ...]  # class names in class-index order; empty for regression
     metrics: tuple[str, ...]  # the last selects the best checkpoint
-    splits: Mapping[str, tuple[SplitFile, ...]] = field(repr=False)  # files tried in this order
+    splits: Mapping[str, SplitFile] = field(repr=False)
     prediction_files: Mapping[str, str] = field(repr=False)
     index: str = "index"  # column of the row number; files without it are numbered from 0
     skip_malformed: bool = False  # skip rows with a wrong number of columns, as the original does
@@ -75,12 +65,12 @@ PAIR = ("sentence1", "sentence2")
 COLA_COLUMNS = ("source", "label", "star", "sentence")
 
 
-def standard_splits(**changes: tuple[SplitFile, ...]) -> Mapping[str, tuple[SplitFile, ...]]:
+def standard_splits(**changes: SplitFile) -> Mapping[str, SplitFile]:
     """``train.tsv``, ``dev.tsv`` and an unlabelled ``test.tsv``, unless changed by name."""
     splits = {
-        "train": (SplitFile("train.tsv"),),
-        "dev": (SplitFile("dev.tsv"),),
-        "test": (SplitFile("test.tsv", labelled=False),),
+        "train": SplitFile("train.tsv"),
+        "dev": SplitFile("dev.tsv"),
+        "test": SplitFile("test.tsv", labelled=False),
     }
     return splits | changes
 
@@ -96,28 +86,18 @@ def _task(name: str, title: str, text: tuple[str, ...], labels: tuple[str, ...],
     return Task(name=name, title=title, text=text, labels=labels, **{**usual, **fields})
 
 
-_MRPC_TRAIN, _MRPC_TEST = "msr_paraphrase_train.txt", "msr_paraphrase_test.txt"
-_MRPC_SPLITS = standard_splits(
-    train=(SplitFile("train.tsv"), SplitFile(_MRPC_TRAIN, member_ids="dev_ids.tsv", members=False)),
-    dev=(SplitFile("dev.tsv"), SplitFile(_MRPC_TRAIN, member_ids="dev_ids.tsv")),
-    test=(SplitFile("test.tsv", labelled=False), SplitFile(_MRPC_TEST)),
-)
 _MNLI_SPLITS = {
-    "train": (SplitFile("train.tsv"),),
-    "dev_matched": (SplitFile("dev_matched.tsv"),),
-    "dev_mismatched": (SplitFile("dev_mismatched.tsv"),),
-    "test_matched": (SplitFile("test_matched.tsv", labelled=False),),
-    "test_mismatched": (SplitFile("test_mismatched.tsv", labelled=False),),
-    # AX, which a model of MNLI predicts (specs.md E.4): index, sentence1, sentence2; in MNLI's
-    # folder, or in its own one beside it as GLUE's script leaves it
-    "test_diagnostic": tuple(
-        SplitFile(name, labelled=False)
-        for name in ("diagnostic.tsv", "AX.tsv", "../diagnostic/diagnostic.tsv", "../AX/AX.tsv")
-    ),
+    "train": SplitFile("train.tsv"),
+    "dev_matched": SplitFile("dev_matched.tsv"),
+    "dev_mismatched": SplitFile("dev_mismatched.tsv"),
+    "test_matched": SplitFile("test_matched.tsv", labelled=False),
+    "test_mismatched": SplitFile("test_mismatched.tsv", labelled=False),
+    # AX, which a model of MNLI predicts (specs.md E.4): index, sentence1, sentence2
+    "test_diagnostic": SplitFile("diagnostic.tsv", labelled=False),
 }
 _COLA_SPLITS = standard_splits(
-    train=(SplitFile("train.tsv", columns=COLA_COLUMNS),),
-    dev=(SplitFile("dev.tsv", columns=COLA_COLUMNS),),
+    train=SplitFile("train.tsv", columns=COLA_COLUMNS),
+    dev=SplitFile("dev.tsv", columns=COLA_COLUMNS),
 )
 
 _TASKS = (
@@ -130,7 +110,6 @@ _TASKS = (
         BINARY,
         label="Quality",
         metrics=ACCURACY_F1,
-        splits=_MRPC_SPLITS,
     ),
     _task(
         "sts-b",
@@ -175,28 +154,27 @@ TASKS: Mapping[str, Task] = {task.name: task for task in _TASKS}
 def get_task(name: str | Task) -> Task:
     """Look a task up by name, whatever its letter case and dashes (``RTE``, ``sst2``, ``STS-B``).
 
-    A :class:`Task` is returned as it is; a DataError for an unknown name lists the near ones.
+    A :class:`Task` is returned as it is; an unknown name is a ValueError.
     """
     if isinstance(name, Task):
         return name
     squeezed = {key.replace("-", ""): task for key, task in TASKS.items()}
     key = name.lower().replace("-", "").replace("_", "")
-    if key in squeezed:
-        return squeezed[key]
-    near = difflib.get_close_matches(key, squeezed, n=3) or list(squeezed)
-    titles = ", ".join(squeezed[match].title for match in near)
-    raise DataError(f"unknown GLUE task {name!r}; expected one of: {titles}")
+    if key not in squeezed:
+        titles = ", ".join(task.title for task in TASKS.values())
+        raise ValueError(f"unknown GLUE task {name!r}; expected one of: {titles}")
+    return squeezed[key]
 
 
 def resolve_split(task: Task, split: str) -> str:
     """The task's own name of ``split``: for MNLI, ``dev`` means ``dev_matched``.
 
     Raises:
-        DataError: the task has no such split.
+        ValueError: the task has no such split.
     """
     name = split if split in task.splits else f"{split}_matched"
     if name not in task.splits:
-        raise DataError(
+        raise ValueError(
             f"{task.title} has no split {split!r}; expected one of: {', '.join(task.splits)}"
         )
     return name

@@ -5,16 +5,13 @@ A training sample's key is the pair (epoch, index). The pixels depend on the run
 pair only, so any number of workers and processes, and a resumed run, see the same.
 
 The collate functions mix, normalise and erase in the original's order and return NumPy arrays under
-``"images"`` and ``"labels"``. Indices of corrupt images come along under ``CORRUPT``;
-:class:`~sot_paddle.data.image_loader.ImageLoader` takes them out and names them.
+``"images"`` and ``"labels"``.
 
 Shape legend: B images, S pixels of a side, K classes.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 import multiprocessing
 import os
 import signal
@@ -25,15 +22,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import connection
 from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
-from sot_paddle.data.errors import DataError
-from sot_paddle.data.image_folder import CorruptImage, FolderSource
+from sot_paddle.data.image_folder import FolderSource
 from sot_paddle.data.image_mixing import (
     ErasingConfig,
     MixConfig,
@@ -52,8 +48,6 @@ from sot_paddle.data.image_transforms import (
     normalize_batch,
 )
 
-CORRUPT = "corrupt"
-REPLACEMENT_TRIES = 50
 STREAMS = ("augment", "erase", "mix")
 PREFETCHED = 2  # batches under way for each worker
 
@@ -98,12 +92,12 @@ def load_digits(img_size: int = 32) -> tuple[ArraySource, ArraySource]:
         Training (1433 images) and validation (364).
 
     Raises:
-        DataError: fewer than 8 pixels.
+        ValueError: fewer than 8 pixels.
     """
     from sklearn import datasets  # slow to import, and for the digits alone
 
     if img_size < 8:
-        raise DataError(f"digits: expected at least 8 pixels, got {img_size}")
+        raise ValueError(f"digits: expected at least 8 pixels, got {img_size}")
     digits = datasets.load_digits()
     pixels = np.rint(digits.images * (255 / 16)).astype(np.uint8)  # (1797, 8, 8) from 0 to 255
     labels = digits.target.astype(np.int64)
@@ -127,7 +121,7 @@ def first_corrupt(source: ImageSource, indices: Sequence[int]) -> str | None:
     def reason(index: int) -> str | None:
         try:
             source.image(index)
-        except DataError as error:
+        except ValueError as error:
             return str(error)
         return None
 
@@ -155,52 +149,27 @@ def generator(stream: str, seed: int, epoch: int, index: int) -> np.random.Gener
 class ImageSample(NamedTuple):
     """One image."""
 
-    image: np.ndarray | None  # training: uint8 (S, S, 3); else float32 (3, S, S), None if corrupt
+    image: np.ndarray  # training: uint8 (S, S, 3); else float32 (3, S, S)
     label: int
     key: Key | int
-    corrupt: tuple[int, ...] = ()  # indices that cannot be decoded: those passed over, or its own
 
 
 class ImageTrainSet:
-    """Augmented training images.
+    """Augmented training images."""
 
-    Args:
-        on_corrupt: ``"fatal"``, or ``"skip"``: the next image that can be decoded takes the place
-            of one that cannot, with its own label, the same in every epoch, worker and process.
-    """
-
-    instead = "the next image takes its place"  # of a corrupt one
-
-    def __init__(
-        self, source: ImageSource, config: AugmentConfig, seed: int = 0, on_corrupt: str = "fatal"
-    ) -> None:
-        self.source, self.seed, self.on_corrupt = source, seed, on_corrupt
+    def __init__(self, source: ImageSource, config: AugmentConfig, seed: int = 0) -> None:
+        self.source, self.seed = source, seed
         self.transform = TrainTransform(config)
-        self.named: set[int] = set()  # indices of corrupt images that the user was told of
 
     def __len__(self) -> int:
         return len(self.source)
 
     def __getitem__(self, key: Key) -> ImageSample:
-        """The image at (epoch, index); a DataError for a corrupt one, or too many in a row."""
+        """The image at (epoch, index); a ValueError where it cannot be decoded."""
         epoch, index = key
-        corrupt: list[int] = []
-        for step in range(min(REPLACEMENT_TRIES, len(self))):
-            place = (index + step) % len(self)
-            try:
-                image = self.source.image(place)
-            except CorruptImage:
-                if self.on_corrupt == "fatal":
-                    raise
-                corrupt.append(place)
-                continue
-            pixels = self.transform(image, generator("augment", self.seed, epoch, index))
-            return ImageSample(pixels, int(self.source.labels[place]), key, tuple(corrupt))
-        raise DataError(
-            f"{len(corrupt)} images in a row cannot be decoded, from {self.source.name(index)} to "
-            f"{self.source.name(corrupt[-1])}; this is not a matter of a few corrupt files: check "
-            "the data set"
-        )
+        rng = generator("augment", self.seed, epoch, index)
+        pixels = self.transform(self.source.image(index), rng)
+        return ImageSample(pixels, int(self.source.labels[index]), key)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,23 +178,14 @@ class ImageEvalSet:
 
     source: ImageSource
     transform: EvalTransform
-    on_corrupt: str = "fatal"  # or "skip": the sample has no image, the batch leaves it out
-    named: set[int] = field(default_factory=set)
-    instead = "it is left out"
 
     def __len__(self) -> int:
         return len(self.source)
 
     def __getitem__(self, index: int) -> ImageSample:
-        """One image; a CorruptImage where it cannot be decoded and that is fatal."""
-        label = int(self.source.labels[index])
-        try:
-            image = self.source.image(index)
-        except CorruptImage:
-            if self.on_corrupt == "fatal":
-                raise
-            return ImageSample(None, label, index, (index,))
-        return ImageSample(self.transform(image), label, index)
+        """One image; a ValueError where it cannot be decoded."""
+        pixels = self.transform(self.source.image(index))
+        return ImageSample(pixels, int(self.source.labels[index]), index)
 
 
 @dataclass(frozen=True)
@@ -247,7 +207,7 @@ class TrainCollate:
 
         Returns:
             ``images`` float32 (B, 3, S, S); ``labels`` float32 (B, K) where ``mix`` is set, else
-            int64 (B,); ``corrupt`` int64 where images were passed over.
+            int64 (B,).
         """
         images = np.stack([sample.image for sample in samples])  # (B, S, S, 3)
         labels = np.array([sample.label for sample in samples], dtype=np.int64)
@@ -262,62 +222,27 @@ class TrainCollate:
             for sample, image in zip(samples, normalized, strict=True):
                 rng = generator("erase", self.seed, *sample.key)
                 apply_erasures(image, draw_erasures(rng, self.erasing, image.shape))
-        return _batch(normalized, labels, samples)
+        return {"images": normalized, "labels": labels}
 
 
-@dataclass(frozen=True)
-class EvalCollate:
-    """Collate function of evaluation: stack what could be decoded."""
-
-    image_size: int  # S, for a batch of which nothing could be decoded
-
-    def __call__(self, samples: Sequence[ImageSample]) -> dict[str, np.ndarray]:
-        """One batch: ``images`` float32 (B', 3, S, S) and ``labels`` int64 (B',), B' <= B.
-
-        They are those that can be decoded; ``corrupt`` int64 has the others' indices, if any.
-        """
-        good = [sample for sample in samples if sample.image is not None]
-        images = np.empty((len(good), 3, self.image_size, self.image_size), dtype=np.float32)
-        for place, sample in enumerate(good):
-            images[place] = sample.image
-        labels = np.array([sample.label for sample in good], dtype=np.int64)
-        return _batch(images, labels, samples)
-
-
-def _batch(
-    images: np.ndarray, labels: np.ndarray, samples: Sequence[ImageSample]
-) -> dict[str, np.ndarray]:
-    batch = {"images": images, "labels": labels}
-    corrupt = sorted({index for sample in samples for index in sample.corrupt})
-    if corrupt:
-        batch[CORRUPT] = np.array(corrupt, dtype=np.int64)
-    return batch
+def collate_evaluation(samples: Sequence[ImageSample]) -> dict[str, np.ndarray]:
+    """Collate function of evaluation: ``images`` float32 (B, 3, S, S), ``labels`` int64 (B,)."""
+    return {
+        "images": np.stack([sample.image for sample in samples]),
+        "labels": np.array([sample.label for sample in samples], dtype=np.int64),
+    }
 
 
 Batch = dict[str, np.ndarray]
 Collate = Callable[[Sequence[Any]], Batch]
 
-
-@dataclass(frozen=True)
-class Slots:
-    """Memory that processes share for the images of so many batches."""
-
-    memory: Any  # a RawArray of bytes, which leaves no file behind
-    size: int  # bytes of a slot
-
-    def images(self, slot: int, shape: tuple[int, ...]) -> np.ndarray:
-        """The float32 images of this shape in a slot, to be read or filled."""
-        count = math.prod(shape)
-        return np.frombuffer(self.memory, np.float32, count, slot * self.size).reshape(shape)
+_worker: tuple[Any, Collate] | None = None  # of a worker process: what it makes batches of
 
 
-_worker: tuple[Any, Collate, Slots] | None = None  # of a worker process: what it makes batches of
-
-
-def start_worker(dataset: Any, collate: Collate, slots: Slots) -> None:
+def start_worker(dataset: Any, collate: Collate) -> None:
     """Begin the life of a worker process, which makes batches of one data set."""
     global _worker
-    _worker = (dataset, collate, slots)
+    _worker = (dataset, collate)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's affair
 
     def end_with_parent() -> None:
@@ -327,60 +252,49 @@ def start_worker(dataset: Any, collate: Collate, slots: Slots) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def make_batch(keys: Sequence[Any], slot: int) -> Batch:
-    """The batch of these keys, in a worker process; of images that are in their slot the shape."""
-    dataset, collate, slots = _worker
-    batch = collate([dataset[key] for key in keys])
-    images = batch["images"]
-    if images.nbytes <= slots.size:
-        slots.images(slot, images.shape)[...] = images
-        batch["images"] = images.shape
-    return batch
+def make_batch(keys: Sequence[Any]) -> Batch:
+    """The batch of these keys, in a worker process."""
+    dataset, collate = _worker
+    return collate([dataset[key] for key in keys])
 
 
 class BatchWorkers:
-    """A pool of processes that make batches of one data set; images come in shared memory.
+    """A pool of processes that make batches of one data set.
 
     Args:
         dataset: indexed by keys; pickled once for each worker.
         count: number of processes, from 1; they start with the first batch.
-        image_bytes: of one image in a batch.
     """
 
-    def __init__(self, dataset: Any, collate: Collate, count: int, image_bytes: int) -> None:
-        self._task, self._count, self._image_bytes = (dataset, collate), count, image_bytes
+    def __init__(self, dataset: Any, collate: Collate, count: int) -> None:
+        self._task, self._count = (dataset, collate), count
         self._pool: ProcessPoolExecutor | None = None
 
     def batches(self, keys: Iterable[Sequence[Any]]) -> Iterator[Batch]:
         """The batches of these lists of keys, in their order; the keys are read ahead by a few.
 
-        The images of a batch are overwritten when the next one is asked for.
-
         Raises:
-            DataError: a worker ended; what a worker raised comes as it is.
+            ValueError: a worker ended; what a worker raised comes as it is.
         """
-        pending: deque[tuple[int, Future]] = deque()
-        ahead = self._count * PREFETCHED
-        slots = itertools.cycle(range(ahead + 1))
+        pending: deque[Future] = deque()
         try:
             for batch_keys in keys:
                 if self._pool is None:
-                    self._start(ahead + 1, len(batch_keys) * self._image_bytes)
-                slot = next(slots)
-                pending.append((slot, self._pool.submit(make_batch, batch_keys, slot)))
-                if len(pending) > ahead:
-                    yield self._result(*pending.popleft())
+                    self._start()
+                pending.append(self._pool.submit(make_batch, batch_keys))
+                if len(pending) > self._count * PREFETCHED:
+                    yield pending.popleft().result()
             while pending:
-                yield self._result(*pending.popleft())
+                yield pending.popleft().result()
         except BrokenProcessPool as error:
             self.close()
-            raise DataError(
+            raise ValueError(
                 "a data worker ended unexpectedly (its own message, if any, is above; out of "
                 "memory leaves none); use fewer workers or smaller batches"
             ) from error
         finally:
-            if pending:  # a pass that is given up: what is under way still writes into its slots
-                self.close()
+            for future in pending:  # of a pass that is given up
+                future.cancel()
 
     def close(self) -> None:
         """End the processes when their batches are done; a later pass starts new ones."""
@@ -388,19 +302,12 @@ class BatchWorkers:
             self._finalizer()
             self._pool = None
 
-    def _start(self, count: int, size: int) -> None:
+    def _start(self) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([make_batch.__module__])
-        self._slots = Slots(multiprocessing.RawArray("c", count * size), size)
         self._pool = ProcessPoolExecutor(
-            self._count, context, initializer=start_worker, initargs=(*self._task, self._slots)
+            self._count, context, initializer=start_worker, initargs=self._task
         )
         # It waits: Python 3.11 ends by waking the thread of every pool, without a lock, and fails
         # with "Bad file descriptor" where that thread is just closing the pipe that wakes it.
         self._finalizer = weakref.finalize(self, self._pool.shutdown, cancel_futures=True)
-
-    def _result(self, slot: int, future: Future) -> Batch:
-        batch = future.result()
-        if isinstance(batch["images"], tuple):
-            batch["images"] = self._slots.images(slot, batch["images"])
-        return batch

@@ -12,29 +12,17 @@ pool, a script that uses workers keeps its own work under ``if __name__ == "__ma
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import paddle
 
-from sot_paddle.data.image_dataset import (
-    CORRUPT,
-    BatchWorkers,
-    Collate,
-    ImageEvalSet,
-    ImageTrainSet,
-)
+from sot_paddle.data.image_dataset import BatchWorkers, Collate, ImageEvalSet, ImageTrainSet
 from sot_paddle.data.splits import BatchLoader
-
-logger = logging.getLogger(__name__)
 
 
 class ImageLoader(BatchLoader):
     """Batches of images as Paddle tensors, from this process or from :class:`BatchWorkers`.
-
-    A corrupt image that is skipped is named once of all loaders of its data set, by the main
-    process, as a logged warning. A batch of which nothing is left is left out.
 
     Args:
         batch_sampler: yields a list of keys per batch: (epoch, index) pairs for training, indices
@@ -51,33 +39,21 @@ class ImageLoader(BatchLoader):
         dtype: str = "float32",
     ) -> None:
         super().__init__(lambda keys: collate([dataset[key] for key in keys]), batch_sampler)
-        self.images, self._dtype = dataset, dtype
-        self.corrupt: set[int] = set()  # indices of the images skipped so far
-        image_bytes = 4 * 3 * dataset.transform.img_size**2
-        self._workers = BatchWorkers(dataset, collate, workers, image_bytes) if workers else None
+        self._dtype = dtype
+        self._workers = BatchWorkers(dataset, collate, workers) if workers else None
 
     def __iter__(self) -> Iterator[dict[str, paddle.Tensor]]:
         """One pass over the batch sampler.
 
         Raises:
-            DataError: a batch cannot be made, or a worker ended.
+            ValueError: a batch cannot be made, or a worker ended.
         """
         if self._workers is None:
             batches = map(self.collate_fn, self.batch_sampler)
         else:
             batches = self._workers.batches(self.batch_sampler)
         for batch in batches:
-            for index in map(int, batch.pop(CORRUPT, ())):
-                self._name_corrupt(index)
-            if len(batch["labels"]):
-                tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
-                if self._dtype != "float32":
-                    tensors["images"] = tensors["images"].astype(self._dtype)
-                yield tensors
-
-    def _name_corrupt(self, index: int) -> None:
-        self.corrupt.add(index)
-        if index not in self.images.named:
-            self.images.named.add(index)
-            name = self.images.source.name(index)
-            logger.warning("%s cannot be decoded: %s", name, self.images.instead)
+            tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
+            if self._dtype != "float32":
+                tensors["images"] = tensors["images"].astype(self._dtype)
+            yield tensors

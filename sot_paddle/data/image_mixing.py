@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_transforms import TRIES, Crop
 
 MODES = ("pixel", "rand", "const")
@@ -27,7 +26,7 @@ MODES = ("pixel", "rand", "const")
 
 @dataclass(frozen=True)
 class MixConfig:
-    """Options of mixing; the defaults are the published recipe, a single class a DataError."""
+    """Options of mixing; the defaults are the published recipe, a single class a ValueError."""
 
     num_classes: int  # K
     mixup: float = 0.8  # alpha of mixup's Beta(alpha, alpha); 0 switches mixup off
@@ -39,7 +38,7 @@ class MixConfig:
 
     def __post_init__(self) -> None:
         if self.num_classes < 2:
-            raise DataError(f"mixing: expected at least 2 classes, got {self.num_classes}")
+            raise ValueError(f"mixing: expected at least 2 classes, got {self.num_classes}")
 
 
 @dataclass(frozen=True)

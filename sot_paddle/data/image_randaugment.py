@@ -2,10 +2,10 @@
 
 The default recipe is ``rand-m9-mstd0.5-inc1``: two of fifteen operations per image, with
 repetition, each carried out with probability one half at a magnitude from N(9, .5) clipped to
-0..10. The values are those of timm 0.3.4 (specs.md A.9), except that ``inc0`` means what it says
-(0.3.4 takes any digit for "on"). Its successor 1.0.31 computes the same for magnitudes from 0 to
-10, but for the last bit of the enhancement factor .1 at magnitude 10; it also accepts larger ones,
-which are not offered here.
+0..10. The values are those of timm 0.3.4 (specs.md A.9). Its successor 1.0.31 computes the same for
+magnitudes from 0 to 10, but for the last bit of the enhancement factor .1 at magnitude 10; it also
+accepts larger ones, which are not offered here, nor is the set of operations without ``inc1``, of
+which some become weaker with the magnitude.
 
 QUIRK: at magnitude 10 (2 % of the draws of rand-m9-mstd0.5) PosterizeIncreasing keeps no bit, which
 gives a black image. Pillow 13 refuses 0 bits, so timm stops there today; here the image is black.
@@ -19,12 +19,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
-
-from sot_paddle.data.errors import DataError
 
 MAX_MAGNITUDE = 10.0
 FIXED = ("AutoContrast", "Equalize", "Invert")
@@ -54,15 +51,11 @@ def level_to_argument(name: str, magnitude: float, negate: bool = False) -> Argu
         return -part * strongest if negate else part * strongest
     if name == "SolarizeAdd":
         return int(part * 110)
-    if name.startswith("Posterize"):
-        bits = int(part * 4)
-        return 4 - bits if name.endswith("Increasing") else bits
-    if name.startswith("Solarize"):
-        threshold = int(part * 256)
-        return 256 - threshold if name.endswith("Increasing") else threshold
-    if name.endswith("Increasing"):
-        return 1.0 + (-part * 0.9 if negate else part * 0.9)
-    return part * 1.8 + 0.1
+    if name == "PosterizeIncreasing":
+        return 4 - int(part * 4)
+    if name == "SolarizeIncreasing":
+        return 256 - int(part * 256)
+    return 1.0 + (-part * 0.9 if negate else part * 0.9)
 
 
 def apply_operation(
@@ -73,7 +66,7 @@ def apply_operation(
     fill: tuple[int, ...] = (128, 128, 128),
 ) -> Image.Image:
     """One operation on one RGB image; ``fill`` is the colour of what moved pixels leave behind."""
-    return OPERATIONS[name.removesuffix("Increasing")](image, argument, resampling, fill)
+    return OPERATIONS[name](image, argument, resampling, fill)
 
 
 def _affine(matrix: Callable[[Image.Image, float], tuple[float, ...]]) -> Operation:
@@ -116,80 +109,68 @@ OPERATIONS: Mapping[str, Operation] = {
     "Equalize": _without_argument(ImageOps.equalize),
     "Invert": _without_argument(ImageOps.invert),
     "Rotate": lambda image, degrees, kind, fill: image.rotate(degrees, kind, fillcolor=fill),
-    "Posterize": _posterize,
-    "Solarize": lambda image, threshold, _kind, _fill: ImageOps.solarize(image, threshold),
+    "PosterizeIncreasing": _posterize,
+    "SolarizeIncreasing": lambda image, threshold, _kind, _fill: ImageOps.solarize(
+        image, threshold
+    ),
     "SolarizeAdd": _solarize_add,
-    "Color": _enhance(ImageEnhance.Color),
-    "Contrast": _enhance(ImageEnhance.Contrast),
-    "Brightness": _enhance(ImageEnhance.Brightness),
-    "Sharpness": _enhance(ImageEnhance.Sharpness),
+    "ColorIncreasing": _enhance(ImageEnhance.Color),
+    "ContrastIncreasing": _enhance(ImageEnhance.Contrast),
+    "BrightnessIncreasing": _enhance(ImageEnhance.Brightness),
+    "SharpnessIncreasing": _enhance(ImageEnhance.Sharpness),
     "ShearX": _affine(lambda _image, factor: (1, factor, 0, 0, 1, 0)),
     "ShearY": _affine(lambda _image, factor: (1, 0, 0, factor, 1, 0)),
     "TranslateXRel": _affine(lambda image, part: (1, 0, part * image.width, 0, 1, 0)),
     "TranslateYRel": _affine(lambda image, part: (1, 0, 0, 0, 1, part * image.height)),
 }
-"""By name in `PLAIN`, in the order in which timm draws."""
+"""The set of ``inc1`` by timm's names, in the order in which timm draws."""
 
-PLAIN = tuple(OPERATIONS)
-"""The set without ``inc1``."""
-
-INCREASING = tuple(
-    name if name in (*FIXED, *SPATIAL, "SolarizeAdd") else f"{name}Increasing" for name in PLAIN
-)
-"""The set of ``inc1``: each operation becomes stronger with the magnitude."""
-
+NAMES = tuple(OPERATIONS)
 RESAMPLINGS = (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC)
-SECTIONS = "m9 (magnitude), n2 (operations), mstd0.5 (deviation), inc1 or inc0, p0.5 (probability)"
-_SECTION = re.compile(r"(mstd|p|[mn](?=\d+$)|inc(?=[01]$))(\d+(?:\.\d+)?)")
+SECTIONS = "m9 (magnitude), n2 (operations), mstd0.5 (deviation), p0.5 (probability), inc1"
+_SECTION = re.compile(r"(mstd|p|[mn](?=\d+$)|inc(?=1$))(\d+(?:\.\d+)?)")
 
 
 @dataclass(frozen=True)
 class RandAugmentConfig:
-    """Options of RandAugment; the defaults are those of a bare ``rand``.
-
-    Raises:
-        DataError: a probability above 1.
-    """
+    """Options of RandAugment; the defaults are those of a bare ``rand-inc1``."""
 
     magnitude: float = MAX_MAGNITUDE  # mean magnitude; values above 10 act like 10
     layers: int = 2
     std: float = 0.0
-    increasing: bool = False  # use the operations that become stronger with the magnitude
-    prob: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.prob <= 1:
-            raise DataError(f"RandAugment: expected a probability from 0 to 1, got {self.prob}")
+    prob: float = 0.5  # of each operation; values above 1 act like 1
 
 
-_OPTIONS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+_OPTIONS: Mapping[str, tuple[str, type]] = {
     "m": ("magnitude", float),
     "n": ("layers", int),
     "mstd": ("std", float),
-    "inc": ("increasing", lambda text: text == "1"),
     "p": ("prob", float),
 }
 """Section of a policy's text -> the option that it sets, and how its number is read."""
 
 
 def parse_randaugment(text: str) -> RandAugmentConfig:
-    """Read a string like ``rand-m9-mstd0.5-inc1``; a DataError for what is none."""
+    """Read a string like ``rand-m9-mstd0.5-inc1``; a ValueError for what is none."""
     policy, *sections = text.split("-")
     if policy != "rand":
-        raise DataError(
+        raise ValueError(
             f"auto-augment: expected rand-..., for example rand-m9-mstd0.5-inc1, got {text!r}; "
             "the AutoAugment and AugMix policies are not offered"
         )
     values: dict[str, str] = {}
     for section in sections:
         match = _SECTION.fullmatch(section)
-        if match is None or match[1] in values:
-            problem = "repeated" if match else "unknown"
-            raise DataError(
-                f"auto-augment {text!r}: {problem} section {section!r}; expected each at most "
-                f"once: {SECTIONS}"
+        if match is None:
+            raise ValueError(
+                f"auto-augment {text!r}: unknown section {section!r}; expected {SECTIONS}"
             )
         values[match[1]] = match[2]
+    if "inc" not in values:
+        raise ValueError(
+            f"auto-augment {text!r}: expected inc1 in it; the operations of timm without inc1 are "
+            "not offered"
+        )
     options = {name: kind(values[key]) for key, (name, kind) in _OPTIONS.items() if key in values}
     return RandAugmentConfig(**options)
 
@@ -212,10 +193,9 @@ def draw_operations(
 
     ``rng`` advances by the same number of draws whatever they give.
     """
-    names = INCREASING if config.increasing else PLAIN
     operations = []
     for _ in range(config.layers):
-        name = names[rng.integers(len(names))]
+        name = NAMES[rng.integers(len(NAMES))]
         carried_out = rng.random() < config.prob
         magnitude = config.magnitude + config.std * rng.standard_normal()
         negate = bool(rng.random() < 0.5)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageEnhance
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_randaugment import (
     RESAMPLINGS,
     DrawnOperation,
@@ -34,9 +33,9 @@ RESAMPLING = {kind.name.lower(): kind for kind in Image.Resampling}
 
 
 def get_resampling(name: str) -> Image.Resampling:
-    """Pillow's filter of that name; refuses others with a DataError."""
+    """Pillow's filter of that name; refuses others with a ValueError."""
     if name not in RESAMPLING:
-        raise DataError(f"interpolation: expected one of {', '.join(RESAMPLING)}, got {name!r}")
+        raise ValueError(f"interpolation: expected one of {', '.join(RESAMPLING)}, got {name!r}")
     return RESAMPLING[name]
 
 
@@ -92,20 +91,19 @@ def normalize_batch(
 
 @dataclass(frozen=True)
 class EvalTransform:
-    """The original's evaluation transform; filters and statistics that are none are a DataError."""
+    """The original's evaluation transform; a ValueError for other filters and statistics."""
 
     img_size: int = 224  # of the square output, in pixels
     crop_pct: float = 0.875  # part of the shorter side that the crop keeps, above 0 to 1
     interpolation: str = "bicubic"
     mean: tuple[float, ...] = IMAGENET_MEAN  # per channel, for pixels from 0 to 1
     std: tuple[float, ...] = IMAGENET_STD
-    exif_orientation: bool = False  # whether whoever decodes an image turns it as its EXIF says
 
     def __post_init__(self) -> None:
         for name, values in (("mean", self.mean), ("std", self.std)):
             good = len(values) == 3 and all(math.isfinite(value) for value in values)
             if not good or (name == "std" and min(values) <= 0):
-                raise DataError(
+                raise ValueError(
                     f"{name}: expected three finite numbers{' above 0' * (name == 'std')} for "
                     f"pixels from 0 to 1, got {values!r}"
                 )
@@ -127,7 +125,7 @@ class AugmentConfig:
     """Options of the training transform; the defaults are the published recipe.
 
     Raises:
-        DataError: a range or a filter that cannot be.
+        ValueError: a range or a filter that cannot be.
     """
 
     img_size: int = 224
@@ -144,17 +142,11 @@ class AugmentConfig:
 
     def __post_init__(self) -> None:
         if self.interpolation != "random":
-            kind = get_resampling(self.interpolation)
-            turned = self.auto_augment and not self.no_aug
-            if turned and kind not in (Image.Resampling.NEAREST, *RESAMPLINGS):
-                raise DataError(
-                    f"RandAugment cannot resample by {self.interpolation!r}: take random, nearest, "
-                    "bilinear or bicubic, or --aa none"
-                )
+            get_resampling(self.interpolation)
         for name in ("scale", "ratio"):
             low, high = getattr(self, name)
             if not 0 < low <= high < math.inf or (name == "scale" and high > 1):
-                raise DataError(
+                raise ValueError(
                     f"{name}: expected 0 < smallest <= largest{' <= 1' * (name == 'scale')}, "
                     f"got {(low, high)}"
                 )

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from sot_paddle.config import some
-from sot_paddle.data.errors import DataError
 
 IMAGENET_CLASSES = 1000
 _SYNSETS = """
@@ -57,13 +56,13 @@ def require_synsets(classes: Sequence[str], where: object = "ImageNet-A") -> Non
     """Make sure that class folders, in label order, are those of ImageNet-A.
 
     Raises:
-        DataError: a folder is missing, is not of ImageNet-A, or the order is not the sorted one.
+        ValueError: a folder is missing, is not of ImageNet-A, or the order is not the sorted one.
     """
     if tuple(classes) == SYNSETS:
         return
     missing = some(sorted(set(SYNSETS) - set(classes))) or "none"
     foreign = some(sorted(set(classes) - set(SYNSETS))) or "none"
-    raise DataError(
+    raise ValueError(
         f"{where}: expected the 200 synset folders of ImageNet-A in sorted order, got "
         f"{len(classes)} folders; missing {missing}, foreign {foreign}: name the folder that holds "
         "n01498041 to n12267677"
@@ -74,11 +73,11 @@ def require_imagenet_order(classes: Sequence[str], where: object = "the model") 
     """Make sure that the 1000 known class names of a model are ImageNet's, in their order.
 
     Raises:
-        DataError: an output that stands for one of the 200 has another name.
+        ValueError: an output that stands for one of the 200 has another name.
     """
     for index, synset in zip(INDICES, SYNSETS, strict=True):
         if classes[index] != synset:
-            raise DataError(
+            raise ValueError(
                 f"{where}: expected ImageNet's synsets in sorted order, with {synset} as class "
                 f"{index}, got {classes[index]}; use a model trained on ImageNet-1K"
             )

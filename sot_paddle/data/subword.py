@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sot_paddle.data.batches import TokenFeatures, pad_rows
-from sot_paddle.data.errors import DataError
 
 if TYPE_CHECKING:
     from typing import Self  # since Python 3.11
@@ -118,7 +117,7 @@ class SubwordTokenizer:
         fingerprint: hash of the vocabulary and of every option.
 
     Raises:
-        DataError: no vocabulary there, a broken one, or an impossible option.
+        ValueError: no vocabulary there, a broken one, or an impossible option.
 
     Source: specs.md B.1 and B.2.
     """
@@ -133,7 +132,7 @@ class SubwordTokenizer:
     ) -> None:
         pipeline = self._read(Path(source), do_lower_case)
         if max_length < _SHORTEST:
-            raise DataError(f"max_length: expected at least {_SHORTEST}, got {max_length}")
+            raise ValueError(f"max_length: expected at least {_SHORTEST}, got {max_length}")
         self.form, self.pad_id, self.mask_id = pipeline.form, pipeline.pad_id, pipeline.mask_id
         self.do_lower_case, self.word_lead = pipeline.do_lower_case, pipeline.word_lead
         self.max_length, self.tie_break, self.trunc_medium = max_length, tie_break, HEAD
@@ -148,11 +147,11 @@ class SubwordTokenizer:
         """Return a tokenizer that keeps other tokens of a single text, see :func:`kept_tokens`.
 
         Raises:
-            DataError: no such rule, or more tokens at the front than fit.
+            ValueError: no such rule, or more tokens at the front than fit.
         """
         room = self.max_length - self.form.special(1)
         if not HEAD <= trunc_medium < room:
-            raise DataError(
+            raise ValueError(
                 f"trunc_medium: expected {HEAD} (head), {TAIL} (tail), {HALVES} (halves) or the "
                 f"number of first tokens below {room}, what {self.max_length} tokens leave, got "
                 f"{trunc_medium}"

@@ -8,19 +8,17 @@ decomposed Hangul syllable for unknown.
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import tempfile
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from sot_paddle.config import some
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.subword import Pipeline, RowForm, SubwordTokenizer
-from sot_paddle.reading import field_of, read_bytes, read_json, read_text
+from sot_paddle.reading import read_bytes, read_json, read_text
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -31,6 +29,12 @@ SENTENCE_PIECES = ("spiece.model", "spm.model")
 """Names of a SentencePiece model: transformers', and that of the published commands."""
 
 _SETTINGS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+_NORMALIZER = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+"""Name of a setting beside a vocabulary -> the library's in ``tokenizer.json``."""
 _PAIRS = ("vocab.json", "merges.txt")
 _BPE_UNKNOWN, _BPE_MASK = "<unk>", "<mask>"
 _BPE_SPECIAL = ("<s>", "<pad>", "</s>", _BPE_UNKNOWN, _BPE_MASK)
@@ -63,7 +67,7 @@ class TokenizerFamily:
         """Build a tokenizer from the content of its files by name, and ``build``'s options.
 
         Raises:
-            DataError: a broken vocabulary, or an impossible option.
+            ValueError: a broken vocabulary, or an impossible option.
         """
         with tempfile.TemporaryDirectory(prefix="sot_paddle_vocabulary_") as folder:
             for name, content in files.items():
@@ -71,7 +75,9 @@ class TokenizerFamily:
             try:
                 return self.build(folder, **options)
             except ValueError as error:
-                raise DataError(str(error).replace(folder, "the checkpoint's vocabulary")) from None
+                raise ValueError(
+                    str(error).replace(folder, "the checkpoint's vocabulary")
+                ) from None
 
 
 class WordPieceTokenizer(SubwordTokenizer):
@@ -85,29 +91,21 @@ class WordPieceTokenizer(SubwordTokenizer):
     Args:
         source: a folder with ``tokenizer.json`` or ``vocab.txt`` (``tokenizer_config.json`` is
             read where it is), or a vocabulary file.
-        strip_accents: None follows the folder's setting, then ``do_lower_case``.
         options: of `SubwordTokenizer`. ``do_lower_case`` is really applied, also with a cased
             vocabulary (as the original's command does) and switched off with an uncased one. None
             takes the folder's setting, True where there is none.
     """
 
-    def __init__(
-        self, source: str | Path, *, strip_accents: bool | None = None, **options: Any
-    ) -> None:
-        self._strip_accents = strip_accents
-        super().__init__(source, **options)
-
     def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
         from tokenizers import normalizers, pre_tokenizers
 
-        backend, settings = load_backend(source)
+        backend, settings = _word_pieces(source)
         lower = settings.get("do_lower_case") if do_lower_case is None else do_lower_case
         lower = True if lower is None else bool(lower)
-        asked_accents = self._strip_accents
-        accents = settings.get("strip_accents") if asked_accents is None else asked_accents
-        chinese = settings.get("tokenize_chinese_chars", True)
         backend.normalizer = normalizers.BertNormalizer(
-            handle_chinese_chars=chinese, strip_accents=accents, lowercase=lower
+            handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+            strip_accents=settings.get("strip_accents"),
+            lowercase=lower,
         )
         backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         backend.no_padding()
@@ -116,6 +114,30 @@ class WordPieceTokenizer(SubwordTokenizer):
         pad, _, first, separator, mask = map(backend.token_to_id, SPECIAL_TOKENS)
         form = RowForm((first,), (separator,), (separator,), typed=True)
         return Pipeline(backend, form, pad, mask, lower)
+
+
+def _word_pieces(source: Path) -> tuple[Tokenizer, dict[str, Any]]:
+    """Load BERT's kind of vocabulary from a folder or a file, and the settings beside it.
+
+    They are ``do_lower_case``, ``strip_accents``, ``tokenize_chinese_chars``, where there are any.
+    """
+    from tokenizers import Tokenizer, models
+
+    path = source if source.is_file() else _first_of(source, "tokenizer.json", "vocab.txt")
+    settings_path = source / _SETTINGS[1]
+    settings = read_json(settings_path) if settings_path.is_file() else {}
+    if path.name == "tokenizer.json":
+        backend = _from_json(path, "WordPiece")
+        for option, name in _NORMALIZER.items():
+            if hasattr(backend.normalizer, name):
+                settings.setdefault(option, getattr(backend.normalizer, name))
+        return backend, settings
+    lines = read_text(path).removesuffix("\n").split("\n")
+    vocabulary = {token.removesuffix("\r"): index for index, token in enumerate(lines)}
+    require_tokens(path, vocabulary, SPECIAL_TOKENS)
+    unknown = SPECIAL_TOKENS[1]
+    model = models.WordPiece(vocabulary, unk_token=unknown, max_input_chars_per_word=MAX_WORD_CHARS)
+    return Tokenizer(model), settings
 
 
 class ByteBpeTokenizer(SubwordTokenizer):
@@ -162,82 +184,28 @@ def _bpe_backend(source: Path, special: tuple[str, ...], *, end_of_word: str) ->
     """A tokenizer of the vocabulary and merges of a folder, without a pipeline."""
     from tokenizers import Tokenizer, models
 
-    if not source.is_dir():
-        raise DataError(f"no tokenizer at {source}: expected a folder")
-    paired = (source / "vocab.json").is_file() and (source / "merges.txt").is_file()
-    if not paired and not (source / "tokenizer.json").is_file():
-        refuse_folder(source, "vocab.json and merges.txt, or tokenizer.json,")
-    path = source / ("merges.txt" if paired else "tokenizer.json")
-    if paired:
-        vocabulary = read_json(source / "vocab.json")
-        lines = read_text(path).split("\n")[1:]  # the first one is a version or empty
-        merges = [line.removesuffix("\r") for line in lines if line]
+    paths = [source / name for name in _PAIRS]
+    if all(path.is_file() for path in paths):
+        path = paths[1]
+        with LibraryRefusals(path):
+            backend = Tokenizer(models.BPE.from_file(*map(str, paths)))
     else:
-        model = field_of(read_json(path), "model", dict, str(path))
-        if model.get("type") != "BPE":
-            raise DataError(f"{path}: expected a BPE model, found {model.get('type')}")
-        vocabulary = field_of(model, "vocab", dict, str(path))
-        merges = field_of(model, "merges", list, str(path))
-    require_tokens(path, vocabulary, special)
-    with LibraryRefusals(path):
-        pairs = [tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in merges]
-        return Tokenizer(
-            models.BPE(vocabulary, pairs, unk_token=_BPE_UNKNOWN, end_of_word_suffix=end_of_word)
-        )
+        path = _first_of(source, "tokenizer.json")
+        backend = _from_json(path, "BPE")
+    require_tokens(path, backend.get_vocab(), special)
+    backend.model.unk_token, backend.model.end_of_word_suffix = _BPE_UNKNOWN, end_of_word
+    return backend
 
 
-def load_backend(source: Path) -> tuple[Tokenizer, dict[str, Any]]:
-    """Load BERT's kind of vocabulary from a folder or a file.
-
-    Returns:
-        The library's tokenizer, and the settings stored beside the vocabulary
-        (``do_lower_case``, ``strip_accents``, ``tokenize_chinese_chars``, where there are any).
-
-    Raises:
-        DataError: no vocabulary there, or one that is not BERT's kind.
-    """
-    if source.is_file():
-        return _from_vocabulary(source), {}
-    if not source.is_dir():
-        raise DataError(f"no tokenizer at {source}: expected a folder or a vocab.txt file")
-    settings_path = source / "tokenizer_config.json"
-    settings = read_json(settings_path) if settings_path.is_file() else {}
-    if (source / "tokenizer.json").is_file():
-        backend, stored = _from_json(source / "tokenizer.json")
-        return backend, stored | settings
-    if not (source / "vocab.txt").is_file():
-        refuse_folder(source, "tokenizer.json or vocab.txt")
-    return _from_vocabulary(source / "vocab.txt"), settings
-
-
-def _from_vocabulary(path: Path) -> Tokenizer:
-    from tokenizers import Tokenizer, models
-
-    lines = read_text(path).removesuffix("\n").split("\n")
-    vocabulary = {token.removesuffix("\r"): index for index, token in enumerate(lines)}
-    require_tokens(path, vocabulary, SPECIAL_TOKENS)
-    unknown = SPECIAL_TOKENS[1]
-    model = models.WordPiece(vocabulary, unk_token=unknown, max_input_chars_per_word=MAX_WORD_CHARS)
-    return Tokenizer(model)
-
-
-def _from_json(path: Path) -> tuple[Tokenizer, dict[str, Any]]:
+def _from_json(path: Path, kind: str) -> Tokenizer:
+    """The tokenizer of a ``tokenizer.json``, whose model has to be of that kind."""
     from tokenizers import Tokenizer
 
-    content = read_json(path)
-    kind = field_of(content, "model", dict, str(path)).get("type")
-    if kind != "WordPiece":
-        raise DataError(f"{path}: expected a WordPiece model, found {kind}")
     with LibraryRefusals(path):
-        backend = Tokenizer.from_str(json.dumps(content))
-    require_tokens(path, backend.get_vocab(with_added_tokens=True), SPECIAL_TOKENS)
-    stored = content.get("normalizer") or {}
-    names = {
-        "do_lower_case": "lowercase",
-        "strip_accents": "strip_accents",
-        "tokenize_chinese_chars": "handle_chinese_chars",
-    }
-    return backend, {option: stored[key] for option, key in names.items() if key in stored}
+        backend = Tokenizer.from_file(str(path))
+    if type(backend.model).__name__ != kind:
+        raise ValueError(f"{path}: expected a {kind} model, found {type(backend.model).__name__}")
+    return backend
 
 
 class LibraryRefusals(contextlib.AbstractContextManager):
@@ -249,20 +217,27 @@ class LibraryRefusals(contextlib.AbstractContextManager):
     def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
         if kind in (Exception, TypeError):
             reason = str(error).splitlines()[0]
-            raise DataError(f"{self._path}: the tokenizers library refuses it: {reason}") from error
+            raise ValueError(
+                f"{self._path}: the tokenizers library refuses it: {reason}"
+            ) from error
 
 
-def refuse_folder(folder: Path, wanted: str) -> NoReturn:
-    """Say what a folder holds in place of a vocabulary."""
-    content = some(sorted(path.name for path in folder.iterdir())) or "nothing"
-    raise DataError(f"expected {wanted} in {folder}, which holds {content}")
+def _first_of(folder: Path, *names: str) -> Path:
+    """The first of these files that is in a folder; a ValueError says what it holds instead."""
+    if not folder.is_dir():
+        raise ValueError(f"no tokenizer at {folder}: expected a folder with {' or '.join(names)}")
+    paths = [folder / name for name in names if (folder / name).is_file()]
+    if not paths:
+        content = some(sorted(path.name for path in folder.iterdir())) or "nothing"
+        raise ValueError(f"expected {' or '.join(names)} in {folder}, which holds {content}")
+    return paths[0]
 
 
 def require_tokens(path: Path, vocabulary: Collection[str], tokens: Iterable[str]) -> None:
     """Refuse a vocabulary without one of these tokens."""
     missing = [token for token in tokens if token not in vocabulary]
     if missing:
-        raise DataError(f"{path}: expected special tokens, missing {', '.join(missing)}")
+        raise ValueError(f"{path}: expected special tokens, missing {', '.join(missing)}")
 
 
 _SPECIAL = ("[CLS]", "[SEP]", "<pad>", "[MASK]")
@@ -280,11 +255,7 @@ class SentencePieceTokenizer(SubwordTokenizer):
 
     def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
         lower = True if do_lower_case is None else do_lower_case
-        paths = [source / name for name in SENTENCE_PIECES if (source / name).is_file()]
-        if not paths:
-            expected = " or ".join(SENTENCE_PIECES)
-            raise DataError(f"no SentencePiece model in {source}: expected {expected}")
-        backend = _Pieces(paths[0], lower=lower)
+        backend = _Pieces(_first_of(source, *SENTENCE_PIECES), lower=lower)
         first, separator, pad, mask = (backend.ids[token] for token in _SPECIAL)
         form = RowForm((first,), (separator,), (separator,), typed=True)
         return Pipeline(backend, form, pad, mask, lower)
@@ -295,7 +266,7 @@ class SentencePieceTokenizer(SubwordTokenizer):
 
     def pieces(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Refuse: where a piece lies in its text is not known."""
-        raise DataError(
+        raise ValueError(
             "a SentencePiece model does not tell where a token lies in its text, which answers in "
             "a text need: use a model with another tokenizer"
         )
@@ -311,10 +282,10 @@ class _Pieces:
         try:
             self._model = sentencepiece.SentencePieceProcessor(model_proto=self._content)
         except RuntimeError:
-            raise DataError(f"{path}: no SentencePiece model, or a damaged one") from None
+            raise ValueError(f"{path}: no SentencePiece model, or a damaged one") from None
         size = self._model.get_piece_size()
         if not size:
-            raise DataError(f"{path}: a SentencePiece model without pieces, or a damaged one")
+            raise ValueError(f"{path}: a SentencePiece model without pieces, or a damaged one")
         self.ids = {self._model.id_to_piece(index): index for index in range(size)}
         for token in _SPECIAL:
             self.ids.setdefault(token, len(self.ids))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.reading import read_text
 
 logger = logging.getLogger(__name__)
@@ -18,8 +17,8 @@ class Table:
     """A decoded file."""
 
     path: Path
-    columns: dict[str, int]
-    rows: list[tuple[int, list[str]]]  # (line number from 1, cells) of each row
+    columns: tuple[str, ...]
+    rows: list[tuple[int, dict[str, str]]]  # (line number from 1, cells by column) of each row
 
 
 def read_table(
@@ -29,7 +28,7 @@ def read_table(
     columns: tuple[str, ...] | None = None,
     skip_malformed: bool = False,
 ) -> Table:
-    """Read a tab-separated file, quoting off; a DataError names file and line.
+    """Read a tab-separated file, quoting off; a ValueError names file and line.
 
     Args:
         columns: the column names of a file without a header line; None reads the first line.
@@ -40,40 +39,40 @@ def read_table(
     header = list(columns) if columns else lines[0].split("\t")
     missing = [name for name in required if name not in header]
     if missing:
-        raise DataError(
+        raise ValueError(
             f"{path}, line 1: expected a header with the columns {', '.join(required)}, with tabs "
             f"between; missing {', '.join(missing)}, found {', '.join(map(repr, header))[:200]}"
         )
     if len(set(header)) < len(header):
-        raise DataError(f"{path}, line 1: expected different column names, found {header}")
+        raise ValueError(f"{path}, line 1: expected different column names, found {header}")
     first = 0 if columns else 1
     rows, skipped = [], []
     for number, line in enumerate(lines[first:], start=first + 1):
         cells = line.split("\t")
         if len(cells) == len(header):
             refuse_repeated_header(cells, () if columns else header, f"{path}, line {number}")
-            rows.append((number, cells))
+            rows.append((number, dict(zip(header, cells, strict=True))))
             continue
         is_cut = number == len(lines) and not ends_with_newline and len(cells) < len(header)
         if is_cut or not skip_malformed:
             advice = "the file looks truncated: fetch it again" if is_cut else "check its tabs"
-            raise DataError(
+            raise ValueError(
                 f"{path}, line {number}: expected {len(header)} tab-separated columns "
                 f"({', '.join(header)}), found {len(cells)} in {line[:60]!r}; {advice}"
             )
         skipped.append(number)
     if not rows:
-        raise DataError(f"{path} holds a header and no usable row; fetch the file again")
+        raise ValueError(f"{path} holds a header and no usable row; fetch the file again")
     if skipped:
         message = "%s: skipped %d of %d rows without exactly %d columns (the first is line %d)"
         logger.warning(message, path, len(skipped), len(lines) - first, len(header), skipped[0])
-    return Table(path, {name: position for position, name in enumerate(header)}, rows)
+    return Table(path, tuple(header), rows)
 
 
 def refuse_repeated_header(cells: Sequence[str], header: Sequence[str], where: str) -> None:
     """Refuse a row that repeats the header of several columns, as joined files have one."""
     if len(header) > 1 and tuple(cells) == tuple(header):
-        raise DataError(
+        raise ValueError(
             f"{where}: expected a row, found the header again ({', '.join(header)}), as in files "
             "that were joined; remove the line"
         )
@@ -85,14 +84,14 @@ def decoded_lines(path: Path) -> tuple[list[str], bool]:
     A byte-order mark and CRs before a newline are dropped, empty lines at the end as well.
 
     Raises:
-        DataError: the file is empty or not UTF-8 (with the line).
+        ValueError: the file is empty or not UTF-8 (with the line).
     """
     try:
         text = read_text(path, encoding="utf-8-sig")
     except ValueError as error:
-        raise DataError(f"{error}; expected tab-separated rows in UTF-8") from None
+        raise ValueError(f"{error}; expected tab-separated rows in UTF-8") from None
     if not text.strip():
-        raise DataError(f"{path} is empty; expected tab-separated rows: fetch the file again")
+        raise ValueError(f"{path} is empty; expected tab-separated rows: fetch the file again")
     # only "\n" ends a row: the texts may hold other characters that str.splitlines splits at
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     ends_with_newline = not lines[-1]

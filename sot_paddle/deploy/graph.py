@@ -85,13 +85,7 @@ OPEN = "open_forward"
 
 @contextlib.contextmanager
 def export_form(model: nn.Layer) -> Iterator[nn.Layer]:
-    """Give a model's layers their forms for export; outside of the block it is as it was.
-
-    Raises:
-        ValueError: it is in training mode, in which it would drop activations.
-    """
-    if model.training:
-        raise ValueError("a model is exported in evaluation mode: call eval() first")
+    """Give a model's layers their forms for export; outside of the block it is as it was."""
     changed = [layer for layer in model.sublayers() if type(layer) in FORMS or hasattr(layer, OPEN)]
     for layer in changed:
         form = FORMS.get(type(layer))
@@ -107,8 +101,7 @@ JSON, PARAMETERS = "model.json", "model.pdiparams"
 """The two files of a saved graph."""
 
 Runner = Callable[[Mapping[str, np.ndarray]], np.ndarray]
-"""Arrays by input name, at least those of the graph, to logits (B, K) float32; of a model for
-questions (B, 2, S), start and end."""
+"""Arrays by input name, at least those of the graph, to logits (B, K) float32."""
 
 
 class _Traced(nn.Layer):
@@ -124,15 +117,11 @@ class _Traced(nn.Layer):
 
     @paddle.jit.not_to_static
     def _logits(self, inputs: Sequence[paddle.Tensor]) -> paddle.Tensor:
-        return _as_one(self.model(**dict(zip(self._names, inputs, strict=True))))
+        return self.model(**dict(zip(self._names, inputs, strict=True)))
 
     def forward(self, inputs: Sequence[paddle.Tensor]) -> paddle.Tensor:
-        """Logits (B, K), or (B, 2, S)."""
+        """Logits (B, K)."""
         return self._logits(inputs)
-
-
-def _as_one(outputs: paddle.Tensor | tuple[paddle.Tensor, ...]) -> paddle.Tensor:
-    return paddle.stack(outputs, axis=1) if isinstance(outputs, tuple) else outputs
 
 
 def save_graph(model: nn.Layer, example: Mapping[str, np.ndarray], folder: Path) -> None:
@@ -158,8 +147,7 @@ def save_graph(model: nn.Layer, example: Mapping[str, np.ndarray], folder: Path)
         try:
             paddle.jit.save(traced, str(folder / "model"), input_spec=[specs])
         except (ValueError, TypeError, RuntimeError, AssertionError) as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            reason = next((line for line in lines if " -1" in line), lines[-1])
+            reason = str(error).strip().splitlines()[-1].strip()
             raise ValueError(
                 f"this model cannot be traced with open axes: {reason}; what depends on a length "
                 "of -1 needs another form (`export_form` in sot_paddle/deploy/graph.py)"
@@ -167,14 +155,7 @@ def save_graph(model: nn.Layer, example: Mapping[str, np.ndarray], folder: Path)
 
 
 def load_graph(folder: Path, names: Sequence[str]) -> Runner:
-    """Load what `save_graph` wrote; the names are those of the inputs in the graph's order.
-
-    Raises:
-        ValueError: the files are not there.
-    """
-    for name in (JSON, PARAMETERS):
-        if not (folder / name).is_file():
-            raise ValueError(f"{folder} has no {name}: export with --formats jit")
+    """Load what `save_graph` wrote; the names are those of the inputs in the graph's order."""
     graph = paddle.jit.load(str(folder / "model"))
 
     def run(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -188,6 +169,6 @@ def run_model(model: nn.Layer, names: Sequence[str]) -> Runner:
 
     @paddle.no_grad()
     def run(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        return _as_one(model(**{name: paddle.to_tensor(arrays[name]) for name in names})).numpy()
+        return model(**{name: paddle.to_tensor(arrays[name]) for name in names}).numpy()
 
     return run

@@ -7,21 +7,14 @@ from pathlib import Path
 
 from paddle import nn
 
-from sot_paddle.config import SPANS, build_record
-from sot_paddle.data.glue_tasks import TASKS
-from sot_paddle.data.squad.answers import DecodingOptions
-from sot_paddle.deploy.recipe import Recipe, SpanRecipe, TextRecipe
-from sot_paddle.reading import read_object
+from sot_paddle.config import SPANS
+from sot_paddle.deploy.recipe import Recipe, TextRecipe
 from sot_paddle.tasks.images import eval_transform
-from sot_paddle.tasks.state_options import DECODING
-from sot_paddle.train.model_folder import find_model_folder, load_trained
-from sot_paddle.train.run_folder import RUN
-from sot_paddle.train.saved_model import CONFIG, find_text_folder
-from sot_paddle.train.text_model import TextModel, load_trained_text
+from sot_paddle.train.model_folder import find_model_folder, load_trained, load_trained_text
+from sot_paddle.train.saved_model import find_text_folder
 
-_STRIDE = 128
-"""As published."""
 _TEXT_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+"""Inputs of a language model, in the order of its export."""
 
 
 @dataclass(frozen=True)
@@ -31,19 +24,18 @@ class Trained:
     model: nn.Layer  # with its weights, in evaluation mode, float32
     recipe: Recipe
     folder: Path  # where it was found; the tokenizer's files are there
-    notes: tuple[str, ...] = ()  # what could not be read and was assumed
 
 
 def open_trained(place: str | Path, *, ema: bool = True) -> Trained:
     """Rebuild a model from a training's folder, or a folder with a model in it.
 
     Args:
-        place: what ``tools/train_glue.py``, ``tools/train_squad.py`` or ``tools/train_image.py``
-            wrote: the run's folder, its ``best`` or ``last``, or a checkpoint.
+        place: what ``tools/train_glue.py`` or ``tools/train_image.py`` wrote: the run's folder, its
+            ``best`` or ``last``, or a checkpoint.
         ema: images: the moving average, as evaluations take it; False for the raw weights.
 
     Raises:
-        ValueError: there is no such model, or its files do not fit together.
+        ValueError: there is no such model, its files do not fit together, or it answers questions.
     """
     place = Path(place)
     folder = find_text_folder(place) if place.is_dir() else None
@@ -64,37 +56,21 @@ def open_trained(place: str | Path, *, ema: bool = True) -> Trained:
 
 def _text(folder: Path) -> Trained:
     subject = load_trained_text(folder)
-    tokenizer = subject.tokenizer
-    task = TASKS.get(str(read_object(folder / CONFIG).get("task", "")).lower())
-    recipe = Recipe(
-        subject.model.name,
-        subject.labels,
-        text_inputs(subject.model),
-        TextRecipe(
-            subject.model.backbone.tokenizer,
-            tokenizer.max_length,
-            subject.padding,
-            tokenizer.do_lower_case,
-            subject.num_texts,
-            task.text if task else (),
-            tokenizer.trunc_medium,
-        ),
-        _spans(subject) if subject.model.head_config.pooling == SPANS else None,
+    model, tokenizer = subject.model, subject.tokenizer
+    if model.head_config.pooling == SPANS:
+        raise ValueError(
+            f"{folder} answers questions, which is neither exported nor predicted with: "
+            f"give tools/train_squad.py --do_predict --model_name_or_path {folder} --predict_file"
+        )
+    preparation = TextRecipe(
+        model.backbone.tokenizer,
+        tokenizer.max_length,
+        subject.padding,
+        tokenizer.do_lower_case,
+        subject.num_texts,
+        tokenizer.trunc_medium,
     )
-    return Trained(subject.model, recipe, folder, subject.notes)
-
-
-def text_inputs(model: nn.Layer) -> tuple[str, ...]:
-    """Names of the inputs that a language model reads, in the order of its export."""
-    encoder = getattr(model, model.backbone.prefix)
-    unread = getattr(encoder, "unread_inputs", ())
-    return tuple(name for name in _TEXT_INPUTS if name not in unread)
-
-
-def _spans(subject: TextModel) -> SpanRecipe:
-    """How the run that a model comes from asked and answered, else as published."""
-    names = {"null_score": "null_score", **DECODING}
-    stated = {key: subject.options[name] for key, name in names.items() if name in subject.options}
-    decoding = build_record(DecodingOptions, stated, where=RUN)
-    stride = subject.options.get("doc_stride", _STRIDE)
-    return build_record(SpanRecipe, {"stride": stride, "decoding": decoding}, where=RUN)
+    unread = getattr(getattr(model, model.backbone.prefix), "unread_inputs", ())
+    inputs = tuple(name for name in _TEXT_INPUTS if name not in unread)
+    recipe = Recipe(model.name, subject.labels, inputs, preparation)
+    return Trained(model, recipe, folder)

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from sot_paddle.atomic import write_atomically
 from sot_paddle.command_line import OneLineParser
-from sot_paddle.config import near_names
+from sot_paddle.data.image_dataset import DIGITS, ImageSource, load_digits
+from sot_paddle.data.image_folder import FolderSource, is_bare, read_class_folders, read_split
+from sot_paddle.data.image_transforms import EvalTransform
+from sot_paddle.data.tsv import decoded_lines
 from sot_paddle.distributed import say
-from sot_paddle.explain.choice import choose_images, choose_sentences
 from sot_paddle.explain.figures import (
     ExplainedImage,
     image_figure,
-    is_probing,
     layer_figure,
     layer_scores,
     sentence_figure,
 )
-from sot_paddle.explain.image_maps import explain_images
+from sot_paddle.explain.image_maps import explain_image
 from sot_paddle.explain.word_impact import explain_sentence
 from sot_paddle.tasks.images import eval_transform
 from sot_paddle.train.device import prepare_device
-from sot_paddle.train.model_folder import find_model_folder, load_trained
+from sot_paddle.train.model_folder import find_model_folder, load_trained, load_trained_text
 from sot_paddle.train.saved_model import find_text_folder
-from sot_paddle.train.text_model import load_trained_text
+
+MAX_ROWS = 64
+"""Rows of a figure; more would not be looked at."""
 
 DESCRIPTION = """\
 Show where ClassT, WordT and their sum look: heat maps over images for a trained image model, the
@@ -36,8 +43,7 @@ EXAMPLES = """\
 examples:
   python tools/visualize.py output/digits digits --out output/seen
   python tools/visualize.py output/train/RUN DATA --count 2 --out output/seen
-  python tools/visualize.py output/train/RUN a.jpg b.jpg --target daisy --out output/seen
-  python tools/visualize.py OUTPUT --text "The cat sat on the mat." --out output/seen
+  python tools/visualize.py output/train/RUN a.jpg b.jpg --out output/seen
   python tools/visualize.py OUTPUT --sentences lines.txt --out output/seen
   python tools/visualize.py output/probes/rte output/probes/mrpc --out output/seen
 """
@@ -48,104 +54,104 @@ def run_command(arguments: Sequence[str]) -> int:
     return parser().run(arguments, _run)
 
 
+def parser() -> OneLineParser:
+    """The command line of ``tools/visualize.py``."""
+    command_line = OneLineParser("visualize.py", DESCRIPTION, EXAMPLES)
+    add = command_line.add_argument
+    add("model", metavar="MODEL_FOLDER", help="of train_image, _glue or _text, or of probes")
+    images = "image files; a folder of class folders, or with val in it; or digits; of probes: runs"
+    add("images", nargs="*", metavar="IMAGES", help=images)
+    add("--out", required=True, metavar="DIR", help="where the figure is written")
+    add("--count", type=int, default=1, metavar="N", help="images of each class folder [1]")
+    add("--sentences", metavar="FILE", help="a line each; columns by TAB, the label first if given")
+    add("--no-ema", action="store_true", help="raw weights instead of the moving average")
+    add("--cpu", action="store_true", help="use the CPU even where there is a GPU")
+    return command_line
+
+
 def _run(options: argparse.Namespace) -> None:
     place, out = Path(options.model), Path(options.out)
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out} is a file, expected a folder")
+    if options.count < 1:
+        raise ValueError(f"--count must be at least 1, got {options.count}")
     prepare_device(dtype="float32", cpu=options.cpu)
-    sentences = bool(options.text or options.sentences)
     if find_model_folder(place) is not None:
-        if sentences or not options.images:
+        if options.sentences or not options.images:
             raise ValueError(f"{place} is an image model: name image files, a folder, or digits")
         name, figure = "images.png", _draw_images(options, place)
     elif find_text_folder(place) is not None:
-        if options.images or not sentences:
-            raise ValueError(f"{place} is a text model: give --text or --sentences, not images")
+        if options.images or not options.sentences:
+            raise ValueError(f"{place} is a text model: give --sentences, not images")
         name, figure = "words.png", _draw_words(options, place)
-    elif is_probing(place):
+    else:
         runs = [place, *map(Path, options.images)]
         name, figure = "layers.png", layer_figure([layer_scores(run) for run in runs])
-    else:
-        raise ValueError(
-            f"{place} holds no trained model: give the folder that tools/train_image.py or "
-            "tools/train_glue.py wrote, or its best"
-        )
     print(write_atomically(out / name, figure))
 
 
 def _draw_images(options: argparse.Namespace, place: Path) -> bytes:
     model, config = load_trained(place, ema=not options.no_ema)
     classes = config.classes or tuple(map(str, range(config.num_classes)))
-    target = _target(options.target, classes)
     transform = eval_transform(config)
-    chosen = choose_images(options.images, options.count, transform)
-    pictures = [image.read() for image in chosen]  # a damaged file ends the command early
     rows = []
-    for index, (image, picture) in enumerate(zip(chosen, pictures, strict=True)):
-        label = image.label if image.label in classes else ""
+    for source, index in _few(choose_images(options.images, options.count, transform)):
+        picture, name = source.image(index), Path(source.name(index)).name
+        label = source.classes[source.labels[index]]
         try:
-            (parts,) = explain_images(model, transform(picture)[None], target)
+            parts = explain_image(model, transform(picture))
         except ValueError as error:
-            raise ValueError(f"{image.name}: {error}") from error
-        rows.append(ExplainedImage(image.name, transform.crop(picture), parts, label))
-        say(f"{index + 1} of {len(chosen)}: {image.name}")
+            raise ValueError(f"{name}: {error}") from error
+        label = label if label in classes else ""
+        rows.append(ExplainedImage(name, transform.crop(picture), parts, label))
+        say(f"{len(rows)}: {name}")
     return image_figure(rows, classes)
 
 
+def choose_images(
+    places: Sequence[str], count: int, transform: EvalTransform
+) -> list[tuple[ImageSource, int]]:
+    """List what is to be drawn, by source and index, without decoding it.
+
+    Args:
+        places: image files; folders of class folders, or with ``val`` in them (the first ``count``
+            of each class); or ``digits``.
+        transform: gives the size of the digits, and how photographs are turned.
+
+    Raises:
+        ValueError: nothing there, or no images there.
+    """
+    chosen = []
+    for place in places:
+        path = Path(place)
+        if place == DIGITS and not path.exists():
+            source = load_digits(transform.img_size)[1]
+        elif path.is_file():
+            folder = path.absolute().parent
+            source = FolderSource(path.parent, (folder.name,), (path.name,), np.zeros(1, np.int64))
+        else:
+            source = read_class_folders(path) if is_bare(path) else read_split(path, "val")
+        if isinstance(source, FolderSource):
+            source = replace(source, exif_orientation=transform.exif_orientation)
+        for label in range(len(source.classes)):
+            members = np.flatnonzero(source.labels == label)[:count]
+            chosen += [(source, int(index)) for index in members]
+    return chosen
+
+
+def _few(rows: Sequence[Any]) -> Sequence[Any]:
+    """The first rows of a figure; says so where there are more."""
+    if len(rows) > MAX_ROWS:
+        say(f"the first {MAX_ROWS} of {len(rows)} are drawn")
+    return rows[:MAX_ROWS]
+
+
 def _draw_words(options: argparse.Namespace, place: Path) -> bytes:
-    subject = load_trained_text(place, max_length=options.max_seq_length)
-    for note in subject.notes:
-        say(note)
-    target = _target(options.target, subject.labels)
-    chosen = choose_sentences(
-        options.text or [], options.sentences, subject.labels, subject.num_texts
-    )
-    rows = []
-    for index, sentence in enumerate(chosen):
-        rows.append(explain_sentence(subject, sentence.texts, target))
-        shown, left_out = len(rows[-1].words), rows[-1].left_out
-        rest = f", {left_out} more are not read" if left_out else ""
-        say(f"{index + 1} of {len(chosen)}: {shown} words{rest}")
-    return sentence_figure(rows, [sentence.label for sentence in chosen], subject.labels)
-
-
-def _target(name: str | None, classes: Sequence[str]) -> int | None:
-    """The class that ``--target`` names, or its number where no class has that name."""
-    if name is None:
-        return None
-    if not classes:
-        raise ValueError("--target: this model gives a score and has no classes; leave it out")
-    if name in classes:
-        return classes.index(name)
-    if name.isascii() and name.isdigit() and int(name) < len(classes):
-        return int(name)
-    raise ValueError(f"--target: no class {name!r}; {near_names(name, classes)}")
-
-
-def parser() -> OneLineParser:
-    """The command line of ``tools/visualize.py``."""
-    command_line = OneLineParser("visualize.py", DESCRIPTION, EXAMPLES)
-    add = command_line.add_argument
-    add("model", metavar="MODEL_FOLDER", help="of train_image, _glue or _text, or of probes")
-    add(
-        *("images",),
-        nargs="*",
-        metavar="IMAGES",
-        help="image files; a folder of one class; a folder of class folders, or with val in it; "
-        "or digits; of probes: further runs",
-    )
-    add("--out", required=True, metavar="DIR", help="where the figure is written")
-    add("--target", metavar="CLASS", help="class to explain [the model's own prediction]")
-    add("--count", type=int, default=1, metavar="N", help="images of each class folder [1]")
-    add(
-        *("--text",),
-        nargs="+",
-        action="append",
-        metavar="TEXT",
-        help="a sentence, or the two of a pair; may be repeated",
-    )
-    add("--sentences", metavar="FILE", help="a line each; columns by TAB, the label first if given")
-    add("--max-seq-length", type=int, metavar="N", help="tokens of a row [the training's]")
-    add("--no-ema", action="store_true", help="raw weights instead of the moving average")
-    add("--cpu", action="store_true", help="use the CPU even where there is a GPU")
-    return command_line
+    subject = load_trained_text(place)
+    lines = _few([line for line in decoded_lines(Path(options.sentences))[0] if line.strip()])
+    rows, labels = [], []
+    for line in lines:
+        columns = line.split("\t")
+        has_label = len(columns) > (subject.num_texts or 1) and columns[0] in subject.labels
+        labels.append(columns.pop(0) if has_label else "")
+        rows.append(explain_sentence(subject, columns))
+        say(f"{len(rows)} of {len(lines)}: {len(rows[-1].words)} words")
+    return sentence_figure(rows, labels, subject.labels)

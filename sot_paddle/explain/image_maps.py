@@ -17,69 +17,51 @@ token. Attention and a second-order head weigh every place by its own content, a
 saturates a single gradient is small.
 
 Source: Sundararajan et al., Axiomatic attribution for deep networks (2017).
-Shape legend: B images, N tokens, C channels, K classes, g x g cells of a map.
+Shape legend: N tokens, C channels, K classes, g x g = N cells of a map, b points of the path.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import paddle
 from paddle import nn
-from PIL import Image
 
 from sot_paddle.explain.parts import Part, PartEvidence, contrast, part_logits, parts_of
 from sot_paddle.train.evaluation import evaluation_mode
 
 STEPS = 16
 """Points of the path; 8 and 64 gave the same faithfulness."""
-MAX_CELLS = 16
-"""Finer token grids (Swin's first stage: 56 x 56) are summed in blocks to at most so many."""
 _AT_ONCE = 8
 
 
-def explain_images(
-    model: nn.Layer,
-    images: np.ndarray,
-    target: int | None = None,
-    *,
-    steps: int = STEPS,
-) -> list[tuple[PartEvidence, ...]]:
-    """Evidence maps of every part of the score, for every image.
+def explain_image(model: nn.Layer, image: np.ndarray) -> tuple[PartEvidence, ...]:
+    """Evidence map of every part of the score for the class that a model predicts of an image.
 
     Args:
         model: an image model of the registry; it is used in evaluation mode.
-        images: (B, in_chans, H, W), normalised.
-        target: the class to explain, None for the model's own prediction of each image.
-        steps: points of the path, at least 1.
+        image: (in_chans, H, W), normalised.
 
     Returns:
-        For each image its parts; their evidence is (g, g) float64, row-major as the image.
+        The parts; their evidence is (g, g) float64, row-major as the image.
 
     Raises:
         ValueError: an output or gradient that is not finite, or a head without known parts.
     """
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}")
-    parts, by_image = parts_of(model), []
+    parts = parts_of(model)
     with evaluation_mode(model, gradients=True):
-        for image in images:
-            with paddle.no_grad():
-                _, taps = model(_tensor(image[None], model), return_taps=True)
-            logits = [each[0] for each in part_logits(parts, taps)]
-            chosen = int(logits[-1].argmax()) if target is None else target
-            tokens = taps["embed"][0].astype("float64").numpy()  # (N, C)
-            maps = token_evidence(model, tokens, parts, chosen, steps=steps)
-            by_image.append(
-                tuple(
-                    PartEvidence(part, score, chosen, to_cells(evidence))
-                    for part, score, evidence in zip(parts, logits, maps, strict=True)
-                )
-            )
-    return by_image
+        with paddle.no_grad():
+            _, taps = model(_tensor(image[None], model), return_taps=True)
+        logits = [each[0] for each in part_logits(parts, taps)]
+        tokens = taps["embed"][0].astype("float64").numpy()  # (N, C)
+        maps = token_evidence(model, tokens, parts, int(logits[-1].argmax()))
+    side = math.isqrt(len(tokens))
+    return tuple(
+        PartEvidence(part, scores, evidence.reshape(side, side))
+        for part, scores, evidence in zip(parts, logits, maps, strict=True)
+    )
 
 
 def token_evidence(
@@ -120,8 +102,11 @@ def _gradients(
     """Gradient (b, N, C) of the margin in each tap, at given outputs (b, N, C) of the embedding."""
     words = _tensor(path, model)
     words.stop_gradient = False
-    with _embedding_replaced(model):
+    model.embed.forward = lambda tokens, *_: tokens  # takes (b, N, C) in the place of images
+    try:
         _, taps = model(words, return_taps=True)
+    finally:
+        del model.embed.forward
     gradients = {}
     for name in names:
         logits = taps[name]
@@ -132,50 +117,5 @@ def _gradients(
     return gradients
 
 
-class _GivenTokens(nn.Layer):
-    """Stands for a token embedding whose output is known: hands on what it gets."""
-
-    def forward(self, tokens: paddle.Tensor, taps: object = None) -> paddle.Tensor:
-        return tokens
-
-
-@contextlib.contextmanager
-def _embedding_replaced(model: nn.Layer) -> Iterator[None]:
-    """Let a model take tokens (B, N, C) in the place of images."""
-    embed = model.embed
-    model.embed = _GivenTokens()
-    try:
-        yield
-    finally:
-        model.embed = embed
-
-
 def _tensor(array: np.ndarray, model: nn.Layer) -> paddle.Tensor:
     return paddle.to_tensor(array, dtype=model.norm.weight.dtype)
-
-
-def to_cells(evidence: np.ndarray) -> np.ndarray:
-    """Lay tokens (N,) out as the square grid they come from, summed to at most 16 x 16 cells.
-
-    Raises:
-        ValueError: N is no square number.
-    """
-    side = math.isqrt(len(evidence))
-    if side * side != len(evidence):
-        raise ValueError(f"expected a square grid of tokens, got {len(evidence)} tokens")
-    block = -(-side // MAX_CELLS)
-    starts = np.arange(0, side, block)
-    grid = evidence.reshape(side, side)
-    return np.add.reduceat(np.add.reduceat(grid, starts, axis=0), starts, axis=1)
-
-
-def to_heat(evidence: np.ndarray, size: int) -> np.ndarray:
-    """A map to draw of (g, g): evidence for the class only, largest value 1, bilinear in between.
-
-    Returns:
-        (size, size) float64 from 0 to 1; all 0 where nothing speaks for the class.
-    """
-    positive = Image.fromarray(np.maximum(evidence, 0.0).astype(np.float32))
-    enlarged = positive.resize((size, size), Image.Resampling.BILINEAR)
-    heat = np.maximum(np.asarray(enlarged, dtype=np.float64), 0.0)
-    return heat / heat.max() if heat.max() > 0 else heat

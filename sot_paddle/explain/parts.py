@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import paddle
@@ -16,22 +15,19 @@ from scipy.special import softmax
 
 from sot_paddle.heads import fusion
 
-CLASS_T, WORD_T, BOTH = "ClassT", "WordT", "ClassT+WordT"
-"""Names of the original's comparison."""
-
 
 @dataclass(frozen=True)
 class Part:
     """One classifier's score, or a sum of several: its logits are the sum of the taps (B, K)."""
 
-    name: str
+    name: str  # as in the original's comparison
     taps: tuple[str, ...]
 
 
-_CLASS = Part(CLASS_T, ("head.cls_logits",))
-_WORD = Part(WORD_T, ("head.word_logits",))
-_SUM = Part(BOTH, _CLASS.taps + _WORD.taps)
-_JOINT = Part(BOTH, ("logits",))  # one classifier on both: ClassT and WordT have no score
+_CLASS = Part("ClassT", ("head.cls_logits",))
+_WORD = Part("WordT", ("head.word_logits",))
+_SUM = Part("ClassT+WordT", _CLASS.taps + _WORD.taps)
+_JOINT = Part("ClassT+WordT", ("logits",))  # one classifier on both: each has no score of its own
 
 _PARTS: Mapping[type, tuple[Part, ...]] = {
     **dict.fromkeys((fusion.SumHead, fusion.SumLossHead), (_CLASS, _WORD, _SUM)),
@@ -60,15 +56,14 @@ class PartEvidence:
 
     part: Part
     logits: np.ndarray  # (K,) float64, of this part alone
-    target: int
-    evidence: np.ndarray  # of any shape, in units of the margin; above 0 speaks for the target
+    evidence: np.ndarray  # of any shape, in units of the margin; above 0 speaks for the class
 
     @property
     def choice(self) -> int:
         """The class that this part alone predicts (0 for regression)."""
         return int(self.logits.argmax())
 
-    @cached_property
+    @property
     def probability(self) -> float:
         """Share of the choice in the softmax of this part's logits."""
         return float(softmax(self.logits).max())

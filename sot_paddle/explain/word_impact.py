@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import paddle
 
 from sot_paddle.data.batches import TokenFeatures, pad_rows
-from sot_paddle.data.errors import DataError
-from sot_paddle.data.subword import HEAD, SubwordTokenizer, truncated_lengths
+from sot_paddle.data.subword import SubwordTokenizer, kept_tokens, truncated_lengths
 from sot_paddle.explain.parts import PartEvidence, contrast, part_logits, parts_of
 from sot_paddle.train.evaluation import evaluation_mode
-from sot_paddle.train.text_model import TextModel
+from sot_paddle.train.model_folder import TextModel
 
 _AT_ONCE = 32
 
@@ -34,18 +34,7 @@ class Word:
 
     text: str
     sentence: int  # 0, or 1 in the second sentence of a pair
-    start: int  # place of its first piece in the row
-    stop: int  # place after its last piece; equal to ``start`` when the word has none
-
-
-@dataclass(frozen=True, eq=False)
-class EncodedSentence:
-    """A sentence or pair as the model reads it."""
-
-    ids: np.ndarray  # (L,) token ids, special ones included, without padding
-    boundary: int  # place from which the token type is 1
-    words: tuple[Word, ...]
-    left_out: int  # words cut off at the end because the row is full
+    places: tuple[int, ...]  # of its pieces in the row; () where the tokenizer makes none of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,34 +44,36 @@ class SentenceEvidence:
 
     words: tuple[Word, ...]
     parts: tuple[PartEvidence, ...]
-    left_out: int
 
 
-def explain_sentence(
-    subject: TextModel, texts: Sequence[str], target: int | None = None
-) -> SentenceEvidence:
-    """Impact of every word on every part of the score for a class, None for the predicted one.
+def explain_sentence(subject: TextModel, texts: Sequence[str]) -> SentenceEvidence:
+    """Impact of every word on every part of the score for the class that the model predicts.
 
     Raises:
-        ValueError: a text without words, or an output that is not finite.
+        ValueError: another number of texts than the model takes, a text without words, or an
+            output that is not finite.
     """
-    sentence = encode(subject.tokenizer, texts)
-    rows = [sentence.ids]
-    for word in sentence.words:
-        rows.append(sentence.ids.copy())
-        rows[-1][word.start : word.stop] = subject.tokenizer.mask_id
-    parts = parts_of(subject.model)
+    if len(texts) not in ((subject.num_texts,) if subject.num_texts else (1, 2)):
+        wanted = subject.num_texts or "one or two"
+        raise ValueError(f"expected {wanted} text(s), got {len(texts)}: {list(texts)!r}")
+    words = words_of(subject.tokenizer, texts)
+    whole = subject.tokenizer.tokenize(*([text] for text in texts))
+    rows = [whole.row(0)]
+    for word in words:
+        rows.append(rows[0].copy())
+        rows[-1][list(word.places)] = subject.tokenizer.mask_id
+    parts, boundary = parts_of(subject.model), int(whole.boundaries[0])
     batches = [
-        part_logits(parts, _taps(subject, rows[first : first + _AT_ONCE], sentence.boundary))
+        part_logits(parts, _taps(subject, rows[first : first + _AT_ONCE], boundary))
         for first in range(0, len(rows), _AT_ONCE)
     ]
     logits = [np.concatenate(each) for each in zip(*batches, strict=True)]  # each (R, K)
-    chosen = int(logits[-1][0].argmax()) if target is None else target
+    weights = contrast(int(logits[-1][0].argmax()), logits[-1].shape[1])
     evidence = []
     for part, scores in zip(parts, logits, strict=True):
-        margins = scores @ contrast(chosen, scores.shape[1])  # (R,)
-        evidence.append(PartEvidence(part, scores[0], chosen, margins[0] - margins[1:]))
-    return SentenceEvidence(sentence.words, tuple(evidence), sentence.left_out)
+        margins = scores @ weights  # (R,)
+        evidence.append(PartEvidence(part, scores[0], margins[0] - margins[1:]))
+    return SentenceEvidence(words, tuple(evidence))
 
 
 def _taps(
@@ -104,63 +95,35 @@ def _taps(
     return taps
 
 
-def encode(tokenizer: SubwordTokenizer, texts: Sequence[str]) -> EncodedSentence:
-    """Tokenize a sentence or pair and say which pieces are whose.
+def words_of(tokenizer: SubwordTokenizer, texts: Sequence[str]) -> tuple[Word, ...]:
+    """The words of one or two texts with the places of their pieces in the row of both.
+
+    A word is what stands between spaces. One whose pieces are all cut off is left out.
 
     Raises:
-        DataError: another number of texts, a text without words, one that is cut elsewhere than
-            at its end, or words whose pieces are not those of the sentence.
+        ValueError: a text without words, or one whose pieces are not those of its words.
     """
-    if len(texts) not in (1, 2):
-        raise DataError(f"expected a sentence or a pair, got {len(texts)} texts")
-    whole = tokenizer.tokenize([texts[0]], [texts[1]] if len(texts) == 2 else None)
-    row, boundary = whole.row(0), int(whole.boundaries[0])
-    split = [text.split() for text in texts]
-    if not all(split):
-        raise DataError(f"sentence {split.index([]) + 1} of {list(texts)!r} has no words")
-    pieces = [_pieces(tokenizer, words, text) for words, text in zip(split, texts, strict=True)]
-    counts = [sum(map(len, each)) for each in pieces]
-    form = tokenizer.form
-    room = tokenizer.max_length - form.special(len(texts))
-    if len(texts) == 1 and counts[0] > room and tokenizer.trunc_medium != HEAD:
-        raise DataError(
-            f"expected a text of at most {room} tokens, got {counts[0]}: this model does not cut "
-            f"a text at its end (trunc_medium {tokenizer.trunc_medium}); shorten it"
-        )
-    kept = [min(counts[0], room)]
-    if len(texts) == 2:
-        kept = list(truncated_lengths(*counts, room, tokenizer.tie_break))
-    words: list[Word] = []
-    expected, left_out, start = list(form.begin), 0, len(form.begin)
-    for sentence, (names, word_pieces, limit) in enumerate(zip(split, pieces, kept, strict=True)):
-        placed = _place(names, word_pieces, sentence, start, start + limit)
-        words += placed
-        left_out += len(names) - len(placed)
-        after = form.end if sentence == len(texts) - 1 else form.between
-        expected += [*[piece for each in word_pieces for piece in each][:limit], *after]
-        start += limit + len(after)
-    if expected != list(row):
-        raise DataError(f"the word pieces of {list(texts)!r} do not belong to single words")
-    return EncodedSentence(row, boundary, tuple(words), left_out)
-
-
-def _pieces(tokenizer: SubwordTokenizer, words: list[str], text: str) -> list[list[int]]:
-    """Token ids of each word, as inside its text."""
-    form, limit = tokenizer.form, 4 * len(text) + 8  # never cut: a letter has 4 bytes at most
-    led = [words[0], *(tokenizer.word_lead + word for word in words[1:])]
-    rows = tokenizer.tokenize(led, max_length=limit)
-    stop = -len(form.end) or None
-    return [rows.row(place)[len(form.begin) : stop].tolist() for place in range(len(words))]
-
-
-def _place(
-    names: Sequence[str], pieces: Sequence[list[int]], sentence: int, start: int, end: int
-) -> list[Word]:
-    words = []
-    for name, word_pieces in zip(names, pieces, strict=True):
-        if word_pieces and start >= end:
-            break
-        stop = min(start + len(word_pieces), end)
-        words.append(Word(name, sentence, start, stop))
-        start = stop
-    return words
+    form, whole = tokenizer.form, tokenizer.ids(texts)
+    room, lengths = tokenizer.max_length - form.special(len(texts)), list(map(len, whole))
+    if len(texts) == 1:
+        kept = [kept_tokens(list(range(lengths[0])), room, tokenizer.trunc_medium)]
+    else:
+        kept = [range(count) for count in truncated_lengths(*lengths, room, tokenizer.tie_break)]
+    words, place = [], len(form.begin)
+    for sentence, text in enumerate(texts):
+        names = text.split()
+        if not names:
+            raise ValueError(f"sentence {sentence + 1} of {list(texts)!r} has no words")
+        pieces = tokenizer.ids([names[0], *(tokenizer.word_lead + name for name in names[1:])])
+        if list(chain.from_iterable(pieces)) != whole[sentence]:
+            raise ValueError(f"the word pieces of {text!r} do not belong to single words")
+        owners = np.repeat(np.arange(len(names)), list(map(len, pieces)))
+        places: list[list[int]] = [[] for _ in names]
+        for index in kept[sentence]:
+            places[owners[index]].append(place)
+            place += 1
+        for number, name in enumerate(names):
+            if places[number] or not pieces[number]:
+                words.append(Word(name, sentence, tuple(places[number])))
+        place += len(form.between)
+    return tuple(words)

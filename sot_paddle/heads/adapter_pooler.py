@@ -24,24 +24,12 @@ def uniform_linear(in_dim: int, out_dim: int) -> nn.Linear:
 
 @dataclass(frozen=True)
 class AdapterConfig:
-    """Dimensions of a model on hidden states, each at least 1 (``adapter_dim``: 0).
-
-    Source: C.1, Decision 4.
-
-    Raises:
-        ValueError: a number below 1 (``adapter_dim``: below 0).
-    """
+    """Dimensions of a model on hidden states. Source: C.1, Decision 4."""
 
     num_layers: int = 13  # L, states of a token: the embedding output and every encoder layer
     hidden_size: int = 768  # F
     seq_length: int = 219  # T, padded length; padding positions count like the others
     adapter_dim: int = 0  # A; 0 (published) means T
-
-    def __post_init__(self) -> None:
-        for name in ("num_layers", "hidden_size", "seq_length", "adapter_dim"):
-            value, least = getattr(self, name), int(name != "adapter_dim")
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}")
 
     @property
     def width(self) -> int:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 
 from paddle import nn
 
 from sot_paddle.config import (
-    CLASS_TOKEN_POOLINGS,
     LAYERS,
     NORMALIZATIONS,
+    OWN_CLASSIFIERS,
     SPANS,
     WORD_POOLINGS,
     HeadConfig,
@@ -45,14 +44,14 @@ _NORMS: Mapping[str, Callable[[int, HeadConfig], nn.Layer]] = {
 }
 
 
-def _word_pooling(dim: int, config: HeadConfig) -> nn.Layer:
+def word_pooling(dim: int, config: HeadConfig) -> nn.Layer:
     """The pooling of a configuration, with its power norm."""
 
     def norm(columns: int) -> nn.Layer:
         name = config.normalization or NORMALIZATIONS[config.pooling][0]
         return _NORMS[name](columns, config)
 
-    return getattr(pooling, WORD_POOLINGS[config.pooling]).from_config(dim, config, norm)
+    return getattr(pooling, WORD_POOLINGS[config.pooling])(dim, config, norm)
 
 
 _FUSIONS: Mapping[str, Callable[..., nn.Layer]] = {
@@ -60,6 +59,7 @@ _FUSIONS: Mapping[str, Callable[..., nn.Layer]] = {
     "concat": fusion.ConcatHead,
     "aggre_all": fusion.AllTokensHead,
     "sum_loss": fusion.SumLossHead,
+    "word_tokens": fusion.WordHead,
 }
 
 _CLASS_TOKEN_HEADS: Mapping[str, Callable[..., nn.Layer]] = {
@@ -99,80 +99,60 @@ def build_head(
         raise ValueError(f"num_classes must be an integer, got {num_classes!r}")
     if num_classes < 1:
         raise ValueError(f"num_classes must be at least 1, got {num_classes}")
-    has_own_head = config.pooling in (*CLASS_TOKEN_POOLINGS, SPANS, LAYERS)
-    kind = "none" if config.fusion == "class_token" and not has_own_head else config.pooling
+    pools_words = config.pooling in WORD_POOLINGS
+    if not pools_words and config.fusion is not None:
+        raise ValueError(
+            f"pooling {config.pooling!r} pools no words: leave fusion out, got {config.fusion!r}"
+        )
+    kind = "none" if config.fusion == "class_token" else config.pooling
+    if not has_class_token and kind not in WORD_POOLINGS:
+        what = "fusion 'class_token'" if pools_words else f"pooling {kind!r}"
+        raise ValueError(
+            f"{what} needs the class token, and this backbone has none; "
+            f"use pooling {' or '.join(map(repr, WORD_POOLINGS))}"
+        )
     defaults = dict.fromkeys(("pooler", "two_layer", LAYERS), pooler_dropout)
     dropout = {**defaults, "mgcrp_qk": TEXT_DROPOUT}.get(kind, 0.0)
     dropout = dropout if config.head_dropout is None else config.head_dropout
-    args = {"dropout": dropout, "std": initializer_range}
+    if kind in _CLASS_TOKEN_HEADS:
+        starts = {"std": initializer_range} if kind in OWN_CLASSIFIERS else {}
+        return _CLASS_TOKEN_HEADS[kind](dim, num_classes, dropout=dropout, **starts)
     if kind == SPANS:
-        return _span_head(config, dim, num_classes, has_class_token, args)
+        if num_classes != 2:
+            raise ValueError(
+                f"pooling {SPANS!r} scores the start and the end of an answer: it needs "
+                f"num_classes 2, got {num_classes}"
+            )
+        return fusion.SpanHead(dim, dropout=dropout, std=initializer_range)
     if kind == LAYERS:
-        return _layer_head(config, dim, num_classes, num_layers, args)
-    if kind in CLASS_TOKEN_POOLINGS:
-        return _class_token_head(kind, config, dim, num_classes, has_class_token, args)
-    options = {"dropout": dropout, "mask_padding": config.mask_padding}
+        layers = _layers_of(config, num_layers)
+        options = {"layers": layers, "pooling": config.layer_pooling, "std": initializer_range}
+        return fusion.LayerTokensHead(dim, num_classes, dropout=dropout, **options)
     if not has_class_token and config.fusion not in (None, "word_tokens", "aggre_all"):
         raise ValueError(
             f"fusion {config.fusion!r} needs a class token, and this backbone has none; "
             "use fusion 'word_tokens'"
         )
-    tokens = _word_pooling(dim, config)
-    if not has_class_token or config.fusion == "word_tokens":
-        return fusion.WordHead(tokens, num_classes, **options)
-    return _FUSIONS[config.fusion or "sum_fc"](tokens, num_classes, dim=dim, **options)
+    fused = "word_tokens" if not has_class_token else config.fusion or "sum_fc"
+    return _FUSIONS[fused](
+        word_pooling(dim, config),
+        num_classes,
+        dim=dim,
+        dropout=dropout,
+        mask_padding=config.mask_padding,
+    )
 
 
-def _span_head(
-    config: HeadConfig, dim: int, num_classes: int, has_class_token: bool, args: Mapping[str, float]
-) -> nn.Layer:
-    if not has_class_token or num_classes != 2 or config.fusion is not None:
-        raise ValueError(
-            f"pooling {SPANS!r} scores the start and the end of an answer: it needs a class token, "
-            f"num_classes 2 and no fusion, got {num_classes} and {config.fusion!r}"
-        )
-    return fusion.SpanHead(dim, **args)
-
-
-def _layer_head(
-    config: HeadConfig, dim: int, num_classes: int, num_layers: int, args: Mapping[str, float]
-) -> nn.Layer:
-    if not num_layers or config.fusion is not None:
+def _layers_of(config: HeadConfig, num_layers: int) -> tuple[int, ...]:
+    """Numbers of the layers whose class tokens are classified, of so many."""
+    if not num_layers:
         raise ValueError(
             f"pooling {LAYERS!r} classifies the class token of a language model's layers: it needs "
-            f"such a backbone and no fusion, got fusion {config.fusion!r}"
+            "such a backbone"
         )
     layers = config.layers or tuple(range(num_layers))
     if max(layers) >= num_layers:
         raise ValueError(
             f"layers must be numbers from 0 to {num_layers - 1} of this model, got {layers}"
         )
-    return fusion.LayerTokensHead(
-        dim, num_classes, layers=layers, pooling=config.layer_pooling, **args
-    )
-
-
-def _class_token_head(
-    kind: str,
-    config: HeadConfig,
-    dim: int,
-    num_classes: int,
-    has_class_token: bool,
-    args: Mapping[str, float],
-) -> nn.Layer:
-    ignores_fusion = config.pooling in CLASS_TOKEN_POOLINGS
-    if not has_class_token:
-        what = f"pooling {config.pooling!r}" if ignores_fusion else "fusion 'class_token'"
-        raise ValueError(
-            f"{what} uses the class token only, and this backbone has none; "
-            f"use pooling {' or '.join(map(repr, WORD_POOLINGS))}"
-        )
-    if ignores_fusion and config.fusion is not None:
-        warnings.warn(
-            f"pooling {config.pooling!r} uses the class token only: fusion {config.fusion!r} "
-            "is ignored",
-            UserWarning,
-            stacklevel=3,
-        )
-    accepted = args if kind in ("pooler", "two_layer", "score") else {"dropout": args["dropout"]}
-    return _CLASS_TOKEN_HEADS[kind](dim, num_classes, **accepted)
+    return layers

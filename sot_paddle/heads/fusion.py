@@ -91,17 +91,24 @@ class WordHead(nn.Layer):
     ``pooling`` is a Layer with ``output_dim`` and ``forward(tokens, mask, taps)``.
     """
 
+    joins_class_token = False
+    """Whether the class token (B, C) stands before the pooled words in the classifier's input."""
+
     def __init__(
-        self, pooling: nn.Layer, num_classes: int, *, dropout: float = 0.0, mask_padding: bool
+        self,
+        pooling: nn.Layer,
+        num_classes: int,
+        *,
+        dim: int,
+        dropout: float,
+        mask_padding: bool,
     ) -> None:
         super().__init__()
         self.pooling = pooling
         self.mask_padding = mask_padding
         self.dropout = nn.Dropout(dropout)
-        self.word_fc = linear(self._classifier_width(), num_classes)
-
-    def _classifier_width(self) -> int:
-        return self.pooling.output_dim
+        width = pooling.output_dim + (dim if self.joins_class_token else 0)
+        self.word_fc = linear(width, num_classes)
 
     def represent(
         self, tokens: paddle.Tensor, mask: paddle.Tensor | None, taps: Taps | None
@@ -129,11 +136,8 @@ class WordHead(nn.Layer):
 class _TwoTokenKindsHead(WordHead):
     """A word head that also owns a classifier of the class token."""
 
-    def __init__(
-        self, pooling: nn.Layer, num_classes: int, *, dim: int, dropout: float = 0.0, **options: Any
-    ) -> None:
-        self._dim = dim
-        super().__init__(pooling, num_classes, dropout=dropout, **options)
+    def __init__(self, pooling: nn.Layer, num_classes: int, *, dim: int, **options: Any) -> None:
+        super().__init__(pooling, num_classes, dim=dim, **options)
         # QUIRK: the original creates it for every fusion; concat and aggre_all never use it, so
         # it gets no gradient there. Kept because checkpoints hold it.
         self.cls_fc = linear(dim, num_classes)
@@ -154,8 +158,7 @@ class SumHead(_TwoTokenKindsHead):
 class ConcatHead(_TwoTokenKindsHead):
     """``concat``: one classifier on [class token; pooled words], class token first."""
 
-    def _classifier_width(self) -> int:
-        return self._dim + self.pooling.output_dim
+    joins_class_token = True
 
     def forward(self, features: Features, taps: Taps | None = None) -> paddle.Tensor:
         """Map features to logits (B, K)."""

@@ -1,7 +1,8 @@
 """Poolings: word tokens to one vector for each sample.
 
-Every pooling has ``from_config``, ``output_dim`` and ``forward(tokens, mask, taps) ->
-(B, output_dim)``; `sot_paddle.config.WORD_POOLINGS` names them.
+Every pooling is made of (channels, config, norm) and has ``output_dim`` and
+``forward(tokens, mask, taps) -> (B, output_dim)``; `sot_paddle.config.WORD_POOLINGS` names them.
+A power norm is made before the projections, since it is drawn first.
 Shape legend: B samples, N tokens, C channels, H heads, w = wr_dim, q / k the two widths of the
 single-head form. ``mask`` (B, N) is None unless padding is to be left out.
 """
@@ -160,72 +161,34 @@ class MultiHeadCrossCovariance(nn.Layer):
     and P the power norm; the heads' matrices are flattened row-major, as a whole or only their
     upper triangles, and concatenated.
 
-    Args:
-        norm: power norm Layer on (B H, w, w).
-        centering: ``"scalar"`` is the published quirk, see functional.center_tokens.
-        upper_triangle: flatten the upper triangles only (svPN's ``vec="triu"``; the original
-            builds a classifier of the wrong width for it, so it has no published numbers).
+    Centring ``"scalar"`` is the published quirk, see functional.center_tokens. The original builds
+    a classifier of the wrong width for the triangles (``vec="triu"``), so that they have no
+    published numbers.
 
     Source: A.5, A.2; paper section "MGCrP".
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        num_heads: int,
-        wr_dim: int,
-        norm: nn.Layer,
-        qkv_bias: bool = False,
-        centering: str = "scalar",
-        upper_triangle: bool = False,
-    ) -> None:
+    def __init__(self, dim: int, config: HeadConfig, norm: Norms) -> None:
         super().__init__()
-        self.num_heads, self.wr_dim, self.centering = num_heads, wr_dim, centering
-        self.upper_triangle = upper_triangle
-        self.output_dim = num_heads * _entries(wr_dim, upper_triangle)
-        self.wr = linear(dim, 2 * num_heads * wr_dim, bias=qkv_bias)
-        self.norm = norm
-
-    @classmethod
-    def from_config(cls, dim: int, config: HeadConfig, norm: Norms) -> MultiHeadCrossCovariance:
-        """The pooling of a configuration; `norm` makes the power norm of as many columns."""
-        return cls(
-            dim,
-            num_heads=config.head_num_heads,
-            wr_dim=config.wr_dim,
-            norm=norm(config.wr_dim),
-            qkv_bias=config.qkv_bias,
-            centering=config.centering,
-            upper_triangle=config.vec == "triu",
-        )
+        self.num_heads, self.wr_dim = config.head_num_heads, config.wr_dim
+        self.centering, self.upper_triangle = config.centering, config.vec == "triu"
+        self.output_dim = self.num_heads * _entries(self.wr_dim, self.upper_triangle)
+        power_norm = norm(self.wr_dim)  # of (B H, w, w)
+        self.wr = linear(dim, 2 * self.num_heads * self.wr_dim, bias=config.qkv_bias)
+        self.norm = power_norm
 
     def forward(
         self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None
     ) -> paddle.Tensor:
         """Pool (B, N, C) to (B, H w^2), or (B, H w (w + 1) / 2) with the triangles only."""
         projected = record(taps, "head.projection", self.wr(tokens))  # (B, N, 2 H w)
-        if second_order.can_take_heads(projected, self.num_heads, self.centering, mask):
-            cov = second_order.head_covariance(
-                projected, self.num_heads, centering=self.centering, mask=mask
-            )
-        else:
-            cov = self._covariance(projected, mask)  # (B H, w, w)
+        cov = second_order.head_covariance(
+            projected, self.num_heads, centering=self.centering, mask=mask
+        )  # (B H, w, w)
         record(taps, "head.covariance", cov)
         normed = record(taps, "head.power_norm", self.norm(cov))
         batch = F.axis_length(tokens, 0)
         return _flatten(normed, self.upper_triangle).reshape([batch, self.output_dim])
-
-    def _covariance(self, projected: paddle.Tensor, mask: paddle.Tensor | None) -> paddle.Tensor:
-        """(B, N, 2 H w) to (B H, w, w)."""
-        batch, length = F.axis_length(projected, 0), F.axis_length(projected, 1)
-        parts = projected.reshape([batch, length, 2, self.num_heads, self.wr_dim])
-        parts = parts.transpose([2, 0, 3, 1, 4])  # (2, B, H, N, w)
-        w, r = parts.reshape([2, batch * self.num_heads, length, self.wr_dim]).unbind(0)
-        if mask is not None:
-            mask = mask.unsqueeze(1).expand([batch, self.num_heads, length])
-            mask = mask.reshape([batch * self.num_heads, length])
-        return F.cross_covariance(w, r, centering=self.centering, mask=mask)
 
 
 class QKCrossCovariance(nn.Layer):
@@ -233,25 +196,22 @@ class QKCrossCovariance(nn.Layer):
 
     Two branches linear - BatchNorm - ReLU, per-channel centring, cross-covariance, power norm
     on the transposed matrix. QUIRK: without a mask every position after the class token counts,
-    [SEP] and padding included, as published. ``norm`` is a power norm Layer on (B, k, q).
+    [SEP] and padding included, as published.
 
     Source: B.1.
     """
 
-    def __init__(self, dim: int, *, q_dim: int, k_dim: int, norm: nn.Layer) -> None:
+    def __init__(self, dim: int, config: HeadConfig, norm: Norms) -> None:
         super().__init__()
+        q_dim, k_dim = config.q_dim, config.k_dim
         self.output_dim = q_dim * k_dim
+        power_norm = norm(q_dim)  # of (B, k, q)
         # kaiming-normal, fan-out, ReLU gain: a 1x1 convolution has fan_out = its channels
         self.q_proj = linear(dim, q_dim, bias=False, std=math.sqrt(2.0 / q_dim))
         self.q_norm = TokenBatchNorm(q_dim)
         self.k_proj = linear(dim, k_dim, bias=False, std=math.sqrt(2.0 / k_dim))
         self.k_norm = TokenBatchNorm(k_dim)
-        self.norm = norm
-
-    @classmethod
-    def from_config(cls, dim: int, config: HeadConfig, norm: Norms) -> QKCrossCovariance:
-        """The pooling of a configuration; `norm` makes the power norm of as many columns."""
-        return cls(dim, q_dim=config.q_dim, k_dim=config.k_dim, norm=norm(config.q_dim))
+        self.norm = power_norm
 
     def forward(
         self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None
@@ -272,31 +232,21 @@ class BranchCovariance(nn.Layer):
     """Covariance of one branch of the text release (``cov_type="norm"``).
 
     Linear - BatchNorm - ReLU, per-channel centring, auto-covariance with the factor 1/N, power
-    norm. The iterated root (MPN) is meant for it: the release refuses MPN on a cross-covariance.
+    norm. The iterated root (MPN) is meant for it, and takes the upper triangle only: the release
+    refuses MPN on a cross-covariance. d is ``q_dim``.
     QUIRK: as in QKCrossCovariance, every position after the class token counts without a mask.
-
-    Args:
-        width: d, the channels of the branch.
-        norm: power norm Layer on (B, d, d).
-        upper_triangle: flatten the upper triangle only, as MPN does.
 
     Source: B.1, A.3.
     """
 
-    def __init__(self, dim: int, *, width: int, norm: nn.Layer, upper_triangle: bool) -> None:
+    def __init__(self, dim: int, config: HeadConfig, norm: Norms) -> None:
         super().__init__()
-        self.upper_triangle = upper_triangle
-        self.output_dim = _entries(width, upper_triangle)
+        width, power_norm = config.q_dim, norm(config.q_dim)  # of (B, d, d)
+        self.upper_triangle = config.vec == "triu" or isinstance(power_norm, MatrixSqrt)
+        self.output_dim = _entries(width, self.upper_triangle)
         self.proj = linear(dim, width, bias=False, std=math.sqrt(2.0 / width))  # kaiming, fan-out
         self.proj_norm = TokenBatchNorm(width)
-        self.norm = norm
-
-    @classmethod
-    def from_config(cls, dim: int, config: HeadConfig, norm: Norms) -> BranchCovariance:
-        """The pooling of a configuration; `norm` makes the power norm of as many columns."""
-        power_norm = norm(config.q_dim)
-        triangle = config.vec == "triu" or isinstance(power_norm, MatrixSqrt)
-        return cls(dim, width=config.q_dim, norm=power_norm, upper_triangle=triangle)
+        self.norm = power_norm
 
     def forward(
         self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None
@@ -310,16 +260,11 @@ class BranchCovariance(nn.Layer):
 
 
 class AveragePooling(nn.Layer):
-    """Global average pooling (GAP): the mean over (valid) tokens. Source: A.6."""
+    """Global average pooling (GAP): the mean over (valid) tokens; no matrix. Source: A.6."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, config: HeadConfig, norm: Norms) -> None:
         super().__init__()
         self.output_dim = dim
-
-    @classmethod
-    def from_config(cls, dim: int, config: HeadConfig, norm: Norms) -> AveragePooling:
-        """The pooling of any configuration: it has no matrix, so no power norm."""
-        return cls(dim)
 
     def forward(
         self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None
@@ -334,41 +279,20 @@ class AveragePooling(nn.Layer):
 class CovariancePooling(nn.Layer):
     """Global covariance pooling (GCP): reduce, auto-covariance, matrix root, upper triangle.
 
-    Args:
-        reduced_dim: c, the width after the reducing linear layer.
-        norm: power norm Layer on (B, c, c).
-        centering: ``"scalar"`` is the published quirk.
-        scale: ``"published"`` (1/c, a quirk) or ``"tokens"``.
+    Centring ``"scalar"`` and the factor ``"published"`` (1/c, c the width after the reducing linear
+    layer) are published quirks.
 
     Source: A.6, A.1.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        reduced_dim: int,
-        norm: nn.Layer,
-        centering: str = "scalar",
-        scale: str = "published",
-    ) -> None:
+    def __init__(self, dim: int, config: HeadConfig, norm: Norms) -> None:
         super().__init__()
-        self.centering, self.scale = centering, scale
-        self.output_dim = reduced_dim * (reduced_dim + 1) // 2
-        self.dr = linear(dim, reduced_dim)
-        self.norm = norm
-
-    @classmethod
-    def from_config(cls, dim: int, config: HeadConfig, norm: Norms) -> CovariancePooling:
-        """The pooling of a configuration; `norm` makes the power norm of as many columns."""
+        self.centering, self.scale = config.centering, config.covariance_scale
         reduced_dim = int((2 * config.head_num_heads * config.qkv_dim**2) ** 0.5)
-        return cls(
-            dim,
-            reduced_dim=reduced_dim,
-            norm=norm(reduced_dim),
-            centering=config.centering,
-            scale=config.covariance_scale,
-        )
+        self.output_dim = _entries(reduced_dim, upper_triangle=True)
+        power_norm = norm(reduced_dim)  # of (B, c, c)
+        self.dr = linear(dim, reduced_dim)
+        self.norm = power_norm
 
     def forward(
         self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None

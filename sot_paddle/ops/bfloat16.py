@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import paddle
+from paddle import nn
 from paddle.nn import functional as F
 from paddle.nn.functional.common import linear as paddle_linear
 
@@ -56,6 +57,23 @@ def linear(
     bias = paddle.zeros(weight.shape[1:], x.dtype) if bias is None else bias
     is_kept = weight.persistable and not paddle.is_grad_enabled()
     return run("sot_packed_linear" if is_kept else "sot_bfloat16_linear", x, weight, bias)
+
+
+def feed_forward(x: paddle.Tensor, first: nn.Linear, second: nn.Linear) -> paddle.Tensor | None:
+    """``second(gelu(first(x)))`` in inference, in one operator; None where it does not compute.
+
+    What lies between is written once, rounded to bfloat16.
+
+    Args:
+        x: (..., C).
+        first: C to D, with a bias.
+        second: D to C', with a bias.
+    """
+    weights = (first.weight, first.bias, second.weight, second.bias)
+    fits = x.ndim > 1 and x.shape[-1:] == first.weight.shape[:1]
+    if paddle.is_grad_enabled() or not is_chosen() or not fits or not runs_natively(x, *weights):
+        return None
+    return run("sot_packed_feed_forward", x, *weights) if x.size else None
 
 
 def is_chosen() -> bool:

@@ -2,9 +2,10 @@
 
 The library lies in the cache folder under a name made of the sources, the compiler and its options,
 Paddle's version and the processor: what another machine or another version made is never loaded.
-It is renamed to that name when it is whole, by one process while others wait. Loading it runs it: a
-folder that others own or may write is not used. Where it cannot be made (no compiler, a folder that
-cannot be written), the framework's own operators compute, and one line says so.
+It is renamed to that name when it is whole; of several processes each makes its own, and the last
+one's stays. Loading it runs it: a folder that others own or may write is not used. Where it cannot
+be made (no compiler, a folder that cannot be written), the framework's own operators compute, and
+one line says so.
 
 ``make setup`` compiles in the background with ``python -m sot_paddle.ops.build``.
 """
@@ -18,6 +19,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -35,8 +37,6 @@ FLAGS += ["-fopenmp", "-fPIC", "-w", "-DPADDLE_WITH_CUSTOM_KERNEL"]
 if "avx512f" in processor()[1]:
     FLAGS.append("-mprefer-vector-width=512")
 SOURCES = sorted(Path(__file__).parent.glob("*.cc")) + sorted(Path(__file__).parent.glob("*.h"))
-PATIENCE = 600
-"""Seconds after which the wait for another process that compiles ends."""
 _loading = threading.Lock()
 _reason: str | None = None
 
@@ -95,8 +95,7 @@ def build(folder: Path) -> Path:
     """The library in ``folder``, compiled when it is not there.
 
     Raises:
-        NotBuilt: no compiler, it failed, another process is at it for too long, or the folder
-            cannot be written, or others may write it.
+        NotBuilt: no compiler, it failed, or the folder cannot be written, or others may write it.
     """
     compiler_path = compiler()
     path = library_path(folder, compiler_path)
@@ -109,11 +108,7 @@ def build(folder: Path) -> Path:
                 "another folder"
             )
         if not path.exists():
-            from filelock import FileLock
-
-            with FileLock(folder / "lock", timeout=PATIENCE):
-                if not path.exists():
-                    _compile(compiler_path, path)
+            _compile(compiler_path, path)
     except OSError as error:
         raise NotBuilt(
             f"cannot write in {folder}: {error}; set SOT_PADDLE_CACHE to another folder"
@@ -138,17 +133,18 @@ def _is_trusted(folder: Path) -> bool:
 
 def _compile(compiler_path: str, path: Path) -> None:
     logger.info("compiling the native operators, once on this machine (some seconds)")
-    unit, library = path.with_name("unit.cc"), path.with_name("unit.so")
     names = [source.name for source in SOURCES if source.suffix == ".cc"]
-    unit.write_text("".join(f'#include "{name}"\n' for name in names), encoding="utf-8")
-    for command in commands(compiler_path, unit, library):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-        if done.returncode:
-            errors = [line for line in done.stderr.splitlines() if "error" in line]
-            reason = errors[0].strip() if errors else f"exit status {done.returncode}"
-            raise NotBuilt(f"{compiler_path} failed: {reason}")
-    library.chmod(0o644)
-    os.replace(library, path)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        unit, library = Path(folder, "unit.cc"), Path(folder, "unit.so")
+        unit.write_text("".join(f'#include "{name}"\n' for name in names), encoding="utf-8")
+        for command in commands(compiler_path, unit, library):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+            if done.returncode:
+                errors = [line for line in done.stderr.splitlines() if "error" in line]
+                reason = errors[0].strip() if errors else f"exit status {done.returncode}"
+                raise NotBuilt(f"{compiler_path} failed: {reason}")
+        library.chmod(0o644)
+        os.replace(library, path)
 
 
 def why_not() -> str:
@@ -167,7 +163,7 @@ def _load() -> str:
         return f"they need Paddle {OPERATORS_SINCE}, this is {paddle.__version__}"
     try:
         load_op_meta_info_and_register_op(str(build(default_cache_dir() / "native")))
-    except (NotBuilt, ModuleNotFoundError) as error:  # filelock: of torch and of most others
+    except NotBuilt as error:
         reason = str(error)
     except (RuntimeError, OSError) as error:  # the loader's, in Paddle's words
         reason = str(error).strip().splitlines()[-1]

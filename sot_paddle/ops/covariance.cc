@@ -3,7 +3,7 @@
 // mask, and n is their sum, at least 1. See functional.cross_covariance.
 //
 // Backward, of G = dC: da_t = 1/n G b_t, dl_t = w_t (da_t - 1/n sum_s w_s da_s), where the scalar
-// centring takes the mean of that sum over the channels, and none leaves it out.
+// centring takes the mean of that sum over the channels.
 //
 // Both sets lie in one tensor (the projection of the multi-head form: left parts of all heads, then
 // the right ones) or in two.
@@ -13,7 +13,6 @@
 namespace sot {
 namespace covariance {
 
-constexpr int kNone = 0, kChannel = 1, kScalar = 2;
 constexpr int64_t kChunk = 16;  // tokens of a partial sum
 
 // The weights of a sample's tokens and their sum.
@@ -33,9 +32,8 @@ struct Weights {
 // What the centring of rows (count, columns) subtracts; the scalar one has a mean for each head,
 // that is for each `width` columns.
 void means(const float* rows, int64_t stride, int64_t count, int64_t columns, int64_t width,
-           int centring, const Weights& weights, float* mean, float* part) {
+           bool by_scalar, const Weights& weights, float* mean, float* part) {
   std::fill(mean, mean + columns, 0.0f);
-  if (centring == kNone) return;
   for (int64_t first = 0; first < count; first += kChunk) {
     std::fill(part, part + columns, 0.0f);
     for (int64_t t = first; t < std::min(count, first + kChunk); ++t) {
@@ -44,9 +42,9 @@ void means(const float* rows, int64_t stride, int64_t count, int64_t columns, in
     }
     for (int64_t i = 0; i < columns; ++i) mean[i] += part[i];
   }
-  if (centring == kChannel)
+  if (!by_scalar)
     for (int64_t i = 0; i < columns; ++i) mean[i] /= weights.n;
-  for (int64_t first = 0; centring == kScalar && first < columns; first += width) {
+  for (int64_t first = 0; by_scalar && first < columns; first += width) {
     double total = 0.0;
     for (int64_t i = first; i < first + width; ++i) total += mean[i];
     std::fill(mean + first, mean + first + width, static_cast<float>(total / width) / weights.n);
@@ -75,7 +73,7 @@ struct Call {
   int64_t batch, heads, count;
   Tokens x, y;
   const float* weights;
-  int centring;
+  bool by_scalar;
 };
 
 // The centred tokens of a sample; whole vectors can be read from any column on.
@@ -86,7 +84,7 @@ float* centred(const Call& call, const Tokens& tokens, int64_t sample, const Wei
   const float* from = tokens.at + sample * call.count * tokens.row + tokens.first;
   for (int64_t t = 0; t < call.count; ++t)
     std::fill(rows + t * tokens.stride() + tokens.columns, rows + (t + 1) * tokens.stride(), 0.0f);
-  means(from, tokens.row, call.count, tokens.columns, tokens.width, call.centring, weights, mean,
+  means(from, tokens.row, call.count, tokens.columns, tokens.width, call.by_scalar, weights, mean,
         part);
   subtract(from, tokens.row, call.count, tokens.columns, mean, weights, rows, tokens.stride());
   return rows;
@@ -114,7 +112,7 @@ void forward(const Call& call, float* out) {
 void uncentre(const Call& call, const Tokens& tokens, int64_t sample, const Weights& weights,
               const float* da, Workspace* space, float* to) {
   float *mean = space->take(tokens.stride()), *part = space->take(tokens.stride());
-  means(da, tokens.stride(), call.count, tokens.columns, tokens.width, call.centring, weights,
+  means(da, tokens.stride(), call.count, tokens.columns, tokens.width, call.by_scalar, weights,
         mean, part);
   subtract(da, tokens.stride(), call.count, tokens.columns, mean, weights,
            to + sample * call.count * tokens.row + tokens.first, tokens.row);
@@ -148,87 +146,61 @@ void backward(const Call& call, const float* dc, float* dx, float* dy) {
   });
 }
 
-// The inputs without gaps, and the call that reads them; y is x where that holds both sets.
-struct Given {
-  Tensor x, y, mask;
+// The inputs without gaps, and the call that reads them: one tensor of both sets, or two.
+struct Inputs {
+  Tensors sets;
+  MaybeTensor mask;
   Call call;
 
-  Given(const Tensor& left, const Tensor& right, const MaybeTensor& weights, int64_t heads,
-        bool apart, int centring)
-      : x(dense(left)), y(apart ? dense(right) : x) {
-    const int64_t batch = x.shape()[0], count = x.shape()[1], row = x.shape()[2];
-    const int64_t first = apart ? 0 : row / 2, columns = apart ? y.shape()[2] : row / 2;
-    const int64_t wide = apart ? row : row / 2;
-    call = {batch, heads, count, {x.data<float>(), row, 0, wide, wide / heads},
-            {y.data<float>(), y.shape()[2], first, columns, columns / heads}, nullptr, centring};
-    if (weights) {
-      mask = dense(weights.get());
-      call.weights = mask.data<float>();
-    }
-  }
-
-  Tensors covariances() const {
-    Tensor out = paddle::empty({call.batch * call.heads, call.x.width, call.y.width}, x.dtype(),
-                               x.place());
-    forward(call, out.data<float>());
-    return {out};
-  }
-
-  void gradients(const Tensor& dc, Tensor* dx, Tensor* dy) const {
-    backward(call, dense(dc).data<float>(), dx->data<float>(), dy->data<float>());
+  Inputs(const Tensors& given, const MaybeTensor& weights, int64_t heads, bool by_scalar) {
+    for (const Tensor& set : given) sets.push_back(dense(set));
+    if (weights) mask = dense(weights.get());
+    const Tensor &x = sets.front(), &y = sets.back();
+    const bool apart = sets.size() == 2;
+    const int64_t row = x.shape()[2], left = apart ? row : row / 2;
+    const int64_t right = apart ? y.shape()[2] : row / 2;
+    call = {x.shape()[0],
+            heads,
+            x.shape()[1],
+            {x.data<float>(), row, 0, left, left / heads},
+            {y.data<float>(), y.shape()[2], apart ? 0 : left, right, right / heads},
+            mask ? mask->data<float>() : nullptr,
+            by_scalar};
   }
 };
 
-Tensors Heads(const Tensor& x, const MaybeTensor& mask, int64_t heads, int centring) {
-  return Given(x, x, mask, heads, false, centring).covariances();
+Tensors Forward(const Tensors& sets, const MaybeTensor& mask, int64_t heads, bool by_scalar) {
+  const Inputs in(sets, mask, heads, by_scalar);
+  const Tensor& x = in.sets.front();
+  Tensor out = paddle::empty({in.call.batch * heads, in.call.x.width, in.call.y.width}, x.dtype(),
+                             x.place());
+  forward(in.call, out.data<float>());
+  return {out};
 }
 
-Tensors HeadsBackward(const Tensor& x, const MaybeTensor& mask, const Tensor& dc, int64_t heads,
-                      int centring) {
-  Tensor dx = paddle::empty(x.shape(), x.dtype(), x.place());
-  Given(x, x, mask, heads, false, centring).gradients(dc, &dx, &dx);
-  return {dx};
-}
-
-Tensors Pair(const Tensor& x, const Tensor& y, const MaybeTensor& mask, int centring) {
-  return Given(x, y, mask, 1, true, centring).covariances();
-}
-
-Tensors PairBackward(const Tensor& x, const Tensor& y, const MaybeTensor& mask, const Tensor& dc,
-                     int centring) {
-  Tensor dx = paddle::empty(x.shape(), x.dtype(), x.place());
-  Tensor dy = paddle::empty(y.shape(), y.dtype(), y.place());
-  Given(x, y, mask, 1, true, centring).gradients(dc, &dx, &dy);
-  return {dx, dy};
+Tensors Backward(const Tensors& sets, const MaybeTensor& mask, const Tensor& dc, int64_t heads,
+                 bool by_scalar) {
+  const Inputs in(sets, mask, heads, by_scalar);
+  Tensors slopes;
+  for (const Tensor& set : in.sets) slopes.push_back(paddle::empty_like(set));
+  backward(in.call, dense(dc).data<float>(), slopes.front().data<float>(),
+           slopes.back().data<float>());
+  return slopes;
 }
 
 }  // namespace covariance
 }  // namespace sot
 
-PD_BUILD_OP(sot_head_covariance)
-    .Inputs({"X", paddle::Optional("Mask")})
+PD_BUILD_OP(sot_covariance)
+    .Inputs({paddle::Vec("Sets"), paddle::Optional("Mask")})
     .Outputs({"Out"})
-    .Attrs({"heads: int64_t", "centring: int"})
-    .SetKernelFn(PD_KERNEL(sot::covariance::Heads));
+    .Attrs({"heads: int64_t", "by_scalar: bool"})
+    .SetKernelFn(PD_KERNEL(sot::covariance::Forward));
 
-PD_BUILD_GRAD_OP(sot_head_covariance)
-    .Inputs({"X", paddle::Optional("Mask"), paddle::Grad("Out")})
-    .Outputs({paddle::Grad("X")})
-    .Attrs({"heads: int64_t", "centring: int"})
-    .SetKernelFn(PD_KERNEL(sot::covariance::HeadsBackward));
+PD_BUILD_GRAD_OP(sot_covariance)
+    .Inputs({paddle::Vec("Sets"), paddle::Optional("Mask"), paddle::Grad("Out")})
+    .Outputs({paddle::Grad(paddle::Vec("Sets"))})
+    .Attrs({"heads: int64_t", "by_scalar: bool"})
+    .SetKernelFn(PD_KERNEL(sot::covariance::Backward));
 
-SOT_ONCE_ONLY(sot_head_covariance, "X");
-
-PD_BUILD_OP(sot_pair_covariance)
-    .Inputs({"X", "Y", paddle::Optional("Mask")})
-    .Outputs({"Out"})
-    .Attrs({"centring: int"})
-    .SetKernelFn(PD_KERNEL(sot::covariance::Pair));
-
-PD_BUILD_GRAD_OP(sot_pair_covariance)
-    .Inputs({"X", "Y", paddle::Optional("Mask"), paddle::Grad("Out")})
-    .Outputs({paddle::Grad("X"), paddle::Grad("Y")})
-    .Attrs({"centring: int"})
-    .SetKernelFn(PD_KERNEL(sot::covariance::PairBackward));
-
-SOT_ONCE_ONLY(sot_pair_covariance, "X");
+SOT_ONCE_ONLY(sot_covariance, paddle::Vec("Sets"));

@@ -1,6 +1,5 @@
-// GELU by the error function, float32: y = x Phi(x) and dx = dy (Phi(x) + x phi(x)); also of x + b,
-// with the bias b of a linear layer and db = the sum of dx over the rows. There the slope dx / dy is
-// made with y, on the product's own memory; without a backward pass (keep is false) y takes that.
+// GELU by the error function, float32: y = x Phi(x) and dx = dy (Phi(x) + x phi(x)); the slope dx / dy
+// is made with y where a backward pass follows.
 //
 // With t = 1 / (1 + 0.4 |x|), Phi(-|x|) = t P(t) exp(-x^2 / 2), where P of degree 9 fits
 // exp(x^2 / 2) Phi(-|x|) / t for 0 <= |x| <= 14 to 1.5e-8 of its value (least squares with Lawson's
@@ -40,78 +39,35 @@ inline Normal normal(float x) {
 // dy / dx = Phi(x) + x phi(x), with phi the bell over the root of 2 pi.
 inline float slope(float x, Normal at) { return std::fma(x * 0.398942280f, at.bell, at.cumulative); }
 
-Tensors Forward(const Tensor& input) {
+Tensors Forward(const Tensor& input, bool trained) {
   const Tensor x = dense(input);
   Tensor y = paddle::empty_like(x);
+  Tensor slopes = trained ? paddle::empty_like(x) : paddle::empty({0}, x.dtype(), x.place());
   const float* from = x.data<float>();
-  float* to = y.data<float>();
+  float *to = y.data<float>(), *slope_of = slopes.data<float>();
   in_blocks(x.numel(), kBlock, [=](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) to[i] = from[i] * normal(from[i]).cumulative;
-  });
-  return {y};
-}
-
-Tensors OfSum(const Tensor& x, const Tensor& bias, bool keep) {
-  const int64_t width = bias.numel(), rows = x.numel() / width;
-  Tensor y = keep ? paddle::empty_like(x) : x;
-  float *product = const_cast<float*>(x.data<float>()), *out = y.data<float>();
-  const float* b = bias.data<float>();
-  in_blocks(rows, rows_of_block(rows), [=](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      float* at = product + row * width;
-      if (!keep) {
-        for (int64_t i = 0; i < width; ++i) {
-          const float sum = at[i] + b[i];
-          at[i] = sum * normal(sum).cumulative;
-        }
-        continue;
-      }
-      float* __restrict to = out + row * width;
-      for (int64_t i = 0; i < width; ++i) {
-        const float sum = at[i] + b[i];
-        const Normal of = normal(sum);
-        to[i] = sum * of.cumulative;
-        at[i] = slope(sum, of);
-      }
+    if (!trained) {
+      for (int64_t i = begin; i < end; ++i) to[i] = from[i] * normal(from[i]).cumulative;
+      return;
     }
-  });
-  return {y, x};
-}
-
-Tensors Backward(const Tensor& input, const Tensor& gradient) {
-  const Tensor x = dense(input), dy = dense(gradient);
-  Tensor dx = paddle::empty_like(x);
-  const float *from = x.data<float>(), *g = dy.data<float>();
-  float* to = dx.data<float>();
-  in_blocks(x.numel(), kBlock, [=](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      to[i] = g[i] * slope(from[i], normal(from[i]));
+      const Normal of = normal(from[i]);
+      to[i] = from[i] * of.cumulative;
+      slope_of[i] = slope(from[i], of);
     }
   });
-  return {dx};
+  return {y, slopes};
 }
 
-Tensors BackwardOfSum(const Tensor& slopes, const Tensor& bias, const Tensor& gradient) {
+Tensors Backward(const Tensor& slopes, const Tensor& gradient, bool) {
   const Tensor dy = dense(gradient);
-  const int64_t width = bias.numel(), rows = slopes.numel() / width;
   Tensor dx = paddle::empty_like(slopes);
-  Tensor db = paddle::empty({width}, bias.dtype(), bias.place());
   const float *slope_of = slopes.data<float>(), *g = dy.data<float>();
   float* to = dx.data<float>();
-  ColumnSums<> sums(rows, width);
-  in_blocks(rows, rows_of_block(rows), [=, &sums](int64_t begin, int64_t end) {
-    float* sum = sums.of_block(begin);
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t at = row * width;
-#pragma omp simd
-      for (int64_t i = 0; i < width; ++i) {
-        to[at + i] = g[at + i] * slope_of[at + i];
-        sum[i] += to[at + i];
-      }
-    }
+  in_blocks(dx.numel(), kBlock, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) to[i] = g[i] * slope_of[i];
   });
-  sums.add_up(0, width, db.data<float>());
-  return {dx, db};
+  return {dx};
 }
 
 }  // namespace gelu
@@ -119,25 +75,14 @@ Tensors BackwardOfSum(const Tensor& slopes, const Tensor& bias, const Tensor& gr
 
 PD_BUILD_OP(sot_gelu)
     .Inputs({"X"})
-    .Outputs({"Out"})
+    .Outputs({"Out", "Slope"})
+    .Attrs({"trained: bool"})
     .SetKernelFn(PD_KERNEL(sot::gelu::Forward));
 
 PD_BUILD_GRAD_OP(sot_gelu)
-    .Inputs({"X", paddle::Grad("Out")})
+    .Inputs({"Slope", paddle::Grad("Out")})
     .Outputs({paddle::Grad("X")})
+    .Attrs({"trained: bool"})
     .SetKernelFn(PD_KERNEL(sot::gelu::Backward));
 
 SOT_ONCE_ONLY(sot_gelu, "X");
-
-PD_BUILD_OP(sot_gelu_of_sum)
-    .Inputs({"X", "Bias"})
-    .Outputs({"Out", "Slope"})
-    .Attrs({"keep: bool"})
-    .SetKernelFn(PD_KERNEL(sot::gelu::OfSum));
-
-PD_BUILD_GRAD_OP(sot_gelu_of_sum)
-    .Inputs({"Slope", "Bias", paddle::Grad("Out")})
-    .Outputs({paddle::Grad("X"), paddle::Grad("Bias")})
-    .SetKernelFn(PD_KERNEL(sot::gelu::BackwardOfSum));
-
-SOT_ONCE_ONLY(sot_gelu_of_sum, "X");

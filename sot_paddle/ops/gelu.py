@@ -19,4 +19,6 @@ def gelu(x: paddle.Tensor) -> paddle.Tensor:
 
     Gradient: ``Phi(x) + x phi(x)``, smooth; once only where it runs natively.
     """
-    return run("sot_gelu", x) if runs_natively(x) else F.gelu(x)
+    if not runs_natively(x):
+        return F.gelu(x)
+    return run("sot_gelu", x, paddle.is_grad_enabled() and not x.stop_gradient)[0]

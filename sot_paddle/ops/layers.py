@@ -8,11 +8,10 @@ from typing import Any
 import paddle
 from paddle import nn
 
+from sot_paddle.ops import bfloat16
 from sot_paddle.ops.attention import attention, can_attend
 from sot_paddle.ops.dispatch import is_plain, runs_natively
 from sot_paddle.ops.dropout import LARGEST, dropout, may_drop
-from sot_paddle.ops.embedding import embedding
-from sot_paddle.ops.feed_forward import can_run, feed_forward, norm_of_sum
 from sot_paddle.ops.gelu import gelu
 from sot_paddle.ops.layer_norm import layer_norm
 from sot_paddle.ops.linear import linear
@@ -24,17 +23,6 @@ class Linear(nn.Linear):
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (..., C) to (..., D)."""
         return linear(x, self.weight, self.bias)
-
-
-class Embedding(nn.Embedding):
-    """`paddle.nn.Embedding`."""
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        """Map whole numbers (...) to rows (..., C)."""
-        options = ("_sparse", "_max_norm", "_scale_grad_by_freq")  # the latter two since Paddle 3.0
-        if any(getattr(self, name, False) for name in options):
-            return super().forward(x)
-        return embedding(x, self.weight, self._padding_idx)
 
 
 class LayerNorm(nn.LayerNorm):
@@ -84,30 +72,32 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
     """`paddle.nn.TransformerEncoderLayer`."""
 
     def forward(self, src: paddle.Tensor, src_mask: Any = None, *rest: Any, **named: Any) -> Any:
-        """As Paddle's; fused where nobody watches the parts."""
-        if self.normalize_before or rest or named or not self._can_fuse(src):
+        """As Paddle's; in inference in bfloat16 the feed-forward part is one operator."""
+        fits = self.activation is gelu and not (self.normalize_before or rest or named)
+        if not fits or paddle.is_grad_enabled() or not bfloat16.is_chosen():
             return super().forward(src, src_mask, *rest, **named)
-        attended = self.self_attn(src, src, src, src_mask)
-        src = norm_of_sum(attended, src, self.norm1, self.dropout1)
-        transformed = feed_forward(src, self.linear1, self.linear2, self.dropout)
-        return norm_of_sum(transformed, src, self.norm2, self.dropout2)
-
-    def _can_fuse(self, src: paddle.Tensor) -> bool:
-        norms, drops = (self.norm1, self.norm2), (self.dropout, self.dropout1, self.dropout2)
-        return (
-            self.activation is gelu
-            and not self.self_attn.need_weights
-            and is_plain(LayerNorm, norms)
-            and can_fuse_feed_forward(src, (self.linear1, self.linear2), drops)
+        src = self.norm1(src + self.dropout1(self.self_attn(src, src, src, src_mask)))
+        return self.norm2(
+            src + self.dropout2(feed_forward(src, self.linear1, self.linear2, self.dropout))
         )
 
 
-def can_fuse_feed_forward(
-    x: paddle.Tensor, linears: tuple[nn.Layer, nn.Layer], dropouts: Sequence[nn.Layer]
-) -> bool:
-    """Whether `sot_paddle.ops.feed_forward` computes here and no layer is subclassed or hooked."""
-    can_fuse = is_plain(Linear, linears) and all(map(can_fuse_dropout, dropouts))
-    return can_fuse and can_run(x, *linears)
+def feed_forward(
+    x: paddle.Tensor, first: nn.Layer, second: nn.Layer, drop: nn.Layer
+) -> paddle.Tensor:
+    """``second(drop(gelu(first(x))))``, in bfloat16 in one operator where nobody watches a layer.
+
+    Args:
+        x: (..., C).
+
+    Returns:
+        (..., C'). Gradient: as of the layers.
+    """
+    is_idle = not drop.training or drop.p == 0.0
+    output = None
+    if is_idle and is_plain(Linear, (first, second)) and can_fuse_dropout(drop):
+        output = bfloat16.feed_forward(x, first, second)
+    return second(drop(gelu(first(x)))) if output is None else output
 
 
 def side_by_side(x: paddle.Tensor, layers: Sequence[nn.Linear]) -> list[paddle.Tensor]:
@@ -154,7 +144,7 @@ def _drops_elements(layer: nn.Dropout) -> bool:
     return layer.axis is None and layer.mode == "upscale_in_train" and not inplace
 
 
-KINDS = {Linear, Embedding, LayerNorm, Dropout, MultiHeadAttention, TransformerEncoderLayer}
+KINDS = {Linear, LayerNorm, Dropout, MultiHeadAttention, TransformerEncoderLayer}
 NATIVE = {kind.__base__: kind for kind in KINDS}
 """Layer of Paddle -> the one that takes its place."""
 

@@ -10,38 +10,46 @@ import paddle
 from sot_paddle import functional as F
 from sot_paddle.ops.dispatch import run, runs_natively
 
-_CENTRING = {"none": 0, "channel": 1, "scalar": 2}
+_CENTRINGS = ("channel", "scalar")
 
 
-def _can_run(x: paddle.Tensor, centering: str, mask: paddle.Tensor | None) -> bool:
-    fits = centering in _CENTRING and x.ndim == 3
+def _runs_natively(x: paddle.Tensor, centering: str, mask: paddle.Tensor | None) -> bool:
+    fits = centering in _CENTRINGS and x.ndim == 3
     return fits and runs_natively(x) and (mask is None or mask.shape == x.shape[:2])
 
 
-def can_take_heads(
-    projected: paddle.Tensor, num_heads: int, centering: str, mask: paddle.Tensor | None
-) -> bool:
-    """Whether :func:`head_covariance` computes on these tokens here and now."""
-    return _can_run(projected, centering, mask) and projected.shape[2] % (2 * num_heads) == 0
+def _covariance(
+    sets: list[paddle.Tensor], num_heads: int, centering: str, mask: paddle.Tensor | None
+) -> paddle.Tensor:
+    weights = None if mask is None else mask.astype("float32")
+    return run("sot_covariance", sets, weights, num_heads, centering == "scalar")
 
 
 def head_covariance(
     projected: paddle.Tensor, num_heads: int, *, centering: str, mask: paddle.Tensor | None
 ) -> paddle.Tensor:
-    """:func:`sot_paddle.functional.cross_covariance` of each head, natively.
+    """:func:`sot_paddle.functional.cross_covariance` of each head, natively where possible.
 
     Args:
-        projected: (B, N, 2 H w) of a kind that :func:`can_take_heads` takes: the left sets of all
-            heads, then the right ones.
+        projected: (B, N, 2 H w): the left sets of all heads, then the right ones.
         num_heads: H.
         centering: see :func:`sot_paddle.functional.center_tokens`.
         mask: (B, N), true where valid, or None.
 
     Returns:
-        (B H, w, w). Gradient: bilinear; once only.
+        (B H, w, w). Gradient: bilinear; once only where it runs natively.
     """
-    weights = None if mask is None else mask.astype("float32")
-    return run("sot_head_covariance", projected, weights, num_heads, _CENTRING[centering])
+    if _runs_natively(projected, centering, mask):
+        return _covariance([projected], num_heads, centering, mask)
+    batch, length = F.axis_length(projected, 0), F.axis_length(projected, 1)
+    width = projected.shape[2] // (2 * num_heads)
+    parts = projected.reshape([batch, length, 2, num_heads, width])
+    parts = parts.transpose([2, 0, 3, 1, 4])  # (2, B, H, N, w)
+    w, r = parts.reshape([2, batch * num_heads, length, width]).unbind(0)
+    if mask is not None:
+        mask = mask.unsqueeze(1).expand([batch, num_heads, length])
+        mask = mask.reshape([batch * num_heads, length])
+    return F.cross_covariance(w, r, centering=centering, mask=mask)
 
 
 def cross_covariance(
@@ -58,11 +66,10 @@ def cross_covariance(
     Returns:
         (B, d1, d2). Gradient: bilinear; once only where it runs natively.
     """
-    fits = _can_run(x1, centering, mask) and x2.ndim == 3 and x1.shape[:2] == x2.shape[:2]
+    fits = _runs_natively(x1, centering, mask) and x2.ndim == 3 and x1.shape[:2] == x2.shape[:2]
     if not fits or x2.dtype != x1.dtype:
         return F.cross_covariance(x1, x2, centering=centering, mask=mask)
-    weights = None if mask is None else mask.astype("float32")
-    return run("sot_pair_covariance", x1, x2, weights, _CENTRING[centering])
+    return _covariance([x1, x2], 1, centering, mask)
 
 
 def sv_power_norm(

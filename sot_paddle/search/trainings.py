@@ -32,8 +32,8 @@ def read_options(command: str, words: Sequence[str], run_options: Mapping[str, A
         raise ValueError(f"{twice[0]} is given twice: each run has its own")
     flags = [] if command == "train_image" else ["--do_train", "--do_eval"]
     options = parse(commands.part(command, 0), [*flags, *words, *assigned(run_options)])
-    if options.overwrite_output_dir or getattr(options, "seeds", None):
-        raise ValueError("each run has one seed and its own folder: no seeds, overwrite_output_dir")
+    if options.overwrite_output_dir:
+        raise ValueError("each run has its own folder: leave overwrite_output_dir out")
     return options
 
 
@@ -73,26 +73,21 @@ def open_folder(folder: Path, record: str, recorded: Mapping[str, Any]) -> Itera
     The file `record` in it holds what was asked for; it goes where the block leaves nothing.
     """
     path, names = folder / record, {record, folder_lock.LOCK}
-    if (
-        folder.is_dir()
-        and {entry.name for entry in folder.iterdir()} - names
-        and not path.is_file()
-    ):
+    there = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+    if record not in there and there - names:
         raise ValueError(
             f"{folder} is not empty and holds no {record}: choose another --output_dir"
         )
     with folder_lock.hold(folder):
         recorded = json.loads(strict_json.dumps(recorded))
         before = read_json(path) if path.is_file() else recorded
-        changed = [
-            name for name in {**before, **recorded} if before.get(name) != recorded.get(name)
-        ]
-        if changed:
-            name, was, now = changed[0], before.get(changed[0]), recorded.get(changed[0])
-            raise ValueError(
-                f"{folder} was begun with something else: {name} was {was}, now {now}; repeat the "
-                "first command to go on, or choose another --output_dir"
-            )
+        for name in {**before, **recorded}:
+            if before.get(name) != recorded.get(name):
+                raise ValueError(
+                    f"{folder} was begun with something else: {name} was {before.get(name)}, now "
+                    f"{recorded.get(name)}; repeat the first command to go on, or choose another "
+                    "--output_dir"
+                )
         write_atomically(path, strict_json.dumps(recorded).encode())
         try:
             yield

@@ -25,8 +25,6 @@ class DocumentTrainConfig(ClassifierOptions):
     """
 
     task_name: str = option("", f"{', '.join(LAYOUTS)} (any case), or {OWN} (own tables)")
-    text_columns: tuple[str, ...] = option((), f"{OWN}: one or two columns, else by their names")
-    label_column: str = option("label", f"{OWN}: column of the label")
     trunc_medium: int = option(
         HEAD,
         "which tokens of a long text are kept: -2 the first, -1 the last, 0 as many of both ends, "
@@ -42,7 +40,6 @@ class DocumentTrainConfig(ClassifierOptions):
     discr: bool = option(False, "each layer has a learning rate of its own")
     layer_learning_rate: tuple[float, ...] | None = option(None, "discr: the last layer's, or all")
     layer_learning_rate_decay: float = option(0.95, "discr: from a layer to the one before", low=0)
-    discr_blocks: bool = option(False, "discr: thirds of the layers, a factor of 2.6 apart")
     optimizer: str | None = option(
         None,
         "bert_adam (published: no bias correction, each tensor clipped), hf_adamw or adamw",
@@ -77,16 +74,8 @@ class DocumentTrainConfig(ClassifierOptions):
             object.__setattr__(self, name, allowed[-1])
         object.__setattr__(self, "optimizer", self.optimizer or "bert_adam")
         super().__post_init__()
-        self._check_rows()
         self._check_layers()
         self._check_rates()
-
-    def _check_rows(self) -> None:
-        named = self.text_columns or self.label_column != "label"
-        if named and self.task_name != OWN:
-            raise ValueError(f"text_columns and label_column are for task_name {OWN}")
-        if len(self.text_columns) > 2:
-            raise ValueError(f"text_columns must be one or two, got {len(self.text_columns)}")
 
     def _check_layers(self) -> None:
         if not self.layers or min(self.layers) < POOLED or self.layers.count(-1) > 1:
@@ -99,15 +88,11 @@ class DocumentTrainConfig(ClassifierOptions):
     def _check_rates(self) -> None:
         if self.layer_learning_rate is not None and not self.discr:
             raise ValueError("layer_learning_rate means nothing without discr")
-        if self.discr_blocks and (not self.discr or self.layer_learning_rate is not None):
-            raise ValueError("discr_blocks needs discr and goes by learning_rate alone")
         if self.discr and not self.learning_rate > 0:
             raise ValueError(f"discr needs a learning_rate above 0, got {self.learning_rate}")
         for rate in self.layer_learning_rate or ():
             if rate < 0:
                 raise ValueError(f"layer_learning_rate must be at least 0, got {rate}")
-        if self.discr_blocks and self.paddle_compat:
-            raise ValueError("paddle_compat chooses optimizer and rates: leave discr_blocks out")
 
     @property
     def tokenizer_settings(self) -> dict[str, Any]:
@@ -144,15 +129,15 @@ COMMAND = Command(
     "train_text.py",
     DocumentTrainConfig,
     """\
-Fine-tune a language model on whole texts: IMDB, TREC, Yahoo Answers or your own CSV, TSV or JSON
-lines. Texts are read from the disk when a batch asks for them. The same command continues a run
-that was interrupted, bit for bit.""",
+Fine-tune a language model on whole texts: IMDB, TREC, Yahoo Answers or your own tables. Texts are
+tokenized when a batch asks for them. The same command continues a run that was interrupted, bit for
+bit.""",
     """\
 examples:
   python tools/train_text.py --task_name IMDB --data_dir aclImdb --model_name_or_path CHECKPOINT \\
       --do_lower_case --do_train --do_eval --max_seq_length 512 --trunc_medium 128 --layers 11 \\
       --discr --layer_learning_rate 2e-5 --layer_learning_rate_decay 0.95 --output_dir OUT
-  python tools/train_text.py --task_name own --data_dir MY_TABLES --text_columns title body \\
-      --label_column topic --model_name_or_path CHECKPOINT --do_train --do_eval --output_dir OUT
+  python tools/train_text.py --task_name own --data_dir MY_TABLES \\
+      --model_name_or_path CHECKPOINT --do_train --do_eval --output_dir OUT
 """,
 )

@@ -35,8 +35,8 @@ class DocumentSplit(ShuffledSplit):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """Hash of the files, the columns and the tokenizer with its options."""
-        parts = (self._rows.fingerprint, repr(self._rows.texts), self._tokenizer.fingerprint)
+        """Hash of the files and of the tokenizer with its options."""
+        parts = (self._rows.fingerprint, self._tokenizer.fingerprint)
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32]
 
     def make_batch(self, positions: Sequence[int]) -> dict[str, np.ndarray]:
@@ -63,7 +63,7 @@ def load_documents(config: DocumentTrainConfig, vocabulary: Mapping[str, bytes])
         development split as well (D.2).
 
     Raises:
-        DataError: a needed file is missing or broken, or an option does not fit the data.
+        ValueError: a needed file is missing or broken, or an option does not fit the data.
     """
     is_own = config.task_name == OWN
     test = "test" if is_own else "dev"
@@ -74,7 +74,7 @@ def load_documents(config: DocumentTrainConfig, vocabulary: Mapping[str, bytes])
     tokenizer = tokenizer_of(config, vocabulary).truncating(config.trunc_medium)
     folder = Path(config.data_dir)
     if is_own:
-        table, rows = read_own(folder, splits, config.text_columns, config.label_column)
+        table, rows = read_own(folder, splits)
     else:
         table, rows = read_published(config.task_name, folder, splits)
     documents = {

@@ -144,7 +144,7 @@ def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
         The task. Test splits are read for ``do_predict`` only; MNLI's mismatched set may be absent.
 
     Raises:
-        DataError: a needed file is missing or broken.
+        ValueError: a needed file is missing or broken.
     """
     if config.task_name == OWN:
         table = own_task(config.data_dir, regression=config.regression)

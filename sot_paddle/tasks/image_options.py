@@ -41,9 +41,6 @@ class ImageOptions(PrecisionOptions):
     num_classes: int | None = option(None, "outputs, the number of folders if not given", low=2)
     cpu: bool = changeable(False, "use the CPU even where there is a GPU", flags=("--no-cuda",))
     workers: int = changeable(4, "processes that read images, 0 for none", low=0, flags=("-j",))
-    on_corrupt: str = changeable(
-        "fatal", "an image that cannot be decoded: fatal, or skip it", choices=("fatal", "skip")
-    )
 
     def __post_init__(self) -> None:
         if not self.data_dir:
@@ -106,7 +103,6 @@ class ImageTrainConfig(ImageOptions, RunOptions):
     std: tuple[float, ...] = option(IMAGENET_STD, "channel deviations that are divided by")
     interpolation: str = changeable("bicubic", "resizing in evaluation")
     crop_pct: float = changeable(0.875, "share that evaluation crops", low=0.01, high=1)
-    exif_orientation: bool = option(False, "turn photographs as their EXIF says (ours)")
     model_ema_decay: float = option(0.99996, "of the moving average", low=0, high=0.9999999)
     model_ema_warmup: bool | None = option(
         None, "let the average follow closely at first [where the run is too short for its decay]"
@@ -186,12 +182,8 @@ class ImageEvalConfig(ImageOptions):
     interpolation: str | None = option(None, "resizing [bicubic]")
     mean: tuple[float, ...] | None = option(None, "channel means [ImageNet's]")
     std: tuple[float, ...] | None = option(None, "channel deviations [ImageNet's]")
-    exif_orientation: bool | None = option(
-        None, "turn photographs as their EXIF says [as the weights were trained, else not]"
-    )
     batch_size: int = option(256, "images per process and step", low=1, flags=("-b", "--b"))
     output: str = option("", "file for the scores (JSON)")
-    predictions: str = option("", "file for the prediction of each image (CSV)")
 
     def __post_init__(self) -> None:
         super().__post_init__()

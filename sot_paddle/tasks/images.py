@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,14 @@ import paddle
 
 from sot_paddle import distributed
 from sot_paddle.data.batches import EpochBatches
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_dataset import (
     DIGITS,
-    EvalCollate,
+    Collate,
     ImageEvalSet,
     ImageSource,
     ImageTrainSet,
     TrainCollate,
+    collate_evaluation,
     first_corrupt,
     load_digits,
 )
@@ -63,7 +63,7 @@ class ImageSplit(ShuffledSplit):
     """
 
     images: ImageTrainSet | ImageEvalSet
-    collate: TrainCollate | EvalCollate
+    collate: Collate
     batch_size: int
     workers: int = 0
     dtype: str = "float32"
@@ -158,35 +158,30 @@ def load_images(config: ImageTrainConfig) -> ImageTask:
     """List the images of both splits.
 
     Raises:
-        DataError: the folder cannot be used, the classes of the splits or ``num_classes`` do not
+        ValueError: the folder cannot be used, the classes of the splits or ``num_classes`` do not
             fit, or an option of the augmentation is impossible.
         ValueError: ``top5`` of five classes or fewer.
     """
     digits = _is_digits(config.data_dir)
-    if digits:
-        sources = load_digits(config.img_size)
-    else:
-        turned = config.exif_orientation
-        listed = _read_train_val(config)
-        sources = tuple(replace(source, exif_orientation=turned) for source in listed)
+    sources = load_digits(config.img_size) if digits else _read_train_val(config)
     classes = sources[0].classes
     if config.num_classes is not None:
         check_class_count(classes, config.num_classes, config.data_dir)
     if config.eval_metric == "top5" and len(classes) <= TOP:
         raise ValueError(f"--eval-metric top5 needs more than five classes, got {len(classes)}")
     prints = [fingerprint(source) for source in sources]
-    if config.on_corrupt == "fatal" and not digits:
+    if not digits:
         _require_decodable(sources[1])
     augment = part_of(config, AugmentConfig, interpolation="train_interpolation", auto_augment="aa")
     train = ImageSplit(
-        ImageTrainSet(sources[0], augment, config.seed, config.on_corrupt),
+        ImageTrainSet(sources[0], augment, config.seed),
         _collate(config, len(classes)),
         config.batch_size,
         config.workers,
         config.dtype,
         prints[0],
     )
-    images = ImageEvalSet(sources[1], eval_transform(config), config.on_corrupt)
+    images = ImageEvalSet(sources[1], eval_transform(config))
     batch_size = config.batch_size * config.eval_batch_multiplier
     measured = f"{prints[1]} {config.crop_pct} {config.interpolation}"
     val = evaluation_split(images, batch_size, config.workers, config.dtype, measured)
@@ -199,8 +194,7 @@ def evaluation_split(
     images: ImageEvalSet, batch_size: int, workers: int, dtype: str, fingerprint: str = ""
 ) -> ImageSplit:
     """Evaluation images as a split."""
-    collate = EvalCollate(images.transform.img_size)
-    return ImageSplit(images, collate, batch_size, workers, dtype, fingerprint)
+    return ImageSplit(images, collate_evaluation, batch_size, workers, dtype, fingerprint)
 
 
 def load_evaluation(
@@ -209,16 +203,15 @@ def load_evaluation(
     """The images of an evaluation: ``val`` of the folder, or the class folders in it.
 
     Raises:
-        DataError: the folder cannot be used, or is not ImageNet-A although it should be.
+        ValueError: the folder cannot be used, or is not ImageNet-A although it should be.
     """
     if _is_digits(config.data_dir):
         source: ImageSource = load_digits(transform.img_size)[1]
     else:
-        listed = _read_val(config.data_dir, report, bare=config.imagenet_a)
-        source = replace(listed, exif_orientation=transform.exif_orientation)
+        source = _read_val(config.data_dir, report, bare=config.imagenet_a)
     if config.imagenet_a:
         require_synsets(source.classes, config.data_dir)
-    return ImageEvalSet(source, transform, config.on_corrupt)
+    return ImageEvalSet(source, transform)
 
 
 def eval_transform(config: Any) -> EvalTransform:
@@ -260,12 +253,12 @@ def _read_train_val(config: ImageTrainConfig) -> tuple[FolderSource, FolderSourc
 
 def _require_decodable(source: ImageSource) -> None:
     """Decode every validation image now: a damaged one would else end the run an epoch later."""
-    say(f"checking {len(source)} validation images, as --on-corrupt is fatal")
+    say(f"checking {len(source)} validation images")
     mine = range(distributed.rank(), len(source), distributed.world_size())
     reasons = distributed.gather(first_corrupt(source, mine))
     reason = next((reason for reason in reasons if reason), None)
     if reason:
-        raise DataError(reason)
+        raise ValueError(reason)
 
 
 def _read_val(root: str, report: Report, *, bare: bool) -> FolderSource:

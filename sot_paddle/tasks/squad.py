@@ -16,8 +16,6 @@ from sot_paddle.data.batches import EpochBatches
 from sot_paddle.data.splits import ShuffledSplit
 from sot_paddle.data.squad.answers import (
     ANSWERS,
-    CANDIDATES,
-    NULL_ODDS,
     Answer,
     DecodingOptions,
     decode,
@@ -86,24 +84,20 @@ class SquadTask(Task):
         return span_loss(outputs, labels)
 
     def score(self, split: str, predictions: Predictions) -> dict[str, float]:
-        """Mean loss, and the official scores in per cent with their best thresholds."""
+        """Mean loss, and the official scores in per cent."""
         asked = self.dev[split]
         answers = asked.answer(predictions.outputs, self.decoding)
-        scores = score_answers(
-            asked.questions,
-            {name: answer.text for name, answer in answers.items()},
-            {name: answer.null_odds for name, answer in answers.items()},
-            null_limit=np.inf,  # the threshold has decided already
-        )
+        texts = {name: answer.text for name, answer in answers.items()}
+        scores = score_answers(asked.questions, texts)
         losses = [mean_loss(predictions.outputs[:, at], predictions.labels[:, at]) for at in (0, 1)]
         return {"loss": float(np.mean(losses)), **scores}
 
     def prediction_files(self, split: str) -> tuple[str, ...]:
-        """Names of the official files of answers."""
-        return ANSWERS, NULL_ODDS, CANDIDATES
+        """Name of the official file of answers."""
+        return (ANSWERS,)
 
     def write_predictions(self, folder: Path, split: str, predictions: Predictions) -> Path:
-        """Write answers, null odds and candidates."""
+        """Write the answers."""
         return write_answers(folder, self.test[split].answer(predictions.outputs, self.decoding))
 
 

@@ -60,11 +60,10 @@ class ExtractConfig(StateRows):
     """Every option of ``tools/extract_hidden_states.py``."""
 
     splits: str = option("", "splits with commas between [train and the development splits]")
-    output_dir: str = option("", "folder of the files; a run that was stopped goes on")
+    output_dir: str = option("", "folder of the files; a split that is there is left as it is")
     dtype: str = option("float32", "float32 (published) or float16 (half the disk)", choices=DTYPES)
     batch_size: int = option(8, "of a forward pass, in rows", low=1)
     embed_batch_size: int = option(1, "that a reader has to read together, in rows", low=1)
-    overwrite: bool = option(False, "begin anew instead of going on")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -150,8 +149,8 @@ SQUAD_COMMAND = Command(
     SquadTrainConfig,
     """\
 Fine-tune a language model on SQuAD 2.0: spans over windows of long contexts. Writes
-predictions.json, null_odds.json and nbest_predictions.json in the official form, and the official
-scores in metrics.json. The same command continues a run that was interrupted, bit for bit.""",
+predictions.json in the official form, and the official scores in metrics.json. The same command
+continues a run that was interrupted, bit for bit.""",
     """\
 examples:
   python tools/train_squad.py --model_name_or_path CHECKPOINT --train_file train-v2.0.json \\
@@ -181,8 +180,8 @@ EXTRACT_COMMAND = Command(
     ExtractConfig,
     """\
 Store the hidden states of every layer and position of a frozen encoder in HDF5, in the original's
-layout. It says first how much disk it needs, and refuses when that is not there; a run that was
-stopped goes on with the same command.""",
+layout. It says first how much disk each split needs, and refuses when that is not there; after a
+stop the same command makes the splits that are not finished.""",
     """\
 examples:
   python tools/extract_hidden_states.py --task_name SQuAD --train_file train-v2.0.json \\

@@ -34,7 +34,6 @@ class Predictions:
     indices: np.ndarray  # (M,) int64, positions in the split
     outputs: np.ndarray  # (M, ...) float32, or float64 of a float64 model
     labels: np.ndarray | None = None  # (M, ...), None where the split has none
-    corrupt: tuple[int, ...] = ()  # positions of examples that could not be read
     seconds: float = 0.0  # wall time of this process, reading included
 
 
@@ -57,7 +56,7 @@ class Split(Protocol):
         """The model's arguments by name, and ``labels`` where there are any, of each batch.
 
         ``batches`` are lists of positions, of training examples of whatever :attr:`Task.by_epoch`
-        says. A loader that leaves out what it cannot read has their positions in ``corrupt``.
+        says.
         """
         ...
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from sot_paddle.backbones.families import TEXT_BACKBONES
-from sot_paddle.options import LARGEST_NUMBER, Options, RunOptions, changeable, option, record
-
-Seed = Annotated[int, Field(ge=0, le=LARGEST_NUMBER)]
+from sot_paddle.options import Options, RunOptions, changeable, option, record
 
 
 @record
@@ -105,7 +101,6 @@ class TextRunOptions(RunOptions):
     logging_steps: int = changeable(50, "optimizer steps between log lines", low=1)
     save_steps: int = changeable(50, "optimizer steps between checkpoints", low=1)
     eval_steps: int | None = changeable(None, "steps between evaluations, else epochs", low=1)
-    seeds: tuple[Seed, ...] | None = changeable(None, "several runs, such as 42,43,44")
 
     half, fp16_opt_level = "", "O1"  # see `TunedOptions`
 
@@ -124,8 +119,6 @@ class TextRunOptions(RunOptions):
             raise ValueError(f"num_train_epochs must be above 0, got {self.num_train_epochs}")
         if self.early_stopping_patience is not None and not self.do_eval:
             raise ValueError("early_stopping_patience needs do_eval: it watches the dev metric")
-        if self.seeds is not None and (not self.seeds or len(set(self.seeds)) < len(self.seeds)):
-            raise ValueError(f"seeds must differ and be one at least, got {self.seeds}")
         if not self.correct_bias and self.optimizer != "hf_adamw":
             raise ValueError("correct_bias=false is an option of optimizer hf_adamw alone")
 

@@ -16,7 +16,6 @@ from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle import distributed
 from sot_paddle.backbones.families import TEXT_BACKBONES
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.stored.layout import original_task, stored_split
 from sot_paddle.data.stored.live_states import FrozenModel, glue_states
 from sot_paddle.data.stored.state_files import (
@@ -46,8 +45,8 @@ from sot_paddle.train import pretrained
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.optimizer import decayed_names
-from sot_paddle.train.run import run_setup
-from sot_paddle.train.run_folder import open_folders
+from sot_paddle.train.run import train
+from sot_paddle.train.run_folder import open_folder
 from sot_paddle.train.saved_model import config_file
 from sot_paddle.train.text_command import optimizer, text_setup
 
@@ -61,17 +60,17 @@ _MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
 
 
 def run_config(config: StateTrainConfig) -> dict[str, Any]:
-    """Run every seed of a configuration; see `run_setup`."""
+    """Run the command; see `sot_paddle.train.run.train`."""
     prepare_device(dtype=config.dtype, cpu=config.no_cuda, cpu_precision=config.cpu_precision)
     sources = {"--states": None if config.states == LIVE else Path(config.states)}
     if config.model_name_or_path:
         sources |= pretrained.sources(config)
-    with open_folders(config, sources) as folders:
+    with open_folder(config, sources) as resume_from:
         task, of_row = load_states(config)
         decay = every_name if config.squad else decayed_names
         make_optimizer = functools.partial(optimizer_of_full_batches, decay=decay)
         setup = text_setup(config, task, StateModel(config, of_row), make_optimizer)
-        return run_setup(setup, folders)
+        return train(setup, resume_from)
 
 
 def every_name(model: nn.Layer) -> set[str]:
@@ -160,7 +159,7 @@ def load_states(config: StateTrainConfig) -> tuple[Task, tuple[int, int, int]]:
     sources = [getattr(split, "windows", split).source for split in splits if split is not None]
     sizes = {source.of_row for source in sources}
     if len(sizes) > 1:
-        raise DataError(f"the splits have hidden states of different sizes: {sorted(sizes)}")
+        raise ValueError(f"the splits have hidden states of different sizes: {sorted(sizes)}")
     of_row = sizes.pop()
     if config.max_seq_length not in (None, of_row[1]):
         say(f"--max_seq_length has no effect: rows of {config.states} have {of_row[1]} tokens")
@@ -238,7 +237,7 @@ def _asked(
     questions, features = read_windows(config, tokenizer, file, tokens)
     windows = StateSplit(reader, size)
     if not np.array_equal(windows.labels, features.tokens.labels):
-        raise DataError(
+        raise ValueError(
             f"the {len(reader):,} stored rows of {config.states} are not the {len(features):,} "
             f"windows of {file}: give the file, vocabulary and stride that they were made from"
         )

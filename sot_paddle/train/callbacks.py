@@ -1,12 +1,10 @@
-"""Callbacks of the Trainer: when to evaluate and stop, what to print, how to be interrupted, and
-who looks on: a search, which may end a training early."""
+"""Callbacks of the Trainer: when to evaluate and stop, what to print, how to be interrupted."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
 
 import visualdl  # noqa: F401 (imported with the rest, while imports are quiet)
 from paddlenlp.trainer import TrainerCallback
@@ -108,23 +106,16 @@ class StepCount(TrainerCallback):
 
 
 class ProgressLines(TrainerCallback):
-    """A line for each log entry, and now and then between: step, loss, rate, speed, time left."""
-
-    silence = 30.0  # seconds without a line before one is printed
+    """A line for each log entry: step, loss, rate, speed, time left."""
 
     def __init__(self, *, items: int = 0, unit: str = "examples", evaluated: str = "dev") -> None:
         self._items, self._unit, self._evaluated = items, unit, evaluated
-        self._started, self._first, self._printed = 0.0, 0, 0.0
+        self._started, self._first = 0.0, 0
 
     def on_train_begin(self, args, state, control, **kwargs) -> None:
         """Start the clock at the first step of this process."""
-        self._started = self._printed = time.monotonic()
+        self._started = time.monotonic()
         self._first = state.global_step
-
-    def on_step_end(self, args, state, control, **kwargs) -> None:
-        """Print where the run is when nothing has been printed for a while."""
-        if time.monotonic() - self._printed > self.silence and state.is_world_process_zero:
-            self._print(state, self._speed(state))
 
     def on_log(self, args, state, control, logs=None, **kwargs) -> None:
         """Print a training or an evaluation line."""
@@ -141,7 +132,6 @@ class ProgressLines(TrainerCallback):
     def _print(self, state, text: str) -> None:
         head = f"step {state.global_step}/{state.max_steps} epoch {state.epoch:.2f}"
         print(f"{head} {text}".rstrip(), file=sys.stderr, flush=True)
-        self._printed = time.monotonic()
 
     def _speed(self, state) -> str:
         done = state.global_step - self._first
@@ -153,9 +143,3 @@ class ProgressLines(TrainerCallback):
         if self._items:
             speed += f", {self._items * done / seconds:.0f} {self._unit}/s"
         return f"{speed}, {duration(left)} left"
-
-
-WATCHES: list[Callable[[int, int, Mapping[str, float]], None]] = []
-"""Called after each evaluation of a training in this process: with the step, the steps of the whole
-run and the scores by name, that which chooses the best as ``main`` too. What one raises ends the
-run."""

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,15 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle import reading
-from sot_paddle.atomic import DISCARDED, WRITING, beside, remove, sync, write_atomically
+from sot_paddle.atomic import (
+    DISCARDED,
+    WRITING,
+    atomic_directory,
+    beside,
+    clear_leftovers,
+    remove,
+    write_atomically,
+)
 from sot_paddle.checkpoint import safetensors_parts
 from sot_paddle.failures import NonFiniteState, StorageFailure
 
@@ -29,9 +36,11 @@ POINTER = "last"
 """Symbolic link to the newest checkpoint, for people and other programs."""
 STATE, OPTIMIZER = "state.json", "optimizer.safetensors"
 """What only resuming needs, and older checkpoints drop."""
+KEPT_STATES = 2
+"""So many of the newest checkpoints keep what resuming needs; older ones keep their weights."""
 HALF_DONE = re.compile(
     rf"(?:{re.escape(WRITING)}|{re.escape(DISCARDED)})"
-    rf"({PREFIX}\d+|best|{POINTER}|(?:run|metrics|evaluation)\.json)-[\d.]+"
+    rf"({PREFIX}\d+|best|{POINTER}|(?:run|metrics|evaluation)\.json)-\d+\.\d+"
 )
 """What a kill leaves of an entry of a run's folder."""
 
@@ -53,53 +62,36 @@ def write_folder(target: Path, files: Iterable[tuple[str, bytes | TensorFile]]) 
         NonFiniteState: a tensor holds NaN or infinity; nothing is left of the new folder.
         StorageFailure: the disk refused (full, read-only, no permission).
     """
-    temporary, replaced = beside(target, WRITING), beside(target, DISCARDED)
-    listed = {}
     try:
-        temporary.mkdir(parents=True)
-        for name, content in files:
-            parts = [content]
-            if isinstance(content, TensorFile):
-                if bad := first_nonfinite(content.arrays.items()):
-                    raise NonFiniteState(
-                        f"{target} is not written: {bad} (in {name}) holds a number that is not "
-                        f"finite; {way_back(target.parent)}"
-                    )
-                parts = safetensors_parts(content.arrays, content.metadata)
-            listed[name] = _write_file(temporary / name, parts)
-        _write_file(temporary / MANIFEST, [json.dumps({"files": listed}, indent=1).encode()])
-        if target.exists():
-            for name in set(foreign_files(target)) - set(listed):
-                (temporary / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(target / name, temporary / name)
-            os.replace(target, replaced)
-        sync(temporary)
-        os.replace(temporary, target)
-        sync(target.parent)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_directory(target) as folder:
+            for name, content in files:
+                _write_file(folder / name, content, target)
+            close_folder(folder)
+            for name in foreign_files(target):
+                if not (folder / name).exists():
+                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(target / name, folder / name)
     except OSError as error:
         raise StorageFailure(
             f"cannot write {target}: {error.strerror or error}; what was saved before is intact. "
             "Free some space (or choose another --output_dir) and run the same command again "
             "to continue"
         ) from error
-    finally:
-        if replaced.exists() and not target.exists():
-            os.replace(replaced, target)
-        remove(temporary)
-        remove(replaced)
 
 
-def _write_file(path: Path, parts: Iterable[bytes | memoryview]) -> dict[str, int]:
-    """Write a file and flush it to the disk; returns its size and checksum."""
-    size = checksum = 0
+def _write_file(path: Path, content: bytes | TensorFile, target: Path) -> None:
+    parts = [content]
+    if isinstance(content, TensorFile):
+        if bad := first_nonfinite(content.arrays.items()):
+            raise NonFiniteState(
+                f"{target} is not written: {bad} (in {path.name}) holds a number that is not "
+                f"finite; {way_back(target.parent)}"
+            )
+        parts = safetensors_parts(content.arrays, content.metadata)
     with open(path, "xb") as handle:
         for part in parts:
             handle.write(part)
-            checksum = zlib.crc32(part, checksum)
-            size += len(part)
-        handle.flush()
-        os.fsync(handle.fileno())
-    return {"size": size, "crc32": checksum}
 
 
 def write_checkpoint(
@@ -174,22 +166,18 @@ def first_nonfinite(arrays: Iterable[tuple[str, np.ndarray]]) -> str | None:
     return None
 
 
-def prune(root: Path, *, keep: int | None, keep_states: int) -> None:
-    """Remove what old checkpoints no longer need, newest kept.
+def prune(root: Path, *, keep: int | None) -> None:
+    """Remove all but the newest checkpoints (None keeps all), and the states of older ones.
 
     A checkpoint into which somebody has put a file stays.
-
-    Args:
-        keep: checkpoints to keep, None for all.
-        keep_states: checkpoints that keep what resuming needs; older ones keep their weights.
     """
     newest_first = [path for path in reversed(list_checkpoints(root)) if (path / MANIFEST).exists()]
-    for path in newest_first[keep_states:keep]:
+    for path in newest_first[KEPT_STATES:keep]:
         for name in (STATE, OPTIMIZER):
             (path / name).unlink(missing_ok=True)
     for path in newest_first[keep:] if keep is not None else ():
         if listed_files(path) and not foreign_files(path):
-            hidden = beside(path, DISCARDED)  # a kill leaves no half of a checkpoint
+            hidden = beside(path, WRITING)  # a kill leaves no half of a checkpoint
             os.replace(path, hidden)
             remove(hidden)
 
@@ -200,13 +188,9 @@ def settle(root: Path) -> None:
     A folder that was moved aside when the kill came before its successor was in place is moved
     back. The pointer is put on the newest whole checkpoint.
     """
-    half_done = {path: HALF_DONE.fullmatch(path.name) for path in sorted(root.glob(".*"))}
-    for path, match in half_done.items():
-        target = root / match[1] if match else path
-        if path.name.startswith(DISCARDED) and not target.exists() and is_whole(path):
-            os.replace(path, target)
-        elif match:
-            remove(path)
+    for hidden in sorted(root.glob(".*")):
+        if match := HALF_DONE.fullmatch(hidden.name):
+            clear_leftovers(root / match[1])
     newest = last_whole(root)
     if newest is not None:
         _point(root, newest.name)

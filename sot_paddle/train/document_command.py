@@ -23,12 +23,9 @@ from sot_paddle.tasks.documents import load_documents
 from sot_paddle.train import text_command
 from sot_paddle.train.feeding import Pace
 
-BLOCK_FACTORS = (1 / 2.6, 1.0, 2.6)
-"""Factor of the first, the second and the last third of the layers."""
-
 
 def run_config(config: DocumentTrainConfig) -> dict[str, Any]:
-    """Run every seed of a configuration; see `run_setup`."""
+    """Run the command; see `sot_paddle.train.run.train`."""
     if config.paddle_compat and config.discr:
         say("--discr has no effect: the Paddle port ignores it, see --paddle_compat")
     return text_command.run_text(config, load_documents, optimizer)
@@ -50,9 +47,7 @@ def ratios(config: DocumentTrainConfig, model: nn.Layer) -> Mapping[str, float]:
     if not config.discr:
         return {}
     rates = config.layer_learning_rate or (config.learning_rate,)
-    if config.discr_blocks:
-        rates = block_rates(count, config.learning_rate)
-    elif len(rates) == 1:
+    if len(rates) == 1:
         rates = decayed_rates(count, rates[0], decay)
     return layer_ratios(model, rates, config.learning_rate)
 
@@ -79,14 +74,6 @@ def decayed_rates(count: int, rate: float, decay: float) -> list[float]:
     Source: D.4, the original.
     """
     return [rate * decay ** (count - 1 - layer) for layer in range(count)]
-
-
-def block_rates(count: int, rate: float) -> list[float]:
-    """Rate of each layer: ``rate`` times `BLOCK_FACTORS` of its third.
-
-    Source: D.4, the original's single-layer script, of twelve layers.
-    """
-    return [rate * BLOCK_FACTORS[layer * len(BLOCK_FACTORS) // count] for layer in range(count)]
 
 
 def layer_ratios(model: nn.Layer, rates: Sequence[float], base: float) -> dict[str, float]:

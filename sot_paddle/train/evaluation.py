@@ -49,8 +49,7 @@ def predict(
         The outputs in the split's order, the same on every process.
 
     Raises:
-        DataError: an example cannot be read and that is fatal.
-        ValueError: no example can be read.
+        ValueError: an example cannot be read.
         NonFiniteState: an output is NaN or infinite.
     """
     mine = list(split.batches)[distributed.rank() :: distributed.world_size()]
@@ -72,9 +71,8 @@ def predict(
                 reported = now
                 left = (now - started) / done * (whole - done)
                 distributed.say(f"evaluated {done} of {whole}, {duration(left)} left")
-    corrupt = getattr(loader, "corrupt", ())
-    indices = [int(index) for batch in mine for index in batch if index not in corrupt]
-    share = (indices, outputs, labels, sorted(corrupt))
+    indices = [int(index) for batch in mine for index in batch]
+    share = (indices, outputs, labels)
     return _joined(distributed.gather(share), time.monotonic() - started)
 
 
@@ -88,16 +86,13 @@ def duration(seconds: float) -> str:
 
 def _joined(shares: Sequence[tuple], seconds: float) -> Predictions:
     indices = np.array([index for share in shares for index in share[0]], dtype=np.int64)
-    if not len(indices):
-        raise ValueError("no example of the evaluation set can be read: check the data set")
     order = np.argsort(indices)
     outputs = np.concatenate([part for share in shares for part in share[1]])[order]
     labels = [part for share in shares for part in share[2]]
-    corrupt = tuple(sorted(index for share in shares for index in share[3]))
     indices = indices[order]
     if not np.isfinite(outputs).all():
         finite = np.isfinite(outputs.reshape(len(outputs), -1)).all(axis=1)
         bad = indices[np.flatnonzero(~finite)[0]]
         raise NonFiniteState(f"the model's output for example {bad} is not a finite number")
     joined = np.concatenate(labels)[order] if labels else None
-    return Predictions(indices, outputs, joined, corrupt, seconds)
+    return Predictions(indices, outputs, joined, seconds)

@@ -143,11 +143,11 @@ class Progress:
 
 def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any], where: Path) -> None:
     """Refuse to continue a run with other options or data."""
-    saved, current = _flat(saved), _flat(json.loads(json.dumps(current)))
+    current = json.loads(json.dumps(current))
     keys = sorted(set(saved) | set(current))
     differing = [key for key in keys if saved.get(key) != current.get(key)]
     # the head's options follow from others where these differ
-    differing = [key for key in differing if not key.startswith("head_options.")] or differing
+    differing = [key for key in differing if key != "head_options"] or differing
     if differing:
         shown = "; ".join(
             "the training data have changed: files, rows or labels"
@@ -173,35 +173,3 @@ def operators_in_use() -> str:
     distributed.on_first_process(compute_natively)
     names = distributed.gather("native" if compute_natively() else "plain")
     return " and ".join(sorted(set(names)))
-
-
-def note_operators(operators: dict[str, str], step: int, where: object, *, accepted: bool) -> bool:
-    """Enter the operators that compute a run from a step on in its record.
-
-    Returns:
-        Whether they are others than before.
-    """
-    now = operators_in_use()
-    before = next(reversed(operators.values()), now)
-    if before != now and not accepted:
-        raise ValueError(
-            f"{where} was trained with {before} operators, this run has {now} ones and would end "
-            "with other last digits: SOT_PADDLE_NATIVE=0 gives plain ones, python -m "
-            "sot_paddle.ops.build says what hinders native ones; go on all the same with "
-            "--accept_other_operators (metrics.json will say so), or start afresh with "
-            "--overwrite_output_dir"
-        )
-    if before != now or not operators:
-        operators[str(step)] = now
-    return before != now
-
-
-def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with those of nested mappings spelt ``outer.inner``."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= {f"{key}.{name}": inner for name, inner in value.items()}
-        else:
-            flat[key] = value
-    return flat

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
+
+from tqdm import tqdm
 
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.stored.layout import StoredSplit, stored_split
 from sot_paddle.data.stored.live_states import FrozenModel, LiveStates, extract, glue_states
-from sot_paddle.data.stored.state_files import StateSizes, require_ours, require_space
+from sot_paddle.data.stored.state_files import StateSizes, is_stored, require_space
 from sot_paddle.distributed import say
 from sot_paddle.tasks.squad import read_windows
 from sot_paddle.tasks.state_options import ExtractConfig
 from sot_paddle.train import folder_lock
 from sot_paddle.train.adapter_command import load_frozen
 from sot_paddle.train.device import prepare_device
-from sot_paddle.train.evaluation import duration
 
 _REPORT_EVERY = 10.0  # seconds
 _SQUAD_FILES = {"train": "train_file", "dev": "predict_file"}
@@ -28,15 +28,12 @@ def extract_splits(config: ExtractConfig) -> None:
     folder = Path(config.output_dir)
     frozen = load_frozen(config)
     sources = {split: _source(config, frozen, split) for split in layouts}
-    files = [path for layout in layouts.values() for path in layout.paths(folder)]
     with folder_lock.hold(folder):
-        require_ours(files)
         for split, source in sources.items():
-            require_space(folder, layouts[split], _sizes(config, source))
-        for path in files if config.overwrite else ():
-            path.unlink(missing_ok=True)
-        for split, source in sources.items():
-            _store(config, folder, split, layouts[split], source)
+            if is_stored(folder, layouts[split], config.dtype, source.origin):
+                say(f"{config.task_name} {split}: its {len(source):,} rows are there")
+            else:
+                _store(config, folder, split, layouts[split], source)
 
 
 def _layouts(config: ExtractConfig) -> dict[str, StoredSplit]:
@@ -65,39 +62,23 @@ def _source(config: ExtractConfig, frozen: FrozenModel, split: str) -> LiveState
     return frozen.windows(features, split)
 
 
-def _sizes(config: ExtractConfig, source: LiveStates) -> StateSizes:
-    return StateSizes(len(source), *source.of_row, config.dtype, config.embed_batch_size)
-
-
 def _store(
     config: ExtractConfig, folder: Path, split: str, layout: StoredSplit, source: LiveStates
 ) -> None:
-    sizes = _sizes(config, source)
+    sizes = StateSizes(len(source), *source.of_row, config.dtype, config.embed_batch_size)
     layers, tokens, width = source.of_row
     say(
         f"{config.task_name} {split}: {len(source):,} rows x {layers} states x {tokens} tokens x "
         f"{width} in {config.dtype}: {sizes.gigabytes:.1f} GB"
     )
-    started = time.monotonic()
-    shown = [started]
-    begun: list[int] = []
-
-    def report(done: int, rows: int) -> None:
-        now = time.monotonic()
-        begun.append(done)
-        if now - shown[0] > _REPORT_EVERY and done > begun[0]:
-            shown[0] = now
-            left = (now - started) / (done - begun[0]) * (rows - done)
-            say(f"stored {done:,} of {rows:,} rows, {duration(left)} left")
-
-    before = extract(
-        source,
-        folder,
-        layout,
-        dtype=config.dtype,
-        batch_size=config.batch_size,
-        chunk=config.embed_batch_size,
-        report=report,
-    )
-    kept = f", {before:,} were there" if before else ""
-    say(f"{folder / layout.states.file}: {len(source):,} rows{kept}")
+    require_space(folder, sizes)
+    with tqdm(total=len(source), unit=" rows", mininterval=_REPORT_EVERY) as progress:
+        extract(
+            source,
+            folder,
+            layout,
+            sizes,
+            batch_size=config.batch_size,
+            report=lambda done, _: progress.update(done - progress.n),
+        )
+    say(f"{folder / layout.states.file}: {len(source):,} rows")

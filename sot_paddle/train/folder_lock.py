@@ -8,9 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import socket
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -18,7 +16,7 @@ from filelock import FileLock, Timeout
 from sot_paddle.atomic import clear_leftovers
 
 LOCK = "run.lock"
-"""File whose lock stands for the folder; says who holds it, and is gone afterwards."""
+"""File whose lock stands for the folder; it is gone afterwards."""
 
 
 @contextlib.contextmanager
@@ -56,25 +54,15 @@ def hold_beside(path: Path) -> Iterator[None]:
 def _held(file: Path, subject: Path) -> Iterator[None]:
     if not file.parent.is_dir():  # filelock would make it
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(subject))
-    lock = FileLock(file, timeout=0, on_acquired=_write_holder)
+    lock = FileLock(file, timeout=0)
     try:
         lock.acquire()
     except Timeout:
-        holder = file.read_text("utf-8", "replace") if file.exists() else ""
         raise ValueError(
-            f"{subject} is in use by another run ({holder}): wait until it has ended, or choose "
-            "another folder"
+            f"{subject} is in use by another run: wait until it has ended, or choose another folder"
         ) from None
     try:
         yield
     finally:
         file.unlink(missing_ok=True)
         lock.release()
-
-
-def _write_holder(descriptor: int) -> None:
-    started = datetime.now().astimezone().isoformat(timespec="seconds")
-    holder = f"process {os.getpid()} on {socket.gethostname()}, started {started}"
-    with contextlib.suppress(OSError):  # a full disk: the lock holds without a name
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, holder.encode(), 0)

@@ -24,7 +24,6 @@ from sot_paddle.train.model_folder import (
     find_model_folder,
     flat_options,
     load_foreign,
-    weight_set,
     weights_file,
 )
 from sot_paddle.train.optimizer import (
@@ -33,14 +32,14 @@ from sot_paddle.train.optimizer import (
     decay_filter,
     decayed_names_by_shape,
 )
-from sot_paddle.train.run import run_setup
-from sot_paddle.train.run_folder import open_folders
+from sot_paddle.train.run import train
+from sot_paddle.train.run_folder import open_folder
 from sot_paddle.train.schedule import EpochRates, PerEpoch
 from sot_paddle.train.setup import Setup
 
 
 def run_config(config: ImageTrainConfig) -> dict[str, Any]:
-    """Run a configuration; see `run_setup`."""
+    """Run the command; see `sot_paddle.train.run.train`."""
     prepare_device(
         dtype=config.dtype,
         cpu=config.cpu,
@@ -49,11 +48,11 @@ def run_config(config: ImageTrainConfig) -> dict[str, Any]:
     )
     start = config.initial_checkpoint
     sources = {"--initial-checkpoint": Path(start) if start else None}
-    with open_folders(config, sources) as folders:
+    with open_folder(config, sources) as resume_from:
         task = load_images(config)
         if config.warmup_epochs >= config.epochs:
             say(f"all {config.epochs} epochs lie in the warm-up of {config.warmup_epochs}")
-        return run_setup(image_setup(config, task), folders)
+        return train(image_setup(config, task), resume_from)
 
 
 @dataclass(frozen=True)
@@ -84,10 +83,10 @@ class ImageSource:
             raise ValueError(f"--initial-checkpoint {place}: there is no such file or folder")
         if find_model_folder(place) is not None:
             place = weights_file(place, ema=True)
-        fitted = load_foreign(model, place)
-        loaded, which = len(model.state_dict()) - len(fitted.fresh), weight_set(place, fitted)
-        say(f"weights: {loaded} tensors from {place} ({which}), {len(fitted.fresh)} start afresh")
-        return fitted.fresh
+        fresh = load_foreign(model, place).fresh
+        loaded = len(model.state_dict()) - len(fresh)
+        say(f"weights: {loaded} tensors from {place}, {len(fresh)} start afresh")
+        return fresh
 
     def about(self, model: nn.Layer) -> str:
         """Head, tokens, size of the images and epochs."""

@@ -1,21 +1,16 @@
-"""The image evaluation command: weights of any origin, scores, per-class table, predictions."""
+"""The image evaluation command: weights of any origin, scores, table of the classes."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from paddle import nn
-from scipy.special import softmax
 
 from sot_paddle import distributed
-from sot_paddle.atomic import write_atomically
 from sot_paddle.convert.formats.source import open_source
 from sot_paddle.data import imagenet_a
 from sot_paddle.data.image_dataset import ImageEvalSet
@@ -31,7 +26,6 @@ from sot_paddle.tasks.images import (
     load_evaluation,
     score,
 )
-from sot_paddle.tasks.task import Predictions
 from sot_paddle.train import run_folder
 from sot_paddle.train.device import prepare_device, seed_everything
 from sot_paddle.train.evaluation import duration, predict
@@ -42,7 +36,6 @@ from sot_paddle.train.model_folder import (
     load_foreign,
     read_model_config,
     stated_model,
-    weight_set,
     weights_file,
 )
 
@@ -57,50 +50,42 @@ class Subject:
     transform: EvalTransform
     classes: tuple[str, ...]
     origin: str
-    weight_set: str
 
 
 def run_config(config: ImageEvalConfig) -> None:
     """Evaluate, print and write what the options ask for."""
-    content, predictions = evaluate(config)
+    content = evaluate(config)
     if distributed.rank():
         return
     print_report(content)
     if config.output:
+        Path(config.output).parent.mkdir(parents=True, exist_ok=True)
         run_folder.write_json(Path(config.output), content)
-    if config.predictions:
-        write_atomically(config.predictions, predictions().encode())
 
 
-def evaluate(config: ImageEvalConfig) -> tuple[dict[str, Any], Callable[[], str]]:
-    """Evaluate a model.
-
-    Returns:
-        (``scores`` (top1, top5, loss), ``classes`` (the per-class table), ``images``, ``corrupt``,
-        ``images_per_second``, ``weights``, ``model`` and the options, JSON-ready; what makes the
-        CSV with a line for each image).
+def evaluate(config: ImageEvalConfig) -> dict[str, Any]:
+    """Evaluate a model; returns JSON-ready scores (top1, top5, loss), images and options.
 
     Raises:
-        ValueError: options, images, weights or destinations that cannot be used.
+        ValueError: options, images, weights or a destination that cannot be used.
         TrainingStopped: the model's output is not finite.
     """
     prepare_device(dtype=config.dtype, cpu=config.cpu, cpu_precision=config.cpu_precision)
-    distributed.on_first_process(lambda: _check_destinations(config))
+    if config.output and Path(config.output).is_dir():
+        raise ValueError(f"--output {config.output}: expected a file's name, got a folder")
     seed_everything(0)
     subject = find_subject(config)
     images = load_evaluation(config, subject.transform)
     classes = _check_classes(config, subject, images)
-    say(f"{subject.model.name}: weights {subject.origin} ({subject.weight_set})")
+    say(f"{subject.model.name}: weights {subject.origin}")
     say(f"{len(images)} images of {len(classes)} classes, {subject.transform.img_size} pixels")
     split = evaluation_split(images, config.batch_size, config.workers, config.dtype)
     predicted = predict(subject.model, split)
     logits = imagenet_a.gather_scores(predicted.outputs) if config.imagenet_a else predicted.outputs
-    content = {
+    return {
         "model": subject.model.name,
         "weights": subject.origin,
-        "weight_set": subject.weight_set,
         "images": len(predicted.labels),
-        "corrupt": [images.source.name(index) for index in predicted.corrupt],
         "scores": score(logits, predicted.labels),
         "seconds": predicted.seconds,
         "images_per_second": len(predicted.labels) / predicted.seconds,
@@ -108,7 +93,6 @@ def evaluate(config: ImageEvalConfig) -> tuple[dict[str, Any], Callable[[], str]
         "options": vars(config),
         "environment": environment_stamp(),
     }
-    return content, lambda: _predictions(predicted, logits, images, classes)
 
 
 def find_subject(config: ImageEvalConfig) -> Subject:
@@ -137,7 +121,7 @@ def find_subject(config: ImageEvalConfig) -> Subject:
         if not name:
             source = open_source(place)
             if not is_of_images(source):
-                raise ValueError(f"{place} is no checkpoint of an image model")
+                raise ValueError(f"{place} does not say which image model it is of: give --model")
             name, _, stated = stated_model(source)
     size = {} if config.img_size is None else {"img_size": config.img_size}
     model = create_model(name, classes, **{**stated, **config.model_options, **size})
@@ -149,8 +133,7 @@ def find_subject(config: ImageEvalConfig) -> Subject:
         )
     model.eval()
     classes = trained.classes if trained else ()
-    transform, which = _transform(config, trained), weight_set(place, fitted)
-    return Subject(model, transform, classes, str(place), which)
+    return Subject(model, _transform(config, trained), classes, str(place))
 
 
 def _transform(config: ImageEvalConfig, trained: ImageModelConfig | None) -> EvalTransform:
@@ -184,31 +167,6 @@ def _check_classes(
     return classes
 
 
-def _predictions(
-    predicted: Predictions, logits: np.ndarray, images: ImageEvalSet, classes: Sequence[str]
-) -> str:
-    """CSV: image, label, prediction and the prediction's share of the softmax."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["image", "label", "prediction", "probability"])
-    shares = softmax(logits.astype(np.float64), axis=1)
-    for row, index in enumerate(predicted.indices):
-        choice = int(logits[row].argmax())
-        label = classes[predicted.labels[row]]
-        name = images.source.name(int(index))
-        writer.writerow([name, label, classes[choice], f"{shares[row, choice]:.6f}"])
-    return stream.getvalue()
-
-
-def _check_destinations(config: ImageEvalConfig) -> None:
-    """Refuse folders in the place of the result before the work; makes the folders around it."""
-    for flag, name in {"--output": config.output, "--predictions": config.predictions}.items():
-        if name and Path(name).is_dir():
-            raise ValueError(f"{flag} {name}: expected a file's name, got a folder")
-        if name:
-            Path(name).parent.mkdir(parents=True, exist_ok=True)
-
-
 def print_report(content: Mapping[str, Any]) -> None:
     """Print the scores on stdout."""
     scores = content["scores"]
@@ -217,5 +175,3 @@ def print_report(content: Mapping[str, Any]) -> None:
         f"top-1 {scores['top1']:.2f} %{top5}, loss {scores['loss']:.4f}, {content['images']} "
         f"images in {duration(content['seconds'])} ({content['images_per_second']:.0f} images/s)"
     )
-    if content["corrupt"]:
-        print(f"{len(content['corrupt'])} images could not be decoded and were left out")

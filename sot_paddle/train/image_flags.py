@@ -44,11 +44,11 @@ examples:
 EVALUATION = Command(
     "eval_image.py",
     ImageEvalConfig,
-    "Evaluate an image model: scores and predictions.",
+    "Evaluate an image model: scores.",
     """\
 examples:
   python tools/eval_image.py DATA --weights output/train/MODEL-224
-  python tools/eval_image.py DATA MODEL --weights PYTORCH_FILE --predictions out.csv
+  python tools/eval_image.py DATA MODEL --weights PYTORCH_FILE --output scores.json
 """,
     **_SHARED,
 )

@@ -1,9 +1,8 @@
-"""Models rebuilt from a checkpoint of any kind; image models also from the folder of a training."""
+"""Models rebuilt from a checkpoint of any kind, and trained ones with all that they go with."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import math
 import os
@@ -24,10 +23,6 @@ from sot_paddle.config import (
     require_one_of,
     some,
 )
-from sot_paddle.convert.engine.build import build_plan
-from sot_paddle.convert.engine.description import image_options
-from sot_paddle.convert.engine.known_models import TEXT_FAMILIES
-from sot_paddle.convert.engine.registry import fits, recognise, table_of
 from sot_paddle.convert.formats.checkpoint_reading import (
     BIAS_TABLE,
     POSITIONS,
@@ -35,12 +30,15 @@ from sot_paddle.convert.formats.checkpoint_reading import (
     read_for_model,
 )
 from sot_paddle.convert.formats.source import Source
+from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.image_transforms import EvalTransform
+from sot_paddle.data.subword import HEAD, SubwordTokenizer
+from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.distributed import say
-from sot_paddle.reading import named_in_refusals, read_object
+from sot_paddle.reading import field_of, named_in_refusals, read_object
 from sot_paddle.registry import create_model, image_defaults, list_models
 from sot_paddle.resampling import window_of
-from sot_paddle.train import pretrained
+from sot_paddle.train import pretrained, run_folder
 from sot_paddle.train.saved_model import (
     CONFIG,
     EMA,
@@ -55,8 +53,8 @@ from sot_paddle.weights import check_options, fill_tensor, load_weights
 _LOG = logging.getLogger(__name__)
 
 KIND = "sot_paddle image model"
-AVERAGE, RAW, ONLY = "the moving average", "the raw weights", "the only weights there are"
-"""Which of a training's two sets of weights was taken."""
+_LENGTH = 128
+"""Tokens of a row of text where the run's options are not there: the default of training."""
 _RESAMPLED = ("img_size",)
 """Options that a checkpoint may differ in: its tensors are fitted to the model's."""
 _OF_TOKENS = ("token_type", "token_dim", "large_output", "dense_norm", "patch_size", "patch_norm")
@@ -76,10 +74,6 @@ class ImageModelConfig(EvalTransform):
     num_classes: int
     options: dict
     classes: tuple[str, ...]
-
-    def build(self, **overrides: Any) -> nn.Layer:
-        """The model with random weights; overrides go before the recorded options."""
-        return create_model(self.model, self.num_classes, **{**self.options, **overrides})
 
     def file(self) -> dict[str, bytes]:
         """The configuration as a file of the model's folder."""
@@ -118,9 +112,7 @@ def read_model_config(folder: Path) -> ImageModelConfig:
     names = {field.name for field in dataclasses.fields(ImageModelConfig)}
     values = read_object(path, dict.fromkeys(names, (object, bool)) | {"options": dict})
     values.pop("kind", None)
-    options = values["options"]
-    for name, value in options.items():
-        options[name] = tuple(value) if isinstance(value, list) else value  # JSON has no tuples
+    values["options"] = _with_tuples(values["options"])
     return build_record(ImageModelConfig, values, where=str(path))
 
 
@@ -132,7 +124,7 @@ def load_trained(place: str | Path, *, ema: bool = True) -> tuple[nn.Layer, Imag
     """
     file = weights_file(Path(place), ema=ema)
     config = read_model_config(file.parent)
-    model = config.build()
+    model = create_model(config.model, config.num_classes, **config.options)
     load_weights(model, file)
     model.eval()
     return model, config
@@ -160,39 +152,48 @@ def load_foreign(model: nn.Layer, place: Path, *, ema: bool | None = None) -> Fi
         fill_tensor(name, state[name], fitted.arrays[name], place)
     for note in fitted.notes:
         say(note)
+    if fitted.averaged is not None:
+        say(f"taken: {'the moving average' if fitted.averaged else 'the raw weights'}")
     return fitted
 
 
-def weight_set(file: Path, fitted: Fitted) -> str:
-    """Which set of weights was taken from a file, of a training or of any origin, in words."""
-    if find_model_folder(file) is not None:
-        return {EMA: AVERAGE, WEIGHTS: RAW}.get(file.name, ONLY)
-    return {True: AVERAGE, False: RAW, None: ONLY}[fitted.averaged]
-
-
 def is_of_images(source: Source) -> bool:
-    """Whether a checkpoint is of an image model."""
-    if FORMAT in source.metadata:
-        return source.metadata.get("model") in list_models("vision")
-    table = table_of(source.tensors.shapes)
-    return table is not None and table.family not in TEXT_FAMILIES
+    """Whether a checkpoint says that it is of an image model."""
+    return source.metadata.get("model") in list_models("vision") and FORMAT in source.metadata
+
+
+def stated_model(source: Source) -> tuple[str, int | None, dict[str, Any]]:
+    """Registry name, classes and options of the image model that a file says it is of."""
+    with named_in_refusals(source.path):
+        head = metadata_json(source.metadata, "head_config")
+        if head:
+            head[HEAD_QKV_BIAS] = head.pop("qkv_bias")
+        options = _with_tuples({**metadata_json(source.metadata, "config"), **head})
+        classes = metadata_json(source.metadata, "num_classes", int) or None
+    options.pop("model", None)
+    classes = options.pop("num_classes", classes)
+    name, shapes = source.metadata["model"], source.tensors.shapes
+    if POSITIONS in shapes and "img_size" not in options:
+        side = math.isqrt(shapes[POSITIONS][1] - 1)
+        options["img_size"] = side * image_defaults(name).patch_size
+    tables = [window_of(shape[0]) for key, shape in shapes.items() if key.endswith(BIAS_TABLE)]
+    if tables and "window_size" not in options:
+        options["window_size"] = max(tables)
+    return name, classes, options
 
 
 def image_from_pretrained(
     place: Path, source: Source, num_classes: int | None, options: Mapping[str, Any]
 ) -> nn.Layer:
-    """Build an image model with the sizes and weights of a checkpoint."""
+    """Build an image model with the sizes and weights of a checkpoint that states them."""
     if find_model_folder(place) is not None:
         config = read_model_config(source.path.parent)
         name, classes, stated = config.model, config.num_classes, config.options
     else:
-        with named_in_refusals(source.path):
-            name, classes, stated = stated_model(source)
-    if num_classes is None and classes is None:
-        raise ValueError(f"{place} holds no trained classifier: give num_classes")
-    if "num_heads" not in {**stated, **options} and not _has_size(name, stated):
-        raise ValueError(f"{place} is no {name} by its size and tells no num_heads: give them")
+        name, classes, stated = stated_model(source)
     outputs = classes if num_classes is None else num_classes
+    if outputs is None:
+        raise ValueError(f"{place} holds no trained classifier: give num_classes")
     model = create_model(name, outputs, **{**stated, **options})
     fitted = load_foreign(model, source.path)
     if fitted.fresh and num_classes is None and not options:
@@ -204,42 +205,9 @@ def image_from_pretrained(
     return model
 
 
-def stated_model(source: Source) -> tuple[str, int | None, dict[str, Any]]:
-    """Registry name, classes and options of the image model that a file is of."""
-    shapes = source.tensors.shapes
-    if FORMAT in source.metadata:
-        name = source.metadata["model"]
-        classes = metadata_json(source.metadata, "num_classes", int) or None
-        head = metadata_json(source.metadata, "head_config")
-        if head:
-            head[HEAD_QKV_BIAS] = head.pop("qkv_bias")
-        stated = {**metadata_json(source.metadata, "config"), **head}
-    else:
-        layout, side = recognise(shapes)
-        table = table_of(shapes)
-        names = [name for name in list_models("vision") if fits(table, name)]
-        plan = build_plan(layout, names[0], shapes, reverse=side == "paddle")
-        stated, classes = image_options(plan), None
-        name = next((name for name in names if _has_size(name, stated)), names[0])
-    options = {key: tuple(v) if isinstance(v, list) else v for key, v in stated.items()}
-    options.pop("model", None)
-    classes = options.pop("num_classes", classes)
-    if POSITIONS in shapes and "img_size" not in options:
-        side = math.isqrt(shapes[POSITIONS][1] - 1)
-        options["img_size"] = side * image_defaults(name).patch_size
-    tables = [window_of(shape[0]) for key, shape in shapes.items() if key.endswith(BIAS_TABLE)]
-    if tables and "window_size" not in options:
-        options["window_size"] = max(tables)
-    return name, classes, options
-
-
-def _has_size(name: str, stated: Mapping[str, Any]) -> bool:
-    """Whether a registry name has the width and depth that a file tells."""
-    defaults = dataclasses.asdict(image_defaults(name))
-    sizes = ("embed_dim", "depth", "depths")
-    return all(
-        json.dumps(defaults[key]) == json.dumps(stated[key]) for key in sizes if key in stated
-    )
+def _with_tuples(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as a model takes them: JSON has lists for tuples."""
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in options.items()}
 
 
 def from_pretrained(
@@ -309,3 +277,71 @@ def from_pretrained(
         _LOG.warning("%s: new, with random weights: %s", checkpoint.origin, some(fresh))
     model.eval()
     return model
+
+
+@dataclass(frozen=True)
+class TextModel:
+    """A trained text model and what its sentences go through.
+
+    Attributes:
+        model: with its weights, in evaluation mode.
+        tokenizer: cuts and lower-cases as in training.
+        labels: class names; () for regression.
+        num_texts: 1 for sentences, 2 for pairs, None when the task is not one of GLUE's.
+        padding: ``"max_length"`` or ``"longest"``, as in training.
+    """
+
+    model: nn.Layer
+    tokenizer: SubwordTokenizer
+    labels: tuple[str, ...]
+    num_texts: int | None
+    padding: str
+
+
+def load_trained_text(place: str | Path) -> TextModel:
+    """Rebuild a trained model from the folder of ``tools/train_glue.py`` (or its ``best``).
+
+    Length, padding and lower-casing come from the run's options. They belong to the model: the
+    published head counts padded positions.
+
+    Args:
+        place: a run's folder, its ``best``, ``last`` or a checkpoint.
+    """
+    folder = find_text_folder(Path(place))
+    if folder is None:
+        raise ValueError(
+            f"{place} holds no trained text model ({CONFIG} with sot_head): give the folder that "
+            "tools/train_glue.py wrote, or its best"
+        )
+    model = from_pretrained(folder)
+    config, where = read_object(folder / CONFIG), str(folder / CONFIG)
+    options = _run_options(folder)
+    limit = model.backbone.position_limit(model.encoder_config)
+    length = options.get("max_seq_length") or min(_LENGTH, limit)
+    tokenizer = (
+        FAMILIES[model.backbone.tokenizer]
+        .build(folder, do_lower_case=options.get("do_lower_case"), max_length=length)
+        .truncating(options.get("trunc_medium", HEAD))
+    )
+    task = TASKS.get(str(config.get("task", "")).lower())
+    return TextModel(
+        model,
+        tokenizer,
+        tuple(map(str, field_of(config, "id2label", dict, where).values())),
+        len(task.text) if task else None,
+        options.get("padding", "max_length"),
+    )
+
+
+def _run_options(folder: Path) -> dict[str, Any]:
+    """The options of the run that a folder belongs to, {} with a warning where there are none."""
+    for place in (folder, folder.resolve().parent):
+        if (place / run_folder.RUN).is_file():
+            run = place / run_folder.RUN
+            options = field_of({"options": {}, **read_object(run)}, "options", dict, str(run))
+            return {key: value for key, value in options.items() if value is not None}
+    _LOG.warning(
+        "no %s beside %s: sentences are padded to %d tokens and lower-cased as the vocabulary says",
+        *(run_folder.RUN, folder, _LENGTH),
+    )
+    return {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import math
@@ -13,67 +14,35 @@ from sot_paddle import distributed
 from sot_paddle.distributed import say
 from sot_paddle.reading import read_json, read_object
 from sot_paddle.runtime import environment_stamp
-from sot_paddle.tasks.task import Predictions
 from sot_paddle.train import checkpointing, run_folder, saved_model
 from sot_paddle.train.evaluation import predict
 from sot_paddle.train.setup import Run
 
 Scores = dict[str, float]
+Autocast = Callable[[], contextlib.AbstractContextManager]
+"""Makes the context of mixed precision in which a model computes."""
 
 _ABOUT_BEST = "best.json"
 
 
-class Evaluator:
-    """Scores the present weights of a run and keeps the outputs of the best ones.
+def score(run: Run, autocast: Autocast = contextlib.nullcontext) -> Scores:
+    """Score the weights of a run and, with the prefix ``ema_``, their moving average."""
+    scores = _score_model(run, autocast)
+    if run.ema is not None:
+        with run.ema.in_place():
+            averaged = _score_model(run, autocast)
+        scores |= {f"ema_{name}": value for name, value in averaged.items()}
+    return scores
 
-    Outputs are kept where a split is both scored and predicted (SQuAD), so that it is not computed
-    twice.
-    """
 
-    def __init__(
-        self,
-        run: Run,
-        autocast: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
-    ) -> None:
-        self._run, self._autocast = run, autocast
-        self._best_step: str = ""
-        self._best_scores: Scores | None = None
-        self._best_outputs: dict[str, Predictions] = {}
-
-    def scores(self, step: str) -> Scores:
-        """Scores of the weights and, with the prefix ``ema_``, of their moving average."""
-        run = self._run
-        scores, outputs = self._score()
-        if run.ema is not None:
-            with run.ema.in_place():
-                averaged, outputs = self._score()
-            scores |= {f"ema_{name}": value for name, value in averaged.items()}
-        if is_better(scores, self._best_scores, run):
-            self._best_step, self._best_scores = step, scores
-            dev = {id(split): outputs[name] for name, split in run.task.dev.items()}
-            shared = {name: split for name, split in run.task.test.items() if id(split) in dev}
-            self._best_outputs = {name: dev[id(split)] for name, split in shared.items()}
-        return scores
-
-    def _score(self) -> tuple[Scores, dict[str, Predictions]]:
-        """Scores and outputs of the model; scores of further dev splits carry the split's name."""
-        task = self._run.task
-        distributed.share_buffers(self._run.model)
-        merged: Scores = {}
-        outputs = {}
-        for index, (name, split) in enumerate(task.dev.items()):
-            outputs[name] = predict(self._run.model, split, autocast=self._autocast)
-            scores = task.score(name, outputs[name])
-            merged |= scores if index == 0 else {f"{name}_{k}": v for k, v in scores.items()}
-        return merged, outputs
-
-    def predict(self, name: str, best_step: str | None) -> Predictions:
-        """What the model, which holds the weights of the best step, says about a test split."""
-        if best_step == self._best_step and name in self._best_outputs:
-            return self._best_outputs[name]
-        run = self._run
-        with contextlib.nullcontext() if run.ema is None else run.ema.in_place():
-            return predict(run.model, run.task.test[name], autocast=self._autocast)
+def _score_model(run: Run, autocast: Autocast) -> Scores:
+    """Scores of the model; those of further dev splits carry the split's name."""
+    distributed.share_buffers(run.model)
+    merged: Scores = {}
+    for index, (name, split) in enumerate(run.task.dev.items()):
+        scores = run.task.score(name, predict(run.model, split, autocast=autocast))
+        merged |= scores if index == 0 else {f"{name}_{k}": v for k, v in scores.items()}
+    return merged
 
 
 def is_better(scores: Scores, best: Scores | None, run: Run) -> bool:
@@ -123,9 +92,9 @@ def load_trained(run: Run) -> str | None:
 
 def finish(
     run: Run,
-    evaluator: Evaluator,
     *,
     step: str,
+    autocast: Autocast = contextlib.nullcontext,
     trained: Mapping[str, Any] | None = None,
     evaluations: Mapping[str, Scores] | None = None,
 ) -> dict[str, Any]:
@@ -139,19 +108,19 @@ def finish(
     result: dict[str, Any] = {} if trained is None else {"train": trained}
     if task.dev:
         if step not in evaluations:
-            evaluations[step] = evaluator.scores(step)
+            evaluations[step] = score(run, autocast)
         result["last"] = {"step": step} | evaluations[step]
         if options.eval_all_checkpoints:
-            _evaluate_checkpoints(run, evaluator, evaluations)
+            _evaluate_checkpoints(run, evaluations, autocast)
         result["best"] = _choose_best(run, evaluations, last=step)
     content = {
         "task": task.title,
         "model": run.model.name,
         "metric": run.metric,
-        "seed": run.seed,
+        "seed": options.seed,
         **result,
         "evaluations": evaluations,
-        "predictions": _predict(run, evaluator, result.get("best", {}).get("step")),
+        "predictions": _predict_tests(run, autocast),
         "options": vars(options),
         "environment": environment_stamp(),
         "finished": True,
@@ -161,13 +130,13 @@ def finish(
     return content
 
 
-def _evaluate_checkpoints(run: Run, evaluator: Evaluator, evaluations: dict[str, Scores]) -> None:
+def _evaluate_checkpoints(run: Run, evaluations: dict[str, Scores], autocast: Autocast) -> None:
     for folder in checkpointing.list_checkpoints(run.root):
         step = folder.name.removeprefix(checkpointing.PREFIX)
         if step in evaluations or not checkpointing.is_whole(folder):
             continue
         run.restore(folder)
-        evaluations[step] = evaluator.scores(step)
+        evaluations[step] = score(run, autocast)
         say(f"{folder.name}: {_shown(evaluations[step])}")
 
 
@@ -187,7 +156,6 @@ def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> d
             break
         say(f"the weights of step {step} ({metric} {scores[metric]:.4f}) are no longer there")
     say(f"best: step {step} {_shown(scores)}")
-    _say_lag(run, evaluations)
     if has_weights:
         run.restore(folder)
     if step.isdigit() and (step != kept or about["evaluation_data"] != run.evaluation_data):
@@ -196,21 +164,6 @@ def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> d
         elif step != kept:
             say(f"{best} stays: it holds step {kept}, which a training chose")
     return {"step": step} | scores
-
-
-def _say_lag(run: Run, evaluations: Mapping[str, Scores]) -> None:
-    """Where the average's best is behind the weights' best, of whichever evaluations, say so."""
-    best = max if run.task.maximise else min
-    raw, averaged = (
-        best(scores[name] for scores in evaluations.values())
-        for name in (run.task.metric, run.metric)
-    )
-    if raw > averaged if run.task.maximise else raw < averaged:
-        say(
-            f"the moving average ({run.task.metric} {averaged:.4f}) is behind the weights "
-            f"themselves ({raw:.4f}) and the best was chosen by it: a longer run or a smaller "
-            "--model-ema-decay lets it catch up"
-        )
 
 
 def write_best(run: Run, step: int, value: float) -> None:
@@ -225,17 +178,15 @@ def write_best(run: Run, step: int, value: float) -> None:
     distributed.on_first_process(write)
 
 
-def _predict(run: Run, evaluator: Evaluator, best_step: str | None) -> dict[str, str]:
-    """Predict every test split that is there with the weights in the model (the best ones)."""
+def _predict_tests(run: Run, autocast: Autocast) -> dict[str, str]:
+    """Predict every test split with the weights in the model (the best ones); file of each."""
     written = {}
-    for name in run.task.test:
-        outputs = evaluator.predict(name, best_step)
-        written[name] = run.task.prediction_files(name)[0]
-
-        def write(name: str = name, outputs: Predictions = outputs) -> None:
-            run.task.write_predictions(run.root, name, outputs)
-
+    for name, split in run.task.test.items():
+        with contextlib.nullcontext() if run.ema is None else run.ema.in_place():
+            outputs = predict(run.model, split, autocast=autocast)
+        write = functools.partial(run.task.write_predictions, run.root, name, outputs)
         distributed.on_first_process(write)
+        written[name] = run.task.prediction_files(name)[0]
         say(f"predictions of {name}: {run.root / written[name]}")
     return written
 

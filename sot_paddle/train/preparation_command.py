@@ -7,19 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sot_paddle.command_line import Command, parse
-from sot_paddle.data.pretraining.instance_files import (
-    InstanceOptions,
-    prepare_instances,
-    prepare_records,
-)
+from sot_paddle.data.pretraining.instance_files import InstanceOptions, prepare_instances
 from sot_paddle.data.pretraining.pair_files import prepare_pairs
-from sot_paddle.data.pretraining.prepared import text_files, train_pieces
+from sot_paddle.data.pretraining.prepared import MODEL, text_files, train_pieces
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.options import Options, option, record
 from sot_paddle.train import folder_lock
 
-FORMS = ("instances", "pairs", "ids", "records")
+FORMS = ("instances", "pairs", "ids")
 _TEXT = "text files, or folders with *.txt: one sentence a line"
 
 
@@ -31,9 +27,8 @@ class PrepareConfig(Options):
     output_dir: str = option("", "folder of this preparation alone")
     form: str = option(
         "pairs",
-        "instances (masked words and next sentence), pairs (shuffled pairs of lines), ids (lines "
-        "of token ids, as other programs write them), or records (instances as JSON, "
-        "docs/text.md)",
+        "instances (masked words and next sentence), pairs (shuffled pairs of lines), or ids "
+        "(lines of token ids, as other programs write them)",
         choices=FORMS,
     )
     tokenizer_name: str = option("", "folder with the vocabulary")
@@ -60,11 +55,7 @@ class TokenizerConfig(Options):
     input: tuple[str, ...] = option((), _TEXT)
     output_dir: str = option("", "folder of this training alone")
     vocab_size: int = option(30000, "pieces of the model", low=4)
-    sentences: int = option(10_000_000, "of the sample that is trained on", low=1)
-    model_type: str = option("unigram", "kind of model", choices=("unigram", "bpe", "char", "word"))
-    character_coverage: float = option(0.9995, "share of the characters", low=0.9, high=1)
-    num_threads: int = option(1, "of the training", low=1)
-    random_seed: int = option(42, "of the sample", low=0)
+    sentences: int = option(10_000_000, "lines to train on, evenly spread over the text", low=1)
 
     def __post_init__(self) -> None:
         self.require("input", "output_dir")
@@ -89,7 +80,7 @@ TOKENIZER = Command(
     "train_tokenizer.py",
     TokenizerConfig,
     """\
-Train a SentencePiece model on a sample of text of any size.""",
+Train a SentencePiece model on text of any size.""",
     """\
 examples:
   python tools/train_tokenizer.py --input wiki/ --vocab_size 30000 --output_dir data/sentencepiece
@@ -109,9 +100,7 @@ def prepare(arguments: Sequence[str]) -> None:
         )
         vocab_size = tokenizer.vocab_size
     with folder_lock.hold(folder):
-        if config.form == "records":
-            prepare_records(files, folder, vocab_size=vocab_size, report=_say)
-        elif config.form == "instances":
+        if config.form == "instances":
             options = InstanceOptions(
                 first=tokenizer.form.begin[0],
                 separator=tokenizer.form.between[0],
@@ -122,25 +111,18 @@ def prepare(arguments: Sequence[str]) -> None:
                 masked_share=config.masked_lm_prob,
                 short_share=config.short_seq_prob,
             )
-            prepare_instances(
-                files,
-                tokenizer,
-                folder,
-                options,
-                dupes=config.dupe_factor,
-                seed=config.random_seed,
-                report=_say,
-            )
+            passes, seed = config.dupe_factor, config.random_seed
+            count = prepare_instances(files, tokenizer, folder, options, dupes=passes, seed=seed)
         else:
-            prepare_pairs(
+            count = prepare_pairs(
                 files,
                 tokenizer,
                 folder,
                 vocab_size=vocab_size,
                 seed=config.random_seed,
                 shuffle=not config.keep_order,
-                report=_say,
             )
+    print(f"{count:,} {config.form} in {folder}", file=sys.stderr)
 
 
 def train_tokenizer(arguments: Sequence[str]) -> None:
@@ -153,12 +135,8 @@ def train_tokenizer(arguments: Sequence[str]) -> None:
             folder,
             vocab_size=config.vocab_size,
             sentences=config.sentences,
-            seed=config.random_seed,
-            report=_say,
-            model_type=config.model_type,
-            character_coverage=config.character_coverage,
-            num_threads=config.num_threads,
         )
+    print(f"{config.vocab_size:,} pieces in {folder / MODEL}", file=sys.stderr)
 
 
 def find_tokenizer(folder: Path, lower: bool | None, max_length: int) -> SubwordTokenizer:
@@ -171,7 +149,3 @@ def find_tokenizer(folder: Path, lower: bool | None, max_length: int) -> Subword
             return family.build(folder, do_lower_case=lower, max_length=max_length)
     expected = ", ".join(FAMILIES[name].said for name in ("wordpiece", "sentencepiece"))
     raise ValueError(f"--tokenizer_name {folder}: no vocabulary there, expected {expected}")
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

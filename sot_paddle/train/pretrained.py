@@ -26,7 +26,6 @@ from sot_paddle.config import (
     EncoderConfig,
     build_record,
 )
-from sot_paddle.convert.engine.build import build_plan
 from sot_paddle.convert.engine.known_models import (
     CLASS_SCORES,
     HEAD_SIGNATURES,
@@ -35,7 +34,6 @@ from sot_paddle.convert.engine.known_models import (
 )
 from sot_paddle.convert.engine.registry import (
     TABLES,
-    find_table,
     fits,
     layouts_of,
     recognise,
@@ -291,22 +289,9 @@ def read(
             source, checkpoint.preset, {PLAIN: backbone.plain}.get(pooling, pooling)
         )
         arrays = read_as_paddle(source, name, pretraining_heads=pretraining_heads)
-        sizes = _sizes_of(source, name) if not config else {}
-        checkpoint = dataclasses.replace(checkpoint, config={**sizes, **config})
     return dataclasses.replace(
         checkpoint, arrays=arrays, head=_head_options(checkpoint, source, arrays)
     )
-
-
-def _sizes_of(source: Source, model: str) -> dict[str, Any]:
-    """The sizes that a checkpoint's tensors tell, as its config.json would name them."""
-    shapes, usual = source.tensors.shapes, layouts_of(model)[0]
-    layout, side = recognise(shapes, first=usual)
-    if side == "paddle":
-        return {}
-    plan, table = build_plan(layout or usual, model, shapes), find_table(layout or usual, model)
-    sizes = {key: plan.sizes[size] for key, size in table.config.items() if size in plan.sizes}
-    return {table.depth_key: plan.depth, **sizes}
 
 
 def _architecture(source: Source, config: Mapping[str, Any]) -> TextBackbone:
@@ -326,8 +311,8 @@ def _architecture(source: Source, config: Mapping[str, Any]) -> TextBackbone:
         if is_listed or (table is None and (has_prefix or of_type)):
             return backbone
     raise ValueError(
-        f"{source.path} is no checkpoint of a known model: known are {', '.join(TEXT_BACKBONES)} "
-        "and the image models of sot_paddle.list_models('vision')"
+        f"{source.path} is no checkpoint of a known language model ({', '.join(TEXT_BACKBONES)}): "
+        "one of images is converted first (tools/convert_weights.py)"
     )
 
 

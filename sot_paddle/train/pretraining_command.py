@@ -30,8 +30,8 @@ from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Pretrained
-from sot_paddle.train.run import run_setup
-from sot_paddle.train.run_folder import open_folders
+from sot_paddle.train.run import train
+from sot_paddle.train.run_folder import open_folder
 from sot_paddle.train.text_command import (
     TextSource,
     optimizer,
@@ -43,11 +43,11 @@ _NORM = "head.words.norm.weight"
 
 
 def run_config(config: PretrainConfig) -> dict[str, Any]:
-    """Pre-train as the options say; see `run_setup`."""
+    """Run the command; see `sot_paddle.train.run.train`."""
     prepare_text_device(config)
     data = {"--data_dir": config.data_dir, "--eval_data_dir": config.eval_data_dir}
     data = {flag: Path(name) if name else None for flag, name in data.items()}
-    with open_folders(config, {**pretrained.sources(config), **data}) as folders:
+    with open_folder(config, {**pretrained.sources(config), **data}) as resume_from:
         checkpoint = pretrained.find(config, pretraining_heads=True)
         family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
         tokenizer = family.from_files(checkpoint.vocabulary, max_length=config.block_size)
@@ -57,7 +57,7 @@ def run_config(config: PretrainConfig) -> dict[str, Any]:
         task = _task(config, sizes, tokenizer, judged, checkpoint.origin)
         source = PretrainingSource(config, checkpoint, sizes, judged)
         make_optimizer = functools.partial(optimizer, decay=decayed)
-        return run_setup(text_setup(config, task, source, make_optimizer), folders)
+        return train(text_setup(config, task, source, make_optimizer), resume_from)
 
 
 def decayed(model: nn.Layer) -> set[str]:

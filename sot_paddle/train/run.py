@@ -6,10 +6,6 @@ outcome.py concludes a run.
 
 from __future__ import annotations
 
-import dataclasses
-import importlib.util
-import math
-import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -30,9 +26,8 @@ from sot_paddle.train import outcome, run_folder
 from sot_paddle.train.callbacks import Flow, ProgressLines, StepCount, StopRequest
 from sot_paddle.train.device import seed_everything
 from sot_paddle.train.ema import ModelEma
-from sot_paddle.train.evaluation import duration, evaluation_mode
+from sot_paddle.train.evaluation import duration
 from sot_paddle.train.feeding import MicroBatches, Pace
-from sot_paddle.train.run_folder import RunFolder
 from sot_paddle.train.setup import Run, Setup
 from sot_paddle.train.trainer import ExactTrainer
 from sot_paddle.versions import PADDLE
@@ -45,68 +40,13 @@ _MOST_CLASSES, _LONGEST_NAME = 20, 40
 """Classes that are told one by one, and letters of their names."""
 
 
-def run_setup(setup: Setup, folders: Sequence[RunFolder]) -> dict[str, Any]:
-    """Run every seed of a setup; returns what its file of scores holds.
+def train(setup: Setup, checkpoint: Path | None) -> dict[str, Any]:
+    """Train, evaluate and predict as the options ask; returns what the file of scores holds.
 
-    Raises:
-        ValueError: options or data that cannot be used.
-        TrainingStopped: a run ended early.
-    """
-    options = setup.options
-    seeds = getattr(options, "seeds", None)
-    if seeds is None:
-        return run_once(setup, options.seed, folders[0])
-    results = []
-    for seed, folder in zip(seeds, folders, strict=True):
-        say(f"seed {seed}")
-        one_seed = dataclasses.replace(options, seed=seed, seeds=None)
-        results.append(run_once(dataclasses.replace(setup, options=one_seed), seed, folder))
-    content = summary(results)
-    scores = []
-    for which in ("best", "last"):
-        if which in content:
-            std = content[which]["std"]
-            spread = "" if std is None else f" +- {std:.4f}"
-            scores.append(f"{which} {content[which]['mean']:.4f}{spread}")
-    named = f"{content['task']} {content['metric']}, {len(seeds)} seeds"
-    say(f"{named}: {', '.join(scores) or 'not evaluated'}")
-    root = Path(options.output_dir)
-    name = run_folder.scores_file(root, options)
-    distributed.on_first_process(lambda: run_folder.write_json(root / name, content))
-    return content
-
-
-def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Mean and standard deviation over seeds, of the best and of the last evaluation.
-
-    Returns:
-        JSON-ready; ``std`` is the sample standard deviation, None for a single seed, or where a
-        score is NaN.
-    """
-    metric = results[0]["metric"]
-    content: dict[str, Any] = {
-        "task": results[0]["task"],
-        "metric": metric,
-        "seeds": [result["seed"] for result in results],
-    }
-    for which in ("best", "last"):
-        values = [result[which][metric] for result in results if which in result]
-        several = len(values) > 1 and not any(map(math.isnan, values))
-        if values:
-            content[which] = {
-                "values": values,
-                "mean": statistics.fmean(values),
-                "std": statistics.stdev(values) if several else None,
-            }
-    return content | {"finished": True}
-
-
-def run_once(setup: Setup, seed: int, folder: RunFolder) -> dict[str, Any]:
-    """Train, evaluate and predict as the options ask; write the scores.
+    An older run in the output folder is removed when everything that can be refused was tried.
 
     Args:
-        folder: receives all that the run writes; an older run in it is removed when everything
-            that can be refused has been tried.
+        checkpoint: to continue from, None to start.
 
     Raises:
         ValueError: options, folder, weights or data that cannot be used; nothing was removed for
@@ -114,16 +54,16 @@ def run_once(setup: Setup, seed: int, folder: RunFolder) -> dict[str, Any]:
         TrainingStopped: the run ended early; a message says where to continue.
     """
     options, task = setup.options, setup.task
-    seed_everything(seed)
+    seed_everything(options.seed)
     model = setup.source.build(task)
     _describe(setup, model)
-    fresh = setup.source.load(model) if folder.checkpoint is None else ()
+    fresh = setup.source.load(model) if checkpoint is None else ()
     if setup.sync_bn and (count := distributed.synchronise_batch_norm(model)):
         say(f"batch normalisation synchronised in {count} layers")
     ema = None
     if setup.ema_decay is not None:
         ema = ModelEma(model, setup.ema_decay, warmup=bool(setup.ema_warmup))
-    run = Run(setup, seed, folder.root, model, ema)
+    run = Run(setup, Path(options.output_dir), model, ema)
     predictions = [name for split in task.test for name in task.prediction_files(split)]
     run_folder.check_outputs(run.root, options, predictions)
     trainer = None
@@ -131,22 +71,21 @@ def run_once(setup: Setup, seed: int, folder: RunFolder) -> dict[str, Any]:
         trainer = _trainer(run)
         if ema is not None and setup.ema_warmup is None:
             _choose_warmup(ema, trainer.total_steps)
-        trainer.accept(folder.checkpoint)
+        trainer.accept(checkpoint)
     elif fresh and (options.overwrite_output_dir or not run_folder.weights_in(run.root)):
         raise ValueError(
             f"neither {run.root} nor {setup.source.origin} holds a trained head: give --do_train"
         )
     if options.overwrite_output_dir:
-        _try_model(run)
         distributed.on_first_process(lambda: run_folder.start_afresh(run.root, predictions))
     step = outcome.load_trained(run) if trainer is None else None
     if step is None:  # the options that the folder's weights were trained with belong to them
-        record = {"options": vars(options), "seed": seed, "environment": environment_stamp()}
+        record = {"options": vars(options), "environment": environment_stamp()}
         path = run.root / run_folder.RUN
         distributed.on_first_process(lambda: run_folder.write_json(path, record))
     if trainer is not None:
-        return _train(run, trainer, folder.checkpoint)
-    return outcome.finish(run, outcome.Evaluator(run), step=step or "given")
+        return _train(run, trainer, checkpoint)
+    return outcome.finish(run, step=step or "given")
 
 
 def _choose_warmup(ema: ModelEma, steps: int) -> None:
@@ -158,16 +97,6 @@ def _choose_warmup(ema: ModelEma, steps: int) -> None:
             f"the moving average warms up: decay {ema.decay:g} averages over {span} steps, of "
             f"which this run has {steps} (--set model_ema_warmup=false: as published)"
         )
-
-
-def _try_model(run: Run) -> None:
-    """What only a forward pass shows is refused before an older run is removed."""
-    task = run.task
-    split = next(iter((*task.dev.values(), *task.test.values(), task.train)))
-    for batch in split.load([[0]]):
-        inputs = {name: value for name, value in batch.items() if name != "labels"}
-        with evaluation_mode(run.model):
-            run.model(**inputs)
 
 
 def _describe(setup: Setup, model: nn.Layer) -> None:
@@ -200,7 +129,7 @@ def _trainer(run: Run) -> ExactTrainer:
     """Everything that training needs, so that what cannot work is refused before a file changes."""
     task, setup = run.task, run.setup
     batches = MicroBatches(
-        task.order(run.seed),
+        task.order(setup.options.seed),
         rank=distributed.rank(),
         world=distributed.world_size(),
         by_epoch=task.by_epoch,
@@ -237,7 +166,8 @@ def _examples_per_step(run: Run, pace: Pace) -> int:
 def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> dict[str, Any]:
     task, pace = run.task, trainer.pace
     size = run.setup.arguments["per_device_train_batch_size"] * distributed.world_size()
-    seed_everything(run.seed + (distributed.rank() if run.setup.own_masks else 0))
+    options = run.setup.options
+    seed_everything(options.seed + (distributed.rank() if run.setup.own_masks else 0))
     say(
         f"{trainer.total_steps} steps of {min(size, pace.rows)} x {pace.accumulation} "
         f"{task.unit}, checkpoints in {run.root}"
@@ -265,18 +195,17 @@ def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> dict[str
         "processes": distributed.world_size(),
         "operators": trainer.progress.operators,
     }
-    evaluations = trainer.progress.evaluations
     return outcome.finish(
-        run, trainer.evaluator, step=str(step), trained=trained, evaluations=evaluations
+        run,
+        step=str(step),
+        autocast=trainer.autocast_smart_context_manager,
+        trained=trained,
+        evaluations=trainer.progress.evaluations,
     )
 
 
 def _arguments(run: Run, pace: Pace) -> TrainingArguments:
     head = getattr(run.model, "head_config", None)  # models on hidden states have none
-    loggers = ["visualdl"]
-    # PADDLE: paddlenlp's callback takes a model's config for one that it made itself
-    if importlib.util.find_spec("tensorboardX") is not None and not hasattr(run.model, "config"):
-        loggers.append("tensorboard")
     arguments = {**run.setup.arguments, "gradient_accumulation_steps": pace.accumulation}
     if PADDLE >= (3, 0):  # paddlenlp 2.8, which runs before it, has no such option
         unused = head is None or head.fusion in _UNUSED_PARAMETERS
@@ -285,10 +214,10 @@ def _arguments(run: Run, pace: Pace) -> TrainingArguments:
         output_dir=str(run.root),
         logging_dir=str(run.root / run_folder.LOGS),
         max_steps=run.setup.options.max_steps,
-        seed=run.seed,
+        seed=run.setup.options.seed,
         device=paddle.get_device().partition(":")[0],
         disable_tqdm=not sys.stderr.isatty(),  # a bar in a terminal, beside the lines
         ignore_data_skip=True,
-        report_to=loggers,
+        report_to=["visualdl"],
         **arguments,
     )

@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +22,11 @@ _OF_A_RUN = re.compile(
     rf"{RUN}|{METRICS}|{EVALUATION}"
 )
 """What a run writes into its folder, beside predictions: ``--overwrite_output_dir`` removes it."""
-_OF_A_SEED = re.compile(r"seed-\d+")
-
-
-@dataclass(frozen=True)
-class RunFolder:
-    """The locked output folder of one run."""
-
-    root: Path
-    checkpoint: Path | None
 
 
 @contextlib.contextmanager
-def open_folders(options: Any, sources: Mapping[str, Path | None]) -> Iterator[list[RunFolder]]:
-    """Lock the output folder, or that of each seed, and find out what is there.
+def open_folder(options: Any, sources: Mapping[str, Path | None]) -> Iterator[Path | None]:
+    """Lock the output folder and find out where the run begins.
 
     Nothing of an older run is removed here, see :func:`start_afresh`.
 
@@ -44,32 +34,25 @@ def open_folders(options: Any, sources: Mapping[str, Path | None]) -> Iterator[l
         sources: what it reads, by flag; None for a flag that is not given.
 
     Yields:
-        The folders in the order of the seeds, the same on every process.
+        The checkpoint to continue from, the same on every process; None for a start.
 
     Raises:
         ValueError: another run is at work there, the folder is somebody else's, or
             ``--overwrite_output_dir`` would remove what this run reads; or see :func:`_resumable`.
         TrainingStopped: on the other processes, when the first one refused.
     """
-    root, seeds = Path(options.output_dir), getattr(options, "seeds", None)
-    roots = [root] if seeds is None else [root / f"seed-{seed}" for seed in seeds]
-    folders: list[RunFolder] = []
+    root = Path(options.output_dir)
+    checkpoints: list[Path | None] = []
     with contextlib.ExitStack() as stack:
 
         def open_on_disk() -> None:
             stack.enter_context(folder_lock.hold(root))
-            if seeds is not None:
-                _check_summary(root)
-                for folder in roots:
-                    stack.enter_context(folder_lock.hold(folder))
-            for folder in roots:
-                _check(folder, options, sources)
-            for folder in roots:
-                checkpointing.settle(folder)
-                folders.append(RunFolder(folder, _resumable(folder, options)))
+            _check(root, options, sources)
+            checkpointing.settle(root)
+            checkpoints.append(_resumable(root, options))
 
         distributed.on_first_process(open_on_disk)
-        yield distributed.gather(folders)[0]
+        yield distributed.gather(next(iter(checkpoints), None))[0]
 
 
 def start_afresh(root: Path, prediction_files: Collection[str]) -> None:
@@ -103,8 +86,7 @@ def weights_in(root: Path) -> list[Path]:
 
 def scores_file(root: Path, options: Any) -> str:
     """Where a run's scores go: without training not over those of the folder's training."""
-    trained = any(weights_in(folder) for folder in (root, *_seed_folders(root)))
-    return EVALUATION if trained and not options.do_train else METRICS
+    return EVALUATION if weights_in(root) and not options.do_train else METRICS
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -113,19 +95,8 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def named_checkpoint(options: Any) -> Path | None:
-    """The checkpoint that ``--resume`` names, None for the words."""
-    return None if options.resume in ("auto", "never") else Path(options.resume)
-
-
-def _check_summary(root: Path) -> None:
-    """Refuse a folder for those of several seeds that holds something else and none of these."""
-    names = {path.name for path in root.iterdir() if not _OF_A_SEED.fullmatch(path.name)}
-    foreign = min(names - {folder_lock.LOCK}, default=None)
-    if foreign is not None and not _seed_folders(root):
-        raise ValueError(
-            f"{root} holds {foreign}, which no run with --seeds wrote: move or delete it "
-            "yourself, or choose another --output_dir"
-        )
+    """The checkpoint that ``--resume`` names, None for ``auto``."""
+    return None if options.resume == "auto" else Path(options.resume)
 
 
 def _check(root: Path, options: Any, sources: Mapping[str, Path | None]) -> None:
@@ -135,11 +106,6 @@ def _check(root: Path, options: Any, sources: Mapping[str, Path | None]) -> None
     if options.overwrite_output_dir:
         _check_sources(root, {"--resume": named_checkpoint(options), **sources})
         names = {name for name in names if _OF_A_RUN.fullmatch(name)}
-    elif options.do_train and _seed_folders(root) and not weights_in(root):
-        raise ValueError(
-            f"{root} holds runs with --seeds, whose summary is its {METRICS}: give --seeds, or "
-            "choose another --output_dir"
-        )
     if (options.do_train or options.overwrite_output_dir) and names and RUN not in names:
         raise ValueError(
             f"{root} holds {min(names)} and holds no run of this tool: choose another --output_dir"
@@ -173,20 +139,8 @@ def _resumable(root: Path, options: Any) -> Path | None:
         return chosen
     if options.overwrite_output_dir:
         return None
-    checkpoints = checkpointing.list_checkpoints(root)
-    if options.resume == "never" and checkpoints:
-        raise ValueError(
-            f"{root} holds a run that could be continued: drop --resume never, choose another "
-            "--output_dir, or start afresh with --overwrite_output_dir"
-        )
-    for path in reversed(checkpoints):
+    for path in reversed(checkpointing.list_checkpoints(root)):
         if checkpointing.is_whole(path, with_state=True):
             return path
         say(f"{path} is damaged or has no training state, and is passed over")
     return None
-
-
-def _seed_folders(root: Path) -> list[Path]:
-    """The folders of seeds that hold a run."""
-    named = [path for path in root.glob("seed-*") if _OF_A_SEED.fullmatch(path.name)]
-    return [path for path in named if (path / RUN).is_file()]

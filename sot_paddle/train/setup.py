@@ -71,10 +71,9 @@ class Setup:
 
 @dataclass(frozen=True)
 class Run:
-    """One run with one seed."""
+    """One run: its setup, its folder and its model."""
 
     setup: Setup
-    seed: int
     root: Path
     model: nn.Layer
     ema: ModelEma | None = None
@@ -93,7 +92,6 @@ class Run:
     def identity(self) -> dict[str, Any]:
         """Options and data that a resumed run must share, JSON-ready."""
         return self.setup.options.identity() | {
-            "seed": self.seed,
             "processes": distributed.world_size(),
             "train_data": self.task.train.fingerprint,
         }

@@ -15,7 +15,7 @@ from sot_paddle.train.text_command import run_text
 
 
 def run_config(config: SquadTrainConfig) -> dict[str, Any]:
-    """Run every seed of a configuration; see `run_setup`."""
+    """Run the command; see `sot_paddle.train.run.train`."""
     return run_text(config, _squad_of_texts, optimizer_of_full_batches)
 
 

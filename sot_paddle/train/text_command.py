@@ -22,15 +22,15 @@ from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.optimizer import CLIPPINGS, OPTIMIZERS, decay_filter, decayed_names
 from sot_paddle.train.pretrained import Pretrained
-from sot_paddle.train.run import run_setup
-from sot_paddle.train.run_folder import open_folders
+from sot_paddle.train.run import train
+from sot_paddle.train.run_folder import open_folder
 from sot_paddle.train.saved_model import check_trained_head, config_file, require_classes
 from sot_paddle.train.schedule import build_schedule
 from sot_paddle.train.setup import ModelSource, Setup
 
 
 def run_config(config: TrainConfig) -> dict[str, Any]:
-    """Run every seed of a configuration; see `run_setup`."""
+    """Run the command; see `sot_paddle.train.run.train`."""
     for name in config.unused_sizes:
         say(f"--{name} has no effect: the head {config.resolved_pooling} has none")
     return run_text(config, load_glue, optimizer)
@@ -48,11 +48,11 @@ def run_text(
         make_optimizer: see `Setup`.
     """
     prepare_text_device(config)
-    with open_folders(config, pretrained.sources(config)) as folders:
+    with open_folder(config, pretrained.sources(config)) as resume_from:
         source = TextSource(config, pretrained.find(config))
         task = load_task(config, source.checkpoint.vocabulary)
         pretrained.require_embeddings(task.vocab_size, source.checkpoint.encoder)
-        return run_setup(text_setup(config, task, source, make_optimizer), folders)
+        return train(text_setup(config, task, source, make_optimizer), resume_from)
 
 
 def prepare_text_device(config: TextRunOptions) -> None:

@@ -26,7 +26,7 @@ from sot_paddle.distributed import say
 from sot_paddle.failures import NonFiniteLoss
 from sot_paddle.reading import read_object
 from sot_paddle.train import checkpointing, exact_state, outcome
-from sot_paddle.train.callbacks import WATCHES, StopRequest
+from sot_paddle.train.callbacks import StopRequest
 from sot_paddle.train.checkpointing import TensorFile
 from sot_paddle.train.exact_state import Progress, check_identity
 from sot_paddle.train.feeding import MicroBatches, Pace
@@ -56,7 +56,6 @@ class ExactTrainer(Trainer):
         super().__init__(
             model=run.model, args=arguments, train_dataset=run.task.train, callbacks=callbacks
         )
-        self.evaluator = outcome.Evaluator(run, self.autocast_smart_context_manager)
 
     @property
     def total_steps(self) -> int:
@@ -71,10 +70,9 @@ class ExactTrainer(Trainer):
             return super().train(*arguments, **options)
         finally:
             for callback in self.callback_handler.callbacks:
-                for name in ("vdl_writer", "tb_writer"):
-                    if writer := getattr(callback, name, None):
-                        with contextlib.suppress(OSError):  # a full disk: why it ends is said
-                            writer.close()
+                if writer := getattr(callback, "vdl_writer", None):
+                    with contextlib.suppress(OSError):  # a full disk: why it ends is said
+                        writer.close()
 
     # data
 
@@ -162,10 +160,15 @@ class ExactTrainer(Trainer):
             step = self._saved["step"]
         if self._is_over(step):
             return
-        accepted = self.run.setup.options.accept_other_operators
-        record = self.progress.operators
-        if exact_state.note_operators(record, step, checkpoint, accepted=accepted):
-            say(f"from step {step} on with {record[str(step)]} operators, others than before")
+        operators, now = self.progress.operators, exact_state.operators_in_use()
+        before = next(reversed(operators.values()), now)
+        if before != now:
+            say(
+                f"{checkpoint} was trained with {before} operators, this run goes on with {now} "
+                "ones: its last digits differ from those of one with the same throughout"
+            )
+        if before != now or not operators:
+            operators[str(step)] = now
 
     def resume(self, checkpoint: Path | None) -> None:
         """Train from the start, or from an accepted checkpoint; a run that had ended is only
@@ -251,17 +254,14 @@ class ExactTrainer(Trainer):
         distributed.on_first_process(write)
 
     def _prune(self) -> None:
-        options = self.run.setup.options
-        checkpointing.prune(
-            self.run.root, keep=options.save_total_limit, keep_states=options.keep_states
-        )
+        checkpointing.prune(self.run.root, keep=self.run.setup.options.save_total_limit)
 
     # evaluation and logs
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
         """Evaluate, keep the best model, log; returns the metrics with the prefix."""
         step = self.state.global_step
-        metrics = self.evaluator.scores(str(step))
+        metrics = outcome.score(self.run, self.autocast_smart_context_manager)
         best = self.progress.evaluations.get(str(self.progress.best_step))
         self.progress.evaluations[str(step)] = metrics
         value = metrics[self.run.metric]
@@ -275,8 +275,6 @@ class ExactTrainer(Trainer):
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, logged
         )
-        for watch in WATCHES:
-            watch(step, self.total_steps, {**metrics, "main": value})
         return logged
 
     def mean_loss(self) -> float:

@@ -163,7 +163,6 @@ other optimizers, schedules and layers of timm). Source: specs A.9; jiangtaoxie/
 IMAGE_BEHAVIOUR: Mapping[str, object] = {
     "gradient_accumulation_steps": 1,  # main.py has none
     "max_steps": -1,  # all epochs
-    "on_corrupt": "fatal",  # the original's loader fails
     "amp_dtype": "float16",  # apex O1
     "dtype": "float32",
 }

@@ -80,12 +80,6 @@ def layer_rates(count: int, rates: list[float], decay: float) -> list[float]:
     return found
 
 
-def three_blocks(count: int, rate: float) -> list[float]:
-    """Rates of three equal blocks of layers: divided by 2.6, as it is, times 2.6."""
-    third = count // 3
-    return [rate / 2.6] * third + [rate] * third + [rate * 2.6] * third
-
-
 def discriminative_groups(
     model: torch.nn.Module, rates: list[float], rate: float, weight_decay: float
 ) -> list[dict]:

@@ -58,11 +58,11 @@ def centre_crop(image: Image.Image, size: int) -> Image.Image:
     return functional.center_crop(image, [size, size])
 
 
-def operation_names(*, increasing: bool = True) -> list[str]:
-    """The operations of RandAugment, with increasing severity or not, in timm's order."""
+def operation_names() -> list[str]:
+    """The operations of RandAugment with increasing severity, in timm's order."""
     from timm.data.auto_augment import rand_augment_choices
 
-    return list(rand_augment_choices("", increasing=increasing))
+    return list(rand_augment_choices("", increasing=True))
 
 
 def level_arguments(name: str, level: float, *, negate: bool = False) -> tuple:

@@ -147,7 +147,7 @@ def tasks() -> Named:
 
     found = {}
     for name, task in TASKS.items():
-        files = {split: held[0] for split, held in task.splits.items()}
+        files = task.splits
         found[name] = {
             "title": task.title,
             "text": task.text,
@@ -159,7 +159,7 @@ def tasks() -> Named:
             "train file": files["train"].name,
             "dev files": tuple(files[split].name for split in task.dev_splits),
             "test files": tuple(files[split].name for split in task.test_splits),
-            "files with labels": tuple(s for s, held in task.splits.items() if held[0].labelled),
+            "files with labels": tuple(s for s, file in files.items() if file.labelled),
             "predictions": tuple(task.prediction_files[split] for split in task.test_splits),
             "header": files["train"].columns is None,
             "rows cut short are skipped": task.skip_malformed,

@@ -79,10 +79,6 @@ COUNTERPARTS: Mapping[str, str] = {
     "backbones.layers Attention std": "transformers OpenAIGPTConfig initializer_range",
     "heads.fusion ScoreHead std": "transformers OpenAIGPTConfig initializer_range",
     "heads.fusion ScoreHead dropout": "sot_torch_ref.heads.fusion Score dropout",
-    "backbones.vit Block drop_path": "timm.models.vision_transformer Block drop_path",
-    "backbones.token_embed build_token_embed img_size": "timm.layers PatchEmbed img_size",
-    "backbones.token_embed build_token_embed patch_size": "timm.layers PatchEmbed patch_size",
-    "backbones.token_embed build_token_embed in_chans": "timm.layers PatchEmbed in_chans",
     "functional center_tokens centering": "sot_torch_ref.functional cross_covariance centering",
     "heads.adapter_pooler AdapterConfig adapter_dim": (
         "sot_torch_ref.heads.adapter_pooler AdapterClassifier adapter_dim"
@@ -92,11 +88,6 @@ COUNTERPARTS: Mapping[str, str] = {
     "heads.fusion ExpandedHead dropout": "sot_torch_ref.heads.fusion FC dropout",
     "heads.fusion PoolerHead dropout": "transformers BertConfig hidden_dropout_prob",
     "heads.fusion PoolerHead std": "transformers BertConfig initializer_range",
-    "heads.fusion SumHead dropout": "sot_torch_ref.heads.fusion SumFC dropout",
-    "heads.pooling MultiHeadCrossCovariance qkv_bias": "sot_torch_ref.heads.pooling MGCrP bias",
-    "heads.pooling MultiHeadCrossCovariance upper_triangle": (
-        "sot_torch_ref.heads.pooling MGCrP triangle"
-    ),
     "heads.pooling linear bias": "torch.nn Linear bias",
     "heads.pooling TokenBatchNorm epsilon": "torch.nn BatchNorm2d eps",
     "heads.power_norm RowLayerNorm epsilon": "torch.nn LayerNorm eps",
@@ -118,9 +109,6 @@ COUNTERPARTS: Mapping[str, str] = {
         "sot_torch_ref.train.image_transforms apply_operation fill"
     ),
     "data.image_randaugment RandAugmentConfig prob": "timm.data.auto_augment AugmentOp prob",
-    "data.squad.answers score_answers null_limit": (
-        "transformers.data.metrics.squad_metrics squad_evaluate no_answer_probability_threshold"
-    ),
     "data.squad.answers DecodingOptions n_best": ("sot_torch_ref.train.squad best_answer n_best"),
     "data.squad.answers DecodingOptions max_tokens": (
         "sot_torch_ref.train.squad best_answer max_tokens"
@@ -167,12 +155,12 @@ def of_counterparts(side: int) -> Named:
     return found
 
 
-POLICIES = ("rand-m10", "rand-m7-inc1", "rand-n3-inc0", "rand-m9-mstd0.5-p0.7")
+POLICIES = ("rand-m10-inc1", "rand-n3-inc1", "rand-m9-mstd0.5-p0.7-inc1")
 
 
 def our_policies() -> Named:
     """What the texts of POLICIES mean to us."""
-    from sot_paddle.data.image_randaugment import INCREASING, PLAIN, parse_randaugment
+    from sot_paddle.data.image_randaugment import NAMES, parse_randaugment
 
     found: Named = {}
     for text in POLICIES:
@@ -182,7 +170,7 @@ def our_policies() -> Named:
             "magnitude": float(read.magnitude),
             "deviation": float(read.std),
             "probability": read.prob,
-            "operations": INCREASING if read.increasing else PLAIN,
+            "operations": NAMES,
         }
     return found
 

@@ -103,8 +103,13 @@ def _numbers(rates: Any) -> Named:
 
 def _functions(module: Any, norms: Any) -> Named:
     """Formulas and power norms that both sides have under one name."""
-    shared = ("cross_covariance", "auto_covariance", "sv_power_norm", "matrix_sqrt")
-    shared += ("sv_power_norm_exact", "entrywise_power_norm")
+    shared = (
+        "cross_covariance",
+        "auto_covariance",
+        "sv_power_norm",
+        "matrix_sqrt",
+        "entrywise_power_norm",
+    )
     found = _signatures({name: getattr(module, name) for name in shared})
     return {**found, **_signatures({"SvPN": norms.SvPN})}
 
@@ -138,7 +143,8 @@ def _grids(embed: Callable[[str, int, bool], Any]) -> Named:
 
 def _our_grid(kind: str, size: int, large: bool) -> int:
     with paddle.LazyGuard():
-        return token_embed.build_token_embed(kind, img_size=size, large_output=large).grid
+        sizes = vision_config.ViTConfig(token_type=kind, img_size=size, large_output=large)
+        return token_embed.build_token_embed(sizes).grid
 
 
 def _reference_grid(kind: str, size: int, large: bool) -> int:
@@ -291,14 +297,11 @@ _SCRIPT = (
 )
 _FOLDER = "read off the class folders of the data"
 _REQUIRED = "must be given, so that no run trains another model than meant"
-_OWN_TEXT = (
-    *("do_predict", "seeds", "resume", "eval_steps", "save_total_limit", "keep_states"),
-    *("cpu_precision", "accept_other_operators"),
-)
+_OWN_TEXT = ("do_predict", "resume", "eval_steps", "save_total_limit", "cpu_precision")
 _OWN_IMAGE = (
-    *("model_options", "cpu", "save_epochs", "save_total_limit", "keep_states"),
+    *("model_options", "cpu", "save_epochs", "save_total_limit"),
     *("overwrite_output_dir", "early_stopping_patience", "eval_all_checkpoints"),
-    *("model_ema_warmup", "cpu_precision", "exif_orientation", "accept_other_operators"),
+    *("model_ema_warmup", "cpu_precision"),
     "val_fraction",
 )
 """Options about files, speed and several runs, which the originals do not have."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import functools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,32 +105,22 @@ def write_tabs(
     return DataSet(folder, {"task_name": task}, lambda: documents.tab_texts(bare))
 
 
-def write_own_commas(folder: Path, texts: Sequence[str], split: str) -> DataSet:
-    """Write quoted commas with a header and a cell too long for Python's reader."""
-    csv.field_size_limit(CELL)  # whatever another test has left
+def write_own(folder: Path, texts: Sequence[str], split: str) -> DataSet:
+    """Write tables with a header; a test file has no labels."""
     for name in {"train", split}:
-        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8-sig") as stream:
-            writer = csv.writer(stream)
-            writer.writerow(["kind", "body", "-" * (CELL + 1)])
-            writer.writerows([f"k{index % 3}", text, "-"] for index, text in enumerate(texts))
-    options = {"task_name": "own", "text_columns": ("body",), "label_column": "kind"}
-    return DataSet(folder, options, lambda: [(index % 3, text) for index, text in enumerate(texts)])
-
-
-def write_own_lines(folder: Path, texts: Sequence[str], split: str) -> DataSet:
-    """Write JSON lines under the usual names; a test file has no labels."""
-    for name in {"train", split}:
-        rows = []
+        lines = ["text" if name == "test" else "label\ttext"]
         for index, text in enumerate(texts):
-            label = {} if name == "test" else {"label": (0, 10, 9)[index % 3]}
-            rows.append(json.dumps({"text": text, **label}))
-        (folder / f"{name}.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    return DataSet(folder, {"task_name": "own"}, lambda: [(0, text) for text in texts])
+            lines.append(text if name == "test" else f"{(0, 10, 9)[index % 3]}\t{text}")
+        (folder / f"{name}.tsv").write_text("\n".join(lines), encoding="utf-8", newline="")
+    labels = {"test": (0, 0, 0)}.get(split, (0, 2, 1))
+    numbered = [(labels[index % 3], text) for index, text in enumerate(texts)]
+    return DataSet(folder, {"task_name": "own"}, lambda: numbered)
 
 
 OF_IMDB = (("text",), "label", ("neg", "pos"))
 OF_TREC = (("text",), "label", tuple(documents.TREC_LABELS))
 OF_YAHOO = (("text",), "label", tuple(str(number) for number in range(1, 11)))
+OF_OWN = (("text",), "label", ("0", "9", "10"))
 WRITE_IMDB_TABS = functools.partial(write_tabs, task="IMDB", classes=2)
 WRITE_TREC_TABS = functools.partial(write_tabs, task="TREC", classes=6)
 LAYOUTS = [
@@ -141,8 +130,8 @@ LAYOUTS = [
     (write_imdb, 16, -2, "dev", True, OF_IMDB),
     (write_trec, 13, 0, "train", True, OF_TREC),
     (write_yahoo, 15, -1, "train", True, OF_YAHOO),
-    (write_own_commas, 12, 9, "dev", True, (("body",), "kind", ("k0", "k1", "k2"))),
-    (write_own_lines, 17, -1, "test", False, (("text",), "label", ("0", "9", "10"))),
+    (write_own, 12, 9, "dev", True, OF_OWN),
+    (write_own, 17, -1, "test", False, OF_OWN),
     (WRITE_IMDB_TABS, 14, 0, "train", True, OF_IMDB),
     (WRITE_TREC_TABS, 14, 0, "dev", True, OF_TREC),
 ]
@@ -271,7 +260,6 @@ RATES: list[dict[str, Any]] = [
     {},
     {"discr": True, "layer_learning_rate": (2e-5,)},
     {"discr": True, "layer_learning_rate": (1e-5, 4e-5, 2e-5)},
-    {"discr": True, "discr_blocks": True},
     {"paddle_compat": True},
 ]
 
@@ -362,8 +350,6 @@ def rates_of_paddle(
 def layer_rates(options: Mapping[str, Any]) -> list[float]:
     """Return the reference's rate of every layer."""
     count = MODEL["num_hidden_layers"]
-    if options.get("discr_blocks"):
-        return list(documents.three_blocks(count, RATE))
     if not options.get("discr"):
         return [RATE] * count
     return list(documents.layer_rates(count, list(options["layer_learning_rate"]), 0.95))

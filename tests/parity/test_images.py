@@ -38,17 +38,11 @@ def test_centre_crop_that_is_larger_than_the_picture() -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("increasing", "names", "levels"),
-    [
-        # magnitudes without those at which timm fails: posterize to 0 bits
-        (True, image_randaugment.INCREASING, (0.0, 3.7, 9.0, 9.9)),
-        (False, image_randaugment.PLAIN, (2.6, 3.7, 9.0, 10.0)),
-    ],
-)
-def test_operations_of_randaugment(increasing: bool, names, levels) -> None:
+def test_operations_of_randaugment() -> None:
     """The sign of an operation is negative for every second picture."""
-    assert sorted(names) == sorted(reference_transforms.operation_names(increasing=increasing))
+    names = image_randaugment.NAMES
+    levels = (0.0, 3.7, 9.0, 9.9)  # without 10, at which timm fails: posterize to 0 bits
+    assert sorted(names) == sorted(reference_transforms.operation_names())
     for name in names:
         for index, (picture, level) in enumerate(zip(draw_pictures(), levels, strict=True)):
             argument = image_randaugment.level_to_argument(name, level, bool(index % 2))

@@ -72,22 +72,13 @@ CLASSIFIERS: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         mgcrp("sum_fc", {**SVPN, "regular": 0.3, "vec": None}),
         {**REFERENCE, "fusion": "sum_fc", "head_dropout": 0.3},
     ),
-    "mgcrp sqrt_t": (
-        mgcrp("sum_fc", {"type": "sqrt_t"}),
-        {**REFERENCE, "fusion": "sum_fc", "normalization": "sqrt_t"},
-    ),
-    "mgcrp epn": (
-        mgcrp("sum_fc", {"type": "ePN"}),
-        {**REFERENCE, "fusion": "sum_fc", "normalization": "epn"},
-    ),
-    "mgcrp ln": (
-        mgcrp("sum_fc", {"type": "LN"}),
-        {**REFERENCE, "fusion": "sum_fc", "normalization": "ln"},
-    ),
-    "mgcrp none": (
-        mgcrp("sum_fc", {"type": None}),
-        {**REFERENCE, "fusion": "sum_fc", "normalization": "none"},
-    ),
+    **{
+        f"mgcrp {norm}": (
+            mgcrp("sum_fc", {"type": kind}),
+            {**REFERENCE, "fusion": "sum_fc", "normalization": norm},
+        )
+        for kind, norm in (("sqrt_t", "sqrt_t"), ("ePN", "epn"), ("LN", "ln"), (None, "none"))
+    },
     "mgcrp defaults": (
         {"type": "MGCrP"},
         {**DEFAULTS, "normalization": "none", "fusion": "sum_fc"},

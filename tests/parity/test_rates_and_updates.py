@@ -7,7 +7,7 @@ rule of weight decay tells apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,12 @@ BY_STEP = [
     ("cosine", 1e-3, 1.5, 3),
     ("linear_drop", 2e-5, 234.3, 2343),
 ]
+TORCH_SCHEDULES = {
+    "linear": optimization.get_linear_schedule_with_warmup,
+    "cosine": optimization.get_cosine_schedule_with_warmup,
+    "constant": optimization.get_constant_schedule_with_warmup,
+    "linear_drop": warmup_linear,
+}
 
 
 @pytest.mark.parametrize(("schedule", "learning_rate", "warmup", "total"), BY_STEP)
@@ -61,19 +67,9 @@ def test_rates_by_step(schedule: str, learning_rate: float, warmup: float, total
     paddle_schedule = build_schedule(
         schedule, learning_rate=learning_rate, warmup_steps=warmup, total_steps=total
     )
-    torch_optimizer = torch_sgd(learning_rate)
-    if schedule == "linear_drop":
-        torch_schedule = warmup_linear(torch_optimizer, warmup, total)
-    elif schedule == "constant":
-        torch_schedule = optimization.get_constant_schedule_with_warmup(torch_optimizer, warmup)
-    elif schedule == "cosine":
-        torch_schedule = optimization.get_cosine_schedule_with_warmup(
-            torch_optimizer, warmup, total
-        )
-    else:
-        torch_schedule = optimization.get_linear_schedule_with_warmup(
-            torch_optimizer, warmup, total
-        )
+    torch_optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=learning_rate)
+    lengths = [warmup] if schedule == "constant" else [warmup, total]
+    torch_schedule = TORCH_SCHEDULES[schedule](torch_optimizer, *lengths)
     torch_rates = []
     for _ in range(total):
         torch_rates.append(torch_optimizer.param_groups[0]["lr"])
@@ -112,11 +108,6 @@ def test_rates_by_epoch(
         {"rates": np.repeat(by_epoch, steps)},
         bound=RATE_BOUND,
     )
-
-
-def torch_sgd(learning_rate: float) -> torch.optim.Optimizer:
-    """Build an optimizer of one parameter, whose rate is read."""
-    return torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=learning_rate)
 
 
 def applied_rates(schedule: paddle.optimizer.lr.LRScheduler, steps: int) -> list[float]:
@@ -244,42 +235,32 @@ def paddle_names(arrays: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(name, name.replace("LayerNorm", "layer_norm")) for name in arrays]
 
 
-def paddle_parameters(arrays: Arrays) -> paddle.nn.Layer:
-    """Build nested layers that hold arrays under our names and compute nothing."""
-    root = paddle.nn.Layer()
-    for torch_name, name in paddle_names(arrays):
-        value = arrays[torch_name]
+def nested(arrays: Arrays, kind: type, register: str, parameter_of: Callable[..., Any]) -> Any:
+    """Build nested layers of one framework that hold arrays by name and compute nothing."""
+    root = kind()
+    for name, value in arrays.items():
         *path, last = name.split(".")
         layer = root
         for part in path:
             if not hasattr(layer, part):
-                setattr(layer, part, paddle.nn.Layer())
+                setattr(layer, part, kind())
             layer = getattr(layer, part)
-        parameter = paddle.create_parameter(list(value.shape), str(value.dtype))
-        parameter.set_value(value)
-        layer.add_parameter(last, parameter)
+        getattr(layer, register)(last, parameter_of(value))
     return root
 
 
-def torch_parameters(arrays: Arrays) -> torch.nn.Module:
-    """Build nested modules that hold arrays under the reference's names and compute nothing."""
-    root = torch.nn.Module()
-    for name, value in arrays.items():
-        *path, last = name.split(".")
-        module = root
-        for part in path:
-            if not hasattr(module, part):
-                setattr(module, part, torch.nn.Module())
-            module = getattr(module, part)
-        module.register_parameter(last, torch.nn.Parameter(torch.from_numpy(value.copy())))
-    return root
+def paddle_parameter(value: np.ndarray) -> paddle.Tensor:
+    parameter = paddle.create_parameter(list(value.shape), str(value.dtype))
+    parameter.set_value(value)
+    return parameter
 
 
 def paddle_updates(
     recipe: Recipe, start: Arrays, gradients: Sequence[Arrays], *, halved: bool, reloaded: bool
 ) -> Arrays:
     """Step our optimizer; with ``reloaded`` each step is made by a fresh one with the state."""
-    layer = paddle_parameters(start)
+    ours = {name: start[torch_name] for torch_name, name in paddle_names(start)}
+    layer = nested(ours, paddle.nn.Layer, "add_parameter", paddle_parameter)
     parameters = dict(layer.named_parameters())
     rule = {"text": decayed_names, "vision": decayed_names_by_shape}[recipe.decay]
     options: dict[str, Any] = {} if recipe.correct_bias else {"correct_bias": False}
@@ -330,7 +311,9 @@ def torch_updates(
     recipe: Recipe, start: Arrays, gradients: Sequence[Arrays], *, halved: bool
 ) -> Arrays:
     """Step the reference's optimizer; its values have our names."""
-    module = torch_parameters(start)
+    module = nested(
+        start, torch.nn.Module, "register_parameter", lambda a: torch.nn.Parameter(torch.tensor(a))
+    )
     parameters = dict(module.named_parameters())
     make_groups = {"text": decay_groups, "vision": vision_decay_groups}[recipe.decay]
     groups = make_groups(module, recipe.weight_decay)

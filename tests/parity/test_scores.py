@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import paddle
@@ -25,6 +26,7 @@ from sot_paddle.data import imagenet_a
 from sot_paddle.deploy.predictor import record
 from sot_paddle.deploy.recipe import Recipe, TextRecipe
 from sot_paddle.tasks import glue, images
+from sot_paddle.train import outcome
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.setup import Run
 from sot_paddle.train.trainer import ExactTrainer
@@ -98,15 +100,13 @@ def test_predicted_shares(classes: int, size: float) -> None:
     recipe = Recipe("", labels, (), TextRecipe("wordpiece", 8, "longest", True))
     expected = torch.softmax(torch.from_numpy(logits).double(), dim=1).numpy()
     for row, shares in zip(logits, expected, strict=True):
-        prediction = record(recipe, row, logits_too=True)
+        prediction = record(recipe, row)
         assert prediction["label"] == labels[shares.argmax()]
-        assert prediction["logits"] == row.astype(np.float64).tolist()
         # six decimals are written, of a softmax in float32
         written = list(prediction["probabilities"].values())
         assert written == pytest.approx(shares.tolist(), rel=0, abs=1e-6)
         assert written == [round(share, 6) for share in written]
         assert list(prediction["probabilities"]) == list(labels)
-        assert "logits" not in record(recipe, row, logits_too=False)
 
 
 EVALUATIONS = [
@@ -148,14 +148,15 @@ def choices_of_the_trainer(
         )
         task = SimpleNamespace(train=[0], dev={}, metric="score", maximise=maximise, tie_breaker="")
         setup = SimpleNamespace(options=options, task=task)
-        run = RunWithoutModel(setup, 0, folder, paddle.nn.Linear(1, 1))
+        run = RunWithoutModel(setup, folder, paddle.nn.Linear(1, 1))
         batches = MicroBatches(lambda epoch: [[0]])
         trainer = ExactTrainer(run, arguments, batches=batches, pace=Pace(1, 1))
-        scripted = iter(scores)
-        trainer.evaluator = SimpleNamespace(scores=lambda step: {"score": next(scripted)})
+        scripted = [{"score": value} for value in scores]
+        score = mock.Mock(side_effect=scripted)
         for step in range(len(scores)):
             trainer.state.global_step = step
-            trainer.evaluate()
+            with mock.patch.object(outcome, "score", score):
+                trainer.evaluate()
             saved = json.loads((folder / "best" / "best.json").read_text(encoding="utf-8"))
             progress = trainer.progress
             choices.append(

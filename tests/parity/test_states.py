@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from sot_paddle.data.batches import TokenFeatures, pad_rows
 from sot_paddle.data.stored.layout import stored_split
 from sot_paddle.data.stored.live_states import LiveStates, hidden_states
 from sot_paddle.data.stored.state_files import StateReader, StateSizes, StateWriter
@@ -18,14 +19,10 @@ from tests.parity.sides import assert_same, paddle_precision
 LENGTHS = np.array([11, 6, 9, 4])
 
 
-def padded_batch() -> dict[str, np.ndarray]:
+def token_rows() -> TokenFeatures:
     rng = np.random.default_rng(7)
-    mask = (np.arange(11)[None] < LENGTHS[:, None]).astype("int64")
-    return {
-        "input_ids": mask * rng.integers(1, 30, mask.shape),
-        "token_type_ids": (np.arange(11)[None] >= LENGTHS[:, None] // 2) * mask,
-        "attention_mask": mask,
-    }
+    rows = [rng.integers(1, 30, length).tolist() for length in LENGTHS]
+    return TokenFeatures.from_rows(rows, LENGTHS // 2).with_targets(range(4), range(4), np.int64)
 
 
 def test_states_of_a_live_encoder_are_those_of_transformers() -> None:
@@ -36,7 +33,8 @@ def test_states_of_a_live_encoder_are_those_of_transformers() -> None:
         "attention_probs_dropout_prob": 0.5,
     }
     paddle_model, torch_model = models_of_equal_weights("bert_base", options, "float64")
-    batch = padded_batch()
+    batch = pad_rows(token_rows(), range(4), max_length=11)
+    del batch["labels"]
     with torch.no_grad():
         tensors = {name: torch.from_numpy(value) for name, value in batch.items()}
         states = torch_model.eval().bert(**tensors, output_hidden_states=True).hidden_states
@@ -45,17 +43,10 @@ def test_states_of_a_live_encoder_are_those_of_transformers() -> None:
         actual = hidden_states(paddle_model, batch).numpy()
         assert paddle_model.training
         paddle_model.eval()  # it stays in the mode that it has
-        source = LiveStates(
-            paddle_model,
-            lambda rows: {name: value[rows] for name, value in batch.items()},
-            rows=len(actual),
-            labels=[np.arange(len(actual))],
-            of_row=actual.shape[1:],
-            origin={},
-        )
+        source = LiveStates(paddle_model, token_rows(), 11, pad_id=0, origin={})
         second_row = source.states([1])
     assert not paddle_model.training
-    assert (len(source), source.dtype) == (4, "float64")
+    assert (len(source), source.dtype, source.of_row) == (4, "float64", actual.shape[1:])
     for layer in range(expected.shape[1]):
         assert_same({f"{layer}": actual[:, layer]}, {f"{layer}": expected[:, layer]})
     assert_same({"second row": second_row}, {"second row": expected[1:2]})

@@ -36,7 +36,7 @@ NAMES = ("input_ids", "token_type_ids", "attention_mask")
 
 def from_vocabulary(source: Path, folder: Path, options: dict[str, Any]) -> WordPieceTokenizer:
     """Build our tokenizer on the vocabulary as it is."""
-    return WordPieceTokenizer(source, **options)
+    return WordPieceTokenizer(source, do_lower_case=options["do_lower_case"])
 
 
 def from_settings(source: Path, folder: Path, options: dict[str, Any]) -> WordPieceTokenizer:
@@ -63,7 +63,7 @@ def from_file(source: Path, folder: Path, options: dict[str, Any]) -> WordPieceT
     """Build our tokenizer on a ``vocab.txt`` with the line ends of Windows; the case unasked."""
     text = (source / "vocab.txt").read_text(encoding="utf-8")
     (folder / "vocab.txt").write_text(text, encoding="utf-8", newline="\r\n")
-    return WordPieceTokenizer(folder / "vocab.txt", strip_accents=options["strip_accents"])
+    return WordPieceTokenizer(folder / "vocab.txt")
 
 
 def from_folder(source: Path, folder: Path, options: dict[str, Any]) -> WordPieceTokenizer:
@@ -79,7 +79,7 @@ SENTENCES = [
     (from_vocabulary, 9, False, True, None, "max_length"),
     (from_vocabulary, 24, True, True, None, "max_length"),
     (from_vocabulary, 64, False, False, None, "longest"),
-    (from_vocabulary, 64, False, True, False, "max_length"),
+    (from_folder, 64, False, True, False, "max_length"),
     (from_file, 64, True, True, None, "max_length"),
     (from_folder, 64, True, False, True, "max_length"),
     (without_settings, 64, False, True, None, "max_length"),

@@ -127,15 +127,16 @@ def as_tokenizer_json(folder: Path) -> Path:
     """
     lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")[1:]
     pairs = [line for line in lines if line]
+    vocabulary = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    alone = "vocab.json" if "<mask>" in vocabulary else "merges.txt"
     model = {
         "type": "BPE",
-        "vocab": json.loads((folder / "vocab.json").read_text(encoding="utf-8")),
-        # as text, and as newer versions of the library write them
-        "merges": [pair.split(" ") if at % 2 else pair for at, pair in enumerate(pairs)],
+        "vocab": vocabulary,
+        # one as text, one as newer versions of the library write them
+        "merges": pairs if alone == "vocab.json" else [pair.split(" ") for pair in pairs],
     }
     whole = folder / "whole"
     whole.mkdir()
-    alone = "vocab.json" if "<mask>" in model["vocab"] else "merges.txt"
     (whole / alone).write_bytes((folder / alone).read_bytes())
     (whole / "tokenizer.json").write_text(json.dumps({"model": model}), encoding="utf-8")
     return whole

@@ -103,7 +103,7 @@ def test_refusals_of_the_classifier(config, message: str) -> None:
 
 
 def test_other_refusals() -> None:
-    with pytest.raises(ValueError, match="uses the class token only, and this backbone has none"):
+    with pytest.raises(ValueError, match="needs the class token, and this backbone has none"):
         OnlyVisualTokensClassifier({"type": "fc", "fusion_type": "sum_fc"}, K)
     with pytest.raises(
         ValueError, match=r"\(B, 1 \+ N, C\) with the class token first, got shape \[2, 1, 12\]"

@@ -9,7 +9,6 @@ NOT_HERE = "--model_name_or_path bert-base-not-here"
 NO_MODEL = "HERE holds no trained model: give the folder"
 ROWS = [
     ("eval_image", "HERE SoT_Tiny --weights HERE/none.pth", "--weights HERE/none.pth: there is no"),
-    ("evaluate_squad", "HERE/dev.json HERE/given.json", "cannot read HERE/dev.json: No such file"),
     ("export", "HERE HERE/out", NO_MODEL),
     ("extract_hidden_states", "--task_name RTE --model_name_or_path HERE --output_dir HERE")
     + ("RTE needs --data_dir",),

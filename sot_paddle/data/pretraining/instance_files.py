@@ -1,8 +1,6 @@
-"""Text files, or JSON records, to instances of BERT's two tasks, in a folder to train from.
+"""Text files to instances of BERT's two tasks, in a folder to train from.
 
-The tokens of the text and the instances lie on the disk; memory holds 8 bytes for each sentence and
-each instance, 16 for each document. Records are what BERT4Doc's Paddle port reads: a file is one
-list of objects of any size, or an object a line; it is read object by object, in its order.
+Memory holds the tokens of the text, 4 bytes each.
 
 Every draw is in the original's order. A document is a sequence of sentences, a sequence of token
 ids each; nothing but the sentences of one instance is held.
@@ -12,18 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import random
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from sot_paddle.data.errors import DataError
-from sot_paddle.data.pretraining.prepared import begin_preparation, finish, lines_of, open_prepared
+from sot_paddle.data.pretraining.prepared import StoredRows, batches_of, lines_of, store_rows
 from sot_paddle.data.subword import SubwordTokenizer
 
 Document = Sequence[Sequence[int]]
@@ -144,80 +139,23 @@ def _masked(
     return Instance(shown, len(first) + 2, random_next, positions, words)
 
 
-_TOGETHER = 256  # lines that are tokenized in one call
-
-
-@dataclass
-class StoredCorpus(Sequence):
-    """Documents of sentences of token ids."""
-
-    tokens: np.ndarray  # ids of all of them
-    sentences: array  # where each sentence begins in ``tokens``, and the last one ends
-    documents: array  # likewise in ``sentences``
-    order: array  # position -> number of the document in the text
-
-    def __len__(self) -> int:
-        return len(self.order)
-
-    def __getitem__(self, position: int) -> StoredDocument:
-        number = self.order[position]
-        return StoredDocument(self, self.documents[number], self.documents[number + 1])
-
-
-@dataclass(frozen=True)
-class StoredDocument(Sequence):
-    """Sentences of a corpus from ``start`` up to ``end``, a list of token ids each."""
-
-    corpus: StoredCorpus
-    start: int
-    end: int
-
-    def __len__(self) -> int:
-        return self.end - self.start
-
-    def __getitem__(self, position: int) -> list[int]:
-        first, end = self.corpus.sentences[self.start + position : self.start + position + 2]
-        return self.corpus.tokens[first:end].tolist()
-
-
-def store_corpus(files: Sequence[Path], tokenizer: SubwordTokenizer, path: Path) -> StoredCorpus:
+def read_documents(files: Sequence[Path], tokenizer: SubwordTokenizer) -> list[list[array]]:
     """Tokenize text files, one sentence a line and an empty line between documents.
 
     Lines without a token and documents without a sentence are left out, as in the original. A
     document may go on in the next file.
-
-    Args:
-        path: file of the token ids, written here.
-
-    Raises:
-        DataError: a line that cannot be read, or no document at all.
     """
-    lines = itertools.chain.from_iterable(map(lines_of, files))
-    sentences, documents = array("q", [0]), array("q", [0])
-    with open(path, "wb") as stream:
-        while batch := list(itertools.islice(lines, _TOGETHER)):
-            tokenized = iter(tokenizer.ids([text for text in batch if text]))
-            for text in batch:
-                ids = next(tokenized) if text else []
-                if ids:
-                    stream.write(np.array(ids, "<i4").tobytes())
-                    sentences.append(sentences[-1] + len(ids))
-                elif not text and len(sentences) - 1 > documents[-1]:
-                    documents.append(len(sentences) - 1)
-    if len(sentences) - 1 > documents[-1]:
-        documents.append(len(sentences) - 1)
-    if len(documents) == 1:
-        raise DataError(
-            f"{', '.join(map(str, files))}: no document with a sentence; expected one sentence a "
-            "line and an empty line between documents"
-        )
-    order = array("q", range(len(documents) - 1))
-    return StoredCorpus(np.memmap(path, "<i4", "r"), sentences, documents, order)
+    documents: list[list[array]] = [[]]
+    for texts in batches_of(itertools.chain.from_iterable(map(lines_of, files))):
+        for text, ids in zip(texts, tokenizer.ids(texts), strict=True):
+            if ids:
+                documents[-1].append(array("i", ids))
+            elif not text and documents[-1]:
+                documents.append([])
+    return documents if documents[-1] else documents[:-1]
 
 
 FORM = "instances"
-ROWS, ORDER = "instances.bin", "order.bin"
-_HEAD = 4  # numbers of a row before its tokens: length, boundary, random_next, predictions
 
 
 def prepare_instances(
@@ -228,9 +166,8 @@ def prepare_instances(
     *,
     dupes: int = 10,
     seed: int = 12345,
-    report: Callable[[str], None] = print,
-) -> None:
-    """Make the instances of text files.
+) -> int:
+    """Make the instances of text files, and return how many there are.
 
     Args:
         files: one sentence a line, an empty line between documents.
@@ -238,191 +175,55 @@ def prepare_instances(
         seed: of every draw: order of the documents, instances, order of the instances.
 
     Raises:
-        DataError: text that cannot be used, or a folder of another preparation.
+        ValueError: text that cannot be used, or a folder of another preparation.
 
     Source: specs.md D.1.
     """
-    begin_preparation(folder)
-    corpus = store_corpus(files, tokenizer, folder / "tokens.part")
-    report(f"{len(corpus):,} documents, {len(corpus.tokens):,} tokens")
-    rng, count = random.Random(seed), 0
-    rng.shuffle(corpus.order)
-    with open(folder / ROWS, "wb") as stream:
+    rng = random.Random(seed)
+
+    def rows() -> Iterator[list[int]]:
+        documents = read_documents(files, tokenizer)
+        rng.shuffle(documents)
         for _ in range(dupes):
-            for index in range(len(corpus)):
-                for instance in document_instances(corpus, index, options, rng):
-                    row = packed(instance, options.max_seq_length, options.max_predictions)
-                    stream.write(row.tobytes())
-                    count += 1
-    order = array("q", range(count))
-    rng.shuffle(order)
-    np.array(order, "<i8").tofile(folder / ORDER)
-    finish(folder, (ROWS, ORDER), {"form": FORM, "rows": count, **dataclasses.asdict(options)})
-    report(f"{count:,} instances in {folder}")
+            for index in range(len(documents)):
+                for instance in document_instances(documents, index, options, rng):
+                    yield packed(instance)
+
+    content = {"form": FORM, **dataclasses.asdict(options)}
+    return store_rows(folder, files, rows(), content, rng.shuffle)
 
 
-def packed(instance: Instance, max_seq_length: int, max_predictions: int) -> np.ndarray:
-    """The numbers of a stored instance: (4 + S + 2 P,) int32, of S tokens and P predictions."""
-    row = np.zeros(_HEAD + max_seq_length + 2 * max_predictions, "<i4")
-    length, count = len(instance.tokens), len(instance.positions)
-    row[:_HEAD] = length, instance.boundary, instance.random_next, count
-    row[_HEAD : _HEAD + length] = instance.tokens
-    positions = _HEAD + max_seq_length
-    row[positions : positions + count] = instance.positions
-    words = positions + max_predictions
-    row[words : words + count] = instance.words
-    return row
+def packed(instance: Instance) -> list[int]:
+    """The numbers of a stored instance; see `unpacked`."""
+    head = [instance.boundary, int(instance.random_next), len(instance.positions)]
+    return [*head, *instance.tokens, *instance.positions, *instance.words]
 
 
 def unpacked(row: np.ndarray, max_seq_length: int, max_predictions: int) -> dict[str, np.ndarray]:
-    """The features of the original's records, see `packed`: arrays of S, of P, and of 1 number."""
-    row = row.astype(np.int64)
-    length, boundary, random_next, count = row[:_HEAD]
-    ids, positions, words = np.split(
-        row[_HEAD:], [max_seq_length, max_seq_length + max_predictions]
-    )
+    """The features of the original's records: int64 arrays of S, of P, and of 1 number."""
+    boundary, random_next, count = row[:3]
+    ids, positions, words = np.split(row[3:], [len(row) - 3 - 2 * count, len(row) - 3 - count])
     places = np.arange(max_seq_length)
-    return {
-        "input_ids": ids,
-        "input_mask": (places < length).astype(np.int64),
-        "segment_ids": ((places >= boundary) & (places < length)).astype(np.int64),
-        "masked_lm_positions": positions,
-        "masked_lm_ids": words,
-        "masked_lm_weights": (np.arange(max_predictions) < count).astype(np.int64),
+    features = {
+        "input_mask": places < len(ids),
+        "segment_ids": (places >= boundary) & (places < len(ids)),
+        "masked_lm_weights": np.arange(max_predictions) < count,
         "next_sentence_labels": np.array([random_next]),
+        "input_ids": np.pad(ids, (0, max_seq_length - len(ids))),
+        "masked_lm_positions": np.pad(positions, (0, max_predictions - count)),
+        "masked_lm_ids": np.pad(words, (0, max_predictions - count)),
     }
+    return {name: array.astype(np.int64) for name, array in features.items()}
 
 
-class InstanceRows:
-    """The instances of a prepared folder, in their shuffled order, read when they are asked for.
-
-    Raises:
-        ValueError: the folder is not finished, or a file is missing or damaged.
-    """
+class InstanceRows(StoredRows):
+    """The instances of a prepared folder, read when they are asked for."""
 
     def __init__(self, folder: Path) -> None:
-        counts = ("max_seq_length", "max_predictions", "vocab_size", "rows")
-        content, self.fingerprint = open_prepared(folder, FORM, counts)
-        self.max_seq_length, self.max_predictions, self.vocab_size, rows = map(content.get, counts)
-        width = _HEAD + self.max_seq_length + 2 * self.max_predictions
-        self._rows = np.memmap(folder / ROWS, "<i4", "r").reshape(rows, width)
-        self._order = np.memmap(folder / ORDER, "<i8", "r")
-
-    def __len__(self) -> int:
-        return len(self._rows)
+        super().__init__(folder, FORM)
+        self.max_seq_length = self.content["max_seq_length"]
 
     def row(self, position: int) -> dict[str, np.ndarray]:
         """See `unpacked`."""
-        row = self._rows[self._order[position]]
-        return unpacked(row, self.max_seq_length, self.max_predictions)
-
-
-_TOKENS = ("input_ids", "input_mask", "segment_ids")
-_WORDS = ("masked_lm_positions", "masked_lm_ids")
-_NEXT, _WEIGHTS = "next_sentence_labels", "masked_lm_weights"
-_FORMS = {
-    "input_mask": "ones, then zeros",
-    "segment_ids": "zeros, ones, and zeros where input_mask is zero",
-    _WEIGHTS: "ones, then zeros",
-    _NEXT: "0 or 1",
-}
-_CHUNK = 1 << 16
-
-
-def prepare_records(
-    files: Sequence[Path],
-    folder: Path,
-    *,
-    vocab_size: int,
-    report: Callable[[str], None] = print,
-) -> None:
-    """Take instances over, whose token ids are below ``vocab_size``.
-
-    Args:
-        files: with input_ids, input_mask, segment_ids (S numbers each), masked_lm_positions,
-            masked_lm_ids (P each) and next_sentence_labels in every record; S and P are those of
-            the first one. Without masked_lm_weights a place with position 0 ([CLS]) is not used.
-
-    Raises:
-        DataError: a record that cannot be used, or a folder of another preparation.
-
-    Source: specs.md D.1.
-    """
-    begin_preparation(folder)
-    sizes, count = None, 0
-    with open(folder / ROWS, "wb") as stream:
-        for path in files:
-            number = 0
-            try:
-                for text in _records(path):
-                    number += 1
-                    record = _numbers(json.loads(text))
-                    sizes = sizes or (len(record["input_ids"]), len(record["masked_lm_ids"]))
-                    stream.write(_row(record, *sizes, vocab_size).tobytes())
-                    count += 1
-            except ValueError as error:
-                raise DataError(f"{path}, record {number}: {error}") from None
-    if sizes is None:
-        raise DataError(f"{', '.join(map(str, files))}: no record")
-    np.arange(count, dtype="<i8").tofile(folder / ORDER)
-    content = {"form": FORM, "rows": count, "vocab_size": vocab_size}
-    content |= {"max_seq_length": sizes[0], "max_predictions": sizes[1]}
-    finish(folder, (ROWS, ORDER), content)
-    report(f"{count:,} instances in {folder}")
-
-
-def _records(path: Path) -> Iterator[str]:
-    """The text of each object; objects hold no further objects."""
-    with open(path, encoding="utf-8-sig") as stream:
-        rest = stream.read(_CHUNK).lstrip()
-        is_list, rest = rest.startswith("["), rest.removeprefix("[")
-        chunk = rest
-        while chunk:
-            *texts, rest = rest.split("}")
-            for text in texts:
-                yield text.strip().removeprefix("," if is_list else "") + "}"
-            chunk = stream.read(_CHUNK)
-            rest += chunk
-    if rest.strip() != ("]" if is_list else ""):
-        raise ValueError("the file is cut off after this record")
-
-
-def _numbers(record: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The arrays of a record, of whole numbers from 0 below 2**31."""
-    arrays = {}
-    for name in (*_TOKENS, *_WORDS, _NEXT, *({_WEIGHTS} & record.keys())):
-        values = np.atleast_1d(np.array(record.get(name, [])))
-        is_list = values.ndim == 1 and len(values) and values.dtype.kind in "iuf"
-        if not is_list or ((values < 0) | (values >= 2**31) | (values % 1 != 0)).any():
-            raise ValueError(f"{name} must be a list of whole numbers from 0")
-        arrays[name] = values.astype(np.int64)
-    return {_WEIGHTS: (arrays[_WORDS[0]] > 0).astype(np.int64), **arrays}
-
-
-def _row(
-    record: Mapping[str, np.ndarray], max_seq_length: int, max_predictions: int, vocab_size: int
-) -> np.ndarray:
-    """The stored instance of a record, whose parts must fit together."""
-    lengths = dict.fromkeys(_TOKENS, max_seq_length)
-    lengths |= dict.fromkeys((*_WORDS, _WEIGHTS), max_predictions) | {_NEXT: 1}
-    for name, length in lengths.items():
-        if len(record[name]) != length:
-            raise ValueError(f"{name}: expected {length} numbers, got {len(record[name])}")
-    ids, mask, types = (record[name] for name in _TOKENS)
-    positions, words = (record[name] for name in _WORDS)
-    length, count = mask.sum(), record[_WEIGHTS].sum()
-    boundary = length - types.sum()
-    if not 0 < boundary < length:
-        raise ValueError("segment_ids: both stretches must have a token")
-    if max(ids.max(), words.max()) >= vocab_size:
-        raise ValueError(f"token ids must be below {vocab_size}")
-    if positions.max() >= length:
-        raise ValueError("masked_lm_positions must be inside of the tokens")
-    used = (values[:count].tolist() for values in (positions, words))
-    instance = Instance(ids[:length].tolist(), int(boundary), bool(record[_NEXT][0]), *used)
-    row = packed(instance, max_seq_length, max_predictions)
-    features = unpacked(row, max_seq_length, max_predictions)
-    for name, form in _FORMS.items():
-        if not np.array_equal(features[name], record[name]):
-            raise ValueError(f"{name} must be {form}")
-    return row
+        numbers = self.numbers(position)
+        return unpacked(numbers, self.max_seq_length, self.content["max_predictions"])

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from sot_paddle.data.batches import TokenFeatures
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.reading import read_json
 
@@ -50,10 +49,10 @@ def read_questions(path: str | Path, *, labelled: bool = True) -> list[Question]
             for entry in _part(paragraph, "qas", list, place):
                 question = _question(entry, context, place, labelled)
                 if question.id in questions:
-                    raise DataError(f"{path}: the question id {question.id!r} is given twice")
+                    raise ValueError(f"{path}: the question id {question.id!r} is given twice")
                 questions[question.id] = question
     if not questions:
-        raise DataError(f"{path} holds no question")
+        raise ValueError(f"{path} holds no question")
     return list(questions.values())
 
 
@@ -62,12 +61,12 @@ def _question(entry: Any, context: str, place: str, labelled: bool) -> Question:
     place = f"{place}, question {name}"
     answers = _part(entry, "answers", list, place) if labelled or "answers" in entry else []
     if answers and entry.get("is_impossible", False):
-        raise DataError(f"{place}: is_impossible, and has {len(answers)} answers")
+        raise ValueError(f"{place}: is_impossible, and has {len(answers)} answers")
     texts = tuple(_part(answer, "text", str, place) for answer in answers)
     starts = tuple(_part(answer, "answer_start", int, place) for answer in answers)
     for text, start in zip(texts, starts, strict=True):
         if start < 0 or not context.startswith(text, start):
-            raise DataError(
+            raise ValueError(
                 f"{place}: the answer {text!r:.60} is not at {start} of its context (characters "
                 f"from 0, line ends and all); it is first at {context.find(text)} (-1: nowhere)"
             )
@@ -77,7 +76,7 @@ def _question(entry: Any, context: str, place: str, labelled: bool) -> Question:
 def _part(value: Any, key: str, kind: type, place: str) -> Any:
     part = value.get(key) if isinstance(value, Mapping) else None
     if not isinstance(part, kind) or isinstance(part, bool):
-        raise DataError(f"{place}: expected {key!r} to be a {kind.__name__}, got {part!r:.60}")
+        raise ValueError(f"{place}: expected {key!r} to be a {kind.__name__}, got {part!r:.60}")
     return part
 
 
@@ -125,14 +124,14 @@ def span_features(
             token of a window begins at the last position of the padded row.
 
     Raises:
-        DataError: a question that leaves no room for more than ``stride`` tokens, or a language
+        ValueError: a question that leaves no room for more than ``stride`` tokens, or a language
             model whose rows begin with no token of their own.
 
     Source: C.4.
     """
     form = tokenizer.form
     if len(form.begin) != 1:
-        raise DataError("question answering needs a language model whose rows begin with a token")
+        raise ValueError("question answering needs a language model whose rows begin with a token")
     rows, boundaries, owners, spans, characters = [], [], [], [], []
     contexts = tokenizer.pieces([question.context for question in questions])
     asked = tokenizer.pieces([question.text for question in questions])
@@ -140,7 +139,7 @@ def span_features(
         (ids, pieces), (words, _) = contexts[owner], asked[owner]
         room = max_length - len(words) - form.special(2)
         if room <= stride:
-            raise DataError(
+            raise ValueError(
                 f"question {question.id} has {len(words)} tokens: {max_length} leave {room} for "
                 f"the context, expected more than the stride {stride}; shorten the question, or "
                 "train with a larger --max_seq_length"

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.data.batches import TokenFeatures
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue import read_split, tokenize_examples
 from sot_paddle.data.glue_tasks import SplitFile, Task, get_task, standard_splits
 from sot_paddle.data.subword import SubwordTokenizer
@@ -65,13 +64,13 @@ def stored_split(task: str, split: str) -> StoredSplit:
     """The files of a task's split: ``train``, ``dev``; MNLI ``dev_matched``, ``dev_mismatched``.
 
     Raises:
-        DataError: an unknown task, or a split that the original does not store.
+        ValueError: an unknown task, or a split that the original does not store.
     """
     if task.lower() == SQUAD:
         return _squad(split)
     table = get_task(task)
     if split not in ("train", *table.dev_splits):
-        raise DataError(
+        raise ValueError(
             f"{table.title}: no hidden states are stored of split {split!r}; expected one of: "
             f"{', '.join(('train', *table.dev_splits))}"
         )
@@ -87,7 +86,7 @@ def stored_split(task: str, split: str) -> StoredSplit:
 
 def _squad(split: str) -> StoredSplit:
     if split not in ("train", "dev"):
-        raise DataError(f"SQuAD has no split {split!r}; expected train or dev")
+        raise ValueError(f"SQuAD has no split {split!r}; expected train or dev")
     start = f"squad_{split}"
     return StoredSplit(
         states=Dataset(f"{start}_embeds.h5", "embeds"),
@@ -119,7 +118,7 @@ def original_task(name: str, rows: str = "original") -> Task:
     if task.name == "mrpc" and rows == "original":
         # QUIRK: the whole training corpus, and the labelled test set as development set
         train, dev = SplitFile("msr_paraphrase_train.txt"), SplitFile("msr_paraphrase_test.txt")
-        return dataclasses.replace(task, splits=standard_splits(train=(train,), dev=(dev,)))
+        return dataclasses.replace(task, splits=standard_splits(train=train, dev=dev))
     return task
 
 

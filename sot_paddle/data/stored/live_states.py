@@ -6,9 +6,8 @@ Shape legend: n rows, B rows of a batch, L hidden states, T tokens, F features.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,6 @@ from sot_paddle.data.squad.questions import SpanFeatures
 from sot_paddle.data.stored.layout import SQUAD, StoredSplit, original_features
 from sot_paddle.data.stored.state_files import StateReader, StateSizes, StateWriter
 from sot_paddle.data.subword import SubwordTokenizer
-
-Batch = Callable[[Sequence[int]], Mapping[str, np.ndarray]]
-"""Positions to the encoder's inputs by name, padded to one length, and ``labels``."""
 
 
 def hidden_states(model: nn.Layer, inputs: Mapping[str, Any]) -> paddle.Tensor:
@@ -51,14 +47,25 @@ class LiveStates:
     """Hidden states of a frozen encoder, computed when they are asked for."""
 
     model: nn.Layer
-    batch: Batch
-    rows: int  # n
-    labels: Sequence[np.ndarray]  # for each kind of label (n,); () where there is none
-    of_row: tuple[int, int, int]  # (L, T, F)
-    origin: Mapping[str, str]  # what the rows are made from; files of another are not continued
+    tokens: TokenFeatures  # n rows
+    max_length: int  # T
+    pad_id: int
+    origin: Mapping[str, str]  # what the rows are made from
 
     def __len__(self) -> int:
-        return self.rows
+        return len(self.tokens)
+
+    @property
+    def labels(self) -> tuple[np.ndarray, ...]:
+        """For each kind of label (n,); () where there is none."""
+        labels = self.tokens.labels
+        return () if labels is None else tuple(np.atleast_2d(labels.T))
+
+    @property
+    def of_row(self) -> tuple[int, int, int]:
+        """(L, T, F)."""
+        sizes = self.model.encoder_config
+        return sizes.num_hidden_layers + 1, self.max_length, sizes.hidden_size
 
     @property
     def dtype(self) -> str:
@@ -67,7 +74,9 @@ class LiveStates:
 
     def states(self, positions: Sequence[int]) -> np.ndarray:
         """Hidden states (B, L, T, F) of rows, in the order asked for."""
-        inputs = {n: v for n, v in self.batch(positions).items() if n != "labels"}
+        pad = {"max_length": self.max_length, "pad_id": self.pad_id}
+        inputs = pad_rows(self.tokens, positions, **pad)
+        inputs.pop("labels", None)
         return hidden_states(self.model, inputs).numpy()
 
 
@@ -79,26 +88,18 @@ def extract(
     source: LiveStates,
     folder: Path,
     split: StoredSplit,
+    sizes: StateSizes,
     *,
-    dtype: str = "float32",
     batch_size: int = 8,
-    chunk: int = 1,
     report: Callable[[int, int], None] = lambda done, rows: None,
-) -> int:
-    """Write the hidden states of a split, from where an earlier run stopped.
-
-    ``chunk`` are rows that a reader has to read together; ``report`` is called with (rows done,
-    rows) after every batch. Returns the rows that were already there.
-    """
-    sizes = StateSizes(len(source), *source.of_row, dtype, chunk)
+) -> None:
+    """Write the hidden states of a split; ``report`` is told (rows done, rows) after a batch."""
     with StateWriter(folder, split, sizes, source.origin) as writer:
-        before = writer.done
         while writer.done < sizes.rows:
             rows = range(writer.done, min(writer.done + batch_size, sizes.rows))
             labels = [kind[rows.start : rows.stop] for kind in source.labels]
             writer.append(source.states(rows), labels, rows)
             report(writer.done, sizes.rows)
-    return before
 
 
 @dataclass(frozen=True)
@@ -109,41 +110,26 @@ class FrozenModel:
     tokenizer: SubwordTokenizer
     max_length: int  # T, tokens of a padded row
 
-    @property
-    def of_row(self) -> tuple[int, int, int]:
-        """(L, T, F)."""
-        sizes = self.model.encoder_config
-        return sizes.num_hidden_layers + 1, self.max_length, sizes.hidden_size
-
     def fingerprint(self) -> str:
         """Hash of every weight of the encoder."""
-        named = self.model.named_parameters()
-        return _hash((n, weight.numpy()) for n, weight in named if not n.startswith("head."))
+        digest = hashlib.sha256()
+        for name, weight in self.model.named_parameters():
+            if not name.startswith("head."):
+                digest.update(name.encode() + weight.numpy().tobytes())
+        return digest.hexdigest()[:32]
 
     def states(self, tokens: TokenFeatures, about: Mapping[str, Any]) -> LiveStates:
         """The hidden states of rows of at most T tokens; ``about`` says what they are, by name."""
-        pad = {"max_length": self.max_length, "pad_id": self.tokenizer.pad_id}
         origin = {
             "encoder": self.fingerprint(),
-            "rows": _hash(sorted(tokens.arrays().items())),
+            "rows": tokens.fingerprint,
             **{name: str(value) for name, value in about.items()},
         }
-        labels = () if tokens.labels is None else tuple(np.atleast_2d(tokens.labels.T))
-        return LiveStates(
-            self.model, partial(pad_rows, tokens, **pad), len(tokens), labels, self.of_row, origin
-        )
+        return LiveStates(self.model, tokens, self.max_length, self.tokenizer.pad_id, origin)
 
     def windows(self, features: SpanFeatures, split: str) -> LiveStates:
         """The hidden states of the windows of a SQuAD split."""
         return self.states(features.tokens, {"task": SQUAD, "split": split})
-
-
-def _hash(arrays: Iterable[tuple[str, np.ndarray]]) -> str:
-    """32 hex digits over named arrays."""
-    digest = hashlib.sha256()
-    for name, array in arrays:
-        digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:32]
 
 
 def glue_states(

@@ -1,7 +1,6 @@
-"""Write and read hidden states in HDF5, row by row, as far as a run has come.
+"""Write and read hidden states in HDF5, row by row.
 
-A file is made with room for every row, and HDF5 checks each chunk when it is read (Fletcher-32): a
-kill leaves every row before ``last_index`` whole, and the next run goes on from there.
+A file has its name once every row is in it. HDF5 checks each chunk when it is read (Fletcher-32).
 
 Shape legend: n rows, L hidden states, T tokens, F features, B rows of a batch.
 """
@@ -12,18 +11,17 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
 import numpy as np
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.stored.layout import Dataset, StoredSplit
 
 LAST, ORIGIN = "last_index", "made_from"
-"""Attributes: rows written so far, and what the rows were made from."""
+"""Attributes: rows that are written, and what the rows were made from."""
 
 
 @dataclass(frozen=True)
@@ -48,99 +46,79 @@ class StateSizes:
         return self.rows * np.prod(self.of_row) * np.dtype(self.dtype).itemsize / 1e9
 
 
-def require_ours(paths: Iterable[Path]) -> None:
-    """Refuse files that extraction would continue or replace although it did not begin them."""
-    for path in filter(os.path.lexists, paths):
-        try:
-            with h5py.File(path, "r") as file:
-                is_ours = all(ORIGIN in dataset.attrs for dataset in file.values())
-        except OSError:
-            is_ours = False
-        if not is_ours:
-            raise DataError(
-                f"{path} holds no hidden states that this tool wrote: move it, or choose another "
-                "folder"
-            )
-
-
-def require_space(folder: Path, split: StoredSplit, sizes: StateSizes) -> None:
-    """Refuse to begin what the disk cannot hold; what lies there already is not asked again."""
-    occupied = sum(path.stat().st_size for path in split.paths(folder) if path.exists()) / 1e9
+def require_space(folder: Path, sizes: StateSizes) -> None:
+    """Refuse to begin what the disk cannot hold."""
     free = shutil.disk_usage(folder).free / 1e9
-    if sizes.gigabytes - occupied > free:
+    if sizes.gigabytes > free:
         half = " (--dtype float16 needs half of it)" if sizes.dtype == "float32" else ""
-        raise DataError(
+        raise ValueError(
             f"{folder}: the hidden states of {sizes.rows:,} rows need {sizes.gigabytes:.1f} GB and "
             f"{free:.1f} GB are free{half}; without files: --states live"
         )
 
 
+def is_stored(folder: Path, split: StoredSplit, dtype: str, origin: Mapping[str, str]) -> bool:
+    """Whether the files of a split are there, made from the same; a ValueError if from another."""
+    present = [path for path in split.paths(folder) if os.path.lexists(path)]
+    if not present:
+        return False
+    reader = StateReader(folder, split)
+    if (reader.dtype, reader.origin) != (dtype, origin):
+        raise ValueError(
+            f"{present[-1]} holds {reader.dtype} of another model or other data: remove it, or "
+            "choose another folder"
+        )
+    return True
+
+
 class StateWriter:
     """The files of a split, written in the order of the rows; a context manager.
 
-    Args:
-        origin: what the rows are made from, by name: a file that was begun from something else is
-            not continued.
+    They have their names when it ends without an error.
 
-    Raises:
-        DataError: files that were begun with other sizes or another origin, or that are damaged.
+    Args:
+        origin: what the rows are made from, by name.
     """
 
     def __init__(
         self, folder: Path, split: StoredSplit, sizes: StateSizes, origin: Mapping[str, str]
     ) -> None:
-        self._sizes, self._origin, self.done = sizes, dict(origin), sizes.rows
-        self._sets = [self._open(Path(folder) / each.file, each) for each in split.datasets]
+        self._sizes, self._origin, self.done = sizes, dict(origin), 0
+        self._paths = split.paths(folder)
+        sets = zip(self._paths, split.datasets, strict=True)
+        self._sets = [self._create(path.with_suffix(".part"), each) for path, each in sets]
 
     def __enter__(self) -> StateWriter:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type | None, *_: object) -> None:
+        chunks = -(-self._sizes.rows // self._sizes.chunk)
         for dataset in self._sets:
+            # QUIRK: the original counts whole chunks, also when the last one is not full
+            dataset.attrs[LAST] = chunks * self._sizes.chunk
             dataset.file.close()
+        for path in self._paths if kind is None else ():
+            os.replace(path.with_suffix(".part"), path)
 
-    def _open(self, path: Path, dataset: Dataset) -> h5py.Dataset:
-        """A dataset to go on with; its file stays open."""
+    def _create(self, path: Path, dataset: Dataset) -> h5py.Dataset:
+        """A dataset to fill; its file stays open."""
         shape = (self._sizes.rows, *(() if dataset.dtype else self._sizes.of_row))
-        dtype = dataset.dtype or self._sizes.dtype
-        if not path.exists():
-            self._create(path, dataset.name, shape, dtype)
-        with _naming(path):
-            stored = h5py.File(path, "r+")[dataset.name]
-            begun = {"shape": stored.shape, "dtype": stored.dtype.name, **_origin(stored)}
-            self.done = min(self.done, int(stored.attrs[LAST]))
-        for name, value in {"shape": shape, "dtype": dtype, **self._origin}.items():
-            if begun.get(name) != value:
-                raise DataError(
-                    f"{path} was begun with {name} {begun.get(name)}, now {value}; give "
-                    "--overwrite to begin anew, or another folder"
-                )
+        stored = h5py.File(path, "w").create_dataset(
+            dataset.name,
+            shape=shape,
+            maxshape=(None, *shape[1:]),
+            chunks=(self._sizes.chunk, *shape[1:]),
+            dtype=dataset.dtype or self._sizes.dtype,
+            fletcher32=True,
+        )
+        stored.attrs[ORIGIN] = json.dumps(self._origin)
         return stored
 
-    def _create(self, path: Path, name: str, shape: tuple[int, ...], dtype: str) -> None:
-        """Write a file whose rows are all 0."""
-        part = path.with_suffix(".part")
-        allocation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        allocation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-        with _naming(path), h5py.File(part, "w") as file:
-            dataset = file.create_dataset(
-                name,
-                shape=shape,
-                maxshape=(None, *shape[1:]),
-                chunks=(self._sizes.chunk, *shape[1:]),
-                dtype=dtype,
-                fletcher32=True,
-                dcpl=allocation,
-            )
-            dataset.attrs[ORIGIN] = json.dumps(self._origin)
-            dataset.attrs[LAST] = 0
-        os.replace(part, path)
-
     def append(self, states: np.ndarray, labels: Sequence[np.ndarray], rows: Sequence[int]) -> None:
-        """Write the next B rows and mark them as written.
+        """Write the next B rows.
 
         Args:
-            states: (B, L, T, F), any floating type; finite in the file's, else a DataError.
+            states: (B, L, T, F), any floating type; finite in the file's, else a ValueError.
             labels: for each dataset of labels (B,).
             rows: (B,) numbers of the examples.
         """
@@ -148,24 +126,14 @@ class StateWriter:
             stored = np.asarray(states).astype(self._sizes.dtype)
         if not np.isfinite(stored).all():
             largest = float(np.abs(np.asarray(states, dtype="float64")).max())
-            raise DataError(
+            raise ValueError(
                 f"row {self.done} or one of the {len(stored)} after it has hidden states up to "
                 f"{largest:g}, which {self._sizes.dtype} cannot hold; give --dtype float32"
             )
         stop = self.done + len(stored)
         for dataset, values in zip(self._sets, (*labels, rows, stored), strict=True):
             dataset[self.done : stop] = values
-        self._flush()  # the rows are there before they are counted
-        chunk = self._sizes.chunk
-        for dataset in self._sets:
-            # QUIRK: the original counts whole chunks, also when the last one is not full
-            dataset.attrs[LAST] = -(-stop // chunk) * chunk if stop == self._sizes.rows else stop
-        self._flush()
         self.done = stop
-
-    def _flush(self) -> None:
-        for dataset in self._sets:
-            dataset.file.flush()
 
 
 class StateReader:
@@ -177,18 +145,17 @@ class StateReader:
         origin: what the rows were made from, {} where the file does not say.
 
     Raises:
-        DataError: a missing, damaged or unfinished file, or files that do not fit together.
+        ValueError: a missing, damaged or unfinished file, or files that do not fit together.
     """
 
     def __init__(self, folder: str | Path, split: StoredSplit) -> None:
         *self.labels, self.rows = (_values(folder, each) for each in (*split.labels, split.rows))
         self._path = Path(folder) / split.states.file
-        with _naming(self._path):
-            self._states = _finished(self._path, split.states)
-            self.origin = _origin(self._states)
+        self._states = _finished(self._path, split.states)
+        self.origin = json.loads(self._states.attrs.get(ORIGIN, "{}"))
         lengths = {len(self._states), len(self.rows), *map(len, self.labels)}
         if len(lengths) > 1:
-            raise DataError(f"{folder}: the files of {split.states.file} have {lengths} rows")
+            raise ValueError(f"{folder}: the files of {split.states.file} have {lengths} rows")
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -219,33 +186,28 @@ class StateReader:
 def _values(folder: str | Path, dataset: Dataset) -> np.ndarray:
     """Read all rows of a small dataset."""
     path = Path(folder) / dataset.file
+    stored = _finished(path, dataset)
     with _naming(path):
-        return _finished(path, dataset)[:]
+        return stored[:]
 
 
 def _finished(path: Path, dataset: Dataset) -> h5py.Dataset:
     """Open a dataset of which every row is written; its file stays open as long as it is used."""
     if not path.is_file():
-        raise DataError(
+        raise ValueError(
             f"{path} is not there: make it with tools/extract_hidden_states.py, or train "
             "without files: --states live"
         )
-    stored = h5py.File(path, "r")[dataset.name]
     axes = 1 if dataset.dtype else 4
-    if stored.ndim != axes or stored.dtype.kind not in "fiu":
-        raise DataError(f"{path}: {dataset.name!r} is no array of numbers with {axes} axes")
-    written = int(stored.attrs.get(LAST, len(stored)))
+    with _naming(path):
+        stored = h5py.File(path, "r")[dataset.name]
+        has_numbers = stored.ndim == axes and stored.dtype.kind in "fiu"
+        written = int(stored.attrs.get(LAST, len(stored)))
+    if not has_numbers:
+        raise ValueError(f"{path}: {dataset.name!r} is no array of numbers with {axes} axes")
     if written < len(stored):
-        raise DataError(
-            f"{path} is unfinished: {written:,} of {len(stored):,} rows; run the same "
-            "tools/extract_hidden_states.py again"
-        )
+        raise ValueError(f"{path} is unfinished: {written:,} of {len(stored):,} rows; make it anew")
     return stored
-
-
-def _origin(dataset: h5py.Dataset) -> dict[str, str]:
-    """What the rows of a dataset were made from; {} where it does not say."""
-    return json.loads(dataset.attrs.get(ORIGIN, "{}"))
 
 
 @contextlib.contextmanager
@@ -253,10 +215,8 @@ def _naming(path: Path) -> Iterator[None]:
     """Put the path before what HDF5 says of a file."""
     try:
         yield
-    except DataError:
-        raise
     except (OSError, RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(
+        raise ValueError(
             f"{path} cannot be used ({error}): it is damaged, or another process is writing it; "
             "make it again"
         ) from error

@@ -6,10 +6,9 @@ import numpy as np
 import paddle
 import pytest
 
-from sot_paddle import ops
 from sot_paddle.backbones import layers, token_embed, vit
-from sot_paddle.config import FUSIONS, POOLINGS
 from sot_paddle.registry import create_model
+from sot_paddle.vision_config import ViTConfig
 
 TINY_HEAD = {"head_num_heads": 2, "wr_dim": 4, "qkv_dim": 3, "q_dim": 7, "k_dim": 5}
 TINY_VIT = {"img_size": 16, "embed_dim": 12, "depth": 2, "num_heads": 3, "patch_size": 4}
@@ -20,11 +19,6 @@ def tiny(name: str, **options):
     """A vision model of width 12 (ViT) or 8 (Swin) with three classes."""
     sizes = {**TINY_SWIN, "window_size": 2} if name.startswith("swin") else TINY_VIT
     return create_model(name, 3, **{**sizes, **TINY_HEAD, **options})
-
-
-HEADS = [(pooling, None) for pooling in POOLINGS] + [
-    ("mgcrp", fusion) for fusion in FUSIONS if fusion != "sum_fc"
-]
 
 
 def images(size: int = 16) -> paddle.Tensor:
@@ -45,31 +39,6 @@ def test_positions_are_a_buffer_or_a_parameter() -> None:
     assert tiny("sot_tiny", position="learned").pos_embed.trainable
 
 
-@pytest.mark.parametrize(("pooling", "fusion"), HEADS)
-def test_any_head(pooling: str, fusion: str | None) -> None:
-    model = tiny("sot_tiny", pooling=pooling, fusion=fusion)
-    logits = model(images())
-    pair = logits if isinstance(logits, tuple) else (logits,)
-    assert (len(pair) == 2) == (fusion == "sum_loss")
-    assert all(part.shape == [2, 3] for part in pair)
-    sum((part**2).sum() for part in pair).backward()
-    gradient = model.blocks[0].attn.qkv.weight.grad
-    assert gradient is not None
-    assert float(gradient.abs().max()) > 0
-    model.eval()
-    assert model(images()).shape == [2, 3]
-
-
-def test_building_twice_has_no_side_effect_and_options_stay() -> None:
-    options = {"drop_path_rate": 0.4, "depth": 3}
-    for _ in range(2):
-        model = tiny("sot_tiny", **options)
-        assert [block.drop_path.rate for block in model.blocks] == pytest.approx([0.0, 0.2, 0.4])
-    assert options == {"drop_path_rate": 0.4, "depth": 3}
-    plain = tiny("sot_tiny")
-    assert [block.drop_path.rate for block in plain.blocks] == [0.0, 0.0]
-
-
 def test_head_bias_has_a_name_of_its_own() -> None:
     both = tiny("sot_tiny", qkv_bias=True)
     assert both.blocks[0].attn.qkv.bias is not None
@@ -87,11 +56,14 @@ OF_SOT = [
     ({"drop_path_rate": 1.0}, "drop_path_rate: Input should be less than 1, got 1.0"),
 ]
 OF_SWIN = [
-    ({"token_type": "densenet"}, "needs 6 x 6 tokens, token_type 'densenet' .* gives 3 x 3"),
+    (
+        {"token_type": "densenet"},
+        "needs .* 24 / 4 tokens along .*, token_type 'densenet' .* gives 3",
+    ),
     ({"depths": (2,)}, r"one entry for each of 1 to 16 stages, got \(2,\) and \(2, 4\)"),
     ({"num_heads": (2, 3)}, "a multiple of num_heads in stage 1, got 16 and 3"),
     ({"img_size": 26}, "img_size must be a multiple of patch_size 4, got 26"),
-    ({"pooling": "none"}, "pooling 'none' uses the class token only, and this backbone has none"),
+    ({"pooling": "none"}, "pooling 'none' needs the class token, and this backbone has none"),
 ]
 REFUSED = [("sot_tiny", *row) for row in OF_SOT] + [("swin_tiny", *row) for row in OF_SWIN]
 
@@ -111,29 +83,13 @@ def test_a_cast_swin_keeps_its_integer_index() -> None:
     assert attn.shift_mask.dtype == paddle.float64
 
 
-SIZES = (112, 160, 192, 224, 256, 384)
-PUBLISHED_TOKENS = {
-    "resnet": (196, 400, 576, 196, 256, 256),
-    "inception": (196, 400, 576, 196, 256, 576),
-    "densenet": (196, 400, 576, 196, 256, 576),
-    "nonlocal": (196, 400, 576, 784, 1024, 2304),
-    "linear": (196, 196, 196, 196, 196, 196),
-}
-
-
 def build(token_type: str, **options):
-    sizes = {"img_size": 16, "in_chans": 2, "embed_dim": 12, "patch_size": 4}
-    return token_embed.build_token_embed(token_type, **{**sizes, **options})
+    sizes = {"img_size": 16, "in_chans": 2, "embed_dim": 12, "patch_size": 4, "num_heads": 1}
+    return token_embed.build_token_embed(ViTConfig(token_type=token_type, **{**sizes, **options}))
 
 
 def size_of(layer) -> int:
     return sum(int(parameter.size) for parameter in layer.parameters())
-
-
-@pytest.mark.parametrize("token_type", list(PUBLISHED_TOKENS))
-def test_published_token_counts(token_type: str) -> None:
-    built = [build(token_type, img_size=size, embed_dim=2) for size in SIZES]
-    assert tuple(layer.num_tokens for layer in built) == PUBLISHED_TOKENS[token_type]
 
 
 def test_batch_norm_in_dense_layers_adds_6432_parameters() -> None:
@@ -147,11 +103,14 @@ def test_batch_norm_in_dense_layers_adds_6432_parameters() -> None:
 @pytest.mark.parametrize(
     ("token_type", "options", "message"),
     [
-        ("densnet", {}, "token_type must be one of densenet, .*'densnet'; did you mean densenet"),
         ("resnet", {"dense_norm": "bn"}, "dense_norm 'bn' is an option of token_type 'densenet'"),
-        ("resnet", {"large_output": True}, "'resnet': its first block would add 64 .* 256; use"),
+        (
+            "resnet",
+            {"large_output": True},
+            "large_output=True cannot work with .* 'resnet'",
+        ),
         ("densenet", {"token_dim": 32}, "token_dim must be 64 with token_type 'densenet'.*got 32"),
-        ("densenet", {"img_size": 100}, "by 8: img_size 100 gives no whole .* img_size 96 or 104"),
+        ("densenet", {"img_size": 100}, "by 8: img_size must be a multiple of it, got 100"),
     ],
 )
 def test_embeddings_that_cannot_be_are_refused(
@@ -183,21 +142,6 @@ def batch_norm() -> layers.BatchNorm2D:
     return layer
 
 
-def test_layer_norm_in_float32_uses_the_kernel_and_is_the_same_layer(monkeypatch) -> None:
-    x = np.random.default_rng(0).normal(size=(3, 5, C)) + 0.3 * np.arange(C)
-    layer = layers.LayerNorm(C, epsilon=1e-5)
-    set_values(layer, weight=np.linspace(0.5, 1.5, C), bias=np.linspace(-1, 1, C))
-    calls = []
-    kernel = layers.F.layer_norm
-    monkeypatch.setattr(layers.F, "layer_norm", lambda *a: calls.append(1) or kernel(*a))
-    with ops.native(False):
-        fused = layer(paddle.to_tensor(x, dtype="float32")).numpy()
-    assert calls == [1]
-    exact = layer.to(dtype="float64")(paddle.to_tensor(x)).numpy()
-    assert calls == [1]
-    np.testing.assert_allclose(fused, exact, rtol=0, atol=1e-6)
-
-
 def test_batch_norm_computes_half_precision_in_float32(amp_switches) -> None:
     layer = batch_norm()
     noise = np.random.default_rng(0).normal(size=(3, C, 6, 7)) * (1 + np.arange(C))[:, None, None]
@@ -209,10 +153,3 @@ def test_batch_norm_computes_half_precision_in_float32(amp_switches) -> None:
     np.testing.assert_array_equal(
         result.astype("float32"), exact.astype("bfloat16").astype("float32")
     )
-
-
-def test_batch_norm_refuses_one_value_for_each_channel_in_training_mode() -> None:
-    with pytest.raises(
-        ValueError, match=r"more than one value for each channel, got .*1, 12, 1, 1"
-    ):
-        batch_norm()(paddle.ones([1, C, 1, 1]))

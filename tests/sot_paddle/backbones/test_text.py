@@ -37,17 +37,10 @@ def test_names_of_kernels(text, changes, needs):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("qk_convz 8", r"unknown word 'convz' in 'qk_convz 8'; did you mean convq or convk"),
-        ("convq", "expected one number after the names, the tokens to each side, got 'convq'"),
-        ("convq -1", "expected whole numbers"),
-        ("scaled 2", "scaled belongs to convolution, got 'scaled 2'"),
-        ("convbert_qk", "convbert stands alone, got 'convbert_qk'"),
-    ],
+    "text", ["qk_convz 8", "convq", "convq -1", "qk 2", "scaled 2", "convbert_qk", "convbert 1", ""]
 )
-def test_kernels_that_are_refused(text, message):
-    with pytest.raises(ValueError, match=message):
+def test_kernels_that_are_refused(text):
+    with pytest.raises(ValueError, match=f"attention_kernel: expected .*, got {text!r}"):
         parse_kernel(text)
 
 
@@ -58,11 +51,10 @@ def test_names_of_projections():
     assert parse_projection("qk", "convolution_mixed_depth_no_act 3 2") == Projection(
         3, 2, depth=True, mixed=True, activated=False
     )
-    for option, text in (("qk", "feedforward"), ("value_forward", "linear")):
-        with pytest.raises(ValueError, match=f"{option}: unknown word"):
+    wrong = [("qk", "feedforward"), ("value_forward", "linear"), ("qk", "convolution 3")]
+    for option, text in [*wrong, ("qk", "convolution_no 3 2"), ("qk", "convolution 3 0")]:
+        with pytest.raises(ValueError, match=f"{option}: expected .*, or 'convolution' .*{text}'"):
             parse_projection(option, text)
-    with pytest.raises(ValueError, match="qk: expected 'linear', or 'convolution' with"):
-        parse_projection("qk", "convolution 3")
 
 
 SIZES = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "vocab_size": 30}
@@ -76,11 +68,8 @@ OF_CONVOLUTIONS = [
     ({"attention_kernel": "convbert", "remove_qk": True}, "queries and keys of its own"),
     ({"num_attention_heads": 3, "attention_kernel": "convbert"}, "must be even, got 3"),
     ({"value_forward": "convolution 1 5"}, "5 groups must divide 12 and 12 channels"),
-    (
-        {"attention_head_size": 5, "qk": "convolution_depth 1 1"},
-        "the heads' 20 channels must be a multiple of hidden_size 12",
-    ),
-    ({"attention_kernel": "convx 2"}, "conv_bert_base: attention_kernel: unknown word 'convx'"),
+    ({"attention_head_size": 5, "qk": "convolution_depth 1 1"}, "12 groups must divide 12 and 20"),
+    ({"attention_kernel": "convx 2"}, "conv_bert_base: attention_kernel: expected"),
 ]
 OF_GPT = [
     ({"hidden_act": "gelu"}, "hidden_act of a GPT must be one of gelu_new, relu, silu"),

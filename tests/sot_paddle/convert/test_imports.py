@@ -10,7 +10,7 @@ from tests.test_architecture import CONVERSION, imported, tree
 def test_weights_are_converted_without_models_and_without_a_framework() -> None:
     """Training reads checkpoints with it; only the state of a training stands above training."""
     above = {"heads", "backbones", "registry", "tasks", "train", "search", "deploy"}
-    allowed = {"sot_paddle.backbones.token_geometry", "sot_paddle.train.folder_lock"}
+    allowed = {"sot_paddle.train.folder_lock"}
     paddle_side = "sot_paddle/convert/state/paddle_optimizer.py"
     wrong = [name for name in CONVERSION if name != paddle_side and "paddle" in imported(name)]
     for name in CONVERSION:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from sot_paddle.data.batches import TokenFeatures, epoch_batches, pad_rows
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.splits import BatchLoader
 
 
@@ -56,9 +55,9 @@ def test_label_types_and_a_padding_id():
 
 
 def test_what_leaves_no_batch_or_does_not_fit_is_refused():
-    with pytest.raises(DataError, match="no batch: 3 samples leave none of batch_size 4"):
+    with pytest.raises(ValueError, match="no batch: 3 samples leave none of batch_size 4"):
         epoch_batches(3, 4, drop_last=True)
-    with pytest.raises(DataError, match="tokens, expected at most max_length = 5"):
+    with pytest.raises(ValueError, match="tokens, expected at most max_length = 5"):
         pad_rows(features(7), range(7), max_length=5)
 
 

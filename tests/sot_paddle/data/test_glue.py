@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from sot_paddle.data.corpus import FOLDER
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue import (
     Example,
     available_splits,
@@ -24,7 +23,6 @@ from sot_paddle.data.glue import (
 from sot_paddle.data.glue_tasks import TASKS, get_task, resolve_split
 
 RTE = "index\tsentence1\tsentence2\tlabel\n"
-MRPC = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
 QQP = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
 STSB = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
 
@@ -50,37 +48,13 @@ def test_quotes_carriage_returns_and_empty_last_lines_make_no_rows(task_folder):
     assert read_split(folder, "rte", "dev") == [Example(0, '"A', "b", 0), Example(1, "c", '"d', 1)]
 
 
-MRPC_ROWS = ["1\t11\t12\tA b.\tB a.", "0\t21\t22\tC.\tD.", "1\t12\t11\tE.\tF."]
-
-
-def test_both_layouts_of_mrpc_give_the_same_rows(task_folder):
-    old = task_folder(
-        "old",
-        msr_paraphrase_train_txt=MRPC + "\r\n".join(MRPC_ROWS) + "\r\n",
-        msr_paraphrase_test_txt=MRPC + "1\t31\t32\tG.\tH.",
-        dev_ids="21\t22\n",
-    )
-    new = task_folder(
-        "new",
-        train=MRPC + MRPC_ROWS[0] + "\n" + MRPC_ROWS[2] + "\n",
-        dev=MRPC + MRPC_ROWS[1] + "\n",
-        test="index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t31\t32\tG.\tH.\n",
-    )
-    for split in ("train", "dev"):
-        assert read_split(old, "mrpc", split) == read_split(new, "mrpc", split)
-    assert read_split(old, "mrpc", "dev") == [Example(0, "C.", "D.", 0)]
-    assert [row.text_a for row in read_split(old, "mrpc", "train")] == ["A b.", "E."]
-    assert read_split(new, "mrpc", "test") == [Example(0, "G.", "H.", None)]
-    assert read_split(old, "mrpc", "test") == [Example(0, "G.", "H.", 1)]  # labelled there
-
-
 def test_stsb_scores(task_folder):
     row = "0\tg\tf\ty\to\ts\tt\tA.\tB.\t"
     folder = task_folder("STS-B", train=STSB + row + "3.750\n")
     assert read_split(folder, "sts-b", "train") == [Example(0, "A.", "B.", 3.75)]
     for cell in ("5.1", "nan"):
         task_folder("STS-B", dev=STSB + row + cell)
-        with pytest.raises(DataError, match=f"line 2: expected .* from 0 to 5, found '{cell}'"):
+        with pytest.raises(ValueError, match=f"line 2: expected .* from 0 to 5, found '{cell}'"):
             read_split(folder, "sts-b", "dev")
 
 
@@ -92,19 +66,18 @@ def test_qqp_skips_malformed_rows_with_a_message(task_folder, caplog):
     assert rows == [Example(5, "A?", "B?", 1)] * 2
     assert "skipped 2 of 4 rows without exactly 6 columns (the first is line 3)" in caplog.text
     task_folder("QQP", train=QQP + good + "6\t3\t4\tC")
-    with pytest.raises(DataError, match="line 3: expected 6 .* looks truncated"):
+    with pytest.raises(ValueError, match="line 3: expected 6 .* looks truncated"):
         read_split(folder, "qqp", "train")
 
 
-@pytest.mark.parametrize(("place", "name"), [("MNLI", "diagnostic"), ("AX", "AX")])
-def test_the_diagnostic_set_lies_in_mnli_s_folder_or_beside_it(task_folder, place, name):
+def test_the_diagnostic_set_lies_in_mnli_s_folder(task_folder):
     folder = task_folder("MNLI")
     assert "test_diagnostic" not in available_splits(folder, "mnli")
-    match = "MNLI test_diagnostic: expected diagnostic.tsv or AX.tsv or ../diagnostic/diagnostic.ts"
-    with pytest.raises(DataError, match=match):
+    match = "MNLI test_diagnostic: expected diagnostic.tsv in"
+    with pytest.raises(ValueError, match=match):
         read_split(folder, "mnli", "test_diagnostic")
     rows = '0\tThe "cat sat.\tIt did not.\r\n1\tB.\tC.'
-    task_folder(place, **{name: "index\tsentence1\tsentence2\r\n" + rows})
+    task_folder("MNLI", diagnostic="index\tsentence1\tsentence2\r\n" + rows)
     assert available_splits(folder, "mnli") == ("test_diagnostic",)
     assert read_split(folder, "mnli", "test_diagnostic") == [
         Example(0, 'The "cat sat.', "It did not.", None),
@@ -127,7 +100,7 @@ def test_the_diagnostic_set_lies_in_mnli_s_folder_or_beside_it(task_folder, plac
 )
 def test_bad_files_are_refused_in_one_line(task_folder, content, match):
     folder = task_folder("RTE", dev=content)
-    with pytest.raises(DataError, match=match) as refusal:
+    with pytest.raises(ValueError, match=match) as refusal:
         read_split(folder, "rte", "dev")
     assert "\n" not in str(refusal.value)
     assert "dev.tsv" in str(refusal.value)
@@ -137,10 +110,10 @@ def test_a_wrong_folder_is_described(task_folder, tmp_path):
     task_folder("RTE", dev=RTE)
     for folder, match in (
         ("RTE", r"RTE train: expected train.tsv in .*, which holds dev.tsv"),
-        ("", r"which holds RTE/; did you mean .*RTE\?"),
-        ("none", "does not exist; give the folder"),
+        ("", "which holds RTE; give the folder"),
+        ("none", "which is no folder; give the folder"),
     ):
-        with pytest.raises(DataError, match=match):
+        with pytest.raises(ValueError, match=match):
             read_split(tmp_path / folder, "rte", "train")
 
 
@@ -148,10 +121,8 @@ def test_names_in_any_spelling():
     spellings = {"RTE": "rte", "sst2": "sst-2", "STS-B": "sts-b", "sts_b": "sts-b", "CoLA": "cola"}
     for spelling, name in spellings.items():
         assert get_task(spelling) is TASKS[name]
-    with pytest.raises(DataError, match=r"unknown GLUE task 'qnly'; expected one of: QNLI"):
+    with pytest.raises(ValueError, match="unknown GLUE task 'qnly'; expected one of: CoLA, SST-2"):
         get_task("qnly")
-    with pytest.raises(DataError, match="CoLA, SST-2, MRPC"):
-        get_task("zzzzzz")
 
 
 def test_splits_of_mnli_and_of_the_others():
@@ -160,7 +131,7 @@ def test_splits_of_mnli_and_of_the_others():
     assert resolve_split(TASKS["mnli"], "test_mismatched") == "test_mismatched"
     assert TASKS["mnli"].dev_splits == ("dev_matched", "dev_mismatched")
     assert TASKS["rte"].dev_splits == ("dev",)
-    with pytest.raises(DataError, match="RTE has no split 'dev_matched'; expected one of: train"):
+    with pytest.raises(ValueError, match="RTE has no split 'dev_matched'; expected one of: train"):
         resolve_split(TASKS["rte"], "dev_matched")
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import io
-import struct
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import EpsImagePlugin, Image, ImageOps
+from PIL import EpsImagePlugin, Image
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_folder import (
     EXTENSIONS,
-    CorruptImage,
     decode_rgb,
     is_bare,
     read_class_folders,
@@ -40,7 +37,6 @@ def test_links_in_a_circle_list_every_image_once(tmp_path: Path) -> None:
     fill(tmp_path, "a/1.png", "a/in/2.png", "b/3.png")
     for link, target in (("a/self", "."), ("a/in/up", "../.."), ("a/b", "../b"), ("b/a", "../a")):
         (tmp_path / link).symlink_to(target)
-    (tmp_path / "b" / "itself").symlink_to("itself")
     files = read_class_folders(tmp_path).files
     assert files == ("a/1.png", "a/b/3.png", "a/in/2.png", "b/3.png", "b/a/1.png", "b/a/in/2.png")
 
@@ -64,7 +60,7 @@ def test_bare_class_folders_are_split_within_each_class_by_the_seed(tmp_path: Pa
     assert split_classes(source, 0.2, seed=2)[1].files != val.files
     assert np.bincount(split_classes(source, 0.99, seed=1)[0].labels).tolist() == [1, 1, 1]
     alone = read_class_folders(fill(tmp_path / "alone", "ant/1.png", "bee/1.png", "bee/2.png"))
-    with pytest.raises(DataError, match="alone/ant: one image cannot be split: add another"):
+    with pytest.raises(ValueError, match="alone/ant: one image cannot be split: add another"):
         split_classes(alone, 0.5, seed=1)
 
 
@@ -82,16 +78,12 @@ def test_order_labels_and_nested_files_are_those_of_torchvision(tmp_path: Path) 
     assert ours.labels.tolist() == sorted(ours.labels.tolist())
 
 
-def test_what_is_not_read_is_told_with_its_extensions(tmp_path: Path) -> None:
-    fill(tmp_path, "a/1.jpg", "a/2.GIF", "a/in/3.jfif", "b/1.png", "b/n02119789_1", "b/4.gif")
-    fill(tmp_path, "a/.DS_Store", "a/Thumbs.db", "desktop.ini")  # of a desktop: nothing is told
-    files = "4 files that are no images by their name: .gif (2), .jfif (1), without one (1)"
+def test_what_is_not_read_is_told(tmp_path: Path) -> None:
+    fill(tmp_path, "a/1.jpg", "a/2.GIF", "a/in/3.jfif", "b/1.png", "notes.txt", "a/.DS_Store")
     reports: list[str] = []
     read_class_folders(tmp_path, reports.append)
+    files = "3 files that are no images: notes.txt, a/2.GIF, a/in/3.jfif"
     assert reports == [f"{tmp_path}, left out: {files}"]
-    (tmp_path / "a" / "in" / "3.jpg").symlink_to(tmp_path / "gone.jpg")
-    with pytest.raises(DataError, match=r"a/in/3\.jpg is a link to nothing"):
-        read_class_folders(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +97,7 @@ def test_what_is_not_read_is_told_with_its_extensions(tmp_path: Path) -> None:
 )
 def test_refusals(tmp_path: Path, files: tuple[str, ...], message: str) -> None:
     root = fill(tmp_path / "set", *files)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(ValueError, match=message):
         read_train_val(root)
 
 
@@ -145,84 +137,19 @@ def test_what_has_8_bits_is_pillow_s_own_conversion(tmp_path: Path, kind: str) -
     assert len(np.unique(expected)) > 1
 
 
-RAMP = np.linspace(0, 65535, 48).astype(np.uint16).reshape(4, 12)
+@pytest.mark.parametrize("dtype", ["uint16", "int32", "float32"])
+def test_greys_of_more_than_8_bits_are_refused(tmp_path: Path, dtype: str) -> None:
+    """Pillow's conversion would make most of this ramp white."""
+    ramp = Image.fromarray(np.linspace(0, 65535, 48).astype(dtype).reshape(4, 12))
+    with pytest.raises(ValueError, match="image.bin: .*greys of more than 8 bits.* save it with 8"):
+        decoded(tmp_path, encode(ramp, "TIFF"))
 
 
-def tiff(
-    values: np.ndarray, bits: int, *, order: str = "<", white: bool = False, sample: int = 1
-) -> bytes:
-    """A TIFF of one strip; ``white``: 0 is white, ``sample``: 1 unsigned, 2 signed, 3 float."""
-    if bits == 12:
-        pairs = values.reshape(-1, 2)
-        packed = [bytes([a >> 4, (a & 15) << 4 | b >> 8, b & 255]) for a, b in pairs.tolist()]
-        pixels = b"".join(packed)
-    else:
-        pixels = values.astype(f"{order}{' uif'[sample]}{bits // 8}").tobytes()
-    height, width = values.shape
-    tags = {256: width, 257: height, 258: bits, 259: 1, 262: int(not white), 273: 8, 277: 1}
-    tags |= {278: height, 279: len(pixels), 339: sample}
-    entries = [struct.pack(f"{order}HHII", tag, 4, 1, value) for tag, value in tags.items()]
-    start = {"<": b"II*\0", ">": b"MM\0*"}[order] + struct.pack(f"{order}I", 8 + len(pixels))
-    return start + pixels + struct.pack(f"{order}H", len(tags)) + b"".join(entries) + bytes(4)
-
-
-OF_16_BITS = {
-    "PNG": encode(Image.fromarray(RAMP), "PNG"),
-    "TIFF": tiff(RAMP, 16),
-    "TIFF, high byte first": tiff(RAMP, 16, order=">"),
-    "TIFF from white": tiff(65535 - RAMP, 16, white=True),
-    "TIFF of 12 bits": tiff(RAMP >> 4, 12),
-    "PGM": encode(Image.fromarray(RAMP), "PPM"),
-}
-
-
-@pytest.mark.parametrize("kind", OF_16_BITS)
-def test_greys_of_16_bits_keep_their_high_byte(tmp_path: Path, kind: str) -> None:
-    """Pillow's conversion makes 98 % of this ramp white."""
-    found = np.asarray(decoded(tmp_path, OF_16_BITS[kind]))
-    assert (found == (RAMP >> 8)[..., None]).all()
-
-
-def test_floats_from_0_to_1_and_bytes_in_32_bits_are_converted_by_value(tmp_path: Path) -> None:
-    expected = (RAMP >> 8)[..., None]
-    for content in (
-        tiff(expected[..., 0] / 255, 32, sample=3),
-        tiff(1 - expected[..., 0] / 255, 32, sample=3, white=True),
-        tiff(expected[..., 0], 32, sample=2),
-        tiff(expected[..., 0], 16, sample=2),
-    ):
-        assert (np.asarray(decoded(tmp_path, content)) == expected).all()
-    content = tiff(np.array([[0, 0.499, 0.999, 1]]), 32, sample=3)
-    assert np.asarray(decoded(tmp_path, content))[0, :, 0].tolist() == [0, 127, 255, 255]
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (tiff(RAMP / 257, 32, sample=3), "from 0 to 1 in an image of mode F, found 0 to 255"),
-        (tiff(np.full((2, 2), np.nan), 32, sample=3), "mode F, found nan to nan"),
-        (tiff(RAMP, 32, sample=2), "from 0 to 255 in an image of mode I, found 0 to 65535"),
-    ],
-)
-def test_values_whose_white_nobody_knows_are_refused(tmp_path: Path, content, told) -> None:
-    with pytest.raises(CorruptImage, match=f"image.bin: .*{told}: save it with 8 or 16 bits"):
-        decoded(tmp_path, content)
-
-
-def test_the_orientation_in_exif_is_applied_where_it_is_asked_for(tmp_path: Path) -> None:
-    """It is ignored else, as in the original; a damaged one turns nothing."""
-    path, exif = tmp_path / "photograph", Image.Exif()
-    for orientation in range(1, 9):
-        exif[0x0112] = orientation
-        path.write_bytes(encode(Image.fromarray(COLORS), "JPEG", exif=exif))
-        with Image.open(path) as image:
-            upright = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
-            stored = np.asarray(image.convert("RGB"))
-        assert np.array_equal(decode_rgb(path), stored)
-        assert np.array_equal(decode_rgb(path, exif_orientation=True), upright)
-    damaged = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12"
-    path.write_bytes(encode(Image.fromarray(COLORS), "JPEG", exif=damaged))
-    assert decode_rgb(path, exif_orientation=True).size == (7, 9)
+def test_the_orientation_in_exif_is_ignored_as_in_the_original(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for options in ({}, {"exif": exif}, {"exif": b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12"}):
+        assert decoded(tmp_path, encode(Image.fromarray(COLORS), "JPEG", **options)).size == (7, 9)
 
 
 JPEG = encode(Image.fromarray(np.repeat(np.repeat(COLORS, 9, 0), 9, 1)), "JPEG")
@@ -237,7 +164,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("kind", BROKEN)
 def test_damage_is_named(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(CorruptImage, match="image.bin: .*repair or remove it"):
+    with pytest.raises(ValueError, match="image.bin: .*repair or remove it"):
         decoded(tmp_path, BROKEN[kind])
 
 
@@ -245,14 +172,14 @@ def test_a_program_in_postscript_is_not_run(tmp_path: Path, monkeypatch) -> None
     """Pillow hands an EPS, whatever the file's extension, to Ghostscript where that is there."""
     run: list[object] = []
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *given: run.append(given))
-    with pytest.raises(CorruptImage, match="PostScript"):
+    with pytest.raises(ValueError, match="PostScript"):
         decoded(tmp_path, encode(Image.fromarray(COLORS), "EPS"))
     assert not run
 
 
-def test_a_decompression_bomb_is_corrupt(tmp_path: Path, monkeypatch) -> None:
+def test_a_decompression_bomb_is_refused(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20)
-    with pytest.raises(CorruptImage, match="decompression bomb"):
+    with pytest.raises(ValueError, match="decompression bomb"):
         decoded(tmp_path, PNG)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40)  # a warning of Pillow's only: decoded
     assert decoded(tmp_path, PNG).size == (7, 9)

@@ -1,17 +1,13 @@
-"""Folders of pre-training data: instances, shuffled pairs, records; also after a kill."""
+"""Folders of pre-training data: instances, shuffled pairs; also after a kill."""
 
 from __future__ import annotations
 
-import codecs
-import json
 import random
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sot_paddle.data.errors import DataError
-from sot_paddle.data.pretraining import instance_files
 from sot_paddle.data.pretraining.instance_files import (
     InstanceOptions,
     InstanceRows,
@@ -21,11 +17,6 @@ from sot_paddle.data.pretraining.pair_files import PairRows, draws_of, prepare_p
 from sot_paddle.data.pretraining.prepared import MODEL, text_files, train_pieces
 from sot_paddle.tasks.pretraining import even_batches
 from sot_torch_ref.train.instances import make_instances
-
-
-def quiet(line: str) -> None:
-    """Says nothing."""
-
 
 SPECIAL = {"first": 1, "separator": 2, "mask": 3}
 OPTIONS = InstanceOptions(**SPECIAL, vocab_size=40, max_seq_length=24, max_predictions=4)
@@ -66,8 +57,7 @@ def write(folder: Path, documents) -> list[Path]:
 
 
 def prepare(files, folder, tokenizer=None, **more) -> None:
-    options = {"dupes": 3, "report": quiet, **more}
-    prepare_instances(files, tokenizer or Numbers(), folder, OPTIONS, **options)
+    prepare_instances(files, tokenizer or Numbers(), folder, OPTIONS, **{"dupes": 3, **more})
 
 
 def reference(documents, dupes: int = 3, **more):
@@ -94,12 +84,12 @@ def test_a_preparation_that_was_killed_ends_with_the_same_files(tmp_path) -> Non
     prepare(files, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         prepare(files, tmp_path / "out", Numbers(calls=1))
-    with pytest.raises(DataError, match="is not finished"):
+    with pytest.raises(ValueError, match="is not finished"):
         InstanceRows(tmp_path / "out")
     prepare(files, tmp_path / "out")
     for folder in ("out", "whole"):
         names = {path.name for path in (tmp_path / folder).iterdir()}
-        assert names == {"instances.bin", "order.bin", "manifest.json"}
+        assert names == {"numbers.bin", "spans.bin", "manifest.json"}
     for name in names:
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
@@ -121,8 +111,10 @@ def write_lines(folder: Path) -> tuple[list[Path], list[str]]:
 
 
 def pairs_of(files, folder, tokenizer=Numbers(), **more):  # noqa: B008
-    prepare_pairs(files, tokenizer, folder, vocab_size=100, report=quiet, **more)
-    return (folder / "pairs.txt").read_text("utf-8").splitlines()
+    count = prepare_pairs(files, tokenizer, folder, vocab_size=100, **more)
+    rows = PairRows(folder)
+    assert len(rows) == count
+    return [" ".join(map(str, rows.row(at))) for at in range(count)]
 
 
 def test_pairs_are_shuffled_as_a_list_is_where_they_fit(tmp_path) -> None:
@@ -131,15 +123,12 @@ def test_pairs_are_shuffled_as_a_list_is_where_they_fit(tmp_path) -> None:
     expected = list(pairs)
     random.Random(42).shuffle(expected)
     assert pairs_of(files, tmp_path / "out") == expected
-    rows = PairRows(tmp_path / "out")
-    assert [" ".join(map(str, rows.row(at))) for at in range(len(rows))] == expected
 
 
 def test_lines_of_ids_are_taken_as_they_are(tmp_path) -> None:
     file = tmp_path / "ids.txt"
     file.write_text("1 5 2 7 2\n\n1  8 2\n", "utf-8-sig")  # the mark is no part of a line
-    assert pairs_of([file], tmp_path / "out", None, shuffle=False) == ["1 5 2 7 2", "1  8 2"]
-    assert PairRows(tmp_path / "out").row(1).tolist() == [1, 8, 2]
+    assert pairs_of([file], tmp_path / "out", None, shuffle=False) == ["1 5 2 7 2", "1 8 2"]
 
 
 def test_draws_depend_on_seed_epoch_and_row() -> None:
@@ -178,7 +167,7 @@ def test_a_folder_with_other_files_is_refused_and_left_as_it_is(tmp_path, ids, n
     (folder / name).write_bytes(b"mine")
     (folder / "run.lock").touch()  # of the command itself
     before = contents(folder)
-    with pytest.raises(DataError, match=f"expected a new folder, found {name}"):
+    with pytest.raises(ValueError, match=f"expected a new folder, found {name}"):
         prepare_ids(ids, folder)
     assert contents(folder) == before
 
@@ -187,113 +176,50 @@ def test_a_finished_folder_stays_and_is_compared_with_its_manifest(tmp_path, ids
     folder = tmp_path / "out"
     prepare_ids(ids, folder)
     whole = contents(folder)
-    assert set(whole) == {"pairs.txt", "starts.bin", "manifest.json"}
-    with pytest.raises(DataError, match=r"expected a new folder, found manifest\.json, pairs\.txt"):
+    assert set(whole) == {"numbers.bin", "spans.bin", "manifest.json"}
+    with pytest.raises(ValueError, match=r"expected a new folder, found manifest\.json, numbers"):
         prepare_ids(ids, folder)
     assert contents(folder) == whole
-    for damaged in (whole["pairs.txt"][:-3], whole["pairs.txt"].replace(b"5", b"6")):
-        (folder / "pairs.txt").write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"pairs\.txt.*not that of manifest\.json"):
+    for damaged in (whole["numbers.bin"][:-4], whole["numbers.bin"].replace(b"\x05", b"\x06")):
+        (folder / "numbers.bin").write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"numbers\.bin.*not that of manifest\.json"):
             PairRows(folder)
 
 
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        (b"1 5\n1 x 2\n", "line 2: expected token ids, got '1 x 2'"),
+        (b"1 5\n1 x 2\n", "line 2: expected token ids from 0 to 99, got '1 x 2'"),
         (b"1 5\n\xff\n", "line 2: expected UTF-8 text.* byte 0xff"),
     ],
 )
 def test_what_did_not_finish_begins_anew_also_with_other_text(tmp_path, ids, content, match):
     folder = tmp_path / "out"
     ids.write_bytes(content)
-    with pytest.raises(DataError, match=match):
+    with pytest.raises(ValueError, match=match):
         prepare_ids(ids, folder)
-    with pytest.raises(DataError, match="is not finished"):
+    with pytest.raises(ValueError, match="is not finished"):
         PairRows(folder)
     ids.write_text("1 5 2\n", "utf-8")
     prepare_ids(ids, folder)
     assert len(PairRows(folder)) == 1
-    with pytest.raises(DataError, match=r"none\.txt is missing"):
+    with pytest.raises(ValueError, match=r"none\.txt is missing"):
         text_files([str(tmp_path / "none.txt")])
 
 
-def test_pieces_are_trained_on_a_drawn_sample(tmp_path) -> None:
+def test_pieces_are_trained_on_lines_that_are_evenly_spread(tmp_path) -> None:
     text = tmp_path / "text.txt"
     lines = [f"river {'stone ' * (at % 5)}green {'walks' * (at % 3)}" for at in range(400)]
     text.write_text("\n\n".join(lines), "utf-8")
+    (tmp_path / "fourth.txt").write_text("\n".join(lines[::4]), "utf-8")
 
-    def model(name: str, **options) -> bytes:
-        given = {"vocab_size": 20, "sentences": 50, "report": quiet, **options}
-        train_pieces([text], tmp_path / name, **given)
+    def model(name: str, file: Path = text, **options) -> bytes:
+        train_pieces([file], tmp_path / name, **{"vocab_size": 20, **options})
         return (tmp_path / name / MODEL).read_bytes()
 
-    first = model("first")
-    assert model("again") == first
-    assert model("other", seed=1) != first
-    with pytest.raises(DataError, match="no model of 5000 pieces .* value <= "):
+    fourth = model("fourth", tmp_path / "fourth.txt")
+    assert model("spread", sentences=130) == fourth
+    assert model("whole") != fourth
+    with pytest.raises(ValueError, match="no model of 5000 pieces .* value <= "):
         model("large", vocab_size=5000)
-    assert model("large") == first  # the size that the text can give
-
-
-def made_records(count: int = 60) -> list[dict]:
-    """What the reference makes, as the Paddle port's files hold it: without weights."""
-    made = reference(corpus(2, documents=40), dupes=1)[:count]
-    rows = [{name: array.tolist() for name, array in one.items()} for one in made]
-    return [{k: v for k, v in row.items() if k != "masked_lm_weights"} for row in rows]
-
-
-def prepared(folder: Path, *contents: str | bytes) -> InstanceRows:
-    folder.mkdir(exist_ok=True)
-    files = []
-    for index, content in enumerate(contents):
-        path = folder / f"{index}.json"
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        files.append(path)
-    instance_files.prepare_records(files, folder / "out", vocab_size=40, report=quiet)
-    return InstanceRows(folder / "out")
-
-
-def require_same(rows: InstanceRows, made: list[dict]) -> None:
-    assert len(rows) == len(made)
-    for position, record in enumerate(made):
-        used = np.array(record["masked_lm_positions"]) > 0
-        for name, values in {**record, "masked_lm_weights": used}.items():
-            assert np.array_equal(rows.row(position)[name], np.ravel(values)), (position, name)
-
-
-def test_records_come_out_as_they_went_in(tmp_path, monkeypatch) -> None:
-    made = made_records()
-    for record in made[:9]:
-        (record["next_sentence_labels"],) = record["next_sentence_labels"]  # a number or a list
-    made[5]["masked_lm_weights"] = [float(p > 0) for p in made[5]["masked_lm_positions"]]
-    texts = [json.dumps(made[:40]), "\n".join(map(json.dumps, made[40:]))]
-    marked = [codecs.BOM_UTF8 + text.encode() for text in texts]
-    require_same(prepared(tmp_path / "marked", *marked), made)
-    monkeypatch.setattr(instance_files, "_CHUNK", 64)
-    require_same(prepared(tmp_path / "indented", json.dumps(made, indent=1)), made)
-
-
-def changed(**values) -> str:
-    good, bad = made_records(2)
-    return json.dumps([good, {**bad, **values}])
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("", "no record"),
-        (json.dumps(made_records(3))[:-1], "record 3: the file is cut off after this record"),
-        ('[{"input_ids": {}}]', "record 1: Expecting ',' delimiter"),
-        (b"[{\xff}]", "0.json, record 0: 'utf-8' codec can't decode byte 0xff"),
-        (changed(input_ids=[40] + [0] * 23), "record 2: token ids must be below 40"),
-        (changed(input_mask=[0, 1] * 12), "input_mask must be ones, then zeros"),
-        (changed(masked_lm_positions=[23] * 4), "masked_lm_positions must be inside"),
-        (changed(masked_lm_ids=[1.5] * 4), "masked_lm_ids must be a list of whole numbers"),
-        (changed(masked_lm_weights=[0, 1, 0, 0]), "masked_lm_weights must be ones, then zeros"),
-    ],
-)
-def test_what_cannot_be_used_is_one_line(tmp_path, content, said) -> None:
-    with pytest.raises(ValueError, match=said) as refused:
-        prepared(tmp_path / "in", content)
-    assert "\n" not in str(refused.value)
+    assert model("large", sentences=100) == fourth  # the size that the text can give

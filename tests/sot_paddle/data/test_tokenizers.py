@@ -9,10 +9,10 @@ import json
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models
 from transformers import BertTokenizer, BertTokenizerFast
 
 import sot_torch_ref  # noqa: F401  (makes transformers importable beside a CPU build of torch)
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.subword import TAIL, RowForm
 from sot_paddle.data.tokenizers import (
     FAMILIES,
@@ -35,12 +35,10 @@ def ids(tokenizer: WordPieceTokenizer, *texts: str) -> list[int]:
 def test_lower_casing_is_applied_and_switched_off_whatever_the_vocabulary(vocab_file):
     lower = WordPieceTokenizer(vocab_file, do_lower_case=True)
     kept = WordPieceTokenizer(vocab_file, do_lower_case=False)
-    accents = WordPieceTokenizer(vocab_file, do_lower_case=True, strip_accents=False)
     assert ids(lower, "Cat É") == [CLS, CAT, E, SEP]
     assert ids(kept, "Cat É é") == [CLS, BIG_CAT, UNK, E_ACUTE, SEP]
-    assert ids(accents, "Cat É") == [CLS, CAT, E_ACUTE, SEP]
     assert WordPieceTokenizer(vocab_file).do_lower_case is True  # without any setting
-    assert len({lower.fingerprint, kept.fingerprint, accents.fingerprint}) == 3
+    assert lower.fingerprint != kept.fingerprint
 
 
 def test_special_tokens_written_in_a_text_are_special(vocab_file):
@@ -59,7 +57,7 @@ def test_a_tokenizer_that_keeps_other_tokens(vocab_file):
     pair = head.tokenize([text], short).input_ids  # pairs are cut as before
     np.testing.assert_array_equal(tail.tokenize([text], short).input_ids, pair)
     for wrong in (-3, 6):
-        with pytest.raises(DataError, match=r"first tokens below 6, what 8 tokens leave, got"):
+        with pytest.raises(ValueError, match=r"first tokens below 6, what 8 tokens leave, got"):
             head.truncating(wrong)
 
 
@@ -68,7 +66,8 @@ def test_a_tokenizer_that_keeps_other_tokens(vocab_file):
     [
         ("", b"", r"tokenizer.json or vocab.txt in .*, which holds nothing"),
         ("vocab.txt", b"[PAD]\n[UNK]\n[CLS]\na\n", r"special tokens, missing \[SEP\], \[MASK\]"),
-        ("tokenizer.json", b'{"model": {"type": "BPE"}}', "expected a WordPiece model, found BPE"),
+        ("tokenizer.json", Tokenizer(models.BPE()).to_str().encode(), "WordPiece model, found BPE"),
+        ("tokenizer.json", b'{"model": {}}', "tokenizer.json: the tokenizers library refuses it"),
     ],
 )
 def test_word_pieces_that_are_refused(vocab_file, tmp_path, name, content, match):
@@ -77,9 +76,9 @@ def test_word_pieces_that_are_refused(vocab_file, tmp_path, name, content, match
         (tmp_path / "model" / name).write_bytes(content)
     with pytest.raises(ValueError, match=match):
         WordPieceTokenizer(tmp_path / "model")
-    with pytest.raises(DataError, match="max_length: expected at least 8, got 7"):
+    with pytest.raises(ValueError, match="max_length: expected at least 8, got 7"):
         WordPieceTokenizer(vocab_file, max_length=7)
-    with pytest.raises(DataError, match="no tokenizer at .*expected a folder or a vocab.txt file"):
+    with pytest.raises(ValueError, match="no tokenizer at .*expected a folder with tokenizer.json"):
         WordPieceTokenizer(tmp_path / "none")
 
 
@@ -98,7 +97,7 @@ def test_files_of_a_family():
     assert family.whole(["vocab.json", "merges.txt"])
     assert family.whole(["tokenizer.json"])
     assert family.said == "vocab.json and merges.txt or tokenizer.json"
-    with pytest.raises(DataError, match="in the checkpoint's vocabulary, which holds other"):
+    with pytest.raises(ValueError, match="in the checkpoint's vocabulary, which holds other"):
         family.from_files({"other": b""})
 
 
@@ -108,13 +107,16 @@ SPECIAL_IDS = {t: i for i, t in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<ma
 @pytest.mark.parametrize(
     ("files", "match"),
     [
-        ({}, "or tokenizer.json, in .*, which holds nothing"),
+        ({}, "expected tokenizer.json in .*, which holds nothing"),
         ({"vocab.json": '{"a": 0}', "merges.txt": ""}, "expected special tokens, missing .*<unk>"),
         (
             {"vocab.json": json.dumps(SPECIAL_IDS | {"a": 5}), "merges.txt": "#\na b\n"},
-            "merges.txt: the tokenizers library refuses it.*`b` out of vocabulary",
+            "merges.txt: the tokenizers library refuses it",
         ),
-        ({"tokenizer.json": '{"model": {"type": "WordPiece"}}'}, "expected a BPE model, found Wo"),
+        (
+            {"tokenizer.json": Tokenizer(models.WordPiece()).to_str()},
+            "a BPE model, found WordPiece",
+        ),
     ],
 )
 def test_byte_pairs_that_are_refused(files, match, tmp_path):
@@ -123,7 +125,7 @@ def test_byte_pairs_that_are_refused(files, match, tmp_path):
     with pytest.raises(ValueError, match=match) as refused:
         ByteBpeTokenizer(tmp_path)
     assert "\n" not in str(refused.value)
-    with pytest.raises(DataError, match="no tokenizer at .*expected a folder"):
+    with pytest.raises(ValueError, match="no tokenizer at .*expected a folder"):
         ByteBpeTokenizer(tmp_path / "nothing")
 
 
@@ -161,11 +163,11 @@ def test_the_names_of_the_file(folder, tmp_path):
 
 
 def test_sentence_pieces_that_are_refused(folder, tmp_path):
-    with pytest.raises(DataError, match="no SentencePiece model in .*: expected spiece.model or"):
+    with pytest.raises(ValueError, match="expected spiece.model or spm.model in .*holds nothing"):
         SentencePieceTokenizer(tmp_path)
     for content in (b"", (folder / "spm.model").read_bytes()[:5000]):
         (tmp_path / "spm.model").write_bytes(content)
-        with pytest.raises(DataError, match=r"spm\.model: .*damaged"):
+        with pytest.raises(ValueError, match=r"spm\.model: .*damaged"):
             SentencePieceTokenizer(tmp_path)
-    with pytest.raises(DataError, match="does not tell where a token lies"):
+    with pytest.raises(ValueError, match="does not tell where a token lies"):
         SentencePieceTokenizer(folder).pieces(["a"])

@@ -44,7 +44,7 @@ def main() -> None:
     sys.path.insert(0, str(ROOT))
     from sot_paddle.data.image_dataset import BatchWorkers
 
-    workers = BatchWorkers(Numbers(600_000), collate, 2, image_bytes=2_400_000)
+    workers = BatchWorkers(Numbers(600_000), collate, 2)
     batches = workers.batches([[number] for number in range(1000)])
     print(*sorted({int(next(batches)["process"]) for _ in range(20)}), flush=True)
     signal.pause()

@@ -43,7 +43,7 @@ def test_a_text_graph_is_open_in_rows_and_tokens(tmp_path, head, monkeypatch):
     model = tiny.text_model(3, wr_dim=4, head_num_heads=2, qkv_dim=3, **HEADS[head])
     save_graph(model, text_batch(2, 9, 0), tmp_path)
     files = (tmp_path / name for name in ("model.json", "model.pdiparams", "model.onnx"))
-    onnx_file.translate(*files, NAMES)  # says so where an operator has no translation
+    onnx_file.translate(*files)  # says so where an operator has no translation
     graph, direct = load_graph(tmp_path, NAMES), run_model(model, NAMES)
     for rows, tokens in ((1, 4), (2, 9), (5, 20)):
         batch = text_batch(rows, tokens, rows)

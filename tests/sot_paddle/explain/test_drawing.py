@@ -6,6 +6,7 @@ import io
 import json
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from sot_paddle.explain.figures import (
@@ -15,7 +16,6 @@ from sot_paddle.explain.figures import (
     image_figure,
     layer_figure,
     layer_scores,
-    overlay,
     sentence_figure,
     verdict,
     word_colours,
@@ -31,7 +31,7 @@ CLASSES = ("ant", ODD, "cow")
 
 def evidence(values: list[np.ndarray], classes: int = 3) -> list[PartEvidence]:
     return [
-        PartEvidence(part, np.array(scores[:classes]), classes // 2, value)
+        PartEvidence(part, np.array(scores[:classes]), value)
         for part, scores, value in zip(PARTS, LOGITS, values, strict=True)
     ]
 
@@ -44,9 +44,9 @@ def explained_image(label: str = "") -> ExplainedImage:
 
 
 def sentence(words=("red", ODD, "cat", "日本"), classes: int = 3) -> SentenceEvidence:
-    placed = tuple(Word(text, int(index > 1), 0, 1) for index, text in enumerate(words))
+    placed = tuple(Word(text, int(index > 1), (1,)) for index, text in enumerate(words))
     impacts = [np.linspace(-1, 0.5, len(words)) * scale for scale in (1.0, 2.0, 0.0)]
-    return SentenceEvidence(placed, tuple(evidence(impacts, classes)), 3)
+    return SentenceEvidence(placed, tuple(evidence(impacts, classes)))
 
 
 def picture(png: bytes) -> Image.Image:
@@ -64,10 +64,14 @@ def test_marks_and_shares() -> None:
 
 
 def test_the_map_is_red_where_the_evidence_is() -> None:
-    drawn = overlay(np.full((64, 64, 3), 128, np.uint8), np.array([[0.0, 0.0], [0.0, 3.0]]))
-    red, blue = drawn[..., 0].astype(int), drawn[..., 2].astype(int)
-    assert (red - blue)[60, 60] > 40
-    assert (red - blue)[4, 4] < -20
+    maps = [np.array([[0.0, 0.0], [-1.0, 3.0]])] * 3
+    drawn = ExplainedImage("a", np.full((32, 32, 3), 128, np.uint8), evidence(maps), "")
+    panel = np.asarray(picture(image_figure([drawn], CLASSES)).convert("RGB")).astype(int)
+    panel = panel[80:320, 330:560]  # inside of the first map
+    difference = panel[..., 0] - panel[..., 2]  # red less blue
+    assert difference[-20:, -20:].mean() > 40
+    assert difference[:20, :20].mean() < 0
+    assert difference[-20:, :20].mean() < 0
 
 
 def test_the_strongest_word_is_green_whatever_its_sign() -> None:
@@ -82,9 +86,9 @@ def test_the_figures_are_pictures_of_the_expected_size() -> None:
     assert images.width == alone.width
     assert images.height > 1.7 * alone.height
     few = picture(sentence_figure([sentence()], ["ant"], CLASSES))
-    long = picture(sentence_figure([sentence(["word", "x" * 300] * 9, 1)], [""], ()))
-    assert few.width < long.width < 1600
-    assert long.height > 3 * few.height
+    long = picture(sentence_figure([sentence(["word", "x" * 80] * 9, 1)], [""], ()))
+    assert few.width == long.width < 1600
+    assert long.height > 2.5 * few.height
     pair, single = sentence(("a", "b", "c")), sentence(("a", "b"))  # a pair has a line for each
     heights = [picture(sentence_figure([row], [""], CLASSES)).height for row in (pair, single)]
     assert heights[0] > heights[1]
@@ -99,6 +103,8 @@ def test_scores_of_layers_come_in_their_order(tmp_path) -> None:
     title, scores = layer_scores(tmp_path)
     assert title == f"RTE acc {tmp_path.name}"
     assert scores.tolist() == each
+    with pytest.raises(ValueError, match="nor probes of layers"):
+        layer_scores(tmp_path / "none")
 
 
 def test_the_best_layer_of_each_run_is_the_brightest() -> None:

@@ -20,7 +20,7 @@ WORD_POOLINGS = tuple(name for name in POOLINGS if name not in CLASS_TOKEN_POOLI
 
 
 def head(pooling: str, fusion: str | None = None, *, class_token: bool = True, **options):
-    """Build a small head; warnings of ignored fusions are expected where they are."""
+    """Build a small head."""
     config = HeadConfig(pooling=pooling, fusion=fusion, **{"head_dropout": 0.0, **SIZES, **options})
     return build_head(config, dim=C, num_classes=CLASSES, has_class_token=class_token)
 
@@ -54,11 +54,6 @@ def test_every_pooling_with_every_fusion(pooling: str, fusion: str) -> None:
     assert built(features()).shape == [B, CLASSES]
 
 
-def test_fusion_none_means_sum_fc() -> None:
-    assert type(head("mgcrp")) is type(head("mgcrp", "sum_fc"))
-    assert type(head("mgcrp")) is not type(head("mgcrp", "concat"))
-
-
 CLASSIFIER = {"cls_fc.weight": [C, 2], "cls_fc.bias": [2]}
 DENSE = {"dense.weight": [C, C], "dense.bias": [C]}
 
@@ -66,10 +61,10 @@ DENSE = {"dense.weight": [C, C], "dense.bias": [C]}
 @pytest.mark.parametrize(
     ("pooling", "expected"), [("none", CLASSIFIER), ("pooler", {**DENSE, **CLASSIFIER})]
 )
-def test_class_token_poolings_ignore_every_fusion_with_a_warning(pooling, expected) -> None:
-    built = head(pooling)  # without a fusion there is nothing to warn about
-    with pytest.warns(UserWarning, match=f"'{pooling}' uses .*fusion 'concat' is ignored"):
-        assert type(head(pooling, "concat")) is type(built)
+def test_class_token_poolings_take_no_fusion(pooling, expected) -> None:
+    built = head(pooling)
+    with pytest.raises(ValueError, match=f"'{pooling}' pools no words: leave fusion out, got 'con"):
+        head(pooling, "concat")
     assert {name: list(p.shape) for name, p in built.named_parameters()} == expected
     logits = built(features())
     assert logits.shape == [B, CLASSES]
@@ -92,8 +87,8 @@ def test_without_a_class_token_the_words_alone_are_scored(pooling: str, fusion) 
     ("pooling", "fusion", "message"),
     [
         ("mgcrp", "concat", "fusion 'concat' needs a class token.*use fusion 'word_tokens'"),
-        ("mgcrp", "class_token", "fusion 'class_token' uses the class token only"),
-        ("pooler", None, "pooling 'pooler' uses the class token only.*use pooling 'mgcrp_qk'"),
+        ("mgcrp", "class_token", "fusion 'class_token' needs the class token"),
+        ("pooler", None, "pooling 'pooler' needs the class token.*use pooling 'mgcrp_qk'"),
     ],
 )
 def test_what_needs_a_class_token_is_refused_without(pooling, fusion, message) -> None:
@@ -105,10 +100,9 @@ def test_what_needs_a_class_token_is_refused_without(pooling, fusion, message) -
     ("pooling", "options", "sizes", "message"),
     [
         ("spans", {}, {"num_classes": 3}, "scores the start and the end"),
-        ("spans", {"fusion": "concat"}, {}, "scores the start and the end"),
-        ("spans", {}, {"has_class_token": False}, "scores the start and the end"),
+        ("spans", {"fusion": "concat"}, {}, "pools no words: leave fusion out, got 'concat'"),
+        ("spans", {}, {"has_class_token": False}, "needs the class token"),
         ("layers", {"layers": (0, 4)}, {"num_layers": 4}, "numbers from 0 to 3 of this model"),
-        ("layers", {"fusion": "concat"}, {"num_layers": 4}, "no fusion, got fusion 'concat'"),
     ],
 )
 def test_heads_that_do_not_fit_their_model_are_refused(pooling, options, sizes, message) -> None:

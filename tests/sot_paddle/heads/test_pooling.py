@@ -7,16 +7,16 @@ Dims, all different: B 2, N 5, C 12, H 3, w 4, q 7, k 6.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import paddle
 import pytest
 from paddle import nn
 
+from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features
 from sot_paddle.heads import fusion, pooling, power_norm
 from sot_paddle.heads.adapter_pooler import AdapterClassifier, AdapterConfig, AdapterSpans
+from sot_paddle.heads.factory import word_pooling
 
 B, N, C, H, W, Q, K = 2, 5, 12, 3, 4, 7, 6
 
@@ -74,13 +74,8 @@ def test_batch_norm_computes_half_precision_in_float32(amp_switches) -> None:
 def test_half_precision_projections_give_float32_representations(kind: str) -> None:
     """What AMP does on a GPU: linear layers return bfloat16; everything after is float32."""
     paddle.set_default_dtype("float32")
-    layer = {
-        "mgcrp": lambda: pooling.MultiHeadCrossCovariance(
-            C, num_heads=H, wr_dim=W, norm=power_norm.SvPN(W)
-        ),
-        "mgcrp_qk": lambda: pooling.QKCrossCovariance(C, q_dim=Q, k_dim=K, norm=power_norm.SvPN(Q)),
-        "gcp": lambda: pooling.CovariancePooling(C, reduced_dim=W, norm=power_norm.MatrixSqrt()),
-    }[kind]()
+    sizes = {"head_num_heads": H, "wr_dim": W, "q_dim": Q, "k_dim": K, "qkv_dim": 2}
+    layer = word_pooling(C, HeadConfig(pooling=kind, **sizes))
     for sublayer in layer.sublayers():
         if isinstance(sublayer, nn.Linear):
             sublayer.register_forward_post_hook(lambda _, inputs, out: out.astype("bfloat16"))
@@ -103,21 +98,6 @@ def test_svpn_warns_where_it_is_ill_posed(num_sv: int | None) -> None:
     power_norm.SvPN(COLUMNS, num_iter=2, num_sv=num_sv)  # a warning would be an error here
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-8])
-def test_row_layer_norm_has_an_exact_epsilon(float64, scale: float) -> None:
-    """Rows of tiny variance show an epsilon that was rounded to float32, or another one."""
-    x = paddle.to_tensor(np.random.default_rng(0).normal(size=(B, 4, COLUMNS))) * scale
-    layer = power_norm.RowLayerNorm(COLUMNS)
-    assert [name for name, _ in layer.named_parameters()] == ["weight", "bias"]
-    paddle.assign(paddle.to_tensor([0.5, 1.0, 2.0]), output=layer.weight)
-    paddle.assign(paddle.to_tensor([3.0, 4.0, 5.0]), output=layer.bias)
-    a = x.numpy()
-    normed = (a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5)
-    result = (layer(x) - layer.bias).numpy()
-    expected = normed * [0.5, 1.0, 2.0]
-    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-11 * min(1.0, scale * 300) + 2e-15)
-
-
 @pytest.mark.parametrize(
     "kind", [fusion.SumHead, fusion.ConcatHead, fusion.AllTokensHead, fusion.SumLossHead]
 )
@@ -125,9 +105,8 @@ def test_dropout_acts_on_the_representation_alone(float64, kind) -> None:
     """The tap before dropout is whole."""
     cls, words = (paddle.normal(shape=shape) for shape in ([B, C], [B, N, C]))
     options = {"dim": C, "mask_padding": False}
-    dropped, plain = (
-        kind(pooling.AveragePooling(C), 2, **options, dropout=rate) for rate in (0.5, 0.0)
-    )
+    averages = word_pooling(C, HeadConfig(pooling="gap"))
+    dropped, plain = (kind(averages, 2, **options, dropout=rate) for rate in (0.5, 0.0))
     plain.set_state_dict(dropped.state_dict())
     taps, whole = {}, {}
     dropped(Features(cls, words), taps)
@@ -152,17 +131,6 @@ def test_stored_half_precision_is_computed_in_the_model_s() -> None:
     expected = model(paddle.to_tensor(states.astype("float64")))
     assert found.dtype == paddle.float64
     np.testing.assert_array_equal(found.numpy(), expected.numpy())
-
-
-def test_the_start_is_torch_s() -> None:
-    wide = AdapterConfig(num_layers=3, hidden_size=900, seq_length=40, adapter_dim=30)
-    model = AdapterClassifier(wide, 5)
-    for layer, fan_in in ((model.pooling.proj, 900), (model.word_fc, 40 * 30 * 3)):
-        for value in (layer.weight.numpy(), layer.bias.numpy()):
-            assert np.abs(value).max() <= 1 / math.sqrt(fan_in)
-        deviation = layer.weight.numpy().std() * math.sqrt(3 * fan_in)
-        assert deviation == pytest.approx(1.0, abs=0.05)
-        assert layer.bias.numpy().any()
 
 
 def test_parameters_are_those_of_the_original() -> None:

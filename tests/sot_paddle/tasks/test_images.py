@@ -30,25 +30,16 @@ def test_the_word_digits_is_a_data_set_of_that_name_where_there_is_one(
     assert load_evaluation(config, EvalTransform(16)).source.classes == expected
 
 
-def test_photographs_are_turned_in_both_splits_and_what_is_left_out_is_told(tmp_path, capfd):
-    exif = Image.Exif()
-    exif[0x0112] = 6
+def test_what_is_left_out_of_a_folder_is_told_once(tmp_path, capfd):
     for split in ("train", "val"):
         for name in ("ant", "bee"):
             place = tmp_path / split / name
             place.mkdir(parents=True)
-            Image.new("RGB", (7, 5)).save(place / "0.jpg", exif=exif)
+            Image.new("RGB", (7, 5)).save(place / "0.jpg")
     (tmp_path / "val" / "bee" / "1.gif").touch()
-    flags = [str(tmp_path), "--model", "sot_tiny", "--img-size", "16"]
-    for more, size in (((), (7, 5)), (("--exif-orientation",), (5, 7))):
-        task = load_images(parse(TRAINING, [*flags, *more]))
-        for split in (task.train, task.dev["val"]):
-            assert split.images.source.image(1).size == size
-        told = capfd.readouterr().err
-        files = "1 files that are no images by their name: .gif (1)"
-        assert told.count(f"{tmp_path}/val, left out: {files}") == 1
-        assert task.dev["val"].images.transform.exif_orientation == bool(more)
-        config = parse(EVALUATION, [str(tmp_path), "--weights", "anything"])
-        found = load_evaluation(config, task.dev["val"].images.transform)
-        assert found.source.image(0).size == size
-        assert files in capfd.readouterr().err
+    told = f"{tmp_path}/val, left out: 1 files that are no images: bee/1.gif"
+    task = load_images(parse(TRAINING, [str(tmp_path), "--model", "sot_tiny", "--img-size", "16"]))
+    assert capfd.readouterr().err.count(told) == 1
+    config = parse(EVALUATION, [str(tmp_path), "--weights", "anything"])
+    load_evaluation(config, task.dev["val"].images.transform)
+    assert told in capfd.readouterr().err

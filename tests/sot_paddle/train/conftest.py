@@ -9,9 +9,15 @@ from unittest import mock
 
 import pytest
 
-from sot_paddle.train import model_folder
+from sot_paddle.train import checkpointing, model_folder
 from tests.sot_paddle.train import state_files, tiny_images, tiny_run
 from tests.sot_paddle.train.run_output import Started, in_process
+
+
+@pytest.fixture
+def all_states(monkeypatch) -> None:
+    """Every checkpoint keeps what resuming needs."""
+    monkeypatch.setattr(checkpointing, "KEPT_STATES", 99)
 
 
 @pytest.fixture(scope="session")

@@ -67,7 +67,7 @@ def text(root: Path) -> Scenario:
     data = tiny_run.write_glue(root / "glue", train=26)
     model = tiny_run.write_model(root / "model")
     flags = ("--num_train_epochs", "4", "--save_steps", "2", "--gradient_accumulation_steps", "2")
-    flags += ("--logging_steps", "3", "--keep_states", "2", "--save_total_limit", "3")
+    flags += ("--logging_steps", "3", "--save_total_limit", "3")
     train_glue = in_process("train_glue")
 
     def train(out: Path) -> int:
@@ -80,7 +80,7 @@ def images(root: Path) -> Scenario:
     """A tiny SoT on 27 images; augmentation, mixing, dropped paths, statistics, average are on."""
     data = tiny_images.write_images(root / "images")
     flags = (*tiny_images.DENSE, "--recovery-interval", "2", "--gradient-accumulation-steps", "2")
-    flags += ("--keep-states", "2", "--save-total-limit", "3", "--epochs", "2")
+    flags += ("--save-total-limit", "3", "--epochs", "2")
     train_image = in_process("train_image")
 
     def train(out: Path) -> int:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from sot_paddle.checkpoint import read_tensors
 from sot_paddle.cli import exit_status
 from sot_paddle.command_line import parse
 from sot_paddle.tasks.glue_options import TrainConfig
-from sot_paddle.train import commands, run_folder
+from sot_paddle.train import checkpointing, commands, run_folder
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -61,8 +62,8 @@ class Started:
             flags: ``--save_steps`` and whatever makes more than one checkpoint.
         """
         whole, parts = folder / "whole", folder / "parts"
-        flags += ("--save_total_limit", "9", "--keep_states", "9")
-        self.done(whole, *flags)
+        with mock.patch.object(checkpointing, "KEPT_STATES", 9):
+            self.done(whole, *flags)
         shutil.copytree(whole, parts, symlinks=True)
         first, *later = sorted(
             parts.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2])
@@ -84,8 +85,8 @@ def glue_config(**more: object) -> TrainConfig:
 
 def opened(root: Path, **more: object) -> Path | None:
     """The checkpoint that a run begins at."""
-    with run_folder.open_folders(glue_config(output_dir=str(root), **more), {}) as folders:
-        return folders[0].checkpoint
+    with run_folder.open_folder(glue_config(output_dir=str(root), **more), {}) as checkpoint:
+        return checkpoint
 
 
 def content_of(folder: Path) -> dict[str, bytes]:

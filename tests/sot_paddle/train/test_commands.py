@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sot_paddle.command_line import parse
+from sot_paddle.data.squad.answers import score_answers
+from sot_paddle.data.squad.questions import read_questions
 from sot_paddle.deploy.trained import open_trained
 from sot_paddle.tasks.state_options import ADAPTER_COMMAND
-from sot_paddle.train import outcome
 from sot_paddle.train.adapter_command import schedule_steps
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.squad_evaluation import run_command as evaluate
-from sot_paddle.train.text_model import load_trained_text
+from sot_paddle.train.model_folder import load_trained_text
+from sot_paddle.train.preparation_command import prepare
 from tests.sot_paddle.train import state_files, tiny_pretraining, tiny_run
 from tests.sot_paddle.train.run_output import arrays_of, in_process, metrics, same_arrays
 
@@ -25,18 +27,15 @@ WORDS_OF_A_TEXT = 30
 
 
 def write_tables(folder: Path, rows: int = 24) -> Path:
-    """Own tables of three forms; the last word of a text tells its class."""
+    """Own tables; the last word of a text tells its class."""
     folder.mkdir()
     made = []
     for index in range(rows):
         words = [tiny_run.WORDS[(index * at + at) % 10] for at in range(1, WORDS_OF_A_TEXT)]
         made.append((" ".join([*words, ("red", "old")[index % 2]]), ("r", "o")[index % 2]))
-    lines = [json.dumps({"body": text, "kind": kind}) for text, kind in made]
-    (folder / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    lines = ["kind,body", *(f'{kind},"{text}"' for text, kind in made[:9])]
-    (folder / "dev.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    lines = ["body", *(text for text, _ in made[:5])]
-    (folder / "test.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for name, count in (("train", rows), ("dev", 9), ("test", 5)):
+        lines = ["text\tlabel", *("\t".join(row) for row in made[:count])]
+        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
 
 
@@ -64,8 +63,8 @@ def files(tmp_path_factory, tiny_folders, encoder) -> dict[str, Path]:
 
 
 FLAGS = {
-    "train_text": "--task_name own --data_dir {tables} --label_column kind --text_columns body "
-    "--max_seq_length 12 --model_name_or_path {encoder}",
+    "train_text": "--task_name own --data_dir {tables} --max_seq_length 12 "
+    "--model_name_or_path {encoder}",
     "train_squad": "--max_seq_length 24 --doc_stride 5 --predict_file {dev} --train_file {train} "
     "--model_name_or_path {encoder}",
     "train_adapter": "--max_seq_length 20 --per_gpu_train_batch_size 4 --learning_rate 3e-3",
@@ -128,7 +127,6 @@ def test_a_run_is_continued_bit_for_bit(started, fill, tmp_path, program, flags)
         ("train_text", "--do_train --task_name AG", "unknown task 'AG'"),
         ("train_text", "--do_train --trunc_medium 10", "first tokens below 10"),
         ("train_text", "--do_train --layers 2", "numbers from 0 to 1 of this model"),
-        ("train_text", "--do_eval --label_column none", "expected the column none"),
         ("train_text", "--do_predict --layers 0 1", "holds a trained head: give --do_train"),
         ("train_text", "--do_train --layer_learning_rate 1 2 3 --discr", "1 or 2 numbers"),
         ("train_squad", "--do_eval --task_name RTE", "task_name must be SQuAD, got RTE"),
@@ -198,21 +196,16 @@ def without_answers(file: Path, target: Path) -> Path:
     return target
 
 
-def test_answers_score_as_the_run_says(started, files, tmp_path, monkeypatch) -> None:
+def test_answers_score_as_the_run_says(started, files, tmp_path) -> None:
     train, learnt, again = started("train_squad"), tmp_path / "learnt", tmp_path / "again"
-    passes, predict = [], outcome.predict
-    monkeypatch.setattr(outcome, "predict", lambda *a, **k: passes.append(1) or predict(*a, **k))
     train.done(learnt, *LEARN["train_squad"].split())
-    # its answers are those of the best evaluation; nothing is computed for them again
-    assert len(passes) == len(metrics(learnt)["evaluations"]) == 12
     best = metrics(learnt)["best"]
     assert metrics(learnt)["metric"] == "f1"
     losses = [scores["loss"] for scores in metrics(learnt)["evaluations"].values()]
     assert min(losses) < 0.8 * losses[0]
-    answers, scores = learnt / "predictions.json", tmp_path / "scores.json"
-    odds = ["--na-prob-file", str(learnt / "null_odds.json"), "--na-prob-thresh", "1e9"]
-    assert evaluate([str(files["dev"]), str(answers), *odds, "--out-file", str(scores)]) == 0
-    official = json.loads(scores.read_text(encoding="utf-8"))
+    answers = learnt / "predictions.json"
+    texts = json.loads(answers.read_text(encoding="utf-8"))
+    official = score_answers(read_questions(files["dev"]), texts)
     assert official == {name: best[name] for name in official}
     # the trained folder answers again, by itself
     train.done(again, "--do_predict", "--model_name_or_path", str(learnt / "best"))
@@ -261,10 +254,9 @@ def test_squad_is_trained_scored_and_predicted(started, fill, files, tmp_path, l
     train.done(out, *flags)
     best = metrics(out)["best"]
     assert best["total"] == 4
-    assert {"exact", "f1", "HasAns_f1", "NoAns_f1", "best_f1", "loss"} <= set(best)
+    assert {"exact", "f1", "HasAns_f1", "NoAns_f1", "loss"} <= set(best)
     answers = json.loads((out / "predictions.json").read_text())
     assert set(answers) == {"q0", "q1", "q2", "q3"}
-    assert set(json.loads((out / "null_odds.json").read_text())) == set(answers)
     if live:
         asked = str(without_answers(files["dev"], tmp_path / "asked.json"))
         alone = [flag for flag in flags if flag not in ("--do_train", "--do_eval")]
@@ -323,3 +315,33 @@ def test_a_pretrained_folder_is_trained_further_and_fine_tuned(started, fill, tm
     same = [name for name in tuned if name in before]
     assert len(same) == len(tuned) - 2  # its classifier is new, the pooler is the pre-trained one
     assert all((tuned[name] == before[name]).all() for name in same)
+
+
+@pytest.mark.parametrize(
+    ("form", "shard", "damage"),
+    [
+        ("instances", "instances.bin", lambda content: content[:-3]),
+        ("pairs", "pairs.txt", lambda content: bytes([content[0] ^ 1]) + content[1:]),
+        ("pairs", "pairs.txt", None),
+    ],
+    ids=["cut off", "changed", "missing"],
+)
+def test_a_damaged_shard_is_one_line(started, files, tmp_path, form, shard, damage) -> None:
+    folder = Path(shutil.copytree(files["texts"] / form, tmp_path / "data"))
+    content = (folder / shard).read_bytes()
+    (folder / shard).unlink()
+    if damage is not None:
+        (folder / shard).write_bytes(damage(content))
+    line = started("pretrain").refused(tmp_path / "out", "--data_dir", str(folder))
+    assert str(folder) in line
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("form", ["instances", "pairs", "ids"])
+def test_text_that_is_no_utf8_is_refused_by_its_name(files, tmp_path, form) -> None:
+    text, words = tmp_path / "text.txt", ["--tokenizer_name", str(files["texts"] / "words")]
+    text.write_bytes((b"2 5 3\n" if form == "ids" else b"word1 word2\n" * 40) + b"\xff\n")
+    flags = ["--form", form, "--input", str(text), "--output_dir", str(tmp_path / "out")]
+    more = ["--vocab_size", "45"] if form == "ids" else words
+    with pytest.raises(ValueError, match=r"text\.txt.* decode byte 0xff"):
+        prepare([*flags, *more])

@@ -1,4 +1,4 @@
-"""tools/extract_hidden_states.py on a tiny encoder: what is stored, resuming, refusals."""
+"""tools/extract_hidden_states.py on a tiny encoder: what is stored, refusals."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from sot_paddle.data.stored import live_states
 from sot_paddle.data.stored.layout import stored_split
 from sot_paddle.data.stored.live_states import glue_states
 from sot_paddle.data.stored.state_files import StateReader
-from sot_paddle.tasks.squad import read_windows
 from sot_paddle.tasks.state_options import EXTRACT_COMMAND
 from sot_paddle.train.adapter_command import load_frozen
-from tests.sot_paddle.train import state_files
 from tests.sot_paddle.train.run_output import in_process
 
 
@@ -58,7 +56,7 @@ def test_what_is_stored_are_the_encoder_s_states(store, tiny_folders, encoder, t
         assert reader.origin == live.origin
 
 
-def test_a_stopped_run_goes_on_and_says_so(store, tmp_path, monkeypatch) -> None:
+def test_a_stopped_run_leaves_no_file_and_a_finished_split_stays(store, tmp_path, monkeypatch):
     made, hidden_states = [], live_states.hidden_states
 
     def stop(model, inputs):
@@ -69,32 +67,14 @@ def test_a_stopped_run_goes_on_and_says_so(store, tmp_path, monkeypatch) -> None
 
     monkeypatch.setattr(live_states, "hidden_states", stop)
     assert store("--splits", "train", "--batch_size", "4")[0] == 130
+    assert not list((tmp_path / "states").glob("*.h5"))
     status, said = store("--splits", "train", "--batch_size", "4")
-    assert status == 0
-    assert made[3:] == [4, 4, 4, 2]
-    assert "22 rows, 8 were there" in said
-    status, said = store("--splits", "train")
-    assert "22 rows, 22 were there" in said
-    status, said = store("--splits", "train", "--overwrite")
-    assert (status, "were there" in said) == (0, False)
-
-
-def test_squad_is_stored_with_both_ends(store, encoder, tmp_path) -> None:
-    file = state_files.write_squad(tmp_path / "dev.json")
-    flags = ("--task_name", "SQuAD", "--predict_file", str(file), "--doc_stride", "5")
-    status, said = store(*flags, "--batch_size", "1")
     assert status == 0, said
-    reader = StateReader(tmp_path / "states", stored_split("squad", "dev"))
-    options = ["--task_name", "squad", "--model_name_or_path", str(encoder), "--output_dir", "x"]
-    options = parse(EXTRACT_COMMAND, [*options, "--max_seq_length", "20", "--doc_stride", "5"])
-    frozen = load_frozen(options)
-    questions, features = read_windows(options, frozen.tokenizer, str(file), 20)
-    live = frozen.windows(features, "dev")
-    assert len(questions) == 6
-    assert len(reader) == len(features) > 12
-    np.testing.assert_array_equal(np.stack(reader.labels, axis=1), features.tokens.labels)
-    assert (features.tokens.labels > 0).any()
-    np.testing.assert_array_equal(reader.states([3]), live.states([3]))
+    assert made[3:] == [4, 4, 4, 4, 4, 2]
+    status, said = store("--splits", "train")
+    assert "RTE train: its 22 rows are there" in said
+    status, said = store("--splits", "train", "--dtype", "float16")
+    assert (status, "holds float32 of another model or other data" in said) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -119,10 +99,9 @@ def test_files_of_others_are_not_replaced(store, tmp_path) -> None:
     with h5py.File(path, "w") as file:
         file["mine"] = [1.0]
     before = path.read_bytes()
-    for flags in ((), ("--overwrite",)):
-        status, said = store(*flags)
-        assert (status, "holds no hidden states that this tool wrote" in said) == (2, True), said
-        assert path.read_bytes() == before
+    status, said = store()
+    assert (status, "is not there" in said) == (2, True), said
+    assert path.read_bytes() == before
 
 
 def test_published_lengths_are_the_defaults() -> None:

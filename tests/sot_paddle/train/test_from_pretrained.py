@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 
 import numpy as np
 import paddle
@@ -24,12 +23,11 @@ from sot_paddle.checkpoint import read_tensors
 from sot_paddle.convert import convert_file
 from sot_paddle.convert.formats.source import open_source, read_as_paddle
 from sot_paddle.deploy.exporting import export
-from sot_paddle.deploy.input_rows import InputOptions, read_rows
-from sot_paddle.deploy.predictor import open_predictor
+from sot_paddle.deploy.predictor import Row, open_predictor
 from sot_paddle.deploy.trained import open_trained
 from sot_paddle.explain.word_impact import explain_sentence
+from sot_paddle.train.model_folder import load_trained_text
 from sot_paddle.train.saved_model import EMA
-from sot_paddle.train.text_model import load_trained_text
 from tests.sot_paddle.explain import tiny_models
 from tests.sot_paddle.train import tiny_run
 from tests.sot_paddle.train.original_checkpoints import BERT, ORIGINALS, _shaken
@@ -51,26 +49,6 @@ def original(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory):
     return BERT.write(tmp_path_factory.mktemp("bert") / "bert")
-
-
-def test_a_file_alone_tells_its_sizes(original, tmp_path, caplog):
-    """What no tensor tells is given; a warning names it else."""
-    kind, folder = original
-    if kind.architecture == "conv-bert":
-        pytest.skip("its kernels are options that no tensor tells")
-    new = {} if kind.loads else {"num_classes": 2, "head": "mgcrp", "q_dim": 5, "k_dim": 3}
-    expected = from_pretrained(folder, **new)
-    (file,) = (path for path in folder.iterdir() if path.stem in ("model", "pytorch_model"))
-    alone = shutil.copy(file, tmp_path)
-    names = ("num_attention_heads", "hidden_act", "layer_norm_eps")
-    untold = {name: getattr(expected.encoder_config, name) for name in names}
-    caplog.clear()
-    model = from_pretrained(alone, **new, **untold)
-    assert "does not state" not in caplog.text
-    for name, tensor in expected.state_dict().items():
-        if kind.loads or not name.startswith("head."):
-            assert (tensor.numpy() == model.state_dict()[name].numpy()).all(), name
-    assert (scores(model) == scores(expected)).all() or not kind.loads
 
 
 def scores(model):
@@ -191,26 +169,22 @@ def test_a_folder_of_a_training_and_a_file_of_images(name, tmp_path):
     assert not np.array_equal(raw, expected)
 
 
-@pytest.mark.parametrize("sizes", [{}, {"embed_dim": 24, "depth": 1, "num_heads": 4}])
-def test_a_released_file_of_images_tells_its_model_by_its_sizes(tmp_path, sizes):
-    model = create_model("deit_tiny", 5, img_size=32, **sizes)
-    save_weights(model, tmp_path / "ours.safetensors")
-    back = tmp_path / "deit.pth"
-    convert_file(tmp_path / "ours.safetensors", back, "deit_official", "deit_tiny", reverse=True)
-    convert_file(back, tmp_path / "there.safetensors", "deit_official", "deit_tiny")
+def test_a_converted_file_of_images_tells_its_model_and_a_released_one_is_converted(tmp_path):
+    model = create_model("deit_tiny", 5, img_size=32, depth=1)
+    ours = tmp_path / "ours.safetensors"
+    save_weights(model, ours)
+    released, converted = tmp_path / "deit.pth", tmp_path / "there.safetensors"
+    convert_file(
+        tmp_path / "ours.safetensors", released, "deit_official", "deit_tiny", reverse=True
+    )
+    convert_file(released, converted, "deit_official", "deit_tiny")
     model.eval()
     images = paddle.randn([1, 3, 32, 32])
-    paddle.save(model.state_dict(), str(tmp_path / "plain.pdparams"))
-    for file in (back, tmp_path / "there.safetensors", tmp_path / "plain.pdparams"):
-        heads = {}
-        if sizes:
-            with pytest.raises(ValueError, match="tells no num_heads: give them"):
-                from_pretrained(file)
-            heads = {"num_heads": 4}
-        there = from_pretrained(file, **heads)
-        assert there.num_classes == 5
-        assert sizes or there.name == "deit_tiny"
-        np.testing.assert_array_equal(there(images).numpy(), model(images).numpy())
+    again = from_pretrained(converted)
+    assert (again.name, again.num_classes) == ("deit_tiny", 5)
+    np.testing.assert_array_equal(again(images).numpy(), model(images).numpy())
+    with pytest.raises(ValueError, match=r"deit.pth is no .*tools/convert_weights.py"):
+        from_pretrained(released)
 
 
 def test_what_cannot_be_used_is_refused_by_its_name(bert, tmp_path):
@@ -282,11 +256,10 @@ def test_a_trained_model_predicts_and_goes_back_bit_for_bit(original, run, tmp_p
     assert len(rows) == 6
     if kind.architecture == "openai-gpt":  # tests/sot_paddle/deploy exports the others' folders
         made = tmp_path / "export"
-        assert set(export(open_trained(out), made)) == {"jit", "onnx"}
-        asked = read_rows(
-            [str(tiny_folders[0] / "test.tsv")], open_trained(out).recipe, InputOptions()
-        )
-        found = open_predictor(made, runtime="onnx").predictions(asked, 2, logits=False)
+        export(open_trained(out), made)
+        table = (tiny_folders[0] / "test.tsv").read_text("utf-8").splitlines()[1:]
+        asked = [Row(None, tuple(line.split("\t")[1:3])) for line in table]
+        found = open_predictor(made).predictions(asked, 2)
         assert [one["label"] for one in found] == [row.split("\t")[1] for row in rows[1:]]
     back = tmp_path / "back"
     convert_file(best / "model.safetensors", back, kind.layout, kind.model, reverse=True)

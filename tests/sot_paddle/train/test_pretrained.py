@@ -23,7 +23,6 @@ from sot_paddle.train.model_folder import (
     flat_options,
     load_foreign,
     load_trained,
-    weight_set,
     weights_file,
 )
 from sot_paddle.train.saved_model import CONFIG, EMA, WEIGHTS
@@ -230,8 +229,6 @@ def test_what_a_path_means(tmp_path):
     assert weights_file(tmp_path / "run", ema=True) == best / EMA
     assert weights_file(best / WEIGHTS, ema=True) == best / WEIGHTS
     assert weights_file(best / WEIGHTS, ema=False) == best / WEIGHTS
-    sets = [weight_set(best / name, None) for name in (EMA, WEIGHTS)]
-    assert sets == ["the moving average", "the raw weights"]
     assert find_model_folder(tmp_path) is None
     with pytest.raises(ValueError, match="holds no trained image model"):
         load_trained(tmp_path)

@@ -1,17 +1,15 @@
 import json
 import shutil
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 from visualdl import LogReader
 
-from sot_paddle.failures import NonFiniteLoss
-from sot_paddle.train import checkpointing, trainer
-from sot_paddle.train.run import class_counts, summary
+from sot_paddle.train import checkpointing
+from sot_paddle.train.model_folder import load_trained_text
+from sot_paddle.train.run import class_counts
 from sot_paddle.train.saved_model import find_text_folder
-from sot_paddle.train.text_model import load_trained_text
 from tests.sot_paddle.train.run_output import arrays_of, in_process, metrics, only_line
 
 STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
@@ -60,46 +58,12 @@ def assert_logs(out: Path, content: dict) -> None:
         assert logged[f"eval/{name}"] == pytest.approx(scores, rel=1e-6)
 
 
-def test_a_training_that_is_ended_early_leaves_no_open_log(tiny, tmp_path, monkeypatch):
-    """A search goes on in this process; each log has a thread."""
-
-    def end(step, steps, scores):
-        raise NonFiniteLoss("ended by the search")
-
-    threads = set(threading.enumerate())
-    monkeypatch.setattr(trainer, "WATCHES", [end])
-    assert "ended by the search" in tiny.refused(tmp_path / "out", "--max_steps", "2")
-    assert set(threading.enumerate()) <= threads
-
-
 def test_nothing_is_evaluated_unless_asked_for(tiny, tmp_path):
     out = tmp_path / "out"
     more = ("--max_steps", "1", "--evaluate_during_training", "--eval_all_checkpoints")
     flags = [flag for flag in tiny.command(out, *more) if flag != "--do_eval"]
     assert in_process("train_glue")(flags) == 0
     assert metrics(out)["evaluations"] == {}
-
-
-def test_seeds_give_mean_and_deviation(tiny, tmp_path):
-    out = tmp_path / "out"
-    tiny.done(out, *STEPS, "--seeds", "1,2")
-    content = metrics(out)
-    values = [metrics(out / f"seed-{seed}")["last"]["acc"] for seed in (1, 2)]
-    assert content["last"]["values"] == values
-    assert content["last"]["mean"] == pytest.approx(np.mean(values))
-    assert content["last"]["std"] == pytest.approx(np.std(values, ddof=1))
-    first, second = (arrays_of(out / f"seed-{seed}" / "last") for seed in (1, 2))
-    assert any((first[name] != second[name]).any() for name in first)
-
-
-def test_summary_without_a_deviation():
-    """Of one seed, or of a score that is not a number."""
-    one = {"task": "RTE", "metric": "acc", "seed": 3, "last": {"acc": 0.5}}
-    assert summary([one])["last"] == {"values": [0.5], "mean": 0.5, "std": None}
-    assert "best" not in summary([one])
-    content = summary([one, {**one, "last": {"acc": float("nan")}}])["last"]
-    assert np.isnan(content["mean"])
-    assert content["std"] is None
 
 
 def _evaluation(tiny, trained: Path, out: Path, *more: str) -> list[str]:
@@ -220,7 +184,7 @@ def test_of_many_classes_the_rarest_are_told_first():
     assert class_counts(("x", "y", "z"), np.array([1, 1, 0])) == "3 classes: x (1), y (2), z (0)"
 
 
-def test_a_trained_folder_rebuilds_model_tokenizer_and_padding(tiny, tmp_path) -> None:
+def test_a_trained_folder_rebuilds_model_tokenizer_and_padding(tiny, tmp_path, caplog) -> None:
     out = tmp_path / "out"
     tiny.done(out, "--max_steps", "1", "--do_lower_case")
     subject = load_trained_text(out)
@@ -228,7 +192,7 @@ def test_a_trained_folder_rebuilds_model_tokenizer_and_padding(tiny, tmp_path) -
     assert subject.labels == ("entailment", "not_entailment")
     assert (subject.num_texts, subject.padding) == (2, "max_length")
     assert (subject.tokenizer.max_length, subject.tokenizer.do_lower_case) == (20, True)
-    assert subject.notes == ()
+    assert not caplog.messages
     assert not subject.model.training
     weights = arrays_of(out / "best")
     for name, tensor in subject.model.state_dict().items():
@@ -236,9 +200,7 @@ def test_a_trained_folder_rebuilds_model_tokenizer_and_padding(tiny, tmp_path) -
     (out / "run.json").unlink()
     subject = load_trained_text(out)
     assert subject.tokenizer.max_length == 24  # no more positions
-    assert "no run.json" in subject.notes[0]
-    with pytest.raises(ValueError, match="has positions for 24 tokens, asked for 30"):
-        load_trained_text(out, max_length=30)
+    assert "no run.json" in caplog.text
     config = out / "best" / "config.json"
     content = json.loads(config.read_text(encoding="utf-8"))
     config.write_text(json.dumps({**content, "sot_model": "bert_huge"}), encoding="utf-8")

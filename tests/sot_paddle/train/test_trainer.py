@@ -12,9 +12,8 @@ import paddle
 import pytest
 from paddle import nn
 
-from sot_paddle import distributed
 from sot_paddle.failures import Interrupted, TrainingStopped
-from sot_paddle.train import callbacks, evaluation
+from sot_paddle.train import evaluation
 from sot_paddle.train.callbacks import Flow, ProgressLines, StepCount, StopRequest
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.feeding import Pace
@@ -24,26 +23,6 @@ from sot_paddle.train.schedule import EpochRates, PerEpoch
 def _state(step, **more):
     fields = {"epoch": 0.5, "max_steps": 100, "is_world_process_zero": True}
     return SimpleNamespace(global_step=step, **{**fields, **more})
-
-
-@pytest.fixture
-def now(monkeypatch):
-    """What the clock of the callbacks says, in seconds."""
-    seconds = [0.0]
-    monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
-    return seconds
-
-
-def test_progress_between_log_lines(now, capsys):
-    lines = ProgressLines()
-    lines.on_train_begin(None, _state(0), None)
-    for step in range(1, 9):
-        now[0] += 10.0
-        lines.on_step_end(None, _state(step), None)
-    assert capsys.readouterr().err.splitlines() == [
-        "step 4/100 epoch 0.50 0.10 steps/s, 16 min 00 s left",
-        "step 8/100 epoch 0.50 0.10 steps/s, 15 min 20 s left",
-    ]
 
 
 def test_progress_of_evaluation_and_of_other_processes(capsys):
@@ -97,43 +76,6 @@ def test_steps_that_a_loss_scaler_skips_do_not_delay_the_rate():
     assert used == [rates.rate(epoch) for epoch in range(3) for _ in range(3)]
 
 
-class Net(nn.Layer):
-    """A matrix, a running statistic and a counter."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = nn.Linear(3, 2)
-        self.register_buffer("running_mean", paddle.zeros([2]))
-        self.register_buffer("batches", paddle.zeros([], dtype="int64"))
-
-
-def _shake(model: nn.Layer, draw: np.random.Generator) -> None:
-    for tensor in model.state_dict().values():
-        if paddle.is_floating_point(tensor):
-            tensor.set_value(draw.normal(size=tensor.shape).astype(str(tensor.numpy().dtype)))
-    model.batches.set_value(model.batches + 1)
-
-
-def test_in_place_swaps_and_restores_even_after_an_error() -> None:
-    model = Net()
-    ema = ModelEma(model, 0.5)
-    before = model.fc.weight.numpy().copy()
-    _shake(model, np.random.default_rng(2))
-    shaken = model.fc.weight.numpy().copy()
-    seen = []
-
-    def fail() -> None:
-        with ema.in_place():
-            seen.append(model.fc.weight.numpy().copy())
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    np.testing.assert_array_equal(seen[0], before)
-    np.testing.assert_array_equal(model.fc.weight.numpy(), shaken)
-    np.testing.assert_array_equal(ema.arrays()["fc.weight"], before)
-
-
 def test_with_a_warm_up_the_average_follows_closely_at_first():
     model = nn.Linear(2, 1)
     ema, plain = ModelEma(model, 0.99, warmup=True), ModelEma(model, 0.99)
@@ -175,36 +117,3 @@ def test_nan_logits_stop_the_run():
     examples[1, 0] = np.nan
     with pytest.raises(TrainingStopped, match="output for example 1 is not a finite number"):
         evaluation.predict(_Echo(), _Split(examples, [[0, 1, 2]]))
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(4.6, "5 s"), (61, "1 min 01 s"), (7500, "2 h 05 min")]
-)
-def test_duration(seconds, text):
-    assert evaluation.duration(seconds) == text
-
-
-def test_one_process_needs_no_reduction(tiny_bert):
-    x = paddle.to_tensor([1.0, 2.0])
-    assert distributed.sum_across_processes(x) is x
-    assert distributed.gather("a") == ["a"]
-    assert distributed.mean_across_processes(3.5) == 3.5
-    assert distributed.synchronise_batch_norm(tiny_bert()) == 0
-
-
-def test_first_process_failures_are_raised():
-    def fail():
-        raise OSError("disk")
-
-    with pytest.raises(OSError, match="disk"):
-        distributed.on_first_process(fail)
-
-
-def test_only_a_process_with_others_leaves_at_once(monkeypatch):
-    left = []
-    monkeypatch.setattr(distributed.os, "_exit", left.append)
-    assert distributed.leave(2) == 2
-    assert left == []
-    monkeypatch.setattr(distributed, "world_size", lambda: 2)
-    distributed.leave(130)
-    assert left == [130]

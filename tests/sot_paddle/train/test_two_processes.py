@@ -24,8 +24,8 @@ EXACT = (
     *("--gradient-accumulation-steps", "2", "--max-steps", "4"),
 )
 MASKS = (
-    *("--drop-path", "0.5", "--drop", "0.2", "--recovery-interval", "1", "--max-steps", "4"),
-    *("--keep-states", "99", "--save-total-limit", "99"),
+    *("--drop-path", "0.5", "--drop", "0.2", "--recovery-interval", "2", "--max-steps", "4"),
+    *("--set", "save_epochs=9"),
 )
 IMAGES = {
     "own": (*EXACT, *tiny_images.DENSE),

@@ -32,8 +32,7 @@ def write_texts(root: Path) -> Path:
     tokenizer = WordPieceTokenizer(root / "words")
     special = {"first": 2, "separator": 3, "mask": 4, "vocab_size": tokenizer.vocab_size}
     options = InstanceOptions(**special, max_seq_length=20, max_predictions=4)
-    quiet = {"report": lambda line: None}
     files = [root / "text.txt"]
-    prepare_instances(files, tokenizer, root / "instances", options, dupes=1, **quiet)
-    prepare_pairs(files, tokenizer, root / "pairs", vocab_size=tokenizer.vocab_size, **quiet)
+    prepare_instances(files, tokenizer, root / "instances", options, dupes=1)
+    prepare_pairs(files, tokenizer, root / "pairs", vocab_size=tokenizer.vocab_size)
     return root
