@@ -51,14 +51,8 @@ def command(program: str) -> Callable[[Callable], Callable[[Sequence[str] | None
             words = list(sys.argv[1:] if arguments is None else arguments)
             if words == [VERSION]:  # before anything heavy is loaded
                 CommandParser(prog=program.partition(":")[0]).parse_args(words)
-            statuses: list[int] = []
-
-            def action() -> None:
-                statuses.append(main(words) or 0)
-                sys.stdout.flush()  # a result that cannot be written is a failure
-
             with answering({signal.SIGTERM: _terminate}):
-                return exit_status(program, action) or statuses[0]
+                return exit_status(program, lambda: main(words))
 
         return run
 
@@ -84,15 +78,17 @@ def exit_status(program: str, action: Callable[[], object]) -> int:
     """Run a command and turn every way in which it can fail into one line and a status.
 
     Returns:
-        0 when all is done, 2 when the command was refused or had to stop (a defect of ours also
-        shows its traceback), 130 after Ctrl-C, 143 after SIGTERM.
+        What the action returned where that is a number, else 0; 2 when the command was refused or
+        had to stop (a defect of ours also shows its traceback), 130 after Ctrl-C, 143 after
+        SIGTERM.
 
     Raises:
         SystemExit: the command line asked for help or was refused; it has been answered.
     """
     try:
-        action()
-        return 0
+        result = action()
+        sys.stdout.flush()  # a result that cannot be written is a failure
+        return result if isinstance(result, int) else 0
     except (KeyboardInterrupt, Exception) as escaped:  # everything that escapes ends here
         error = behind = escaped
         while behind is not None:  # an extension that is imported wraps a signal in its own error

@@ -130,10 +130,7 @@ a run that was interrupted, bit for bit.""",
 examples:
   python tools/train_glue.py --task_name RTE --data_dir GLUE/RTE --model_name_or_path CHECKPOINT \\
       --do_lower_case --do_train --do_eval --max_seq_length 128 --output_dir OUT
-  python tools/train_glue.py --config configs/glue/FILE \\
-      --set learning_rate=3e-5 --model_name_or_path CHECKPOINT --data_dir GLUE/RTE --output_dir OUT
-  python tools/train_glue.py --task_name own --data_dir MY_TSV --model_name_or_path OUT/best \\
-      --do_predict --output_dir PREDICTIONS
+more: docs/training.md
 """,
     no_effect={
         "--local-rank": "processes come from paddle.distributed.launch",

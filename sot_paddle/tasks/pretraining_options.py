@@ -119,9 +119,6 @@ examples:
       --tokenizer_name CHECKPOINT --output_dir data/imdb
   python tools/pretrain.py --model_name_or_path CHECKPOINT --data_dir data/imdb --do_train \\
       --max_steps 100000 --warmup_steps 10000 --output_dir output/further
-  python tools/pretrain.py --model_type TYPE --model_name_or_path MODEL \\
-      --tokenizer_name data/sentencepiece --data_dir data/pairs --do_train --max_steps 1000000 \\
-      --warmup_steps 10000 --learning_rate 1e-4 --attention_kernel 'qk_convq_convk 8' \\
-      --output_dir output/scratch
+more: docs/text.md
 """,
 )

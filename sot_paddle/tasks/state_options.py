@@ -154,8 +154,6 @@ continues a run that was interrupted, bit for bit.""",
 examples:
   python tools/train_squad.py --model_name_or_path CHECKPOINT --train_file train-v2.0.json \\
       --predict_file dev-v2.0.json --do_train --do_eval --do_predict --output_dir output/squad
-  python tools/train_squad.py --model_name_or_path output/squad/best --predict_file dev-v2.0.json \\
-      --do_predict --null_score_diff_threshold -1.5 --output_dir output/answers
 """,
 )
 
@@ -171,8 +169,7 @@ command continues a run that was interrupted, bit for bit.""",
 examples:
   python tools/train_adapter.py --task_name RTE --states states/rte --do_train --do_eval \\
       --learning_rate 1.21668e-5 --output_dir output/adapter/rte
-  python tools/train_adapter.py --model probes --task_name RTE --states states/rte --do_train \\
-      --do_eval --learning_rate 1e-3 --num_train_epochs 5 --output_dir output/probes/rte
+more: docs/bertvision.md
 """,
 )
 

@@ -68,11 +68,6 @@ class TunedOptions(CheckpointOptions):
         """Mixed precision, "" for none."""
         return "float16" if self.fp16 else "bfloat16" if self.bf16 else ""
 
-    @property
-    def half_flag(self) -> str:
-        """The flag that asks for it, "" for none."""
-        return "--fp16" if self.fp16 else "--bf16" if self.bf16 else ""
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.fp16 and self.bf16:
@@ -107,7 +102,7 @@ class TextRunOptions(RunOptions):
     save_steps: int = changeable(50, "optimizer steps between checkpoints", low=1)
     eval_steps: int | None = changeable(None, "steps between evaluations, else epochs", low=1)
 
-    half, half_flag, fp16_opt_level = "", "", "O1"  # see `TunedOptions`
+    half, fp16_opt_level = "", "O1"  # see `TunedOptions`
 
     @property
     def clipping(self) -> str:

@@ -60,7 +60,7 @@ def prepare_text_device(config: TextRunOptions) -> None:
     prepare_device(
         dtype=config.dtype,
         cpu=config.no_cuda,
-        half=config.half_flag,
+        half="--fp16 or --bf16" if config.half else "",
         cpu_precision=config.cpu_precision,
     )
 

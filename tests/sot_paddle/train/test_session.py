@@ -164,7 +164,7 @@ def test_nan_loss_keeps_the_last_good_checkpoint(tiny, tmp_path, monkeypatch):
     ("flags", "said"),
     [
         (("--model_name_or_path", "bert-base-cased"), "fetch config.json, the vocabulary and"),
-        (("--fp16",), "--fp16 needs a GPU"),
+        (("--fp16",), "--fp16 or --bf16 needs a GPU"),
         (("--padding", "longest"), "add mask_padding"),
         (("--max_seq_length", "25", "--data_dir", "nowhere"), "positions for 24 tokens, asked"),
         (("--set", "lr=1"), "unknown option 'lr'"),
