@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from paddle import nn
 
+from sot_paddle.config import SPANS
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.subword import HEAD, SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.reading import field_of, read_object
+from sot_paddle.tasks.state_options import SQUAD_LENGTH
 from sot_paddle.train import run_folder
 from sot_paddle.train.model_folder import from_pretrained
 from sot_paddle.train.saved_model import CONFIG, find_text_folder
 
-_LOG = logging.getLogger(__name__)
 _LENGTH = 128
 """Tokens of a row where the run's options are not there: the default of training."""
 
@@ -32,6 +33,8 @@ class TextModel:
         labels: class names; () for regression.
         num_texts: 1 for sentences, 2 for pairs, None when the task is not one of GLUE's.
         padding: ``"max_length"`` or ``"longest"``, as in training.
+        notes: what could not be read and was assumed.
+        options: of the run, {} when they are not there.
     """
 
     model: nn.Layer
@@ -39,9 +42,11 @@ class TextModel:
     labels: tuple[str, ...]
     num_texts: int | None
     padding: str
+    notes: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def load_trained_text(place: str | Path) -> TextModel:
+def load_trained_text(place: str | Path, *, max_length: int | None = None) -> TextModel:
     """Rebuild a trained model from the folder of ``tools/train_glue.py`` (or its ``best``).
 
     Length, padding and lower-casing come from the run's options. They belong to the model: the
@@ -49,6 +54,7 @@ def load_trained_text(place: str | Path) -> TextModel:
 
     Args:
         place: a run's folder, its ``best``, ``last`` or a checkpoint.
+        max_length: tokens of a row, None for the run's.
     """
     folder = find_text_folder(Path(place))
     if folder is None:
@@ -58,9 +64,12 @@ def load_trained_text(place: str | Path) -> TextModel:
         )
     model = from_pretrained(folder)
     config, where = read_object(folder / CONFIG), str(folder / CONFIG)
-    options = _options(folder)
+    options, notes = _options(folder)
     limit = model.backbone.position_limit(model.encoder_config)
-    length = options.get("max_seq_length") or min(_LENGTH, limit)
+    usual = SQUAD_LENGTH if model.head_config.pooling == SPANS else _LENGTH
+    length = max_length or options.get("max_seq_length") or min(usual, limit)
+    if length > limit:
+        raise ValueError(f"{folder} has positions for {limit} tokens, asked for {length}")
     tokenizer = (
         FAMILIES[model.backbone.tokenizer]
         .build(folder, do_lower_case=options.get("do_lower_case"), max_length=length)
@@ -73,18 +82,17 @@ def load_trained_text(place: str | Path) -> TextModel:
         tuple(map(str, field_of(config, "id2label", dict, where).values())),
         len(task.text) if task else None,
         options.get("padding", "max_length"),
+        notes,
+        options,
     )
 
 
-def _options(folder: Path) -> dict[str, Any]:
-    """The options of the run that a folder belongs to, {} with a warning where there are none."""
+def _options(folder: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The options of the run that a folder belongs to, and a note when they are not there."""
     for place in (folder, folder.resolve().parent):
         if (place / run_folder.RUN).is_file():
             run = place / run_folder.RUN
             options = field_of({"options": {}, **read_object(run)}, "options", dict, str(run))
-            return {key: value for key, value in options.items() if value is not None}
-    _LOG.warning(
-        "no %s beside %s: sentences are padded to %d tokens and lower-cased as the vocabulary says",
-        *(run_folder.RUN, folder, _LENGTH),
-    )
-    return {}
+            return {key: value for key, value in options.items() if value is not None}, ()
+    note = f"no {run_folder.RUN} beside {folder}: sentences are padded to {_LENGTH} tokens and"
+    return {}, (f"{note} lower-cased as the vocabulary says, unless the options say otherwise",)
