@@ -66,6 +66,9 @@ NORMALIZATIONS: Mapping[str, tuple[str, ...]] = {
 }
 """Power norms each covariance pooling can use; the first is its default."""
 
+OWN_CLASSIFIERS = ("pooler", "two_layer", "score")
+"""Poolings of language models' own classifiers: what ``plain`` is for BERT, RoBERTa and GPT."""
+
 VECTORIZED = ("mgcrp", "gcp_text")
 """Poolings whose matrices can be flattened as a whole or as their upper triangle (``vec``)."""
 
