@@ -132,21 +132,28 @@ class HeadConfig(Options):
 
     def __post_init__(self) -> None:
         if self.layers and self.pooling != LAYERS:
-            raise ValueError(f"layers is an option of pooling {LAYERS!r}, got {self.pooling!r}")
+            typed = pooling_as_typed(self.pooling)
+            raise ValueError(f"layers is an option of pooling {LAYERS!r}, got {typed}")
         if any(layer < 0 for layer in self.layers):
             raise ValueError(f"layers must be numbers from 0, got {self.layers}")
-        what, norms = f"normalization of pooling {self.pooling!r}", NORMALIZATIONS.get(self.pooling)
-        require_one_of(what, self.normalization, (None, *(norms or ())))
+        what = f"normalization of {pooling_as_typed(self.pooling)}"
+        require_one_of(what, self.normalization, (None, *NORMALIZATIONS.get(self.pooling, ())))
         if self.vec == "triu" and self.pooling not in VECTORIZED:
             raise ValueError(
                 f"vec 'triu' is an option of pooling {' and '.join(VECTORIZED)}, got "
-                f"{self.pooling!r}; leave it at 'full'"
+                f"{pooling_as_typed(self.pooling)}; leave it at 'full'"
             )
 
     @property
     def resolved_on_zero(self) -> str:
         """The zero-matrix rule after the default is filled in."""
         return self.on_zero or ("zero" if self.mask_padding else "nan")
+
+
+def pooling_as_typed(pooling: str) -> str:
+    """A pooling as users give it: ``head 'plain'`` of a language model, or ``pooling 'gap'``."""
+    head = {SECOND_ORDER: HEADS[0], **dict.fromkeys(OWN_CLASSIFIERS, PLAIN)}.get(pooling)
+    return f"head {head!r}" if head else f"pooling {pooling!r}"
 
 
 @record

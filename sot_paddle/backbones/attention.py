@@ -49,13 +49,7 @@ def fixed(weight: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
 def from_query(query: paddle.Tensor, weight: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
     """``q_i . P[:, rho(i, j)] / sqrt(d)``, a convolution whose weights the query makes.
 
-    Args:
-        query: (B, H, S, d).
-        weight: P, (d, R), shared by the heads.
-        places: (S, S).
-
-    Returns:
-        (B, H, S, S).
+    Maps q (B, H, S, d), P (d, R), which the heads share, and places (S, S) to (B, H, S, S).
     """
     return _at(paddle.matmul(query, weight), places) / math.sqrt(query.shape[-1])
 
@@ -63,13 +57,7 @@ def from_query(query: paddle.Tensor, weight: paddle.Tensor, places: paddle.Tenso
 def from_key(key: paddle.Tensor, weight: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
     """``k_j . M[:, rho(j, i)] / sqrt(d)``: the position is that of the query seen from the key.
 
-    Args:
-        key: (B, H, S, d).
-        weight: M, (d, R), shared by the heads.
-        places: (S, S).
-
-    Returns:
-        (B, H, S, S).
+    Maps k (B, H, S, d), M (d, R), which the heads share, and places (S, S) to (B, H, S, S).
     """
     return from_query(key, weight, places).transpose([0, 1, 3, 2])
 

@@ -123,13 +123,12 @@ class GptEncoder(TextEncoder):
 def _check(config: EncoderConfig) -> None:
     activations = sorted(set(GPT_ACTIVATIONS.values()))
     require_one_of("hidden_act of a GPT", config.hidden_act, activations)
-    if config.intermediate_size != GPT.inner_factor * config.hidden_size:
+    width = GPT.inner_factor * config.hidden_size
+    if config.intermediate_size != width or config.type_vocab_size != 1:
         raise ValueError(
-            f"intermediate_size of a GPT must be {GPT.inner_factor} * hidden_size = "
-            f"{GPT.inner_factor * config.hidden_size}, got {config.intermediate_size}"
+            f"a GPT has intermediate_size {GPT.inner_factor} * hidden_size = {width} and "
+            f"type_vocab_size 1, got {config.intermediate_size} and {config.type_vocab_size}"
         )
-    if config.type_vocab_size != 1:
-        raise ValueError(f"a GPT has one token type, got type_vocab_size {config.type_vocab_size}")
 
 
 def _bias(places: paddle.Tensor, mask: paddle.Tensor | None, dtype: paddle.dtype) -> paddle.Tensor:

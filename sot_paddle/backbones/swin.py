@@ -68,11 +68,18 @@ class SwinTransformer(ImageClassifier):
     ) -> None:
         epsilon = backbone.layer_norm_eps if backbone.patch_norm else None
         super().__init__(backbone, head, num_classes, name, patch_norm_eps=epsilon)
-        self._check_grid()
+        grid = self.embed.grid
+        if grid * backbone.patch_size != backbone.img_size:
+            raise ValueError(
+                f"a Swin transformer needs img_size / patch_size = {backbone.img_size} / "
+                f"{backbone.patch_size} tokens along a side, token_type {backbone.token_type!r} "
+                f"with large_output={backbone.large_output} gives {grid}; use 'patch', 'densenet' "
+                "with large_output=True, or another patch_size"
+            )
         self.pos_drop = nn.Dropout(backbone.drop_rate)
         rates = drop_path_rates(backbone.drop_path_rate, sum(backbone.depths))
         self.stages = nn.LayerList()
-        size = self.embed.grid
+        size = grid
         for stage, depth in enumerate(backbone.depths):
             stage_rates, rates = rates[:depth], rates[depth:]
             self.stages.append(SwinStage(backbone, stage=stage, size=size, rates=stage_rates))
@@ -80,16 +87,6 @@ class SwinTransformer(ImageClassifier):
         dim = backbone.embed_dim * 2 ** (len(backbone.depths) - 1)
         self.norm = LayerNorm(dim, epsilon=backbone.layer_norm_eps)
         self.head = build_head(head, dim=dim, num_classes=num_classes, has_class_token=False)
-
-    def _check_grid(self) -> None:
-        config, grid = self.backbone_config, self.embed.grid
-        if grid * config.patch_size != config.img_size:
-            raise ValueError(
-                f"a Swin transformer needs img_size / patch_size = {config.img_size} / "
-                f"{config.patch_size} tokens along a side, token_type {config.token_type!r} with "
-                f"large_output={config.large_output} gives {grid}; use 'patch', 'densenet' with "
-                "large_output=True, or another patch_size"
-            )
 
     def features(self, images: paddle.Tensor, taps: Taps | None = None) -> Features:
         """Encode images (B, in_chans, H, W) as words (B, N, C) of the last stage, no class token.

@@ -125,7 +125,7 @@ class SwinBlock(PreNormBlock):
         if shift:
             x = paddle.roll(x, [-shift, -shift], axis=[1, 2])
         if self.padding:
-            x = _pad(x, self.padding)
+            x = F.pad(x, [0, 0, 0, self.padding, 0, self.padding, 0, 0])  # of (B, H, W, C)
         x = from_windows(self.attn(to_windows(x, window)), size + self.padding)
         if self.padding:
             x = x[:, :size, :size]
@@ -158,11 +158,6 @@ def from_windows(x: paddle.Tensor, size: int) -> paddle.Tensor:
     return paddle.concat(columns, axis=3).reshape([-1, size, size, dim])
 
 
-def _pad(x: paddle.Tensor, amount: int) -> paddle.Tensor:
-    """Append rows and columns of zeros to (B, H, W, C)."""
-    return F.pad(x, [0, 0, 0, amount, 0, amount, 0, 0])
-
-
 class PatchMerging(nn.Layer):
     """Halve the grid and double the channels: 2 x 2 tokens side by side, norm, linear.
 
@@ -182,7 +177,7 @@ class PatchMerging(nn.Layer):
         half = (self.size + 1) // 2
         x = x.reshape([-1, self.size, self.size, dim])
         if self.size % 2:
-            x = _pad(x, 1)
+            x = F.pad(x, [0, 0, 0, 1, 0, 1, 0, 0])  # of (B, H, W, C)
         x = x.reshape([-1, 2, half, 2, dim])
         x = paddle.concat(paddle.split(x, 2, axis=1), axis=-1)  # (B H/2, 1, W/2, 2, 2 C)
         return self.reduction(self.norm(x.reshape([-1, half * half, 4 * dim])))

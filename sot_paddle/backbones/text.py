@@ -75,11 +75,12 @@ class TextClassifier(nn.Layer):
         taps: Taps | None = None,
     ) -> Features:
         """Encode token ids, see :meth:`forward`; taps are "embeddings" and "layers.{i}"."""
+        needs_layers = self.head_config.pooling == LAYERS
+        taps = {} if needs_layers and taps is None else taps
         encoder = getattr(self, self.backbone.prefix)
-        if self.head_config.pooling != LAYERS:
-            return encoder(input_ids, token_type_ids, attention_mask, taps)
-        taps = {} if taps is None else taps
         features = encoder(input_ids, token_type_ids, attention_mask, taps)
+        if not needs_layers:
+            return features
         layers = range(self.encoder_config.num_hidden_layers)
         hidden = tuple(taps[f"layers.{layer}"] for layer in layers)
         return dataclasses.replace(features, hidden=hidden)

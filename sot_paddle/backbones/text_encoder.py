@@ -17,7 +17,10 @@ from sot_paddle.features import Features, Taps
 
 
 class TextEncoder(nn.Layer):
-    """Token ids to hidden states, without a head; a subclass says how, in ``_encode``."""
+    """Token ids to hidden states, without a head; a subclass says how.
+
+    It has ``_encode(ids, types, mask, taps)``, of what :meth:`forward` takes, checked.
+    """
 
     padding_hooks: Sequence[Any] = ()  # they keep gradients from the padding rows of embeddings
 
@@ -69,16 +72,6 @@ class TextEncoder(nn.Layer):
         """
         check_tokens(input_ids, token_type_ids, attention_mask, **self._limits)
         return self._encode(input_ids, token_type_ids, attention_mask, taps)
-
-    def _encode(
-        self,
-        ids: paddle.Tensor,
-        types: paddle.Tensor | None,
-        mask: paddle.Tensor | None,
-        taps: Taps | None,
-    ) -> Features:
-        """Of what :meth:`forward` takes, checked."""
-        raise NotImplementedError
 
 
 def zero_row_hook(row: int) -> Callable[[paddle.Tensor], paddle.Tensor]:

@@ -70,34 +70,29 @@ class _Stem(nn.Layer):
         return x + self.conv.bias.astype(x.dtype).reshape([1, -1, 1, 1])
 
 
-class _Embedding(nn.Layer):
-    """Geometry and input check of every embedding."""
+class TokenEmbedding(nn.Layer):
+    """Stem and stages, or neither, then one linear map of each square patch, then ``norm`` or none.
 
-    def __init__(self, config: ImageConfig, grid: int) -> None:
+    Source: A.7 (Naive_linear: patches of the image itself), A.10.
+    """
+
+    def __init__(
+        self,
+        config: ImageConfig,
+        stages: Sequence[nn.Layer],
+        *,
+        grid: int,
+        stage_dim: int,
+        patch: int,
+        norm: nn.Layer | None = None,
+    ) -> None:
         super().__init__()
         self.img_size, self.in_chans = config.img_size, config.in_chans
         self.grid, self.num_tokens = grid, grid * grid
-
-    def _check(self, images: paddle.Tensor) -> None:
-        dtype = self.proj.weight.dtype
-        check_images(images, in_chans=self.in_chans, img_size=self.img_size, dtype=dtype)
-
-    @staticmethod
-    def _tokens(image: paddle.Tensor) -> paddle.Tensor:
-        return image.flatten(2).transpose([0, 2, 1])  # (B, N, C), row-major
-
-
-class StagedEmbedding(_Embedding):
-    """Stem to ``token_dim`` channels, stages to ``stage_dim``, a 1x1 convolution to the tokens'.
-
-    Source: A.7.
-    """
-
-    def __init__(self, config: ImageConfig, stages: Sequence[nn.Layer], stage_dim: int) -> None:
-        super().__init__(config, _staged_grid(config))
-        self.stem = _Stem(config.in_chans, config.token_dim)
+        self.stem = _Stem(config.in_chans, config.token_dim) if stages else None
         self.blocks = nn.LayerList(stages)
-        self.proj = conv(stage_dim, config.embed_dim, 1, bias=True)
+        self.proj = conv(stage_dim, config.embed_dim, patch, stride=patch, bias=True)
+        self.norm = nn.Identity() if norm is None else norm
 
     def forward(self, images: paddle.Tensor, taps: Taps | None = None) -> paddle.Tensor:
         """Embed images (B, in_chans, H, W) as tokens (B, N, C).
@@ -105,29 +100,13 @@ class StagedEmbedding(_Embedding):
         Taps: "embed.stem" (after its pooling) and "embed.blocks.{i}", images (B, channels, height,
         width), and "embed". Images of another shape than it was built for are a ValueError.
         """
-        self._check(images)
-        x = record(taps, "embed.stem", self.stem(images))
+        dtype = self.proj.weight.dtype
+        check_images(images, in_chans=self.in_chans, img_size=self.img_size, dtype=dtype)
+        x = images if self.stem is None else record(taps, "embed.stem", self.stem(images))
         for index, block in enumerate(self.blocks):
             x = record(taps, f"embed.blocks.{index}", block(x))
-        return record(taps, "embed", self._tokens(self.proj(x)))
-
-
-class PatchEmbedding(_Embedding):
-    """One linear map of each square patch, written as a convolution, then ``norm`` or None.
-
-    Source: A.7 (Naive_linear), A.10.
-    """
-
-    def __init__(self, config: ImageConfig, norm: nn.Layer | None) -> None:
-        patch = _patch(config)
-        super().__init__(config, config.img_size // patch)
-        self.proj = conv(config.in_chans, config.embed_dim, patch, stride=patch, bias=True)
-        self.norm = norm if norm is not None else nn.Identity()
-
-    def forward(self, images: paddle.Tensor, taps: Taps | None = None) -> paddle.Tensor:
-        """Embed images (B, in_chans, H, W) as tokens (B, N, C); records the tap "embed"."""
-        self._check(images)
-        return record(taps, "embed", self.norm(self._tokens(self.proj(images))))
+        tokens = self.proj(x).flatten(2).transpose([0, 2, 1])  # (B, N, C), row-major
+        return record(taps, "embed", self.norm(tokens))
 
 
 def _strides(config: ImageConfig) -> Strides:
@@ -223,7 +202,7 @@ are plain patches, without a stem."""
 
 def build_token_embed(
     config: ImageConfig, *, patch_norm_eps: float | None = None
-) -> StagedEmbedding | PatchEmbedding:
+) -> TokenEmbedding:
     """Build a Layer that maps images (B, in_chans, img_size, img_size) to tokens (B, N, C).
 
     Args:
@@ -254,8 +233,11 @@ def build_token_embed(
             f"it, got {config.token_dim}; only 'resnet' takes another"
         )
     if kind not in _STAGES:
-        has_norm = patch_norm_eps is not None
-        norm = LayerNorm(config.embed_dim, epsilon=patch_norm_eps) if has_norm else None
-        return PatchEmbedding(config, norm)
-    build, stage_dim = _STAGES[kind]
-    return StagedEmbedding(config, build(config), stage_dim)
+        patch, norm = _patch(config), None
+        if patch_norm_eps is not None:
+            norm = LayerNorm(config.embed_dim, epsilon=patch_norm_eps)
+        grid = config.img_size // patch
+        dim = config.in_chans
+        return TokenEmbedding(config, [], grid=grid, stage_dim=dim, patch=patch, norm=norm)
+    grid, (build, stage_dim) = _staged_grid(config), _STAGES[kind]
+    return TokenEmbedding(config, build(config), grid=grid, stage_dim=stage_dim, patch=1)

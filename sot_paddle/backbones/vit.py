@@ -20,7 +20,7 @@ from sot_paddle.vision_config import ImageConfig, ViTConfig
 
 
 class ImageClassifier(nn.Layer):
-    """Token embedding, layers, which a subclass makes, and a head for K classes."""
+    """Token embedding, layers and ``features``, which a subclass has, and a head for K classes."""
 
     def __init__(
         self,
@@ -35,10 +35,6 @@ class ImageClassifier(nn.Layer):
         self.name, self.num_classes, self.img_size = name, num_classes, backbone.img_size
         self.backbone_config, self.head_config = backbone, head
         self.embed = build_token_embed(backbone, patch_norm_eps=patch_norm_eps)
-
-    def features(self, images: paddle.Tensor, taps: Taps | None = None) -> Features:
-        """Encode images (B, in_chans, H, W)."""
-        raise NotImplementedError
 
     def forward(self, images: paddle.Tensor, return_taps: bool = False):
         """Classify images (B, in_chans, H, W), float and normalised.

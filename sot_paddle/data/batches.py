@@ -5,7 +5,6 @@ Shape legend: n rows, T tokens of all rows together, B rows of a batch, S tokens
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import itertools
@@ -115,12 +114,12 @@ class TokenFeatures:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """Hash of all fields."""
+        """Hash of the fields that are there."""
         digest = hashlib.sha256()
-        for field in dataclasses.fields(self):
-            array = np.asarray(getattr(self, field.name))
-            digest.update(f"{field.name} {array.dtype.str} {array.shape} ".encode())
-            digest.update(array.tobytes())
+        for name, array in vars(self).items():
+            if array is not None:
+                digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+                digest.update(array.tobytes())
         return digest.hexdigest()[:32]
 
 

@@ -33,9 +33,9 @@ from sot_paddle.data.image_folder import FolderSource
 from sot_paddle.data.image_mixing import (
     ErasingConfig,
     MixConfig,
-    apply_erasures,
-    draw_erasures,
+    draw_erasure,
     draw_mix,
+    erase,
     mix_images,
     mix_labels,
 )
@@ -221,7 +221,9 @@ class TrainCollate:
         if self.erasing is not None:
             for sample, image in zip(samples, normalized, strict=True):
                 rng = generator("erase", self.seed, *sample.key)
-                apply_erasures(image, draw_erasures(rng, self.erasing, image.shape))
+                erasure = draw_erasure(rng, self.erasing, image.shape)
+                if erasure is not None:
+                    erase(image, erasure)
         return {"images": normalized, "labels": labels}
 
 

@@ -20,9 +20,6 @@ import numpy as np
 
 from sot_paddle.data.image_transforms import TRIES, Crop
 
-MODES = ("pixel", "rand", "const")
-"""What random erasing writes."""
-
 
 @dataclass(frozen=True)
 class MixConfig:
@@ -129,8 +126,6 @@ class ErasingConfig:
     """Options of random erasing; the defaults are the published recipe."""
 
     prob: float = 0.25
-    mode: str = "pixel"  # N(0, 1) for each number; rand: one for each channel; const: zero
-    count: int = 1  # largest number of rectangles, uniform from 1; they share the area
     min_area: float = 0.02  # smallest part of the image's area
     max_area: float = 1 / 3
     min_aspect: float = 0.3  # smallest height / width, the largest its inverse; uniform in the log
@@ -140,42 +135,34 @@ class ErasingConfig:
 class Erasure(Crop):
     """One rectangle."""
 
-    values: np.ndarray  # float32, (C, h, w) or (C, 1, 1)
+    values: np.ndarray  # float32 (C, h, w), of N(0, 1)
 
 
-def draw_erasures(
+def draw_erasure(
     rng: np.random.Generator, config: ErasingConfig, shape: tuple[int, int, int]
-) -> tuple[Erasure, ...]:
-    """Draw the rectangles of one image of shape (C, H, W).
+) -> Erasure | None:
+    """Draw the rectangle of one image of shape (C, H, W), None for none.
 
     One as high or as wide as the image is drawn again, ten times at most; then there is none.
     """
     if rng.random() >= config.prob:
-        return ()
+        return None
     channels, height, width = shape
-    count = int(rng.integers(1, config.count + 1))
     aspects = (math.log(config.min_aspect), math.log(1 / config.min_aspect))
-    erasures = []
-    for _ in range(count):
-        for _ in range(TRIES):
-            area = rng.uniform(config.min_area, config.max_area) * height * width / count
-            aspect = math.exp(rng.uniform(*aspects))
-            rows, columns = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
-            if rows < height and columns < width:
-                top = int(rng.integers(height - rows + 1))
-                left = int(rng.integers(width - columns + 1))
-                size = (rows, columns) if config.mode == "pixel" else (1, 1)
-                values = np.zeros((channels, *size), dtype=np.float32)
-                if config.mode != "const":
-                    values = rng.standard_normal(values.shape, dtype=np.float32)
-                erasures.append(Erasure(top, left, rows, columns, values))
-                break
-    return tuple(erasures)
+    for _ in range(TRIES):
+        area = rng.uniform(config.min_area, config.max_area) * height * width
+        aspect = math.exp(rng.uniform(*aspects))
+        rows, columns = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if rows < height and columns < width:
+            top = int(rng.integers(height - rows + 1))
+            left = int(rng.integers(width - columns + 1))
+            values = rng.standard_normal((channels, rows, columns), dtype=np.float32)
+            return Erasure(top, left, rows, columns, values)
+    return None
 
 
-def apply_erasures(image: np.ndarray, erasures: tuple[Erasure, ...]) -> None:
-    """Overwrite the rectangles of a normalised (C, H, W) image in place."""
-    for erasure in erasures:
-        rows = slice(erasure.top, erasure.top + erasure.height)
-        columns = slice(erasure.left, erasure.left + erasure.width)
-        image[:, rows, columns] = erasure.values
+def erase(image: np.ndarray, erasure: Erasure) -> None:
+    """Overwrite the rectangle of a normalised (C, H, W) image in place."""
+    rows = slice(erasure.top, erasure.top + erasure.height)
+    columns = slice(erasure.left, erasure.left + erasure.width)
+    image[:, rows, columns] = erasure.values

@@ -2,7 +2,7 @@
 
 Evaluation is pixel for pixel timm's and torchvision's: shorter side to ``floor(img_size /
 crop_pct)``, centre crop, division by 255, then mean and standard deviation. Training: crop, flip,
-RandAugment or colour jitter. Drawing is apart from applying: :meth:`TrainTransform.draw` turns a
+RandAugment. Drawing is apart from applying: :meth:`TrainTransform.draw` turns a
 generator into a record of numbers, :meth:`TrainTransform.apply` turns image and record into pixels.
 Normalisation, random erasing and mixing follow when the batch is put together. Source: A.9.
 
@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image, ImageEnhance
+from PIL import Image
 
 from sot_paddle.data.image_randaugment import (
     RESAMPLINGS,
@@ -28,7 +28,6 @@ from sot_paddle.data.image_randaugment import (
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 TRIES = 10
-JITTERS = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
 RESAMPLING = {kind.name.lower(): kind for kind in Image.Resampling}
 
 
@@ -134,8 +133,6 @@ class AugmentConfig:
     interpolation: str = "random"  # random: bilinear or bicubic, also for RandAugment
     hflip: float = 0.5
     auto_augment: str | None = "rand-m9-mstd0.5-inc1"
-    # of brightness, contrast and saturation; as in the original without effect beside auto_augment
-    color_jitter: float = 0.4
     no_aug: bool = False  # resize the shorter side and crop the centre, nothing else
     mean: tuple[float, ...] = IMAGENET_MEAN  # per channel, from 0 to 1; RandAugment's fill colour
     std: tuple[float, ...] = IMAGENET_STD
@@ -169,10 +166,6 @@ class Crop:
     width: int
 
 
-Jitter = tuple[tuple[int, float], ...]
-"""Enhancement factors in the order in which they are applied: (position in JITTERS, factor)."""
-
-
 @dataclass(frozen=True)
 class TrainDraws:
     """Everything random about one image's transform."""
@@ -181,7 +174,6 @@ class TrainDraws:
     resampling: Image.Resampling
     flip: bool = False
     operations: tuple[DrawnOperation, ...] = ()
-    jitter: Jitter = ()
 
 
 def draw_crop(
@@ -213,15 +205,6 @@ def draw_crop(
     return Crop((height - crop_height) // 2, (width - crop_width) // 2, crop_height, crop_width)
 
 
-def draw_jitter(rng: np.random.Generator, strength: float) -> Jitter:
-    """Factors from U(1 - strength, 1 + strength), in random order; none where the strength is 0."""
-    if not strength:
-        return ()
-    order = rng.permutation(len(JITTERS))
-    factors = [rng.uniform(1 - strength, 1 + strength) for _ in JITTERS]
-    return tuple((int(kind), float(factors[kind])) for kind in order)
-
-
 class TrainTransform:
     """The training transform."""
 
@@ -240,11 +223,10 @@ class TrainTransform:
         crop = draw_crop(rng, height, width, config.scale, config.ratio)
         resampling = config.resamplings[rng.integers(len(config.resamplings))]
         flip = bool(rng.random() < config.hflip)
-        if self._policy is not None:
-            operations = draw_operations(rng, self._policy, config.resamplings)
-            return TrainDraws(crop, resampling, flip, operations)
-        jitter = draw_jitter(rng, config.color_jitter)
-        return TrainDraws(crop, resampling, flip, jitter=jitter)
+        if self._policy is None:
+            return TrainDraws(crop, resampling, flip)
+        operations = draw_operations(rng, self._policy, config.resamplings)
+        return TrainDraws(crop, resampling, flip, operations)
 
     def apply(self, image: Image.Image, draws: TrainDraws) -> np.ndarray:
         """uint8 (img_size, img_size, 3) of an RGB image."""
@@ -258,8 +240,6 @@ class TrainTransform:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         for op in draws.operations:
             image = apply_operation(op.name, image, op.argument, op.resampling, self.fill)
-        for kind, factor in draws.jitter:
-            image = JITTERS[kind](image).enhance(factor)
         return np.asarray(image)
 
     def __call__(self, image: Image.Image, rng: np.random.Generator) -> np.ndarray:

@@ -13,6 +13,7 @@ from sot_paddle.config import (
     SPANS,
     WORD_POOLINGS,
     HeadConfig,
+    pooling_as_typed,
 )
 from sot_paddle.heads import fusion, pooling, power_norm
 
@@ -101,9 +102,8 @@ def build_head(
         raise ValueError(f"num_classes must be at least 1, got {num_classes}")
     pools_words = config.pooling in WORD_POOLINGS
     if not pools_words and config.fusion is not None:
-        raise ValueError(
-            f"pooling {config.pooling!r} pools no words: leave fusion out, got {config.fusion!r}"
-        )
+        typed = pooling_as_typed(config.pooling)
+        raise ValueError(f"{typed} pools no words: leave fusion out, got {config.fusion!r}")
     kind = "none" if config.fusion == "class_token" else config.pooling
     if not has_class_token and kind not in WORD_POOLINGS:
         what = "fusion 'class_token'" if pools_words else f"pooling {kind!r}"
@@ -125,9 +125,14 @@ def build_head(
             )
         return fusion.SpanHead(dim, dropout=dropout, std=initializer_range)
     if kind == LAYERS:
-        layers = _layers_of(config, num_layers)
-        options = {"layers": layers, "pooling": config.layer_pooling, "std": initializer_range}
-        return fusion.LayerTokensHead(dim, num_classes, dropout=dropout, **options)
+        return fusion.LayerTokensHead(
+            dim,
+            num_classes,
+            layers=_layers_of(config, num_layers),
+            pooling=config.layer_pooling,
+            dropout=dropout,
+            std=initializer_range,
+        )
     if not has_class_token and config.fusion not in (None, "word_tokens", "aggre_all"):
         raise ValueError(
             f"fusion {config.fusion!r} needs a class token, and this backbone has none; "

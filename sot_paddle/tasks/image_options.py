@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle.config import near_names
-from sot_paddle.data.image_mixing import MODES
 from sot_paddle.data.image_transforms import IMAGENET_MEAN, IMAGENET_STD
 from sot_paddle.options import PrecisionOptions, RunOptions, changeable, option, record
 
@@ -86,13 +85,13 @@ class ImageTrainConfig(ImageOptions, RunOptions):
     ratio: tuple[float, ...] = option((0.75, 4.0 / 3.0), "aspect ratio of that crop", length=2)
     train_interpolation: str = option("random", "random (bilinear or bicubic), or one by name")
     hflip: float = option(0.5, "probability of a horizontal flip", low=0, high=1)
-    color_jitter: float = option(0.4, "colour jitter; has no effect beside --aa", low=0, high=1)
+    color_jitter: float = option(0.4, "no effect beside --aa; else 0 for none", low=0, high=1)
     aa: str | None = option(
         "rand-m9-mstd0.5-inc1", "RandAugment policy, none for none", flags=("--auto-augment",)
     )
     reprob: float = option(0.25, "probability of random erasing", low=0, high=1)
-    remode: str = option("pixel", "what random erasing writes", choices=MODES)
-    recount: int = option(1, "areas that random erasing erases", low=1)
+    remode: str = option("pixel", "what random erasing writes", choices=("pixel",))
+    recount: int = option(1, "areas that random erasing erases", low=1, high=1)
     mixup: float = option(0.8, "alpha of mixup, 0 for none", low=0)
     cutmix: float = option(1.0, "alpha of cutmix, 0 for none", low=0)
     mixup_prob: float = option(1.0, "probability of mixing a batch", low=0, high=1)
@@ -138,6 +137,8 @@ class ImageTrainConfig(ImageOptions, RunOptions):
                 f"mixup and cutmix mix a batch with itself reversed and need an even batch_size, "
                 f"got {self.batch_size}: change -b, or give --mixup 0 --cutmix 0"
             )
+        if self.color_jitter and not (self.aa or self.no_aug):
+            raise ValueError("colour jitter is not offered: give --color-jitter 0 with --aa none")
         if self.amp and self.dtype != "float32":
             raise ValueError(f"mixed precision needs dtype float32, got {self.dtype}")
         fusion = self.model_options.get("fusion", "sum_loss")

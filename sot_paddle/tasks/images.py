@@ -287,7 +287,7 @@ def _collate(config: ImageTrainConfig, num_classes: int) -> TrainCollate:
             smoothing=config.smoothing,
             off_epoch=config.mixup_off_epoch,
         )
-    erasing = ErasingConfig(config.reprob, config.remode, config.recount)
+    erasing = ErasingConfig(config.reprob)
     return TrainCollate(
         mix,
         erasing if config.reprob and not config.no_aug else None,

@@ -63,7 +63,6 @@ class ExtractConfig(StateRows):
     output_dir: str = option("", "folder of the files; a split that is there is left as it is")
     dtype: str = option("float32", "float32 (published) or float16 (half the disk)", choices=DTYPES)
     batch_size: int = option(8, "of a forward pass, in rows", low=1)
-    embed_batch_size: int = option(1, "that a reader has to read together, in rows", low=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -188,4 +187,5 @@ examples:
       --predict_file dev-v2.0.json --model_name_or_path CHECKPOINT --dtype float16 \\
       --output_dir states/squad
 """,
+    no_effect={"--embed-batch-size": "rows are stored one by one"},
 )

@@ -65,7 +65,7 @@ def _source(config: ExtractConfig, frozen: FrozenModel, split: str) -> LiveState
 def _store(
     config: ExtractConfig, folder: Path, split: str, layout: StoredSplit, source: LiveStates
 ) -> None:
-    sizes = StateSizes(len(source), *source.of_row, config.dtype, config.embed_batch_size)
+    sizes = StateSizes(len(source), *source.of_row, config.dtype)
     layers, tokens, width = source.of_row
     say(
         f"{config.task_name} {split}: {len(source):,} rows x {layers} states x {tokens} tokens x "

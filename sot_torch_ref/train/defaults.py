@@ -170,13 +170,13 @@ IMAGE_BEHAVIOUR: Mapping[str, object] = {
 
 DATA_FLAGS: Mapping[str, tuple[str, ...]] = {
     "training transform": (
-        *("img_size", "scale", "ratio", "hflip", "color_jitter", "aa", "train_interpolation"),
+        *("img_size", "scale", "ratio", "hflip", "aa", "train_interpolation"),
         *("no_aug", "mean", "std"),
     ),
     "mixing": (
         *("mixup", "cutmix", "mixup_prob", "mixup_switch_prob", "smoothing", "mixup_off_epoch"),
     ),
-    "erasing": ("reprob", "remode", "recount"),
+    "erasing": ("reprob",),
     "evaluation transform": ("img_size", "crop_pct", "interpolation", "mean", "std"),
     "crop": ("scale", "ratio"),
 }

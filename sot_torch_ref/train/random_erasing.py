@@ -47,9 +47,9 @@ def drawn_boxes(
 ) -> list[tuple[ErasedBox, torch.Tensor]]:
     """The rectangles of one image and what they are filled with.
 
-    The draws, in this order: whether the image is erased; how many rectangles; for each attempt at
-    a rectangle (ten at most) its area and shape, and where it fits its row, its column and its
-    noise.
+    The draws, in this order: whether the image is erased; how many rectangles, where there may be
+    several; for each attempt at a rectangle (ten at most) its area and shape, and where it fits its
+    row, its column and its noise.
 
     Args:
         draws: Of this image.
@@ -65,7 +65,7 @@ def drawn_boxes(
         return []
     channels, height, width = shape
     found: list[tuple[ErasedBox, torch.Tensor]] = []
-    number = 1 + draws.whole(count)
+    number = 1 + draws.whole(count) if count > 1 else 1
     for _ in range(number):
         for _ in range(ATTEMPTS):
             share = draws.between(*AREA) / number

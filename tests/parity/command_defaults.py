@@ -76,7 +76,7 @@ OF_DATA: Mapping[str, tuple[Any, Mapping[str, str]]] = {
     ),
     "erasing": (
         image_mixing.ErasingConfig,
-        {"prob": "reprob", "mode": "remode", "count": "recount"},
+        {"prob": "reprob"},
     ),
     "evaluation transform": (image_transforms.EvalTransform, {}),
     "crop": (image_transforms.draw_crop, {}),

@@ -41,7 +41,10 @@ OPTIONS: dict[str, tuple[int, dict[str, Any]]] = {  # epochs, and what differs f
     # of a picture of one pixel, crops of which one side rounds to no pixel
     "mixup": (
         4,
-        {"cutmix": 0.0, "aa": None, "reprob": 0.0, "mixup_off_epoch": 3, "scale": (0.2, 0.4)},
+        {
+            **{"cutmix": 0.0, "aa": None, "color_jitter": 0.0, "reprob": 0.0},
+            **{"mixup_off_epoch": 3, "scale": (0.2, 0.4)},
+        },
     ),
     "cutmix": (4, {"mixup": 0.0, "no_aug": True, "train_interpolation": "bicubic"}),
     "erasing": (
@@ -51,8 +54,6 @@ OPTIONS: dict[str, tuple[int, dict[str, Any]]] = {  # epochs, and what differs f
             "aa": "rand-m1-n3-mstd2-inc1",  # magnitudes below 0
             "mean": (0.3, 0.6, 1.02),  # the last is no colour: the fill stops at 255
             "reprob": 1.0,
-            "remode": "rand",
-            "recount": 3,
         },
     ),
     "attempts of a crop fail": (
@@ -63,7 +64,6 @@ OPTIONS: dict[str, tuple[int, dict[str, Any]]] = {  # epochs, and what differs f
             "ratio": (0.9, 1.1),
             "train_interpolation": "bilinear",
             "reprob": 0.8,
-            "remode": "const",
         },
     ),
     # no crop of the whole area fits unless it has the picture's own shape: the central is left
@@ -130,8 +130,6 @@ def paddle_image(draws: TrainDraws, sample: image_dataset.ImageSample) -> Arrays
         arrays["flip"] = np.asarray(int(draws.flip))
         operations = [(one.name, float(one.argument or 0.0)) for one in draws.operations]
         arrays |= operation_arrays(operations)
-    if draws.jitter:
-        arrays["colour factors"] = np.asarray(draws.jitter)
     return arrays
 
 
@@ -152,8 +150,8 @@ def paddle_batch(split: ImageSplit, epoch: int, pixels: np.ndarray, batch: Array
         boxes = []
         if collate.erasing is not None:
             rng = uniform_generator("erase", collate.seed, epoch, index)
-            drawn = image_mixing.draw_erasures(rng, collate.erasing, batch["images"].shape[1:])
-            boxes = [(one.top, one.left, one.height, one.width) for one in drawn]
+            erasure = image_mixing.draw_erasure(rng, collate.erasing, batch["images"].shape[1:])
+            boxes = [(one.top, one.left, one.height, one.width) for one in (erasure,) if one]
         arrays[f"image {index}/erased"] = boxes_array(boxes)
     return arrays
 
@@ -179,8 +177,6 @@ BATCH_OPTIONS = {
     "cutmix": "cutmix",
     "mixup_off_epoch": "off_epoch",
     "reprob": "erase_prob",
-    "remode": "erase_mode",
-    "recount": "erase_count",
     "mean": "mean",
 }
 """Names of the options of the trainer -> those of the recipes of the reference."""
@@ -222,8 +218,6 @@ def torch_image(image: TransformedImage, label: int) -> Arrays:
         arrays["flip"] = np.asarray(int(image.flipped))
         operations = [(name, float((*given, 0.0)[0])) for name, given in image.operations]
         arrays |= operation_arrays(operations)
-    if image.factors:
-        arrays["colour factors"] = np.asarray(image.factors)
     return arrays
 
 

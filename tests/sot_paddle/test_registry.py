@@ -52,7 +52,7 @@ def test_names_of_the_original_release(published: str, name: str) -> None:
         ("sot_tny", {}, "unknown model 'sot_tny'; did you mean sot_tiny"),
         ("sot_tiny", {"hidden_size": 8}, "'hidden_size' for sot_tiny; did you mean"),
         ("bert_base", {"hiden_size": 8}, "'hiden_size' for bert_base; did you mean hidden_size"),
-        ("bert_base_mgcrp", {"normalization": "ln"}, "normalization of pooling 'mgcrp_qk' must be"),
+        ("bert_base_mgcrp", {"normalization": "ln"}, "normalization of head 'mgcrp' must be"),
         ("bert_base", {"num_classes": 0}, "num_classes must be at least 1, got 0"),
         ("bert_base", {"num_classes": True}, "num_classes must be an integer, got True"),
         ("bert_base", {"head": "gap"}, "head must be one of mgcrp, plain, got 'gap'"),

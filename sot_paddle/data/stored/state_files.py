@@ -33,7 +33,6 @@ class StateSizes:
     tokens: int  # T
     features: int  # F
     dtype: str = "float32"  # of a hidden state, one of `DTYPES`
-    chunk: int = 1  # rows that are read and written together
 
     @property
     def of_row(self) -> tuple[int, int, int]:
@@ -92,10 +91,8 @@ class StateWriter:
         return self
 
     def __exit__(self, kind: type | None, *_: object) -> None:
-        chunks = -(-self._sizes.rows // self._sizes.chunk)
         for dataset in self._sets:
-            # QUIRK: the original counts whole chunks, also when the last one is not full
-            dataset.attrs[LAST] = chunks * self._sizes.chunk
+            dataset.attrs[LAST] = self.done
             dataset.file.close()
         for path in self._paths if kind is None else ():
             os.replace(path.with_suffix(".part"), path)
@@ -107,7 +104,7 @@ class StateWriter:
             dataset.name,
             shape=shape,
             maxshape=(None, *shape[1:]),
-            chunks=(self._sizes.chunk, *shape[1:]),
+            chunks=(1, *shape[1:]),
             dtype=dataset.dtype or self._sizes.dtype,
             fletcher32=True,
         )

@@ -83,19 +83,6 @@ def test_masks_of_zeros_and_ones_of_any_type_are_one_mask(tiny_bert, dtype) -> N
     np.testing.assert_array_equal(scores[0].numpy(), scores[1].numpy())
 
 
-def test_one_token_is_enough_for_the_plain_classifier(tiny_bert) -> None:
-    model = tiny_bert("bert_base")
-    logits, taps = model(
-        paddle.to_tensor([[5], [7]]), attention_mask=paddle.ones([2, 1]), return_taps=True
-    )
-    logits.sum().backward()
-    assert (logits.shape, taps["layers.1"].shape) == ([2, 3], [2, 1, 12])
-    for fusion in ("sum_fc", "concat", "word_tokens"):
-        with pytest.raises(ValueError, match="pools words and got none.*two tokens or more"):
-            tiny_bert(fusion=fusion)(paddle.to_tensor([[5], [7]]))
-    assert tiny_bert(fusion="aggre_all")(paddle.to_tensor([[5], [7]])).shape == [2, 3]
-
-
 def images(dtype: str = "float32", shape=(2, 3, 16, 16)) -> paddle.Tensor:
     return paddle.to_tensor(np.random.default_rng(2).normal(size=shape)).astype(dtype)
 

@@ -44,6 +44,12 @@ def test_a_bucketed_order_is_fixed_for_ever_too():
     assert [batch.tolist() for batch in batches] == [[6, 3, 2, 8], [9, 0, 7, 1], [10, 5, 4]]
 
 
+def test_the_fingerprint_is_fixed_for_ever_with_and_without_labels():
+    assert features(3).fingerprint == features(3).fingerprint != features(3, 6).fingerprint
+    unlabelled = TokenFeatures.from_rows([[1, 2]], [2])
+    assert unlabelled.fingerprint == "6cb04db7aa69812d2042eb6ac160186b"
+
+
 def test_label_types_and_a_padding_id():
     assert pad_rows(features(3), [0], pad="longest")["labels"].dtype == np.int64
     scores = features(3, dtype=np.float32)

@@ -141,16 +141,6 @@ def test_order_values_and_reuse(workers) -> None:
     assert os.getpid() not in processes
 
 
-def test_what_a_pass_that_is_given_up_left_under_way_spoils_nothing(workers) -> None:
-    list(workers.batches([[9]]))  # they have started
-    unfinished = workers.batches([[0], [1], [2], [3], [-3], [4]])
-    next(unfinished)
-    unfinished.close()  # -3 is being made, and would be written over the fifth of the next pass
-    for number, batch in enumerate(workers.batches([[20], [21], [22], [23], [24]]), 20):
-        time.sleep(0.2)
-        assert batch["images"][0].tolist() == [number] * NUMBERS
-
-
 @pytest.mark.parametrize(
     ("key", "kind", "match"),
     [

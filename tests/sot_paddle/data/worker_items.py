@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Numbers:
-    """Arrays filled with their key; key -1 is a bug, -2 ends the process, -3 takes its time."""
+    """Arrays filled with their key; key -1 is a bug, -2 ends the process."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -24,8 +23,6 @@ class Numbers:
             raise RuntimeError("a bug in a data set")
         if key == -2:
             os.kill(os.getpid(), signal.SIGKILL)
-        if key == -3:
-            time.sleep(0.5)
         return np.full(self.size, key, dtype=np.float32)
 
 

@@ -25,13 +25,13 @@ def head(pooling: str, fusion: str | None = None, *, class_token: bool = True, *
     return build_head(config, dim=C, num_classes=CLASSES, has_class_token=class_token)
 
 
-def features(class_token: bool = True) -> Features:
+def features() -> Features:
     rng = np.random.default_rng(4)
     cls, words = (
         paddle.to_tensor(rng.normal(size=s), stop_gradient=False) for s in ([B, C], [B, N, C])
     )
     dtype = paddle.get_default_dtype()
-    return Features(cls.astype(dtype) if class_token else None, words.astype(dtype))
+    return Features(cls.astype(dtype), words.astype(dtype))
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)
@@ -63,24 +63,13 @@ DENSE = {"dense.weight": [C, C], "dense.bias": [C]}
 )
 def test_class_token_poolings_take_no_fusion(pooling, expected) -> None:
     built = head(pooling)
-    with pytest.raises(ValueError, match=f"'{pooling}' pools no words: leave fusion out, got 'con"):
+    with pytest.raises(ValueError, match="pools no words: leave fusion out, got 'con"):
         head(pooling, "concat")
     assert {name: list(p.shape) for name, p in built.named_parameters()} == expected
     logits = built(features())
     assert logits.shape == [B, CLASSES]
     (logits**2).sum().backward()
     assert all(parameter.grad.numpy().any() for parameter in built.parameters())
-
-
-@pytest.mark.parametrize("fusion", [None, "word_tokens", "aggre_all"])
-@pytest.mark.parametrize("pooling", WORD_POOLINGS)
-def test_without_a_class_token_the_words_alone_are_scored(pooling: str, fusion) -> None:
-    built = head(pooling, fusion, class_token=False)
-    assert not any(name.startswith("cls_fc") for name in built.state_dict())
-    logits = built(features(class_token=False))
-    assert logits.shape == [B, CLASSES]
-    logits.sum().backward()
-    assert all(parameter.grad is not None for parameter in built.parameters())
 
 
 @pytest.mark.parametrize(

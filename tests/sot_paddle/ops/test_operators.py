@@ -306,15 +306,12 @@ def test_paddle_computes_where_the_operators_must_not(called, monkeypatch, name)
 
 
 def test_the_switch_holds_from_a_plain_call_on(called) -> None:
-    x = paddle.rand([3])
     try:
         ops.native(False)
-        gelu(x)
+        gelu(paddle.rand([3]))
         assert called == []
     finally:
         ops.native(True)
-    gelu(x)
-    assert called == ["sot_gelu"]
     with pytest.raises(KeyError), ops.native(False):
         raise KeyError
     assert ops.native.enabled

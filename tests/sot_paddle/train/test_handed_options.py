@@ -27,19 +27,17 @@ from tests.sot_paddle.train.tiny_images import write_images
 
 OF_IMAGES: Mapping[str, Any] = {
     **{"img_size": 26, "scale": (0.3, 0.8), "ratio": (0.8, 1.1)},
-    **{"train_interpolation": "bilinear", "hflip": 0.25, "color_jitter": 0.2},
+    **{"train_interpolation": "bilinear", "hflip": 0.25},
     **{"mean": (0.1, 0.2, 0.3), "std": (0.4, 0.5, 0.6), "seed": 7, "aa": "rand-m5-n1-inc1"},
     **{"mixup": 0.3, "cutmix": 0.6, "mixup_prob": 0.7, "mixup_switch_prob": 0.2},
-    **{"mixup_off_epoch": 2, "smoothing": 0.05, "reprob": 0.35, "remode": "rand", "recount": 2},
+    **{"mixup_off_epoch": 2, "smoothing": 0.05, "reprob": 0.35},
     **{"crop_pct": 0.8, "interpolation": "bilinear"},
 }
 EVALUATED = "img_size crop_pct interpolation mean std"
 PARTS = {
-    "training transform": (
-        "img_size scale ratio train_interpolation hflip aa color_jitter mean std"
-    ),
+    "training transform": "img_size scale ratio train_interpolation hflip aa mean std",
     "mixing": "mixup cutmix mixup_prob mixup_switch_prob mixup_off_epoch smoothing",
-    "erasing": "reprob remode recount",
+    "erasing": "reprob",
     "evaluation transform": EVALUATED,
     "evaluation alone": EVALUATED,
     "batches": "mean std seed",
