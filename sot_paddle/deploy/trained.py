@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +14,7 @@ from sot_paddle.tasks.images import eval_transform
 from sot_paddle.train.model_folder import find_model_folder, load_trained, load_trained_text
 from sot_paddle.train.saved_model import find_text_folder
 
-_TEXT_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
-"""Inputs of a language model, in the order of its export."""
+_TEXT_INPUTS = ("input_ids", "token_type_ids", "attention_mask")  # in the order of an export
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,8 @@ def open_trained(place: str | Path, *, ema: bool = True) -> Trained:
 
 def _text(folder: Path) -> Trained:
     subject = load_trained_text(folder)
+    for note in subject.notes:
+        print(note, file=sys.stderr)
     model, tokenizer = subject.model, subject.tokenizer
     if model.head_config.pooling == SPANS:
         raise ValueError(

@@ -39,8 +39,7 @@ class Word:
 
 @dataclass(frozen=True, eq=False)
 class SentenceEvidence:
-    """The W words of a sentence or pair; the evidence of each part is (W,) float64, the impact of
-    each word."""
+    """The W words of a sentence or pair; a part's evidence is (W,) float64, each one's impact."""
 
     words: tuple[Word, ...]
     parts: tuple[PartEvidence, ...]

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import optuna
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.pruners import BasePruner, MedianPruner, NopPruner, SuccessiveHalvingPruner
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.engine import URL
 
@@ -39,6 +40,13 @@ DRAWN: Mapping[str, Callable[..., Any]] = {
     "choice": lambda values: CategoricalDistribution(values),
 }
 """Kind of a parameter -> optuna's distribution of its other keys; bounds are included."""
+
+PRUNERS: Mapping[str, type[BasePruner]] = {
+    "none": NopPruner,
+    "median": MedianPruner,
+    "halving": SuccessiveHalvingPruner,
+}
+"""Ways to end a trial whose evaluations fall behind those of others."""
 
 DESCRIPTION = """\
 Search hyper-parameters of a training command: draw options from a space, train with them, keep the
@@ -61,6 +69,7 @@ class SearchSpace:
         metric: score of the development set; ``main`` for the one that chooses the best checkpoint.
         parameters: option of the command to optuna's distribution, in the order of drawing.
         startup_trials: drawn at random before TPE begins (hyperopt: 20).
+        pruner: of `PRUNERS`; it needs several evaluations in a run.
     """
 
     command: str
@@ -69,10 +78,12 @@ class SearchSpace:
     parameters: dict
     trials: int = 100
     startup_trials: int = 20
+    pruner: str = "none"
 
     def __post_init__(self) -> None:
         require_one_of("command", self.command, trainings.COMMANDS)
         require_one_of("direction", self.direction, ("minimize", "maximize"))
+        require_one_of("pruner", self.pruner, PRUNERS)
         require_positive("trials", self.trials)
         if not self.parameters or "output_dir" in self.parameters:
             raise ValueError("parameters must name one option at least, and not output_dir")
@@ -117,6 +128,14 @@ def _run(options: argparse.Namespace, training: Sequence[str]) -> None:
     print(" ".join(trainings.assigned(best.params)))
 
 
+def _suggest(trial: Trial, name: str, distribution: Any) -> bool | int | float | str:
+    """Draw an option of a trial; one that it has already is returned."""
+    if isinstance(distribution, CategoricalDistribution):
+        return trial.suggest_categorical(name, distribution.choices)
+    draw = trial.suggest_int if isinstance(distribution, IntDistribution) else trial.suggest_float
+    return draw(name, distribution.low, distribution.high, log=distribution.log)
+
+
 @dataclass(frozen=True)
 class Search:
     """A search in its folder; `arguments` are of the training command, in every trial."""
@@ -141,7 +160,11 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         url = str(URL.create("sqlite", database=str((self.folder / STORAGE).resolve())))
         study = optuna.create_study(
-            storage=url, study_name="search", direction=self.space.direction, load_if_exists=True
+            storage=url,
+            study_name="search",
+            direction=self.space.direction,
+            pruner=PRUNERS[self.space.pruner](),
+            load_if_exists=True,
         )
         while True:
             running = study.get_trials(states=(TrialState.RUNNING,))
@@ -157,12 +180,29 @@ class Search:
 
     def _run_trial(self, study: optuna.Study, trial: Trial) -> None:
         """Train with what a trial draws, and tell the study how it ended."""
+        from sot_paddle.train.callbacks import WATCHES  # loads Paddle
+
+        reported = study.trials[trial.number].intermediate_values
+
+        def watch(step: int, steps: int, scores: Mapping[str, float]) -> None:
+            """Report an evaluation; end the training where others did better at that step."""
+            if (
+                self.space.metric in scores and step not in reported
+            ):  # one that goes on repeats some
+                trial.report(scores[self.space.metric], step)
+            if step < steps and trial.should_prune():
+                raise optuna.TrialPruned(f"ended at step {step}, the others do better")
+
         folder, options = self.folder / TRIAL.format(trial.number), self._draw(study, trial)
+        WATCHES.append(watch)
         try:
             metrics = trainings.train(self.space.command, self.arguments, folder, options)
             score = self._score(metrics)
             study.tell(trial, score)
             outcome = f"{self.space.metric} {score:.4f}"
+        except optuna.TrialPruned as error:
+            study.tell(trial, state=TrialState.PRUNED)
+            outcome = str(error)
         except (ValueError, NonFiniteLoss, NonFiniteState) as error:
             if isinstance(error, ValueError) and not trial.number:
                 (self.folder / STORAGE).unlink()
@@ -170,6 +210,8 @@ class Search:
             trial.set_user_attr("reason", str(error))
             study.tell(trial, state=TrialState.FAIL)
             outcome = f"failed: {error}"
+        finally:
+            WATCHES.remove(watch)
         print(f"trial {trial.number}: {outcome}", file=sys.stderr, flush=True)
 
     def _draw(self, study: optuna.Study, trial: Trial) -> dict[str, bool | int | float | str]:
@@ -184,7 +226,7 @@ class Search:
             study.sampler = optuna.samplers.TPESampler(
                 n_startup_trials=self.space.startup_trials, seed=int(numbers.generate_state(1)[0])
             )
-            options[name] = trial._suggest(name, distribution)  # what it has already is returned
+            options[name] = _suggest(trial, name, distribution)
         return options
 
     def _score(self, metrics: Mapping[str, Any]) -> float:

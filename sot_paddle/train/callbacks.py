@@ -1,10 +1,14 @@
-"""Callbacks of the Trainer: when to evaluate and stop, what to print, how to be interrupted."""
+"""Callbacks of the Trainer: when to evaluate and stop, what to print, how to be interrupted.
+
+`WATCHES` is for a search, which may end a training early.
+"""
 
 from __future__ import annotations
 
 import signal
 import sys
 import time
+from collections.abc import Callable, Mapping
 
 import visualdl  # noqa: F401 (imported with the rest, while imports are quiet)
 from paddlenlp.trainer import TrainerCallback
@@ -143,3 +147,9 @@ class ProgressLines(TrainerCallback):
         if self._items:
             speed += f", {self._items * done / seconds:.0f} {self._unit}/s"
         return f"{speed}, {duration(left)} left"
+
+
+WATCHES: list[Callable[[int, int, Mapping[str, float]], None]] = []
+"""Called after each evaluation of a training in this process: with the step, the steps of the whole
+run and the scores by name, the one that chooses the best as ``main`` too. What one raises ends the
+run."""

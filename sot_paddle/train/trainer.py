@@ -26,7 +26,7 @@ from sot_paddle.distributed import say
 from sot_paddle.failures import NonFiniteLoss
 from sot_paddle.reading import read_object
 from sot_paddle.train import checkpointing, exact_state, outcome
-from sot_paddle.train.callbacks import StopRequest
+from sot_paddle.train.callbacks import WATCHES, StopRequest
 from sot_paddle.train.checkpointing import TensorFile
 from sot_paddle.train.exact_state import Progress, check_identity
 from sot_paddle.train.feeding import MicroBatches, Pace
@@ -275,6 +275,8 @@ class ExactTrainer(Trainer):
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, logged
         )
+        for watch in WATCHES:
+            watch(step, self.total_steps, {**metrics, "main": value})
         return logged
 
     def mean_loss(self) -> float:

@@ -79,6 +79,13 @@ def to_paddle_names(
     return plan.apply(arrays, partial=True)
 
 
+def paddle_names(name: str, torch_model: torch.nn.Module) -> dict[str, str]:
+    """Return the names of the reference's tensors -> ours."""
+    shapes = {key: tuple(tensor.shape) for key, tensor in torch_model.state_dict().items()}
+    plan = build_plan("sot_torch_ref", name, shapes)
+    return {entry.source: entry.destination for entry in plan.entries}
+
+
 def _moved_off_constants(model: torch.nn.Module, seed: int) -> dict[str, np.ndarray]:
     """Draw what begins as a constant, so that a forgotten bias, norm or padding row shows."""
     rng = np.random.default_rng(seed)

@@ -26,7 +26,7 @@ from sot_paddle.train.feeding import Pace
 from sot_torch_ref.padding import pad_batch
 from sot_torch_ref.train import documents
 from sot_torch_ref.train.schedule import warmup_linear
-from tests.parity.model_pairs import build_pair, paddle_names
+from tests.parity.models import encoder_options, models_of_equal_weights, paddle_names
 from tests.parity.sides import assert_same, paddle_precision
 from tests.parity.vocabularies import bert_tokenizer
 
@@ -244,18 +244,7 @@ def torch_batch(
 RATE = 3e-5
 DATA_ROWS, BATCH_SIZE, EPOCHS = 83, 8, 2.0
 STEPS = int(DATA_ROWS / BATCH_SIZE * EPOCHS)  # of the schedule; the run has two more
-MODEL = {
-    "hidden_size": 12,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "intermediate_size": 20,
-    "vocab_size": 30,
-    "max_position_embeddings": 18,
-    "pooling": "layers",
-    "head_dropout": 0.0,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
+MODEL = {**encoder_options(12, 3, 20, 30, 18), "pooling": "layers"}
 RATES: list[dict[str, Any]] = [
     {},
     {"discr": True, "layer_learning_rate": (2e-5,)},
@@ -267,7 +256,7 @@ RATES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", RATES, ids=str)
 def test_rate_and_decay_of_every_parameter(options: Mapping[str, Any]) -> None:
     """At every step of a run, by the names of the parameters."""
-    model, torch_model = build_pair("bert_base", 3, MODEL)
+    model, torch_model = models_of_equal_weights("bert_base", MODEL, "float64")
     if options.get("paddle_compat"):
         torch_rates, torch_decays = rates_of_the_paddle_port(torch_model)
     else:

@@ -24,21 +24,16 @@ from sot_paddle.train import evaluation, outcome
 from sot_torch_ref.padding import pad_batch
 from sot_torch_ref.train.losses import task_loss
 from sot_torch_ref.train.metrics import glue_metrics
-from tests.parity.model_pairs import build_pair
+from tests.parity.models import encoder_options, models_of_equal_weights
 from tests.parity.sides import assert_same, paddle_precision
 
 RATIOS = 1e-12  # absolute: ratios of counts, sums of few terms
 LENGTHS, BATCH_SIZE = (5, 9, 3, 7, 7, 4, 8), 3
 FEW = 5  # examples of a second development split
 PROCESSES = 2
-VOCABULARY = 100
+NAME, VOCABULARY = "bert_base_mgcrp", 100
 MODEL = {
-    "hidden_size": 20,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 4,
-    "intermediate_size": 28,
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": 16,
+    **encoder_options(20, 1, 28, VOCABULARY, 16),
     "q_dim": 7,
     "k_dim": 5,
     "mask_padding": True,
@@ -84,7 +79,7 @@ def test_evaluation_of_a_task(task: str, classes: int) -> None:
     labels = np.array([example["labels"] for example in examples])
     order = sorted(range(len(LENGTHS)), key=lambda index: -LENGTHS[index])  # longest first
     batches = [order[at : at + BATCH_SIZE] for at in range(0, len(order), BATCH_SIZE)]
-    model, torch_model = build_pair("bert_base_mgcrp", classes, MODEL)
+    model, torch_model = models_of_equal_weights(NAME, MODEL, "float64", classes=classes)
     torch_logits = torch.cat(one_at_a_time(torch_model, examples)).numpy()
     scored = glue.GlueTask(get_task(task), BATCH_SIZE)
 
@@ -122,7 +117,8 @@ def test_evaluation_of_spans() -> None:
     labels = [sorted(rng.integers(0, length, 2)) for _ in range(rows)]
     examples = [{"ids": rng.integers(1, VOCABULARY, length), "labels": row} for row in labels]
     batches = [list(range(rows))[at : at + 2] for at in range(0, rows, 2)]
-    model, torch_model = build_pair("bert_base_mgcrp", 2, {**MODEL, "pooling": "spans"})
+    options = {**MODEL, "pooling": "spans"}
+    model, torch_model = models_of_equal_weights(NAME, options, "float64", classes=2)
     with paddle_precision("float64"):
         predicted, _ = predict(model.train(), Split(examples, batches))
     starts, ends = zip(*one_at_a_time(torch_model, examples), strict=True)

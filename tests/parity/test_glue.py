@@ -28,17 +28,10 @@ from tests.parity.vocabularies import bert_tokenizer
 ROWS, BATCH_SIZE = 200, 8
 Example = tuple[str, str | None, float]
 """First text, second text, index of the label or score."""
+GLUE = ("cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte", "wnli")
 TASKS = [
     # task, split, padding, batches of similar length, tokens of a row, embedded corpus
-    ("cola", "train", "max_length", False, 48, False),
-    ("sst-2", "train", "max_length", False, 48, False),
-    ("mrpc", "train", "max_length", False, 48, False),
-    ("sts-b", "train", "max_length", False, 48, False),
-    ("qqp", "train", "max_length", False, 48, False),
-    ("mnli", "train", "max_length", False, 48, False),
-    ("qnli", "train", "max_length", False, 48, False),
-    ("rte", "train", "max_length", False, 48, False),
-    ("wnli", "train", "max_length", False, 48, False),
+    *((task, "train", "max_length", False, 48, False) for task in GLUE),
     ("mnli", "dev_mismatched", "max_length", False, 48, False),
     ("rte", "train", "longest", False, 48, False),
     ("cola", "dev", "longest", True, 48, False),

@@ -10,7 +10,6 @@ import contextlib
 import copy
 import io
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from sot_paddle.data.image_dataset import ImageTrainSet
 from sot_paddle.registry import create_model
 from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
 from sot_paddle.tasks.images import ImageSplit
-from sot_paddle.train import exact_state, image_command, image_evaluation, model_folder
+from sot_paddle.train import image_command, image_evaluation, model_folder
 from sot_paddle.train.feeding import MicroBatches
 from sot_paddle.train.trainer import ExactTrainer
 from sot_torch_ref.train.ema import ModelEma
@@ -44,7 +43,8 @@ from sot_torch_ref.train.training_image import TrainingRecipe, transform_image
 from sot_torch_ref.train.uniform_draws import UniformDraws
 from tests.parity.models import load_converted, models_of_equal_weights, to_paddle_names
 from tests.parity.pictures import write_pictures
-from tests.parity.sides import assert_same, paddle_precision, torch_precision
+from tests.parity.sides import assert_same, torch_precision
+from tests.parity.trainer_program import settings_put_back
 
 pytestmark = pytest.mark.slow
 
@@ -169,18 +169,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     with torch_precision("float64"):
         reference = torch_run(torch_model, folder)
     return Runs(folder, first, resumed, reference, tool)
-
-
-@contextlib.contextmanager
-def settings_put_back() -> Iterator[None]:
-    """Put back the precision, the device and the generators that a run of a trainer sets."""
-    states, device = exact_state.random_states(), paddle.get_device()
-    try:
-        with paddle_precision(paddle.get_default_dtype()):
-            yield
-    finally:
-        paddle.set_device(device)
-        exact_state.restore_random_states(states)
 
 
 def paddle_run(folder: Path, **options: Any) -> PaddleRun:

@@ -19,18 +19,11 @@ from sot_paddle import published
 from sot_paddle.convert import build_plan
 from sot_torch_ref.features import Features
 from sot_torch_ref.heads import HeadConfig, build_head
+from tests.parity.models import encoder_options
 from tests.parity.sides import assert_same, paddle_precision, torch_precision
 
 DIM, CLASSES, SIZE, CHANNELS, SEED = 12, 5, 32, 4, 13
-BERT = {
-    "hidden_size": DIM,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 8,
-    "vocab_size": 10,
-    "max_position_embeddings": 8,
-    "head_dropout": 0.0,
-}
+BERT = encoder_options(DIM, 1, 8, 10, 8)
 SOT = {
     "img_size": SIZE,
     "in_chans": CHANNELS,

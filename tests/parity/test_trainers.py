@@ -12,7 +12,7 @@ import functools
 import io
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ import torch
 import sot_paddle
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.data.corpus import REAL_SENTENCES
-from sot_paddle.train import exact_state
 from sot_torch_ref.train.losses import task_loss
 from sot_torch_ref.train.optimizer import HFAdamW, decay_groups
 from tests.launching import launch
@@ -37,7 +36,8 @@ from tests.parity.models import (
     models_of_equal_weights,
     to_paddle_names,
 )
-from tests.parity.sides import assert_same, paddle_precision, torch_precision
+from tests.parity.sides import assert_same, torch_precision
+from tests.parity.trainer_program import settings_put_back
 from tests.parity.vocabularies import bert_tokenizer
 
 pytestmark = pytest.mark.slow
@@ -54,18 +54,7 @@ CONFIGURED = (
 )
 """Options that ``config.json`` holds."""
 TWO_LAYERS = {**encoder_options(20, 2, 28, 30522, 64), "q_dim": 12, "k_dim": 8}
-ONE_LAYER = {
-    **NO_DROPOUT,
-    "hidden_size": 12,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 20,
-    "vocab_size": 30522,
-    "max_position_embeddings": 16,
-    "pooling": "pooler",
-    "q_dim": 5,
-    "k_dim": 4,
-}
+ONE_LAYER = {**encoder_options(12, 1, 20, 30522, 16), "pooling": "pooler", "q_dim": 5, "k_dim": 4}
 
 
 @dataclass(frozen=True)
@@ -263,18 +252,6 @@ def run_command(training: Training, record: Path, stop: int, flags: list[str]) -
     with contextlib.redirect_stderr(errors), settings_put_back():
         status = trainer_program.record_run(record, stop, flags)
     assert status == 0, errors.getvalue()
-
-
-@contextlib.contextmanager
-def settings_put_back() -> Iterator[None]:
-    """Put back the precision, the device and the generators that a run of the trainer sets."""
-    states, device = exact_state.random_states(), paddle.get_device()
-    try:
-        with paddle_precision(paddle.get_default_dtype()):
-            yield
-    finally:
-        paddle.set_device(device)
-        exact_state.restore_random_states(states)
 
 
 def torch_run(training: Training, model: torch.nn.Module, file: Path, vocabulary: Path) -> TorchRun:

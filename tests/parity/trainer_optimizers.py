@@ -16,18 +16,9 @@ from sot_torch_ref.train.optimizer import HFAdamW
 
 from . import built_torch
 from .built_records import Named
+from .models import encoder_options
 
-_TEXT = (
-    "bert_base_mgcrp",
-    {
-        "hidden_size": 8,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 8,
-        "vocab_size": 20,
-        "max_position_embeddings": 12,
-    },
-)
+_TEXT = ("bert_base_mgcrp", encoder_options(8, 2, 8, 20, 12))
 _IMAGES = ("sot_tiny", {"depth": 1, "normalization": "sqrt_t"})
 _STEPS = 10
 

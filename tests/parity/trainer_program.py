@@ -23,6 +23,7 @@ import sot_paddle  # noqa: E402, F401 (tunes the CPU before Paddle is loaded)
 
 # isort: split
 import numpy as np  # noqa: E402
+import paddle  # noqa: E402
 from paddle.optimizer import AdamW  # noqa: E402 (whose step HFAdamW has too)
 
 from sot_paddle import distributed  # noqa: E402
@@ -30,6 +31,7 @@ from sot_paddle.cli import exit_status  # noqa: E402
 from sot_paddle.command_line import parse  # noqa: E402
 from sot_paddle.failures import TERMINATED  # noqa: E402
 from sot_paddle.tasks.glue_options import COMMAND  # noqa: E402
+from sot_paddle.train import exact_state  # noqa: E402
 from sot_paddle.train.feeding import MicroBatches  # noqa: E402
 from sot_paddle.train.text_command import run_config  # noqa: E402
 from sot_paddle.train.trainer import ExactTrainer  # noqa: E402
@@ -123,6 +125,19 @@ def record_run(destination: Path, interrupt_after: int, flags: Sequence[str]) ->
         destination.write_text(json.dumps(record), encoding="utf-8")
         np.savez(destination.with_suffix(".npz"), **recorder.first)
     return status
+
+
+@contextlib.contextmanager
+def settings_put_back() -> Iterator[None]:
+    """Put back the precision, the device and the generators that a run of the trainer sets."""
+    states, device = exact_state.random_states(), paddle.get_device()
+    dtype = paddle.get_default_dtype()
+    try:
+        yield
+    finally:
+        paddle.set_default_dtype(dtype)
+        paddle.set_device(device)
+        exact_state.restore_random_states(states)
 
 
 def main() -> int:

@@ -46,7 +46,7 @@ def test_a_search_says_and_keeps_what_is_best(bench, capsys):
     assert (bench.out / "study.db").is_file()
 
 
-@pytest.mark.parametrize("space", [{}, {"metric": "main", "startup_trials": 1}])
+@pytest.mark.parametrize("space", [{}, {"metric": "main", "startup_trials": 1, "pruner": "median"}])
 def test_an_interrupted_search_goes_on_and_ends_as_a_whole_one(bench, space):
     assert search(bench, trials=4, **space) == 0
     whole, started = rows(bench.out), bench.contents("started")
@@ -61,6 +61,17 @@ def test_an_interrupted_search_goes_on_and_ends_as_a_whole_one(bench, space):
         name: count + "x" * (name in ("trials/0001", "trials/0002"))
         for name, count in started.items()
     }
+
+
+def test_a_trial_that_falls_behind_is_ended(bench):
+    assert search(bench, trials=10, pruner="median") == 0
+    pruned = [row for row in rows(bench.out) if row["state"] == "PRUNED"]
+    assert 0 < len(pruned) < 10
+    for row in pruned:
+        folder = bench.out / "trials" / f"{int(row['number']):04d}"
+        assert len(list(folder.glob("step-*"))) < 3
+        assert not (folder / "metrics.json").exists()
+        assert not (folder / "best").exists()
 
 
 def test_a_failed_trial_is_a_row_and_is_not_repeated(bench):
@@ -168,7 +179,11 @@ def test_a_bound_may_be_text(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("metric: loss", "metric: loss\npruner: median", "unknown option 'pruner'; "),
+        (
+            "metric: loss",
+            "metric: loss\npruner: fast",
+            "pruner must be one of none, median, halving",
+        ),
         ("minimize", "down", "direction must be one of minimize, maximize, got 'down'"),
         ("high: 3.0e-5", "hihg: 3.0e-5", "parameter 'x': .*'hihg'"),
         ("uniform", "normal", "parameter 'x': expected a kind of uniform, .*, got 'normal'"),

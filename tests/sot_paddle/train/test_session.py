@@ -1,12 +1,14 @@
 import json
 import shutil
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 from visualdl import LogReader
 
-from sot_paddle.train import checkpointing
+from sot_paddle.failures import NonFiniteLoss
+from sot_paddle.train import checkpointing, trainer
 from sot_paddle.train.model_folder import load_trained_text
 from sot_paddle.train.run import class_counts
 from sot_paddle.train.saved_model import find_text_folder
@@ -56,6 +58,18 @@ def assert_logs(out: Path, content: dict) -> None:
     for name in ("acc", "loss"):
         scores = {int(step): row[name] for step, row in content["evaluations"].items()}
         assert logged[f"eval/{name}"] == pytest.approx(scores, rel=1e-6)
+
+
+def test_a_training_that_is_ended_early_leaves_no_open_log(tiny, tmp_path, monkeypatch):
+    """A search goes on in this process; each log has a thread."""
+
+    def end(*_, **__):
+        raise NonFiniteLoss("ended by the search")
+
+    threads = set(threading.enumerate())
+    monkeypatch.setattr(trainer.ExactTrainer, "evaluate", end)
+    assert "ended by the search" in tiny.refused(tmp_path / "out", "--max_steps", "2")
+    assert set(threading.enumerate()) <= threads
 
 
 def test_nothing_is_evaluated_unless_asked_for(tiny, tmp_path):
@@ -184,7 +198,7 @@ def test_of_many_classes_the_rarest_are_told_first():
     assert class_counts(("x", "y", "z"), np.array([1, 1, 0])) == "3 classes: x (1), y (2), z (0)"
 
 
-def test_a_trained_folder_rebuilds_model_tokenizer_and_padding(tiny, tmp_path, caplog) -> None:
+def test_a_trained_folder_rebuilds_model_tokenizer_and_padding(tiny, tmp_path) -> None:
     out = tmp_path / "out"
     tiny.done(out, "--max_steps", "1", "--do_lower_case")
     subject = load_trained_text(out)
@@ -192,7 +206,7 @@ def test_a_trained_folder_rebuilds_model_tokenizer_and_padding(tiny, tmp_path, c
     assert subject.labels == ("entailment", "not_entailment")
     assert (subject.num_texts, subject.padding) == (2, "max_length")
     assert (subject.tokenizer.max_length, subject.tokenizer.do_lower_case) == (20, True)
-    assert not caplog.messages
+    assert subject.notes == ()
     assert not subject.model.training
     weights = arrays_of(out / "best")
     for name, tensor in subject.model.state_dict().items():
@@ -200,7 +214,9 @@ def test_a_trained_folder_rebuilds_model_tokenizer_and_padding(tiny, tmp_path, c
     (out / "run.json").unlink()
     subject = load_trained_text(out)
     assert subject.tokenizer.max_length == 24  # no more positions
-    assert "no run.json" in caplog.text
+    assert "no run.json" in subject.notes[0]
+    with pytest.raises(ValueError, match="has positions for 24 tokens, asked for 30"):
+        load_trained_text(out, max_length=30)
     config = out / "best" / "config.json"
     content = json.loads(config.read_text(encoding="utf-8"))
     config.write_text(json.dumps({**content, "sot_model": "bert_huge"}), encoding="utf-8")
