@@ -151,10 +151,16 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, *, status: str = STATUS, **options) -> None:
         ends = ((options.pop("epilog", None) or "").rstrip(), status)
         options["epilog"] = "\n\n".join(text for text in ends if text)
-        super().__init__(**{"allow_abbrev": False, **options})
+        as_typed = argparse.RawDescriptionHelpFormatter
+        super().__init__(**{"allow_abbrev": False, "formatter_class": as_typed, **options})
         self.add_argument(VERSION, action="version", version=f"%(prog)s {sot_paddle.__version__}")
         what = "after a failure, show where it arose as well as the line"
         self.add_argument(TRACEBACK, action="store_true", default=argparse.SUPPRESS, help=what)
+
+    def run(self, arguments: Sequence[str], action: Callable[[argparse.Namespace], object]) -> int:
+        """Hand the options of a command line to a function; returns the `exit_status`."""
+        options = self.parse_args(list(arguments))
+        return exit_status(self.prog.removesuffix(".py"), lambda: action(options))
 
     def parse_known_args(self, args=None, namespace=None):
         """Parse as argparse does; ``--traceback``, of `exit_status`, leaves no option here."""

@@ -8,33 +8,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sot_paddle.cli import CommandParser, exit_status
+from sot_paddle.cli import CommandParser
 from sot_paddle.config import load_yaml
 from sot_paddle.options import build_record
-
-
-class OneLineParser(CommandParser):
-    """Argument parser of a command whose help ends with examples, as they are typed."""
-
-    def __init__(self, prog: str, description: str, examples: str) -> None:
-        super().__init__(
-            prog=prog,
-            description=description,
-            epilog=examples,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-
-    def run(self, arguments: Sequence[str], action: Callable[[argparse.Namespace], None]) -> int:
-        """Hand the options of a command line to a function; returns the exit status.
-
-        See :func:`sot_paddle.cli.exit_status`.
-        """
-        options = self.parse_args(list(arguments))
-        return exit_status(self.prog.removesuffix(".py"), lambda: action(options))
 
 
 @dataclass(frozen=True)
@@ -106,7 +86,9 @@ def literal(text: str) -> Any:
 
 
 def _parser(command: Command) -> argparse.ArgumentParser:
-    parser = OneLineParser(command.program, command.description, command.examples)
+    parser = CommandParser(
+        prog=command.program, description=command.description, epilog=command.examples
+    )
     for name, shown in command.positional.items():
         parser.add_argument(f"{name} in place", nargs="?", metavar=shown, help=f"as --{name}")
     parser.add_argument("-c", "--config", metavar="FILE", help="YAML or .json file of options")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -25,10 +24,7 @@ written. See docs/weights.md.
 
 def build_parser() -> CommandParser:
     """Describe the command line."""
-    style = argparse.RawDescriptionHelpFormatter
-    parser = CommandParser(
-        prog="convert_state", description=__doc__, epilog=EXAMPLES, formatter_class=style
-    )
+    parser = CommandParser(prog="convert_state", description=__doc__, epilog=EXAMPLES)
     add = parser.add_argument
     pair = ("SIDE", "PATH")
     add("--from", dest="source", nargs=2, metavar=pair, required=True, help="torch or paddle")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -27,10 +26,7 @@ See docs/weights.md.
 
 def build_parser() -> CommandParser:
     """Describe the command line."""
-    style = argparse.RawDescriptionHelpFormatter
-    parser = CommandParser(
-        prog="convert_weights", description=__doc__, epilog=EXAMPLES, formatter_class=style
-    )
+    parser = CommandParser(prog="convert_weights", description=__doc__, epilog=EXAMPLES)
     layouts = "; ".join(f"{name}: {tables[0].description}" for name, tables in TABLES.items())
     add = parser.add_argument
     add("--layout", required=True, metavar="L", help=f"the PyTorch side's names. {layouts}")

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.atomic import atomic_directory
-from sot_paddle.command_line import OneLineParser
+from sot_paddle.cli import CommandParser
 from sot_paddle.data.corpus import REAL_SENTENCES
 from sot_paddle.data.image_dataset import load_digits
 from sot_paddle.data.image_transforms import EvalTransform
@@ -56,7 +56,7 @@ Batch = Mapping[str, np.ndarray]
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run ``tools/export.py``, which writes all or nothing; returns its exit status."""
-    parser = OneLineParser("export.py", DESCRIPTION, EXAMPLES)
+    parser = CommandParser(prog="export.py", description=DESCRIPTION, epilog=EXAMPLES)
     add = parser.add_argument
     add("model", metavar="MODEL_FOLDER", help="of train_glue.py, _text or _image")
     add("out", metavar="DIR", help="folder of the export, made by the command")

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from sot_paddle.command_line import OneLineParser
+from sot_paddle.cli import CommandParser
 from sot_paddle.data.image_dataset import DIGITS, load_digits
 from sot_paddle.data.image_folder import EXTENSIONS, decode_rgb, files_below, report_others
 from sot_paddle.data.image_transforms import EvalTransform
@@ -50,7 +50,7 @@ examples:
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run ``tools/predict.py``; returns its exit status, 0 when every row is predicted."""
-    parser = OneLineParser("predict.py", DESCRIPTION, EXAMPLES)
+    parser = CommandParser(prog="predict.py", description=DESCRIPTION, epilog=EXAMPLES)
     add = parser.add_argument
     add("model", metavar="MODEL_FOLDER", help="a training's folder, or an export")
     add(

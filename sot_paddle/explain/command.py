@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sot_paddle.atomic import write_atomically
-from sot_paddle.command_line import OneLineParser
+from sot_paddle.cli import CommandParser
 from sot_paddle.data.image_dataset import DIGITS, ImageSource, load_digits
 from sot_paddle.data.image_folder import FolderSource, is_bare, read_class_folders, read_split
 from sot_paddle.data.image_transforms import EvalTransform
@@ -54,9 +54,9 @@ def run_command(arguments: Sequence[str]) -> int:
     return parser().run(arguments, _run)
 
 
-def parser() -> OneLineParser:
+def parser() -> CommandParser:
     """The command line of ``tools/visualize.py``."""
-    command_line = OneLineParser("visualize.py", DESCRIPTION, EXAMPLES)
+    command_line = CommandParser(prog="visualize.py", description=DESCRIPTION, epilog=EXAMPLES)
     add = command_line.add_argument
     add("model", metavar="MODEL_FOLDER", help="of train_image, _glue or _text, or of probes")
     images = "image files; a folder of class folders, or with val in it; or digits; of probes: runs"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sot_paddle.command_line import OneLineParser
+from sot_paddle.cli import CommandParser
 from sot_paddle.search import trainings
 
 DESCRIPTION = """\
@@ -131,9 +131,9 @@ def markdown(summary: Mapping[str, Mapping[str, Any]]) -> str:
     return trainings.markdown_table(names, rows)
 
 
-def parser() -> OneLineParser:
+def parser() -> CommandParser:
     """Its options."""
-    parser = OneLineParser("glue_all.py", DESCRIPTION, EXAMPLES)
+    parser = CommandParser(prog="glue_all.py", description=DESCRIPTION, epilog=EXAMPLES)
     add = parser.add_argument
     add("--data_dir", required=True, metavar="DIR", help="with one folder for each task")
     add("--model_name_or_path", required=True, metavar="DIR", help="checkpoint to start from")

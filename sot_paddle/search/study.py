@@ -27,7 +27,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.engine import URL
 
 from sot_paddle.atomic import remove, write_atomically
-from sot_paddle.command_line import OneLineParser
+from sot_paddle.cli import CommandParser
 from sot_paddle.config import build_record, load_yaml, require_one_of, require_positive
 from sot_paddle.failures import NonFiniteLoss, NonFiniteState
 from sot_paddle.search import trainings
@@ -105,7 +105,7 @@ def read_space(path: str | Path) -> SearchSpace:
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run ``tools/search.py``; returns its exit status."""
-    parser = OneLineParser("search.py", DESCRIPTION, EXAMPLES)
+    parser = CommandParser(prog="search.py", description=DESCRIPTION, epilog=EXAMPLES)
     add = parser.add_argument
     add("--space", required=True, metavar="FILE", help="YAML file of a space (configs/search)")
     add("--output_dir", required=True, metavar="DIR", help="folder of this search")

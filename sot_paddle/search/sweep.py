@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sot_paddle.command_line import OneLineParser
+from sot_paddle.cli import CommandParser
 from sot_paddle.search import trainings
 
 EVALUATIONS = ("best", "last")  # of a run
@@ -33,7 +33,7 @@ example:
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run ``tools/sweep.py``; returns its exit status."""
-    parser = OneLineParser("sweep.py", DESCRIPTION, EXAMPLES)
+    parser = CommandParser(prog="sweep.py", description=DESCRIPTION, epilog=EXAMPLES)
     add = parser.add_argument
     add("--command", required=True, choices=trainings.COMMANDS, help="training command")
     add("--a", required=True, nargs="+", metavar="NAME=VALUE", help="options of one")

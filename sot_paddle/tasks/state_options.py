@@ -169,7 +169,7 @@ command continues a run that was interrupted, bit for bit.""",
 examples:
   python tools/train_adapter.py --task_name RTE --states states/rte --do_train --do_eval \\
       --learning_rate 1.21668e-5 --output_dir output/adapter/rte
-more: docs/bertvision.md
+more: the page on hidden states in docs/
 """,
 )
 
