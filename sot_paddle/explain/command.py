@@ -92,8 +92,8 @@ def _draw_images(options: argparse.Namespace, place: Path) -> bytes:
     model, config = load_trained(place, ema=not options.no_ema)
     classes = config.classes or tuple(map(str, range(config.num_classes)))
     transform = eval_transform(config)
-    rows = []
-    for source, index in _few(choose_images(options.images, options.count, transform)):
+    rows, chosen = [], _few(choose_images(options.images, options.count, transform))
+    for source, index in chosen:
         picture, name = source.image(index), Path(source.name(index)).name
         label = source.classes[source.labels[index]]
         try:
@@ -102,7 +102,7 @@ def _draw_images(options: argparse.Namespace, place: Path) -> bytes:
             raise ValueError(f"{name}: {error}") from error
         label = label if label in classes else ""
         rows.append(ExplainedImage(name, transform.crop(picture), parts, label))
-        say(f"{len(rows)}: {name}")
+        say(f"{len(rows)} of {len(chosen)}: {name}")
     return image_figure(rows, classes)
 
 

@@ -113,23 +113,15 @@ _COUNTS = {
 }
 """Counts of the specification: A.8, A.9, B.1."""
 
+_WHOLE_TEXTS = ("bert_base", "bert_base_mgcrp", "bert_large", "bert_large_mgcrp", "roberta_base")
+_LONG_TEXTS = (
+    *("spanbert_base", "spanbert_base_mgcrp", "spanbert_large", "spanbert_large_mgcrp"),
+    *("roberta_base_mgcrp", "roberta_large", "roberta_large_mgcrp"),
+    *("openai_gpt", "openai_gpt_mgcrp", "conv_bert_base", "conv_bert_base_mgcrp"),
+)
 _MODELS = (
-    _text("bert_base"),
-    _text("bert_base_mgcrp"),
-    _text("bert_large", width=1024),
-    _text("bert_large_mgcrp", width=1024),
-    _text("spanbert_base", quick=False),
-    _text("spanbert_base_mgcrp", quick=False),
-    _text("spanbert_large", width=1024, quick=False),
-    _text("spanbert_large_mgcrp", width=1024, quick=False),
-    _text("roberta_base"),
-    _text("roberta_base_mgcrp", quick=False),
-    _text("roberta_large", width=1024, quick=False),
-    _text("roberta_large_mgcrp", width=1024, quick=False),
-    _text("openai_gpt", quick=False),
-    _text("openai_gpt_mgcrp", quick=False),
-    _text("conv_bert_base", quick=False),
-    _text("conv_bert_base_mgcrp", quick=False),
+    *(_text(name, width=1024 if "large" in name else 768) for name in _WHOLE_TEXTS),
+    *(_text(name, width=1024 if "large" in name else 768, quick=False) for name in _LONG_TEXTS),
     *(
         _vision(name)
         for name in (
@@ -196,16 +188,19 @@ _LITTLE = {
     "vocab_size": 2000,
     "max_position_embeddings": 100,
 }
+_TEXT_RATES = {
+    "hidden_dropout_prob": 0.15,
+    "attention_probs_dropout_prob": 0.25,
+    "layer_norm_eps": 1e-6,
+}
 _CONVOLVED = {
     **_LITTLE,
     "num_attention_heads": 4,
     "pad_token_id": 7,
     "embedding_size": 20,
     "hidden_act": "relu",
-    "hidden_dropout_prob": 0.15,
-    "attention_probs_dropout_prob": 0.25,
-    "layer_norm_eps": 1e-6,
     "initializer_range": 0.03,
+    **_TEXT_RATES,
 }
 _NARROW = {
     "hidden_size": 4,
@@ -254,16 +249,7 @@ _HEADS = (
     _text("bert_base_mgcrp", "head_class_token", **_LITTLE, fusion="class_token"),
     _text("bert_base_mgcrp", "head_sum_loss", **_LITTLE, fusion="sum_loss", start="one"),
     _text("bert_base_mgcrp", "head_masked", **_LITTLE, mask_padding=True, freeze_encoder=True),
-    _text(
-        "bert_base_mgcrp",
-        "text_rates",
-        **_LITTLE,
-        **{
-            "hidden_dropout_prob": 0.15,
-            "attention_probs_dropout_prob": 0.25,
-            "layer_norm_eps": 1e-6,
-        },
-    ),
+    _text("bert_base_mgcrp", "text_rates", **_LITTLE, **_TEXT_RATES),
     *(
         _text(
             "bert_base_mgcrp", f"head_mgcrp_{norm}", **_LITTLE, pooling="mgcrp", normalization=norm

@@ -11,7 +11,7 @@ from tests.tools import tool_runs
 @pytest.mark.long
 def test_a_trained_folder_and_the_digits(tmp_path):
     folder = tiny_models.write_image_model(tmp_path / "model")
-    flags = ("--target", "bee", "--no-ema", "--out", tmp_path / "out", "--cpu")
+    flags = ("--no-ema", "--out", tmp_path / "out", "--cpu")
     done = tool_runs.run("visualize", folder, "digits", *flags)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split() == [str(tmp_path / "out" / "images.png")]

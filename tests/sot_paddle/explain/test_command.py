@@ -25,12 +25,12 @@ def test_images_of_every_class(run, tmp_path, monkeypatch) -> None:
     assert status == 0, err
     assert printed == [str(out / "images.png")]
     assert [path.name for path in out.iterdir()] == ["images.png"]
-    assert "4: bee1.png" in err
+    assert "4 of 6: bee1.png" in err
     with Image.open(out / "images.png") as figure:
         assert figure.height > 1500
     monkeypatch.setattr(command, "MAX_ROWS", 1)
     status, _, err = run(folder, data, "--no-ema", "--out", out)
-    assert (status, err.splitlines()) == (0, ["the first 1 of 3 are drawn", "1: ant0.png"])
+    assert (status, err.splitlines()) == (0, ["the first 1 of 3 are drawn", "1 of 1: ant0.png"])
 
 
 def test_a_model_without_class_token_and_an_unknown_label(run, tmp_path) -> None:
