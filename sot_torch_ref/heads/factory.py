@@ -1,5 +1,6 @@
 """Configuration of a head and its factory: strings become objects here, once."""
 
+import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,28 +9,21 @@ from torch import nn
 
 from sot_torch_ref.heads import fusion as fusions
 from sot_torch_ref.heads.layer_tokens import WAYS, LayerTokens
-from sot_torch_ref.heads.pooling import GAP, GCP, MGCrP, MGCrPQK, TextGCP, reduced_dim
+from sot_torch_ref.heads.pooling import WORD_POOLINGS
 from sot_torch_ref.heads.power_norm import EPN, MPN, STARTS, ScaleNorm, SvPN
 
-# Normalizations that each pooling accepts, its default first; none = the pooling has no matrix.
+# Normalizations that a pooling accepts, its default first; the others have no matrix.
 NORMALIZATIONS: dict[str, tuple[str, ...]] = {
-    "pooler": (),
-    "two_layer": (),
-    "score": (),
     "mgcrp_qk": ("svpn", "epn", "none"),
     "mgcrp": ("svpn", "sqrt_d", "sqrt_t", "epn", "ln", "none"),
-    "gap": (),
     "gcp": ("mpn",),
     "gcp_text": ("mpn", "svpn"),
-    "fc": (),
-    "none": (),
-    "spans": (),
-    "layers": (),
 }
 FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens")
 POOLINGS_WITH_VEC = ("mgcrp", "gcp_text")
 # they use the class token alone: no fusion
 CLASS_TOKEN_POOLINGS = ("pooler", "two_layer", "score", "fc", "none")
+POOLINGS = (*CLASS_TOKEN_POOLINGS, *WORD_POOLINGS, "spans", "layers")
 FUSIONS_WITHOUT_CLASS_TOKEN = ("word_tokens", "aggre_all")
 MGCRP_QK_DROPOUT = 0.8
 COUNTS = ("q_dim", "k_dim", "head_num_heads", "wr_dim", "qkv_dim", "num_iter", "mpn_iter")
@@ -73,8 +67,7 @@ class HeadConfig:
     """Head keys of ``create_model``; a None means the default of the pooling.
 
     Attributes:
-        pooling: "pooler", "two_layer", "score", "mgcrp_qk", "mgcrp", "gap", "gcp", "gcp_text",
-            "fc", "none" or "layers".
+        pooling: A name of ``CLASS_TOKEN_POOLINGS`` or ``WORD_POOLINGS``, "spans" or "layers".
         fusion: None (= "sum_fc"), "sum_fc", "concat", "aggre_all", "sum_loss", "class_token"
             (ClassT only) or "word_tokens" (WordT only).
         normalization: None ("svpn" for mgcrp and mgcrp_qk, "mpn" for gcp and gcp_text) or a name
@@ -126,7 +119,7 @@ class HeadConfig:
     layer_pooling: str = "concat"
 
     def __post_init__(self) -> None:
-        require_choice("pooling", self.pooling, tuple(NORMALIZATIONS))
+        require_choice("pooling", self.pooling, POOLINGS)
         if self.fusion is not None:
             require_choice("fusion", self.fusion, FUSIONS)
         self._check_normalization()
@@ -148,7 +141,7 @@ class HeadConfig:
         require_choice("layer_pooling", self.layer_pooling, WAYS)
 
     def _check_normalization(self) -> None:
-        allowed = NORMALIZATIONS[self.pooling]
+        allowed = NORMALIZATIONS.get(self.pooling, ())
         if self.normalization is None or self.normalization in allowed:
             return
         expected = f"None or one of {list(allowed)}" if allowed else "None (it has no matrix)"
@@ -201,47 +194,6 @@ def build_norm(config: HeadConfig, dim: int) -> nn.Module:
     return NORM_BUILDERS[name](config, dim)
 
 
-def _mgcrp(config: HeadConfig, dim: int) -> nn.Module:
-    return MGCrP(
-        dim,
-        num_heads=config.head_num_heads,
-        wr_dim=config.wr_dim,
-        norm=build_norm(config, config.wr_dim),
-        bias=config.qkv_bias,
-        centering=config.centering,
-        triangle=config.vec == "triu",
-    )
-
-
-def _mgcrp_qk(config: HeadConfig, dim: int) -> nn.Module:
-    norm = build_norm(config, config.q_dim)
-    return MGCrPQK(dim, q_dim=config.q_dim, k_dim=config.k_dim, norm=norm)
-
-
-def _gcp_text(config: HeadConfig, dim: int) -> nn.Module:
-    norm = build_norm(config, config.q_dim)
-    triangle = config.vec == "triu" or isinstance(norm, MPN)
-    return TextGCP(dim, width=config.q_dim, norm=norm, triangle=triangle)
-
-
-def _gcp(config: HeadConfig, dim: int) -> nn.Module:
-    return GCP(
-        dim,
-        num_heads=config.head_num_heads,
-        qkv_dim=config.qkv_dim,
-        norm=build_norm(config, reduced_dim(config.head_num_heads, config.qkv_dim)),
-        centering=config.centering,
-        scale=config.covariance_scale,
-    )
-
-
-POOLING_BUILDERS: dict[str, Callable[[HeadConfig, int], nn.Module]] = {
-    "mgcrp": _mgcrp,
-    "mgcrp_qk": _mgcrp_qk,
-    "gcp": _gcp,
-    "gcp_text": _gcp_text,
-    "gap": lambda config, dim: GAP(dim),
-}
 CLASS_TOKEN_HEADS: dict[str, type[nn.Module]] = {
     "pooler": fusions.Pooler,
     "two_layer": fusions.TwoLayer,
@@ -323,7 +275,9 @@ def _word_head(
     fusion = config.fusion or default
     with_cls = has_class_token and fusion != "word_tokens"
     return WORD_HEADS[fusion](
-        POOLING_BUILDERS[config.pooling](config, dim),
+        WORD_POOLINGS[config.pooling].from_config(
+            dim, config, functools.partial(build_norm, config)
+        ),
         num_classes,
         cls_dim=dim if with_cls else None,
         extra_dim=dim if fusion == "concat" else 0,
@@ -336,7 +290,7 @@ def _require_possible_without_class_token(config: HeadConfig) -> None:
     if config.pooling in CLASS_TOKEN_POOLINGS:
         raise ValueError(
             f"pooling {config.pooling!r} needs a class token and there is none; use one of "
-            f"{sorted(POOLING_BUILDERS)}"
+            f"{sorted(WORD_POOLINGS)}"
         )
     if config.fusion not in (None, *FUSIONS_WITHOUT_CLASS_TOKEN):
         raise ValueError(

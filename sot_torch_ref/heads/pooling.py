@@ -3,18 +3,29 @@
 Legend: B batch, N tokens, C channels, H heads, q and k branch widths, c reduced channels.
 
 Every pooling has ``output_dim`` and maps (tokens (B, N, C), mask (B, N) or None) to the vector
-(B, output_dim) and the taps of its intermediate results, keyed by name.
+(B, output_dim) and the taps of its intermediate results, keyed by name; the head puts "head."
+before the names. ``from_config`` builds it from a ``HeadConfig`` and what makes the normalization
+of matrices of a width.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from sot_torch_ref import functional
+from sot_torch_ref.heads.power_norm import MPN
+
+if TYPE_CHECKING:
+    from sot_torch_ref.heads.factory import HeadConfig
 
 Taps = dict[str, torch.Tensor]
+Norms = Callable[[int], nn.Module]
 
 
 class TokenBatchNorm2d(nn.BatchNorm2d):
@@ -67,6 +78,11 @@ class GAP(nn.Module):
         super().__init__()
         self.output_dim = dim
 
+    @classmethod
+    def from_config(cls, dim: int, config: HeadConfig, norm: Norms) -> GAP:
+        """Build it; it has no options and no matrix."""
+        return cls(dim)
+
     def forward(self, tokens: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, Taps]:
         """(B, N, C) -> (B, C)."""
         return functional.token_mean(tokens, mask=mask), {}
@@ -104,6 +120,18 @@ class GCP(nn.Module):
         self.norm = norm
         self.centering, self.scale = centering, scale
         self.output_dim = width * (width + 1) // 2
+
+    @classmethod
+    def from_config(cls, dim: int, config: HeadConfig, norm: Norms) -> GCP:
+        """Build it with the options of a head."""
+        return cls(
+            dim,
+            num_heads=config.head_num_heads,
+            qkv_dim=config.qkv_dim,
+            norm=norm(reduced_dim(config.head_num_heads, config.qkv_dim)),
+            centering=config.centering,
+            scale=config.covariance_scale,
+        )
 
     def forward(self, tokens: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, Taps]:
         """(B, N, C) -> (B, c (c + 1) / 2)."""
@@ -165,6 +193,19 @@ class MGCrP(nn.Module):
         self.centering, self.triangle = centering, triangle
         self.output_dim = num_heads * vector_length(wr_dim, triangle)
 
+    @classmethod
+    def from_config(cls, dim: int, config: HeadConfig, norm: Norms) -> MGCrP:
+        """Build it with the options of a head."""
+        return cls(
+            dim,
+            num_heads=config.head_num_heads,
+            wr_dim=config.wr_dim,
+            norm=norm(config.wr_dim),
+            bias=config.qkv_bias,
+            centering=config.centering,
+            triangle=config.vec == "triu",
+        )
+
     def forward(self, tokens: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, Taps]:
         """(B, N, C) -> (B, output_dim)."""
         batch, length, _ = tokens.shape
@@ -206,6 +247,11 @@ class MGCrPQK(nn.Module):
         self.norm = norm
         self.output_dim = q_dim * k_dim
 
+    @classmethod
+    def from_config(cls, dim: int, config: HeadConfig, norm: Norms) -> MGCrPQK:
+        """Build it with the options of a head."""
+        return cls(dim, q_dim=config.q_dim, k_dim=config.k_dim, norm=norm(config.q_dim))
+
     def forward(self, tokens: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, Taps]:
         """(B, N, C) -> (B, q k)."""
         image = tokens.transpose(1, 2).unsqueeze(3)  # (B, C, N, 1)
@@ -240,6 +286,13 @@ class TextGCP(nn.Module):
         self.triangle = triangle
         self.output_dim = vector_length(width, triangle)
 
+    @classmethod
+    def from_config(cls, dim: int, config: HeadConfig, norm: Norms) -> TextGCP:
+        """Build it with the options of a head; "mpn" keeps the triangle only."""
+        layer = norm(config.q_dim)
+        triangle = config.vec == "triu" or isinstance(layer, MPN)
+        return cls(dim, width=config.q_dim, norm=layer, triangle=triangle)
+
     def forward(self, tokens: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, Taps]:
         """(B, N, C) -> (B, output_dim)."""
         image = tokens.transpose(1, 2).unsqueeze(3)  # (B, C, N, 1)
@@ -250,3 +303,12 @@ class TextGCP(nn.Module):
         if self.triangle:
             return functional.triu_vectorize(power_norm), taps
         return power_norm.flatten(1), taps
+
+
+WORD_POOLINGS: dict[str, type[nn.Module]] = {
+    "mgcrp": MGCrP,
+    "mgcrp_qk": MGCrPQK,
+    "gcp": GCP,
+    "gcp_text": TextGCP,
+    "gap": GAP,
+}

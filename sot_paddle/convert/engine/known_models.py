@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sot_paddle.config import WORD_POOLINGS
+from sot_paddle.convert.engine.layout import Row
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,27 @@ HEAD_SIGNATURES: Mapping[str, tuple[str, ...]] = {
     "gcp": ("head.pooling.dr.weight", "head.pooling.dr.bias"),
     "fc": ("head.proj.weight", "head.proj.bias"),
 }
-"""Head name -> Paddle names, any of which proves that a file holds this head.
+"""Head -> Paddle names, any of which proves that a file holds this head.
 
 ``pooler`` stands for RoBERTa's ``two_layer`` as well, which has the same tensors.
 """
+
+
+def head_signatures(heads: Mapping[str, Sequence[Row]]) -> dict[str, tuple[str, ...]]:
+    """Head -> Paddle names that prove it: `HEAD_SIGNATURES`, the pooling's that no other head has.
+
+    Args:
+        heads: head name -> its rows in a layout.
+    """
+    counts = Counter(row.destination for rows in heads.values() for row in rows)
+    signatures = dict(HEAD_SIGNATURES)
+    for head in heads.keys() - signatures.keys():
+        names = [row.destination for row in heads[head] if counts[row.destination] == 1]
+        own = tuple(name for name in names if name.startswith("head.pooling."))
+        if own:
+            signatures[head] = own
+    return signatures
+
 
 WORD_SCORES = ("head.word_fc.weight", "head.word_fc.bias")
 """Paddle names that every head with word tokens has; alone they mean average pooling (gap)."""
