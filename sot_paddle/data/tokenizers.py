@@ -75,9 +75,8 @@ class TokenizerFamily:
             try:
                 return self.build(folder, **options)
             except ValueError as error:
-                raise ValueError(
-                    str(error).replace(folder, "the checkpoint's vocabulary")
-                ) from None
+                reason = str(error).replace(folder, "the checkpoint's vocabulary")
+                raise ValueError(reason) from None
 
 
 class WordPieceTokenizer(SubwordTokenizer):
@@ -216,10 +215,8 @@ class LibraryRefusals(contextlib.AbstractContextManager):
 
     def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
         if kind in (Exception, TypeError):
-            reason = str(error).splitlines()[0]
-            raise ValueError(
-                f"{self._path}: the tokenizers library refuses it: {reason}"
-            ) from error
+            reason = f"the tokenizers library refuses it: {str(error).splitlines()[0]}"
+            raise ValueError(f"{self._path}: {reason}") from error
 
 
 def _first_of(folder: Path, *names: str) -> Path:

@@ -145,10 +145,6 @@ def test_the_last_of_even_batches_is_smaller() -> None:
     assert even_batches(11, 4) == [range(4), range(4, 8), range(8, 11)]
 
 
-def prepare_ids(file: Path, folder: Path) -> None:
-    pairs_of([file], folder, None)
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -168,17 +164,17 @@ def test_a_folder_with_other_files_is_refused_and_left_as_it_is(tmp_path, ids, n
     (folder / "run.lock").touch()  # of the command itself
     before = contents(folder)
     with pytest.raises(ValueError, match=f"expected a new folder, found {name}"):
-        prepare_ids(ids, folder)
+        pairs_of([ids], folder, None)
     assert contents(folder) == before
 
 
 def test_a_finished_folder_stays_and_is_compared_with_its_manifest(tmp_path, ids) -> None:
     folder = tmp_path / "out"
-    prepare_ids(ids, folder)
+    pairs_of([ids], folder, None)
     whole = contents(folder)
     assert set(whole) == {"numbers.bin", "spans.bin", "manifest.json"}
     with pytest.raises(ValueError, match=r"expected a new folder, found manifest\.json, numbers"):
-        prepare_ids(ids, folder)
+        pairs_of([ids], folder, None)
     assert contents(folder) == whole
     for damaged in (whole["numbers.bin"][:-4], whole["numbers.bin"].replace(b"\x05", b"\x06")):
         (folder / "numbers.bin").write_bytes(damaged)
@@ -197,11 +193,11 @@ def test_what_did_not_finish_begins_anew_also_with_other_text(tmp_path, ids, con
     folder = tmp_path / "out"
     ids.write_bytes(content)
     with pytest.raises(ValueError, match=match):
-        prepare_ids(ids, folder)
+        pairs_of([ids], folder, None)
     with pytest.raises(ValueError, match="is not finished"):
         PairRows(folder)
     ids.write_text("1 5 2\n", "utf-8")
-    prepare_ids(ids, folder)
+    pairs_of([ids], folder, None)
     assert len(PairRows(folder)) == 1
     with pytest.raises(ValueError, match=r"none\.txt is missing"):
         text_files([str(tmp_path / "none.txt")])
