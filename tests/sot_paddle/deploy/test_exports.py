@@ -209,7 +209,6 @@ def test_export_then_predict_a_file_and_stdin(exports, run, tmp_path, monkeypatc
         (exporting, ("{folder}", "{out}"), "exists: name a new folder, or remove it"),
         (predictor, ("{pairs}", "{bad}"), "bad.txt, line 1: expected two texts with a TAB"),
         (predictor, ("{out}", "{bad}", "--no-ema"), "is an export, with weights of its own"),
-        (predictor, ("{tmp}", "{bad}"), "holds no trained model: give the folder"),
         (predictor, ("{questions}", "{bad}"), "is neither exported nor predicted with"),
         (predictor, ("{states}", "{bad}"), "hidden states, whose encoder it does not hold"),
     ],
@@ -218,7 +217,7 @@ def test_a_refusal_is_one_line_and_writes_nothing(
     exports, run, tmp_path, command, arguments, message
 ):
     (folder, out), before = exports["cola"], sorted(exports["cola"][1].iterdir())
-    names = {"folder": folder, "out": out, "tmp": tmp_path, "bad": tmp_path / "bad.txt"}
+    names = {"folder": folder, "out": out, "bad": tmp_path / "bad.txt"}
     names["bad"].write_text("a\n b\tc\n", encoding="utf-8")
     names |= {"pairs": exports["rte"][1], "questions": tmp_path / "squad"}
     tiny.write_text_model(names["questions"], options=dict(tiny.RUN), pooling="spans")

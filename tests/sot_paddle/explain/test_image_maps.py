@@ -11,10 +11,6 @@ from sot_paddle.explain.parts import contrast, parts_of
 from tests.sot_paddle.explain import tiny_models as tiny
 
 
-def pictures(batch: int = 2, size: int = 16, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=(batch, 3, size, size))
-
-
 def test_gradients_against_finite_differences(float64) -> None:
     """With one step the evidence is the slope, at the middle of the path, of moving one token."""
     model = tiny.image_model("sot_tiny")
@@ -58,7 +54,8 @@ def test_the_map_sums_to_what_the_tokens_change(float64) -> None:
 def test_a_blank_image_has_no_evidence_and_damage_is_refused() -> None:
     model = tiny.image_model()
     model.train()
-    maps = [part.evidence for part in explain_image(model, pictures(1)[0])]
+    image = np.random.default_rng(0).normal(size=(3, 16, 16))
+    maps = [part.evidence for part in explain_image(model, image)]
     assert [each.shape for each in maps] == [(4, 4)] * 3
     np.testing.assert_allclose(maps[0] + maps[1], maps[2], atol=1e-12)
     assert model.training
@@ -67,4 +64,4 @@ def test_a_blank_image_has_no_evidence_and_damage_is_refused() -> None:
     bias = model.head.cls_fc.bias
     paddle.assign(paddle.full_like(bias, float("nan")), output=bias)
     with pytest.raises(ValueError, match="not a finite number"):
-        explain_image(model, pictures(1)[0])
+        explain_image(model, image)

@@ -105,7 +105,6 @@ def test_a_refused_first_trial_leaves_nothing_to_go_on_with(bench, capsys):
     [
         (("--trials", 0), (), {}, "trials must be at least 1, got 0"),
         ((), ("--overwrite_output_dir",), {}, "each run has its own folder"),
-        ((), ("--learning_rate", 3), {}, "learning_rate is given twice"),
         ((), (), {"metric": "f1"}, "no score 'f1'; the runs have acc, loss"),
     ],
 )

@@ -83,7 +83,6 @@ def test_a_score_that_is_not_a_number_keeps_its_place(bench, capsys):
     ("own", "training", "message"),
     [
         (("--a", "x=1", "--seeds", "1,1"), (), "--seeds must be different whole numbers"),
-        (("--a", "x=1", "--seeds", "1"), (), "unknown option 'x'"),
         (("--a", "max_steps=1", "--seeds", "1"), ("--set=seed=3",), "seed is given twice"),
         (("--a", "README.md", "--seeds", "1"), (), "needs NAME=VALUE, got 'README.md'"),
         (("--a", "max_steps=1", "--seeds", "1", "--metric", "f1"), (), "a: no score 'f1'; it has"),
