@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +128,6 @@ def choose_images(
             source = FolderSource(path.parent, (folder.name,), (path.name,), np.zeros(1, np.int64))
         else:
             source = read_class_folders(path) if is_bare(path) else read_split(path, "val")
-        if isinstance(source, FolderSource):
-            source = replace(source, exif_orientation=transform.exif_orientation)
         for label in range(len(source.classes)):
             members = np.flatnonzero(source.labels == label)[:count]
             chosen += [(source, int(index)) for index in members]
