@@ -33,8 +33,7 @@ Reader = Callable[[Path], Iterator[tuple[str, Row]]]
 
 def tab_rows(path: Path, columns: Columns = ()) -> Iterator[tuple[str, Row]]:
     """Cells with a TAB between, quoting off; ``columns`` () are those of the first line."""
-    table = read_table(path, required=columns, columns=columns or None)
-    for number, row in table.rows:
+    for number, row in read_table(path, required=columns, columns=columns or None):
         yield f"{path}, line {number}", row
 
 

@@ -66,19 +66,17 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
     task, folder = get_task(task), Path(data_dir)
     file = _locate(folder, task, split)
     required = task.text + ((task.label,) if file.labelled else ())
-    table = read_table(
-        folder / file.name,
-        required=required,
-        columns=file.columns,
-        skip_malformed=task.skip_malformed,
+    path = folder / file.name
+    rows = read_table(
+        path, required=required, columns=file.columns, skip_malformed=task.skip_malformed
     )
     examples = []
-    for position, (number, row) in enumerate(table.rows):
+    for position, (number, row) in enumerate(rows):
         try:
             index = int(row.get(task.index, position))
             label = _label(task, row[task.label]) if file.labelled else None
         except ValueError as error:
-            raise ValueError(f"{table.path}, line {number}: {error}") from None
+            raise ValueError(f"{path}, line {number}: {error}") from None
         texts = [row[name] for name in task.text]
         examples.append(Example(index, texts[0], texts[1] if len(texts) == 2 else None, label))
     return examples
@@ -199,16 +197,17 @@ def own_task(data_dir: str | Path, *, regression: bool = False) -> Task:
     """
     path = Path(data_dir) / "train.tsv"
     _locate(Path(data_dir), table_task(("sentence",)), "train")  # refuses a wrong folder
-    table = read_table(path, required=("label",))
-    present = [names for names in TEXTS if set(names) <= set(table.columns)]
+    rows = read_table(path, required=("label",))
+    columns = rows[0][1]
+    present = [names for names in TEXTS if set(names) <= columns.keys()]
     if not present:
         raise ValueError(
             f"{path}, line 1: expected the column sentence or text, or sentence1 and sentence2; "
-            f"found {', '.join(map(repr, table.columns))}"
+            f"found {', '.join(map(repr, columns))}"
         )
     if regression:
         return table_task(present[0])
-    for number, row in table.rows:
+    for number, row in rows:
         label = row["label"]
         if label in MISSING or label != label.strip() or not label:
             raise ValueError(
@@ -216,7 +215,7 @@ def own_task(data_dir: str | Path, *, regression: bool = False) -> Task:
                 f"{label!r}; label the row or leave it out (pandas writes {', '.join(MISSING)} for "
                 "a missing one)"
             )
-    labels = sorted({row["label"] for _, row in table.rows})
+    labels = sorted({row["label"] for _, row in rows})
     if not 2 <= len(labels) <= MAX_CLASSES:
         raise ValueError(
             f"{path}: expected 2 to {MAX_CLASSES} different labels, found {len(labels)}; labels "

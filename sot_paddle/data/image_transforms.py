@@ -210,7 +210,6 @@ class TrainTransform:
 
     def __init__(self, config: AugmentConfig) -> None:
         self.config = config
-        self.img_size = config.img_size
         # of the places that RandAugment leaves behind
         self.fill = tuple(min(255, round(255 * value)) for value in config.mean)
         self._policy = parse_randaugment(config.auto_augment) if config.auto_augment else None

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sot_paddle.reading import read_text
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Table:
-    """A decoded file."""
-
-    path: Path
-    columns: tuple[str, ...]
-    rows: list[tuple[int, dict[str, str]]]  # (line number from 1, cells by column) of each row
 
 
 def read_table(
@@ -27,8 +17,10 @@ def read_table(
     required: tuple[str, ...],
     columns: tuple[str, ...] | None = None,
     skip_malformed: bool = False,
-) -> Table:
+) -> list[tuple[int, dict[str, str]]]:
     """Read a tab-separated file, quoting off; a ValueError names file and line.
+
+    Returns the number of each row's line, from 1, and its cells by column; at least one row.
 
     Args:
         columns: the column names of a file without a header line; None reads the first line.
@@ -66,7 +58,7 @@ def read_table(
     if skipped:
         message = "%s: skipped %d of %d rows without exactly %d columns (the first is line %d)"
         logger.warning(message, path, len(skipped), len(lines) - first, len(header), skipped[0])
-    return Table(path, tuple(header), rows)
+    return rows
 
 
 def refuse_repeated_header(cells: Sequence[str], header: Sequence[str], where: str) -> None:

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,10 +22,10 @@ from sot_paddle import reading
 from sot_paddle.atomic import (
     DISCARDED,
     WRITING,
-    atomic_directory,
     beside,
     clear_leftovers,
     remove,
+    sync,
     write_atomically,
 )
 from sot_paddle.checkpoint import safetensors_parts
@@ -62,36 +63,53 @@ def write_folder(target: Path, files: Iterable[tuple[str, bytes | TensorFile]]) 
         NonFiniteState: a tensor holds NaN or infinity; nothing is left of the new folder.
         StorageFailure: the disk refused (full, read-only, no permission).
     """
+    temporary, replaced = beside(target, WRITING), beside(target, DISCARDED)
+    listed = {}
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_directory(target) as folder:
-            for name, content in files:
-                _write_file(folder / name, content, target)
-            close_folder(folder)
-            for name in foreign_files(target):
-                if not (folder / name).exists():
-                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(target / name, folder / name)
+        temporary.mkdir(parents=True)
+        for name, content in files:
+            parts = [content]
+            if isinstance(content, TensorFile):
+                if bad := first_nonfinite(content.arrays.items()):
+                    raise NonFiniteState(
+                        f"{target} is not written: {bad} (in {name}) holds a number that is not "
+                        f"finite; {way_back(target.parent)}"
+                    )
+                parts = safetensors_parts(content.arrays, content.metadata)
+            listed[name] = _write_file(temporary / name, parts)
+        _write_file(temporary / MANIFEST, [json.dumps({"files": listed}, indent=1).encode()])
+        if target.exists():
+            for name in set(foreign_files(target)) - set(listed):
+                (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(target / name, temporary / name)
+            os.replace(target, replaced)
+        sync(temporary)
+        os.replace(temporary, target)
+        sync(target.parent)
     except OSError as error:
         raise StorageFailure(
             f"cannot write {target}: {error.strerror or error}; what was saved before is intact. "
             "Free some space (or choose another --output_dir) and run the same command again "
             "to continue"
         ) from error
+    finally:
+        if replaced.exists() and not target.exists():
+            os.replace(replaced, target)
+        remove(temporary)
+        remove(replaced)
 
 
-def _write_file(path: Path, content: bytes | TensorFile, target: Path) -> None:
-    parts = [content]
-    if isinstance(content, TensorFile):
-        if bad := first_nonfinite(content.arrays.items()):
-            raise NonFiniteState(
-                f"{target} is not written: {bad} (in {path.name}) holds a number that is not "
-                f"finite; {way_back(target.parent)}"
-            )
-        parts = safetensors_parts(content.arrays, content.metadata)
+def _write_file(path: Path, parts: Iterable[bytes | memoryview]) -> dict[str, int]:
+    """Write a file and flush it to the disk; returns its size and checksum."""
+    size = checksum = 0
     with open(path, "xb") as handle:
         for part in parts:
             handle.write(part)
+            checksum = zlib.crc32(part, checksum)
+            size += len(part)
+        handle.flush()
+        os.fsync(handle.fileno())
+    return {"size": size, "crc32": checksum}
 
 
 def write_checkpoint(

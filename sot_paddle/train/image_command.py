@@ -21,7 +21,6 @@ from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.model_folder import (
     ImageModelConfig,
-    find_model_folder,
     flat_options,
     load_foreign,
     weights_file,
@@ -81,8 +80,7 @@ class ImageSource:
         place = Path(self.origin)
         if not place.exists():
             raise ValueError(f"--initial-checkpoint {place}: there is no such file or folder")
-        if find_model_folder(place) is not None:
-            place = weights_file(place, ema=True)
+        place = weights_file(place, ema=True) or place
         fresh = load_foreign(model, place).fresh
         loaded = len(model.state_dict()) - len(fresh)
         say(f"weights: {loaded} tensors from {place}, {len(fresh)} start afresh")

@@ -31,7 +31,6 @@ from sot_paddle.train.device import prepare_device, seed_everything
 from sot_paddle.train.evaluation import duration, predict
 from sot_paddle.train.model_folder import (
     ImageModelConfig,
-    find_model_folder,
     is_of_images,
     load_foreign,
     read_model_config,
@@ -101,9 +100,8 @@ def find_subject(config: ImageEvalConfig) -> Subject:
     if not place.exists():
         raise ValueError(f"--weights {place}: there is no such file or folder")
     trained, ema = None, False if config.no_ema else None
-    if find_model_folder(place) is not None:
-        place, ema = weights_file(place, ema=not config.no_ema), None
-        trained = read_model_config(place.parent)
+    if file := weights_file(place, ema=not config.no_ema):
+        place, ema, trained = file, None, read_model_config(file.parent)
         name, classes, stated = trained.model, trained.num_classes, trained.options
         if config.model and config.model != name:
             raise ValueError(f"{place} is of a {name}, and --model is {config.model}: drop it")

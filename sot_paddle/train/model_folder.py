@@ -92,14 +92,11 @@ def find_model_folder(place: Path) -> Path | None:
     return find_folder(place, lambda content: content.get("kind") == KIND)
 
 
-def weights_file(place: Path, *, ema: bool) -> Path:
-    """The weights that a trained folder (or its run's folder, or a file in it) means."""
+def weights_file(place: Path, *, ema: bool) -> Path | None:
+    """The weights that a trained folder (or its run's folder, or a file in it) means, or None."""
     folder = find_model_folder(place)
     if folder is None:
-        raise ValueError(
-            f"{place} holds no trained image model ({CONFIG} and {WEIGHTS} or {EMA}): give the "
-            "folder that tools/train_image.py wrote, or its best or last"
-        )
+        return None
     file = place if place.is_file() else folder / (EMA if ema else WEIGHTS)
     if not file.is_file():
         raise ValueError(f"{folder} has no {file.name}")
@@ -123,6 +120,11 @@ def load_trained(place: str | Path, *, ema: bool = True) -> tuple[nn.Layer, Imag
         ema: the moving average, as the original evaluates; False for the raw weights.
     """
     file = weights_file(Path(place), ema=ema)
+    if file is None:
+        raise ValueError(
+            f"{place} holds no trained image model ({CONFIG} and {WEIGHTS} or {EMA}): give the "
+            "folder that tools/train_image.py wrote, or its best or last"
+        )
     config = read_model_config(file.parent)
     model = create_model(config.model, config.num_classes, **config.options)
     load_weights(model, file)
@@ -242,8 +244,7 @@ def from_pretrained(
             f"{source}: no such file or folder, nor a name in the hub cache, and nothing is "
             "downloaded (random weights: sot_paddle.create_model)"
         )
-    if find_model_folder(path) is not None:
-        path = weights_file(path, ema=True)
+    path = weights_file(path, ema=True) or path
     if path.is_dir():
         path = find_text_folder(path) or path
     opened = pretrained.open_weights(path)

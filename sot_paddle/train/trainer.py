@@ -64,16 +64,6 @@ class ExactTrainer(Trainer):
             return self.args.max_steps
         return int(self.pace.steps * self.args.num_train_epochs)
 
-    def train(self, *arguments: Any, **options: Any) -> Any:
-        """Train; the logs are closed also where it ends early: each has a thread."""
-        try:
-            return super().train(*arguments, **options)
-        finally:
-            for callback in self.callback_handler.callbacks:
-                if writer := getattr(callback, "vdl_writer", None):
-                    with contextlib.suppress(OSError):  # a full disk: why it ends is said
-                        writer.close()
-
     # data
 
     def get_train_dataloader(self) -> DataLoader:

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import random
+import sys
 
 import numpy as np
 import paddle
@@ -14,6 +15,7 @@ from sot_paddle.failures import NonFiniteState, StorageFailure
 from sot_paddle.train import checkpointing, exact_state
 from sot_paddle.train.checkpointing import OPTIMIZER, STATE, TensorFile
 from sot_paddle.train.optimizer import HFAdamW
+from sot_paddle.train.trainer import ExactTrainer
 
 
 def _files(text="x"):
@@ -128,3 +130,31 @@ def test_random_states_survive_json():
     assert (_draw(), random.gauss(0, 1), np.random.randn()) == first
     with pytest.raises(ValueError, match="random states of 3 devices"):
         exact_state.restore_random_states({**saved, "paddle": saved["paddle"] * 3})
+
+
+_CALLS, _OPENED = [], []
+
+
+def test_a_save_is_600_calls_and_8_opened_files_at_most(tiny, tmp_path, monkeypatch):
+    # it stays for the whole process
+    sys.addaudithook(lambda event, _: event == "open" and _CALLS and _OPENED.append(event))
+    original = ExactTrainer._save_checkpoint
+
+    def counted(frame, event, _):
+        if event == "call" and "/sot_paddle/" in frame.f_code.co_filename:
+            _CALLS.append(frame.f_code.co_qualname)
+
+    def save(*arguments, **options):
+        _CALLS[:], _OPENED[:] = ["begun"], []
+        sys.setprofile(counted)
+        original(*arguments, **options)
+        sys.setprofile(None)
+        saves.append((len(_CALLS) - 1, len(_OPENED)))
+        _CALLS.clear()
+
+    saves = []
+    monkeypatch.setattr(ExactTrainer, "_save_checkpoint", save)
+    tiny.done(tmp_path / "out", "--max_steps", "4", "--save_steps", "1", "--save_total_limit", "2")
+    assert len(saves) == 4
+    assert max(calls for calls, _ in saves) <= 600, saves
+    assert saves[0][1] <= 8, saves

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sot_paddle.checkpoint import read_tensors, write_tensors
-from sot_paddle.train import checkpointing, exact_state, trainer
+from sot_paddle.train import checkpointing, ema, exact_state, trainer
 from sot_paddle.train.checkpointing import first_nonfinite
 from sot_paddle.train.exact_state import check_identity
 from tests.sot_paddle.train import tiny_run
@@ -177,6 +177,40 @@ def test_a_weight_that_is_not_finite_is_not_saved(tiny, tmp_path, monkeypatch):
     assert json.loads((out / "best" / "best.json").read_text())["step"] <= 2
     monkeypatch.undo()
     assert "continuing from" in tiny.done(out, *flags)
+
+
+def test_a_moment_that_is_not_finite_is_not_saved(tiny, tmp_path, monkeypatch):
+    original, calls = exact_state.optimizer_arrays, [0]
+
+    def spoilt(*arguments):
+        arrays, calls[0] = original(*arguments), calls[0] + 1
+        if calls[0] == 2:
+            arrays["head.fc.weight/moment2"] = np.full_like(next(iter(arrays.values())), np.inf)
+        return arrays
+
+    monkeypatch.setattr(trainer.exact_state, "optimizer_arrays", spoilt)
+    out = tmp_path / "out"
+    line = tiny.refused(out, *STEPS)
+    assert "head.fc.weight/moment2 (in optimizer.safetensors)" in line
+    assert f"last finite checkpoint: {out / 'checkpoint-1'}" in line
+    assert [path.name for path in checkpointing.list_checkpoints(out)] == ["checkpoint-1"]
+
+
+def test_an_average_that_is_not_finite_is_not_saved(images, tmp_path, monkeypatch):
+    original = ema.ModelEma.update
+
+    def spoilt(self, steps):
+        original(self, steps)
+        average = next(tensor for tensor in self._average.values() if tensor.ndim == 1)
+        average[0] = float("nan")
+
+    monkeypatch.setattr(ema.ModelEma, "update", spoilt)
+    out = tmp_path / "out"
+    line = images.refused(out, "--recovery-interval", "2")
+    assert "(in ema.safetensors)" in line
+    assert "last finite checkpoint: none yet" in line
+    assert not checkpointing.list_checkpoints(out)
+    assert not (out / "best").exists()
 
 
 def test_weights_that_are_not_finite_are_not_started_from(tiny, done, tmp_path):

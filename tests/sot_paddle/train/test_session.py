@@ -1,14 +1,12 @@
 import json
 import shutil
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 from visualdl import LogReader
 
-from sot_paddle.failures import NonFiniteLoss
-from sot_paddle.train import checkpointing, trainer
+from sot_paddle.train import checkpointing
 from sot_paddle.train.model_folder import load_trained_text
 from sot_paddle.train.run import class_counts
 from sot_paddle.train.saved_model import find_text_folder
@@ -58,18 +56,6 @@ def assert_logs(out: Path, content: dict) -> None:
     for name in ("acc", "loss"):
         scores = {int(step): row[name] for step, row in content["evaluations"].items()}
         assert logged[f"eval/{name}"] == pytest.approx(scores, rel=1e-6)
-
-
-def test_a_training_that_is_ended_early_leaves_no_open_log(tiny, tmp_path, monkeypatch):
-    """A search goes on in this process; each log has a thread."""
-
-    def end(*_, **__):
-        raise NonFiniteLoss("ended by the search")
-
-    threads = set(threading.enumerate())
-    monkeypatch.setattr(trainer.ExactTrainer, "evaluate", end)
-    assert "ended by the search" in tiny.refused(tmp_path / "out", "--max_steps", "2")
-    assert set(threading.enumerate()) <= threads
 
 
 def test_nothing_is_evaluated_unless_asked_for(tiny, tmp_path):
