@@ -143,8 +143,6 @@ def _few(rows: Sequence[Any]) -> Sequence[Any]:
 
 def _draw_words(options: argparse.Namespace, place: Path) -> bytes:
     subject = load_trained_text(place)
-    for note in subject.notes:
-        say(note)
     lines = _few([line for line in decoded_lines(Path(options.sentences))[0] if line.strip()])
     rows, labels = [], []
     for line in lines:
