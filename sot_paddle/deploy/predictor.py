@@ -223,15 +223,15 @@ def _images_of(place: str, details: EvalTransform) -> list[Row]:
         source = load_digits(details.img_size)[1]
         return [Row(source.name(n), partial(source.image, n)) for n in range(len(source))]
     if not path.is_dir():
-        return [_image(path, details)]
+        return [_image(path)]
     files = files_below(path)
     if not files.images:
         raise ValueError(f"{place}: expected images ({' '.join(EXTENSIONS)}), got none")
     report_others(path, files.others, _LOG.warning)
-    return [_image(path / name, details) for name in files.images]
+    return [_image(path / name) for name in files.images]
 
 
-def _image(path: Path, details: EvalTransform) -> Row:
+def _image(path: Path) -> Row:
     if not path.is_file():
         raise ValueError(f"{path}: there is no such image or folder")
-    return Row(str(path), partial(decode_rgb, path, exif_orientation=details.exif_orientation))
+    return Row(str(path), partial(decode_rgb, path))

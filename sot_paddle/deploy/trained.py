@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,8 +55,6 @@ def open_trained(place: str | Path, *, ema: bool = True) -> Trained:
 
 def _text(folder: Path) -> Trained:
     subject = load_trained_text(folder)
-    for note in subject.notes:
-        print(note, file=sys.stderr)
     model, tokenizer = subject.model, subject.tokenizer
     if model.head_config.pooling == SPANS:
         raise ValueError(

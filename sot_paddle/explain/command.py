@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +128,6 @@ def choose_images(
             source = FolderSource(path.parent, (folder.name,), (path.name,), np.zeros(1, np.int64))
         else:
             source = read_class_folders(path) if is_bare(path) else read_split(path, "val")
-        if isinstance(source, FolderSource):
-            source = replace(source, exif_orientation=transform.exif_orientation)
         for label in range(len(source.classes)):
             members = np.flatnonzero(source.labels == label)[:count]
             chosen += [(source, int(index)) for index in members]
@@ -146,8 +143,6 @@ def _few(rows: Sequence[Any]) -> Sequence[Any]:
 
 def _draw_words(options: argparse.Namespace, place: Path) -> bytes:
     subject = load_trained_text(place)
-    for note in subject.notes:
-        say(note)
     lines = _few([line for line in decoded_lines(Path(options.sentences))[0] if line.strip()])
     rows, labels = [], []
     for line in lines:

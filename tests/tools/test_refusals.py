@@ -32,7 +32,7 @@ ROWS = [
     ("train_text", "--task_name TREC --data_dir HERE --model_name_or_path HERE --output_dir HERE/o")
     + ("HERE holds neither config.json nor",),
     ("train_tokenizer", "--input HERE/none --output_dir HERE/o", "HERE/none is missing: give text"),
-    ("visualize", "HERE a.png --out HERE/out", NO_MODEL),
+    ("visualize", "HERE a.png --out HERE/out", "HERE holds no trained model, nor probes of layers"),
 ]
 
 
