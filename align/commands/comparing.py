@@ -38,6 +38,7 @@ from sot_paddle.runtime import environment_stamp
 
 PUT_RIGHT = "was compared with this put right"
 MENDS = 8  # faults of a framework that one pair may meet
+LITTLE = 1e-5  # of the scale: what is farther off in float64 is no rounding
 FUNCTIONS = 12  # whose loss of digits is tried one by one
 LOST = (
     "no fault of the port: in float32 Paddle's {} loses digits that PyTorch's keeps; computed in "
@@ -189,7 +190,6 @@ def _keeping_digits(
     Returns:
         The outcome with a note on each function; ``failed`` where there are none.
     """
-    from align.explain.call_rows import EXCUSED
     from align.frameworks.watched_calls import by_pytorch, in_float64
 
     if _passed(failed, dtype) or not _passed(outcome, "float64"):
@@ -198,7 +198,7 @@ def _keeping_digits(
     if dtype == "float64":
         results = [result for result in failed.report.results if result.dtype == dtype]
         failures = itertools.chain.from_iterable(result.failures for result in results)
-        if not all(failure.worst <= EXCUSED.value for failure in failures):  # NaN is far, too
+        if not all(failure.worst <= LITTLE for failure in failures):  # NaN is far, too
             return failed
         retaken, sentence = by_pytorch, LOST_IN_FLOAT64
     pair, calls = AnyPair(setup, dtype), []

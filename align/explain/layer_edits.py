@@ -19,7 +19,6 @@ from align.frameworks import on_paddle
 from align.frameworks.watched_calls import attributes
 from align.pair.any_pair import AnyPair
 from align.pair.bench import Bench
-from align.pair.isolation import Guilty
 from align.record.arrays import leaves, replace
 from align.record.recording import ROOT
 
@@ -71,18 +70,17 @@ def _transposed(layer: Any, name: str) -> Iterator[None]:
             paddle.assign(on_paddle.tensor(before), output=tensor)
 
 
-def rows(bench: Bench, wrong: Guilty) -> Changes:
-    """Replace the numbers that an embedding was given by those that PyTorch's rows have."""
-    table = getattr(bench.layer, "weight", None)
-    if bench.layer_call is None or table is None or wrong.expected is None or len(table.shape) != 2:
+def rows(bench: Bench) -> Changes:
+    """Replace the numbers that an embedding was given by those that its partner was given."""
+    if bench.layer_call is None or bench.partner is None:
         return
-    right = _row_numbers(wrong.expected, table.numpy())
+    expected = [array for _, array in bench.partner.inputs if array.dtype.kind == "i"]
     tensors = leaves(bench.layer_call[1:], on_paddle.is_tensor)
-    numbers = [(p, t) for p, t in tensors if not paddle.is_floating_point(t)]
-    if right is None or len(numbers) != 1 or numbers[0][1].size != right.size:
+    numbers = [(path, t) for path, t in tensors if not paddle.is_floating_point(t)]
+    if not len(numbers) == len(expected) == 1 or numbers[0][1].size != expected[0].size:
         return
     path, indices = numbers[0]
-    paddle_rows, torch_rows = indices.numpy(), right.reshape(indices.shape)
+    paddle_rows, torch_rows = indices.numpy(), expected[0].reshape(indices.shape)
     steps = np.unique(paddle_rows - torch_rows)
     how = ""
     if steps.size == 1:
@@ -95,18 +93,6 @@ def rows(bench: Bench, wrong: Guilty) -> Changes:
         return replace(arguments, on_paddle.is_tensor, lambda p, t: tensor if p == path else t)
 
     yield says, attributes(bench, given=changed)
-
-
-def _row_numbers(output: np.ndarray, table: np.ndarray) -> np.ndarray | None:
-    """The row of the table that each last axis is, None when one is no row."""
-    if output.ndim < 2 or output.shape[-1] != table.shape[1] or output.size * len(table) >= 1e8:
-        return None
-    flat = output.reshape(-1, table.shape[1])
-    near = 1e-6 * float(np.abs(table).max() or 1.0)
-    gaps = np.stack([np.abs(table - row).max(axis=1) for row in flat])
-    if not (gaps.min(axis=1) <= near).all():
-        return None
-    return gaps.argmin(axis=1).reshape(output.shape[:-1])
 
 
 def recorded(bench: Bench) -> str:

@@ -1,6 +1,6 @@
 """The report of a run as one page: verdict, what to fix first, one table a step.
 
-The page stands alone, without network or script, on phone and paper. Texts are plain and escaped
+The page stands alone, without network or script, on a phone, too. Texts are plain and escaped
 here; arguments called ``html`` are ready markup. Tables become labelled blocks where the screen is
 narrow, so nothing is cut.
 """
@@ -212,14 +212,6 @@ summary:focus-visible { outline:2px solid var(--focus); outline-offset:1px; }
   tr { padding:6px 12px; border-bottom:1px solid var(--line); }
   tbody th, tbody td, tbody td.n { border:0; padding:2px 0; text-align:left; white-space:normal; }
   td[data-label]::before { content:attr(data-label) " "; color:var(--soft); } }
-@page { margin:12mm; }
-@media print { body { background:#fff; font-size:10px; } main { max-width:none; padding:0; }
-  h2 { margin:14px 0 5px; font-size:14px; }
-  .banner { padding:8px 14px; } table { font-size:8.5px; } code, .soft { font-size:inherit; }
-  th, td { padding:1px 6px; } thead th, .chip { font-size:inherit; padding:0 6px; }
-  tr, .why { break-inside:avoid; } h2 { break-after:avoid; }
-  details, tbody tr:nth-child(n+16), .found li:nth-child(n+9),
-  .why:nth-of-type(n+4) { display:none; } }
 """
 
 
@@ -235,7 +227,7 @@ def listed(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def folded(title: str, html: str) -> str:
-    """Return what a reader may open, and paper leaves out; "" where that is empty."""
+    """Return what a reader may open; "" where that is empty."""
     return f"<details><summary>{escape(title)}</summary>{html}</details>" if html else ""
 
 

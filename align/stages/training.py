@@ -274,11 +274,7 @@ def _divergences(
         cause = rate_causes.explain(*(np.asarray(side) for side in rates.values()))
     elif first.name.startswith(f"{AVERAGES}/"):
         place, cause = first.name, ""
-        if pair.live:  # two records: neither framework need be installed
-            from align.explain.optimizer_causes import guess_average
-
-            cause = guess_average(pair)
     else:
-        cause = locate.running_statistic(pair, first.name) if pair.live else ""
+        cause = locate.running_statistic(pair, first.name)
     cause = cause or first.hint
     return [Divergence(first.name, place, "training", result.dtype, reason, cause)]

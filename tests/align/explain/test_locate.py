@@ -46,7 +46,6 @@ def causes(*guilty: Guilty) -> list[str]:
         (wrong(), ("proved", "guess", "missing"), "proved"),
         (wrong(), ("", "guess", "missing"), MISSING),
         (wrong(X**2), ("", "guess", "missing"), "guess"),
-        (wrong(0.5 * X), ("", "", "missing"), "is 0.25 x the reference: perhaps"),
         (wrong(X**2), ("", "", "missing"), "missing"),
         (wrong(X**2), ("", "", ""), COMPARISON.hint),
     ],
@@ -65,6 +64,12 @@ def test_without_another_run_the_tensors_are_looked_at(monkeypatch) -> None:
     assert causes(wrong(), second) == ["proved", MISSING]
     monkeypatch.setattr(Pair, "live", False)
     assert causes(wrong()) == [MISSING]
+
+
+def test_another_layer_of_the_kind_without_a_cause_is_perhaps_as_the_first(monkeypatch) -> None:
+    monkeypatch.setattr(calls, "study", lambda *_: ("proved", "", ""))
+    second = Guilty("b", COMPARISON, "b", [("input 0", X)], X**2, 2 * X)
+    assert causes(wrong(X**2), second) == ["proved", "perhaps as at a: proved"]
 
 
 def test_what_inject_mode_knows_needs_no_experiment(monkeypatch) -> None:
