@@ -25,7 +25,7 @@ from align.record.files.dump_reading import OWN
 from align.record.recording import ROOT
 from align.record.results import STEPS, Comparison, Divergence, Step, StepResult
 from align.record.run_report import Report
-from align.report.report import console, write_html, write_json
+from align.report.report import console, write_page
 from align.stages import stages
 from sot_paddle.config import some
 
@@ -174,8 +174,7 @@ class Outcome:
 
     def write(self, out: str | Path) -> Path:
         """Write report.html and report.json into a folder; returns the page's path."""
-        write_json(self.report, Path(out) / "report.json")
-        return write_html(self.report, Path(out) / "report.html")
+        return write_page(self.report, out)
 
 
 def take_once(pair: Pair, outcome: Outcome) -> bool:

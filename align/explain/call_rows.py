@@ -5,15 +5,12 @@ Legend: call is one watched call of Paddle, around is what its layer has at hand
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import paddle
-from paddle.nn import functional
 
 from align.explain import call_values as values
 from align.explain.call_values import EVERY, LOW, CallRow, option
 from align.explain.formulas import ACTIVATIONS as FORMULAS
-from align.frameworks.watched_calls import ACTIVATIONS, LOSSES
+from align.frameworks.watched_calls import ACTIVATIONS
 
 _BATCH, _RUN = "statistics of the batch", "running statistics"
 ROWS = (
@@ -71,12 +68,6 @@ ROWS = (
         "variance: Paddle divides by {present}, with the other divisor it agrees (n - 1: unbiased)",
         lambda call, _: call.with_arguments({"unbiased": call.argument("unbiased") is False}),
         present=lambda call: "n" if call.argument("unbiased") is False else "n - 1",
-    ),
-    CallRow(
-        "add",
-        "epsilon's place: Paddle adds it to the root, PyTorch under the root",
-        lambda call, at: paddle.sqrt(call.args[1 - at] ** 2 + call.args[at]),
-        values.epsilons,
     ),
     CallRow(
         "matmul bmm",
@@ -173,24 +164,6 @@ NUMBERS = (
     ),
 )
 """Tried last: of a scale ROWS say more, and there are many numbers."""
-
-HANDED: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
-    "its logarithm": paddle.log,
-    "its exponential": paddle.exp,
-    "its sigmoid": functional.sigmoid,
-    "its softmax": functional.softmax,
-    "the logarithm of its softmax": functional.log_softmax,
-}
-"""What PyTorch may hand to a loss instead of what Paddle does."""
-LOSS_ROWS = (
-    CallRow(
-        " ".join(LOSSES),
-        "input of {name}: PyTorch hands over {value}",
-        lambda call, name: values.put(call, 0, HANDED[name](call.args[0])),
-        lambda call, around: HANDED,
-    ),
-)
-"""Edits of the calls of a loss."""
 
 CUT_ROWS = (
     CallRow(

@@ -21,7 +21,6 @@ from align.frameworks.watched_calls import TorchCall, WatchedCall
 
 FEW = 4  # parts or axes whose permutations are all tried
 LOW = -1e30
-SMALL = 1e-2  # an epsilon is smaller
 EVERY = "*"
 
 
@@ -299,11 +298,6 @@ def numbers(call: WatchedCall, around: Around) -> list[tuple[str, float]]:
 def with_number(call: WatchedCall, value: tuple[str, float]) -> paddle.Tensor:
     """An operator with another number. PADDLE: `x ** number` holds it in float32, no tensor."""
     return put(call, 1, paddle.to_tensor(value[1], dtype=call.args[0].dtype))
-
-
-def epsilons(call: WatchedCall, around: Around) -> list[int]:
-    """Which of a call's operands are small positive numbers."""
-    return [at for at, x in enumerate(call.args) if is_number(x) and 0 < float(x) < SMALL]
 
 
 def rms(call: WatchedCall, _: Any) -> Any:

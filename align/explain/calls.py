@@ -18,7 +18,7 @@ import numpy as np
 import paddle
 
 from align.explain import layer_edits
-from align.explain.call_rows import CUT_ROWS, LOSS_ROWS, NUMBERS, ROWS
+from align.explain.call_rows import CUT_ROWS, NUMBERS, ROWS
 from align.explain.call_values import EVERY, Around, CallRow
 from align.explain.experiment import fewest, first_cause
 from align.explain.hints import UNKNOWN
@@ -355,13 +355,10 @@ def loss_reruns(
         run_theirs()
     with watch(_noting(calls)):
         run_ours()
-    edits = []
     for call in (call for call in calls if call.name in LOSSES):
         for says, arguments in argument_edits(call, calls, recorder.calls):
             answer = _instead([call.number], methodcaller("with_arguments", arguments))
-            edits.append((call, says, answer))
-    for call, says, answer in [*edits, *call_edits(LOSS_ROWS, calls, Around())]:
-        with contextlib.suppress(*ERRORS):
-            with watch(answer):
-                run = run_ours()
-            yield f"{says} ({call.place})", run
+            with contextlib.suppress(*ERRORS):
+                with watch(answer):
+                    run = run_ours()
+                yield f"{says} ({call.place})", run

@@ -260,11 +260,6 @@ ARGUMENTS: dict[str, tuple[Callable, Callable, str]] = {
         lambda x: x.clip(-1, 1) + (2 * x).clip(-1, 3),
         "max of clip: Paddle has 3, PyTorch 2",
     ),
-    "epsilon outside of the root": (
-        lambda x: x / (x.var(-1, keepdim=True, unbiased=False) + 1e-3).sqrt(),
-        lambda x: x / (x.var(-1, keepdim=True, unbiased=False).sqrt() + 1e-3),
-        "epsilon's place: Paddle adds it to the root, PyTorch under the root",
-    ),
 }
 
 

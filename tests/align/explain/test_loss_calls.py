@@ -42,13 +42,6 @@ LOSSES = {
         SCORES,
         SOFT,
     ),
-    "probability": (
-        lambda z, y: theirs.kl_div(theirs.log_softmax(z / 3, 1), y, reduction="sum"),
-        lambda z, y: ours.kl_div(ours.softmax(z / 3, 1), y, reduction="sum"),
-        "input of kl_div: PyTorch hands over its logarithm",
-        SCORES,
-        SOFT,
-    ),
     "pos_weight": (
         lambda z, y: theirs.binary_cross_entropy_with_logits(
             z, y, pos_weight=torch.tensor(WEIGHT, dtype=z.dtype)

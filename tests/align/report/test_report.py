@@ -11,7 +11,7 @@ import pytest
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.record.results import ControlResult, Divergence, StepResult, Tolerance
 from align.record.run_report import Report
-from align.report.report import console, junit, write_html, write_json, write_junit
+from align.report.report import console, junit_of, write_page
 from align.report.report_html import page
 from tests.html_tags import Page, assert_stands_alone
 
@@ -159,21 +159,21 @@ def test_the_report_of_a_pair_names_it_and_how_it_was_made(pair):
 
 def test_nothing_run_is_a_failure_everywhere():
     empty = Report({}, [])
-    for text in (console(empty).lower(), page(empty).lower(), junit(empty).decode()):
+    for text in (console(empty).lower(), page(empty).lower(), junit_of(empty).decode()):
         assert "nothing was run, so nothing is proved" in text
-    root = ElementTree.fromstring(junit(empty))
+    root = ElementTree.fromstring(junit_of(empty))
     assert (root.get("tests"), root.get("failures")) == ("1", "1")
     assert '<section class="banner fail"' in page(empty)
 
 
 def test_json_file_is_the_report(failing, tmp_path):
-    path = write_json(failing, tmp_path / "deep" / "report.json")
-    assert json.loads(path.read_text()) == failing.to_json()
-    assert os.listdir(path.parent) == ["report.json"]
+    folder = write_page(failing, tmp_path / "deep").parent
+    assert json.loads((folder / "report.json").read_text()) == failing.to_json()
+    assert sorted(os.listdir(folder)) == ["report.html", "report.json"]
 
 
 def test_the_page_stands_alone_and_says_what_failed(failing, tmp_path):
-    text = write_html(failing, tmp_path / "report.html").read_text()
+    text = write_page(failing, tmp_path).read_text()
     shown = assert_stands_alone(text)
     assert [tag for tag in shown.tags if tag == "script"] == []
     for said in ("Fail", "rounding is far below", "is 3.000 x the reference", "numpy 1.26"):
@@ -223,8 +223,8 @@ def test_a_step_has_one_table_whose_further_rows_are_folded():
     assert few.tags.count("tr") == 1 + 24 + 1 + 2
 
 
-def test_junit_counts_and_explains_failures(pair, tmp_path):
-    root = ElementTree.parse(write_junit(pair, tmp_path / "deep" / "junit.xml")).getroot()
+def test_junit_counts_and_explains_failures(pair):
+    root = ElementTree.fromstring(junit_of(pair))
     assert (root.get("tests"), root.get("failures")) == ("3", "2")
     suite = root.find("testsuite")
     assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("bert", "3", "2")

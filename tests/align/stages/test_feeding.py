@@ -309,7 +309,7 @@ ONE_ITERATOR = iter(texts())
         (ONE_ITERATOR, ONE_ITERATOR, "one and the same iterator"),
         (texts(), 3, "the Paddle side is a int, expected an iterable"),
         ([], [], "neither side yields a batch"),
-        ([{"x": [[1], [1, 2]]}], [{"x": 1}], "ragged list"),
+        ([{"x": [[1], [1, 2]]}], [{"x": 1}], "inhomogeneous"),
     ],
 )
 def test_data_that_mean_nothing_are_refused(reference, ours, message) -> None:

@@ -183,7 +183,7 @@ def test_a_loss_off_by_as_little_is_perhaps_right_and_float32_is_advised_where_i
 
     for dtypes, advised in (("float64", True), (("float64", "float32"), False)):
         options = {"loss": (CROSS, slightly), "labels": LABELS, "dtype": dtypes}
-        result = align.compare(None, None, SCORES, **options)
+        result = align.compare(torch.nn.Identity(), nn.Identity(), SCORES, **options)
         assert result.root.cause.startswith("perhaps no fault of the port"), str(result)
         assert ('compare with dtype="float32" too' in str(result)) == advised
 
@@ -224,9 +224,11 @@ def test_compare_runs_the_stage_before_the_backward_pass(wrong, cause) -> None:
 
 def test_the_notes_say_that_no_label_is_ignored() -> None:
     """Paddle's mean divides by all labels: right where none is ignored."""
-    given = {"torch_module": None, "paddle_layer": None, "inputs": SCORES, "dtype": "float64"}
-    found = align.compare(**given, labels=LABELS, loss=(theirs.cross_entropy, entropy))
+    alone = functools.partial(
+        align.compare, torch.nn.Identity(), nn.Identity(), SCORES, dtype="float64"
+    )
+    found = alone(labels=LABELS, loss=(theirs.cross_entropy, entropy))
     assert found.passed
     assert any("no label is -100, the default to ignore" in note for note in found.notes)
-    found = align.compare(**given, labels=IGNORED, loss=(theirs.cross_entropy, valid_mean))
+    found = alone(labels=IGNORED, loss=(theirs.cross_entropy, valid_mean))
     assert not any("ignored" in note for note in found.notes)
