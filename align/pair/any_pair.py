@@ -271,17 +271,10 @@ class AnyPair(Pair):
         steady = steady_elements(sample, oracle or reference)
 
         @contextlib.contextmanager
-        def ours(
-            plan: Request | None = None, enough: Callable[[Ours], bool] = lambda _: False
-        ) -> Iterator[Ours]:
+        def ours(plan: Request | None = None) -> Iterator[Ours]:
             track, plan = Track(functools.partial(sample.ours, on_paddle)), plan or self.plan
-            with self.setup.paddle.open_training(
-                plan,
-                self.dtype,
-                self.dtype,
-                watch=track.watch,
-                enough=lambda run: enough((run, track)),
-            ) as run:
+            side, dtype = self.setup.paddle, self.dtype
+            with side.open_training(plan, dtype, dtype, watch=track.watch) as run:
                 yield run, track
 
         def moved(asked: MovedRun) -> contextlib.AbstractContextManager[Kinds]:

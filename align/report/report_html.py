@@ -17,7 +17,6 @@ from align.record.results import STEPS, Comparison, Divergence, StepResult, Tole
 from align.record.run_report import Report, rows
 from align.report.report_text import (
     FOLLOWS,
-    GUIDE,
     NOTES,
     NOTHING,
     TO_FIX,
@@ -37,7 +36,6 @@ SENTENCES = {
 }
 _COLUMNS = ("result", "worst element", "#Paddle", "#PyTorch", "#difference", "#allowed", "#used")
 _CURVES = ("curve", "#first step", "#in the middle", "#last step")
-_WHERE_IT_RAN = "Where it ran, and how to read this page"
 
 
 def page(report: Report) -> str:
@@ -49,7 +47,6 @@ def page(report: Report) -> str:
         models = [f"{about[side]['class']} ({title})" for side, title in titles if side in about]
         heading = f"{about['pair']}: {' against '.join(models)}"
     environment = [(str(name), spoken(value)) for name, value in report.environment.items()]
-    guide = "".join(f"<p>{escape(text)}</p>" for text in GUIDE)
     html = (
         f"<h1>{escape(heading)}</h1>",
         _banner(report),
@@ -57,7 +54,7 @@ def page(report: Report) -> str:
         section(FOLLOWS, _items("ul", map(_finding, report.consequences))),
         *(_step(step, report) for step in STEPS),
         section(NOTES, _items("ul", map(escape, report.notes))),
-        folded(_WHERE_IT_RAN, listed(environment) + guide),
+        folded("Where it ran", listed(environment)),
     )
     title = escape(f"Alignment: {report.verdict} · {about.get('pair', 'suite')}")
     return (
