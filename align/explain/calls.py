@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -85,8 +86,12 @@ class LayerStudy(NamedTuple):
     missing: str = ""
 
 
-def study(pair: AnyPair, wrong: Guilty) -> LayerStudy:
-    """Experiment on one wrong layer."""
+def study(pair: AnyPair, wrong: Guilty, like: str = "") -> LayerStudy:
+    """Experiment on one wrong layer.
+
+    Args:
+        like: the cause at another layer; only edits of the same words are tried, "" for all.
+    """
     size = 0 if wrong.expected is None else wrong.expected.size
     if size > LARGE:
         return LayerStudy()
@@ -104,9 +109,16 @@ def study(pair: AnyPair, wrong: Guilty) -> LayerStudy:
         guess = layer_edits.unused(pair, bench) or layer_edits.arguments(bench)
         budget = max(LEAST, min(MOST, WORK // max(size, 1)))
         changes = _changes(pair, bench, calls if len(calls) <= MANY else [])
+        if like:
+            changes = (change for change in changes if _in_words(change[0]) == _in_words(like))
         proved = first_cause(changes, bench.mended_by, budget)
         missing = "" if proved else _missing(pair, bench, calls)
         return LayerStudy(proved or recorded, guess or perhaps(pair) * small, missing)
+
+
+def _in_words(cause: str) -> str:
+    """A cause without its numbers, which are others in another layer."""
+    return re.sub(r"\d+", "", cause)
 
 
 def _noting(calls: list[WatchedCall]) -> Answer:

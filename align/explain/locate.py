@@ -20,12 +20,17 @@ from align.pair.pair import Pair
 from align.record.recording import ROOT
 from align.record.results import Comparison, Divergence
 
+REPEATS = 3  # layers of the class of the first on which its cause is tried
+
 
 def forward_divergences(pair: Pair, wrong_layers: Sequence[Guilty]) -> list[Divergence]:
-    """Return wrong layers with their causes, each once; experiments are made on the first one."""
+    """Return wrong layers with their causes, each once.
+
+    Experiments are made on the first one; what they find is tried on others of its class.
+    """
     divergences: list[Divergence] = []
     first_kind: type | None = None
-    first_cause = ""
+    first_cause, repeats = "", 0
     for wrong in merged(list(wrong_layers)):
         cause = wrong.note or _forward_cause(pair, wrong, experiments=not divergences)
         kind = type(pair.layer(wrong.place)[0]) if pair.live else None
@@ -33,6 +38,9 @@ def forward_divergences(pair: Pair, wrong_layers: Sequence[Guilty]) -> list[Dive
             first_kind, first_cause = kind, cause
         elif not cause and first_cause and kind is first_kind is not None:
             cause = f"perhaps as at {divergences[0].place}: {first_cause}"
+            if repeats < REPEATS:
+                cause = _again(pair, wrong, divergences[0]) or cause
+            repeats += 1
         if not cause:
             inside = ", ".join(dict.fromkeys(wrong.siblings[:4]))
             hidden = f"layers without a partner run there: {inside}" if inside else ""
@@ -48,6 +56,14 @@ def forward_divergences(pair: Pair, wrong_layers: Sequence[Guilty]) -> list[Dive
         )
         divergences.append(divergence)
     return divergences
+
+
+def _again(pair: Pair, wrong: Guilty, first: Divergence) -> str:
+    """Try the edit that mended the first wrong layer on another one of its class, "" in vain."""
+    from align.explain import calls
+
+    proved = calls.study(pair, wrong, like=first.cause).proved
+    return f"as at {first.place}: {proved}" if proved else ""
 
 
 def _left_out(pair: Pair, wrong: Guilty) -> str:

@@ -66,10 +66,16 @@ def test_without_another_run_the_tensors_are_looked_at(monkeypatch) -> None:
     assert causes(wrong()) == [MISSING]
 
 
-def test_another_layer_of_the_kind_without_a_cause_is_perhaps_as_the_first(monkeypatch) -> None:
-    monkeypatch.setattr(calls, "study", lambda *_: ("proved", "", ""))
-    second = Guilty("b", COMPARISON, "b", [("input 0", X)], X**2, 2 * X)
-    assert causes(wrong(X**2), second) == ["proved", "perhaps as at a: proved"]
+@pytest.mark.parametrize(("proved", "says"), [("it", "as at a: it"), ("", "perhaps as at a: it")])
+def test_the_cause_of_the_first_is_tried_on_some_of_its_class(monkeypatch, proved, says) -> None:
+    def study(pair, wrong, like=""):
+        return calls.LayerStudy(proved if like else "it")
+
+    monkeypatch.setattr(calls, "study", study)
+    others = [Guilty(name, COMPARISON, name, [("input 0", X)], X**2, 2 * X) for name in "bcde"]
+    *tried, last = causes(wrong(X**2), *others)
+    assert tried == ["it", says, says, says]
+    assert last == "perhaps as at a: it"
 
 
 def test_what_inject_mode_knows_needs_no_experiment(monkeypatch) -> None:

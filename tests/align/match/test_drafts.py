@@ -173,6 +173,19 @@ def test_a_table_that_leaves_out_what_may_be_partners_is_refused() -> None:
 BARE, ALONE = ("wq", "wk"), ("query", "key")
 
 
+@pytest.mark.parametrize("copied", [["wk"], ["wq", "wk"]])
+def test_the_other_layout_of_a_row_is_tried_where_both_fit(copied) -> None:
+    transforms = {name: "copy" if name in copied else "transpose" for name in BARE}
+    rows = {
+        f"blocks.{{}}.{name}": {"to": f"stack.{{}}.{other}.weight", "transform": transforms[name]}
+        for name, other in zip(BARE, ALONE, strict=True)
+    }
+    weights = rows | {"blocks.{}.wv.weight": "stack.{}.value.weight"}
+    result = align.compare(TorchBare, PaddleLinear, X, dtype="float64", weights=weights)
+    says = "the table copies blocks.0.{0}, blocks.1.{0} where it has to transpose"
+    assert result.root.cause == "; ".join(map(says.format, copied)), str(result)
+
+
 class TorchTagger(torch.nn.Module):
     """A recurrent layer, whose cells have two names in Paddle, and an output tied to the input."""
 
