@@ -258,7 +258,6 @@ def take_forward(pair: Pair, outcome: Outcome) -> list[Comparison]:
             "neither that nor any gradient can be judged: compare in float64 too, or choose better "
             "conditioned inputs"
         )
-    outcome.notes.extend(_notes(pair))
     statistics = _moved_statistics(pair, result)
     failed = [c for c in result.failures if c not in statistics]
     if _only_structure(failed) and outcome.first_divergence is None:
@@ -272,6 +271,7 @@ def take_forward(pair: Pair, outcome: Outcome) -> list[Comparison]:
     elif unplaced:
         wrong_layers = dumped_pair.wrong_output(pair, failed)
         guilty = locate.forward_divergences(pair, wrong_layers)
+    outcome.notes.extend(_notes(pair))
     if unplaced:
         outcome.first_divergence = locate.first_forward(pair, failed, guilty)
     if statistics and outcome.first_divergence is None:

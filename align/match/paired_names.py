@@ -202,6 +202,10 @@ class ModuleMap:
             target = self.to_paddle.pop(name)
             self.unlike[name] = f"{target}: {why}; its outputs are not compared"
 
+    def unpair_loose(self, name: str) -> None:
+        """Compare no outputs of a container that does another part of the work than its partner."""
+        self.unpair(name, f"returns something else than {name}, which holds the same parameters")
+
 
 def pair_modules(
     torch_names: Sequence[str], paddle_names: Sequence[str], weights: WeightMapping, table: Table
