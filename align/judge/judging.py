@@ -52,6 +52,14 @@ class _GradientTap:
     torch64: Reader
 
 
+_NO_BACKWARD = "its backward pass is not compared"
+
+
+def _is_floating(call: Call, path: str) -> bool:
+    """Whether an output of a call could have a gradient that is compared."""
+    return call.array(path).dtype.kind == "f" and path not in call.padded
+
+
 def _float64(arrays: Mapping[str, np.ndarray], path: str) -> np.ndarray:
     return np.asarray(arrays[path], np.float64)
 
@@ -163,7 +171,7 @@ class Judge:
     def _gradient_taps(
         self, ours: Recording, reference: Recording, oracle: Recording | None
     ) -> list[_GradientTap]:
-        """Return the gradients at the outputs of paired layers; note those that one side lacks."""
+        """Return the gradients at the outputs of paired layers; note those that a side lacks."""
         taps, one_sided = [], []
         for key, paddle_call, torch_call in self.taps(ours, reference):
             torch64_call = torch_call if oracle is None else oracle.calls[torch_call.key]
@@ -185,6 +193,9 @@ class Judge:
                     taps.append(tap)
                 elif paddle_path in paddle or torch_path in torch:
                     one_sided.append(name)
+                elif key == ROOT and _is_floating(torch_call, torch_path):
+                    silent = f"output {label}".strip()
+                    self.note(f"{silent} gets no gradient from the loss; {_NO_BACKWARD}")
         for name in sorted(one_sided):  # says nothing when all others agree
             self.note(f"{name}: on one side only, not compared")
         return taps
