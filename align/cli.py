@@ -55,9 +55,7 @@ side has to be installed. Files are safetensors and JSON; no pickle is written o
 _DUMP_EXAMPLES = """\
 examples:
   python -m align dump --side torch  --spec my_pair.py --out from_torch
-  python -m align dump --side paddle --spec my_pair.py --out from_paddle --weights from_torch
-  python -m align dump --side paddle --spec my_pair.py --out own         weights of its own
-  python -m align dump --side torch  --spec my_pair.py --out small --dtype float32 --shallow"""
+  python -m align dump --side paddle --spec my_pair.py --out from_paddle --weights from_torch"""
 _COMPARE = f"""\
 Judge a Paddle dump by a PyTorch dump, with the rules of `python -m align spec`. No framework is
 needed. Refused: two dumps of one framework, other inputs, labels, weights or settings, a file that
@@ -66,9 +64,7 @@ is missing, truncated or changed.
 {_VERDICT}"""
 _COMPARE_EXAMPLES = """\
 examples:
-  python -m align compare from_torch from_paddle
-  python -m align compare from_torch from_paddle --out report --json result.json --junit result.xml
-  python -m align compare from_torch own --table weights_draft.json
+  python -m align compare from_torch from_paddle --out report
   python -m align compare from_torch from_paddle --reprod logs     for ReprodDiffHelper"""
 
 
@@ -145,13 +141,6 @@ def _dump_parser() -> CommandParser:
     parser.add_argument(
         "--no-shake", action="store_true", help="torch: leave fresh zeros and ones as they are"
     )
-    parser.add_argument(
-        "--shallow", action="store_true", help="no inputs of layers: half the size, no cause"
-    )
-    parser.add_argument(
-        "--names", action="store_true", help="run nothing: what --against of the other side needs"
-    )
-    parser.add_argument("--reprod", metavar="DIR", help="also write reprod_log files (pickles)")
     _add_timeout(parser)
     return parser
 

@@ -69,9 +69,8 @@ def main(arguments: list[str]) -> int:
     print(
         f"\ndigits:\n  {train_on_digits(DIGITS, folder / 'runs' / 'digits', epochs=3)}", flush=True
     )
-    writer.write_json(report, folder / "report.json")
     reprod.write_reprod(folder / "reprod_log", checks)
-    print(f"\nHTML report: {writer.write_html(report, folder / 'report.html')}")
+    print(f"\nHTML report: {writer.write_page(report, folder)}")
     return report.exit_code if bit_equal else 1
 
 

@@ -1,7 +1,4 @@
-"""`align.compare`: any PyTorch module against the Paddle layer that ports it.
-
-Without models the data, the metric, the loss and the schedule are compared alone.
-"""
+"""`align.compare`: any PyTorch module against the Paddle layer that ports it."""
 
 from __future__ import annotations
 
@@ -9,11 +6,9 @@ import contextlib
 import dataclasses
 import itertools
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from align.commands.steps import (
     LOSS,
@@ -25,7 +20,6 @@ from align.commands.steps import (
     take_step,
 )
 from align.explain.experiment import fewest
-from align.frameworks import on_paddle, on_torch
 from align.frameworks.on_paddle import ERRORS
 from align.frameworks.watched_calls import DIGITS, watched_in
 from align.pair.any_pair import AnyPair, Setup
@@ -38,6 +32,7 @@ from sot_paddle.runtime import environment_stamp
 
 PUT_RIGHT = "was compared with this put right"
 MENDS = 8  # faults of a framework that one pair may meet
+LITTLE = 1e-5  # of the scale: what is farther off in float64 is no rounding
 FUNCTIONS = 12  # whose loss of digits is tried one by one
 LOST = (
     "no fault of the port: in float32 Paddle's {} loses digits that PyTorch's keeps; computed in "
@@ -77,19 +72,19 @@ def compare(
             written and named, and nothing is compared.
     """
     if torch_module is None or paddle_layer is None:
-        request = _without_models((torch_module, paddle_layer), inputs, options)
-        return compared(request, out, _take_loss)
+        raise ValueError(
+            "expected two models; to compare a loss, a metric, a schedule or data alone pass "
+            "torch.nn.Identity() and paddle.nn.Identity(), the scores as inputs"
+        )
     return compared(request_of(torch_module, paddle_layer, inputs, **options), out)
 
 
-def compared(request: Request, out: str | Path | None = None, take: Take | None = None) -> Outcome:
+def compared(request: Request, out: str | Path | None = None) -> Outcome:
     """`compare` for a request as a record.
 
     Args:
         out: folder for report.html and report.json (and the draft of a table).
-        take: the steps of a precision, None for all that are due.
     """
-    take = take or take_live
     if out is not None:
         check_writable([out])
     setup = Setup(request, Path(out) if out is not None else Path())
@@ -97,8 +92,8 @@ def compared(request: Request, out: str | Path | None = None, take: Take | None 
     try:
         take_once(AnyPair(setup, request.dtypes[0]), outcome)
         for dtype in request.dtypes:
-            right = without_faults(take, outcome, setup, dtype)
-            outcome = _keeping_digits(take, outcome, right, setup, dtype)
+            right = without_faults(take_live, outcome, setup, dtype)
+            outcome = _keeping_digits(outcome, right, setup, dtype)
             setup.paddle.leave(dtype)  # the reference stays: in float64 it judges float32
     except ERRORS as error:
         if _is_refusal_of_float64(error):
@@ -139,12 +134,6 @@ def take_live(pair: AnyPair, outcome: Outcome) -> None:
         outcome.notes.append(f"nothing else was compared in {pair.dtype}: {error}")
 
 
-def _take_loss(pair: AnyPair, outcome: Outcome) -> None:
-    """Take all that needs no model: the models hand on the scores that they get."""
-    if pair.plan.loss is not None:
-        take_step(STEPS[LOSS], pair, outcome)
-
-
 def without_faults(
     take: Take,
     outcome: Outcome,
@@ -178,9 +167,7 @@ def _passed(outcome: Outcome, dtype: str) -> bool:
     return all(result.passed for result in outcome.report.results if result.dtype == dtype)
 
 
-def _keeping_digits(
-    take: Take, outcome: Outcome, failed: Outcome, setup: Setup, dtype: str
-) -> Outcome:
+def _keeping_digits(outcome: Outcome, failed: Outcome, setup: Setup, dtype: str) -> Outcome:
     """Take steps that fail again without the functions of Paddle that lose digits in a precision.
 
     Any function may be one. In float32, of a port that float64 has not failed, it is computed in
@@ -189,7 +176,6 @@ def _keeping_digits(
     Returns:
         The outcome with a note on each function; ``failed`` where there are none.
     """
-    from align.explain.call_rows import EXCUSED
     from align.frameworks.watched_calls import by_pytorch, in_float64
 
     if _passed(failed, dtype) or not _passed(outcome, "float64"):
@@ -198,7 +184,7 @@ def _keeping_digits(
     if dtype == "float64":
         results = [result for result in failed.report.results if result.dtype == dtype]
         failures = itertools.chain.from_iterable(result.failures for result in results)
-        if not all(failure.worst <= EXCUSED.value for failure in failures):  # NaN is far, too
+        if not all(failure.worst <= LITTLE for failure in failures):  # NaN is far, too
             return failed
         retaken, sentence = by_pytorch, LOST_IN_FLOAT64
     pair, calls = AnyPair(setup, dtype), []
@@ -206,7 +192,7 @@ def _keeping_digits(
     def passing(names: Sequence[str]) -> Outcome | None:
         further = outcome.copied()
         with contextlib.suppress(*ERRORS), watched_in(pair.model, retaken(names)):
-            take(AnyPair(setup, dtype), further)
+            take_live(AnyPair(setup, dtype), further)
             return further if _passed(further, dtype) else None
         return None
 
@@ -234,37 +220,3 @@ def _begun(setup: Setup) -> Outcome:
             "moved off their value on both sides; shake=False leaves them"
         )
     return outcome
-
-
-_ALONE = ("data", "metric", "loss", "schedule")
-_SAID = ", ".join(f"{name}=" for name in _ALONE)
-_OF_MODELS = ("optimizer", "batches", "weights", "converted", "inject")
-
-
-def _without_models(models: tuple[Any, Any], inputs: Any, options: Mapping[str, Any]) -> Request:
-    """A request of which metric and loss get scores; its models hand on what they get.
-
-    Args:
-        models: of which one or both are None.
-        inputs: as the user gave them: the scores, or None where neither is asked for.
-        options: of the comparison.
-
-    Raises:
-        ValueError: there is one model, there are no scores, or several, or the request asks for
-            something that needs models, or for nothing.
-    """
-    if models != (None, None):
-        raise ValueError(f"expected two models, or None for both to compare {_SAID} alone")
-    for name in _OF_MODELS:
-        if options.get(name):
-            raise ValueError(f"{name}= needs two models; without them expected {_SAID} alone")
-    asked = [name for name in _ALONE if options.get(name) is not None]
-    if inputs is None and not {"metric", "loss"} & {*asked}:
-        inputs = np.zeros(1)
-    scores = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-    if len(scores) != 1 or not isinstance(scores[0], np.ndarray):
-        raise ValueError("inputs: without models expected one array, the scores of either side")
-    request = request_of(on_torch.identity(), on_paddle.identity(), scores[0], **options)
-    if not asked:
-        raise ValueError(f"without models there is nothing to compare: expected {_SAID}")
-    return request

@@ -19,7 +19,7 @@ from align.pair.dumped_pair import DumpPair, Names
 from align.record.files.dump_reading import SIDES, Dump, same_request
 from align.record.run_report import Report, described, origin
 from align.report.report import check_writable, write_asked
-from align.report.reprod import write_both, write_side
+from align.report.reprod import write_both
 from align.stages import dumping
 from align.stages.dumping import DumpRequest
 from sot_paddle.config import some
@@ -31,21 +31,15 @@ def run_dump(options: argparse.Namespace) -> int:
     wrong = {"torch": "weights", "paddle": "against"}[options.side]
     if getattr(options, wrong):
         raise ValueError(f"--{wrong} belongs to the other side, see --help")
-    if options.names and options.reprod:
-        raise ValueError("--reprod means nothing with --names, which runs nothing: leave it out")
     spec, out = Path(options.spec), Path(options.out)
-    if options.reprod and Path(options.reprod).resolve().is_relative_to(out.resolve()):
-        raise ValueError(f"--reprod {options.reprod}: lies in {out}, a dump holds no pickle")
     plan = read_spec(spec)
     dtype = tuple(dict.fromkeys(options.dtype)) or plan.dtype
     shake = plan.shake and not options.no_shake
     plan = dataclasses.replace(plan, dtype=dtype, shake=shake)
     folder = options.weights or options.against
     other = None if folder is None else Dump(folder)
-    check_writable([options.reprod])
     with in_one_line(spec):
-        deep, names = not options.shallow, options.names
-        written = dumping.dump(DumpRequest(options.side, plan, spec, deep, names, other), out)
+        written = dumping.dump(DumpRequest(options.side, plan, spec, other), out)
     meta, files = written.meta, written.folder.files
     size = sum(row["bytes"] for row in files.values()) / 2**20
     ran = f" {meta.framework['version']} on {meta.framework['device']}" if meta.framework else ""
@@ -56,9 +50,6 @@ def run_dump(options: argparse.Namespace) -> int:
     print(f"{written.path}: {len(files)} files, {size:.1f} MiB, weights {meta.weights[:12]}")
     for note in meta.notes:
         print(f"note: {note}")
-    if options.reprod:
-        paths = write_side(written, Path(options.reprod))
-        print(f"reprod_log: {len(paths)} files in {options.reprod}")
     return 0
 
 
@@ -131,9 +122,6 @@ def common(first: Dump, second: Dump, wanted: Sequence[str] = ()) -> list[str]:
         ValueError: there is none, or one that was asked for is missing.
     """
     torch, paddle = _sides(first, second)
-    for dump in (torch, paddle):
-        if not dump.complete:
-            raise ValueError(f"{dump.path}: holds names only (--names): dump it without --names")
     both = [dtype for dtype in torch.meta.dtypes if dtype in paddle.meta.dtypes]
     precisions = f"{torch.path} has {', '.join(torch.meta.dtypes)}, {paddle.path} has "
     precisions += ", ".join(paddle.meta.dtypes)

@@ -25,7 +25,7 @@ from align.record.files.dump_reading import OWN
 from align.record.recording import ROOT
 from align.record.results import STEPS, Comparison, Divergence, Step, StepResult
 from align.record.run_report import Report
-from align.report.report import console, write_html, write_json
+from align.report.report import console, write_page
 from align.stages import stages
 from sot_paddle.config import some
 
@@ -174,8 +174,7 @@ class Outcome:
 
     def write(self, out: str | Path) -> Path:
         """Write report.html and report.json into a folder; returns the page's path."""
-        write_json(self.report, Path(out) / "report.json")
-        return write_html(self.report, Path(out) / "report.html")
+        return write_page(self.report, out)
 
 
 def take_once(pair: Pair, outcome: Outcome) -> bool:
@@ -259,7 +258,6 @@ def take_forward(pair: Pair, outcome: Outcome) -> list[Comparison]:
             "neither that nor any gradient can be judged: compare in float64 too, or choose better "
             "conditioned inputs"
         )
-    outcome.notes.extend(_notes(pair))
     statistics = _moved_statistics(pair, result)
     failed = [c for c in result.failures if c not in statistics]
     if _only_structure(failed) and outcome.first_divergence is None:
@@ -273,6 +271,7 @@ def take_forward(pair: Pair, outcome: Outcome) -> list[Comparison]:
     elif unplaced:
         wrong_layers = dumped_pair.wrong_output(pair, failed)
         guilty = locate.forward_divergences(pair, wrong_layers)
+    outcome.notes.extend(_notes(pair))
     if unplaced:
         outcome.first_divergence = locate.first_forward(pair, failed, guilty)
     if statistics and outcome.first_divergence is None:

@@ -146,7 +146,7 @@ def _scaled_slices(a: np.ndarray, b: np.ndarray, axis: int) -> tuple[str, np.nda
     same = np.ptp(factor) <= 1e-4 * abs(factor.mean())
     says = (
         f"other mean and standard deviation: along axis {axis} Paddle's values are PyTorch's x "
-        f"({listed(factor.ravel())}) plus ({listed(offset.ravel())})"
+        f"({_listed(factor.ravel())}) plus ({_listed(offset.ravel())})"
     )
     return says + (_known(factor.mean()) if same else ""), factor * b + offset
 
@@ -155,8 +155,7 @@ def _known(factor: float) -> str:
     return next((text for f, text in FACTORS.items() if abs(factor / f - 1) < 1e-4), "")
 
 
-def listed(values: np.ndarray) -> str:
-    """Write the first few of some numbers."""
+def _listed(values: np.ndarray) -> str:
     shown = ", ".join(f"{v + 0.0:.4g}" for v in values[:SHOWN])
     return shown + (", ..." if len(values) > SHOWN else "")
 

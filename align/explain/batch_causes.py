@@ -137,13 +137,11 @@ class Evidence:
         key: the differing key.
         ours: Paddle's whole batch, the first in which the key differs.
         reference: PyTorch's.
-        epoch: both sides' values of a one-dimensional key over the epoch, None for others.
     """
 
     key: str
     ours: Arrays
     reference: Arrays
-    epoch: tuple[np.ndarray, np.ndarray] | None = None
 
 
 def explain_key(batch: Evidence, equal: Judge) -> str:
@@ -159,7 +157,6 @@ def explain_key(batch: Evidence, equal: Judge) -> str:
     kind = f"another kind of number: {a.dtype.name} in Paddle, {b.dtype.name} in PyTorch"
     kind = kind if kinds[0] != kinds[1] else ""
     whole, rounded = b.dtype.kind in "biu", np.result_type(b.dtype, np.float32)
-    a, b = batch.epoch if batch.epoch is not None and whole else (a, b)
     a, b = a.astype(np.float64), b.astype(np.float64)
     if kind and np.array_equal(a, b):
         return f"{kind}; the values agree"

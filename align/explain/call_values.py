@@ -21,7 +21,6 @@ from align.frameworks.watched_calls import TorchCall, WatchedCall
 
 FEW = 4  # parts or axes whose permutations are all tried
 LOW = -1e30
-SMALL = 1e-2  # an epsilon is smaller
 EVERY = "*"
 
 
@@ -201,22 +200,6 @@ def index(entry: Any) -> str:
     return ":".join("" if end is None else str(end) for end in (entry.start, entry.stop))
 
 
-def two_ways(call: WatchedCall, around: Around) -> list[tuple[Any, ...]]:
-    """The index of the first place, where a call takes the last one of a sequence."""
-    x, key = call.args[:2]
-    entries = key if isinstance(key, tuple) else (key,)
-    last = [at for at, entry in enumerate(entries) if entry in (-1, x.shape[at] - 1)]
-    if len(x.shape) != 3 or x.shape[2] % 2 or last not in ([0], [1]):
-        return []
-    return [tuple(0 if at == last[0] else entry for at, entry in enumerate(entries))]
-
-
-def both_ways(call: WatchedCall, begin: tuple[Any, ...]) -> paddle.Tensor:
-    """The last state of each direction: of the way back it is the output at the first place."""
-    ends = call.go().chunk(2, -1)[0], call.args[0][begin].chunk(2, -1)[1]
-    return paddle.concat(ends, -1)
-
-
 def scales(call: WatchedCall, around: Around) -> list[tuple[str, float]]:
     """Factors of attention scores, in words and as numbers."""
     powers = itertools.product(around.widths, (-0.5, 0.5, -1.0))
@@ -317,11 +300,6 @@ def with_number(call: WatchedCall, value: tuple[str, float]) -> paddle.Tensor:
     return put(call, 1, paddle.to_tensor(value[1], dtype=call.args[0].dtype))
 
 
-def epsilons(call: WatchedCall, around: Around) -> list[int]:
-    """Which of a call's operands are small positive numbers."""
-    return [at for at, x in enumerate(call.args) if is_number(x) and 0 < float(x) < SMALL]
-
-
 def rms(call: WatchedCall, _: Any) -> Any:
     """Compute the RMS norm with the arguments of a layer norm."""
     x, width = call.args[0], call.args[0].shape[-1]
@@ -335,29 +313,3 @@ def joined(call: WatchedCall, order: tuple[int, ...]) -> Any:
     """Make a call with the parts of its list in an order."""
     chosen = [first(call)[i] for i in order]
     return call.go(chosen, *call.args[1:]) if call.args else call.go(x=chosen)
-
-
-def _hats(length: int, count: int, ratio: float, corners: bool) -> paddle.Tensor:
-    """(count, length) the weights of a linear interpolation along one axis."""
-    at = np.linspace(0, length - 1, count) if corners else (np.arange(count) + 0.5) * ratio
-    at = np.clip(at - 0.5 * (not corners), 0, length - 1)
-    hats = np.maximum(1 - np.abs(at[:, None] - np.arange(length)), 0)
-    return paddle.to_tensor(hats, dtype="float64")
-
-
-def interpolated(call: WatchedCall, _: Any) -> paddle.Tensor:
-    """Interpolate bilinearly in float64, as PyTorch computes it."""
-    x, corners = first(call), call.argument("align_corners")
-    sizes = list(zip(x.shape[2:], call.go().shape[2:], strict=True))
-    ratios = [length / count for length, count in sizes]
-    factor = call.argument("scale_factor")
-    if factor is not None and not call.argument("recompute_scale_factor"):
-        ratios = 1 / np.broadcast_to(np.asarray(factor, np.float64), 2)
-    rows, columns = (_hats(*size, r, corners) for size, r in zip(sizes, ratios, strict=True))
-    return (rows.astype(x.dtype) @ x) @ columns.astype(x.dtype).T
-
-
-def is_bilinear(call: WatchedCall, around: Around) -> list[None]:
-    """Give one edit of a bilinear interpolation in the usual layout, none of others."""
-    plain = not call.argument("antialias") and call.argument("data_format") in (None, "NCHW")
-    return [None] if call.argument("mode") == "bilinear" and plain else []

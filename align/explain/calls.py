@@ -7,30 +7,19 @@ only. Of a loss: its calls with the arguments that PyTorch's loss gives the same
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from itertools import combinations
 from operator import methodcaller
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
 
 from align.explain import layer_edits
-from align.explain.call_rows import (
-    COARSE,
-    CUT_ROWS,
-    EXCUSED,
-    LOSS_ROWS,
-    NUMBERS,
-    ROWS,
-    WRONG_GRADIENTS,
-    exactly,
-    has_exact_form,
-)
+from align.explain.call_rows import CUT_ROWS, NUMBERS, ROWS
 from align.explain.call_values import EVERY, Around, CallRow
 from align.explain.experiment import fewest, first_cause
 from align.explain.hints import UNKNOWN
@@ -43,11 +32,11 @@ from align.frameworks.watched_calls import (
     LOSSES,
     MOVES,
     NEAR,
-    Rounded,
     TorchCall,
     TorchCalls,
     WatchedCall,
     attributes,
+    by_pytorch,
     modules_of,
     watched,
     watched_in,
@@ -59,7 +48,7 @@ from align.pair.bench import Bench, GradientBench, agrees_in_float32, refutes_pa
 from align.pair.isolation import Guilty
 from align.pair.side import is_large
 from align.record.arrays import leaves
-from align.record.recording import ROOT, Recording
+from align.record.recording import ROOT
 from align.record.results import Tolerance
 
 MANY = 200  # watched calls of one layer; beyond that it is a whole network
@@ -68,10 +57,11 @@ WORK = 200_000_000  # elements times trials of one layer
 LEAST, MOST = 100, 2_000  # trials of a large layer, and of a small one
 TRIALS = 200
 ROUNDED = Tolerance("scaled", NEAR, "to tell a number held in float32, not to judge it")
-ROUNDED_NUMBERS = (
-    "no fault of the port: Paddle holds the numbers given to {} in float32, with PyTorch's rounded "
-    "to float32 it agrees"
+LOST = (
+    "no fault of the port: Paddle's {} loses digits; computed by PyTorch's function it agrees ({})"
 )
+COARSE = {"interpolate", "selu", "hardsigmoid"}
+"""Functions that compute with numbers in float32 in every precision."""
 PERHAPS = (
     "perhaps no fault of the port: Paddle may hold a number in float32, which changes as little"
 )
@@ -80,7 +70,6 @@ ADVICE = '; compare with dtype="float32" too'
 Changes = Iterator[tuple[str, AbstractContextManager]]
 Answer = Callable[[WatchedCall], Any]
 Watch = Callable[[Answer], AbstractContextManager]
-Run = TypeVar("Run")
 
 
 class LayerStudy(NamedTuple):
@@ -97,34 +86,39 @@ class LayerStudy(NamedTuple):
     missing: str = ""
 
 
-def study(pair: AnyPair, wrong: Guilty) -> LayerStudy:
-    """Experiment on one wrong layer."""
+def study(pair: AnyPair, wrong: Guilty, like: str = "") -> LayerStudy:
+    """Experiment on one wrong layer.
+
+    Args:
+        like: the cause at another layer; only edits of the same words are tried, "" for all.
+    """
     size = 0 if wrong.expected is None else wrong.expected.size
     if size > LARGE:
         return LayerStudy()
     small = pair.dtype == "float64" and alike(wrong.ours, wrong.expected, ROUNDED)
-    excuse = _rounding(pair, wrong) if small else ""
-    if excuse:
-        return LayerStudy(excuse)
     with Bench(pair, wrong.place).ready() as bench, np.errstate(all="ignore"):
         calls: list[WatchedCall] = []
         if not bench.trial(_watching(bench, _noting(calls))):
             return LayerStudy()  # it does not fail on its own
-        if pair.dtype == "float64" and _with_exact_form(COARSE, calls):
-            if not alike(wrong.ours, wrong.expected, EXCUSED):
-                bench.rule = ISOLATED["float32"]  # an option too many beside float32's places
-            else:
-                watch = functools.partial(_watching, bench)
-                excuse = _excused(pair, COARSE, calls, watch, bench.mended_by)
-            if excuse:
-                return LayerStudy(excuse)
+        excuse = _excused(pair, bench, calls) if small else ""
+        if excuse:
+            return LayerStudy(excuse)
+        if pair.dtype == "float64" and any(call.name in COARSE for call in calls):
+            bench.rule = ISOLATED["float32"]  # an option too many beside float32's places
         recorded = layer_edits.recorded(bench)
         guess = layer_edits.unused(pair, bench) or layer_edits.arguments(bench)
         budget = max(LEAST, min(MOST, WORK // max(size, 1)))
-        changes = _changes(pair, bench, wrong, calls if len(calls) <= MANY else [])
+        changes = _changes(pair, bench, calls if len(calls) <= MANY else [])
+        if like:
+            changes = (change for change in changes if _in_words(change[0]) == _in_words(like))
         proved = first_cause(changes, bench.mended_by, budget)
         missing = "" if proved else _missing(pair, bench, calls)
         return LayerStudy(proved or recorded, guess or perhaps(pair) * small, missing)
+
+
+def _in_words(cause: str) -> str:
+    """A cause without its numbers, which are others in another layer."""
+    return re.sub(r"\d+", "", cause)
 
 
 def _noting(calls: list[WatchedCall]) -> Answer:
@@ -137,83 +131,32 @@ def _watching(bench: Bench, answer: Answer) -> AbstractContextManager:
     return watched_in(bench.layer, answer, lambda: bench.inside)
 
 
-def _rounding(pair: AnyPair, wrong: Guilty) -> str:
-    """Says whose numbers Paddle holds in float32, where a layer is off by as little as that."""
-    other = copy.copy(pair)
-
-    def agrees(recording: Recording) -> bool:
-        other.deep = recording
-        with Bench(other, wrong.place).ready() as bench:
-            return bench.trial() == []
-
-    return excused_rounding(pair, lambda: pair.run_reference(deep=True), agrees)
-
-
-def excused_rounding(pair: AnyPair, run: Callable[[], Run], passes: Callable[[Run], bool]) -> str:
-    """Name the functions whose numbers Paddle holds in float32; "" without.
-
-    The pair keeps how to go on with PyTorch's rounded, too.
-
-    Args:
-        pair: in float64.
-        run: the reference, whole or in part.
-        passes: whether such a run agrees with Paddle's.
-    """
-
-    def agrees(names: Sequence[str]) -> bool:
-        with Rounded(names):
-            result = run()
-        return passes(result)
-
-    with Rounded() as seen:
-        run()
-    met = seen.met
-    named = {ROUNDED_NUMBERS.format(" and ".join(n)): n for n in [*zip(met), *combinations(met, 2)]}
-    says = first_cause(named.items(), agrees, TRIALS)
-    if says:
-        pair.setup.mends[says] = lambda _: Rounded(named[says])
-    return says
-
-
 def perhaps(pair: AnyPair) -> str:
     """Guess what changes as little as a number held in float32."""
     return PERHAPS + ADVICE * ("float32" not in pair.plan.dtypes)
 
 
-def _excused(
-    pair: AnyPair,
-    rows: Sequence[CallRow],
-    calls: Sequence[WatchedCall],
-    watch: Watch,
-    passes: Callable[[AbstractContextManager], bool],
-    mend: Callable[[Any, Answer], AbstractContextManager] = watched_in,
-) -> str:
-    """Says which functions of Paddle are to blame; the pair keeps how to go on without their fault.
+def _excused(pair: AnyPair, bench: Bench, calls: Sequence[WatchedCall]) -> str:
+    """Name functions that Paddle computes to fewer digits than PyTorch; "" without.
 
-    A wrong gradient is put right only beside a comparison in float32, which runs the port as it is.
+    The pair keeps how to go on with PyTorch's numbers.
     """
+    place_of = {call.name: call.place for call in calls if call.name in DIGITS}
     blamed = fewest(
-        _with_exact_form(rows, calls), lambda chosen: passes(watch(exactly(chosen))), TRIALS
+        [*place_of], lambda names: bench.mended_by(_watching(bench, by_pytorch(names))), TRIALS
     )
-    sentences = []
-    for row in blamed:
-        call = next(call for call in calls if has_exact_form(row, call))
-        sentences.append(f"{row.sentence(call, None, call.name)} ({call.place})")
-    says = "; ".join(sentences)
-    if says and (rows is COARSE or "float32" in pair.plan.dtypes):
-        pair.setup.mends[says] = lambda model: mend(model, exactly(blamed))
+    if not blamed:
+        return ""
+    says = LOST.format(" and ".join(blamed), ", ".join(place_of[name] for name in blamed))
+    pair.setup.mends[says] = lambda model: watched_in(model, by_pytorch(blamed))
     return says
 
 
-def _with_exact_form(rows: Sequence[CallRow], calls: Sequence[WatchedCall]) -> list[CallRow]:
-    return [row for row in rows if any(has_exact_form(row, call) for call in calls)]
-
-
-def _changes(pair: AnyPair, bench: Bench, wrong: Guilty, calls: list[WatchedCall]) -> Changes:
+def _changes(pair: AnyPair, bench: Bench, calls: list[WatchedCall]) -> Changes:
     """Every edit, the plain ones first."""
     _, module, _ = pair.layer(bench.key)
     yield from layer_edits.unequal_options(bench, module)
-    yield from layer_edits.rows(bench, wrong)
+    yield from layer_edits.rows(bench)
     yield from layer_edits.weights(bench)
     torch_calls = _torch_calls(pair, module)
     around = Around(_masks(bench, module), _widths(bench, calls), torch_calls)
@@ -354,11 +297,10 @@ WRONG_IN_FLOAT64 = (
 
 def explain_backward(pair: AnyPair, key: str, formula: str) -> str:
     """Explain a wrong backward pass of one layer; `formula` where no experiment succeeds."""
-    rows: Sequence[CallRow] = ()
     if pair.dtype == "float64" and refutes_paddle(pair) and agrees_in_float32(pair):
-        rows, formula = WRONG_GRADIENTS, WRONG_IN_FLOAT64
+        return WRONG_IN_FLOAT64
     if key == ROOT:
-        return _explain_model(pair, rows) or formula
+        return _explain_model(pair) or formula
     bench = Bench(pair, key)
     if bench.partner is None:
         return formula
@@ -371,12 +313,11 @@ def explain_backward(pair: AnyPair, key: str, formula: str) -> str:
     ours = trial.gradients(watch(_noting(calls)))
     if ours is None or trial.right(ours):
         return formula
-    cause = _excused(pair, rows, calls, watch, trial.mended_by)
-    cause = cause or first_cause(_cuts(watch, calls), trial.mended_by, TRIALS)
+    cause = first_cause(_cuts(watch, calls), trial.mended_by, TRIALS)
     return cause or (OTHERWISE if formula == UNKNOWN else formula)
 
 
-def _explain_model(pair: AnyPair, rows: Sequence[CallRow]) -> str:
+def _explain_model(pair: AnyPair) -> str:
     """What is cut in the model's own code: after the edit every gradient of the pass is right."""
     model, depth = pair.model, []
 
@@ -400,30 +341,13 @@ def _explain_model(pair: AnyPair, rows: Sequence[CallRow]) -> str:
         with watch(_noting(calls)), pair.pass_ours(backward=False):
             pass
         calls = calls if len(calls) <= MANY else []
-        cause = _excused(pair, rows, calls, watch, right)
-        return cause or first_cause(_cuts(watch, calls), right, TRIALS)
+        return first_cause(_cuts(watch, calls), right, TRIALS)
 
 
 def _cuts(watch: Watch, calls: Sequence[WatchedCall]) -> Changes:
     yield NO_GRAD, attributes(paddle, no_grad=contextlib.nullcontext)
     for call, says, answer in call_edits(CUT_ROWS, calls, Around()):
         yield f"{says} ({call.place})", watch(answer)
-
-
-def excused_loss(
-    pair: AnyPair, run_ours: Callable[[], LossRun], passes: Callable[[LossRun], bool]
-) -> str:
-    """Say which functions of Paddle are to blame for a loss, see `_excused`; "" for none."""
-    watch, calls = _watching_loss(pair.plan.loss[1]), []
-
-    def right(change: AbstractContextManager) -> bool:
-        with change:
-            run = run_ours()
-        return passes(run)
-
-    if right(watch(_noting(calls))):  # a native operator is wrong, which is not watched
-        return ""
-    return _excused(pair, COARSE, calls, watch, right, lambda _, answer: watch(answer))
 
 
 def _watching_loss(loss: Any) -> Watch:
@@ -443,13 +367,10 @@ def loss_reruns(
         run_theirs()
     with watch(_noting(calls)):
         run_ours()
-    edits = []
     for call in (call for call in calls if call.name in LOSSES):
         for says, arguments in argument_edits(call, calls, recorder.calls):
             answer = _instead([call.number], methodcaller("with_arguments", arguments))
-            edits.append((call, says, answer))
-    for call, says, answer in [*edits, *call_edits(LOSS_ROWS, calls, Around())]:
-        with contextlib.suppress(*ERRORS):
-            with watch(answer):
-                run = run_ours()
-            yield f"{says} ({call.place})", run
+            with contextlib.suppress(*ERRORS):
+                with watch(answer):
+                    run = run_ours()
+                yield f"{says} ({call.place})", run

@@ -6,8 +6,10 @@ Of the layers inside a container both records tell how often and in which order 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -17,11 +19,13 @@ import paddle
 from align.explain.options import in_form_of, unequal
 from align.frameworks import on_paddle
 from align.frameworks.watched_calls import attributes
+from align.match.mapping import MappedRow
+from align.match.name_table import transform_between
 from align.pair.any_pair import AnyPair
 from align.pair.bench import Bench
-from align.pair.isolation import Guilty
 from align.record.arrays import leaves, replace
 from align.record.recording import ROOT
+from sot_paddle.config import some
 
 Changes = Iterator[tuple[str, AbstractContextManager]]
 
@@ -52,37 +56,80 @@ def _copied_padding(layer: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def weights(bench: Bench) -> Changes:
-    """Transpose each square array of the layer itself."""
-    for name, array in on_paddle.state(bench.layer).items():
-        if "." not in name and array.ndim == 2 and array.shape[0] == array.shape[1] > 1:
-            yield f"the {name} is transposed", _transposed(bench.layer, name)
+    """Transpose square arrays of the layer's own and of layers in it without a partner.
+
+    One by one; where the user's table says their layout, also one name in every block, two, all.
+    """
+    prefix = "" if bench.key == ROOT else f"{bench.key.partition('#')[0]}."
+    paired = set(bench.judge.modules.to_paddle.values())
+    squares = [
+        name
+        for name, array in on_paddle.state(bench.layer).items()
+        if _is_square(array) and ("." not in name or f"{prefix}{_owner(name)}" not in paired)
+    ]
+    by_table = {
+        row.destination.name.removeprefix(prefix): row
+        for row in bench.pair.setup.weights.rows
+        if row.transform.name in _OTHER_WAY and not transform_between(row.source, row.destination)
+    }
+    blocks: dict[str, list[str]] = {}
+    for name in squares:
+        if name not in by_table:
+            yield f"the {name} is transposed", _transposed(bench.layer, [name])
+            continue
+        blocks.setdefault(re.sub(r"\d+", "", name), []).append(name)
+        yield _laid_otherwise([by_table[name]]), _transposed(bench.layer, [name])
+    for count in sorted({1, 2, len(blocks)}):
+        for chosen in itertools.combinations(blocks.values(), count):
+            rows = [[by_table[name] for name in names] for names in chosen]
+            names = [*itertools.chain(*chosen)]
+            yield "; ".join(map(_laid_otherwise, rows)), _transposed(bench.layer, names)
+
+
+_OTHER_WAY = {"copy": ("copies", "transpose"), "transpose": ("transposes", "copy")}
+
+
+def _laid_otherwise(rows: Sequence[MappedRow]) -> str:
+    does, right = _OTHER_WAY[rows[0].transform.name]
+    return f"the table {does} {some([row.source.name for row in rows])} where it has to {right}"
+
+
+def _is_square(array: np.ndarray) -> bool:
+    return array.ndim == 2 and array.shape[0] == array.shape[1] > 1
+
+
+def _owner(name: str) -> str:
+    return name.rpartition(".")[0]
 
 
 @contextlib.contextmanager
-def _transposed(layer: Any, name: str) -> Iterator[None]:
-    tensor = layer.state_dict()[name]
-    before = tensor.numpy()
-    with paddle.no_grad():
-        paddle.assign(on_paddle.tensor(before.T), output=tensor)
+def _transposed(layer: Any, names: Sequence[str]) -> Iterator[None]:
+    tensors = [layer.state_dict()[name] for name in names]
+    before = [tensor.numpy() for tensor in tensors]
+
+    def put(arrays: Iterable[np.ndarray]) -> None:
+        with paddle.no_grad():
+            for tensor, array in zip(tensors, arrays, strict=True):
+                paddle.assign(on_paddle.tensor(array), output=tensor)
+
+    put(array.T for array in before)
     try:
         yield
     finally:
-        with paddle.no_grad():
-            paddle.assign(on_paddle.tensor(before), output=tensor)
+        put(before)
 
 
-def rows(bench: Bench, wrong: Guilty) -> Changes:
-    """Replace the numbers that an embedding was given by those that PyTorch's rows have."""
-    table = getattr(bench.layer, "weight", None)
-    if bench.layer_call is None or table is None or wrong.expected is None or len(table.shape) != 2:
+def rows(bench: Bench) -> Changes:
+    """Replace the numbers that an embedding was given by those that its partner was given."""
+    if bench.layer_call is None or bench.partner is None:
         return
-    right = _row_numbers(wrong.expected, table.numpy())
+    expected = [array for _, array in bench.partner.inputs if array.dtype.kind == "i"]
     tensors = leaves(bench.layer_call[1:], on_paddle.is_tensor)
-    numbers = [(p, t) for p, t in tensors if not paddle.is_floating_point(t)]
-    if right is None or len(numbers) != 1 or numbers[0][1].size != right.size:
+    numbers = [(path, t) for path, t in tensors if not paddle.is_floating_point(t)]
+    if not len(numbers) == len(expected) == 1 or numbers[0][1].size != expected[0].size:
         return
     path, indices = numbers[0]
-    paddle_rows, torch_rows = indices.numpy(), right.reshape(indices.shape)
+    paddle_rows, torch_rows = indices.numpy(), expected[0].reshape(indices.shape)
     steps = np.unique(paddle_rows - torch_rows)
     how = ""
     if steps.size == 1:
@@ -95,18 +142,6 @@ def rows(bench: Bench, wrong: Guilty) -> Changes:
         return replace(arguments, on_paddle.is_tensor, lambda p, t: tensor if p == path else t)
 
     yield says, attributes(bench, given=changed)
-
-
-def _row_numbers(output: np.ndarray, table: np.ndarray) -> np.ndarray | None:
-    """The row of the table that each last axis is, None when one is no row."""
-    if output.ndim < 2 or output.shape[-1] != table.shape[1] or output.size * len(table) >= 1e8:
-        return None
-    flat = output.reshape(-1, table.shape[1])
-    near = 1e-6 * float(np.abs(table).max() or 1.0)
-    gaps = np.stack([np.abs(table - row).max(axis=1) for row in flat])
-    if not (gaps.min(axis=1) <= near).all():
-        return None
-    return gaps.argmin(axis=1).reshape(output.shape[:-1])
 
 
 def recorded(bench: Bench) -> str:

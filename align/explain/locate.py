@@ -10,24 +10,37 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import numpy as np
-
 from align.explain import hints, loss_causes
 from align.explain.loss_causes import LossRun
+from align.explain.options import unequal
 from align.judge.judging import OUTPUTS
 from align.pair.dumped_pair import DumpPair
 from align.pair.isolation import Guilty, merged
 from align.pair.pair import Pair
-from align.pair.side import Side
 from align.record.recording import ROOT
 from align.record.results import Comparison, Divergence
 
+REPEATS = 3  # layers of the class of the first on which its cause is tried
+
 
 def forward_divergences(pair: Pair, wrong_layers: Sequence[Guilty]) -> list[Divergence]:
-    """Return wrong layers with their causes, each once; experiments are made on the first one."""
-    divergences = []
-    for index, wrong in enumerate(merged(list(wrong_layers))):
-        cause = wrong.note or _forward_cause(pair, wrong, experiments=index == 0)
+    """Return wrong layers with their causes, each once.
+
+    Experiments are made on the first one; what they find is tried on others of its class.
+    """
+    divergences: list[Divergence] = []
+    first_kind: type | None = None
+    first_cause, repeats = "", 0
+    for wrong in merged(list(wrong_layers)):
+        cause = wrong.note or _forward_cause(pair, wrong, experiments=not divergences)
+        kind = type(pair.layer(wrong.place)[0]) if pair.live else None
+        if not divergences:
+            first_kind, first_cause = kind, cause
+        elif not cause and first_cause and kind is first_kind is not None:
+            cause = f"perhaps as at {divergences[0].place}: {first_cause}"
+            if repeats < REPEATS:
+                cause = _again(pair, wrong, divergences[0]) or cause
+            repeats += 1
         if not cause:
             inside = ", ".join(dict.fromkeys(wrong.siblings[:4]))
             hidden = f"layers without a partner run there: {inside}" if inside else ""
@@ -43,6 +56,14 @@ def forward_divergences(pair: Pair, wrong_layers: Sequence[Guilty]) -> list[Dive
         )
         divergences.append(divergence)
     return divergences
+
+
+def _again(pair: Pair, wrong: Guilty, first: Divergence) -> str:
+    """Try the edit that mended the first wrong layer on another one of its class, "" in vain."""
+    from align.explain import calls
+
+    proved = calls.study(pair, wrong, like=first.cause).proved
+    return f"as at {first.place}: {proved}" if proved else ""
 
 
 def _left_out(pair: Pair, wrong: Guilty) -> str:
@@ -76,11 +97,11 @@ def first_forward(
     tap, cause = first.name.partition("[")[0], first.hint
     code = "" if tap.startswith("(") and tap != ROOT else pair.code(tap)
     if not code:
-        tap, cause = _of_structure(first, tap)
+        tap, cause = _of_structure(pair, first, tap)
     return Divergence(first.name, tap, "forward", pair.dtype, first.reason, cause, code)
 
 
-def _of_structure(first: Comparison, tap: str) -> tuple[str, str]:
+def _of_structure(pair: Pair, first: Comparison, tap: str) -> tuple[str, str]:
     """Place and cause of "(tied parameters: a, b)", "(trainable parameters: a)", "(inputs: a)"."""
     title, _, names = first.name.strip("()").partition(": ")
     owner = names.split(", ")[0].rpartition(".")[0] or ROOT
@@ -89,7 +110,11 @@ def _of_structure(first: Comparison, tap: str) -> tuple[str, str]:
     if title == "inputs":
         return ROOT, f"changed in place in Paddle, not in PyTorch: input {names}"
     if title == "tied parameters":
-        return owner, f"one tensor on one side, several on the other: {names}"
+        tied, partners = set(names.split(", ")), pair.setup.weights.partners()
+        by_torch = any(len(tied & paddle_names) > 1 for paddle_names in partners.values())
+        who, other = ("PyTorch", "Paddle") if by_torch else ("Paddle", "PyTorch")
+        sides = f"one tensor on one side ({who} ties them), several on the other ({other})"
+        return owner, f"{sides}: {names}"
     if title == "trainable parameters":
         return owner, f"trained on one side only (stop_gradient, requires_grad): {names}"
     return tap, first.hint
@@ -154,23 +179,13 @@ def is_of_loss(first: Comparison) -> bool:
     return first.name == "loss" or ROOT in first.name
 
 
-def running_statistic(pair: Any, name: str) -> str:
-    """Explain a running statistic that is wrong after training, by one pass of a live pair."""
-    weights, plan = pair.setup.weights, dataclasses.replace(pair.plan, train=True)
-    rows = [row for row in weights.rows if row.destination.name == name and row.source.buffer]
-    if not rows:
+def running_statistic(pair: Pair, name: str) -> str:
+    """Name the options that differ of the layer of a running statistic, "" for none."""
+    statistics = {row.destination.name for row in pair.setup.weights.rows if row.source.buffer}
+    if name not in statistics:
         return ""
-    source, dtype = weights.torch_names[rows[0].source.name], pair.dtype
-
-    def after(side: Side, name_there: str) -> np.ndarray:
-        with side.open_pass(plan, dtype, dtype, backward=False) as recording:
-            return np.array(recording.state[name_there])
-
-    expected, ours = after(pair.setup.torch, source), after(pair.setup.paddle, name)
-    before, expected = (
-        weights.to_paddle({source: value})[name] for value in (pair.setup.state[source], expected)
-    )
-    return hints.explain_statistic(name, before, ours, expected)
+    layer, module, _ = pair.layer(name.rpartition(".")[0] or ROOT)
+    return "; ".join(option.says for option in unequal(layer, module))
 
 
 def recorded_loss_cause(pair: DumpPair) -> str:

@@ -7,7 +7,7 @@ First edits of PyTorch's value and gradient (none, a factor, a constant), then t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +18,11 @@ from align.record.arrays import Arrays
 
 LARGEST = 500_000  # elements; the formulas are not worth more
 BUDGET = 100  # trials
-MOVED = 1e-9  # part of a loss that changes with the outputs where its graph is cut
-FLAT = (
-    "the gradient is zero because Paddle's loss does not change with these outputs (a clip, a "
-    "mask, values outside of the domain of its function): the graph is not cut"
-)
 CUT = "the graph is cut between output and loss (detach, stop_gradient, no_grad, NumPy)"
+FLAT = (
+    "Paddle's loss does not change with these outputs (a clip, a mask), unless its graph is cut "
+    "(0 x the output)"
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,6 @@ def explain(
     ours: LossRun,
     reference: LossRun,
     reruns: Iterable[tuple[str, LossRun]] = (),
-    moved: Callable[[], LossRun] | None = None,
 ) -> str:
     """Explain a differing loss, "" when no edit does.
 
@@ -70,7 +68,6 @@ def explain(
         outputs: the floating outputs that both losses got, by path.
         labels: the user's, None without.
         reruns: Paddle's loss with a call changed to PyTorch's, in words.
-        moved: runs Paddle's loss of other outputs; None where it cannot run.
     """
     a, b = ours.value, reference.value
     if a.shape != b.shape:
@@ -91,15 +88,11 @@ def explain(
 
     if passes(reference):
         return ""
-    first, second = itertools.tee(iter(reruns))
-    flat = not any(g.any() for g in ours.gradients.values())
     edits = itertools.chain(
-        _of_parts(ours, reference, moved),
+        _of_parts(ours, reference),
         _of_options(outputs, labels, ours, reference),
-        _of_calls(first, ours, reference),
+        _of_calls(reruns, ours, reference),
         _of_the_whole(outputs, ours, reference),
-        _of_calls(second, ours, reference, outputs),
-        [(FLAT, ours)] if flat else [],
     )
     return first_cause(edits, passes, BUDGET)
 
@@ -121,18 +114,17 @@ def _explain_shape(a: np.ndarray, b: np.ndarray) -> str:
     return shapes
 
 
-def _of_parts(ours: LossRun, reference: LossRun, moved: Callable[[], LossRun] | None) -> Edits:
+def _of_parts(ours: LossRun, reference: LossRun) -> Edits:
     """Of the value alone, of the gradient alone, of one output's gradient."""
     a, b, slopes = ours.value, reference.value, reference.gradients
     pairs = {p: (ours.gradients.get(p, np.zeros_like(g)), g) for p, g in slopes.items()}
     pairs = {p: (x, y) for p, (x, y) in pairs.items() if x.shape == y.shape and y.any()}
     if not pairs:
         return
-    how = "is zero" if ours.gradients else "does not exist"
-    still = not any(x.any() for x, _ in pairs.values())
-    if still and (moved is None or np.abs(moved().value - a).max() > MOVED * np.abs(a).max()):
-        yield f"the gradient {how}, the value is right: {CUT}", reference.changed(b, {})
-        yield f"the gradient {how}, and the value differs: {CUT}", reference.changed(a, {})
+    if not any(x.any() for x, _ in pairs.values()):
+        how, why = ("is zero", FLAT) if ours.gradients else ("does not exist", CUT)
+        yield f"the gradient {how}, the value is right: {why}", reference.changed(b, {})
+        yield f"the gradient {how}, and the value differs: {why}", reference.changed(a, {})
     factors = {path: scale(*sides) for path, sides in pairs.items()}
     for path, factor in factors.items() if len(pairs) > 1 else ():
         says = f"the term of the output {path!r} weighs {factor:.6g} times as much as in PyTorch"
@@ -145,28 +137,15 @@ def _of_parts(ours: LossRun, reference: LossRun, moved: Callable[[], LossRun] | 
     yield f"{says} backward pass only", reference.changed(b, factor)
 
 
-def _of_calls(
-    reruns: Iterable[tuple[str, LossRun]],
-    ours: LossRun,
-    reference: LossRun,
-    outputs: Arrays | None = None,
-) -> Edits:
-    """Of Paddle's calls: with PyTorch's argument its loss is PyTorch's, or a multiple of it."""
-    output = next(iter((outputs or {}).values()), np.zeros(()))
+def _of_calls(reruns: Iterable[tuple[str, LossRun]], ours: LossRun, reference: LossRun) -> Edits:
+    """Of Paddle's calls: with PyTorch's argument its loss is PyTorch's."""
     for says, run in reruns:
-        factor = scale(run.value, reference.value) if outputs is not None else 1.0
         pairs = [(run.value, reference.value)]
         for path, b in reference.gradients.items():
             pairs.append((run.gradients.get(path, np.zeros_like(b)), b))
-        right = factor and all(
-            a.shape == b.shape and np.abs(a - factor * b).max() <= SAME * np.abs(factor * b).max()
-            for a, b in pairs
-        )
-        if right and outputs is None:
+        right = (np.abs(a - b).max() <= SAME * np.abs(b).max() for a, b in pairs)
+        if all(a.shape == b.shape for a, b in pairs) and all(right):
             yield f"{says}; with PyTorch's the loss agrees", ours
-        elif right:
-            left = f"{factor:.6g} times PyTorch's{factor_in_words(factor, output)}"
-            yield f"{says}; with PyTorch's a factor is left: the loss is {left}", ours
 
 
 def _of_the_whole(outputs: Arrays, ours: LossRun, reference: LossRun) -> Edits:

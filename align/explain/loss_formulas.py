@@ -1,7 +1,7 @@
 """Textbook losses: the options that give Paddle's gradient against those that give PyTorch's.
 
-A formula is the gradient of its sum over all items. How much each item counts is fitted, so that
-sum, mean and every other divisor are measured.
+A formula is the gradient of its sum over all items. One factor of all items is fitted, so that sum,
+mean and every other divisor are measured.
 
 Legend: M items, K scores of an item; z (M, K) scores; t (M, K) is 1 at the label, y (M, 1) are
 values, p is a number that is searched for.
@@ -16,11 +16,10 @@ from functools import partial
 
 import numpy as np
 
-from align.explain.experiment import SAME, fitted
+from align.explain.experiment import SAME, fitted, scale
 from align.explain.formulas import sigmoid, softmax
 
 SEARCHED = 100_000  # elements; above, no number is searched for
-SHOWN = 4
 NEAR = 5e-6  # part of a gradient that a formula may leave: what float32 rounds
 TINY = 1e-9  # part of the largest slope below which an item has none
 
@@ -48,20 +47,15 @@ class LossRecipe:
 
     Attributes:
         name: of the formula.
-        factors: (M,) what each item counts, 0 for nothing.
-        uniform: every item that counts has the same factor; else it depends on the label.
+        factor: what each item counts.
+        counts: (M,) False where an item counts nothing.
         smoothing: of the labels, 0 without.
     """
 
     name: str
-    factors: np.ndarray
-    uniform: bool
+    factor: float
+    counts: np.ndarray
     smoothing: float = 0.0
-
-    @property
-    def counts(self) -> np.ndarray:
-        """(M,) False where an item counts nothing."""
-        return self.factors != 0
 
     def __str__(self) -> str:
         return self.name + (f" (label smoothing {self.smoothing:.4g})" if self.smoothing else "")
@@ -119,9 +113,8 @@ def differing_formulas(
             yield f"another formula: Paddle computes {a}, PyTorch {b}", None
             continue
         words = list(_differing(items, a, b))
-        scaled = a.uniform and b.uniform and a.smoothing == b.smoothing
-        scaled = scaled and np.array_equal(a.counts, b.counts)
-        factor = float(a.factors.max() / b.factors.max()) if scaled else None
+        scaled = a.smoothing == b.smoothing and np.array_equal(a.counts, b.counts)
+        factor = a.factor / b.factor if scaled else None
         if words:
             yield f"{a.name}: {'; '.join(words)}", factor
 
@@ -148,20 +141,18 @@ def _by_class(array: np.ndarray, axis: int, count: int) -> np.ndarray:
 
 
 def _recipe(items: Items, gradient: np.ndarray) -> LossRecipe | None:
-    """Fit the first formula that gives a gradient (M, K) with one factor, else factors by label."""
-    by_label = None
+    """Fit the first formula that gives a gradient (M, K) with one factor."""
     of_items = _of_values if items.scores.shape[1] == 1 else _of_classes
     for name, slopes, smoothing in of_items(items, gradient):
-        for groups in _groups(items):
-            factors = _factors(slopes, gradient, groups)
-            if factors is None:
-                continue
-            recipe = LossRecipe(name, factors, not groups.any(), smoothing)
-            if recipe.uniform:
-                return recipe
-            by_label = by_label or recipe
-            break
-    return by_label
+        if not np.isfinite(slopes).all():
+            continue
+        has_slope = np.abs(slopes).max(axis=1) > TINY * np.abs(slopes).max()
+        counts = (np.abs(gradient).max(axis=1) > TINY * np.abs(gradient).max()) | ~has_slope
+        factor = scale(gradient[counts], slopes[counts])
+        left = np.abs(gradient - factor * counts[:, None] * slopes).max()
+        if factor and left <= NEAR * np.abs(gradient).max():
+            return LossRecipe(name, factor, counts, smoothing)
+    return None
 
 
 def _of_values(items: Items, gradient: np.ndarray) -> Iterator[tuple[str, np.ndarray, float]]:
@@ -203,29 +194,6 @@ def _searched(slopes: Callable[[float], np.ndarray], gradient: np.ndarray) -> fl
     return float(np.exp(fitted(misfit, -7.0, 5.0)))
 
 
-def _groups(items: Items) -> list[np.ndarray]:
-    """(M,) one group of all items; the label of each as a number, where labels say enough."""
-    y = items.labels
-    values, groups = np.unique(y, return_inverse=True)
-    most = min(SHOWN, len(y) // 2) if items.scores.shape[1] < 3 else len(y)
-    by_label = [groups] if y.ndim == 1 and 1 < len(values) <= most else []
-    return [np.zeros(len(y), np.int64), *by_label]
-
-
-def _factors(slopes: np.ndarray, gradient: np.ndarray, groups: np.ndarray) -> np.ndarray | None:
-    """(M,) one factor for each group, 0 for items without a gradient; None when they do not fit."""
-    if not np.isfinite(slopes).all():
-        return None
-    has_slope = np.abs(slopes).max(axis=1) > TINY * np.abs(slopes).max()
-    counts = (np.abs(gradient).max(axis=1) > TINY * np.abs(gradient).max()) | ~has_slope
-    used = counts & has_slope
-    products = np.bincount(groups, np.where(used, (slopes * gradient).sum(axis=1), 0))
-    energies = np.bincount(groups, np.where(used, (slopes**2).sum(axis=1), 0))
-    factors = np.where(counts, (products / np.where(energies > 0, energies, 1))[groups], 0)
-    left = np.abs(gradient - factors[:, None] * slopes).max()
-    return factors if left <= NEAR * np.abs(gradient).max() else None
-
-
 def _differing(items: Items, a: LossRecipe, b: LossRecipe) -> Iterator[str]:
     """A sentence for each option that differs."""
     if not math.isclose(a.smoothing, b.smoothing, rel_tol=10 * SAME):
@@ -238,44 +206,19 @@ def _differing(items: Items, a: LossRecipe, b: LossRecipe) -> Iterator[str]:
             yield f"ignore_index: the {count} count in {who}, {other} ignores them"
         elif extra.any():
             yield f"{extra.sum()} items count in {who} and not in {other}"
-    tables = [] if a.uniform and b.uniform else [_by_label(items, recipe) for recipe in (a, b)]
-    weighted = bool(tables) and np.abs(np.subtract(*tables)).max() > 10 * SAME
-    if weighted:
-        words = [_weights(items, *pair) for pair in zip((a, b), tables, strict=True)]
-        yield f"class weights: {words[0]} in Paddle, {words[1]} in PyTorch (relative, fitted)"
-    paddle_number, torch_number = (
-        1 / float(recipe.factors[recipe.counts].mean()) for recipe in (a, b)
-    )
+    paddle_number, torch_number = 1 / a.factor, 1 / b.factor
     if abs(paddle_number - torch_number) <= SAME * abs(torch_number):
         return
     times = f"loss and gradient are {torch_number / paddle_number:.6g} times PyTorch's"
-    if a.uniform and b.uniform:
-        names = [_divisor(items, a, paddle_number), _divisor(items, b, torch_number)]
-        more = factor_in_words(torch_number / paddle_number, items.scores)
-        reduction = f"reduction: Paddle {names[0]}, PyTorch {names[1]} ({times})"
-        yield reduction if all(names) else f"a factor: {times}{more}"
-        return
-    summed = [abs(float(recipe.factors.sum()) - 1) < SAME for recipe in (a, b)]
-    if any(summed) and not weighted:
-        names = ["the sum of the labels' weights" if s else "another number" for s in summed]
-        yield f"normalisation of the weights: Paddle divides by {names[0]}, PyTorch by {names[1]}"
-
-
-def _by_label(items: Items, recipe: LossRecipe) -> np.ndarray:
-    """Factors by label, the first one that counts is 1."""
-    labels = np.unique(items.labels)
-    means = np.array([recipe.factors[items.labels == label].mean() for label in labels])
-    return means / next((mean for mean in means if mean), 1.0)
-
-
-def _weights(items: Items, recipe: LossRecipe, table: np.ndarray) -> str:
-    pairs = list(zip(np.unique(items.labels), table, strict=True))[:SHOWN]
-    return "none" if recipe.uniform else ", ".join(f"{v:g}: {w:.4g}" for v, w in pairs)
+    names = [_divisor(items, a, paddle_number), _divisor(items, b, torch_number)]
+    more = factor_in_words(torch_number / paddle_number, items.scores)
+    reduction = f"reduction: Paddle {names[0]}, PyTorch {names[1]} ({times})"
+    yield reduction if all(names) else f"a factor: {times}{more}"
 
 
 def _divisor(items: Items, recipe: LossRecipe, value: float) -> str:
     """In words, "" for a number that means nothing."""
-    count, counted, rows = len(recipe.factors), int(recipe.counts.sum()), items.rows
+    count, counted, rows = len(recipe.counts), int(recipe.counts.sum()), items.rows
     names = {  # of two names for one number the later one counts
         2 * count: f"divides by 2 x {count} items (a factor 1/2)",
         items.scores.size: f"divides by all {items.scores.size} elements",

@@ -17,12 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from align.explain.experiment import both, fewest, number, options_in_words, scale
-from align.frameworks import on_paddle, on_torch
+from align.frameworks import on_torch
 from align.frameworks import optimizer_edits_paddle as paddles
-from align.frameworks.live_models import AVERAGE
 from align.frameworks.object_options import differing, options
 from align.judge.update_judging import SMALL_STEP, SideTrace, UpdateJudge
-from align.pair.any_pair import AnyPair
 from align.pair.update_sides import Change, UpdateSides
 from sot_paddle.config import some
 
@@ -104,22 +102,6 @@ def _in_one_sentence(causes: Sequence[Cause]) -> list[Cause]:
     return [*rest, replace(with_options[0], text=text)]
 
 
-def guess_average(pair: AnyPair) -> str:
-    """Say which options of the two moving averages of the weights differ, "" for none."""
-    if isinstance(pair.plan.optimizer, Mapping):
-        return ""
-    sides = []
-    for side, model in (
-        (on_paddle, pair.our_model(True)),
-        (on_torch, pair.reference_model(pair.dtype, True)),
-    ):
-        with side.default_dtype(pair.dtype):
-            average = getattr(side.make_optimizer(pair.plan, model)[0], AVERAGE, None)
-        sides.append({} if average is None else options(average))
-    values = [(name, *(side[name].value for side in sides)) for name in differing(*sides)]
-    return f"perhaps the moving average: {options_in_words(values)}" if values else ""
-
-
 class _Differences:
     """Reads both optimizers and their steps; the arguments are those of `explain`."""
 
@@ -148,11 +130,6 @@ class _Differences:
             return
         yield from self._named_options()
         yield from self._rates()
-        dampening, momentum = (self._options.get(name) for name in ("dampening", "momentum"))
-        if dampening is not None and dampening.value and momentum.value:
-            yield self._of_all(
-                f"dampening: PyTorch {number(dampening.value)}, none in Paddle", None
-            )
         yield from self._gradients()
         yield from self._decay()
 
@@ -253,23 +230,19 @@ class Treatment:
     """One thing done to gradients between the backward pass and the update.
 
     Attributes:
-        kind: "none", "scaled", "value", "global norm", "norm of each tensor" or "norm of each
-            group".
+        kind: "none", "scaled", "value", "global norm", "norm of each tensor"; of Paddle's optimizer
+            with groups also "norm of each group", which is not applied here.
         limit: the largest value or norm; of "scaled" the factor.
-        groups: names that are clipped by one norm, of "norm of each group".
     """
 
     kind: str = "none"
     limit: float = 1.0
-    groups: tuple[tuple[str, ...], ...] = ()
 
     def apply(self, gradients: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Treat whole gradients."""
         norms = {n: float(np.linalg.norm(g.astype(np.float64))) for n, g in gradients.items()}
-        for group in [tuple(norms)] if self.kind == "global norm" else self.groups:
-            names = [name for name in group if name in norms]
-            norm = math.sqrt(sum(norms[name] ** 2 for name in names))
-            norms |= dict.fromkeys(names, norm)
+        if self.kind == "global norm":
+            norms = dict.fromkeys(norms, math.hypot(*norms.values()))
         return {n: self.treat(g, norms[n]) for n, g in gradients.items()}
 
     def treat(self, gradient: np.ndarray, norm: float) -> np.ndarray:
@@ -316,31 +289,25 @@ def treatment_of(side: SideTrace) -> Treatment | None:
     hooked = _hooked_gradients(side)
     if not hooked:
         return Treatment()
-    factors = {(used.name, used.step): scale(used.e, used.g) for used in hooked}
-    least = min(hooked, key=lambda used: factors[used.name, used.step])
-    factor = factors[least.name, least.step]
+    least = min(hooked, key=lambda used: scale(used.e, used.g))
+    factor = scale(least.e, least.g)
     if factor <= 0:
         return None  # cleared after the step: nothing is left to read
-    groups = _alike_groups(factors)
-    norm_kind = "norm of each group"
-    if len(groups) == 1:
-        norm_kind = "global norm"
-    elif all(len(group) == 1 for group in groups):
-        norm_kind = "norm of each tensor"
-
-    def norm(gradient: _Hooked) -> float:
-        if len(groups) == 1:
-            return side.norms[gradient.step]
-        group = next(group for group in groups if gradient.name in group)
-        return math.sqrt(sum(side.main[name].norms[gradient.step] ** 2 for name in group))
-
     largest = max(float(np.abs(gradient.e).max()) for gradient in hooked)
-    limits = {"none": 1.0, "scaled": factor, "value": largest, norm_kind: factor * norm(least)}
+    limits = {
+        "none": 1.0,
+        "scaled": factor,
+        "value": largest,
+        "global norm": factor * side.norms[least.step],
+        "norm of each tensor": factor * side.main[least.name].norms[least.step],
+    }
     for kind, limit in limits.items():
-        treatment = Treatment(kind, limit, groups)
-        left = [np.abs(treatment.treat(x.g, norm(x)) - x.e).max() for x in hooked]
-        sizes = [np.abs(x.e).max() for x in hooked]
-        if np.divide(left, sizes).max() <= ALIKE:
+        treatment, left = Treatment(kind, limit), []
+        for x in hooked:
+            is_global = kind == "global norm"
+            norm = side.norms[x.step] if is_global else side.main[x.name].norms[x.step]
+            left.append(np.abs(treatment.treat(x.g, norm) - x.e).max() / np.abs(x.e).max())
+        if max(left) <= ALIKE:
             return treatment
     return None
 
@@ -353,17 +320,3 @@ def _hooked_gradients(side: SideTrace) -> list[_Hooked]:
             if g is not None and e is not None and g.any() and step != SMALL_STEP:
                 hooked.append(_Hooked(name, step, g, e))
     return hooked
-
-
-def _alike_groups(factors: Mapping[tuple[str, int], float]) -> tuple[tuple[str, ...], ...]:
-    """Names whose gradients have one factor in each step, by (name, step)."""
-    groups: list[tuple[tuple[str, ...], dict[int, float]]] = []
-    for name in dict.fromkeys(name for name, _ in factors):
-        of_name = {step: factor for (n, step), factor in factors.items() if n == name}
-        for i, (names, of_group) in enumerate(groups):
-            if all(abs(of_group.get(s, f) - f) <= ALIKE * abs(f) for s, f in of_name.items()):
-                groups[i] = (*names, name), {**of_name, **of_group}
-                break
-        else:
-            groups.append(((name,), of_name))
-    return tuple(names for names, _ in groups)

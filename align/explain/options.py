@@ -30,8 +30,6 @@ FUNCTIONS = {
 """PyTorch's name of a function -> Paddle's, where they differ."""
 DATA = frozenset(("x", "y", "input", "logit", "other", "label", "labels", "shape", "training"))
 """Arguments of calls that are data, or the mode of a model."""
-MEANS = {("ctc_loss", "mean"): " (each divided by the length of its target)"}
-"""What a value of an option means, where its word does not say it."""
 
 
 class Unequal(NamedTuple):
@@ -189,18 +187,8 @@ def _same(paddle_value: Any, torch_value: Any) -> bool:
 
 
 def _sentence(name: str, chosen: Sequence[OtherArgument]) -> str:
-    for first, other in itertools.permutations(chosen, 2):
-        moved = first.paddle_value is None and other.torch_value is None
-        if moved and _same(other.paddle_value, first.torch_value):
-            value = _value(name, other.paddle_value)
-            return f"{first.word} of {name}: Paddle has it as {other.word} ({value})"
     sentences = []
-    for argument in chosen:
-        values = [_value(name, x) for x in (argument.paddle_value, argument.torch_value)]
-        sentences.append(f"{argument.word} of {name}: Paddle has {values[0]}, PyTorch {values[1]}")
+    for word, *values in chosen:
+        a, b = (number(x.tolist() if isinstance(x, np.ndarray) else x) for x in values)
+        sentences.append(f"{word} of {name}: Paddle has {a}, PyTorch {b}")
     return "; ".join(sentences)
-
-
-def _value(name: str, value: Any) -> str:
-    value = value.tolist() if isinstance(value, np.ndarray) else value
-    return number(value) + MEANS.get((name, str(value)), "")

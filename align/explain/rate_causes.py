@@ -1,7 +1,7 @@
 """Why two learning-rate curves differ: options exchanged in the scheduler, or an edit of a curve.
 
 Edits of PyTorch's curve have at most one number; nothing is assumed of its form. What remains is at
-most 1e-10 of the peak, 1e-3 where a curve is read between its steps.
+most 1e-10 of the peak.
 
 Legend: a (N,) = Paddle's rate of each step, b (N,) = PyTorch's; NaN in an edited curve = unknown.
 """
@@ -14,24 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from align.explain.experiment import (
-    Edits,
-    both,
-    fewest,
-    first_cause,
-    fitted,
-    number,
-    options_in_words,
-)
+from align.explain.experiment import Edits, both, fewest, first_cause, number, options_in_words
 from align.frameworks.object_options import differing, options
 from align.judge.update_judging import Curve, compare_curves
 from sot_paddle.config import some
 
 OPTIONS = 12  # that are exchanged
 TRIALS = 10_000  # comparisons of curves
-EXACT, NEAR = 1e-10, 1e-3  # of the peak: what an edit may leave, and one read between steps
-RESTART = 0.5  # of the range of a curve: a rise in one step that begins it again
-SHIFTS, TIMES = 2000, 16  # how far a shift is searched, and how many scheduler steps in one
+EXACT = 1e-10  # of the peak: what an edit may leave
+SHIFTS = 2000  # how far a shift is searched
+FEWEST = 16  # one of so many steps of an edited curve has to be known
 Rates = np.ndarray
 
 
@@ -82,16 +74,13 @@ def explain(paddle_rates: Rates, torch_rates: Rates) -> str:
     a, b = (np.asarray(rates, np.float64) for rates in (paddle_rates, torch_rates))
     if a.shape != b.shape or len(a) < 2 or not np.isfinite([a, b]).all() or np.array_equal(a, b):
         return ""
-    is_ours = partial(_same, a)
-    with np.errstate(all="ignore"):
-        cause = first_cause(_edits(a, b), is_ours, TRIALS) or _warped(a, b)
-        return cause or first_cause(_ended(a, b), is_ours, TRIALS)
+    return first_cause(_edits(a, b), partial(_same, a), TRIALS)
 
 
 def _same(curve: Rates, edited: Rates) -> bool:
     """Whether what is known of an edited curve is a curve; enough of it has to be known."""
     is_known = np.isfinite(edited)
-    if is_known.sum() < max(4 if len(_changes(curve)) else 2, len(curve) // TIMES):
+    if is_known.sum() < max(4 if len(_changes(curve)) else 2, len(curve) // FEWEST):
         return False
     size = max(float(np.abs(curve).max()), float(np.abs(edited[is_known]).max())) or 1.0
     return bool(np.abs(edited[is_known] - curve[is_known]).max() <= EXACT * size)
@@ -108,10 +97,6 @@ def _edits(a: Rates, b: Rates) -> Edits:
     yield says, factor * b if factor else None
     yield from _shifted(b, range(2, min(len(b) // 2, SHIFTS) + 1))
     yield from _per_epoch(a, b)
-    yield from _restarted(b)
-    for k in range(2, TIMES + 1) if rise(b) > 1 else ():  # else it is a matter of the length
-        says = f"stepped {k} times per step: Paddle's rate of step t is PyTorch's of step {k} t"
-        yield says, _along(b, k * np.arange(len(b))) if len(_changes(b[::k])) > 2 else None
 
 
 def _changes(x: Rates) -> Rates:
@@ -119,21 +104,17 @@ def _changes(x: Rates) -> Rates:
     return np.flatnonzero(np.abs(np.diff(x)) > 1e-12 * np.abs(x).max()) + 1
 
 
-def _along(b: Rates, steps: np.ndarray) -> Rates:
-    """PyTorch's curve read at other steps, NaN where it has none."""
-    return np.interp(steps, np.arange(len(b)), b, np.nan, np.nan)
-
-
 def _shifted(b: Rates, steps: range) -> Edits:
     """Some steps late or early as a whole; at least half of the changes have to be seen."""
-    t, changes = np.arange(len(b)), _changes(b)
+    changes = _changes(b)
     least = max(2, len(changes) // 2)
     for k in steps:
         says = f"shifted by {k} step{'s' if k > 1 else ''}: Paddle's rates come too"
+        unknown = np.full(k, np.nan)
         if (changes < len(b) - k).sum() >= least:
-            yield f"{says} late", _along(b, t - k)
+            yield f"{says} late", np.append(unknown, b[:-k])
         if (changes > k).sum() >= least:
-            yield f"{says} early", _along(b, t + k)
+            yield f"{says} early", np.append(b[k:], unknown)
 
 
 def _per_epoch(a: Rates, b: Rates) -> Edits:
@@ -144,61 +125,3 @@ def _per_epoch(a: Rates, b: Rates) -> Edits:
         title = f"per epoch instead of per step: Paddle's rate changes every {k} steps"
         yield f"{title}, the schedule is read once in {k} steps", b[k * (t // k)]
         yield f"{title}, it is stepped once in {k} steps", b[t // k]
-
-
-def _restarted(b: Rates) -> Edits:
-    """PyTorch's decay begins again; Paddle's goes back up."""
-    jumps = np.flatnonzero(np.diff(b) > RESTART * np.ptp(b)) + 1
-    if len(jumps):
-        period = int(jumps[0])
-        back = np.arange(len(b)) % (2 * period)
-        triangle = np.where(back < period, back, 2 * period - back)
-        says = f"restarts: PyTorch's decay begins again after {period} steps, Paddle's goes back up"
-        yield says, np.where(triangle == period, np.nan, b[triangle % period])
-
-
-def _ended(a: Rates, b: Rates) -> Edits:
-    """Another rate at the beginning of the warm-up, at the end of the decay."""
-    top, peak = rise(b), float(b.max())
-    for title, part, values in (
-        ("the warm-up starts from another value", slice(0, top), (a[0], b[0])),
-        ("decays to another floor", slice(top, None), (a[top:].min(), b[top:].min())),
-    ):
-        paddle_part, torch_part = a[part] - peak, b[part] - peak
-        share = float(paddle_part @ torch_part) / (float(torch_part @ torch_part) or 1.0)
-        edited = b.copy()
-        edited[part] = peak + share * torch_part
-        yield f"{title}: {both(*values)}", edited
-
-
-def _warped(a: Rates, b: Rates) -> str:
-    """Another length of the warm-up, of the decay: PyTorch's curve along another time."""
-    (top, own_top), t = (rise(b), rise(a)), np.arange(len(b), dtype=float)
-    moving = np.flatnonzero(np.abs(b - b[-1]) > 1e-12 * np.abs(b).max())
-    end, size = int(moving[-1]) + 2 if len(moving) else len(b), float(np.abs(b).max())
-    end = min(end, len(b))
-
-    def apart(log: float) -> float:
-        steps = np.where(t < own_top, t * top / max(own_top, 1), top + np.exp(log) * (t - own_top))
-        return float(np.nanmax(np.abs(_along(b, steps) - a)))
-
-    same = float(np.log((end - top) / max(end - own_top, 1)))
-    log = same if apart(same) <= NEAR * size else fitted(apart, -1.0, 1.0)
-    own_end = own_top + (end - top) / float(np.exp(log))
-    if apart(log) > NEAR * size or abs(own_end - round(own_end)) > 0.01:
-        return ""
-    causes = [f"warm-up length in steps: {both(own_top, top)}"] if own_top != top else []
-    slopes = np.diff(b)
-    falling = abs(slopes[-1]) > 0.2 * np.abs(slopes[top:]).max() and b[-1] + 2 * slopes[-1] > 0
-    if end == len(b) and round(own_end) != end and falling:  # PyTorch's end is not seen
-        times = number(round(float(np.exp(log)), 6))
-        causes.append(f"the decay goes {times} times as fast as PyTorch's")
-    elif round(own_end) != end:
-        causes.append(f"total length: the decay ends at another step: {both(round(own_end), end)}")
-    return "; ".join(causes)
-
-
-def rise(rates: Rates) -> int:
-    """Count the steps of the rise at the beginning of a curve."""
-    falls = np.flatnonzero(np.diff(rates) <= 1e-12 * float(np.abs(rates).max()))
-    return int(falls[0]) if len(falls) else len(rates) - 1

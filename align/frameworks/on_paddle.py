@@ -47,11 +47,6 @@ def default_dtype(dtype: str) -> Iterator[None]:
         paddle.set_default_dtype(previous)
 
 
-def identity() -> paddle.nn.Layer:
-    """A layer that hands on what it gets."""
-    return paddle.nn.Identity()
-
-
 def is_tensor(value: Any) -> bool:
     """Whether a value is this framework's tensor."""
     return isinstance(value, paddle.Tensor)

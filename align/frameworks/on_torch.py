@@ -44,11 +44,6 @@ def default_dtype(dtype: str) -> Iterator[None]:
         torch.set_default_dtype(previous)
 
 
-def identity() -> torch.nn.Module:
-    """A module that hands on what it gets."""
-    return torch.nn.Identity()
-
-
 def is_tensor(value: Any) -> bool:
     """Whether a value is this framework's tensor."""
     return isinstance(value, torch.Tensor)

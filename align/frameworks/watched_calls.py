@@ -1,9 +1,8 @@
 """What functions are called with while a model runs, in Paddle and in PyTorch, and others in place.
 
-Also other values of attributes for the length of a block, and PyTorch with the numbers that a
-function is given rounded to float32, as kernels of Paddle hold them in every precision (the limits
-of hardtanh, the delta of a Huber loss). A comparison that fails by little is made again with calls
-of Paddle's computed in float64, or by PyTorch: what that changes is Paddle's rounding.
+Also other values of attributes for the length of a block. A comparison that fails by little is made
+again with calls of Paddle's computed in float64, or by PyTorch: what that changes is Paddle's
+rounding.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ import numpy as np
 import paddle
 import torch
 from paddle.nn import functional as F
-from torch.nn.functional import huber_loss
 from torch.overrides import TorchFunctionMode, get_testing_overrides
 
 from align.frameworks.object_options import LAYER_WORDS
@@ -142,6 +140,12 @@ class WatchedCall:
         """The arguments by name, however they were passed, with defaults; {} where unknown."""
         bound = self._bound()
         return {} if bound is None else dict(bound.arguments)
+
+    def unset(self) -> set[str]:
+        """Return the names of the arguments that have the function's own default."""
+        values = self.arguments()
+        parameters = inspect.signature(self.function).parameters if values else {}
+        return {name for name, value in values.items() if value is parameters[name].default}
 
     def argument(self, name: str, default: Any = None) -> Any:
         """An argument by its name, however it was passed."""
@@ -296,37 +300,9 @@ def _signatures() -> dict[str, list[Callable]]:
     return signatures
 
 
-NEAR = 1e-6  # of the largest value: what numbers held in float32 change of a result
-
-
-class Rounded(TorchFunctionMode):
-    """Rounds the numbers of some functions to float32; writes down which ones are given any."""
-
-    def __init__(self, names: Collection[str] = ()) -> None:
-        super().__init__()
-        self.names, self.met = names, {}
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-        if any(_single(x) != x for x in (*args, *kwargs.values()) if isinstance(x, float)):
-            self.met[name] = None
-            if name not in self.names:
-                return func(*args, **kwargs)
-            if name == "smooth_l1_loss":  # PADDLE: divided by the number as it is
-                beta, reduction = kwargs["beta"], kwargs["reduction"]
-                return huber_loss(*args[:2], reduction=reduction, delta=_single(beta)) / beta
-            args, kwargs = map(_single, args), {k: _single(x) for k, x in kwargs.items()}
-        return func(*args, **kwargs)
-
-
-def _single(value: Any) -> Any:
-    """A number rounded to float32; what is no number of its range as it is."""
-    return float(np.float32(value)) if isinstance(value, float) and abs(value) < 1e38 else value
-
-
-_NEAR = 1e-6  # of the largest value of a result, of a gradient or of the one it comes from
+NEAR = 1e-6
+"""Of the largest value of a result, of a gradient or of the one it comes from: what numbers held in
+float32 change of it."""
 _WORDS = LAYER_WORDS | {
     "x": ("input", None),
     "y": ("other", None),
@@ -369,7 +345,7 @@ def _cast(values: Any, old: str, new: str) -> Any:
 def by_pytorch(names: Collection[str]) -> Callable[[WatchedCall], Any]:
     """Answer every call of some functions with PyTorch's numbers in both directions.
 
-    What this may change is small: where PyTorch's numbers are farther than _NEAR from Paddle's own,
+    What this may change is small: where PyTorch's numbers are farther than NEAR from Paddle's own,
     or an argument has no place in PyTorch's function, the call stays as it is.
     """
 
@@ -383,17 +359,21 @@ def by_pytorch(names: Collection[str]) -> Callable[[WatchedCall], Any]:
 
 
 def _retaken(call: WatchedCall) -> paddle.Tensor:
-    arguments = call.arguments()
+    has_names = bool(call.arguments())
+    arguments = call.arguments() or dict(zip("xy", call.args, strict=True))  # an operator
     tensors = {n: v for n, v in arguments.items() if isinstance(v, paddle.Tensor)}
     graded = {n: v for n, v in tensors.items() if v.is_floating_point() and not v.stop_gradient}
     leaves = {name: tensor.detach() for name, tensor in graded.items()}
     for leaf in leaves.values():
         leaf.stop_gradient = False
     with paddle.enable_grad():
-        paddle_result = call.with_arguments(leaves)
+        if has_names:
+            paddle_result = call.with_arguments(leaves)
+        else:
+            paddle_result = call.go(*{**arguments, **leaves}.values())
     copies = {n: torch.tensor(v.numpy(), requires_grad=n in graded) for n, v in tensors.items()}
     with torch.enable_grad():
-        torch_result = _in_torch(call.name, {**arguments, **copies})
+        torch_result = _in_torch(call.name, {**arguments, **copies}, call.unset())
 
     def back(gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         for leaf in leaves.values():
@@ -415,12 +395,19 @@ def _retaken(call: WatchedCall) -> paddle.Tensor:
     return _Computed.apply(_nearer(paddle_result, torch_result), back, *graded.values())
 
 
-def _in_torch(name: str, arguments: Mapping[str, Any]) -> torch.Tensor:
+def _in_torch(name: str, arguments: Mapping[str, Any], unset: Collection[str]) -> torch.Tensor:
     """Call PyTorch's function with the arguments of Paddle's.
+
+    Args:
+        unset: arguments that have Paddle's default, which PyTorch's function need not know.
 
     Raises:
         Exception: there is none of this name, or an argument that it does not know counts.
     """
+    if name == "pow":  # whose exponent PyTorch does not call other
+        return torch.pow(*[*arguments.values()][:2])
+    if name == "smooth_l1_loss" and arguments.get("is_huber"):
+        name, arguments = "huber_loss", {n: v for n, v in arguments.items() if n != "is_huber"}
     function, options = getattr(torch.nn.functional, name, None) or getattr(torch, name), {}
     if name == "linear":  # Paddle holds (in, out), PyTorch (out, in)
         arguments = {**arguments, "weight": arguments["weight"].T}
@@ -431,7 +418,8 @@ def _in_torch(name: str, arguments: Mapping[str, Any]) -> torch.Tensor:
     for word, value in arguments.items():
         other, convert = (word, None) if word in words else _WORDS.get(word, (word, None))
         is_layout = isinstance(value, str) and value.startswith("NC")
-        if other in words or not (value is None or value is False or is_layout):
+        counts = word not in unset and value is not None and value is not False and not is_layout
+        if other in words or counts:
             options[other] = value if convert is None or value is None else convert(value)
     return function(**options)
 
@@ -450,7 +438,7 @@ def _nearer(
     if torch_numbers.shape != ours.shape or not ours.size:
         return ours
     with np.errstate(invalid="ignore"):  # what is infinite is not near
-        is_near = np.abs(torch_numbers - ours).max() <= _NEAR * max(np.abs(ours).max(), size)
+        is_near = np.abs(torch_numbers - ours).max() <= NEAR * max(np.abs(ours).max(), size)
     return torch_numbers if is_near else ours
 
 

@@ -146,15 +146,10 @@ def compare(
     oracle: Sequence[np.ndarray] | None,
     steady: np.ndarray,
     base: Tolerance,
-    first: int = 1,
 ) -> list[Comparison]:
-    """One comparison of the samples of each step, named by `step_name`.
-
-    Args:
-        first: the step to begin with, counted from 1.
-    """
+    """One comparison of the samples of each step, named by `step_name`."""
     rule, comparisons = dataclasses.replace(base, norm="l2"), []
-    for step in range(first, len(ours)):
+    for step in range(1, len(ours)):
         a, b = (track[step][steady] for track in (ours, reference))
         judge = None if oracle is None else oracle[step][steady]
         comparisons.append(compare_arrays(step_name(step), a, b, rule, oracle=judge))

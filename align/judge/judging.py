@@ -8,9 +8,9 @@ one stops there, and no more than one tensor of each side is held.
 Paired layers whose outputs differ in structure alone are unpaired, with a note: one side flattens
 the tokens before a layer, or has the batch on another axis, and what follows agrees. Where what
 follows does not agree, they stay paired and fail. Containers that only their parameters pair may do
-other parts of the work: they stay paired where their outputs agree, if need be on one input
-(`AnyPair.isolate`). A norm with an activation in it is told by the step inside that returns what
-the other side's norm does.
+other parts of the work: they stay paired where their outputs agree, or what follows does not either
+until each is given PyTorch's inputs (`AnyPair.isolate`). A norm with an activation in it is told by
+the step inside that returns what the other side's norm does.
 """
 
 from __future__ import annotations
@@ -50,6 +50,14 @@ class _GradientTap:
     paddle: Reader
     torch: Reader
     torch64: Reader
+
+
+_NO_BACKWARD = "its backward pass is not compared"
+
+
+def _is_floating(call: Call, path: str) -> bool:
+    """Whether an output of a call could have a gradient that is compared."""
+    return call.array(path).dtype.kind == "f" and path not in call.padded
 
 
 def _float64(arrays: Mapping[str, np.ndarray], path: str) -> np.ndarray:
@@ -163,7 +171,7 @@ class Judge:
     def _gradient_taps(
         self, ours: Recording, reference: Recording, oracle: Recording | None
     ) -> list[_GradientTap]:
-        """Return the gradients at the outputs of paired layers; note those that one side lacks."""
+        """Return the gradients at the outputs of paired layers; note those that a side lacks."""
         taps, one_sided = [], []
         for key, paddle_call, torch_call in self.taps(ours, reference):
             torch64_call = torch_call if oracle is None else oracle.calls[torch_call.key]
@@ -185,6 +193,9 @@ class Judge:
                     taps.append(tap)
                 elif paddle_path in paddle or torch_path in torch:
                     one_sided.append(name)
+                elif key == ROOT and _is_floating(torch_call, torch_path):
+                    silent = f"output {label}".strip()
+                    self.note(f"{silent} gets no gradient from the loss; {_NO_BACKWARD}")
         for name in sorted(one_sided):  # says nothing when all others agree
             self.note(f"{name}: on one side only, not compared")
         return taps
@@ -391,12 +402,15 @@ def unpair_other_structures(judge: Judge, paddle: Recording, torch: Recording) -
     Args:
         judge: its `modules` lose the pairs and remember why.
     """
-    modules = judge.modules
-    for _, paddle_call, torch_call in list(judge.taps(paddle, torch)):
-        if torch_call.name in modules.loose and _likeness(paddle_call, torch_call) != AGREES:
-            why = f"returns something else than {torch_call.name}, which holds the same parameters"
-            modules.unpair(torch_call.name, why)
-    modules.loose = {a: b for a, b in modules.loose.items() if a not in modules.to_paddle}
+    modules, unsure, agrees = judge.modules, set(), False
+    for _, paddle_call, torch_call in reversed(list(judge.taps(paddle, torch))):
+        likeness, name = _likeness(paddle_call, torch_call), torch_call.name
+        if name in modules.loose and likeness != AGREES:
+            unsure.add(name)
+            if agrees or likeness != DIFFERS:
+                modules.unpair_loose(name)
+        agrees = agrees or likeness == AGREES
+    modules.loose = {name: modules.loose[name] for name in modules.loose if name in unsure}
     taps = [(paddle_call, torch_call) for _, paddle_call, torch_call in judge.taps(paddle, torch)]
     _unpair_composed(judge, taps, paddle, torch)
     taps = [calls for calls in taps if calls[1].name in judge.modules.to_paddle]

@@ -18,13 +18,14 @@ from typing import Any
 
 from align.match import name_table
 from align.match.mapping import MappedRow, Unfinished
-from align.match.name_table import OPEN
+from align.match.name_table import OPEN, is_open
 from align.record.arrays import Entry
 
 _HOW = (
     "Draft of a table of names, PyTorch -> Paddle. Check every row; resolve the rows that start "
     "with '?' (write one name, a list of names for equal parts of a packed tensor, or null to "
-    "leave the tensor out). Then pass this file as weights=."
+    "leave the tensor out). A transform (transpose, copy) stands where the layer types do not say "
+    "which: look it up in the code. Then pass this file as weights=."
 )
 _NO_PADDLE = f"{OPEN} no Paddle tensor fits it"
 _NO_TORCH = f"{OPEN} no PyTorch tensor fits it"
@@ -53,9 +54,8 @@ def propose(matched: Unfinished) -> dict[str, Any]:
             free = [other for other in free if other not in parts]
             left.remove(entry)
     rows.update(_pair(left, free))
-    named = set(itertools.chain.from_iterable(map(_candidates, rows.values())))
     lacking = _without_twins(matched.torch_left, set(rows))
-    spare = _without_twins(free, named)
+    spare = _without_twins(free, _firsts(rows))
     return {
         "how": _HOW,
         "map": {
@@ -71,23 +71,12 @@ def propose(matched: Unfinished) -> dict[str, Any]:
     }
 
 
-def first_candidates(draft: Mapping[str, Any], matched: Unfinished) -> dict[str, Any]:
-    """The rows of a draft with the first candidate of each open one.
-
-    Where the layer types do not say whether to transpose, a matrix is.
-    """
-    left = matched.torch_left, matched.paddle_left
-    sources, targets = ({e.name: e for e in entries} for entries in left)
-    rows = dict(draft["map"])
-    for name, value in rows.items():
-        if is_open(value):
-            first = _candidates(value)[0]
-            source, target = sources[name], targets[first]
-            rows[name] = first
-            if name_table.transform_between(source, target) is None:
-                turned = name_table.shape_after(name_table.TRANSPOSE, source.shape) == target.shape
-                rows[name] = {"to": first, "transform": "transpose" if turned else "copy"}
-    return rows
+def first_candidates(draft: Mapping[str, Any]) -> dict[str, Any]:
+    """The rows of a draft with the first candidate of each open one."""
+    return {
+        name: _spelt(value, _candidates(value)[0]) if is_open(value) else value
+        for name, value in draft["map"].items()
+    }
 
 
 def _without_twins(entries: Sequence[Entry], names: Collection[str]) -> list[Entry]:
@@ -96,10 +85,14 @@ def _without_twins(entries: Sequence[Entry], names: Collection[str]) -> list[Ent
     return [entry for entry in entries if entry.identity not in identities]
 
 
-def likely_parts(draft: Mapping[str, Any], matched: Unfinished) -> list[str]:
-    """Tensors without a partner on both sides of which one may hold the other as a part."""
-    torch_alone = [e for e in matched.torch_left if is_open(draft["ignore_torch"].get(e.name))]
-    paddle_alone = [e for e in matched.paddle_left if is_open(draft["ignore_paddle"].get(e.name))]
+def likely_parts(
+    matched: Unfinished, torch_entries: Sequence[Entry], paddle_entries: Sequence[Entry]
+) -> list[str]:
+    """Tensors that a draft leaves out on both sides, of which one may be the other or hold it."""
+    torch_alone, paddle_alone = (
+        [e for e in entries if is_open(matched.ignored.get(f"{side} {e.name}"))]
+        for side, entries in (("PyTorch", torch_entries), ("Paddle", paddle_entries))
+    )
     names: list[str] = []
     for source, target in itertools.product(torch_alone, paddle_alone):
         sizes = sorted(math.prod(entry.shape) for entry in (source, target))
@@ -108,15 +101,21 @@ def likely_parts(draft: Mapping[str, Any], matched: Unfinished) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def is_open(value: Any) -> bool:
-    """Whether a row still waits for the user."""
-    return isinstance(value, str) and value.startswith(OPEN)
-
-
 def _candidates(value: Any) -> list[str]:
     """The Paddle names of a row, the likeliest first; nothing of a row with parts."""
-    names = value.removeprefix(OPEN).split("|") if isinstance(value, str) else []
+    text = value["to"] if isinstance(value, Mapping) else value
+    names = text.removeprefix(OPEN).split("|") if isinstance(text, str) else []
     return [name.strip() for name in names]
+
+
+def _firsts(rows: Mapping[str, Any]) -> set[str]:
+    """The Paddle tensors that rows take, of an open one its first candidate."""
+    return {_candidates(value)[0] for value in rows.values() if not isinstance(value, list)}
+
+
+def _spelt(value: Any, text: str) -> Any:
+    """A row of this form with another text for the names."""
+    return {**value, "to": text} if isinstance(value, Mapping) else text
 
 
 def _fits(source: Entry, target: Entry) -> bool:
@@ -161,17 +160,17 @@ def _as_whole(source: Sequence[Entry], target: Sequence[Entry]) -> list[tuple[En
     return pairs if len(pairs) == len(target) else []
 
 
-def _pair(left: Sequence[Entry], free: Sequence[Entry]) -> dict[str, str]:
+def _pair(left: Sequence[Entry], free: Sequence[Entry]) -> dict[str, Any]:
     """Rows of whole layers first, then of the tensors whose layer has no like."""
     rows = _paired(_units(left), _units(free))
-    named = set(itertools.chain.from_iterable(map(_candidates, rows.values())))
+    taken = _firsts(rows)
     rest = {entry.name: [entry] for entry in left if entry.name not in rows}
-    return {**rows, **_paired(rest, {e.name: [e] for e in free if e.name not in named})}
+    return {**rows, **_paired(rest, {e.name: [e] for e in free if e.name not in taken})}
 
 
-def _paired(left: Mapping[str, list[Entry]], free: Mapping[str, list[Entry]]) -> dict[str, str]:
+def _paired(left: Mapping[str, list[Entry]], free: Mapping[str, list[Entry]]) -> dict[str, Any]:
     """Rows settled where the order of registration and the names agree, open elsewhere."""
-    rows: dict[str, str] = {}
+    rows: dict[str, Any] = {}
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, entries in left.items():
         fitting = tuple(other for other, target in free.items() if _as_whole(entries, target))
@@ -188,10 +187,19 @@ def _paired(left: Mapping[str, list[Entry]], free: Mapping[str, list[Entry]]) ->
             wholes = [_as_whole(left[name], free[other]) for other in shown]
             for row in zip(*wholes, strict=True):
                 partners = [target.name for _, target in row]
-                settled = sure and name_table.transform_between(*row[0]) is not None
+                proposal = _transform(*row[0])
+                settled = sure and not proposal
                 text = partners[0] if settled else f"{OPEN} {' | '.join(partners)}"
-                rows[row[0][0].name] = text
+                rows[row[0][0].name] = {"to": text, **proposal} if proposal else text
     return rows
+
+
+def _transform(source: Entry, target: Entry) -> dict[str, str]:
+    """The transform to propose where the types do not say one: a matrix that fits is transposed."""
+    if name_table.transform_between(source, target) is not None:
+        return {}
+    turned = name_table.shape_after(name_table.TRANSPOSE, source.shape) == target.shape
+    return {"transform": "transpose" if turned else "copy"}
 
 
 def _by_order(members: Sequence[str], candidates: Sequence[str]) -> dict[str, str]:

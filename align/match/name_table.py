@@ -224,13 +224,19 @@ def read_table(weights: Any) -> Table:
         if not isinstance(value, str | None):
             wanted = "the name of a Paddle module, or null to leave it out"
             raise ValueError(f"{origin}: the module {key!r} has {value!r}: expected {wanted}")
-    still_open = [k for k, v in rows.items() if isinstance(v, str) and v.startswith(OPEN)]
+    still_open = [key for key, value in rows.items() if is_open(value)]
     if still_open:
         raise ValueError(
             f"{origin}: {len(still_open)} rows are still marked {OPEN!r} (the first: "
             f"{still_open[0]!r}): write the Paddle name, or null to leave the tensor out"
         )
     return table
+
+
+def is_open(value: Any) -> bool:
+    """Whether a row still waits for the user."""
+    text = value.get("to") if isinstance(value, Mapping) else value
+    return isinstance(text, str) and text.startswith(OPEN)
 
 
 def _has_sections(weights: Mapping[str, Any]) -> bool:

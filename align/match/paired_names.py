@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from align.match import mapping
-from align.match.draft import first_candidates, is_open, likely_parts, propose
+from align.match.draft import first_candidates, likely_parts, propose
 from align.match.known_names import KNOWN
 from align.match.mapping import WeightMapping
-from align.match.name_table import OPEN, Table, known_table, read_table
+from align.match.name_table import OPEN, Table, is_open, known_table, read_table
 from align.record.arrays import Entry
 from align.record.files.dump_reading import Meta
 from align.record.recording import ROOT
@@ -58,7 +58,7 @@ def pair_names(torch: SideNames, paddle: SideNames, table: Table, folder: Path) 
 
     Raises:
         ValueError: names without a partner (a draft is written and named; by weights="draft" it is
-            used as well), mistakes in the table.
+            used as well), mistakes in the table, tensors that a draft leaves out on both sides.
     """
     matched = _matched(torch, paddle, copy.deepcopy(table))  # it remembers used rows
     if matched.torch_left or matched.paddle_left:
@@ -66,7 +66,14 @@ def pair_names(torch: SideNames, paddle: SideNames, table: Table, folder: Path) 
         path = _write_draft(draft, folder)
         if not table.drafted:
             raise ValueError(_refusal(matched, len(torch.entries), path, draft))
-        matched = _drafted(torch, paddle, matched, draft, path)
+        matched = _drafted(torch, paddle, draft, path)
+    parts = likely_parts(matched, torch.entries, paddle.entries)
+    if parts:
+        raise ValueError(
+            f"weights: the draft finds no partner for {some(parts)}; pair them in "
+            f"{matched.table.origin}, or leave them out for a reason of yours, and pass it as "
+            "weights="
+        )
     note = matched.note
     if note and matched.mistakes:
         raise ValueError(f"{note}; but are both of one size? {'; '.join(matched.mistakes)}")
@@ -100,24 +107,15 @@ def _is_complete(matched: mapping.Unfinished) -> bool:
 
 
 def _drafted(
-    torch: SideNames,
-    paddle: SideNames,
-    left: mapping.Unfinished,
-    draft: Mapping[str, Any],
-    path: Path,
+    torch: SideNames, paddle: SideNames, draft: Mapping[str, Any], path: Path
 ) -> mapping.Unfinished:
     """What the first candidates of a draft pair, with a note that names them.
 
     Raises:
-        ValueError: they do not go together, or leave out parts of one tensor on both sides.
+        ValueError: they do not go together.
     """
-    parts = likely_parts(draft, left)
-    if parts:
-        raise ValueError(
-            f"weights: the draft finds no partner for {some(parts)}; pair them in {path} and pass "
-            "it as weights="
-        )
-    table = read_table({**draft, "map": first_candidates(draft, left)})
+    table = read_table({**draft, "map": first_candidates(draft)})
+    table.origin = str(path)
     matched = mapping.match(torch.entries, paddle.entries, table)
     if matched.mistakes:
         raise ValueError(f"weights: {matched.told()}; mend {path} and pass it as weights=")
@@ -203,6 +201,10 @@ class ModuleMap:
         if name in self.to_paddle:
             target = self.to_paddle.pop(name)
             self.unlike[name] = f"{target}: {why}; its outputs are not compared"
+
+    def unpair_loose(self, name: str) -> None:
+        """Compare no outputs of a container that does another part of the work than its partner."""
+        self.unpair(name, f"returns something else than {name}, which holds the same parameters")
 
 
 def pair_modules(

@@ -224,14 +224,25 @@ class AnyPair(Pair):
             return Isolation(on_paddle, self).run(self.plan)
 
     def _pair_containers(self) -> None:
-        """Pair the containers that hold the same layers and return the same when given the same."""
+        """Pair the containers that hold the same layers and do the same part of the work.
+
+        Given the same they return the same, or what PyTorch's returns is right where it goes.
+        """
         modules = self.judge.modules
-        comparisons = Isolation(on_paddle, self, modules.loose).run(self.plan).comparisons
+        fed = {**modules.to_paddle, **modules.loose}
+        run = Isolation(on_paddle, self, fed).run(self.plan)
+        wrong = {guilty.place.partition("#")[0] for guilty in run.guilty}
         for name, target in modules.loose.items():
-            outputs = [c for c in comparisons if re.split(r"[#\[]", c.name)[0] == target]
-            if outputs and all(c.passed for c in outputs):
+            outputs = [c for c in run.comparisons if re.split(r"[#\[]", c.name)[0] == target]
+            around = [outer for outer in fed.values() if target.startswith(f"{outer}.")]
+            is_right_there = max(around, key=len, default=ROOT) not in wrong
+            if outputs and (is_right_there or all(c.passed for c in outputs)):
                 modules.to_paddle[name] = target
-                del modules.unlike[name]
+                note = modules.unlike.pop(name, "")
+                self.judge.notes[:] = [text for text in self.judge.notes if text != note]
+            else:
+                modules.unpair_loose(name)
+                self.judge.note(modules.unlike[name])
         modules.loose = {}
 
     def train_reference(self, dtype: str, watch: Watch | None = None) -> TrainingRun:
@@ -271,17 +282,10 @@ class AnyPair(Pair):
         steady = steady_elements(sample, oracle or reference)
 
         @contextlib.contextmanager
-        def ours(
-            plan: Request | None = None, enough: Callable[[Ours], bool] = lambda _: False
-        ) -> Iterator[Ours]:
+        def ours(plan: Request | None = None) -> Iterator[Ours]:
             track, plan = Track(functools.partial(sample.ours, on_paddle)), plan or self.plan
-            with self.setup.paddle.open_training(
-                plan,
-                self.dtype,
-                self.dtype,
-                watch=track.watch,
-                enough=lambda run: enough((run, track)),
-            ) as run:
+            side, dtype = self.setup.paddle, self.dtype
+            with side.open_training(plan, dtype, dtype, watch=track.watch) as run:
                 yield run, track
 
         def moved(asked: MovedRun) -> contextlib.AbstractContextManager[Kinds]:

@@ -249,7 +249,7 @@ class TrainingRuns:
     Attributes:
         band: how far rounding moves what a run leaves, and its sampled weights by step.
         ours: Paddle's run, to be judged in a ``with`` block; None where it is handed in. Of live
-            models also that of another plan, which ends when ``enough`` says so of it.
+            models also that of another plan.
         plain: the sampled weights of the reference's steps, None where they are not known.
         steady: places of the samples that are judged, from `steady_elements`.
     """

@@ -234,14 +234,12 @@ class Side:
         asked: MovedRun | None = None,
         watch: Watch | None = None,
         follow: Follow | None = None,
-        enough: Callable[[TrainingRun], bool] = lambda _: False,
     ) -> Iterator[TrainingRun]:
         """Train for the plan's steps on its batches; look at the run in a ``with`` block.
 
         Args:
             dtype, rounded, asked: see `Side`.
             watch, follow: see `Watch` and `Follow`.
-            enough: whether to stop, asked after every step with the losses and rates so far.
 
         Yields:
             TrainingRun: losses, rates, final tensors and moments, by canonical name; the tensors
@@ -269,8 +267,6 @@ class Side:
                         next_rate(scheduler)
                     side.clear(model)
                 watch(model)
-                if enough(result):
-                    break
             result.moments = by_kind(side.live_moments(optimizer, model), side.view)
             average = getattr(optimizer, AVERAGE, None)
             if average is not None:

@@ -38,10 +38,8 @@ class Request:
     Args:
         torch_module: torch.nn.Module, or a callable without arguments that builds one (then both
             sides are built in each precision, constants included).
-        paddle_layer: paddle.nn.Layer, or a callable without arguments that builds one. With None
-            for both models only `data`, `metric`, `loss` and `schedule` are compared.
+        paddle_layer: paddle.nn.Layer, or a callable without arguments that builds one.
         inputs: NumPy arrays, a tuple by position or a dict by keyword; floating ones are cast.
-            Without models the one array of scores that metric and loss get, else None.
         loss: None (outputs summed with fixed random weights), "cross_entropy", "mse", or a pair of
             callables (torch, paddle) that take the output, and the labels when there are some.
         labels: NumPy array for the loss.

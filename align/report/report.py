@@ -19,24 +19,15 @@ from align.report.report_html import page
 from align.report.report_text import NOTHING, console, explain, headline
 from sot_paddle.atomic import write_atomically
 
-__all__ = ["check_writable", "console", "write_asked", "write_html", "write_json", "write_junit"]
+__all__ = ["check_writable", "console", "write_asked", "write_page"]
 
 Name = str | os.PathLike[str]
 
 
-def write_json(report: Report, path: Name) -> Path:
-    """Writes the strict JSON of a report; the folder is created; returns the path."""
-    return write_atomically(path, report.dumps().encode())
-
-
-def write_html(report: Report, path: Name) -> Path:
-    """Writes the report as one self-contained page; the folder is created; returns the path."""
-    return write_atomically(path, page(report).encode())
-
-
-def write_junit(report: Report, path: Name) -> Path:
-    """Writes the report as JUnit XML; the folder is created; returns the path."""
-    return write_atomically(path, junit(report))
+def write_page(report: Report, out: Name) -> Path:
+    """Writes report.json and report.html into a folder; returns the path of the page."""
+    write_atomically(Path(out) / "report.json", report.dumps().encode())
+    return write_atomically(Path(out) / "report.html", page(report).encode())
 
 
 def check_writable(folders: Sequence[Name | None], files: Sequence[Name | None] = ()) -> None:
@@ -60,18 +51,17 @@ def check_writable(folders: Sequence[Name | None], files: Sequence[Name | None] 
 def write_asked(report: Report, out: Name | None, json: Name | None, junit: Name | None) -> None:
     """Writes the files that a command was asked for and prints where they are."""
     if json:
-        print("JSON:", write_json(report, json))
+        print("JSON:", write_atomically(json, report.dumps().encode()))
     if junit:
-        print("JUnit XML:", write_junit(report, junit))
+        print("JUnit XML:", write_atomically(junit, junit_of(report)))
     if out:
-        write_json(report, Path(out) / "report.json")
-        print("HTML report:", write_html(report, Path(out) / "report.html"))
+        print("HTML report:", write_page(report, out))
 
 
 _UNPRINTABLE = {i: "?" for i in range(32) if chr(i) not in "\t\n\r"}
 
 
-def junit(report: Report) -> bytes:
+def junit_of(report: Report) -> bytes:
     """Return a report as JUnit XML.
 
     Returns:

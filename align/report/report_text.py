@@ -13,20 +13,6 @@ COLUMNS = ("", "case", "step", "dtype", "#worst", "#bound", "where", "#controls"
 ALSO = 6  # further failing names listed after the first divergence
 TO_FIX, FOLLOWS, NOTES = "To fix", "Follows from these", "Notes on what was compared"
 NOTHING = "nothing was run, so nothing is proved"
-GUIDE = (
-    "The first divergence of a result, in the order in which PyTorch computes, is where the two "
-    "sides part; what follows it is usually a consequence. The worst elements stand with both "
-    "values and the share of what is allowed that their difference uses.",
-    "float64 finds faults: rounding is far below its limit, so what crosses it is a wrong formula. "
-    "float32 measures rounding: both frameworks are judged by a float64 run of PyTorch, and Paddle "
-    "may be a stated factor farther from it than PyTorch is.",
-    "A planted fault is an error put in on purpose in this very run. A check that does not notice "
-    "it proves nothing, so it fails the result. NaN, another shape or dtype, a missing tensor and "
-    "an empty comparison fail too.",
-    "The drift of a training run is Paddle's distance "
-    "from PyTorch after each step, beside what is allowed; where a floor was missed, PyTorch ran "
-    "again with every rounding moved, and the noise band is how far those runs scatter.",
-)
 
 
 def console(report: Report) -> str:

@@ -93,17 +93,6 @@ def _subtractable(side: Arrays) -> dict[str, np.ndarray]:
     return {n: a.astype(np.int64) if a.dtype.kind in "biu" else a for n, a in arrays.items()}
 
 
-def write_side(dump: Dump, folder: Path) -> list[Path]:
-    """Write `<check>_torch.npy` or `<check>_paddle.npy` of every check that a dump has."""
-    checks = _of_numbers(dump)
-    for dtype in dump.meta.dtypes:
-        _add(checks, dtype, _of_pass(dump.recording(dtype)))
-        if dump.meta.steps:
-            _add(checks, dtype, _of_training(dump.training(dtype)))
-    side = dump.meta.side
-    return [write_arrays(folder / f"{c}_{side}.npy", arrays) for c, arrays in checks.items()]
-
-
 def write_both(names: Names, dtypes: list[str], folder: Path) -> list[Path]:
     """Write both sides' files and the log of every check."""
     sides = _of_numbers(names.torch), _of_numbers(names.paddle)

@@ -1,8 +1,7 @@
 """Stage "data": what each side's loader yields, batch by batch and key by key.
 
 Batches stream: one of each side is held at a time, beside one number for each row of the epoch (to
-tell another order from other values), the one-dimensional keys (labels) and the first differing
-batch of each key.
+tell another order from other values) and the first differing batch of each key.
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ ROUNDING: Mapping[str, Tolerance] = {
     "bfloat16": Tolerance("scaled", 3e-2, "4 units in the last place of bfloat16"),
 }
 """dtype of both sides -> the rule for floating values; unlike ones are judged as float32."""
-_LABELS_KEPT = 1_000_000
 _KINDS = {"b": "flags", "i": "whole numbers", "u": "whole numbers", "f": "floating numbers"}
 
 
@@ -102,23 +100,16 @@ def read_batch(batch: Any, side: str, notes: list[str]) -> Arrays:
         NumPy arrays; texts as numbers that are equal when the texts are.
 
     Raises:
-        ValueError: nothing in it is an array, or a list is ragged.
+        ValueError: nothing in it is an array, or a list is ragged (as NumPy says).
     """
     arrays: Arrays = {}
     for path, value in leaves(batch, lambda node: not is_container(node) or _is_list(node)):
         key = path or "0"
-        try:
-            array = _as_array(value)
-        except ValueError as error:
-            raise ValueError(
-                f"data: {side}'s {key!r} is a ragged list ({error}): pad it to an array"
-            ) from error
+        array = _as_array(value)
         if array is None:
             notes.append(f"{side}'s {key!r} holds a {type(value).__name__}: not compared")
             continue
         arrays[key] = array
-        if side == "Paddle" and on_torch.is_tensor(value):
-            notes.append("Paddle's batches hold PyTorch tensors")
     if not arrays:
         raise ValueError(
             f"data: a batch of the {side} side ({type(batch).__name__}) holds no array: expected a "
@@ -204,7 +195,6 @@ class _Epoch:
     judged: dict[str, Comparison] = field(default_factory=dict)
     differing: dict[str, int] = field(default_factory=dict)
     evidence: dict[str, Evidence] = field(default_factory=dict)
-    labels: dict[str, list[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict)
     ours: RowLog = field(default_factory=RowLog)
     reference: RowLog = field(default_factory=RowLog)
     first: Arrays | None = None
@@ -217,47 +207,20 @@ class _Epoch:
                 log.add(batch)
         if self.first is None:
             self.first = reference
-        if ours is None or reference is None:
-            return
-        self._note_widths(ours, reference)
-        for key in reference:
-            if key in ours and max(ours[key].ndim, reference[key].ndim) <= 1:
-                self._keep_labels(key, ours[key], reference[key])
-        for comparison in compare_batch(ours, reference):
-            self._judge(number, comparison, ours, reference)
+        if ours is not None and reference is not None:
+            for comparison in compare_batch(ours, reference):
+                self._judge(number, comparison, ours, reference)
 
     def _judge(self, number: int, judged: Comparison, ours: Arrays, reference: Arrays) -> None:
         key, kept = judged.name, self.judged.get(judged.name)
         if not judged.passed:
             self.differing[key] = self.differing.get(key, 0) + 1
-        if not judged.passed and self._tells_more(key, reference):
-            self.evidence[key] = Evidence(key, ours, reference)
+            self.evidence.setdefault(key, Evidence(key, ours, reference))
         if kept is not None and (not kept.passed or kept.severity >= judged.severity):
             return
         if not judged.passed:
             judged = dataclasses.replace(judged, reason=f"batch {number}: {judged.reason}")
         self.judged[key] = judged
-
-    def _tells_more(self, key: str, reference: Arrays) -> bool:
-        """The first differing batch, or the first that is not constant (a mask without padding)."""
-        evidence = self.evidence.get(key)
-        if evidence is None:
-            return True
-        sides = [batch.get(key) for batch in (evidence.reference, reference)]
-        constant = [a is None or a.size == 0 or (a == a.flat[0]).all() for a in sides]
-        return constant == [True, False]
-
-    def _keep_labels(self, key: str, a: np.ndarray, b: np.ndarray) -> None:
-        kept = self.labels.setdefault(key, [])
-        if a.shape == b.shape and len(kept) * max(a.size, 1) < _LABELS_KEPT:
-            kept.append((np.atleast_1d(a), np.atleast_1d(b)))
-
-    def _note_widths(self, ours: Arrays, reference: Arrays) -> None:
-        for key, b in reference.items():
-            a = ours.get(key, b)
-            if a.dtype.name != b.dtype.name and _kind(a) == _kind(b):
-                widths = f"{a.dtype.name} in Paddle, {b.dtype.name} in PyTorch"
-                self.notes.append(f"{key}: {widths}, compared by value")
 
     def comparisons(self) -> list[Comparison]:
         """The number of batches, then every key: the first that failed, else the worst."""
@@ -272,15 +235,6 @@ class _Epoch:
         count = len(self.reference.sizes)
         return f"{count} batches, {rows} rows; whole numbers exactly, floats to rounding"
 
-    def evidence_of(self, key: str) -> Evidence:
-        """The first differing batch of a key, for labels with the whole epoch."""
-        evidence = self.evidence[key]
-        kept = self.labels.get(key)
-        if kept:
-            sides = (np.concatenate([pair[i] for pair in kept]) for i in (0, 1))
-            evidence = dataclasses.replace(evidence, epoch=tuple(sides))
-        return evidence
-
 
 def _divergences(epoch: _Epoch, comparisons: list[Comparison]) -> list[Divergence]:
     """Whole rows first; else every differing key with its cause."""
@@ -294,7 +248,7 @@ def _divergences(epoch: _Epoch, comparisons: list[Comparison]) -> list[Divergenc
     divergences = []
     for comparison in failed:
         key = comparison.name
-        cause = batch_causes.explain_key(epoch.evidence_of(key), partial(_equal, key))
+        cause = batch_causes.explain_key(epoch.evidence[key], partial(_equal, key))
         count, all_of = epoch.differing[key], len(epoch.reference.sizes)
         reason = f"{comparison.reason} ({count} of {all_of} batches differ)"
         divergences.append(Divergence(key, key, "data", "", reason, cause or comparison.hint))

@@ -43,8 +43,6 @@ class DumpRequest:
     """What to dump.
 
     Attributes:
-        deep: record the inputs of every layer too, so that a place and a cause can be named.
-        names_only: run nothing: names, modules and weights, for the other side's ``other``.
         other: the other side's dump: PyTorch's, whose weights the Paddle side loads; or Paddle's,
             whose norms the PyTorch side follows.
     """
@@ -52,8 +50,6 @@ class DumpRequest:
     side: str
     plan: Request
     spec: Path
-    deep: bool = True
-    names_only: bool = False
     other: Dump | None = None
 
 
@@ -176,7 +172,7 @@ class DumpedSide:
         checkpoint.write_tensors(folder / dump_reading.LABELS, labels)
         if plan.schedule_steps and plan.schedule is None:
             record.notes.append(_NOT_HERE.format("schedule_steps without schedule"))
-        for dtype in () if self.asked.names_only else plan.dtypes:
+        for dtype in plan.dtypes:
             plain = self._write_passes(folder / dtype, dtype)
             if dtype == plan.dtypes[0]:
                 storage.write_json(folder / dump_reading.NUMBERS, self._numbers(plain))
@@ -225,8 +221,6 @@ class DumpedSide:
 
     def _with_inputs(self, plain: Recording, dtype: str) -> Recording:
         """The pass with each call's inputs and their gradients, when watching changes nothing."""
-        if not self.asked.deep:
-            return plain
         deep = self.side.record_pass(self.plan, dtype, dtype, deep=True)
         where = differs(plain, deep)
         if where is not None:

@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 
 from align.explain import loss_causes
-from align.explain.calls import excused_loss, excused_rounding, loss_reruns, perhaps
-from align.explain.experiment import close_to
+from align.explain.calls import ROUNDED, loss_reruns, perhaps
 from align.explain.loss_causes import LossRun
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.moved_roundings import MovedRoundings
-from align.frameworks.watched_calls import NEAR, attributes
 from align.judge import bounds
 from align.judge.bounds import Settling
 from align.judge.comparator import compare_mappings
@@ -34,7 +32,6 @@ from align.stages.stages import judged_control, step_result
 
 LOSS = "loss"
 IGNORED = -100
-MOVED = 1.001  # of an output, to see whether a loss depends on it
 
 
 def loss(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
@@ -55,11 +52,8 @@ def loss(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     failed = result.first_failure
     if failed is None:
         return result, []
-    small = judge.is_near(ours)
-    cause = judge.excuse(ours) if small else ""
-    cause = cause or loss_causes.explain(
-        judge.floating, pair.plan.labels, ours, reference, judge.reruns(), judge.moved
-    )
+    small = pair.dtype == "float64" and all(c.worst <= ROUNDED.value for c in result.failures)
+    cause = loss_causes.explain(judge.floating, pair.plan.labels, ours, reference, judge.reruns())
     cause = cause or perhaps(pair) * small
     if not cause and failed.name != LOSS:  # of one number a hint says nothing
         cause = failed.hint
@@ -181,35 +175,6 @@ class _LossJudge:
             return iter(())
         sides = (functools.partial(self.run, side) for side in (on_paddle, on_torch))
         return loss_reruns(*sides, self.plan.loss[1])
-
-    def moved(self) -> LossRun:
-        """Paddle's loss of outputs that are a little larger."""
-        outputs = {p: a * MOVED if a.dtype.kind == "f" else a for p, a in self.outputs.items()}
-        with attributes(self, outputs=outputs):
-            return self.run(on_paddle)
-
-    def is_near(self, ours: LossRun) -> bool:
-        """Whether a loss is off by as little as a number that is held in float32."""
-        mine, expected = _named(ours), _named(self.reference)
-        return self.dtype == "float64" and all(
-            name in mine and close_to(mine[name], NEAR * (np.abs(b).max(initial=0.0) or 1.0))(b)
-            for name, b in expected.items()
-        )
-
-    def excuse(self, ours: LossRun) -> str:
-        """Says whose numbers, given or its own, Paddle holds in float32."""
-
-        def passes(ours: LossRun) -> bool:
-            return all(comparison.passed for comparison in self.compare(ours))
-
-        def agrees(reference: LossRun) -> bool:
-            with attributes(self, reference=reference):
-                return passes(ours)
-
-        excuse = ""
-        if not isinstance(self.plan.loss, str):
-            excuse = excused_loss(self.pair, lambda: self.run(on_paddle), passes)
-        return excuse or excused_rounding(self.pair, lambda: self.run(on_torch), agrees)
 
 
 def _named(run: LossRun) -> Arrays:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -179,7 +179,10 @@ def learning_rate(pair: Pair) -> tuple[StepResult, list[Divergence]]:
             scheduler that cannot be stepped without a metric.
     """
     logged = pair.logged_rates()
-    schedules = _of_optimizers(pair) if logged is None else _of_logs(pair, logged)
+    if logged is None:
+        schedules = _of_optimizers(pair)
+    else:
+        schedules = _Schedules([logged], place_of(pair.plan.schedule[1]) if pair.live else "")
     curves = schedules.curves
     comparisons = compare_curves(curves)
     controls = []
@@ -210,24 +213,15 @@ class _Schedules:
 
     Attributes:
         curves: one for each group of parameters.
-        explain: from a curve, the first curve, and whether all differ, to a cause.
         source: Paddle's code.
         options: sentence on the options that explain every curve, "" for none.
         stamps: of both sides; none for rates that the user logs.
     """
 
     curves: list[Curve]
-    explain: Callable[[Curve, Curve, bool], str]
     source: str
     options: str = ""
     stamps: dict[str, Any] = field(default_factory=dict)
-
-
-def _of_logs(pair: Pair, curve: Curve) -> _Schedules:
-    def explain(logged: Curve, *_: object) -> str:
-        return rate_causes.explain(logged.ours, logged.reference)
-
-    return _Schedules([curve], explain, place_of(pair.plan.schedule[1]) if pair.live else "")
 
 
 def _of_optimizers(pair: Any) -> _Schedules:
@@ -241,7 +235,7 @@ def _of_optimizers(pair: Any) -> _Schedules:
         options = rate_causes.exchanged(pair, torch, paddle)
     source = place_of(factories[1]) if isinstance(factories, (tuple, list)) else ""
     stamps = {"reference": torch.stamp, "ours": paddle.stamp}
-    return _Schedules(curves, rate_causes.explain_group, source, options, stamps)
+    return _Schedules(curves, source, options, stamps)
 
 
 def _faults(curves: list[Curve]) -> Iterator[tuple[str, np.ndarray]]:
@@ -269,7 +263,7 @@ def _divergences(
     everywhere = len(wrong) == len(curves) or bool(schedules.options)
     divergences: list[Divergence] = []
     for index, (curve, comparison) in enumerate(wrong):
-        cause = schedules.options or schedules.explain(curve, curves[0], everywhere)
+        cause = schedules.options or rate_causes.explain_group(curve, curves[0], everywhere)
         place = "schedule" if everywhere and index == 0 else curve.place
         if cause and any(cause == other.cause for other in divergences):
             continue

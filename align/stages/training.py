@@ -21,7 +21,7 @@ from align.judge.comparator import compare_arrays, within
 from align.judge.drift import FIRST, driven
 from align.judge.judging import each, largest
 from align.judge.noise_band import Find, Kinds
-from align.pair.pair import STATE, Ours, Pair, TrainingRuns, in_paddle, tensor_title
+from align.pair.pair import STATE, Pair, TrainingRuns, in_paddle, tensor_title
 from align.record.arrays import Lazy, TrainingRun
 from align.record.request import exchanged
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
@@ -37,7 +37,7 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
 
     Returns:
         StepResult with the curves "loss", "learning_rate" and "drift" (Paddle's distance from
-        PyTorch after each step, the noise band, and what it allows), and the first divergence.
+        PyTorch after each step, and what is allowed), and the first divergence.
     """
     judge = TrainingJudge(pair, pair.trainings())
     with judge.runs.ours() as (ours, track):
@@ -121,12 +121,12 @@ class TrainingJudge:
         firsts = (self._judged or self._expected).get(FIRST, {})
         return driven(comparisons, firsts, self.reference.learning_rates)
 
-    def drift(self, ours: drift.Track | None, first: int = 1) -> list[Comparison]:
+    def drift(self, ours: drift.Track | None) -> list[Comparison]:
         """The sampled weights after each step by their floors; [] where they are not known."""
         if ours is None or self.runs.plain is None:
             return []
         runs = self.runs
-        return drift.compare(ours, runs.plain, runs.exact, runs.steady, self._base, first)
+        return drift.compare(ours, runs.plain, runs.exact, runs.steady, self._base)
 
     def settle(self, comparisons: list[Comparison], drifts: list[Comparison]) -> list[Comparison]:
         """Everything, judged by the band where a floor was missed; the drift is one comparison."""
@@ -138,37 +138,22 @@ class TrainingJudge:
         return [*rest[:2], *after, *rest[2:]]
 
     def curves(self) -> dict[str, list[float]]:
-        """The drift by step, and what is allowed; the noise band where it was measured."""
-        series = {
+        """The drift by step, and what is allowed."""
+        return {
             "paddle": [comparison.worst for comparison in self.drifts],
             "allowed": [comparison.bound for comparison in self.drifts],
         }
-        band = self.settling.band
-        if band.runs:
-            spreads = band.measured(band.runs)
-            sizes = [spreads["drift", str(i)].size("l2") for i in range(1, len(self.drifts) + 1)]
-            series["noise band"] = [
-                size / comparison.scale for size, comparison in zip(sizes, self.drifts, strict=True)
-            ]
-        return series
 
-    def rates(self, rates: Sequence[float], steps: int | None = None) -> Comparison:
-        """The learning rates that the steps applied; ``steps`` the first ones alone."""
-        expected = np.asarray(self.reference.learning_rates[:steps])
+    def rates(self, rates: Sequence[float]) -> Comparison:
+        """The learning rates that the steps applied."""
+        expected = np.asarray(self.reference.learning_rates)
         return compare_arrays("learning rates", np.asarray(rates), expected, bounds.RATE)
 
-    def losses(self, losses: Sequence[float], steps: int | None = None) -> Comparison:
-        """The loss of every step; ``steps`` the first ones alone."""
-        oracle = None if self._oracle is None else np.asarray(self._oracle.losses[:steps])
-        expected = np.asarray(self.reference.losses[:steps])
+    def losses(self, losses: Sequence[float]) -> Comparison:
+        """The loss of every step."""
+        oracle = None if self._oracle is None else np.asarray(self._oracle.losses)
+        expected = np.asarray(self.reference.losses)
         return compare_arrays("losses", np.asarray(losses), expected, self._base, oracle=oracle)
-
-    def begun(self, run: TrainingRun, track: drift.Track | None) -> Iterator[Comparison]:
-        """Rates, losses and the last weights of a run that is perhaps stopped before the end."""
-        steps = len(run.losses)
-        yield self.rates(run.learning_rates, steps)
-        yield self.losses(run.losses, steps)
-        yield from self.drift(track, steps)
 
     def tensors(
         self, kind: str, ours: Mapping[str, np.ndarray], only: Sequence[str] | None = None
@@ -238,25 +223,14 @@ def _controls(
 
 
 def _other_order(pair: Pair, judge: TrainingJudge) -> list[ControlResult]:
-    """A run of Paddle on the batches in another order, where there are several.
-
-    It is stopped as soon as the fault shows.
-    """
+    """A run of Paddle on the batches in another order, where there are several."""
     number, batches = exchanged(pair.plan.batches or (), pair.plan.accumulate)
     if not number:
         return []
     title = f"batches[0] and batches[{number}] exchanged"
-    plan = dataclasses.replace(judge.plan, batches=batches)
-
-    def begun(ours: Ours) -> Iterator[Comparison]:
-        return judge.settling.planted(judge.begun(*ours))
-
-    with judge.runs.ours(plan, lambda ours: not all(c.passed for c in begun(ours))) as ours:
-        run, steps = ours[0], len(ours[0].losses)
-        judged = begun(ours)
-        if steps == plan.steps:
-            judged = chain(judged, judge.settling.planted(judge.everything(run)))
-        return [judged_control(title, judged, f"the run, after {steps} of {plan.steps} steps")]
+    with judge.runs.ours(dataclasses.replace(judge.plan, batches=batches)) as (run, _):
+        judged = judge.settling.planted(judge.everything(run))
+        return [judged_control(title, judged, "the run")]
 
 
 def _divergences(
@@ -274,11 +248,7 @@ def _divergences(
         cause = rate_causes.explain(*(np.asarray(side) for side in rates.values()))
     elif first.name.startswith(f"{AVERAGES}/"):
         place, cause = first.name, ""
-        if pair.live:  # two records: neither framework need be installed
-            from align.explain.optimizer_causes import guess_average
-
-            cause = guess_average(pair)
     else:
-        cause = locate.running_statistic(pair, first.name) if pair.live else ""
+        cause = locate.running_statistic(pair, first.name)
     cause = cause or first.hint
     return [Divergence(first.name, place, "training", result.dtype, reason, cause)]

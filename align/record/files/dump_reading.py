@@ -212,11 +212,6 @@ class Dump:
         self.path = self.folder.path
         self.meta = read_meta(self.folder.json(META), self.path / META)
 
-    @property
-    def complete(self) -> bool:
-        """Whether the passes were run, not only the names written."""
-        return all(f"{dtype}/{storage.RECORD}" in self.folder.files for dtype in self.meta.dtypes)
-
     def weights(self) -> Arrays:
         """The tensors that the passes ran on, by canonical name.
 

@@ -27,15 +27,6 @@ def names(torch_dump: Dump, paddle_dump: Dump) -> Names:
     return dump_comparing.pair_up(torch_dump, paddle_dump)
 
 
-def test_the_stock_helper_loads_what_each_side_writes(torch_dump, paddle_dump, tmp_path) -> None:
-    for dump in (torch_dump, paddle_dump):
-        written = reprod.write_side(dump, tmp_path / "apart")
-        assert {path.name.rpartition("_")[0] for path in written} == CHECKS
-    for check in sorted(CHECKS):
-        said = stock_log(tmp_path / "apart", check, tmp_path / f"{check}.txt")
-        assert "diff check passed" in said, said
-
-
 def test_both_sides_and_the_log(names, tmp_path, capsys) -> None:
     logs = tmp_path / "both"
     dumps = [str(names.torch.path), str(names.paddle.path)]

@@ -205,9 +205,6 @@ def test_errors_of_the_commands(folder, torch_dump, capsys, tmp_path) -> None:
     assert "no such file" in capsys.readouterr().err
     assert main_dump([*side, spec, "--out", str(tmp_path / "x"), "--weights", "y"]) == 2
     assert "--weights belongs to the other side" in capsys.readouterr().err
-    logs = ["--names", "--reprod", str(tmp_path / "logs")]
-    assert main_dump([*side, spec, "--out", str(tmp_path / "x"), *logs]) == 2
-    assert "--reprod means nothing with --names" in capsys.readouterr().err
     wrong = ["--side", "paddle", "--spec", spec, "--out", str(tmp_path / "x")]
     assert main_dump([*wrong, "--weights", str(tmp_path)]) == 2
     assert "has no manifest.json" in capsys.readouterr().err
@@ -231,19 +228,6 @@ def test_an_impossible_destination_is_refused_before_dumps_are_judged(
     printed = capsys.readouterr()
     assert f"cannot write to {target}" in printed.err
     assert printed.out == ""
-
-
-def test_an_impossible_destination_is_refused_before_a_dump_is_written(
-    folder, capsys, tmp_path
-) -> None:
-    spec, in_the_way = str(folder / "from_torch_spec.py"), tmp_path / "file"
-    in_the_way.touch()
-    out, side = tmp_path / "x", ["--side", "torch", "--spec", spec]
-    assert main_dump([*side, "--out", str(out), "--reprod", str(in_the_way)]) == 2
-    assert f"cannot write to {in_the_way}" in capsys.readouterr().err
-    assert main_dump([*side, "--out", str(out), "--reprod", str(out / "logs")]) == 2
-    assert f"lies in {out}, a dump holds no pickle" in capsys.readouterr().err
-    assert not out.exists()
 
 
 def test_a_dump_holds_no_pickle(torch_dump: Dump) -> None:

@@ -88,8 +88,8 @@ FAULTS = {
     ),
     "a constant in float32": (
         T.hardsigmoid,
-        lambda x: F.hardsigmoid(x, slope=1 / 6),
-        "no fault of the port: Paddle's hardsigmoid holds its constants in float32",
+        F.hardsigmoid,
+        "no fault of the port: Paddle's hardsigmoid loses digits; computed by PyTorch's function",
     ),
     "corners of two functions": (
         lambda x: T.grid_sample(
@@ -221,7 +221,7 @@ def test_an_option_that_paddle_holds_in_float32_is_no_fault_of_the_port() -> Non
         lambda x: 0.1 * T.hardtanh(x + 0.3, -0.3, 0.3),
         lambda x: 0.1 * F.hardtanh(x + 0.3, -0.3, 0.3),
     )
-    assert said.startswith("no fault of the port: Paddle holds the numbers given to hardtanh")
+    assert said.startswith("no fault of the port: Paddle's hardtanh loses digits")
 
 
 ARGUMENTS: dict[str, tuple[Callable, Callable, str]] = {
@@ -260,23 +260,6 @@ ARGUMENTS: dict[str, tuple[Callable, Callable, str]] = {
         lambda x: x.clip(-1, 1) + (2 * x).clip(-1, 3),
         "max of clip: Paddle has 3, PyTorch 2",
     ),
-    "epsilon outside of the root": (
-        lambda x: x / (x.var(-1, keepdim=True, unbiased=False) + 1e-3).sqrt(),
-        lambda x: x / (x.var(-1, keepdim=True, unbiased=False).sqrt() + 1e-3),
-        "epsilon's place: Paddle adds it to the root, PyTorch under the root",
-    ),
-    "rounding": (
-        lambda x: x + torch.div(x.detach(), 2, rounding_mode="trunc"),
-        lambda x: x + paddle.floor(x.detach() / 2),
-        "rounding: Paddle takes floor, PyTorch trunc",
-    ),
-    "index broadcast": (
-        lambda x: x.scatter(1, x.argmax(1, keepdim=True)[:, :, :1], x[:, :1, :1] + 9),
-        lambda x: paddle.put_along_axis(
-            x, x.argmax(1, keepdim=True)[:, :, :1], x[:, :1, :1] + 9, 1
-        ),
-        "broadcast of put_along_axis: Paddle spreads its index over the whole tensor",
-    ),
 }
 
 
@@ -293,29 +276,3 @@ def test_arguments_that_are_equal_explain_nothing() -> None:
     )
     assert "clip" not in told
     assert "softmax" not in told
-
-
-class TorchTwoWays(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.rnn = torch.nn.GRU(6, 3, bidirectional=True, batch_first=True)
-
-    def forward(self, x):
-        _, h = self.rnn(x)
-        return torch.cat([h[-2], h[-1]], -1)
-
-
-class PaddleTwoWays(nn.Layer):
-    def __init__(self) -> None:
-        super().__init__()
-        self.rnn = nn.GRU(6, 3, direction="bidirect")
-
-    def forward(self, x):
-        return self.rnn(x)[0][:, -1]
-
-
-def test_the_last_states_of_a_two_way_layer() -> None:
-    pair = pair_in(TorchTwoWays, PaddleTwoWays, (TOKENS,))
-    guilty = stages.isolated(pair)[1]
-    told = calls.study(pair, guilty[0])[0]
-    assert "Paddle takes its output at the last place for both directions" in told

@@ -46,7 +46,6 @@ def causes(*guilty: Guilty) -> list[str]:
         (wrong(), ("proved", "guess", "missing"), "proved"),
         (wrong(), ("", "guess", "missing"), MISSING),
         (wrong(X**2), ("", "guess", "missing"), "guess"),
-        (wrong(0.5 * X), ("", "", "missing"), "is 0.25 x the reference: perhaps"),
         (wrong(X**2), ("", "", "missing"), "missing"),
         (wrong(X**2), ("", "", ""), COMPARISON.hint),
     ],
@@ -65,6 +64,18 @@ def test_without_another_run_the_tensors_are_looked_at(monkeypatch) -> None:
     assert causes(wrong(), second) == ["proved", MISSING]
     monkeypatch.setattr(Pair, "live", False)
     assert causes(wrong()) == [MISSING]
+
+
+@pytest.mark.parametrize(("proved", "says"), [("it", "as at a: it"), ("", "perhaps as at a: it")])
+def test_the_cause_of_the_first_is_tried_on_some_of_its_class(monkeypatch, proved, says) -> None:
+    def study(pair, wrong, like=""):
+        return calls.LayerStudy(proved if like else "it")
+
+    monkeypatch.setattr(calls, "study", study)
+    others = [Guilty(name, COMPARISON, name, [("input 0", X)], X**2, 2 * X) for name in "bcde"]
+    *tried, last = causes(wrong(X**2), *others)
+    assert tried == ["it", says, says, says]
+    assert last == "perhaps as at a: it"
 
 
 def test_what_inject_mode_knows_needs_no_experiment(monkeypatch) -> None:

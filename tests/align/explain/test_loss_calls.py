@@ -42,19 +42,12 @@ LOSSES = {
         SCORES,
         SOFT,
     ),
-    "probability": (
-        lambda z, y: theirs.kl_div(theirs.log_softmax(z / 3, 1), y, reduction="sum"),
-        lambda z, y: ours.kl_div(ours.softmax(z / 3, 1), y, reduction="sum"),
-        "input of kl_div: PyTorch hands over its logarithm",
-        SCORES,
-        SOFT,
-    ),
     "pos_weight": (
         lambda z, y: theirs.binary_cross_entropy_with_logits(
             z, y, pos_weight=torch.tensor(WEIGHT, dtype=z.dtype)
         ),
         lambda z, y: weighted(z, y, weight=WEIGHT),
-        "pos_weight of binary_cross_entropy_with_logits: Paddle has it as weight ([0.2, 1, 3,",
+        "pos_weight of binary_cross_entropy_with_logits: Paddle has None, PyTorch [0.2, 1, 3,",
         SCORES,
         BITS,
     ),
@@ -70,14 +63,6 @@ LOSSES = {
         t_ctc,
         lambda z, y: p_ctc(z, y, blank=6),
         "blank of ctc_loss: Paddle has 6, PyTorch 0",
-        WORDS,
-        TEXT,
-    ),
-    "mean of a sequence loss": (
-        lambda z, y: t_ctc(z, y, reduction="sum") / 3,
-        p_ctc,
-        "reduction of ctc_loss: Paddle has mean (each divided by the length of its target), "
-        "PyTorch sum",
         WORDS,
         TEXT,
     ),
@@ -102,16 +87,15 @@ def test_a_common_factor_goes_before_a_coincidence() -> None:
     assert "4 times PyTorch's (Paddle divides by the 16 rows, PyTorch by all 64 elements)" in told
 
 
-def test_a_loss_that_is_flat_is_no_cut_graph() -> None:
+def test_a_loss_that_is_flat_is_told_from_a_cut_graph() -> None:
     def clipped(z, y):
         return (z.clip(90, 99) - y).square().mean()
 
     told = caught(lambda z, y: theirs.mse_loss(z, y), clipped, SCORES, TARGETS).cause
     assert "does not change with these outputs" in told
-    assert "the graph is not cut" in told
     cut = caught(
         lambda z, y: theirs.mse_loss(z, y),
-        lambda z, y: (z.detach() - y).square().mean() + 0 * z.sum(),
+        lambda z, y: (z.detach() - y).square().mean(),
         SCORES,
         TARGETS,
     ).cause

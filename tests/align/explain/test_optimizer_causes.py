@@ -45,10 +45,6 @@ def side(treatment: Treatment, change=lambda given: given) -> SideTrace:
         (Treatment("value", 0.5), "clips the value at 0.5"),
         (Treatment("global norm", 2.0), "clips the global norm at 2"),
         (Treatment("norm of each tensor", 1.0), "clips the norm of each tensor at 1"),
-        (
-            Treatment("norm of each group", 1.0, groups=(("fc", "bias"), ("head",))),
-            "clips the norm of each group at 1",
-        ),
     ],
 )
 def test_a_treatment_is_read_back(treatment, words) -> None:

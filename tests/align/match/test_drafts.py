@@ -111,6 +111,81 @@ def test_a_draft_that_leaves_tensors_of_both_sides_alone_proves_nothing(tmp_path
         )
 
 
+class TorchBare(torch.nn.Module):
+    """Blocks of two bare matrices, used as a linear layer's, and a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(torch.nn.Module() for _ in range(2))
+        for block in self.blocks:
+            block.wq, block.wk = (torch.nn.Parameter(torch.randn(6, 6)) for _ in "qk")
+            block.wv = torch.nn.Linear(6, 6, bias=False)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = (x @ block.wq.T) * (x @ block.wk.T).tanh() + block.wv(x).sin()
+        return x
+
+
+class PaddleLinear(nn.Layer):
+    """Its port with three linear layers in a block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = nn.LayerList(
+            nn.LayerDict({name: nn.Linear(6, 6, bias_attr=False) for name in WORDS})
+            for _ in range(2)
+        )
+
+    def forward(self, x):
+        for layer in self.stack:
+            q, k, v = (layer[name](x) for name in WORDS)
+            x = q * paddle.tanh(k) + paddle.sin(v)
+        return x
+
+
+WORDS = ("query", "key", "value")
+
+
+def test_a_draft_pairs_bare_matrices_with_linear_layers_that_stay_alone(tmp_path) -> None:
+    options = {"dtype": "float64", "weights": "draft", "out": tmp_path}
+    result = align.compare(TorchBare, PaddleLinear, X, **options)
+    assert result.passed, str(result)
+    draft = json.loads((tmp_path / "weights_draft.json").read_text(encoding="utf-8"))
+    row = draft["map"]["blocks.0.wq"]
+    assert row["to"].startswith("? stack.0.query.weight | ")
+    assert row["transform"] == "transpose"
+    assert draft["ignore_torch"] == draft["ignore_paddle"] == {}
+
+
+def test_a_table_that_leaves_out_what_may_be_partners_is_refused() -> None:
+    table = {
+        "map": {"blocks.{}.wv.weight": "stack.{}.value.weight"},
+        "ignore_torch": {f"blocks.{{}}.{name}": "? no Paddle tensor fits it" for name in BARE},
+        "ignore_paddle": {f"stack.{{}}.{name}": "? no PyTorch tensor fits it" for name in ALONE},
+    }
+    with pytest.raises(ValueError, match=r"no partner for PyTorch's blocks.0.wq, Paddle's stack"):
+        align.compare(TorchBare, PaddleLinear, X, weights=table)
+    table["ignore_torch"] = dict.fromkeys(table["ignore_torch"], "the port has none")
+    assert not align.compare(TorchBare, PaddleLinear, X, dtype="float64", weights=table).passed
+
+
+BARE, ALONE = ("wq", "wk"), ("query", "key")
+
+
+@pytest.mark.parametrize("copied", [["wk"], ["wq", "wk"]])
+def test_the_other_layout_of_a_row_is_tried_where_both_fit(copied) -> None:
+    transforms = {name: "copy" if name in copied else "transpose" for name in BARE}
+    rows = {
+        f"blocks.{{}}.{name}": {"to": f"stack.{{}}.{other}.weight", "transform": transforms[name]}
+        for name, other in zip(BARE, ALONE, strict=True)
+    }
+    weights = rows | {"blocks.{}.wv.weight": "stack.{}.value.weight"}
+    result = align.compare(TorchBare, PaddleLinear, X, dtype="float64", weights=weights)
+    says = "the table copies blocks.0.{0}, blocks.1.{0} where it has to transpose"
+    assert result.root.cause == "; ".join(map(says.format, copied)), str(result)
+
+
 class TorchTagger(torch.nn.Module):
     """A recurrent layer, whose cells have two names in Paddle, and an output tied to the input."""
 

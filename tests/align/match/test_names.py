@@ -370,7 +370,7 @@ def test_a_custom_layer_against_a_linear_one_must_say_which_way_round(tmp_path) 
     assert outcome(torch.nn.Linear(6, 6), Ours(), weights=right).passed
     wrong = {"weight": {"to": "weight", "transform": "copy"}}
     first = outcome(torch.nn.Linear(6, 6), Ours(), weights=wrong).first_divergence
-    assert first.cause == "the weight is transposed"
+    assert first.cause == "the table copies weight where it has to transpose"
 
 
 def test_the_frameworks_own_attention_and_recurrent_layers_map_by_themselves() -> None:

@@ -145,3 +145,75 @@ def test_a_wrong_number_in_a_container_is_named(slip: str, cause: str, packed: b
     result = compared(slip, packed)
     assert result.root.place == "layers.0.attention"
     assert result.root.cause.startswith(cause), str(result)
+
+
+class TorchGate(torch.nn.Module):
+    """A gate and what it lets through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(self.a(x)) * torch.tanh(self.b(x))
+
+
+class TorchGated(torch.nn.Module):
+    """A norm, a gate, a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.gate = torch.nn.LayerNorm(6), TorchGate()
+        self.norm = torch.nn.LayerNorm(6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(x + self.gate(self.before(x)))
+
+
+class Gate(paddle.nn.Layer):
+    def __init__(self, slip: str) -> None:
+        super().__init__()
+        self.slip = slip
+        self.one, self.two = paddle.nn.Linear(6, 6), paddle.nn.Linear(6, 6)
+
+    def forward(self, x: paddle.Tensor, shortcut: paddle.Tensor | None = None) -> paddle.Tensor:
+        one, two = self.one(x), self.two(x)
+        if self.slip == "swapped":
+            one, two = two, one
+        mixed = paddle.nn.functional.sigmoid(one) * paddle.tanh(two)
+        return mixed if shortcut is None else shortcut + mixed
+
+
+class Gated(paddle.nn.Layer):
+    """Its port; the gate adds the shortcut, too, where it is "inside"."""
+
+    def __init__(self, slip: str) -> None:
+        super().__init__()
+        self.slip, epsilon = slip, 1e-3 if "epsilon" in slip else 1e-5
+        self.first = paddle.nn.LayerNorm(6, epsilon=epsilon)
+        self.mixer, self.last = Gate(slip), paddle.nn.LayerNorm(6)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        if "inside" in self.slip:
+            return self.last(self.mixer(self.first(x), x))
+        return self.last(x + self.mixer(self.first(x)))
+
+
+@pytest.mark.parametrize(
+    ("slip", "places", "is_compared"),
+    [
+        ("", [], True),
+        ("swapped", ["mixer"], True),
+        ("inside", [], False),
+        ("inside, epsilon", ["first"], False),
+    ],
+)
+def test_a_container_is_compared_where_it_does_the_same_part(slip, places, is_compared) -> None:
+    pairs = {"before": "first", "gate.a": "mixer.one", "gate.b": "mixer.two", "norm": "last"}
+    result = align.compare(
+        TorchGated, lambda: Gated(slip), TOKENS, weights=pairs, dtype="float64", inject=True
+    )
+    assert [layer.place for layer in result.guilty if layer.step == "forward"] == places, str(
+        result
+    )
+    assert ("its outputs are not compared" in " ".join(result.notes)) is not is_compared

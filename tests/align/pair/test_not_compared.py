@@ -113,6 +113,31 @@ def test_a_mask_that_masks_nothing_is_noted() -> None:
     assert told not in found.notes
 
 
+def two_heads(f: Any, base: type) -> type:
+    class Heads(base):
+        """Two outputs of one layer each."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = f.nn.Linear(4, 3), f.nn.Linear(4, 2)
+
+        def forward(self, x):
+            return {"first": self.one(x), "second": self.two(x)}
+
+    return Heads
+
+
+@pytest.mark.parametrize("reads_both", [False, True])
+def test_an_output_that_the_loss_does_not_read_is_noted(reads_both: bool) -> None:
+    def loss(out: Any, _: Any = None) -> Any:
+        return (out["first"] ** 2).sum() + (out["second"].sum() if reads_both else 0)
+
+    result = align.compare(*in_both(two_heads), INPUTS, loss=(loss, loss), dtype="float64")
+    assert result.passed, str(result)
+    says = "output second gets no gradient from the loss; its backward pass is not compared"
+    assert (says in result.notes) is not reads_both
+
+
 def test_gradients_that_count_as_zero_are_noted() -> None:
     def theirs() -> torch.nn.Module:
         parts = [part for _ in range(20) for part in (torch.nn.Linear(4, 4), torch.nn.Sigmoid())]

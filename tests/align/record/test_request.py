@@ -38,7 +38,7 @@ def test_compare_shows_every_field_with_its_default_and_its_meaning() -> None:
 )
 def test_an_unknown_argument_is_named_with_the_one_that_is_meant(options, message) -> None:
     with pytest.raises(TypeError, match=message):
-        align.compare(None, None, X, **options)
+        align.compare(torch.nn.Identity(), paddle.nn.Identity(), X, **options)
     assert nearest("BATCHE") == "batches"
 
 

@@ -100,7 +100,6 @@ def test_equal_loaders_of_both_frameworks_pass(seed) -> None:
     moved = [(np.nextafter(x, np.float32(9)), y.astype("int64")) for x, y in single]
     result, found = run(single, moved)
     assert result.passed, [c.reason for c in result.failures] + result.problems
-    assert "1: int64 in Paddle, int32 in PyTorch" in result.note
 
 
 def shuffled(batches, order, size=4):
@@ -165,7 +164,7 @@ def changed(key, change):
         ("attention_mask", np.zeros_like, "all zeros in Paddle"),
         ("attention_mask", lambda x: (1 - x) * -10000.0, "PyTorch's 0 -> -10000, 1 -> 0"),
         ("attention_mask", lambda x: x.astype(bool), "another kind of number: bool in Paddle"),
-        ("labels", lambda x: np.minimum(x, 1), "numbered in another way: PyTorch's 2 -> 1"),
+        ("labels", lambda x: 5 - x, "numbered in another way: PyTorch's 1 -> 4, 2 -> 3 in Paddle"),
         ("labels", lambda x: np.eye(3)[x], "one-hot"),
         ("labels", lambda x: x[:, None], "only the shape differs"),
         ("input_ids", lambda x: x + 3, "3 larger"),
@@ -288,10 +287,7 @@ def test_batches_of_any_kind_are_read() -> None:
     held = read_batch(batch, "Paddle", notes)
     assert list(held) == ["0", "1.y", "1.id"]
     assert held["0"].dtype == "float32"
-    assert notes == [
-        "Paddle's batches hold PyTorch tensors",
-        "Paddle's '1.no' holds a NoneType: not compared",
-    ]
+    assert notes == ["Paddle's '1.no' holds a NoneType: not compared"]
     low = paddle.ones([2], "bfloat16")
     assert read_batch([low, 3.0], "Paddle", [])["0"].tolist() == [1, 1]
     assert list(read_batch(np.ones(2), "Paddle", [])) == ["0"]
@@ -313,7 +309,7 @@ ONE_ITERATOR = iter(texts())
         (ONE_ITERATOR, ONE_ITERATOR, "one and the same iterator"),
         (texts(), 3, "the Paddle side is a int, expected an iterable"),
         ([], [], "neither side yields a batch"),
-        ([{"x": [[1], [1, 2]]}], [{"x": 1}], "ragged list"),
+        ([{"x": [[1], [1, 2]]}], [{"x": 1}], "inhomogeneous"),
     ],
 )
 def test_data_that_mean_nothing_are_refused(reference, ours, message) -> None:

@@ -193,16 +193,6 @@ class Accumulated(P.AdamW):
         super().step()
 
 
-def clipped_in_groups(model):
-    """Matrices by one norm, the rest by another, without groups in the optimizer."""
-
-    def clip(own):
-        for group in in_groups(own):
-            paddle.nn.utils.clip_grad_norm_(group["params"], 0.125)
-
-    return ours()(model), None, clip
-
-
 def head_apart(factor):
     """The head in a group of its own, in Paddle."""
 
@@ -218,7 +208,6 @@ def head_apart(factor):
 
 GLOBAL, VALUE = paddle.nn.ClipGradByGlobalNorm, paddle.nn.ClipGradByValue
 AT_VALUE = "Paddle clips the value at 1, PyTorch clips the global norm at 1"
-AT_GROUPS = "Paddle clips the norm of each group at 0.125, PyTorch clips the global norm at 1; with"
 SQUARE_ROOT = "^perhaps no fault of the port: epsilon.s place in the square root: Paddle inside"
 SCALED = "before the update: Paddle scales gradients by 2, PyTorch leaves gradients"
 SWAPPED = "beta1 and beta2 exchanged: Paddle 0.999 and 0.9, PyTorch"
@@ -246,7 +235,6 @@ FAULTS = {
     "limit": (clipping(1.0), ours(grad_clip=GLOBAL(5.0)), "Paddle 5, PyTorch 1"),
     "value": (clipping(1.0), ours(grad_clip=VALUE(1.0)), AT_VALUE),
     "groups clipped apart": (clipping(1.0), head_apart(1.0), "clips the norm of each group at 1"),
-    "groups clipped apart by hand": (clipping(1.0), clipped_in_groups, AT_GROUPS),
     "rate of a group": (
         adamw(),
         head_apart(0.5),
@@ -262,11 +250,6 @@ FAULTS = {
     ),
     "RMSProp": (rmsprop, ours(P.RMSProp, rho=0.95, epsilon=1e-6), SQUARE_ROOT),
     "Adamax": (lambda model: T.Adamax(model.parameters(), lr=LR), ours(P.Adamax), ADAMAX),
-    "dampening": (
-        momentum(dampening=0.25),
-        ours(P.Momentum, momentum=0.9),
-        "^perhaps dampening: PyTorch 0.25, none in Paddle",
-    ),
 }
 """Both factories, the cause, and the place where that is not the optimizer."""
 
