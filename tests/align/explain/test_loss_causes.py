@@ -166,7 +166,7 @@ def over_the_batch(z, y, eps):
         (
             CROSS,
             lambda z, y: entropy(z, y, reduction="none"),
-            "reduction: PyTorch takes the mean of the other's",
+            "in Paddle and () in PyTorch: reduction: one side has none",
         ),
         (
             CROSS,
