@@ -20,8 +20,8 @@ LARGEST = 500_000  # elements; the formulas are not worth more
 BUDGET = 100  # trials
 CUT = "the graph is cut between output and loss (detach, stop_gradient, no_grad, NumPy)"
 FLAT = (
-    "Paddle's loss does not change with these outputs (a clip, a mask), unless its graph is cut "
-    "(0 x the output)"
+    "the gradient is zero: Paddle's loss does not change with these outputs (a clip, a mask), "
+    "unless its graph is cut (0 x the output)"
 )
 
 
@@ -94,6 +94,7 @@ def explain(
         _of_options(outputs, labels, ours, reference),
         _of_calls(reruns, ours, reference),
         _of_the_whole(ours, reference),
+        [] if any(g.any() for g in ours.gradients.values()) else [(FLAT, ours)],
     )
     return first_cause(edits, passes, BUDGET)
 
@@ -111,10 +112,10 @@ def _of_parts(ours: LossRun, reference: LossRun) -> Edits:
     pairs = {p: (x, y) for p, (x, y) in pairs.items() if x.shape == y.shape and y.any()}
     if not pairs:
         return
-    if not any(x.any() for x, _ in pairs.values()):
-        how, why = ("is zero", FLAT) if ours.gradients else ("does not exist", CUT)
-        yield f"the gradient {how}, the value is right: {why}", reference.changed(b, {})
-        yield f"the gradient {how}, and the value differs: {why}", reference.changed(a, {})
+    if not ours.gradients:
+        says = "the gradient does not exist"
+        yield f"{says}, the value is right: {CUT}", reference.changed(b, {})
+        yield f"{says}, and the value differs: {CUT}", reference.changed(a, {})
     factors = {path: scale(*sides) for path, sides in pairs.items()}
     for path, factor in factors.items() if len(pairs) > 1 else ():
         says = f"the term of the output {path!r} weighs {factor:.6g} times as much as in PyTorch"
@@ -124,7 +125,7 @@ def _of_parts(ours: LossRun, reference: LossRun) -> Edits:
         yield says, edited if abs(factor - 1) > SAME else None  # its value is unknown
     factor = scale(*(np.concatenate([x[i].ravel() for x in pairs.values()]) for i in (0, 1)))
     says = f"the gradient is {factor:.6g} times PyTorch's, the value is right: a scale in the"
-    yield f"{says} backward pass only", reference.changed(b, factor)
+    yield f"{says} backward pass only", reference.changed(b, factor) if factor else None
 
 
 def _of_calls(reruns: Iterable[tuple[str, LossRun]], ours: LossRun, reference: LossRun) -> Edits:
