@@ -42,30 +42,18 @@ Compare the pair of models that a small Python file defines: torch_module(), pad
 inputs() and any argument of align.compare. docs/align_your_own.md begins from nothing.
 
 {_VERDICT}"""
-_SPEC_EXAMPLES = """\
-examples:
-  python -m align spec my_pair.py
-  python -m align spec my_pair.py --inject --out report"""
 _DUMP = f"""\
 Run one side of a pair and write everything that a comparison needs into a folder: weights, the
 output of every layer, loss, gradients, training, hashes of the inputs. Only the framework of that
 side has to be installed. Files are safetensors and JSON; no pickle is written or read.
 
 {_STATUS.format(good="written", bad="")}"""
-_DUMP_EXAMPLES = """\
-examples:
-  python -m align dump --side torch  --spec my_pair.py --out from_torch
-  python -m align dump --side paddle --spec my_pair.py --out from_paddle --weights from_torch"""
 _COMPARE = f"""\
 Judge a Paddle dump by a PyTorch dump, with the rules of `python -m align spec`. No framework is
 needed. Refused: two dumps of one framework, other inputs, labels, weights or settings, a file that
 is missing, truncated or changed.
 
 {_VERDICT}"""
-_COMPARE_EXAMPLES = """\
-examples:
-  python -m align compare from_torch from_paddle --out report
-  python -m align compare from_torch from_paddle --reprod logs     for ReprodDiffHelper"""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -113,7 +101,7 @@ def _port_parser() -> CommandParser:
 
 
 def _spec_parser() -> CommandParser:
-    parser = _parser("spec", _SPEC, _SPEC_EXAMPLES)
+    parser = _parser("spec", _SPEC)
     parser.add_argument("spec", metavar="FILE", help="the pair, see docs/align_your_own.md")
     parser.add_argument(
         "--inject", action="store_true", help="feed each layer PyTorch's inputs too"
@@ -125,7 +113,7 @@ def _spec_parser() -> CommandParser:
 
 
 def _dump_parser() -> CommandParser:
-    parser = _parser("dump", _DUMP, _DUMP_EXAMPLES)
+    parser = _parser("dump", _DUMP)
     parser.add_argument("--side", choices=("torch", "paddle"), required=True)
     parser.add_argument(
         "--spec", metavar="FILE", required=True, help="the pair, see docs/align_your_own.md"
@@ -146,7 +134,7 @@ def _dump_parser() -> CommandParser:
 
 
 def _compare_parser() -> CommandParser:
-    parser = _parser("compare", _COMPARE, _COMPARE_EXAMPLES)
+    parser = _parser("compare", _COMPARE)
     parser.add_argument("first", metavar="A", help="a dump")
     parser.add_argument("second", metavar="B", help="the other side's dump, in any order")
     _add_files(parser, "report.html and report.json")
@@ -172,7 +160,7 @@ _SUBCOMMANDS: dict[str, Callable[[], CommandParser]] = {
 }
 
 
-def _parser(subcommand: str, description: str, examples: str) -> CommandParser:
+def _parser(subcommand: str, description: str, examples: str = "") -> CommandParser:
     parser = CommandParser(
         prog="python -m align" + (f" {subcommand}" if subcommand in _SUBCOMMANDS else ""),
         description=description,

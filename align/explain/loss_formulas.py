@@ -211,9 +211,8 @@ def _differing(items: Items, a: LossRecipe, b: LossRecipe) -> Iterator[str]:
         return
     times = f"loss and gradient are {torch_number / paddle_number:.6g} times PyTorch's"
     names = [_divisor(items, a, paddle_number), _divisor(items, b, torch_number)]
-    more = factor_in_words(torch_number / paddle_number, items.scores)
     reduction = f"reduction: Paddle {names[0]}, PyTorch {names[1]} ({times})"
-    yield reduction if all(names) else f"a factor: {times}{more}"
+    yield reduction if all(names) else f"a factor: {times}"
 
 
 def _divisor(items: Items, recipe: LossRecipe, value: float) -> str:
@@ -230,13 +229,3 @@ def _divisor(items: Items, recipe: LossRecipe, value: float) -> str:
     if counted == count:
         names[count] = f"takes the mean of {count} items"
     return next((text for number, text in names.items() if abs(value / number - 1) < SAME), "")
-
-
-def factor_in_words(factor: float, output: np.ndarray) -> str:
-    """Say in brackets what a factor between two losses is; "" for a number that means nothing."""
-    rows, count = len(np.atleast_1d(output)), output.size
-    names = {rows: f"the {rows} rows", count: f"all {count} elements"}
-    for a, b in ((rows, count), (count, rows)):
-        if a != b and abs(factor * a / b - 1) < SAME:
-            return f" (Paddle divides by {names[a]}, PyTorch by {names[b]})"
-    return ""

@@ -52,20 +52,14 @@ def exchanged(pair: Any, torch_schedule: Any, paddle_schedule: Any) -> str:
     return f"{options_in_words(values)}; with PyTorch's the schedule agrees" if values else ""
 
 
-def explain_group(curve: Curve, first: Curve, everywhere: bool) -> str:
-    """Explain one curve of optimizers that differs, "" when nothing does.
-
-    The first curve of the schedule is at hand; everywhere says that all curves differ.
-    """
+def explain_group(curve: Curve, everywhere: bool) -> str:
+    """Explain one curve that differs, "" when nothing does; `everywhere`: all curves differ."""
     cause = explain(curve.ours, curve.reference)
     if everywhere or not cause.startswith("constant factor"):
         return cause
     at = int(np.argmax(np.abs(curve.reference)))
     ratio = curve.ours[at] / curve.reference[at] if curve.reference[at] else np.inf
     text = f"constant factor on group {curve.group}: Paddle's rate is {ratio:.6g} x PyTorch's"
-    if first is not curve and first.ours[at] and first.reference[at]:
-        sides = both(curve.ours[at] / first.ours[at], curve.reference[at] / first.reference[at])
-        text += f" (times the first group's rate: {sides})"
     return f"{text}; it holds {some(curve.parameters)}"
 
 

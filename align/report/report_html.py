@@ -1,8 +1,7 @@
 """The report of a run as one page: verdict, what to fix first, one table a step.
 
-The page stands alone, without network or script, on a phone, too. Texts are plain and escaped
-here; arguments called ``html`` are ready markup. Tables become labelled blocks where the screen is
-narrow, so nothing is cut.
+The page stands alone, without network or script. Texts are plain and escaped here; arguments called
+``html`` are ready markup.
 """
 
 from __future__ import annotations
@@ -202,13 +201,6 @@ td.n, th.n { text-align:right; white-space:nowrap; }
   color:var(--tone); background:var(--tone-bg); white-space:nowrap; }
 summary { cursor:pointer; color:var(--focus); margin:6px 0; }
 summary:focus-visible { outline:2px solid var(--focus); outline-offset:1px; }
-@media screen and (max-width:640px) { main { padding:18px 12px 40px; } h2 { margin-top:28px; }
-  .banner { padding:16px; } .banner strong { font-size:24px; } dl { grid-template-columns:1fr; } }
-@media screen and (max-width:820px) { table, tbody, tr, th, td { display:block; width:auto; }
-  thead, td:empty { display:none; }
-  tr { padding:6px 12px; border-bottom:1px solid var(--line); }
-  tbody th, tbody td, tbody td.n { border:0; padding:2px 0; text-align:left; white-space:normal; }
-  td[data-label]::before { content:attr(data-label) " "; color:var(--soft); } }
 """
 
 
@@ -247,7 +239,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     Args:
         titles: plain text; one that starts with # makes a column of numbers.
-        rows: as many cells each as there are titles; an empty one is left out on a phone.
+        rows: as many cells each as there are titles.
     """
     kinds = [' class="n"' if title.startswith("#") else "" for title in titles]
     names = [escape(title.lstrip("#")) for title in titles]
@@ -255,9 +247,8 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     body = []
     for first, *cells in rows:
         row = f"<th>{first}</th>"
-        for kind, name, cell in zip(kinds[1:], names[1:], cells, strict=True):
-            label = f' data-label="{name}"' if cell else ""
-            row += f"<td{kind}{label}>{cell}</td>"
+        for kind, cell in zip(kinds[1:], cells, strict=True):
+            row += f"<td{kind}>{cell}</td>"
         body.append(f"<tr>{row}</tr>")
     if not body:
         return ""

@@ -263,7 +263,7 @@ def _divergences(
     everywhere = len(wrong) == len(curves) or bool(schedules.options)
     divergences: list[Divergence] = []
     for index, (curve, comparison) in enumerate(wrong):
-        cause = schedules.options or rate_causes.explain_group(curve, curves[0], everywhere)
+        cause = schedules.options or rate_causes.explain_group(curve, everywhere)
         place = "schedule" if everywhere and index == 0 else curve.place
         if cause and any(cause == other.cause for other in divergences):
             continue

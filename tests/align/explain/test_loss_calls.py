@@ -75,18 +75,6 @@ def test_an_option_is_read_from_both_calls(name: str) -> None:
     assert words in caught(reference, port, output, labels).cause
 
 
-def test_a_common_factor_goes_before_a_coincidence() -> None:
-    """4 is the root of the 16 rows, and the number of elements by that of the rows."""
-    output, labels = np.tile(SCORES[:, :4], (2, 1)), np.tile(TARGETS[:, :4], (2, 1))
-    told = caught(
-        lambda z, y: theirs.l1_loss(torch.tanh(z), y),
-        lambda z, y: (paddle.tanh(z) - y).abs().sum() / 16,
-        output,
-        labels,
-    ).cause
-    assert "4 times PyTorch's (Paddle divides by the 16 rows, PyTorch by all 64 elements)" in told
-
-
 def test_a_loss_that_is_flat_is_told_from_a_cut_graph() -> None:
     def clipped(z, y):
         return (z.clip(90, 99) - y).square().mean()
