@@ -12,6 +12,7 @@ from sot_paddle.ops import bfloat16
 from sot_paddle.ops.attention import attention, can_attend
 from sot_paddle.ops.dispatch import is_plain, run, runs_natively
 from sot_paddle.ops.dropout import LARGEST, dropout, may_drop
+from sot_paddle.ops.embedding import embedding
 from sot_paddle.ops.gelu import gelu
 from sot_paddle.ops.layer_norm import layer_norm
 from sot_paddle.ops.linear import linear
@@ -23,6 +24,17 @@ class Linear(nn.Linear):
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (..., C) to (..., D)."""
         return linear(x, self.weight, self.bias)
+
+
+class Embedding(nn.Embedding):
+    """`paddle.nn.Embedding`."""
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Map whole numbers (...) to rows (..., C)."""
+        options = ("_sparse", "_max_norm", "_scale_grad_by_freq")  # the latter two since Paddle 3.0
+        if any(getattr(self, name, False) for name in options):
+            return super().forward(x)
+        return embedding(x, self.weight, self._padding_idx)
 
 
 class LayerNorm(nn.LayerNorm):
@@ -153,7 +165,7 @@ def _drops_elements(layer: nn.Dropout) -> bool:
     return layer.axis is None and layer.mode == "upscale_in_train" and not inplace
 
 
-KINDS = {Linear, LayerNorm, Dropout, MultiHeadAttention, TransformerEncoderLayer}
+KINDS = {Linear, Embedding, LayerNorm, Dropout, MultiHeadAttention, TransformerEncoderLayer}
 NATIVE = {kind.__base__: kind for kind in KINDS}
 """Layer of Paddle -> the one that takes its place."""
 

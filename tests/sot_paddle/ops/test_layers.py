@@ -29,15 +29,16 @@ IMAGES = {"img_size": 32, "embed_dim": 24, "depth": 2, "drop_rate": 0.1, "attn_d
 SOT = {**IMAGES, "num_heads": 4, "mlp_ratio": 1.5, "head_num_heads": 3, "wr_dim": 4}
 SWIN = {"img_size": 28, "window_size": 3, "depths": (2, 2), "num_heads": (2, 4), "embed_dim": 24}
 ENCODER = {"sot_add_bias", "sot_attention", "sot_dropout", "sot_layer_norm", "sot_gelu"}
+OF_TEXT = {*ENCODER, "sot_embedding"}
 HEAD = {"sot_covariance", "sot_sv_power_norm"}
 MODELS: Mapping[str, tuple[str, dict[str, Any], set[str]]] = {
     "text": (
         "bert_base",
         {**TEXT, "pooling": "mgcrp_qk", "mask_padding": True},
-        {*ENCODER, *HEAD},
+        {*OF_TEXT, *HEAD},
     ),
-    "another text": ("roberta_base", TEXT, ENCODER),
-    "gpt": ("openai_gpt", TEXT, ENCODER - {"sot_gelu"}),
+    "another text": ("roberta_base", TEXT, OF_TEXT),
+    "gpt": ("openai_gpt", TEXT, OF_TEXT - {"sot_gelu"}),
     "images": ("deit_tiny_sot", {**SOT, "token_type": "linear"}, {*ENCODER, *HEAD}),
     "windows": ("swin_tiny", {**SWIN, "drop_rate": 0.1, "attn_drop_rate": 0.2}, ENCODER),
     "tokens": (

@@ -21,6 +21,7 @@ from sot_paddle.ops.attention import attention
 from sot_paddle.ops.dense_block import dense_block
 from sot_paddle.ops.dispatch import run
 from sot_paddle.ops.dropout import dropout
+from sot_paddle.ops.embedding import embedding
 from sot_paddle.ops.gelu import gelu
 from sot_paddle.ops.layer_norm import layer_norm
 from sot_paddle.ops.layers import with_native_layers
@@ -33,6 +34,7 @@ Function = Callable[..., paddle.Tensor]
 Shapes = Sequence[Sequence[int]]
 
 EPSILON = 2.0**-10  # exact in float32, as which Paddle's kernels take it
+IDS = paddle.to_tensor([[1, 4, 4], [0, 10, 4]])
 IMAGES = paddle.to_tensor(np.random.default_rng(9).integers(-1, 2, (2, 3, 35, 40)), "float32")
 
 
@@ -168,6 +170,11 @@ ROWS: Mapping[str, Row] = {
         lambda x: F.dropout(x, 0.3) + paddle.rand([1]).astype(x.dtype),
         [((61, 17),), ((70001,),), ((0, 4),)],
     ),
+    "sot_embedding": Row(
+        lambda w: embedding(IDS, w, 4),
+        lambda w: F.embedding(IDS, w, padding_idx=4),
+        [((11, 70),)],
+    ),
     # 300 tokens: blocks of 218 queries
     "sot_attention": attention_row([[(2, n, 15)] * 3 for n in (1, 2, 31, 300)]),
     "sot_attention with dropout": attention_row([[(2, 31, 15)] * 3], p=0.2),
@@ -282,6 +289,7 @@ CHOOSING = {
     "linear": (linear, ((3, 5), (5, 4), (4,))),
     "layer_norm": (lambda *given: layer_norm(*given, EPSILON), ((3, 5), (5,), (5,))),
     "dropout": (lambda x: dropout(x, 0.3, training=True), ((3, 5),)),
+    "embedding": (lambda w: embedding(IDS, w, None), ((11, 5),)),
     "cross_covariance": (covariance_row("channel", None).native, ((2, 5, 3), (2, 5, 4))),
     "sv_power_norm": (power_row([]).native, ((2, 5, 3), (3,))),
 }
@@ -394,6 +402,23 @@ def test_svpn_of_a_zero_matrix_is_the_plain_one(on_zero, alpha) -> None:
     for ours, theirs in zip(found, plain, strict=True):
         for one, other in zip(ours, theirs, strict=True):
             assert_near([one], [other], 1e-5)
+
+
+def test_a_gradient_of_a_large_table_lies_in_memory_of_its_own_that_is_zero_again() -> None:
+    weight = paddle.rand([200_000, 50])  # 40 MB: its gradient lies in the block that is kept
+    weight.stop_gradient = False
+
+    def gradient(*ids: int) -> paddle.Tensor:
+        return paddle.grad(embedding(paddle.to_tensor(ids), weight, None).sum(), weight)[0]
+
+    first = gradient(5, 199_999)
+    kept, address = first.numpy().copy(), first.data_ptr()
+    second = gradient(7, 7)  # the first is alive: another block
+    np.testing.assert_array_equal(first.numpy(), kept)
+    del first
+    third = gradient(8)
+    assert third.data_ptr() == address
+    assert [np.flatnonzero(g.numpy().sum(axis=1)).tolist() for g in (second, third)] == [[7], [8]]
 
 
 @pytest.mark.parametrize("p", [1e-7, 0.1, 0.5, 1.0 - 2.0**-24, 1.0 - 1e-8])
