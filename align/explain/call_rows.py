@@ -135,8 +135,9 @@ ROWS = (
     ),
     CallRow(
         "reshape flatten",
-        "order of the sizes in {name}: Paddle reads {value[2]}, PyTorch {value[3]} with the axes "
-        "{value[0]} and {value[1]} swapped after",
+        "order of the sizes in {name}: Paddle reads {value[2]}, PyTorch {value[3]} and swaps the "
+        "axes {value[0]} and {value[1]} then: of the two, axis {value[1]} runs faster through the "
+        "numbers in Paddle, axis {value[0]} in PyTorch",
         values.regrouped,
         values.size_swaps,
     ),

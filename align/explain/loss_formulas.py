@@ -197,7 +197,8 @@ def _searched(slopes: Callable[[float], np.ndarray], gradient: np.ndarray) -> fl
 def _differing(items: Items, a: LossRecipe, b: LossRecipe) -> Iterator[str]:
     """A sentence for each option that differs."""
     if not math.isclose(a.smoothing, b.smoothing, rel_tol=10 * SAME):
-        yield f"label smoothing {a.smoothing:.4g} in Paddle, {b.smoothing:.4g} in PyTorch (fitted)"
+        values = f"label smoothing {a.smoothing:.4g} in Paddle, {b.smoothing:.4g} in PyTorch"
+        yield f"{values} (computed from the gradients: no call of these losses says it)"
     for recipe, peer, who, other in ((a, b, "Paddle", "PyTorch"), (b, a, "PyTorch", "Paddle")):
         extra = recipe.counts & ~peer.counts
         labels = np.unique(items.labels[extra])

@@ -52,14 +52,6 @@ class _GradientTap:
     torch64: Reader
 
 
-_NO_BACKWARD = "its backward pass is not compared"
-
-
-def _is_floating(call: Call, path: str) -> bool:
-    """Whether an output of a call could have a gradient that is compared."""
-    return call.array(path).dtype.kind == "f" and path not in call.padded
-
-
 def _float64(arrays: Mapping[str, np.ndarray], path: str) -> np.ndarray:
     return np.asarray(arrays[path], np.float64)
 
@@ -193,9 +185,10 @@ class Judge:
                     taps.append(tap)
                 elif paddle_path in paddle or torch_path in torch:
                     one_sided.append(name)
-                elif key == ROOT and _is_floating(torch_call, torch_path):
+                elif key == ROOT and torch_call.may_have_gradient(torch_path):
                     silent = f"output {label}".strip()
-                    self.note(f"{silent} gets no gradient from the loss; {_NO_BACKWARD}")
+                    says = "gets no gradient from the loss; its backward pass is not compared"
+                    self.note(f"{silent} {says}")
         for name in sorted(one_sided):  # says nothing when all others agree
             self.note(f"{name}: on one side only, not compared")
         return taps

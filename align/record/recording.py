@@ -70,6 +70,10 @@ class Call:
         """The output under a path."""
         return next(array for at, array in self.outputs if at == path)
 
+    def may_have_gradient(self, path: str) -> bool:
+        """Say whether a gradient of the output under a path could be compared."""
+        return self.array(path).dtype.kind == "f" and path not in self.padded
+
     def floating(self) -> list[int]:
         """Places of the floating tensors in the output."""
         return [i for i, (_, a) in enumerate(self.outputs) if a.dtype.kind == "f" and a.size]
