@@ -1,7 +1,8 @@
-"""The report of a run as one page: verdict, what to fix first, one table a step.
+"""The report of a run as one page: verdict, what to fix first, pictures, one table a step.
 
-The page stands alone, without network or script. Texts are plain and escaped here; arguments called
-``html`` are ready markup.
+The page stands alone, without network or script, on phone and paper. Texts are plain and escaped
+here; arguments called ``html`` are ready markup. Tables become labelled blocks where the screen is
+narrow, so nothing is cut. Pictures are inline SVG.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from align.report.report_text import (
 
 ROWS = 24
 """Rows of a step that stand open; further ones are folded."""
+PICTURES = 6
 SENTENCES = {
     "pass": "Every comparison is within its tolerance, and every planted fault was caught.",
     "fail": "Something is out of tolerance, a planted fault went unseen, or a proof is missing.",
 }
 _COLUMNS = ("result", "worst element", "#Paddle", "#PyTorch", "#difference", "#allowed", "#used")
-_CURVES = ("curve", "#first step", "#in the middle", "#last step")
 
 
 def page(report: Report) -> str:
@@ -51,6 +52,7 @@ def page(report: Report) -> str:
         _banner(report),
         section(TO_FIX, _items("ol", map(_finding, report.repairs))),
         section(FOLLOWS, _items("ul", map(_finding, report.consequences))),
+        section("Pictures", _pictures(report.results)),
         *(_step(step, report) for step in STEPS),
         section(NOTES, _items("ul", map(escape, report.notes))),
         folded("Where it ran", listed(environment)),
@@ -82,6 +84,20 @@ def _finding(finding: Divergence) -> str:
     return f"<code>{escape(finding.heading)}</code>{listed(finding.rows)}"
 
 
+def _pictures(results: Sequence[StepResult]) -> str:
+    """Draw the curves of a training and the tensors along the layers; failed results first."""
+    pictures: list[str] = []
+    for result in sorted(results, key=lambda result: result.passed):
+        title = f"{label(result)} of {result.case}"
+        for name, sides in result.series.items():
+            pictures.append(curves(f"{name.replace('_', ' ').capitalize()}: {title}", sides))
+        if result.step in ("forward", "backward"):
+            shares = [(c.name, c.severity) for c in result.comparisons]
+            pictures.append(along(f"Share of what is allowed: {title}", shares))
+    shown = [picture for picture in pictures if picture][:PICTURES]
+    return f'<div class="pictures">{"".join(shown)}</div>' if shown else ""
+
+
 def _step(step: str, report: Report) -> str:
     """One table of a step: what failed first, then what is nearest to its limit."""
     results = [result for result in report.results if result.step == step]
@@ -101,7 +117,6 @@ def _step(step: str, report: Report) -> str:
     notes = [result.note for result in results if result.note]
     for text in (*_rules(results), *dict.fromkeys(notes)):
         html += f'<p class="soft">{escape(text)}</p>'
-    html += folded("Curves over the steps", table(_CURVES, list(_curves(results[:ROWS]))))
     controls = []
     for result in results[:ROWS]:
         title = f"{escape(result.case)} {label(result)}"
@@ -133,16 +148,6 @@ def _cells(c: Comparison) -> list[str]:
     where = escape(place(c)).replace(".", ".<wbr>").replace("_", "_<wbr>")
     values = ["–" if value is None else f"{value:.9g}" for value in (c.ours, c.reference)]
     return [f"<code>{where}</code>", *values, number(c.worst), number(c.bound), used]
-
-
-def _curves(results: Sequence[StepResult]) -> Iterable[list[str]]:
-    """Return each side of each curve over the steps of a training, at some of them."""
-    for result in results:
-        for name, sides in result.series.items():
-            for side, values in sides.items():
-                title = f"{result.case} {result.dtype or ''}: {name.replace('_', ' ')}, {side}"
-                at = [0, len(values) // 2, len(values) - 1] if values else []
-                yield [escape(title), *(f"{values[i]:.9g}" for i in at), *[""] * (3 - len(at))]
 
 
 def _rules(results: Sequence[StepResult]) -> Iterable[str]:
@@ -201,6 +206,29 @@ td.n, th.n { text-align:right; white-space:nowrap; }
   color:var(--tone); background:var(--tone-bg); white-space:nowrap; }
 summary { cursor:pointer; color:var(--focus); margin:6px 0; }
 summary:focus-visible { outline:2px solid var(--focus); outline-offset:1px; }
+.pictures { display:grid; grid-template-columns:repeat(auto-fit, minmax(300px, 1fr)); gap:12px; }
+figure { margin:0; background:var(--card); border:1px solid var(--line); border-radius:6px;
+  padding:10px 12px; } figcaption { font-size:13px; } svg { display:block; width:100%; }
+svg text { fill:var(--soft); } svg .axis { stroke:var(--line); }
+svg .limit { stroke-dasharray:5 3; }
+svg .k0 { stroke:var(--focus); } svg .k1 { stroke:var(--pass); } svg .k2 { stroke:var(--soft); }
+svg .limit { stroke:var(--fail); } svg .good { fill:var(--pass); } svg .wrong { fill:var(--fail); }
+@media screen and (max-width:640px) { main { padding:18px 12px 40px; } h2 { margin-top:28px; }
+  .banner { padding:16px; } .banner strong { font-size:24px; } dl { grid-template-columns:1fr; } }
+@media screen and (max-width:820px) { table, tbody, tr, th, td { display:block; width:auto; }
+  thead, td:empty { display:none; }
+  tr { padding:6px 12px; border-bottom:1px solid var(--line); }
+  tbody th, tbody td, tbody td.n { border:0; padding:2px 0; text-align:left; white-space:normal; }
+  td[data-label]::before { content:attr(data-label) " "; color:var(--soft); } }
+@page { margin:12mm; }
+@media print { body { background:#fff; font-size:10px; } main { max-width:none; padding:0; }
+  h2 { margin:14px 0 5px; font-size:14px; }
+  .banner { padding:8px 14px; } table { font-size:8.5px; } code, .soft { font-size:inherit; }
+  th, td { padding:1px 6px; } thead th, .chip { font-size:inherit; padding:0 6px; }
+  tr, figure, .why { break-inside:avoid; }
+  h2 { break-after:avoid; } .pictures { grid-template-columns:repeat(3, 1fr); }
+  details, tbody tr:nth-child(n+16), .found li:nth-child(n+9), .pictures :nth-child(n+7),
+  .why:nth-of-type(n+4) { display:none; } }
 """
 
 
@@ -216,7 +244,7 @@ def listed(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def folded(title: str, html: str) -> str:
-    """Return what a reader may open; "" where that is empty."""
+    """Return what a reader may open, and paper leaves out; "" where that is empty."""
     return f"<details><summary>{escape(title)}</summary>{html}</details>" if html else ""
 
 
@@ -239,7 +267,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     Args:
         titles: plain text; one that starts with # makes a column of numbers.
-        rows: as many cells each as there are titles.
+        rows: as many cells each as there are titles; an empty one is left out on a phone.
     """
     kinds = [' class="n"' if title.startswith("#") else "" for title in titles]
     names = [escape(title.lstrip("#")) for title in titles]
@@ -247,9 +275,114 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     body = []
     for first, *cells in rows:
         row = f"<th>{first}</th>"
-        for kind, cell in zip(kinds[1:], cells, strict=True):
-            row += f"<td{kind}>{cell}</td>"
+        for kind, name, cell in zip(kinds[1:], names[1:], cells, strict=True):
+            label = f' data-label="{name}"' if cell else ""
+            row += f"<td{kind}{label}>{cell}</td>"
         body.append(f"<tr>{row}</tr>")
     if not body:
         return ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+
+
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 360, 170, 44, 8, 24
+"""Of a picture, and the room beside its axes, in units of its own."""
+POINTS = 120
+"""What a picture shows at most along its axis; of more, each point stands for several."""
+
+
+def curves(title: str, sides: Mapping[str, Sequence[float]]) -> str:
+    """Draw quantities over the steps of a training; "" without two steps.
+
+    Args:
+        sides: name -> value of every step; "allowed" is drawn as a limit.
+    """
+    count = max(map(len, sides.values()), default=0)
+    values = list(filter(math.isfinite, itertools.chain.from_iterable(sides.values())))
+    if count < 2 or not values:
+        return ""
+    axis = _Axis(values)
+    lines, names = [], []
+    for place_in_legend, (name, series) in enumerate(sides.items()):
+        kind = "limit" if name == "allowed" else f"k{place_in_legend % 3}"
+        thinned = sorted({round(i * (count - 1) / (POINTS - 1)) for i in range(POINTS)})
+        points = [
+            f"{_across(step, count):.1f},{axis.height(series[step]):.1f}"
+            for step in thinned
+            if step < len(series) and math.isfinite(series[step])
+        ]
+        lines.append(f'<polyline class="{kind}" stroke="gray" points="{" ".join(points)}"/>')
+        first, last = (f"{v:.4g}" for v in (series[0], series[-1])) if series else ("", "")
+        names.append(f"{name} {first} to {last}")
+    axes = axis.svg("step 1", f"step {count}")
+    return _figure(title, "; ".join(names), axes + "".join(lines))
+
+
+def along(title: str, severities: Sequence[tuple[str, float]]) -> str:
+    """Draw how much of what is allowed each tensor uses, in the order of the computation.
+
+    Args:
+        severities: name and share; above 1 is out of tolerance. The first of these is named.
+    """
+    size = math.ceil(len(severities) / POINTS)
+    if len(severities) < 3:
+        return ""
+    groups = [severities[i : i + size] for i in range(0, len(severities), size)]
+    worst = [max(group, key=lambda severity: severity[1]) for group in groups]
+    axis = _Axis([1.0, *(min(share, 1e16) for _, share in worst)], least=1e-8)
+    dots = [
+        f'<circle r="2.4" fill="gray" class="{"good" if share <= 1 else "wrong"}" '
+        f'cx="{_across(i, len(worst)):.1f}" cy="{axis.height(min(share, 1e16)):.1f}"/>'
+        for i, (_, share) in enumerate(worst)
+    ]
+    ends = f"{LEFT},{axis.height(1.0):.1f} {WIDTH - 6},{axis.height(1.0):.1f}"
+    line = f'<polyline class="limit" stroke="gray" points="{ends}"/>'
+    wrong = next((name for name, share in severities if share > 1), "")
+    caption = f"first out of tolerance: {wrong}" if wrong else "every tensor within its tolerance"
+    axes = axis.svg("first", "last computed")
+    return _figure(title, caption, axes + line + "".join(dots))
+
+
+class _Axis:
+    """A vertical axis for values: logarithmic where all are positive and far apart."""
+
+    def __init__(self, values: Sequence[float], least: float = 0.0) -> None:
+        low, high = min(values), max(values)
+        self._least, low = max(least, 0.0), max(low, least)
+        self._log = low > 0 and high > 10 * low
+        self._low, self._high = self._scaled(low), self._scaled(high)
+        self._ends = low, high
+
+    def _scaled(self, value: float) -> float:
+        return math.log10(max(value, self._least or value)) if self._log else value
+
+    def height(self, value: float) -> float:
+        """Return where a value is drawn, from above."""
+        room = self._high - self._low
+        share = (self._scaled(value) - self._low) / room if room else 0.5
+        return HEIGHT - BOTTOM - min(max(share, 0.0), 1.0) * (HEIGHT - BOTTOM - TOP)
+
+    def svg(self, first: str, last: str) -> str:
+        """Return both axes with the texts at their ends."""
+        low, high = (f"{value:.2g}" for value in self._ends)
+        bottom = HEIGHT - BOTTOM
+        return (
+            f'<path class="axis" stroke="silver" d="M{LEFT} {TOP}V{bottom}H{WIDTH - 6}"/>'
+            f'<text fill="gray" x="{LEFT - 4}" y="{TOP + 8}" text-anchor="end">{high}</text>'
+            f'<text fill="gray" x="{LEFT - 4}" y="{bottom}" text-anchor="end">{low}</text>'
+            f'<text fill="gray" x="{LEFT}" y="{HEIGHT - 8}">{first}</text>'
+            f'<text fill="gray" x="{WIDTH - 6}" y="{HEIGHT - 8}" text-anchor="end">{last}</text>'
+        )
+
+
+def _across(i: int, count: int) -> float:
+    return LEFT + 6 + i * (WIDTH - LEFT - 18) / max(count - 1, 1)
+
+
+def _figure(title: str, caption: str, html: str) -> str:
+    return (
+        f"<figure><figcaption><b>{escape(title)}</b><br>"
+        f'<span class="soft">{escape(caption)}</span></figcaption>'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}" '
+        f'font-size="11" fill="none" stroke-width="1.6">{html}</svg>'
+        "</figure>"
+    )

@@ -204,14 +204,33 @@ def test_the_page_escapes_every_text(pair):
     assert "<b>off</b>" not in page(pair)
 
 
-def test_curves_stand_with_their_step():
+def test_curves_are_drawn_over_the_steps():
     series = {
-        "loss": {"paddle": [1.0, float("nan"), 0.5], "pytorch": [1.0]},
-        "drift": {"paddle": list(range(1, 5001)), "allowed": []},
+        "loss": {"paddle": [1.0, float("nan"), 0.5], "pytorch": [1.0, 0.8]},
+        "without a step": {"paddle": [], "pytorch": []},
+        "drift": {"paddle": list(range(1, 5001)), "allowed": list(range(5000))},
     }
-    shown = Page(page(Report({}, [result(step="training", series=series)])))
-    for said in ("loss, paddle1nan0.5", "loss, pytorch111", "drift, paddle125015000"):
+    text = page(Report({}, [result(step="training", series=series)]))
+    shown = assert_stands_alone(text)
+    assert shown.tags.count("svg") == 2
+    assert shown.tags.count("polyline") == 4
+    for said in ("Loss: training float64 of bert", "paddle 1 to 5000", "allowed 0 to 4999"):
         assert said in shown.text
+    assert "Without a step" not in shown.text
+    loss = re.findall(r'<polyline class="k0" stroke="gray" points="([^"]*)"', text)[0]
+    assert len(loss.split()) == 2  # a number that is none has no point
+    assert len(text) < 40_000
+
+
+def test_the_first_divergence_is_drawn_along_the_layers(failing):
+    shown = Page(page(failing))
+    assert "first out of tolerance: layers.2" in shown.text
+    kinds = [kind for kind in shown.values("class") if kind in ("good", "wrong")]
+    assert kinds[:6] == ["good", "good", "wrong", "good", "good", "good"]
+    many = Page(page(Report({}, [result(count=1000, broken="layers.700")])))
+    assert many.tags.count("circle") <= 120
+    assert many.values("class").count("wrong") == 1
+    assert "first out of tolerance: layers.700" in many.text
 
 
 def test_a_step_has_one_table_whose_further_rows_are_folded():
