@@ -419,7 +419,7 @@ def test_every_model_is_compared() -> None:
 def test_every_pooling_fusion_and_normalization_is_compared() -> None:
     """``pooler`` is the default of the plain models: their rows do not name it."""
     poolings = covered("pooling") | {"pooler" for row in ROWS if row.model == "bert_base"}
-    rows = "CONTRIBUTING.md, Add a head, step 5: no row of align/port/head_rows.py has these"
+    rows = "CONTRIBUTING.md, Add a head, step 4: no row of align/port/head_rows.py has these"
     assert {*POOLINGS, LAYERS} - poolings == set(), rows
     assert set(FUSIONS) - covered("fusion") == set(), rows
     compared = {(row.options.get("pooling"), row.options.get("normalization")) for row in ROWS}
@@ -432,7 +432,7 @@ def test_every_pooling_fusion_and_normalization_is_compared() -> None:
 def test_every_pooling_and_fusion_is_in_the_table_of_the_docs() -> None:
     page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
     missing = [name for name in (*POOLINGS, LAYERS, *FUSIONS) if f"`{name}`" not in page]
-    assert missing == [], "CONTRIBUTING.md, Add a head, step 6: docs/models.md does not have these"
+    assert missing == [], "CONTRIBUTING.md, Add a head, step 4: docs/models.md does not have these"
 
 
 def test_every_row_has_a_name_of_its_own() -> None:

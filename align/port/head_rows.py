@@ -77,6 +77,7 @@ _TRIANGLES = tuple(
     )
 )
 
+_EXACT = {"mgcrp": {"centering": "channel"}, "gcp": {"covariance_scale": "tokens"}}
 _ONE_WORD_OR_NONE = tuple(
     PortRow(
         f"head_{name}_few_words",
@@ -85,11 +86,8 @@ _ONE_WORD_OR_NONE = tuple(
         dtypes=_FLOAT64,
     )
     for name, options in (
-        ("mgcrp", {"pooling": "mgcrp", "centering": "channel"}),
+        *((name, {"pooling": name, **_EXACT.get(name, {})}) for name in _POOLINGS),
         ("mgcrp_epn", {"pooling": "mgcrp", "normalization": "epn"}),
-        ("mgcrp_qk", {"pooling": "mgcrp_qk"}),
-        ("gap", {"pooling": "gap"}),
-        ("gcp", {"pooling": "gcp", "covariance_scale": "tokens"}),
     )
 )
 

@@ -132,7 +132,8 @@ def _is_trusted(folder: Path) -> bool:
 
 
 def _compile(compiler_path: str, path: Path) -> None:
-    logger.info("compiling the native operators, once on this machine (some seconds)")
+    # a script of the user's waits for it
+    logger.warning("compiling the native operators, once on this machine (some seconds)")
     names = [source.name for source in SOURCES if source.suffix == ".cc"]
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         unit, library = Path(folder, "unit.cc"), Path(folder, "unit.so")

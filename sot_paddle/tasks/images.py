@@ -269,8 +269,8 @@ def _read_val(root: str, report: Report, *, bare: bool) -> FolderSource:
         return read_split(root, "val", report)
     listed = read_class_folders(root, report)
     report(
-        f"{root} has no val: all {len(listed)} images of its class folders are evaluated, those of "
-        "a training on it, too, whose metrics.json has the scores of the others"
+        f"{root} has no val: all {len(listed)} images of its class folders are evaluated, also "
+        "those of the training (scores on the others are in its metrics.json)"
     )
     return listed
 
