@@ -28,9 +28,9 @@ from sot_paddle.config import (
 )
 from sot_paddle.convert.engine.known_models import (
     CLASS_SCORES,
+    HEAD_SIGNATURES,
     PADDLENLP,
     WORD_SCORES,
-    head_signatures,
 )
 from sot_paddle.convert.engine.registry import (
     TABLES,
@@ -354,8 +354,7 @@ def _head_options(
     )
     if stated.get("pooling", PRETRAINING) != PRETRAINING:
         return stated
-    signatures = head_signatures(TABLES["sot_torch_ref"][0].heads)
-    signatures |= {"gap": WORD_SCORES, PLAIN: CLASS_SCORES}
+    signatures = {**HEAD_SIGNATURES, "gap": WORD_SCORES, PLAIN: CLASS_SCORES}
     kinds = [kind for kind, names in signatures.items() if names[0] in arrays]
     if FORMAT in source.metadata:
         kinds = [source.metadata["head"]]

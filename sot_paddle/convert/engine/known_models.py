@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sot_paddle.config import WORD_POOLINGS
-from sot_paddle.convert.engine.layout import Row
+from sot_paddle.convert.tables import sot_torch_ref
 
 
 @dataclass(frozen=True)
@@ -30,35 +30,22 @@ class ModelTraits:
 PADDLENLP = ("bert_hf", "roberta_hf")
 """Layouts whose models paddlenlp has, too, under our names but for the head's."""
 
-HEAD_SIGNATURES: Mapping[str, tuple[str, ...]] = {
-    "pooler": ("head.dense.weight", "head.dense.bias"),
-    "mgcrp_qk": ("head.pooling.q_proj.weight", "head.pooling.k_proj.weight"),
-    "mgcrp": ("head.pooling.wr.weight",),
-    "gcp_text": ("head.pooling.proj.weight",),
-    "gcp": ("head.pooling.dr.weight", "head.pooling.dr.bias"),
-    "fc": ("head.proj.weight", "head.proj.bias"),
-}
-"""Head -> Paddle names, any of which proves that a file holds this head.
+
+def _signatures() -> dict[str, tuple[str, ...]]:
+    heads = sot_torch_ref.LAYOUTS[0].heads
+    counts = Counter(row.destination for rows in heads.values() for row in rows)
+    signatures = {}
+    for head, rows in heads.items():
+        names = tuple(row.destination for row in rows if counts[row.destination] == 1)
+        signatures |= {head: names} if names else {}
+    return signatures
+
+
+HEAD_SIGNATURES: Mapping[str, tuple[str, ...]] = _signatures()
+"""Head name -> Paddle names that no other head has; any of them proves that a file holds it.
 
 ``pooler`` stands for RoBERTa's ``two_layer`` as well, which has the same tensors.
 """
-
-
-def head_signatures(heads: Mapping[str, Sequence[Row]]) -> dict[str, tuple[str, ...]]:
-    """Head -> Paddle names that prove it: `HEAD_SIGNATURES`, the pooling's that no other head has.
-
-    Args:
-        heads: head name -> its rows in a layout.
-    """
-    counts = Counter(row.destination for rows in heads.values() for row in rows)
-    signatures = dict(HEAD_SIGNATURES)
-    for head in heads.keys() - signatures.keys():
-        names = [row.destination for row in heads[head] if counts[row.destination] == 1]
-        own = tuple(name for name in names if name.startswith("head.pooling."))
-        if own:
-            signatures[head] = own
-    return signatures
-
 
 WORD_SCORES = ("head.word_fc.weight", "head.word_fc.bias")
 """Paddle names that every head with word tokens has; alone they mean average pooling (gap)."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 
 from sot_paddle.convert.engine.known_models import (
     CLASS_SCORES,
+    HEAD_SIGNATURES,
     MODELS,
     TEXT_FAMILIES,
     WORD_SCORES,
     ModelTraits,
-    head_signatures,
     known_traits,
 )
 from sot_paddle.convert.engine.layout import Layout, Row
@@ -204,8 +204,7 @@ def choose_head(file: TableFile, model: str) -> str:
         ValueError: the file holds two heads, or one that the model cannot have.
     """
     layout, traits = file.layout, known_traits(model)
-    signatures = head_signatures(layout.heads)
-    heads = [head for head, names in signatures.items() if _has_head(file, head, names)]
+    heads = [head for head, names in HEAD_SIGNATURES.items() if _has_head(file, head, names)]
     if len(heads) > 1:
         raise ValueError(f"the file holds tensors of two heads: {' and '.join(heads)}")
     head = heads[0] if heads else _plain_head(file, traits)
