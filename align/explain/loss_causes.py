@@ -88,10 +88,13 @@ def explain(
 
     if passes(reference):
         return ""
+    calls = _of_calls(reruns, ours, reference)
+    is_flat = not any(gradient.any() for gradient in ours.gradients.values())
     edits = itertools.chain(
+        calls if is_flat else (),  # an argument says why, the gradient alone does not
         _of_parts(ours, reference),
         _of_options(outputs, labels, ours, reference),
-        _of_calls(reruns, ours, reference),
+        calls,
         _of_the_whole(outputs, ours, reference),
     )
     return first_cause(edits, passes, BUDGET)
