@@ -65,7 +65,7 @@ def weights(bench: Bench) -> Changes:
     squares = [
         name
         for name, array in on_paddle.state(bench.layer).items()
-        if _is_square(array) and ("." not in name or f"{prefix}{_owner(name)}" not in paired)
+        if _is_square(array) and prefix + name.rpartition(".")[0] not in paired
     ]
     by_table = {
         row.destination.name.removeprefix(prefix): row
@@ -96,10 +96,6 @@ def _laid_otherwise(rows: Sequence[MappedRow]) -> str:
 
 def _is_square(array: np.ndarray) -> bool:
     return array.ndim == 2 and array.shape[0] == array.shape[1] > 1
-
-
-def _owner(name: str) -> str:
-    return name.rpartition(".")[0]
 
 
 @contextlib.contextmanager

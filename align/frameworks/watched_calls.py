@@ -406,12 +406,11 @@ def _in_torch(name: str, arguments: Mapping[str, Any], unset: Collection[str]) -
     """
     if name == "pow":  # whose exponent PyTorch does not call other
         return torch.pow(*[*arguments.values()][:2])
-    if name == "label_smooth":  # only in PyTorch's losses
-        label, prior, share = (arguments.get(n) for n in ("label", "prior_dist", "epsilon"))
-        even = 1 / label.shape[-1] if prior is None else prior
-        return (1 - share) * label + share * even
     if name == "smooth_l1_loss" and arguments.get("is_huber"):
         name, arguments = "huber_loss", {n: v for n, v in arguments.items() if n != "is_huber"}
+    if name == "label_smooth":  # PyTorch smooths inside of its losses only
+        label, prior, share = (arguments[word] for word in ("label", "prior_dist", "epsilon"))
+        return (1 - share) * label + share * (1 / label.shape[-1] if prior is None else prior)
     function, options = getattr(torch.nn.functional, name, None) or getattr(torch, name), {}
     if name == "linear":  # Paddle holds (in, out), PyTorch (out, in)
         arguments = {**arguments, "weight": arguments["weight"].T}

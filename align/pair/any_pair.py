@@ -236,7 +236,8 @@ class AnyPair(Pair):
             outputs = [c for c in run.comparisons if re.split(r"[#\[]", c.name)[0] == target]
             around = [outer for outer in fed.values() if target.startswith(f"{outer}.")]
             is_right_there = max(around, key=len, default=ROOT) not in wrong
-            if outputs and (is_right_there or all(c.passed for c in outputs)):
+            is_judged = bool(outputs) and all(np.isfinite(c.worst) for c in outputs)  # of one shape
+            if is_judged and (is_right_there or all(c.passed for c in outputs)):
                 modules.to_paddle[name] = target
                 note = modules.unlike.pop(name, "")
                 self.judge.notes[:] = [text for text in self.judge.notes if text != note]

@@ -181,11 +181,13 @@ class Gate(paddle.nn.Layer):
         if self.slip == "swapped":
             one, two = two, one
         mixed = paddle.nn.functional.sigmoid(one) * paddle.tanh(two)
+        if "turned" in self.slip:
+            return mixed.transpose([1, 0, 2])
         return mixed if shortcut is None else shortcut + mixed
 
 
 class Gated(paddle.nn.Layer):
-    """Its port; the gate adds the shortcut, too, where it is "inside"."""
+    """Its port; the gate adds the shortcut, too, where it is "inside", or swaps two axes."""
 
     def __init__(self, slip: str) -> None:
         super().__init__()
@@ -196,7 +198,8 @@ class Gated(paddle.nn.Layer):
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         if "inside" in self.slip:
             return self.last(self.mixer(self.first(x), x))
-        return self.last(x + self.mixer(self.first(x)))
+        mixed = self.mixer(self.first(x))
+        return self.last(x + (mixed.transpose([1, 0, 2]) if "turned" in self.slip else mixed))
 
 
 @pytest.mark.parametrize(
@@ -206,6 +209,7 @@ class Gated(paddle.nn.Layer):
         ("swapped", ["mixer"], True),
         ("inside", [], False),
         ("inside, epsilon", ["first"], False),
+        ("turned, epsilon", ["first"], False),
     ],
 )
 def test_a_container_is_compared_where_it_does_the_same_part(slip, places, is_compared) -> None:

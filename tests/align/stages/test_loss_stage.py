@@ -138,13 +138,13 @@ def test_the_ready_made_cross_entropy_takes_probabilities(shape: tuple[int, ...]
     assert result.passed, [c.reason for c in result.failures] + result.problems
 
 
-def _smooth_by_hand(z, y):
-    labels = ours.one_hot(y, z.shape[-1]).astype(z.dtype)
-    return ours.cross_entropy(z, ours.label_smooth(labels, epsilon=0.1), soft_label=True)
-
-
 def _smooth_in_the_loss(z, y):
     return ours.cross_entropy(z, y, label_smoothing=0.1)
+
+
+def _smooth_the_labels(z, y):
+    soft = ours.label_smooth(ours.one_hot(y, z.shape[-1]).astype(z.dtype), epsilon=0.1)
+    return ours.cross_entropy(z, soft, soft_label=True)
 
 
 IN_FLOAT32 = {
@@ -160,7 +160,7 @@ IN_FLOAT32 = {
     ),
     "label_smooth": (
         functools.partial(theirs.cross_entropy, label_smoothing=0.1),
-        _smooth_by_hand,
+        _smooth_the_labels,
         LABELS,
     ),
     "selu": (
@@ -185,6 +185,20 @@ def test_a_loss_of_which_paddle_holds_a_number_in_float32_passes_with_what_follo
         return paddle_loss(z, y) * (1 + 1e-8)
 
     assert not align.compare(*models, loss=(torch_loss, wrong), **options).passed
+
+
+def test_only_the_function_of_the_loss_is_blamed_behind_many_others() -> None:
+    titles = "Tanh Sigmoid GELU ReLU Softplus SiLU Mish Softsign Hardtanh ELU LeakyReLU ReLU6 CELU"
+    models = (
+        kinds.Sequential(*(getattr(kinds, title)() for title in titles.split()))
+        for kinds in (torch.nn, nn)
+    )
+    torch_loss, paddle_loss, labels = IN_FLOAT32["label_smooth"]
+    options = {"loss": (torch_loss, paddle_loss), "labels": labels, "dtype": "float64"}
+    result = align.compare(*models, SCORES, **options)
+    assert result.passed, str(result)
+    (note,) = (note for note in result.notes if "no fault of the port" in note)
+    assert "label_smooth " in note
 
 
 def test_a_loss_off_by_as_little_is_perhaps_right_and_float32_is_advised_where_it_is_due() -> None:
