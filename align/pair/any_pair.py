@@ -6,7 +6,7 @@ import contextlib
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from align.frameworks import on_paddle, on_torch
 from align.judge.distance import exact_in_float32, peak
-from align.judge.drift import Sample, Track
+from align.judge.drift import Sample
 from align.judge.judging import Judge
 from align.judge.noise_band import Kinds, NoiseBand, kinds_of
 from align.judge.update_judging import Curve
@@ -22,20 +22,10 @@ from align.match.mapping import to_paddle
 from align.match.name_table import read_table
 from align.match.paired_names import ModuleMap, SideNames, pair_names
 from align.pair.isolation import Isolation
-from align.pair.pair import (
-    Ours,
-    Pair,
-    TrainingRuns,
-    compute_rates,
-    compute_scores,
-    own_tensors,
-    scored_output,
-    steady_elements,
-    widened,
-)
+from align.pair.pair import Pair, TrainingRuns, own_tensors, steady_elements, widened
 from align.pair.side import (
+    Sampler,
     Side,
-    Watch,
     dropout_off,
     measured_training,
     no_scatter,
@@ -49,6 +39,7 @@ from align.record.arrays import (
     Store,
     TrainingRun,
     cast,
+    leaves,
     moved_vectors,
 )
 from align.record.recording import ROOT, Recording
@@ -234,19 +225,12 @@ class AnyPair(Pair):
                 del modules.unlike[name]
         modules.loose = {}
 
-    def train_reference(self, dtype: str, watch: Watch | None = None) -> TrainingRun:
-        """Train PyTorch's model now and return the run, kept."""
-        return self.setup.torch.train(self.plan, dtype, self.dtype, watch, self.follow)
-
-    def trained_once(
-        self, dtype: str, pick: Callable[[Any], np.ndarray]
-    ) -> tuple[TrainingRun, Track]:
-        """The reference's training in a precision, and what ``pick`` takes of its steps."""
-        kept = self._shared("training") if dtype == "float64" else None
-        if kept is None:
-            track = Track(pick)
-            kept = self.train_reference(dtype, track.watch), track
-        return self.share("training", kept)
+    def train_reference(self, dtype: str, sample: Sampler) -> TrainingRun:
+        """The reference's training in a precision, with what ``sample`` takes of its weights."""
+        run = self._shared("training") if dtype == "float64" else None
+        if run is None:
+            run = self.setup.torch.train(self.plan, dtype, self.dtype, sample, self.follow)
+        return self.share("training", run)
 
     @functools.cached_property
     def follow(self) -> Callable[[Any, Any], None] | None:
@@ -264,34 +248,30 @@ class AnyPair(Pair):
         """Train PyTorch's model, also in float64; moved and Paddle's runs wait to be asked for."""
         torch, sample = self.setup.torch, Sample(self.setup.entries, self.setup.weights)
         pick = functools.partial(sample.reference, on_torch)
-        reference, plain = self.trained_once(self.dtype, pick)
-        oracle, exact = None, None
+        reference, oracle = self.train_reference(self.dtype, pick), None
         if self.dtype == "float32":
-            oracle, exact = self.trained_once("float64", pick)
-        steady = steady_elements(sample, oracle or reference)
+            oracle = self.train_reference("float64", pick)
+        exact = oracle or reference
+        steady = steady_elements(sample, exact)
 
-        @contextlib.contextmanager
         def ours(
-            plan: Request | None = None, enough: Callable[[Ours], bool] = lambda _: False
-        ) -> Iterator[Ours]:
-            track, plan = Track(functools.partial(sample.ours, on_paddle)), plan or self.plan
-            with self.setup.paddle.open_training(
-                plan,
+            plan: Request | None = None, enough: Callable[[TrainingRun], bool] = lambda _: False
+        ) -> contextlib.AbstractContextManager[TrainingRun]:
+            return self.setup.paddle.open_training(
+                plan or self.plan,
                 self.dtype,
                 self.dtype,
-                watch=track.watch,
-                enough=lambda run: enough((run, track)),
-            ) as run:
-                yield run, track
+                sample=functools.partial(sample.ours, on_paddle),
+                enough=enough,
+            )
 
         def moved(asked: MovedRun) -> contextlib.AbstractContextManager[Kinds]:
             return torch.open_moved_training(
                 self.plan, self.dtype, asked, pick, steady, self.follow
             )
 
-        centre = (reference, plain) if exact is None else (oracle, exact)
-        band = NoiseBand(lambda: measured_training(*centre, steady), moved)
-        return TrainingRuns(reference, oracle, band, ours, plain, exact, steady)
+        band = NoiseBand(lambda: measured_training(exact, steady), moved)
+        return TrainingRuns(reference, oracle, band, ours, steady)
 
     def both_weights(self) -> BothSides:
         """The weights that the user converted, read before any of PyTorch's is loaded."""
@@ -387,6 +367,77 @@ class AnyPair(Pair):
         layer = on_paddle.modules(self.model).get(name)
         arrays = own_tensors(name, tensors(on_paddle, self.model))
         return layer, on_torch.modules(model).get(partner), arrays
+
+
+METRIC = "metric"
+
+
+def compute_scores(
+    side: Side, plan: Request, output: np.ndarray, dtype: str
+) -> tuple[dict[str, float], Mapping[str, Any]]:
+    """Return the scores of this side's metric by their names in the report, and a stamp.
+
+    Raises:
+        ValueError: the metric returns something else than a number or a mapping of numbers.
+    """
+    framework = side.framework
+    labels = cast(np.asarray(plan.labels), dtype, dtype)
+    tensor = framework.tensor(output)
+    with framework.default_dtype(dtype):
+        score = side.of_pair(plan.metric)(tensor, framework.tensor(labels))
+    if not isinstance(score, Mapping):
+        return {METRIC: _number(framework, score, METRIC)}, framework.stamp(tensor)
+    scores = {
+        f"{METRIC} {name}": _number(framework, value, name)
+        for name, value in leaves(score, lambda value: not isinstance(value, Mapping))
+    }
+    if not scores:
+        raise ValueError(f"metric: the {framework.NAME} function returned an empty mapping")
+    return scores, framework.stamp(tensor)
+
+
+def _number(framework: Any, value: Any, name: str) -> float:
+    value = framework.numpy(value) if framework.is_tensor(value) else value
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise ValueError(
+            f"metric: {name!r} of the {framework.NAME} side is a {type(value).__name__} of "
+            f"shape {array.shape}, expected one number (or a mapping of numbers)"
+        )
+    return float(array.reshape(()))
+
+
+def compute_rates(side: Side, plan: Request) -> np.ndarray:
+    """Return the rates (steps,) of this side's callable in the plan's schedule.
+
+    Raises:
+        ValueError: something else than so many finite numbers.
+    """
+    steps, whose = plan.schedule_steps, f"schedule: {side.framework.NAME}'s callable"
+    returned = side.of_pair(plan.schedule)(steps)
+    try:
+        rates = np.asarray([float(rate) for rate in returned])
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{whose} returned {type(returned).__name__}, expected {steps} numbers ({error})"
+        ) from error
+    if rates.shape != (steps,):
+        raise ValueError(f"{whose} returned {len(rates)} rates, expected {steps} (schedule_steps)")
+    if not np.isfinite(rates).all():
+        raise ValueError(f"{whose} returned a rate that is not finite")
+    return rates
+
+
+def scored_output(recording: Recording) -> np.ndarray:
+    """Return the output that the metric of both sides is given.
+
+    Raises:
+        ValueError: the model returns no floating tensor.
+    """
+    outputs = [a for _, a in recording.calls[ROOT].outputs if a.dtype.kind == "f" and a.size]
+    if not outputs:
+        raise ValueError("metric: the model returns no floating tensor")
+    return outputs[0]
 
 
 def _one_percent(array: np.ndarray) -> np.ndarray:

@@ -20,22 +20,12 @@ import numpy as np
 from align.judge import bounds, drift
 from align.judge.judging import Judge, alike, compare_outputs, largest
 from align.judge.noise_band import NoiseBand
-from align.judge.update_judging import Curve
 from align.match.mapping import to_paddle
 from align.match.name_table import Table
 from align.match.paired_names import settled
 from align.pair.isolation import Guilty, WrongGradient, is_mask
-from align.pair.pair import (
-    METRIC,
-    Ours,
-    Pair,
-    TrainingRuns,
-    own_tensors,
-    scored_output,
-    steady_elements,
-    widened,
-)
-from align.record.arrays import Arrays, BothSides, Leaf
+from align.pair.pair import Pair, TrainingRuns, own_tensors, steady_elements, widened
+from align.record.arrays import Arrays, BothSides, Leaf, TrainingRun
 from align.record.files.dump_reading import Dump, Module
 from align.record.recording import ROOT, Call, Recording
 from align.record.results import Comparison, Step, Tolerance
@@ -98,35 +88,33 @@ class DumpPair(Pair):
         return NoiseBand.stored(self.setup.torch.noise(self.dtype))
 
     def trainings(self) -> TrainingRuns:
-        """The training runs of both sides."""
+        """The training runs of both sides.
+
+        Raises:
+            ValueError: the drift of both dumps is not of the same elements.
+        """
         torch, dtype = self.setup.torch, self.dtype
         reference, oracle = torch.training(dtype), torch.training_oracle(dtype)
+        ours = self.setup.paddle.training(dtype)
         sample = drift.Sample(self.plan.entries, self.setup.weights)
-        sides = (self.setup.paddle, "weights"), (torch, "weights"), (torch, "exact")
-        ours, plain, exact = (self._track(dump, kind, sample.size) for dump, kind in sides)
+        shape = self.plan.steps + 1, sample.size
+        if any(np.shape(run.samples) != shape for run in (ours, reference) if len(run.samples)):
+            raise ValueError(f"{dtype}: the drift of both dumps is not of the same elements")
 
         @contextlib.contextmanager
-        def run() -> Iterator[Ours]:
-            yield self.setup.paddle.training(dtype), ours
+        def run() -> Iterator[TrainingRun]:
+            yield ours
 
         band = NoiseBand.stored(torch.training_noise(dtype))
-        chosen = steady_elements(sample, oracle or reference)
-        return TrainingRuns(reference, oracle, band, run, plain, exact, chosen)
-
-    def _track(self, dump: Dump, kind: str, size: int) -> drift.Track | None:
-        """The sampled weights of a side's steps; None when Paddle ran on weights of its own."""
-        rows = dump.drift(self.dtype).get(kind)
-        if rows is None:
-            return None
-        if rows.shape != (self.plan.steps + 1, size):
-            raise ValueError(f"{self.dtype}: the drift of both dumps is not of the same elements")
-        return drift.Track(rows=rows)
+        return TrainingRuns(
+            reference, oracle, band, run, steady_elements(sample, oracle or reference)
+        )
 
     def asks(self, step: Step) -> bool:
         """Whether both dumps hold what a step compares."""
         if step.name == "weights":
             return bool(self.setup.weights.rows)
-        return any(self._numbers(step.name)) if step.once else super().asks(step)
+        return super().asks(step)
 
     def both_weights(self) -> BothSides:
         """The tensors that the passes ran on, each read on access."""
@@ -139,24 +127,6 @@ class DumpPair(Pair):
     def _stamps(self) -> dict[str, Mapping]:
         torch, paddle = self.setup.torch, self.setup.paddle
         return {"ours": paddle.meta.framework, "reference": torch.meta.framework}
-
-    def _numbers(self, kind: str) -> list[dict[str, list[float]]]:
-        """What each side computed of a metric or a schedule, Paddle first."""
-        return [dump.numbers().get(kind, {}) for dump in (self.setup.paddle, self.setup.torch)]
-
-    def both_scores(self) -> BothSides:
-        """Both metrics as each side computed them."""
-        ours, reference = (
-            {n if n == METRIC else f"{METRIC} {n}": values[0] for n, values in side.items()}
-            for side in self._numbers("metric")
-        )
-        rows = len(scored_output(self.reference))
-        return BothSides(ours, reference, self._stamps(), rows=rows)
-
-    def logged_rates(self) -> Curve:
-        """Both schedules as each side computed them."""
-        rates = [side.get("schedule", ()) for side in self._numbers("learning_rate")]
-        return Curve(None, (), *(np.asarray(side, float) for side in rates), only=True)
 
     def planted(self, step: str) -> Iterator[tuple[str, str, Recording]]:
         """Paddle's pass with each fault of "forward" or "backward", planted in its arrays."""

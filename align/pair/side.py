@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from align.frameworks.live_models import AVERAGE, make_step, next_rate, without_dropout
-from align.judge.drift import Track
+from align.judge.drift import Samples
 from align.judge.noise_band import Kinds, kinds_of
 from align.record.arrays import (
     Arrays,
@@ -38,8 +38,8 @@ from align.record.request import Request
 if TYPE_CHECKING:
     from align.frameworks.moved_roundings import MovedRoundings
 
-Watch = Callable[[Any], None]
-"""Called with the model before the first training step and after every one."""
+Sampler = Callable[[Any], np.ndarray]
+"""Picks some of a model's weights, before the first training step and after every one."""
 Follow = Callable[[Any, Any], None]
 """Called with the optimizer and the model before the first training step."""
 _FLAGS = {"PyTorch": "requires_grad", "Paddle": "stop_gradient"}
@@ -232,7 +232,7 @@ class Side:
         rounded: str,
         *,
         asked: MovedRun | None = None,
-        watch: Watch | None = None,
+        sample: Sampler | None = None,
         follow: Follow | None = None,
         enough: Callable[[TrainingRun], bool] = lambda _: False,
     ) -> Iterator[TrainingRun]:
@@ -240,7 +240,7 @@ class Side:
 
         Args:
             dtype, rounded, asked: see `Side`.
-            watch, follow: see `Watch` and `Follow`.
+            sample, follow: see `Sampler` and `Follow`.
             enough: whether to stop, asked after every step with the losses and rates so far.
 
         Yields:
@@ -252,13 +252,13 @@ class Side:
             model = self.model(dtype, rounded, True)
         else:
             model, moves = self._moved_model(dtype, True, asked)
-        result = TrainingRun()
+        result = TrainingRun(samples=Samples())
         with side.default_dtype(dtype):
             optimizer, scheduler = side.make_optimizer(plan, model)
             if follow is not None:
                 follow(optimizer, model)
-            watch = watch or (lambda _: None)
-            watch(model)
+            if sample is not None:
+                result.samples.add(sample(model))
             for step in range(plan.steps):
                 with moves or contextlib.nullcontext():
                     loss, result.stamp = self._descend(model, plan, step, dtype, rounded, moves)
@@ -268,7 +268,8 @@ class Side:
                     if scheduler is not None:
                         next_rate(scheduler)
                     side.clear(model)
-                watch(model)
+                if sample is not None:
+                    result.samples.add(sample(model))
                 if enough(result):
                     break
             result.moments = by_kind(side.live_moments(optimizer, model), side.view)
@@ -313,14 +314,14 @@ class Side:
         plan: Request,
         dtype: str,
         rounded: str,
-        watch: Watch | None = None,
+        sample: Sampler | None = None,
         follow: Follow | None = None,
     ) -> TrainingRun:
         """Return one training run, kept; PyTorch's has to be the same again, see `repeated`."""
 
         def run(first: bool) -> TrainingRun:
-            store, watching = Store(), watch if first else None
-            with self.open_training(plan, dtype, rounded, watch=watching, follow=follow) as live:
+            store, picking = Store(), sample if first else None
+            with self.open_training(plan, dtype, rounded, sample=picking, follow=follow) as live:
                 state = store.keep(live.state)
                 moments = {kind: store.keep(arrays) for kind, arrays in live.moments.items()}
             live.state, live.moments = state, moments
@@ -334,7 +335,7 @@ class Side:
         plan: Request,
         dtype: str,
         asked: MovedRun,
-        sample: Callable[[Any], np.ndarray],
+        sample: Sampler,
         steady: np.ndarray,
         follow: Follow | None = None,
     ) -> Iterator[Kinds]:
@@ -343,11 +344,10 @@ class Side:
         Args:
             steady: places of those that are judged.
         """
-        track = Track(sample)
         with self.open_training(
-            plan, dtype, dtype, asked=asked, watch=track.watch, follow=follow
+            plan, dtype, dtype, asked=asked, sample=sample, follow=follow
         ) as run:
-            yield measured_training(run, track, steady)
+            yield measured_training(run, steady)
 
     def build_as_given(self, plan: Request) -> Any:
         """Return the user's model as it came.
@@ -360,13 +360,13 @@ class Side:
         return self.framework.prepare(plan, dtype, plan.train)
 
 
-def measured_training(run: TrainingRun, track: Track | None, steady: np.ndarray) -> Kinds:
+def measured_training(run: TrainingRun, steady: np.ndarray) -> Kinds:
     """Return what the noise band measures of a run of the reference, in PyTorch's names."""
 
     def judged_weights(step: int) -> np.ndarray:
-        return track[step][steady]
+        return run.samples[step][steady]
 
-    steps = range(1, len(track) if track is not None else 0)
+    steps = range(1, len(run.samples))
     return {
         "losses": {"losses": np.asarray(run.losses)},
         "state": run.state,

@@ -33,6 +33,8 @@ class TrainingRun:
         state: parameters and buffers at the end, framework's own layout.
         moments: ``{"exp_avg": {...}, "exp_avg_sq": {...}}`` by parameter name.
         stamp: which framework computed it.
+        samples: some of the weights before the first step and after each, as `align.judge.drift`
+            picks them; empty where they are not known.
     """
 
     losses: list[float] = field(default_factory=list)
@@ -40,6 +42,7 @@ class TrainingRun:
     state: Arrays = field(default_factory=dict)
     moments: dict[str, Arrays] = field(default_factory=dict)
     stamp: Mapping[str, Any] = field(default_factory=dict)
+    samples: Sequence[np.ndarray] = ()
 
 
 Stamps = Mapping[str, Mapping[str, Any]]

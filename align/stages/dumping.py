@@ -22,7 +22,7 @@ from align.judge.noise_band import NoiseBand, kinds_of
 from align.match.mapping import to_paddle
 from align.match.name_table import Table, read_table
 from align.match.paired_names import PairedNames, settled
-from align.pair.pair import METRIC, compute_rates, compute_scores, scored_output, steady_elements
+from align.pair.pair import steady_elements
 from align.pair.side import Side, differs, measured_training, no_scatter, tensors
 from align.record.arrays import Entry, Store, moved_vectors
 from align.record.files import dump_reading, storage
@@ -34,7 +34,7 @@ from sot_paddle import checkpoint
 from sot_paddle.reading import sha256_of
 from sot_paddle.runtime import environment_stamp
 
-_OTHERS = ("data", "converted")
+_OTHERS = ("data", "converted", "metric", "schedule_steps")
 _NOT_HERE = "{} is not part of a dump: run align spec where both frameworks are installed"
 
 
@@ -174,46 +174,21 @@ class DumpedSide:
         checkpoint.write_tensors(folder / dump_reading.WEIGHTS, self.state)
         labels = {} if plan.labels is None else {"labels": np.asarray(plan.labels)}
         checkpoint.write_tensors(folder / dump_reading.LABELS, labels)
-        if plan.schedule_steps and plan.schedule is None:
-            record.notes.append(_NOT_HERE.format("schedule_steps without schedule"))
         for dtype in () if self.asked.names_only else plan.dtypes:
-            plain = self._write_passes(folder / dtype, dtype)
-            if dtype == plan.dtypes[0]:
-                storage.write_json(folder / dump_reading.NUMBERS, self._numbers(plain))
+            self._write_passes(folder / dtype, dtype)
             if plan.steps:
                 self._write_training(folder / dtype, dtype)
         record.notes = list(dict.fromkeys(record.notes))
         storage.write_json(folder / dump_reading.META, record.to_json())
 
-    def _numbers(self, plain: Recording) -> dict[str, dict[str, list[float]]]:
-        """Return the metric and the schedule of this side: kind -> name -> values.
-
-        A metric alone is judged: the Paddle side's gets PyTorch's output, when its dump is there.
-
-        Raises:
-            ValueError: a score or a rate that is no number.
-        """
-        plan, dtype = self.plan, self.plan.dtypes[0]
-        numbers: dict[str, dict[str, list[float]]] = {}
-        if plan.metric is not None:
-            other = None if self.side.is_torch else self.asked.other
-            if other is not None and dtype in other.meta.dtypes:
-                plain = other.recording(dtype)
-            scores, _ = compute_scores(self.side, plan, scored_output(plain), dtype)
-            prefix = f"{METRIC} "
-            numbers["metric"] = {n.removeprefix(prefix): [score] for n, score in scores.items()}
-        if plan.schedule is not None:
-            numbers["learning_rate"] = {"schedule": compute_rates(self.side, plan).tolist()}
-        return numbers
-
-    def _write_passes(self, folder: Path, dtype: str) -> Recording:
+    def _write_passes(self, folder: Path, dtype: str) -> None:
         side, plan = self.side, self.plan
         plain = side.record_pass(plan, dtype, dtype)
         no_scatter(self.framework, plain, side.record_pass(plan, dtype, dtype))
         self.record.framework = dict(plain.stamp)
         storage.write_recording(self._slim(self._with_inputs(plain, dtype)), folder)
         if not side.is_torch:
-            return plain
+            return
         exact = plain
         if dtype != "float64":
             exact = side.record_pass(plan, "float64", dtype)
@@ -221,7 +196,6 @@ class DumpedSide:
         moved = functools.partial(side.open_moved_pass, plan, dtype)
         band = NoiseBand(lambda: kinds_of(exact), moved)
         checkpoint.write_tensors(folder / dump_reading.NOISE, band.to_store())
-        return plain
 
     def _with_inputs(self, plain: Recording, dtype: str) -> Recording:
         """The pass with each call's inputs and their gradients, when watching changes nothing."""
@@ -252,29 +226,20 @@ class DumpedSide:
     def _write_training(self, folder: Path, dtype: str) -> None:
         """Write the run, its weights after every step, and how far rounding moves both."""
         side, plan = self.side, self.plan
-        track = None if self.sample is None else drift.Track(self.sample)
-        run = side.train(plan, dtype, dtype, None if track is None else track.watch)
+        run = side.train(plan, dtype, dtype, self.sample)
         storage.write_training(run, folder)
-        rows = {"weights": _rows(track)} if track is not None else {}
-        if side.is_torch:
-            exact, exact_track = run, track
-            if dtype != "float64":
-                exact_track = drift.Track(self.sample)
-                exact = side.train(plan, "float64", dtype, exact_track.watch)
-                storage.write_training(exact, folder / dump_reading.ORACLE)
-                rows["exact"] = _rows(exact_track)
-            steady = steady_elements(drift.Sample(self.entries), exact)
-            centre = measured_training(exact, exact_track, steady)
-            moved = functools.partial(
-                side.open_moved_training, plan, dtype, sample=self.sample, steady=steady
-            )
-            band = NoiseBand(lambda: centre, moved)
-            checkpoint.write_tensors(folder / dump_reading.TRAINING_NOISE, band.to_store())
-        checkpoint.write_tensors(folder / dump_reading.DRIFT, rows)
-
-
-def _rows(track: drift.Track) -> np.ndarray:
-    return np.stack([track[step] for step in range(len(track))])
+        if not side.is_torch:
+            return
+        exact = run
+        if dtype != "float64":
+            exact = side.train(plan, "float64", dtype, self.sample)
+            storage.write_training(exact, folder / dump_reading.ORACLE)
+        steady = steady_elements(drift.Sample(self.entries), exact)
+        moved = functools.partial(
+            side.open_moved_training, plan, dtype, sample=self.sample, steady=steady
+        )
+        band = NoiseBand(lambda: measured_training(exact, steady), moved)
+        checkpoint.write_tensors(folder / dump_reading.TRAINING_NOISE, band.to_store())
 
 
 NORM_FILES = ("normalization", "batchnorm", "instancenorm")

@@ -21,7 +21,7 @@ from align.judge.comparator import compare_arrays, within
 from align.judge.drift import FIRST, driven
 from align.judge.judging import each, largest
 from align.judge.noise_band import Find, Kinds
-from align.pair.pair import STATE, Ours, Pair, TrainingRuns, in_paddle, tensor_title
+from align.pair.pair import STATE, Pair, TrainingRuns, in_paddle, tensor_title
 from align.record.arrays import Lazy, TrainingRun
 from align.record.request import exchanged
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
@@ -40,8 +40,8 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
         PyTorch after each step, the noise band, and what it allows), and the first divergence.
     """
     judge = TrainingJudge(pair, pair.trainings())
-    with judge.runs.ours() as (ours, track):
-        measured, drifts = list(judge.everything(ours)), judge.drift(track)
+    with judge.runs.ours() as ours:
+        measured, drifts = list(judge.everything(ours)), judge.drift(ours)
         wrong = judge.one_percent_off(ours, measured)
     comparisons = judge.settle(measured, drifts)
     pair.note_left_out("training", judge.settling)
@@ -121,12 +121,10 @@ class TrainingJudge:
         firsts = (self._judged or self._expected).get(FIRST, {})
         return driven(comparisons, firsts, self.reference.learning_rates)
 
-    def drift(self, ours: drift.Track | None, first: int = 1) -> list[Comparison]:
+    def drift(self, ours: TrainingRun, first: int = 1) -> list[Comparison]:
         """The sampled weights after each step by their floors; [] where they are not known."""
-        if ours is None or self.runs.plain is None:
-            return []
-        runs = self.runs
-        return drift.compare(ours, runs.plain, runs.exact, runs.steady, self._base, first)
+        steady = self.runs.steady
+        return drift.compare(ours, self.reference, self._oracle, steady, self._base, first)
 
     def settle(self, comparisons: list[Comparison], drifts: list[Comparison]) -> list[Comparison]:
         """Everything, judged by the band where a floor was missed; the drift is one comparison."""
@@ -163,12 +161,12 @@ class TrainingJudge:
         expected = np.asarray(self.reference.losses[:steps])
         return compare_arrays("losses", np.asarray(losses), expected, self._base, oracle=oracle)
 
-    def begun(self, run: TrainingRun, track: drift.Track | None) -> Iterator[Comparison]:
+    def begun(self, run: TrainingRun) -> Iterator[Comparison]:
         """Rates, losses and the last weights of a run that is perhaps stopped before the end."""
         steps = len(run.losses)
         yield self.rates(run.learning_rates, steps)
         yield self.losses(run.losses, steps)
-        yield from self.drift(track, steps)
+        yield from self.drift(run, steps)
 
     def tensors(
         self, kind: str, ours: Mapping[str, np.ndarray], only: Sequence[str] | None = None
@@ -248,12 +246,11 @@ def _other_order(pair: Pair, judge: TrainingJudge) -> list[ControlResult]:
     title = f"batches[0] and batches[{number}] exchanged"
     plan = dataclasses.replace(judge.plan, batches=batches)
 
-    def begun(ours: Ours) -> Iterator[Comparison]:
-        return judge.settling.planted(judge.begun(*ours))
+    def begun(run: TrainingRun) -> Iterator[Comparison]:
+        return judge.settling.planted(judge.begun(run))
 
-    with judge.runs.ours(plan, lambda ours: not all(c.passed for c in begun(ours))) as ours:
-        run, steps = ours[0], len(ours[0].losses)
-        judged = begun(ours)
+    with judge.runs.ours(plan, lambda run: not all(c.passed for c in begun(run))) as run:
+        steps, judged = len(run.losses), begun(run)
         if steps == plan.steps:
             judged = chain(judged, judge.settling.planted(judge.everything(run)))
         return [judged_control(title, judged, f"the run, after {steps} of {plan.steps} steps")]

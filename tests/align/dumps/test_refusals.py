@@ -113,7 +113,7 @@ TENSORS = "float64/forward.safetensors"
 DAMAGE = {
     "unknown version": (
         lambda c: rewritten(c, "manifest.json", lambda m: m.update(version=9)),
-        "format version 9; this program reads 'align dump', 5",
+        "format version 9; this program reads 'align dump', 6",
     ),
     "no manifest": (lambda c: (c / "manifest.json").unlink(), "not a dump, or one that was not"),
     "a file is missing": (lambda c: (c / TENSORS).unlink(), f"lists {TENSORS}, which is missing"),
@@ -132,8 +132,8 @@ DAMAGE = {
         "has a bad row '../x'",
     ),
     "a file that is not listed": (
-        lambda c: rewritten(c, "manifest.json", lambda m: m["files"].pop("numbers.json")),
-        "has no numbers.json",
+        lambda c: rewritten(c, "manifest.json", lambda m: m["files"].pop("float64/training.json")),
+        "has no float64/training.json",
     ),
     "no JSON": (
         lambda c: damaged(c, "meta.json", lambda b: b[:-20], hashed=True),

@@ -10,7 +10,6 @@ import pytest
 from align.commands import dump_comparing
 from align.record.files.dump_reading import Dump
 from tests.align.dumps.guarded_commands import judged, main_compare, main_dump
-from tests.align.small_pairs import steps_due
 
 FLAT = """
 import numpy as np
@@ -19,8 +18,6 @@ NAME, SHAKE, DTYPE, LOSS = "flat", False, "float64", "mse"
 RNG = np.random.default_rng(3)
 WEIGHT, BIAS = RNG.normal(size=(4, 4)), RNG.normal(size=4)
 WRONG = False
-SCHEDULE_STEPS = 6
-FIRST = 0
 
 
 def torch_module():
@@ -47,17 +44,6 @@ def inputs():
 def labels():
     return np.ones((5, 4))
 
-
-def rates(first):
-    return lambda steps: [1e-3 * 0.5 ** max(0, i - first) for i in range(steps)]
-
-
-def distance(scale):
-    return lambda output, labels: {"mae": scale * abs(output - labels).mean()}
-
-
-METRIC = (distance(1), distance(1))
-SCHEDULE = (rates(0), rates(FIRST))
 """
 
 
@@ -95,21 +81,6 @@ def test_weights_that_the_user_converted_pass(flat, flat_torch, capsys) -> None:
     assert (outcome.root.step, outcome.root.place) == ("weights", "0.weight")
     assert "transpose" in outcome.root.cause
     assert [result.step for result in outcome.report.results] == ["weights"]
-
-
-def test_metric_and_schedule_are_judged(flat, flat_torch) -> None:
-    right = judged(Dump(flat_torch), Dump(run(flat, "paddle", "p", "--weights", str(flat_torch))))
-    assert right.passed, str(right)
-    asked = ("converted", "metric", "schedule_steps")
-    steps = [(result.step, result.dtype) for result in right.report.results]
-    assert steps == steps_due(*asked, dtypes=("float64",), live=False)
-    changes = [("FIRST = 0", "FIRST = 1"), ("distance(1))", "distance(1.5))")]
-    given = ("--weights", str(flat_torch))
-    wrong = judged(Dump(flat_torch), Dump(run(flat, "paddle", "q", *given, changes=changes)))
-    places = {one.step: one for one in wrong.findings}
-    assert places["metric"].place == "metric mae"
-    assert places["learning_rate"].place == "schedule"
-    assert "1 step" in places["learning_rate"].cause
 
 
 def test_a_draft_is_written_when_names_do_not_match(flat, flat_torch, tmp_path, capsys) -> None:
