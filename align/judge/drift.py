@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from align.judge.comparator import compare_arrays, within
-from align.judge.distance import ZERO_RATIO, peak
+from align.judge.comparator import ZERO_RATIO, compare_arrays, peak, within
 from align.match.mapping import WeightMapping, to_paddle
 from align.record.arrays import Entry, Lazy, Reader, Store, TrainingRun, canonical
 from align.record.results import Comparison, Tolerance

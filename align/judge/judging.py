@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 
 from align.judge import bounds
-from align.judge.comparator import compare_arrays, compare_mappings
-from align.judge.distance import MASK, peak
+from align.judge.comparator import MASK, compare_arrays, compare_mappings, peak
 from align.judge.noise_band import Find, Spread, Spreads, joined
 from align.match import name_table
 from align.match.mapping import MappedRow, WeightMapping, to_paddle

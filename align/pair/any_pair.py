@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from align.frameworks import on_paddle, on_torch
-from align.judge.distance import exact_in_float32, peak
+from align.judge.comparator import exact_in_float32, peak
 from align.judge.drift import Sample
 from align.judge.judging import Judge
-from align.judge.noise_band import Kinds, NoiseBand, kinds_of
+from align.judge.noise_band import NoiseBand, kinds_of
 from align.judge.update_judging import Curve
 from align.match.mapping import to_paddle
 from align.match.name_table import read_table
@@ -163,18 +163,16 @@ class AnyPair(Pair):
     def _recorded(self) -> dict[str, Any]:
         return {"backward": self.backward, "only": self._only}
 
-    @contextlib.contextmanager
-    def _moved_pass(self, asked: MovedRun) -> Iterator[Kinds]:
+    def _moved_pass(self, asked: MovedRun) -> contextlib.AbstractContextManager[Recording]:
         if not asked.number:
             no_scatter(on_torch, self.reference, self.run_reference())
-        side = self.setup.torch
-        with side.open_moved_pass(self.plan, self.dtype, asked, **self._recorded) as kinds:
-            yield kinds
+        side, dtype = self.setup.torch, self.dtype
+        return side.open_pass(self.plan, dtype, dtype, asked=asked, **self._recorded)
 
     @functools.cached_property
     def band(self) -> NoiseBand:
         """How far rounding alone moves what a pass leaves; measured when it is asked for."""
-        return NoiseBand(lambda: kinds_of(self.oracle or self.reference), self._moved_pass)
+        return NoiseBand(lambda: self.oracle or self.reference, self._moved_pass, kinds_of)
 
     @functools.cached_property
     def reference(self) -> Recording:
@@ -265,12 +263,13 @@ class AnyPair(Pair):
                 enough=enough,
             )
 
-        def moved(asked: MovedRun) -> contextlib.AbstractContextManager[Kinds]:
-            return torch.open_moved_training(
-                self.plan, self.dtype, asked, pick, steady, self.follow
+        def moved(asked: MovedRun) -> contextlib.AbstractContextManager[TrainingRun]:
+            return torch.open_training(
+                self.plan, self.dtype, self.dtype, asked=asked, sample=pick, follow=self.follow
             )
 
-        band = NoiseBand(lambda: measured_training(exact, steady), moved)
+        measure = functools.partial(measured_training, steady=steady)
+        band = NoiseBand(lambda: exact, moved, measure)
         return TrainingRuns(reference, oracle, band, ours, steady)
 
     def both_weights(self) -> BothSides:

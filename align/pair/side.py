@@ -20,7 +20,7 @@ import numpy as np
 
 from align.frameworks.live_models import AVERAGE, make_step, next_rate, without_dropout
 from align.judge.drift import Samples
-from align.judge.noise_band import Kinds, kinds_of
+from align.judge.noise_band import Kinds
 from align.record.arrays import (
     Arrays,
     Lazy,
@@ -217,14 +217,6 @@ class Side:
         return recording
 
     @contextlib.contextmanager
-    def open_moved_pass(
-        self, plan: Request, dtype: str, asked: MovedRun, **options: Any
-    ) -> Iterator[Kinds]:
-        """Yield a pass of PyTorch's with moved roundings, as the noise band measures it."""
-        with self.open_pass(plan, dtype, dtype, asked=asked, **options) as recording:
-            yield kinds_of(recording)
-
-    @contextlib.contextmanager
     def open_training(
         self,
         plan: Request,
@@ -328,26 +320,6 @@ class Side:
             return live
 
         return repeated(self.framework, run) if self.is_torch else run(True)
-
-    @contextlib.contextmanager
-    def open_moved_training(
-        self,
-        plan: Request,
-        dtype: str,
-        asked: MovedRun,
-        sample: Sampler,
-        steady: np.ndarray,
-        follow: Follow | None = None,
-    ) -> Iterator[Kinds]:
-        """Yield a training of PyTorch's with moved roundings, as the noise band measures it.
-
-        Args:
-            steady: places of those that are judged.
-        """
-        with self.open_training(
-            plan, dtype, dtype, asked=asked, sample=sample, follow=follow
-        ) as run:
-            yield measured_training(run, steady)
 
     def build_as_given(self, plan: Request) -> Any:
         """Return the user's model as it came.

@@ -193,8 +193,9 @@ class DumpedSide:
         if dtype != "float64":
             exact = side.record_pass(plan, "float64", dtype)
             storage.write_recording(self._slim(exact), folder / dump_reading.ORACLE)
-        moved = functools.partial(side.open_moved_pass, plan, dtype)
-        band = NoiseBand(lambda: kinds_of(exact), moved)
+        band = NoiseBand(
+            lambda: exact, lambda asked: side.open_pass(plan, dtype, dtype, asked=asked), kinds_of
+        )
         checkpoint.write_tensors(folder / dump_reading.NOISE, band.to_store())
 
     def _with_inputs(self, plain: Recording, dtype: str) -> Recording:
@@ -235,10 +236,11 @@ class DumpedSide:
             exact = side.train(plan, "float64", dtype, self.sample)
             storage.write_training(exact, folder / dump_reading.ORACLE)
         steady = steady_elements(drift.Sample(self.entries), exact)
-        moved = functools.partial(
-            side.open_moved_training, plan, dtype, sample=self.sample, steady=steady
+        band = NoiseBand(
+            lambda: exact,
+            lambda asked: side.open_training(plan, dtype, dtype, asked=asked, sample=self.sample),
+            functools.partial(measured_training, steady=steady),
         )
-        band = NoiseBand(lambda: measured_training(exact, steady), moved)
         checkpoint.write_tensors(folder / dump_reading.TRAINING_NOISE, band.to_store())
 
 

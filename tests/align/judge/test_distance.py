@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from align.judge import distance
-from align.judge.comparator import compare_arrays
-from align.judge.distance import Gap, exact_in_float32, pieces
+from align.judge.comparator import Gap, compare_arrays, exact_in_float32, pieces
 from align.record.results import Tolerance
 
 RNG = np.random.default_rng(5)
