@@ -20,7 +20,7 @@ from align.match.mapping import to_paddle
 from align.pair import dumped_pair
 from align.pair.pair import Pair
 from align.pair.side import differs, no_scatter
-from align.record.arrays import pair_leaves, paths_of
+from align.record.arrays import pair_paths
 from align.record.files.dump_reading import OWN
 from align.record.recording import ROOT
 from align.record.results import STEPS, Comparison, Divergence, Step, StepResult
@@ -349,10 +349,10 @@ def left_out(ignored: Mapping[str, str]) -> list[str]:
 
 def _another_order(pair: Pair) -> str:
     """Why a loss of ours differs on equal outputs: it tells them apart by their order."""
-    torch_paths = paths_of(pair.reference.calls[ROOT].outputs)
-    paddle_paths = paths_of(pair.ours.calls[ROOT].outputs)
+    torch_paths = list(pair.reference.calls[ROOT].outputs)
+    paddle_paths = list(pair.ours.calls[ROOT].outputs)
     is_users_loss = isinstance(pair.plan.loss, (tuple, list)) or pair.plan.loss == OWN
-    pairs, _, _ = pair_leaves([(p, p) for p in torch_paths], [(p, p) for p in paddle_paths])
+    pairs, _, _ = pair_paths(torch_paths, paddle_paths)
     if is_users_loss or [path for *_, path in pairs] == paddle_paths:
         return ""
     return (

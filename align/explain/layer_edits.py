@@ -155,7 +155,7 @@ def arguments(bench: Bench) -> str:
         return ""
     tensors = [tensor for _, tensor in leaves(bench.layer_call[1:], on_paddle.is_tensor)]
     paddle_shapes = Counter(tuple(tensor.shape) for tensor in tensors)
-    torch_shapes = Counter(array.shape for _, array in bench.partner.inputs)
+    torch_shapes = Counter(array.shape for array in bench.partner.inputs.values())
     missing = list((torch_shapes - paddle_shapes).elements())
     if not missing or paddle_shapes - torch_shapes:
         return ""

@@ -69,8 +69,8 @@ from typing import Any
 import numpy as np
 
 from align.judge.comparator import CEILING, MASK, PIECE, peak, within
-from align.record.arrays import Arrays, Lazy, MovedRun, paths_of, sampled
-from align.record.recording import Call, Recording
+from align.record.arrays import Arrays, Lazy, MovedRun, sampled
+from align.record.recording import Recording
 from align.record.results import Comparison
 
 FEW, RUNS = 2, 6
@@ -365,16 +365,12 @@ class NoiseBand:
         return judged
 
 
-def _output(call: Call, index: int) -> np.ndarray:
-    return call.outputs[index][1]
-
-
 def kinds_of(recording: Recording) -> Kinds:
     """What the noise band measures of a pass of the reference, in PyTorch's names."""
     taps, gradients = Lazy(), Lazy()
     for call in recording.calls.values():
-        for i, path in enumerate(paths_of(call.outputs)):
-            taps.hold(f"{call.key}[{path}]", functools.partial(_output, call, i))
+        for path in call.outputs:
+            taps.hold(f"{call.key}[{path}]", functools.partial(call.outputs.__getitem__, path))
         for path in call.grad_outputs:
             read = functools.partial(call.grad_outputs.__getitem__, path)
             gradients.hold(f"{call.key}[{path}]", read)

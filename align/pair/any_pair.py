@@ -433,7 +433,8 @@ def scored_output(recording: Recording) -> np.ndarray:
     Raises:
         ValueError: the model returns no floating tensor.
     """
-    outputs = [a for _, a in recording.calls[ROOT].outputs if a.dtype.kind == "f" and a.size]
+    call = recording.calls[ROOT]
+    outputs = [call.outputs[path] for path in call.floating()[:1]]
     if not outputs:
         raise ValueError("metric: the model returns no floating tensor")
     return outputs[0]

@@ -136,7 +136,7 @@ class DumpPair(Pair):
             key = next((key for key, call, _ in taps if call.floating()), None)
             if key is not None:
                 at = ours.calls[key].floating()[0]
-                value = ours.calls[key].outputs[at][1]
+                value = ours.calls[key].outputs[at]
                 off = value + 0.01 * np.abs(value).max().astype(value.dtype)
                 yield "a layer 1 % off", key, ours.with_output(key, at, off)
             return
@@ -178,7 +178,7 @@ def wrong_output(pair: DumpPair, failed: Collection[Comparison]) -> list[Guilty]
     rule, names = bounds.ISOLATED[pair.dtype], {c.name for c in failed}
     suspects: list[str] = []
     for key, paddle_call, torch_call in pair.judge.taps(pair.ours, pair.reference):
-        taps = {key, *(f"{key}[{path}]" for path, _ in (*paddle_call.outputs, *torch_call.outputs))}
+        taps = {key, *(f"{key}[{path}]" for path in (*paddle_call.outputs, *torch_call.outputs))}
         recorded = paddle_call.inputs and torch_call.inputs and taps & names
         if not (recorded and _same_inputs(paddle_call, torch_call, rule)):
             continue
@@ -200,7 +200,7 @@ def _same_inputs(paddle_call: Call, torch_call: Call, rule: Tolerance) -> bool:
     """
     for kinds in ("f", "iu"):
         b, a = (
-            [x for _, x in call.inputs if x.dtype.kind in kinds and x.size and not is_mask(x)]
+            [x for x in call.inputs.values() if x.dtype.kind in kinds and x.size and not is_mask(x)]
             for call in (torch_call, paddle_call)
         )
         if b and not all(any(alike(x, y, rule) for y in b) for x in a):
@@ -212,12 +212,13 @@ def _differing_output(
     paddle_call: Call, torch_call: Call, key: str, rule: Tolerance
 ) -> Guilty | None:
     """The first differing output of a wrong call, with what formulas need."""
-    for (path, a), (_, b) in zip(paddle_call.outputs, torch_call.outputs, strict=False):
+    both = paddle_call.outputs.items(), torch_call.outputs.values()
+    for (path, a), b in zip(*both, strict=False):
         comparison = compare_outputs(key, a, b, None, rule)
         if comparison is None or comparison.passed:
             continue
         name = f"{key}[{path}]" if path else key
-        inputs = [(f"input {p.partition('.')[2]}", x) for p, x in torch_call.inputs]
+        inputs = [(f"input {p.partition('.')[2]}", x) for p, x in torch_call.inputs.items()]
         floats = [(name, x) for name, x in inputs if x.dtype.kind == "f"]
         return Guilty(key, comparison, name, floats, a, b)
     return None
@@ -228,7 +229,7 @@ def _outputs_inside(pair: DumpPair, key: str) -> list[Leaf]:
     outputs = []
     for call in pair.reference.calls.values():
         if call.parent == key:
-            floats = [array for _, array in call.outputs if array.dtype.kind == "f"]
+            floats = [array for array in call.outputs.values() if array.dtype.kind == "f"]
             outputs += [(f"output of {call.key}", array) for array in floats]
     return outputs
 
@@ -249,7 +250,7 @@ def wrong_gradient(pair: DumpPair) -> list[WrongGradient]:
         worse = first or _first_bad(_parameters(pair, paddle_call, expected), rule, scale)
         if worse is not None:
             comparison, a, b = worse
-            values = [x for _, x in torch_call.inputs if x.shape == b.shape]
+            values = [x for x in torch_call.inputs.values() if x.shape == b.shape]
             value = values[0] if first and values else None
             seeds = list(torch_call.grad_outputs.values())
             wrong[key] = WrongGradient(key, comparison, a, b, seeds, value)

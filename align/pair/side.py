@@ -391,9 +391,9 @@ def differs(a: Any, b: Any) -> str | None:
         apart = (_apart(np.float32(x), np.float32(y)) for x, y in pairs)
         return next((f"the loss of step {i}" for i, differ in enumerate(apart, 1) if differ), None)
     for key, call in a.calls.items():
-        again = b.calls[key].outputs if key in b.calls else ()
+        again = b.calls[key].outputs if key in b.calls else {}
         if len(again) != len(call.outputs) or any(
-            _apart(x, y) for (_, x), (_, y) in zip(call.outputs, again, strict=True)
+            _apart(x, y) for x, y in zip(call.outputs.values(), again.values(), strict=True)
         ):
             return key
     return "the loss" if _apart(a.loss, b.loss) else None

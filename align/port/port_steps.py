@@ -97,7 +97,7 @@ def _add_checks(checks: Checks, pair: PortPair, results: Sequence[StepResult]) -
     """Add what was recorded of a pair, under ``row/precision/name``."""
     add = functools.partial(_add, checks, f"{pair.row.name}/{pair.dtype}")
     recordings = pair.reference, pair.ours
-    logits = [dict(recording.calls[ROOT].outputs)["logits"] for recording in recordings]
+    logits = [recording.calls[ROOT].outputs["logits"] for recording in recordings]
     add("forward_align", *({"logits": values} for values in logits))
     if pair.row.forward_only:
         return

@@ -128,7 +128,8 @@ def _add(checks: Checks, prefix: str, more: Checks) -> None:
 
 
 def _of_pass(recording: Recording) -> Checks:
-    outputs = [a for _, a in recording.calls[ROOT].outputs if a.dtype.kind == "f" and a.size]
+    call = recording.calls[ROOT]
+    outputs = [call.outputs[path] for path in call.floating()]
     sizes = [np.vdot(a, a).astype("float64") for a in recording.gradients.values()]
     return {
         FORWARD: {f"output {i}": array for i, array in enumerate(outputs)},

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from align.record.arrays import Lazy, LazyLeaves, Reader, TrainingRun
+from align.record.arrays import Lazy, Reader, TrainingRun
 from align.record.recording import Call, Recording
 from sot_paddle import checkpoint, reading, strict_json
 from sot_paddle.atomic import atomic_directory
@@ -189,8 +189,8 @@ def write_recording(recording: Recording, folder: Path) -> None:
             "name": call.name,
             "number": call.number,
             "parent": call.parent,
-            "outputs": taps.add(key, call.outputs.readers()),
-            "inputs": taps.add(f"input of {key}", call.inputs.readers()),
+            "outputs": taps.add(key, _readers(call.outputs)),
+            "inputs": taps.add(f"input of {key}", _readers(call.inputs)),
             "grad_outputs": gradients.add(f"gradient at {key}", _readers(call.grad_outputs)),
             "grad_inputs": gradients.add(f"gradient into {key}", _readers(call.grad_inputs)),
         }
@@ -232,8 +232,8 @@ def read_recording(folder: Folder, prefix: str) -> Recording:
                 row["name"],
                 row["number"],
                 row["parent"],
-                LazyLeaves(_picked(taps, row["outputs"])),
-                LazyLeaves(_picked(taps, row["inputs"])),
+                Lazy(_picked(taps, row["outputs"])),
+                Lazy(_picked(taps, row["inputs"])),
                 Lazy(_picked(gradients, row["grad_outputs"])),
                 Lazy(_picked(gradients, row["grad_inputs"])),
             )
