@@ -212,8 +212,8 @@ def _differing_output(
     paddle_call: Call, torch_call: Call, key: str, rule: Tolerance
 ) -> Guilty | None:
     """The first differing output of a wrong call, with what formulas need."""
-    both = paddle_call.outputs.items(), torch_call.outputs.values()
-    for (path, a), b in zip(*both, strict=False):
+    expected = torch_call.outputs.values()
+    for (path, a), b in zip(paddle_call.outputs.items(), expected, strict=False):
         comparison = compare_outputs(key, a, b, None, rule)
         if comparison is None or comparison.passed:
             continue
