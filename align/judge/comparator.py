@@ -4,12 +4,17 @@ It refuses what known tools let through: NaN, equal infinities, broadcasting, an
 missing or an extra name, an empty comparison, a mean that hides one element. Distances are taken in
 float64 and are relative to a scale, so that `worst <= bound` reads the same for every tensor.
 
+Of a failed one it says what the difference looks like. A signature is a hypothesis about how ours
+came from the reference; it is named only when it explains the difference: what remains is within
+the tolerance or at most 1 % of the difference.
+
 Legend: a = ours (Paddle), b = the reference (PyTorch), o = its float64 run (the oracle).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from align.judge.distance import diagnose, diagnose_shape
 from align.record.results import JUDGED_BY_ORACLE, Comparison, Tolerance
 
 ZERO_RATIO = 1e-12  # a tensor below this part of zero_scale is zero in exact arithmetic
@@ -30,6 +34,8 @@ OURS, REFERENCE, ORACLE = "Paddle", "PyTorch", "float64 oracle"
 TINY = float(np.finfo(np.float64).tiny)
 LEAST_OF_FLOAT32 = float(np.finfo(np.float32).tiny)  # what is smaller is 0 for float32
 VACUOUS = 0.5  # an oracle bound this wide would nearly admit a tensor of zeros (distance 1)
+LIMIT = 4_000_000  # elements; sorting more is no longer cheap
+EXPLAINED = 0.01  # part of the difference that may remain
 _NAMES = Tolerance("exact", 0.0, "every name must exist on both sides, and there must be one")
 
 
@@ -337,20 +343,6 @@ def pieces(array: np.ndarray) -> Iterator[np.ndarray]:
     return (array[start : start + rows].ravel() for start in range(0, len(array), rows))
 
 
-def absolute_difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """|a - b| in float64; 0 exactly where a == b, whole numbers beyond 2**53 included.
-
-    Args:
-        a: (...) numbers, no NaN.
-        b: (...) the same shape.
-
-    Returns:
-        (...) float64; equal infinities are 0 apart.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        return _defined(_difference(a, b))
-
-
 def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return |a - b| in float64, NaN where a side is NaN or both are the same infinity."""
     if LOW_PRECISION[0] in (a.dtype.name, b.dtype.name):
@@ -381,17 +373,6 @@ def peak(array: np.ndarray) -> float:
     return max(abs(float(array.max())), abs(float(array.min())))
 
 
-def exact_in_float32(array: np.ndarray) -> bool:
-    """Whether float32 holds every number of an array; whole numbers are not looked at."""
-    if array.dtype.kind != "f":
-        return True
-    with np.errstate(over="ignore"):
-        return all(
-            np.array_equal(piece, piece.astype(np.float32), equal_nan=True)
-            for piece in pieces(array)
-        )
-
-
 def relative_gap(a: np.ndarray, judge: np.ndarray, floor: float) -> tuple[Gap, float]:
     """Measure each element by its own size; where that is 0, only equality is within any bound.
 
@@ -403,10 +384,106 @@ def relative_gap(a: np.ndarray, judge: np.ndarray, floor: float) -> tuple[Gap, f
     Returns:
         The gap at the worst element, and its distance in units of its size.
     """
-    difference = absolute_difference(a, judge)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        difference = _defined(_difference(a, judge))
         size = np.maximum(np.abs(judge.astype(np.float64)), floor * peak(judge))
         elements = np.asarray(np.where(difference == 0, 0.0, difference / size))
     at = int(elements.argmax())
     finite = bool(np.isfinite(a).all() and np.isfinite(judge).all())
     return Gap(float(difference.max()), at, finite=finite), float(elements.flat[at])
+
+
+def diagnose(ours: np.ndarray, reference: np.ndarray, allowed: float) -> str:
+    """Names the signature of a difference between two arrays of one shape.
+
+    Args:
+        allowed: absolute difference that counts as equal.
+
+    Returns:
+        A hint such as "looks transposed" or "is 3.000 x the reference"; "" when nothing fits.
+    """
+    if ours.size > LIMIT:
+        return ""
+    a, b = ours.astype(np.float64), reference.astype(np.float64)
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return ""
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = max(allowed, EXPLAINED * float(np.abs(a - b).max()))
+        if not a.any():
+            return "is all zeros"
+        hint = next((says for says, guess in _made(a, b) if _close(a, guess, near)), "")
+        return hint or _permuted(a, b, near) or _confined(np.abs(a - b) > allowed)
+
+
+def diagnose_shape(ours: np.ndarray, reference: np.ndarray) -> str:
+    """Names what two arrays of different shape have in common, "" when nothing."""
+    a, b = ours, reference
+    if max(a.size, b.size) > LIMIT or a.size == 0 or b.size == 0:
+        return ""
+    if a.size == b.size and _close(a.ravel(), b.ravel(), 1e-5 * float(np.abs(b).max())):
+        return "the same values in the same order: only the shape differs"
+    if a.ndim == b.ndim and a.ndim <= 4 and a.size == b.size:
+        for axes in itertools.permutations(range(b.ndim)):
+            turned = b.transpose(axes)
+            if turned.shape == a.shape and _close(a, turned, 1e-5 * float(np.abs(b).max())):
+                order = "" if b.ndim == 2 else f": the reference's axes in the order {axes}"
+                return f"looks transposed{order}"
+    if a.ndim == b.ndim:
+        common = tuple(slice(0, min(m, n)) for m, n in zip(a.shape, b.shape, strict=True))
+        if _close(a[common], b[common], 1e-5 * float(np.abs(b).max())):
+            axes = [i for i, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)) if m != n]
+            along = ", ".join(map(str, axes))
+            return f"equal where both have elements: longer or shorter along axis {along}"
+    return ""
+
+
+def _close(a: np.ndarray, b: np.ndarray, near: float) -> bool:
+    return bool(np.abs(a.astype(np.float64) - b).max() <= near)
+
+
+def _made(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Hints, and what ours would be if they were true: the plain ones first."""
+    yield "has the opposite sign", -b
+    for i, j in itertools.combinations(range(a.ndim), 2):
+        if a.shape[i] == a.shape[j] > 1:
+            swapped = "" if a.ndim == 2 else f": axes {i} and {j} are swapped"
+            yield f"looks transposed{swapped}", b.swapaxes(i, j)
+    for axis, step in itertools.product(range(a.ndim), (1, -1)):
+        if a.shape[axis] > 2:
+            word, end = ("late", 0) if step == 1 else ("early", -1)
+            moved, edge = np.roll(b, step, axis), (slice(None),) * axis + (end,)
+            moved[edge] = a[edge]
+            comes = f"(ours comes one position too {word})"
+            yield f"looks shifted by one along axis {axis} {comes}", moved
+    for axis in range(a.ndim):
+        if a.shape[axis] > 1:
+            yield f"looks reversed along axis {axis}", np.flip(b, axis)
+    energy = float(np.vdot(b, b))
+    factor = float(np.vdot(b, a)) / energy if 0 < energy < math.inf else 0.0
+    if factor:
+        plain = abs(factor - 1) > 0.01 and 0.01 < abs(factor) < 1000
+        yield f"is {factor:.{'3f' if plain else '9g'}} x the reference", factor * b
+    if a.size > 2:
+        constant = float((a - b).mean())
+        sign = "plus" if constant > 0 else "minus"
+        yield f"is the reference {sign} {abs(constant):.6g} everywhere", b + constant
+
+
+def _permuted(a: np.ndarray, b: np.ndarray, near: float) -> str:
+    if a.size < 2 or not _close(np.sort(a, axis=None), np.sort(b, axis=None), near):
+        return ""
+    return "has the same values in another order (a permutation)"
+
+
+def _confined(bad: np.ndarray) -> str:
+    """Where the elements out of tolerance lie, when they are few or share an index."""
+    count = int(bad.sum())
+    if count == 0 or bad.size == 1:
+        return ""
+    places = []
+    for axis, length in enumerate(bad.shape):
+        hit = np.flatnonzero(bad.any(axis=tuple(i for i in range(bad.ndim) if i != axis)))
+        if length > 1 and len(hit) == 1:
+            places.append(f"index {hit[0]} of axis {axis}")
+    place = f", all at {' and '.join(places)}" if places else ""
+    return f"{count:,} of {bad.size:,} elements are out of tolerance{place}"
