@@ -68,7 +68,6 @@ _COMPARE_EXAMPLES = """\
 examples:
   python -m align compare from_torch from_paddle
   python -m align compare from_torch from_paddle --out report --json result.json --junit result.xml
-  python -m align compare from_torch own --table weights_draft.json
   python -m align compare from_torch from_paddle --reprod logs     for ReprodDiffHelper"""
 
 
@@ -143,9 +142,6 @@ def _dump_parser() -> CommandParser:
     )
     parser.add_argument("--dtype", choices=_DTYPES, action="append", default=[])
     parser.add_argument(
-        "--no-shake", action="store_true", help="torch: leave fresh zeros and ones as they are"
-    )
-    parser.add_argument(
         "--shallow", action="store_true", help="no inputs of layers: half the size, no cause"
     )
     parser.add_argument(
@@ -161,9 +157,6 @@ def _compare_parser() -> CommandParser:
     parser.add_argument("first", metavar="A", help="a dump")
     parser.add_argument("second", metavar="B", help="the other side's dump, in any order")
     _add_files(parser, "report.html and report.json")
-    parser.add_argument(
-        "--table", metavar="FILE", help="names that differ, instead of those of the dumps' spec"
-    )
     parser.add_argument("--dtype", choices=_DTYPES, action="append", default=[])
     parser.add_argument("--reprod", metavar="DIR", help="also write reprod_log files (pickles)")
     return parser

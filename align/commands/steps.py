@@ -35,10 +35,6 @@ _MIXED = (
     "PyTorch computes in float32 in places of the float64 run too: what follows from there is held "
     "to what float32 rounds"
 )
-_OTHER_WEIGHTS = (
-    "the passes were not compared: they ran on different weights; fix the conversion, or dump the "
-    "Paddle side with --weights {}"
-)
 
 
 @dataclass
@@ -178,15 +174,11 @@ class Outcome:
         return write_html(self.report, Path(out) / "report.html")
 
 
-def take_once(pair: Pair, outcome: Outcome) -> bool:
-    """Take the steps that do not depend on the precision; return whether the passes may follow."""
+def take_once(pair: Pair, outcome: Outcome) -> None:
+    """Take the steps that do not depend on the precision."""
     for step in STEPS.values():
         if step.once and _is_due(step, pair):
             take_step(step, pair, outcome)
-            if step.name == "weights" and not pair.live and outcome.findings:
-                outcome.notes.append(_OTHER_WEIGHTS.format(pair.setup.torch.path))
-                return False
-    return True
 
 
 def take_precision(pair: Pair, outcome: Outcome) -> None:

@@ -22,7 +22,7 @@ from align.match.mapping import to_paddle
 from align.match.name_table import read_table
 from align.match.paired_names import ModuleMap, SideNames, pair_names
 from align.pair.isolation import Isolation
-from align.pair.pair import Pair, TrainingRuns, own_tensors, steady_elements, widened
+from align.pair.pair import Pair, TrainingRuns, own_tensors, steady_elements
 from align.pair.side import (
     Sampler,
     Side,
@@ -35,6 +35,7 @@ from align.pair.side import (
 from align.record.arrays import (
     Arrays,
     BothSides,
+    Lazy,
     MovedRun,
     Store,
     TrainingRun,
@@ -366,6 +367,16 @@ class AnyPair(Pair):
         layer = on_paddle.modules(self.model).get(name)
         arrays = own_tensors(name, tensors(on_paddle, self.model))
         return layer, on_torch.modules(model).get(partner), arrays
+
+
+def widened(arrays: Mapping[str, np.ndarray]) -> Lazy:
+    """Return whole numbers as int64, others as float64, each on access; no value changes."""
+
+    def read(name: str) -> np.ndarray:
+        array = arrays[name]
+        return array.astype("int64" if array.dtype.kind in "biu" else "float64")
+
+    return Lazy({name: functools.partial(read, name) for name in arrays})
 
 
 METRIC = "metric"

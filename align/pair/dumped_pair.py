@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,11 +23,11 @@ from align.match.mapping import to_paddle
 from align.match.name_table import Table
 from align.match.paired_names import settled
 from align.pair.isolation import Guilty, WrongGradient, is_mask
-from align.pair.pair import Pair, TrainingRuns, own_tensors, steady_elements, widened
-from align.record.arrays import Arrays, BothSides, Leaf, TrainingRun
+from align.pair.pair import Pair, TrainingRuns, own_tensors, steady_elements
+from align.record.arrays import Arrays, Leaf, TrainingRun
 from align.record.files.dump_reading import Dump, Module
 from align.record.recording import ROOT, Call, Recording
-from align.record.results import Comparison, Step, Tolerance
+from align.record.results import Comparison, Tolerance
 
 
 class Names:
@@ -38,9 +37,9 @@ class Names:
         ValueError: names that do not match.
     """
 
-    def __init__(self, torch: Dump, paddle: Dump, table: Table, folder: Path) -> None:
+    def __init__(self, torch: Dump, paddle: Dump, table: Table) -> None:
         self.torch, self.paddle = torch, paddle
-        paired = settled(torch.meta, paddle.meta, table, folder)
+        paired = settled(torch.meta, paddle.meta, table)
         self.weights, self.modules, self.note = paired.weights, paired.modules, paired.note
         self.state, self.paddle_state = torch.weights(), paddle.weights()
         self.paddle_modules = {module.name: module for module in paddle.meta.modules}
@@ -98,7 +97,7 @@ class DumpPair(Pair):
         ours = self.setup.paddle.training(dtype)
         sample = drift.Sample(self.plan.entries, self.setup.weights)
         shape = self.plan.steps + 1, sample.size
-        if any(np.shape(run.samples) != shape for run in (ours, reference) if len(run.samples)):
+        if any(np.shape(run.samples) != shape for run in (ours, reference)):
             raise ValueError(f"{dtype}: the drift of both dumps is not of the same elements")
 
         @contextlib.contextmanager
@@ -109,24 +108,6 @@ class DumpPair(Pair):
         return TrainingRuns(
             reference, oracle, band, run, steady_elements(sample, oracle or reference)
         )
-
-    def asks(self, step: Step) -> bool:
-        """Whether both dumps hold what a step compares."""
-        if step.name == "weights":
-            return bool(self.setup.weights.rows)
-        return super().asks(step)
-
-    def both_weights(self) -> BothSides:
-        """The tensors that the passes ran on, each read on access."""
-        expected = to_paddle(self.setup.weights, self.setup.state)
-        paddle_state = self.setup.paddle_state
-        ours = widened({name: paddle_state[name] for name in expected if name in paddle_state})
-        note = "that the passes ran on, PyTorch's after the conversion"
-        return BothSides(ours, widened(expected), self._stamps(), note)
-
-    def _stamps(self) -> dict[str, Mapping]:
-        torch, paddle = self.setup.torch, self.setup.paddle
-        return {"ours": paddle.meta.framework, "reference": torch.meta.framework}
 
     def planted(self, step: str) -> Iterator[tuple[str, str, Recording]]:
         """Paddle's pass with each fault of "forward" or "backward", planted in its arrays."""

@@ -17,7 +17,7 @@ from align.judge.judging import Judge, flags, largest_gradient
 from align.judge.noise_band import NoiseBand
 from align.match.mapping import WeightMapping, to_paddle
 from align.match.paired_names import ModuleMap
-from align.record.arrays import Arrays, Lazy, TrainingRun
+from align.record.arrays import Arrays, TrainingRun
 from align.record.recording import ROOT, Recording
 from align.record.results import Comparison, Step, Tolerance
 from sot_paddle.config import some
@@ -151,16 +151,6 @@ def own_tensors(name: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
     prefix = "" if name == ROOT else f"{name}."
     ends = {n: n.removeprefix(prefix) for n in arrays if n.startswith(prefix)}
     return {end: arrays[n].astype(np.float64) for n, end in ends.items() if "." not in end}
-
-
-def widened(arrays: Mapping[str, np.ndarray]) -> Lazy:
-    """Return whole numbers as int64, others as float64, each on access; no value changes."""
-
-    def read(name: str) -> np.ndarray:
-        array = arrays[name]
-        return array.astype("int64" if array.dtype.kind in "biu" else "float64")
-
-    return Lazy({name: functools.partial(read, name) for name in arrays})
 
 
 STATE = ""

@@ -75,8 +75,7 @@ class DumpedSide:
         side: the model, run and trained in any precision.
         record: what the dump says about itself.
         state: the weights, in the precision in which the model is built.
-        sample: takes the elements of a model whose drift is recorded, None when they cannot be
-            known.
+        sample: takes the elements of a model whose drift is recorded; None for names alone.
 
     Raises:
         ValueError: another request than the other side's, or names that do not match.
@@ -150,8 +149,7 @@ class DumpedSide:
         """PyTorch's weights, when its dump is given; they keep their precision."""
         self.record.stock_norms = self.framework.stock_norms(model)
         other = self.asked.other
-        if other is None:
-            self.record.notes.append("ran on weights of its own: compare judges them first")
+        if other is None:  # names alone
             return
         paired = self._paired(other.meta, self.record)
         taken: Any = to_paddle(paired.weights, other.weights())
@@ -164,7 +162,7 @@ class DumpedSide:
     def _paired(self, torch: dump_reading.Meta, paddle: dump_reading.Meta) -> PairedNames:
         other = self.asked.other
         dump_reading.same_request(self.record, other.meta, ("this spec", str(other.path)))
-        return settled(torch, paddle, self._table, Path())
+        return settled(torch, paddle, self._table)
 
     def write(self, folder: Path) -> None:
         """Run everything and write it."""

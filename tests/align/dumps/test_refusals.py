@@ -205,11 +205,13 @@ def test_errors_of_the_commands(folder, torch_dump, capsys, tmp_path) -> None:
     assert "no such file" in capsys.readouterr().err
     assert main_dump([*side, spec, "--out", str(tmp_path / "x"), "--weights", "y"]) == 2
     assert "--weights belongs to the other side" in capsys.readouterr().err
+    own = ["--side", "paddle", "--spec", spec, "--out", str(tmp_path / "x")]
+    assert main_dump(own) == 2
+    assert "--side paddle needs --weights" in capsys.readouterr().err
     logs = ["--names", "--reprod", str(tmp_path / "logs")]
     assert main_dump([*side, spec, "--out", str(tmp_path / "x"), *logs]) == 2
     assert "--reprod means nothing with --names" in capsys.readouterr().err
-    wrong = ["--side", "paddle", "--spec", spec, "--out", str(tmp_path / "x")]
-    assert main_dump([*wrong, "--weights", str(tmp_path)]) == 2
+    assert main_dump([*own, "--weights", str(tmp_path)]) == 2
     assert "has no manifest.json" in capsys.readouterr().err
     assert main_compare([str(torch_dump.path), str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err

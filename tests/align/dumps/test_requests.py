@@ -2,104 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from align.commands import dump_comparing
-from align.record.files.dump_reading import Dump
 from tests.align.dumps.guarded_commands import judged, main_compare, main_dump
 
-FLAT = """
-import numpy as np
 
-NAME, SHAKE, DTYPE, LOSS = "flat", False, "float64", "mse"
-RNG = np.random.default_rng(3)
-WEIGHT, BIAS = RNG.normal(size=(4, 4)), RNG.normal(size=4)
-WRONG = False
-
-
-def torch_module():
-    import torch
-
-    layer = torch.nn.Linear(4, 4)
-    layer.load_state_dict({"weight": torch.tensor(WEIGHT), "bias": torch.tensor(BIAS)})
-    return torch.nn.Sequential(layer, torch.nn.ReLU())
-
-
-def paddle_layer():
-    import paddle
-
-    layer = paddle.nn.Linear(4, 4)
-    layer.weight.set_value(WEIGHT if WRONG else WEIGHT.T.copy())
-    layer.bias.set_value(BIAS)
-    return paddle.nn.Sequential(layer, paddle.nn.ReLU())
-
-
-def inputs():
-    return np.random.default_rng(0).normal(size=(5, 4))
-
-
-def labels():
-    return np.ones((5, 4))
-
-"""
-
-
-def run(folder: Path, side: str, name: str, *options: str, changes=()) -> Path:
-    """Dump a side of the flat pair with the command."""
-    text = FLAT
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new, 1)
-    spec = folder / f"{name}.py"
-    spec.write_text(text)
-    arguments = ["--side", side, "--spec", str(spec), "--out", str(folder / name), *options]
-    assert main_dump(arguments) == 0
-    return folder / name
-
-
-@pytest.fixture(scope="module")
-def flat(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("flat")
-
-
-@pytest.fixture(scope="module")
-def flat_torch(flat: Path) -> Path:
-    return run(flat, "torch", "t")
-
-
-def test_weights_that_the_user_converted_pass(flat, flat_torch, capsys) -> None:
-    own = run(flat, "paddle", "own")
-    assert main_compare([str(flat_torch), str(own)]) == 0
-    said = capsys.readouterr().out
-    assert "PASS" in said
-    assert "ran on weights of its own" in said
-    wrong = run(flat, "paddle", "own_wrong", changes=[("WRONG = False", "WRONG = True")])
-    outcome = judged(Dump(flat_torch), Dump(wrong))
-    assert (outcome.root.step, outcome.root.place) == ("weights", "0.weight")
-    assert "transpose" in outcome.root.cause
-    assert [result.step for result in outcome.report.results] == ["weights"]
-
-
-def test_a_draft_is_written_when_names_do_not_match(flat, flat_torch, tmp_path, capsys) -> None:
-    changes = [
-        (
-            "return paddle.nn.Sequential(layer, paddle.nn.ReLU())",
-            'return paddle.nn.Sequential(("first", layer), ("act", paddle.nn.ReLU()))',
-        )
-    ]
-    own = run(flat, "paddle", "renamed", changes=changes)
-    out = tmp_path / "report"
-    assert main_compare([str(flat_torch), str(own), "--out", str(out)]) == 2
-    assert "a draft of the table is in" in capsys.readouterr().err
-    draft = json.loads((out / "weights_draft.json").read_text())
-    draft["map"] = {"0": "first"}
-    draft["ignore_paddle"] = {}
-    table = tmp_path / "table.json"
-    table.write_text(json.dumps(draft))
-    assert main_compare([str(flat_torch), str(own), "--table", str(table)]) == 0
+def test_a_draft_is_written_when_names_do_not_match(make, torch_dump, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="a draft of the table is in weights_draft.json"):
+        make("paddle", "renamed", ('    "bn": "norm2",\n', ""), other=torch_dump)
+    assert (tmp_path / "weights_draft.json").is_file()
 
 
 def test_norms_of_ones_own_are_followed_against_the_other_dump(make, torch_dump) -> None:
