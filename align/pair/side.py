@@ -255,7 +255,7 @@ class Side:
                 with moves or contextlib.nullcontext():
                     loss, result.stamp = self._descend(model, plan, step, dtype, rounded, moves)
                     result.losses.append(loss)
-                    result.learning_rates.append(side.rate(optimizer))
+                    result.learning_rates.append(max(side.rates(optimizer, model)))
                     make_step(side.NAME, optimizer)
                     if scheduler is not None:
                         next_rate(scheduler)
