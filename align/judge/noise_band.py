@@ -89,9 +89,30 @@ def factor(directions: float) -> float:
     Args:
         directions: v, at least 1.
     """
-    from scipy.stats import f  # two dumps are compared without it
+    low = high = max(KERNELS**2, 1.0)
+    while _exceeds(high, directions) > FALSE_ALARM:
+        low, high = high, 2.0 * high
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if _exceeds(middle, directions) > FALSE_ALARM else (low, middle)
+    return max(KERNELS, high**0.5)
 
-    return max(KERNELS, float(f.isf(FALSE_ALARM, directions, RUNS * directions)) ** 0.5)
+
+def _exceeds(ratio: float, directions: float) -> float:
+    """Probability that an F-distributed ratio of v over RUNS v degrees of freedom is larger.
+
+    It is the regularised incomplete beta function I_y(b, a), by its power series at y.
+    """
+    a, b = directions / 2.0, RUNS * directions / 2.0
+    y = b / (b + a * ratio)
+    scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) - math.log(b)
+    term = total = math.exp(scale + b * math.log(y) + a * math.log1p(-y))
+    count = 0
+    while term > 1e-17 * total:
+        term *= y * (a + b + count) / (b + 1.0 + count)
+        total += term
+        count += 1
+    return total
 
 
 ONE_DIRECTION = 29.53

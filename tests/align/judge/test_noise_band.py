@@ -49,6 +49,8 @@ def allowed(errors, centre, norm):
 
 def test_the_factor_of_one_direction_is_students_t_and_never_below_the_kernels():
     assert factor(1.0) == pytest.approx(stats.t.isf(noise_band.FALSE_ALARM / 2, RUNS))
+    quantile = stats.f.isf(noise_band.FALSE_ALARM, 2.5, RUNS * 2.5)
+    assert factor(2.5) == pytest.approx(quantile**0.5, rel=1e-9)
     assert factor(1.0) > factor(1.5) > factor(3.0) > KERNELS
     assert factor(1000.0) == KERNELS
     assert factor(1.0) <= ONE_DIRECTION < 1.001 * factor(1.0)
