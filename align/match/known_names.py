@@ -1,14 +1,14 @@
 """Names of other libraries' models, PyTorch -> Paddle: tables as `name_table` reads them.
 
 Data only. A table is used when it fits every name of both sides; ``*`` stands for what a task model
-or the user's own model puts in front. Sources: the state dicts of transformers 4.55 and paddlenlp
-3.0. resnet, resnext, wide_resnet, torchvision's vgg and mobilenet_v2 need no table: only leaf names
-of the frameworks' own layers differ there.
+or the user's own model puts in front. Sources: the state dicts of transformers 4.55, torchvision
+0.28, timm 1.0, paddlenlp 3.0 and paddle.vision 3.3. resnet, resnext, wide_resnet, torchvision's vgg
+and mobilenet_v2 need no table: only leaf names of the frameworks' own layers differ there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sot_paddle.convert.tables.hf_encoder import renamed_layers
@@ -50,6 +50,28 @@ _GPT2 = {
     "h.{}.mlp.c_proj": "decoder.layers.{}.linear2",
     "ln_f": "decoder.norm",
 }
+_DENSE_LAYER = {
+    "norm1": "bn_ac_func1._batch_norm",
+    "conv1": "bn_ac_func1._conv",
+    "norm2": "bn_ac_func2._batch_norm",
+    "conv2": "bn_ac_func2._conv",
+}
+_V3_PART = {"e": "expand_conv", "d": "bottleneck_conv", "s": "mid_se", "l": "linear_conv"}
+_V3_BLOCKS = {
+    "small": ("dsl", "edl", "edl", *["edsl"] * 8),
+    "large": ("dl", "edl", "edl", *["edsl"] * 3, *["edl"] * 4, *["edsl"] * 5),
+}
+"""What each block of mobilenet_v3 holds, in torchvision's order: expansion, depthwise, squeeze and
+excitation, linear."""
+_V2_BLOCKS = (
+    *("0.0", "1.0", "1.1", "2.0", "2.1", "2.2", "3.0", "3.1", "3.2", "3.3"),
+    *("4.0", "4.1", "4.2", "5.0", "5.1", "5.2", "6.0"),
+)
+_V2_FIRST = {"conv_dw": "0.0", "bn1": "0.1", "conv_pw": "1", "bn2": "2"}
+_V2_BLOCK = {
+    **{"conv_pw": "0.0", "bn1": "0.1", "conv_dw": "1.0", "bn2": "1.1"},
+    **{"conv_pwl": "2", "bn3": "3"},
+}
 
 
 def _below(prefixes: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
@@ -57,6 +79,15 @@ def _below(prefixes: Mapping[str, str], names: Mapping[str, str]) -> dict[str, s
     rows: dict[str, str] = {}
     for torch_prefix, paddle_prefix in prefixes.items():
         rows |= {f"{torch_prefix}.{a}": f"{paddle_prefix}.{b}" for a, b in names.items()}
+    return rows
+
+
+def _mobilenet_v3_rows(blocks: Sequence[str]) -> dict[str, str]:
+    """The rows of all blocks, of which each holds some of `_V3_PART`."""
+    rows: dict[str, str] = {}
+    for n, parts in enumerate(blocks):
+        names = {f"{i}": _V3_PART[part] for i, part in enumerate(parts)}
+        rows |= _below({f"features.{n + 1}.block": f"blocks.{n}"}, names)
     return rows
 
 
@@ -77,6 +108,13 @@ _BART = {
     "decoder.layernorm_embedding": "decoder.decoder_layernorm_embedding",
     **{f"{side}.layer_norm": f"{side}.{side}.norm" for side in ("encoder", "decoder")},
 }
+_FIRE = {
+    "squeeze": "_conv._conv",
+    "expand1x1": "_conv_path1._conv",
+    "expand3x3": "_conv_path2._conv",
+}
+_FIRES = {"1_0": (3, 4, 5, 7, 8, 9, 10, 12), "1_1": (3, 4, 6, 7, 9, 10, 11, 12)}
+"""Which of squeezenet's features are fire modules."""
 _LM_HEAD = {"to": "lm_head.weight", "transform": "transpose"}
 
 KNOWN: Mapping[str, Mapping[str, Any]] = {
@@ -168,6 +206,82 @@ KNOWN: Mapping[str, Mapping[str, Any]] = {
             "*_model": None,
             "*_model.embeddings": None,
             "*_model.embeddings.position_embedding": None,
+        },
+    },
+    "torchvision's or timm's densenet -> paddle.vision's": {
+        "map": {
+            "features.conv0": "conv1_func._conv",
+            "features.norm0": "conv1_func._batch_norm",
+            **_below({"features.denseblock1.denselayer{}": "db_conv_2.conv2_{}"}, _DENSE_LAYER),
+            **_below({"features.denseblock2.denselayer{}": "db_conv_3.conv3_{}"}, _DENSE_LAYER),
+            **_below({"features.denseblock3.denselayer{}": "db_conv_4.conv4_{}"}, _DENSE_LAYER),
+            **_below({"features.denseblock4.denselayer{}": "db_conv_5.conv5_{}"}, _DENSE_LAYER),
+            **_below(
+                {f"features.transition{n}": f"tr_conv{n + 1}_blk.conv_ac_func" for n in (1, 2, 3)},
+                {"norm": "_batch_norm", "conv": "_conv"},
+            ),
+            "features.norm5": "batch_norm",
+            "classifier": "out",
+        },
+        "modules": {
+            "features.norm0": None,
+            "features.norm5": None,
+            "features.transition{}.norm": None,
+            "features.denseblock{}.denselayer{}": None,
+            "features.denseblock{}.denselayer{}.norm{}": None,
+        },
+    },
+    **{
+        f"torchvision's squeezenet{version} -> paddle.vision's": {
+            "map": {
+                "features.0": "_conv",
+                **_below({f"features.{at}": f"_conv{n}" for n, at in enumerate(fires, 1)}, _FIRE),
+                "classifier.1": "_conv9",
+            },
+            "modules": {f"features.{at}": f"_conv{n}" for n, at in enumerate(fires, 1)},
+        }
+        for version, fires in _FIRES.items()
+    },
+    "torchvision's alexnet -> paddle.vision's": {
+        "map": {
+            "features.0": "_conv1._conv",
+            "features.3": "_conv2._conv",
+            "features.6": "_conv3",
+            "features.8": "_conv4",
+            "features.10": "_conv5._conv",
+            "classifier.1": "_fc6",
+            "classifier.4": "_fc7",
+            "classifier.6": "_fc8",
+        },
+    },
+    **{
+        f"torchvision's mobilenet_v3_{size} -> paddle.vision's": {
+            "map": {
+                "features.0": "conv",
+                **_mobilenet_v3_rows(blocks),
+                f"features.{len(blocks) + 1}": "lastconv",
+            },
+            "modules": {f"features.{n}": f"blocks.{n - 1}" for n in range(1, len(blocks) + 1)},
+        }
+        for size, blocks in _V3_BLOCKS.items()
+    },
+    "timm's mobilenetv2 -> paddle.vision's": {
+        "map": {
+            "conv_stem": "features.0.0",
+            "bn1": "features.0.1",
+            **_below({"blocks.0.0": "features.1.conv"}, _V2_FIRST),
+            **_below(
+                {f"blocks.{b}": f"features.{n}.conv" for n, b in enumerate(_V2_BLOCKS[1:], 2)},
+                _V2_BLOCK,
+            ),
+            "conv_head": "features.18.0",
+            "bn2": "features.18.1",
+            "classifier": "classifier.1",
+        },
+        "modules": {
+            "bn{}": None,
+            "blocks.{}.{}.bn{}": None,
+            **{f"blocks.{b}": f"features.{n}" for n, b in enumerate(_V2_BLOCKS, 1)},
         },
     },
 }

@@ -253,6 +253,15 @@ PAIRS = {
         image(24),
         "features.3.conv.1.1",
     ),
+    "timm_mobilenetv2": LibraryPair(
+        (
+            lambda: timm.create_model("mobilenetv2_100", num_classes=CLASSES),
+            lambda: paddle.vision.models.mobilenet_v2(num_classes=CLASSES),
+        ),
+        image(24),
+        "features.3.conv.2",
+        "mobilenetv2",
+    ),
 }
 
 
@@ -454,7 +463,7 @@ def _off(output: Any) -> Any:
     return (first * 1.001, *output[1:]) if isinstance(output, tuple) else first * 1.001
 
 
-@pytest.mark.parametrize("name", ["roberta", "gpt2", "clip"])
+@pytest.mark.parametrize("name", ["roberta", "gpt2", "clip", "timm_mobilenetv2"])
 def test_a_draft_begins_with_the_right_candidate(name) -> None:
     model, layer = (build() for build in PAIRS[name].models)
     torch_names = SideNames(on_torch.entries(model), list(on_torch.modules(model)))
