@@ -145,7 +145,13 @@ def _take_loss(pair: AnyPair, outcome: Outcome) -> None:
         take_step(STEPS[LOSS], pair, outcome)
 
 
-def without_faults(take: Take, outcome: Outcome, setup: Setup, dtype: str) -> Outcome:
+def without_faults(
+    take: Take,
+    outcome: Outcome,
+    setup: Setup,
+    dtype: str,
+    make_pair: Callable[[Setup, str], AnyPair] = AnyPair,
+) -> Outcome:
     """The outcome with the steps of a precision.
 
     They are taken again, from the same outcome, without each fault that an experiment proved to be
@@ -157,7 +163,7 @@ def without_faults(take: Take, outcome: Outcome, setup: Setup, dtype: str) -> Ou
         with contextlib.ExitStack() as stack:
             for mend in mends.values():
                 stack.enter_context(mend(setup.paddle.build(dtype, setup.plan.train)))
-            take(AnyPair(setup, dtype), further)
+            take(make_pair(setup, dtype), further)
         if len(setup.mends) == len(mends):
             break
     return _noted(further, dtype, mends)

@@ -1,7 +1,7 @@
 """Both models of a row with the same weights, as the request of a comparison.
 
 What a model records of itself (its taps: embeddings, every layer, the parts of its head) is its
-output here.
+output here; layers are compared one by one only where a tap differs, for the cause.
 """
 
 from __future__ import annotations
@@ -80,6 +80,30 @@ def request_of(row: PortRow, dtypes: Sequence[str], choices: Choices) -> Request
         dtype=tuple(dtypes),
         **_training(row, choices.checkpoint),
     )
+
+
+def by_layers(request: Request, unlike: Sequence[str] = ()) -> Request:
+    """Turn a row's request into one that pairs the layers of both models, forward and backward.
+
+    Returns:
+        The request in float64, whose outputs are the logits alone.
+    """
+    torch_outputs = functools.partial(_outputs, make_tensor=torch.tensor, **_LOGITS_ALONE)
+    paddle_outputs = functools.partial(_outputs, make_tensor=paddle.to_tensor, **_LOGITS_ALONE)
+    return dataclasses.replace(
+        request,
+        outputs=(torch_outputs, paddle_outputs),
+        weights={**request.weights, "modules": dict.fromkeys(unlike)},
+        dtype=("float64",),
+        optimizer=None,
+        batches=None,
+        steps=0,
+        schedule_steps=0,
+        accumulate=1,
+    )
+
+
+_LOGITS_ALONE: Mapping[str, Any] = {"valid": None, "shown": {"logits"}}
 
 
 def _inputs_and_labels(row: PortRow, batch: Arrays) -> tuple[dict[str, Any], np.ndarray]:

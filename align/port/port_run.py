@@ -152,6 +152,7 @@ def _report(outcomes: Sequence[RowOutcome], how: dict[str, object]) -> tuple[Rep
     for outcome in outcomes:
         report.results.extend(outcome.results)
         report.findings.extend(outcome.findings)
+        report.notes.extend(outcome.notes)
         for check, sides in outcome.checks.items():
             for arrays, more in zip(checks.setdefault(check, ({}, {})), sides, strict=True):
                 arrays.update(more)

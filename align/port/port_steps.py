@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from align.commands.steps import Outcome, take_once, take_precision
+from align.commands.comparing import PUT_RIGHT, take_live, without_faults
+from align.commands.steps import Outcome, take_backward, take_forward, take_once
 from align.judge.bounds import TOLERANCES
 from align.judge.judging import Judge
 from align.pair.any_pair import AnyPair, Setup
-from align.port.port_models import request_of
+from align.port.port_models import by_layers, request_of
 from align.port.row import Choices, PortRow
 from align.record.arrays import Arrays
 from align.record.recording import ROOT, Recording
+from align.record.request import Request
 from align.record.results import Divergence, StepResult, Tolerance
 from align.record.run_report import Report
 from sot_paddle.runtime import environment_stamp
@@ -35,6 +37,7 @@ class RowOutcome:
 
     results: list[StepResult]
     findings: list[Divergence]
+    notes: list[str] = field(default_factory=list)
     checks: Checks = field(default_factory=dict)
     environment: dict[str, object] = field(default_factory=dict)
 
@@ -45,21 +48,87 @@ def run_row(row: PortRow, dtypes: Sequence[str], choices: Choices) -> RowOutcome
     Raises:
         ValueError: the checkpoint cannot be read, or does not fit.
     """
-    outcome, checks = Outcome(Report({})), Checks()
+    outcome, checks, pairs = Outcome(Report({})), Checks(), {}
+
+    def make_pair(setup: Setup, dtype: str) -> PortPair:
+        pairs[dtype] = PortPair(setup, dtype, row)
+        return pairs[dtype]
+
     with _remarks_unsaid():
-        setup = Setup(request_of(row, dtypes, choices))
-        take_once(PortPair(setup, dtypes[0], row), outcome)
+        request = request_of(row, dtypes, choices)
+        setup = Setup(request)
+        take_once(make_pair(setup, dtypes[0]), outcome)
         for dtype in dtypes:
-            pair = PortPair(setup, dtype, row)
-            take_precision(pair, outcome)
-            _add_checks(checks, pair, outcome.report.results)
-            del pair
+            outcome = without_faults(take_live, outcome, setup, dtype, make_pair)
+            _add_checks(checks, pairs.pop(dtype), outcome.report.results)
             setup.paddle.leave(dtype)
+        findings = outcome.findings
+        if any(finding.step in _PASSES for finding in findings):
+            layers = layer_findings(request, forward_only=row.forward_only)
+            findings = _from_layers(layers, findings)
     findings = [
-        dataclasses.replace(finding, place=f"{row.name}: {finding.place}")
-        for finding in outcome.findings
+        dataclasses.replace(finding, place=f"{row.name}: {finding.place}") for finding in findings
     ]
-    return RowOutcome(outcome.report.results, findings, checks, environment_stamp())
+    notes = [f"{row.name}: {note}" for note in outcome.notes if PUT_RIGHT in note]
+    return RowOutcome(outcome.report.results, findings, notes, checks, environment_stamp())
+
+
+def layer_findings(request: Request, *, forward_only: bool) -> list[Divergence]:
+    """Compare the layers of a row whose taps differ, in float64; return wrong ones with causes.
+
+    Taps say that and where along the model two sides part. Causes and lines of code come from the
+    layers, which are paired by their weights; those that return other shapes are left out.
+
+    Returns:
+        Nothing where the layers agree, or cannot be paired.
+    """
+
+    def take_passes(pair: AnyPair, outcome: Outcome) -> None:
+        if not take_forward(pair, outcome) and not forward_only:
+            take_backward(pair, outcome, forward_failed=False)
+
+    with contextlib.suppress(ValueError):  # what the taps say stands
+        setup = Setup(by_layers(request))
+        pair = AnyPair(setup, "float64")
+        unlike = unlike_modules(pair.reference, pair.ours, setup.modules.to_paddle)
+        layers = Setup(by_layers(request, unlike))
+        return without_faults(take_passes, Outcome(Report({})), layers, "float64").findings
+    return []
+
+
+def unlike_modules(
+    torch_side: Recording, paddle_side: Recording, to_paddle: Mapping[str, str]
+) -> list[str]:
+    """Return the PyTorch modules, but the model, that return other shapes than their partners."""
+    torch_shapes, paddle_shapes = _output_shapes(torch_side), _output_shapes(paddle_side)
+    return [
+        torch_name
+        for torch_name, paddle_name in to_paddle.items()
+        if torch_name != ROOT and torch_shapes.get(torch_name) != paddle_shapes.get(paddle_name)
+    ]
+
+
+def _output_shapes(recording: Recording) -> dict[str, list[tuple[int, ...]]]:
+    """Return module -> the shapes of all that its calls returned."""
+    shapes: dict[str, list[tuple[int, ...]]] = {}
+    for call in recording.calls.values():
+        shapes.setdefault(call.name, []).extend(array.shape for _, array in call.outputs)
+    return shapes
+
+
+_PASSES = ("forward", "backward", "training")
+"""Steps whose differences a wrong layer makes; the others are compared without the model."""
+
+
+def _from_layers(layers: Sequence[Divergence], taps: Sequence[Divergence]) -> Sequence[Divergence]:
+    """Put the findings of the layers first; those of the taps follow from them."""
+    roots = [finding for finding in layers if not finding.follows]
+    if not roots:
+        return taps
+    following = [
+        finding.after(roots[0].step) if finding.step in _PASSES else finding for finding in taps
+    ]
+    return [*layers, *following]
 
 
 @contextlib.contextmanager

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import logging
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -10,12 +12,14 @@ import pytest
 from align import cli
 from align.explain import calls
 from align.pair.any_pair import Setup
+from align.port import port_steps
 from align.port.port_models import request_of
 from align.port.port_run import PortRun, run
-from align.port.port_steps import PortPair, run_row
+from align.port.port_steps import PortPair, layer_findings, run_row
 from align.port.row import Choices, PortRow, Recipe
 from sot_paddle.heads import pooling
 from sot_paddle.heads.power_norm import SvPN
+from sot_torch_ref.heads import pooling as torch_pooling
 from tests.align.small_pairs import steps_due
 from tests.align.tiny_bert import OPTIONS
 
@@ -70,24 +74,62 @@ def test_a_wrong_part_of_a_head_fails_and_is_named_with_its_row(monkeypatch):
     assert outcome.findings[0].place.startswith("wrong: ")
 
 
-def test_a_wrong_row_ends_with_status_1_and_a_report(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(calls, "study", lambda *_: calls.LayerStudy())
-    right = pooling.QKCrossCovariance.forward
-    monkeypatch.setattr(
-        pooling.QKCrossCovariance, "forward", lambda self, *rest: right(self, *rest) * 1.001
-    )
+def _edited(module, before: str, after: str) -> ModuleType:
+    """Return a module's names after an edit of its source; lines of code are told as its own."""
+    edited = ModuleType(module.__name__)
+    source = Path(module.__file__).read_text("utf-8")
+    assert source.count(before) == 1
+    exec(compile(source.replace(before, after), module.__file__, "exec"), edited.__dict__)
+    return edited
+
+
+def test_another_activation_in_the_head_is_named_with_its_line(monkeypatch, capsys, tmp_path):
+    edited = _edited(pooling, "functional.relu(self.q_norm", "functional.gelu(self.q_norm")
+    wrong_forward = edited.QKCrossCovariance.forward
+    monkeypatch.setattr(pooling.QKCrossCovariance, "forward", wrong_forward)
     monkeypatch.setattr("align.port.port_run.ROWS", [PortRow("qk", options=OPTIONS)])
     file = tmp_path / "new" / "a.json"
     flags = ["--jobs", "0", "--case", "qk", "--dtype", "float64", "--json", str(file)]
     assert cli.main(flags) == 1
     top = "\n".join(capsys.readouterr().out.splitlines()[:10])
-    assert "1. qk: (model) (forward, float64)" in top
+    assert "1. qk: head.pooling (forward, float64)" in top
+    assert "cause: activation: Paddle computes GELU (erf), PyTorch ReLU" in top
+    assert "sot_paddle/heads/pooling.py:" in top
     report = json.loads(file.read_text(encoding="utf-8"))
     assert (report["verdict"], report["findings"][0]["step"]) == ("fail", "forward")
-    assert report["findings"][0]["name"].startswith("(model)[head.")
     forward = report["results"][0]
     assert not forward["passed"]
     assert forward["worst"] > forward["tolerance"]
+
+
+def test_a_number_that_paddle_holds_in_float32_is_put_right_as_for_a_users_pair(monkeypatch):
+    for module, kind, before in (
+        (pooling, "QKCrossCovariance", "nn.functional.relu(self.q_norm(q, mask))"),
+        (torch_pooling, "MGCrPQK", "F.relu(self.q_norm(self.q_proj(image), mask))"),
+    ):
+        edited = _edited(module, before, f"(({before} + 1.0) ** (1 / 3))")
+        monkeypatch.setattr(getattr(module, kind), "forward", getattr(edited, kind).forward)
+    rows = [PortRow("qk", options=OPTIONS, recipe=BRIEF)]
+    report, checks = run(PortRun(rows, ["float64", "float32"]), 0)
+    assert (report.verdict, report.findings) == ("pass", [])
+    (note,) = report.notes
+    assert note.startswith("qk: float64 was compared with this put right: no fault of the port")
+    assert "given to pow" in note
+    assert "qk/float64/logits" in checks["forward_align"][0]
+    right = SvPN.forward
+    monkeypatch.setattr(SvPN, "forward", lambda self, x, *rest: right(self, x, *rest) * 1.001)
+    outcome = run_row(rows[0], ("float64",), Choices())
+    assert outcome.findings[0].place == "qk: head.pooling.norm"
+    assert not any("no fault of the port" in finding.cause for finding in outcome.findings)
+
+
+@pytest.mark.parametrize(("forward_only", "passes"), [(True, 0), (False, 1)])
+def test_layers_are_compared_as_far_as_their_row(monkeypatch, forward_only, passes):
+    compared = []
+    monkeypatch.setattr(port_steps, "take_backward", lambda *_, **__: compared.append(1))
+    request = request_of(PortRow("qk", options=OPTIONS), ("float64",), Choices())
+    assert layer_findings(request, forward_only=forward_only) == []
+    assert len(compared) == passes
 
 
 def test_running_statistics_are_judged_as_exactly_as_taps():
