@@ -1,4 +1,4 @@
-"""Draw right ports and planted float32 faults, and see what the suite says of each.
+"""Draw right ports, wrong ones and planted float32 faults, and see what the suite says of each.
 
 A failure is one line with the command that draws the same pair again. Exit status 0 when there was
 none, 1 when there was one, 2 when the command could not run.
@@ -27,6 +27,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser = CommandParser(prog="draw_pairs", description=__doc__, status="")
     add = parser.add_argument
     add("--right", metavar="N", type=int, default=0, help="right pairs: each has to pass")
+    add("--wrong", metavar="N", type=int, default=0, help="the same with one wrong option")
     add("--power", metavar="N", type=int, default=0, help="faults that float32 has to show")
     add("--seed", metavar="S", type=int, default=0, help="of the first one of each kind [0]")
     add("--processes", metavar="K", type=int, default=1, help="at a time [1]")
@@ -40,7 +41,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> int:
     """Draw and judge; returns the exit status."""
     options = _options(arguments)
-    counts = {kind: getattr(options, kind) for kind in ("right", "power")}
+    counts = {kind: getattr(options, kind) for kind in ("right", "wrong", "power")}
     wanted = running.tasks(counts, options.seed, options.setting, options.most)
     if not wanted or min(counts.values()) < 0 or options.processes < 1 or not options.most > 0:
         raise ValueError(f"nothing to draw: {counts}, --processes {options.processes}")

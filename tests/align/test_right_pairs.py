@@ -1,4 +1,4 @@
-"""Drawn right ports pass, float32 shows planted faults; sizes up to thousands of rows."""
+"""Drawn right ports pass, a wrong option of one is found; sizes up to thousands of rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.align.right_pairs.wiring import draw_pair
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of both frameworks' layers
 
-RIGHT = range(60)
+RIGHT, WRONG = range(60), range(6)
 MOST = 0.08
 """Of the size of a pair, beside the developers' command: the file takes about 40 seconds."""
 AT_ONCE = 10
@@ -27,6 +27,12 @@ def test_right_pairs_pass(first: int) -> None:
     alarms = {one.seed: one for one in judged if one.said not in ("pass", "not right")}
     assert not alarms
     assert sum(one.said == "not right" for one in judged) <= 1
+
+
+@pytest.mark.parametrize("seed", WRONG)
+def test_a_wrong_option_is_found(seed: int) -> None:
+    judged = judging.judge_wrong(seed, MOST)
+    assert judged.said in ("fail", "no effect"), judged.to_json()
 
 
 @pytest.mark.parametrize("seed", range(len(KINDS)), ids=KINDS)

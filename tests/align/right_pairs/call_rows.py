@@ -28,7 +28,7 @@ from sot_torch_ref.features import Features as TorchFeatures
 from sot_torch_ref.heads import HeadConfig as TorchHeadConfig
 from sot_torch_ref.heads import build_head as torch_head
 from sot_torch_ref.vision_config import ViTConfig as TorchViTConfig
-from tests.align.right_pairs.pair_rows import ANY, IMAGES, ROWS, TOKENS, Row, call
+from tests.align.right_pairs.pair_rows import ANY, IMAGES, ROWS, TOKENS, Row, Wrong, call
 from tests.align.small_pairs import in_both
 
 TF, PF = torch.nn.functional, paddle.nn.functional
@@ -54,9 +54,12 @@ def _few(d, s):
     return {"k": d.of(*range(1, min(8, s[-1]) + 1))}
 
 
+_WRONG_AXIS = {"axis": Wrong(0, ("axis",))}
+_WRONG_FACTOR = {"factor": Wrong(lambda s, o: 1.02 * o.factor, ("factor", "scale", "times"))}
+
 CALLS = (
-    call("scale", ANY, lambda f, x, o: x * o.factor, _factor),
-    call("cumsum", ANY, lambda f, x, o: f.cumsum(x, o.axis), _axis),
+    call("scale", ANY, lambda f, x, o: x * o.factor, _factor, _WRONG_FACTOR),
+    call("cumsum", ANY, lambda f, x, o: f.cumsum(x, o.axis), _axis, _WRONG_AXIS),
     call(
         "logsumexp",
         (TOKENS, IMAGES),
@@ -68,12 +71,14 @@ CALLS = (
         ANY,
         lambda f, x, o: f.nn.functional.normalize(x, o.p, o.axis),
         lambda d, s: {"p": 2, "axis": d.of(-1, 1)},
+        {"axis": Wrong(0, ("axis",)), "p": Wrong(1, ("p ", "p:", "norm", "order"))},
     ),
     call(
         "softmax call",
         ANY,
         lambda f, x, o: f.nn.functional.softmax(x, o.axis),
         _axis,
+        _WRONG_AXIS,
     ),
     Row(
         "clip",
@@ -81,12 +86,14 @@ CALLS = (
         lambda s, o: lambda x: torch.clamp(x, -o.limit, o.limit),
         lambda s, o: lambda x: paddle.clip(x, -o.limit, o.limit),
         lambda d, s: {"limit": d.of(0.75, 1.25, 2.75)},
+        {"limit": Wrong(lambda s, o: 1.5 * o.limit, ("min", "max", "limit"))},
     ),
     call(
         "variance",
         (TOKENS, IMAGES),
         lambda f, x, o: x - f.var(x, -1, unbiased=o.unbiased, keepdim=True),
         lambda d, s: {"unbiased": d.chance(0.5)},
+        {"unbiased": Wrong(lambda s, o: not o.unbiased, ("unbiased", "correction"))},
         lambda s: s[-1] > 2,
     ),
     call(
@@ -94,6 +101,7 @@ CALLS = (
         ANY,
         lambda f, x, o: (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + o.epsilon),
         lambda d, s: {"epsilon": d.of(1e-2, 1e-3)},
+        {"epsilon": Wrong(lambda s, o: 10 * o.epsilon, ("eps",))},
         lambda s: s[-1] > 4,
     ),
     call(
@@ -101,6 +109,7 @@ CALLS = (
         ANY,
         lambda f, x, o: x * f.rsqrt(x.square().mean(-1, keepdim=True) + o.epsilon),
         lambda d, s: {"epsilon": d.of(1e-3, 1e-5)},
+        {"epsilon": Wrong(lambda s, o: 100 * o.epsilon, ("eps",))},
     ),
     Row(
         "matmul with the transpose",
@@ -139,6 +148,7 @@ CALLS = (
         ANY,
         lambda f, x, o: f.roll(x, o.by, 1),
         lambda d, s: {"by": d.of(1, 2, -1)},
+        {"by": Wrong(lambda s, o: -o.by, ("shift", "roll"))},
         lambda s: s[1] > 4,
     ),
     call("flip", ANY, lambda f, x, o: f.flip(x, [o.axis]), _axis),
@@ -148,12 +158,18 @@ CALLS = (
         lambda s, o: lambda x: TF.pad(x, (0, 0, o.by, 1), value=o.value),
         lambda s, o: lambda x: PF.pad(x, [o.by, 1], value=o.value, data_format="NLC"),
         lambda d, s: {"by": d.of(1, 2), "value": d.of(0.0, 0.5)},
+        {"value": Wrong(lambda s, o: o.value + 0.25, ("value",))},
     ),
     call(
         "pad images",
         (IMAGES,),
         lambda f, x, o: f.nn.functional.pad(x, [1, 1, 2, 2], mode=o.mode),
         lambda d, s: {"mode": d.of("reflect", "replicate", "constant", "circular")},
+        {
+            "mode": Wrong(
+                lambda s, o: "replicate" if o.mode != "replicate" else "reflect", ("mode",)
+            )
+        },
         lambda s: min(s[2:]) > 3,
     ),
     call(
@@ -161,6 +177,7 @@ CALLS = (
         (IMAGES,),
         lambda f, x, o: f.nn.functional.interpolate(x, scale_factor=2, mode=o.mode),
         lambda d, s: {"mode": d.of("nearest", "bilinear")},
+        {"mode": Wrong(lambda s, o: "nearest" if o.mode == "bilinear" else "bilinear", ("mode",))},
     ),
     call("global average", (IMAGES,), lambda f, x, o: x.mean([2, 3])),
     call("mean of tokens", (TOKENS,), lambda f, x, o: x.mean(1)),
@@ -169,6 +186,7 @@ CALLS = (
         (TOKENS,),
         lambda f, x, o: x[:, o.at],
         lambda d, s: {"at": 0},
+        {"at": Wrong(-1, ("token", "index", "row", "last", "position"))},
         lambda s: s[1] > 1,
     ),
     Row(
@@ -195,6 +213,7 @@ CALLS = (
         ANY,
         lambda f, x, o: f.exp(-x.square() * o.factor),
         _factor,
+        _WRONG_FACTOR,
     ),
     call("log1p of squares", ANY, lambda f, x, o: f.log1p(x.square())),
     call(
@@ -202,6 +221,7 @@ CALLS = (
         ANY,
         lambda f, x, o: f.sqrt(x.square() + o.epsilon),
         lambda d, s: {"epsilon": d.of(1e-2, 1e-1)},
+        {"epsilon": Wrong(lambda s, o: 4 * o.epsilon, ("eps", "value", "constant"))},
     ),
     call("sine", ANY, lambda f, x, o: f.sin(x)),
     call("erf", ANY, lambda f, x, o: f.erf(x)),
@@ -217,6 +237,7 @@ CALLS = (
         ANY,
         lambda f, x, o: f.where(x > o.limit, x, x * o.slope),
         lambda d, s: {"limit": d.of(0.3, -0.3), "slope": 0.25},
+        {"slope": Wrong(0.5, ("slope", "factor", "scale", "times"))},
     ),
     call("max over tokens", (TOKENS,), lambda f, x, o: x.amax(1)),
     call(
@@ -224,6 +245,7 @@ CALLS = (
         ANY,
         lambda f, x, o: x.masked_fill(x > o.limit, o.value),
         lambda d, s: {"limit": d.of(0.7, 1.3), "value": 0.5},
+        {"value": Wrong(0.75, ("value", "fill"))},
     ),
 )
 
@@ -285,7 +307,7 @@ def _gcp(d, s):
     return {"classes": d.of(2, 10), "pooling": "gcp", "head_num_heads": 2, "qkv_dim": 8}
 
 
-def _head_row(name, draw):
+def _head_row(name, draw, wrong):
     def of(o):
         return {key: value for key, value in vars(o).items() if key != "classes"}
 
@@ -295,8 +317,14 @@ def _head_row(name, draw):
         lambda s, o: TorchHead(s[-1], o.classes, of(o)),
         lambda s, o: PaddleHead(s[-1], o.classes, of(o)),
         draw,
+        wrong,
         lambda s: s[1] > 2,
     )
+
+
+_ALPHA = Wrong(lambda s, o: 0.75 * o.alpha, ("alpha",))
+_ITERATIONS = Wrong(lambda s, o: o.num_iter + 1, ("iter",))
+_CENTERING = Wrong(lambda s, o: "channel" if o.centering == "scalar" else "scalar", ("center",))
 
 
 def _vit_config(s, o):
@@ -313,14 +341,17 @@ OWN = (
         lambda d, s: {"width": d.log(1, 32)},
         fits=lambda s: s[-1] <= 64,
     ),
-    _head_row("MGCrP head", _mgcrp),
-    _head_row("GCP head", _gcp),
+    _head_row(
+        "MGCrP head", _mgcrp, {"alpha": _ALPHA, "num_iter": _ITERATIONS, "centering": _CENTERING}
+    ),
+    _head_row("GCP head", _gcp, {}),
     Row(
         "own attention",
         (TOKENS,),
         lambda s, o: TorchAttention(_vit_config(s, o)),
         lambda s, o: PaddleAttention(s[-1], o.heads, qkv_bias=o.bias, qk_scale=o.qk_scale),
         lambda d, s: {"heads": d.divisor(s[-1]), "bias": d.chance(0.5), "qk_scale": None},
+        {"qk_scale": Wrong(lambda s, o: s[-1] ** -0.25, ("scale",))},
     ),
     Row(
         "own MLP",

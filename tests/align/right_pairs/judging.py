@@ -1,8 +1,9 @@
-"""One drawn pair judged by `align.compare`: the right one, or one with a planted fault."""
+"""One drawn pair judged by `align.compare`: the right one, and the same with one wrong option."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,7 +11,10 @@ import align
 from tests.align.right_pairs import by_hand
 from tests.align.right_pairs.planted import SEEN, planted
 from tests.align.right_pairs.wiring import Pair, draw_pair
+from tests.align.right_pairs.wrong_options import Edit, draw_edit
 
+SHOWN = 1e-6
+"""A wrong option counts where it changes a number by more than this, of its tensor's largest."""
 EXCUSE = "no fault of the port"
 
 
@@ -20,13 +24,14 @@ class Judged:
 
     Attributes:
         seed: of the pair.
-        kind: "right" or "power".
+        kind: "right", "wrong" or "power".
         said: "pass", "fail", "excused" (a fault of the framework, as the suite names it),
             "refused" (one line, as a user sees it), "crash"; "not right" where the frameworks
-            differ by hand and nothing was compared; "no effect" of a planted fault.
+            differ by hand and nothing was compared; "no effect" and "nothing to edit" of a wrong
+            or planted one.
         recipe: the pair in one line.
         seconds: of `align.compare`.
-        details: place, cause, figures; of a planted fault what was edited and what it changes.
+        details: place, cause, figures; of a wrong one what was edited and what it changes.
     """
 
     seed: int
@@ -99,6 +104,24 @@ def judge_right(seed: int, most: float = 1.0) -> Judged:
     return _judged(seed, "right", pair, found, asdict(apart))
 
 
+def judge_wrong(seed: int, most: float = 1.0) -> Judged:
+    """The same pair with one wrong option of the port; always in float64 too."""
+    pair = draw_pair(seed, most)
+    drawn = draw_edit(pair)
+    if drawn is None:
+        return Judged(seed, "wrong", "nothing to edit", pair.recipe())
+    edit, port = drawn
+    if not by_hand.agreement(pair).is_right:
+        return Judged(seed, "wrong", "not right", pair.recipe())
+    changed = by_hand.effect(pair, port)
+    facts: dict[str, Any] = {"edit": edit.told, "effect": changed}
+    if changed <= SHOWN:
+        return Judged(seed, "wrong", "no effect", port.recipe(), details=facts)
+    found = compared(pair, port, ("float64", "float32"))
+    facts |= {"placed": is_placed(edit, found), "explained": is_explained(edit, found)}
+    return _judged(seed, "wrong", port, found, facts)
+
+
 def judge_power(seed: int, most: float = 1.0) -> Judged:
     """A pair with a planted fault of about 1e-4, compared in float32 alone."""
     kind, right, port = planted(seed, most)
@@ -111,6 +134,27 @@ def judge_power(seed: int, most: float = 1.0) -> Judged:
     ):  # that one has a tensor of its own
         return Judged(seed, "power", "no effect", port.recipe(), details=facts)
     return _judged(seed, "power", port, compared(right, port), facts)
+
+
+def is_placed(edit: Edit, found: Mapping[str, Any]) -> bool:
+    """Whether the first finding stands at what was edited.
+
+    For a layer: at it, below it, or at what holds it or takes its output next (an inline call has
+    no name of its own: the model, or the next layer). For a loss or an optimizer: in its step.
+    """
+    if found["said"] not in ("fail", "excused"):
+        return False
+    if edit.steps:
+        return found["step"] in edit.steps
+    place = found["place"]
+    return any(place == one or place.startswith((f"{one}.", f"{one}[")) for one in edit.places)
+
+
+def is_explained(edit: Edit, found: Mapping[str, Any]) -> bool:
+    """Whether the cause names the option, by a word of the edit, or its wrong and right number."""
+    cause = found.get("cause", "").lower()
+    named = any(word in cause for word in edit.words)
+    return named or (len(edit.values) == 2 and all(value in cause for value in edit.values))
 
 
 def _judged(seed: int, kind: str, pair: Pair, found: dict[str, Any], facts: dict) -> Judged:

@@ -1,4 +1,4 @@
-"""The table of layer pairs: one row each, with the options that are drawn.
+"""The table of layer pairs: one row each, with the options that are drawn and those that are wrong.
 
 s is the shape of the input, o the options; d draws. Dropped, because the frameworks themselves
 differ in float64 (docs/differences.md), so that no port is right there:
@@ -25,6 +25,7 @@ from tests.align.right_pairs.pair_rows import (
     ROWS,
     TOKENS,
     Row,
+    Wrong,
     alike,
     by_dims,
 )
@@ -32,7 +33,7 @@ from tests.align.right_pairs.pair_rows import (
 T, P = torch.nn, paddle.nn
 
 
-def _elementwise(name, paddle_name="", ties=False, **options):
+def _elementwise(name, paddle_name="", wrong=None, ties=False, **options):
     """A row of an activation that both frameworks call alike, options by name."""
 
     def draw(d, s):
@@ -44,6 +45,7 @@ def _elementwise(name, paddle_name="", ties=False, **options):
         lambda s, o: getattr(T, name)(**vars(o)),
         lambda s, o: getattr(P, paddle_name or name)(**vars(o)),
         draw,
+        wrong or {},
         ties=ties,
     )
 
@@ -55,6 +57,8 @@ def _axis(d, s):
 def _shrinking(name, f, s, o):
     return getattr(f.nn, name)(o.limit)
 
+
+_WRONG_AXIS = {"axis": Wrong(0, ("axis",))}
 
 ACTIVATIONS = (
     _elementwise("ReLU"),
@@ -73,31 +77,37 @@ ACTIVATIONS = (
         lambda s, o: T.GELU(approximate="tanh" if o.approximate else "none"),
         lambda s, o: P.GELU(approximate=o.approximate),
         lambda d, s: {"approximate": d.chance(0.5)},
+        {"approximate": Wrong(lambda s, o: not o.approximate, ("approximat", "tanh", "erf"))},
     ),
     _elementwise(
         "LeakyReLU",
         negative_slope=(0.01, 0.1, 0.2, 0.25),
+        wrong={"negative_slope": Wrong(lambda s, o: o.negative_slope + 0.05, ("slope",))},
         ties=True,
     ),
     _elementwise(
         "ELU",
         alpha=(1.0, 0.5, 2.0),
+        wrong={"alpha": Wrong(lambda s, o: 1.25 * o.alpha, ("alpha",))},
     ),
     _elementwise(
         "CELU",
         alpha=(1.0, 0.5, 2.0),
+        wrong={"alpha": Wrong(lambda s, o: 1.25 * o.alpha, ("alpha",))},
     ),
     alike(
         "Softplus",
         ANY,
         lambda f, s, o: f.nn.Softplus(o.beta, o.threshold),
         lambda d, s: {"beta": d.of(1, 2, 0.5), "threshold": d.of(20, 15)},
+        {"beta": Wrong(lambda s, o: 1.5 * o.beta, ("beta",))},
     ),
     alike(
         "Hardtanh",
         ANY,
         lambda f, s, o: f.nn.Hardtanh(-o.limit, o.limit),
         lambda d, s: {"limit": d.of(1.0, 0.5, 2.0)},
+        {"limit": Wrong(lambda s, o: 1.5 * o.limit, ("min", "max", "limit"))},
     ),
     *(
         alike(
@@ -105,6 +115,7 @@ ACTIVATIONS = (
             ANY,
             functools.partial(_shrinking, name),
             lambda d, s: {"limit": d.of(0.5, 0.25)},
+            {"limit": Wrong(lambda s, o: 1.5 * o.limit, ("threshold", "lambd"))},
         )
         for name in ("Hardshrink", "Softshrink")
     ),
@@ -114,8 +125,8 @@ ACTIVATIONS = (
         lambda f, s, o: f.nn.PReLU(o.slopes),
         lambda d, s: {"slopes": d.of(1, s[1])},
     ),
-    alike("Softmax", ANY, lambda f, s, o: f.nn.Softmax(o.axis), _axis),
-    alike("LogSoftmax", ANY, lambda f, s, o: f.nn.LogSoftmax(o.axis), _axis),
+    alike("Softmax", ANY, lambda f, s, o: f.nn.Softmax(o.axis), _axis, _WRONG_AXIS),
+    alike("LogSoftmax", ANY, lambda f, s, o: f.nn.LogSoftmax(o.axis), _axis, _WRONG_AXIS),
     alike(
         "GLU",
         ANY,
@@ -161,7 +172,11 @@ def _convolution(dims: int) -> Row:
         spread = {"dilation": o.dilation, "groups": o.groups, "padding_mode": o.mode, **bias}
         return by_dims(f, "Conv", dims)(s[1], o.width, o.kernel, o.stride, o.padding, **spread)
 
-    return alike(f"Conv{dims}D", (dims + 2,), build, draw, lambda s: min(s[2:]) > 4)
+    def other_mode(s, o):
+        return "replicate" if o.mode == "zeros" and o.padding else "zeros"
+
+    wrong = {"mode": Wrong(other_mode, ("padding_mode", "padding mode", "pad"))}
+    return alike(f"Conv{dims}D", (dims + 2,), build, draw, wrong, lambda s: min(s[2:]) > 4)
 
 
 def _transposed(dims: int) -> Row:
@@ -205,8 +220,12 @@ def _pool(kind: str, dims: int) -> Row:
             )
         return by_dims(f, f"{kind}Pool", dims)(o.kernel, o.stride, o.padding, **more)
 
+    wrong = {}
+    if average:
+        words = ("exclusive", "count_include_pad")
+        wrong["exclusive"] = Wrong(lambda s, o: not o.exclusive, words)
     name = f"{kind}Pool{dims}D"
-    return alike(name, (dims + 2,), build, draw, lambda s: min(s[2:]) > 3)
+    return alike(name, (dims + 2,), build, draw, wrong, lambda s: min(s[2:]) > 3)
 
 
 def _adaptive(kind: str, dims: int) -> Row:
@@ -257,6 +276,7 @@ SPATIAL = (
             {"mode": "bilinear", "align_corners": False},
             {"mode": "bicubic", "align_corners": False},
         ),
+        {"mode": Wrong(lambda s, o: "bilinear" if o.mode != "bilinear" else "nearest", ("mode",))},
     ),
     Row(
         "ZeroPad2D",
@@ -280,6 +300,10 @@ EPSILONS = (2.0**-17, 2.0**-17, 2.0**-10, 1e-5)
 where it matters (1e-8 of the output at a scale of 1e-3); and the usual one."""
 
 
+def _epsilon(factor: float) -> dict[str, Wrong]:
+    return {"epsilon": Wrong(lambda s, o: factor * o.epsilon, ("eps",))}
+
+
 def _batch_norm(dims: int) -> Row:
     """Batch normalisation; Paddle's momentum is the share that is kept."""
     return Row(
@@ -288,6 +312,7 @@ def _batch_norm(dims: int) -> Row:
         lambda s, o: getattr(T, f"BatchNorm{dims}d")(s[1], o.epsilon, o.momentum),
         lambda s, o: getattr(P, f"BatchNorm{dims}D")(s[1], 1 - o.momentum, o.epsilon),
         lambda d, s: {"epsilon": d.of(*EPSILONS), "momentum": d.of(0.1, 0.1, 0.01)},
+        _epsilon(100) | {"momentum": Wrong(lambda s, o: 1 - o.momentum, ("momentum",))},
         lambda s: s[0] > 1,
     )
 
@@ -299,6 +324,7 @@ def _instance_norm(dims: int) -> Row:
         lambda s, o: getattr(T, f"InstanceNorm{dims}d")(s[1], o.epsilon, affine=True),
         lambda s, o: getattr(P, f"InstanceNorm{dims}D")(s[1], o.epsilon),
         lambda d, s: {"epsilon": d.of(*EPSILONS)},
+        _epsilon(100),
         lambda s: min(s[2:]) > 1,
     )
 
@@ -311,6 +337,7 @@ NORMS = (
         (ROWS, TOKENS),
         lambda f, s, o: f.nn.LayerNorm(s[-1], o.epsilon),
         lambda d, s: {"epsilon": d.of(*EPSILONS)},
+        _epsilon(100),
         lambda s: s[-1] > 1,
     ),
     alike(
@@ -318,6 +345,7 @@ NORMS = (
         (TOKENS, IMAGES),
         lambda f, s, o: f.nn.GroupNorm(o.groups, s[1], o.epsilon),
         lambda d, s: {"groups": d.divisor(s[1]), "epsilon": d.of(*EPSILONS)},
+        _epsilon(100) | {"groups": Wrong(lambda s, o: s[1] if o.groups != s[1] else 1, ("group",))},
         lambda s: s[-1] > 1,
     ),
     alike(
@@ -325,6 +353,10 @@ NORMS = (
         (IMAGES,),
         lambda f, s, o: f.nn.LocalResponseNorm(o.size, o.alpha, 0.75, o.k),
         lambda d, s: {"size": d.of(3, 5), "alpha": d.of(1e-4, 1e-2), "k": d.of(1.0, 2.0)},
+        {
+            "k": Wrong(lambda s, o: o.k + 0.5, ("k ", "k:", "k=")),
+            "alpha": Wrong(lambda s, o: 10 * o.alpha, ("alpha",)),
+        },
         lambda s: s[1] >= 5,
     ),
 )
@@ -392,6 +424,7 @@ WEIGHTED = (
         lambda s, o: TorchSelfAttention(s[-1], o.heads),
         lambda s, o: PaddleSelfAttention(s[-1], o.heads),
         lambda d, s: {"heads": d.divisor(s[-1])},
+        {"heads": Wrong(lambda s, o: s[-1] if o.heads != s[-1] else 1, ("head",))},
     ),
     Row(
         "TransformerEncoderLayer",
@@ -405,6 +438,13 @@ WEIGHTED = (
             "inner": d.log(1, 512),
             "activation": d.of("relu", "gelu"),
             "first": d.chance(0.5),
+        },
+        {
+            "activation": Wrong(
+                lambda s, o: "gelu" if o.activation == "relu" else "relu",
+                ("relu", "gelu", "activation"),
+            ),
+            "first": Wrong(lambda s, o: not o.first, ("before", "norm_first", "order")),
         },
         lambda s: s[-1] > 1,
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,6 +50,23 @@ class Draws:
 
 
 @dataclass(frozen=True)
+class Wrong:
+    """Another value of one option, on Paddle's side alone.
+
+    Attributes:
+        value: it, or a function of (shape, options).
+        words: one of which stands in a cause that names the option.
+    """
+
+    value: Any
+    words: tuple[str, ...]
+
+    def of(self, shape: Shape, options: SimpleNamespace) -> Any:
+        """The value for a layer as it was drawn."""
+        return self.value(shape, options) if callable(self.value) else self.value
+
+
+@dataclass(frozen=True)
 class Row:
     """A layer of PyTorch and the layer of Paddle that ports it.
 
@@ -59,6 +76,7 @@ class Row:
         torch: (shape, options) -> module, or a function of a tensor.
         paddle: likewise.
         draw: (draws, shape) -> options; both sides are built from them.
+        wrong: option -> another value that is wrong on Paddle's side.
         fits: (shape) -> whether the layer takes this input.
         ties: at equal values, or at 0, each framework has a gradient of its own: no integers.
     """
@@ -68,6 +86,7 @@ class Row:
     torch: Callable[[Shape, SimpleNamespace], Any]
     paddle: Callable[[Shape, SimpleNamespace], Any]
     draw: Callable[[Draws, Shape], Mapping[str, Any]] = lambda d, s: {}
+    wrong: Mapping[str, Wrong] = field(default_factory=dict)
     fits: Callable[[Shape], bool] = lambda s: True
     ties: bool = False
 

@@ -87,7 +87,8 @@ def _work(task: Task) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         from tests.align.right_pairs import judging
 
-        judges = {"right": judging.judge_right, "power": judging.judge_power}
+        judges = {"right": judging.judge_right, "wrong": judging.judge_wrong,
+                  "power": judging.judge_power}  # fmt: skip
         return judges[task.kind](task.seed, task.most).to_json()
 
 
@@ -110,9 +111,9 @@ def line(record: Mapping[str, Any]) -> str:
 
 
 def summary(records: Sequence[Mapping[str, Any]]) -> str:
-    """How many of each kind ended how."""
+    """How many of each kind ended how, and the shares placed and explained."""
     lines = []
-    for kind in ("right", "power"):
+    for kind in ("right", "wrong", "power"):
         of_kind = [record for record in records if record["kind"] == kind]
         if not of_kind:
             continue
@@ -120,4 +121,9 @@ def summary(records: Sequence[Mapping[str, Any]]) -> str:
         told = ", ".join(f"{count} {said}" for said, count in counts.most_common())
         seconds = sum(record["seconds"] for record in of_kind) / len(of_kind)
         lines.append(f"{kind}: {len(of_kind)} drawn: {told}; {seconds:.2f} s a comparison")
+        judged = [record["details"] for record in of_kind if record["said"] in ("fail", "excused")]
+        if kind == "wrong" and judged:
+            placed = sum(bool(details["placed"]) for details in judged)
+            explained = sum(bool(details["explained"]) for details in judged)
+            lines.append(f"wrong: {len(judged)} found, {placed} placed, {explained} explained")
     return "\n".join(lines)

@@ -50,7 +50,7 @@ class Drawn:
         options: of PyTorch's side.
         paddle_options: of the port, where they differ.
         wrapped: a call inside a layer of its own, not in the model's forward method.
-        edit: "" or what is done to the built layer, a name of `EDITS`.
+        edit: "" or what is done to the built layer: "left out", "scaled", "transposed".
     """
 
     row: str
@@ -219,8 +219,39 @@ TorchCall, PaddleCall = in_both(calls)
 TorchWired, PaddleWired = in_both(wired)
 
 
-EDITS: dict[str, Callable[[Any], Any]] = {}
-"""What may be done to a built layer of a port, by name."""
+def _with_forward(layer: Any, forward: Callable) -> Any:
+    """A layer that keeps its parameters and computes something else; a function becomes another."""
+    if isinstance(layer, paddle.nn.Layer):
+        layer.forward = forward
+        return layer
+    return forward
+
+
+def _left_out(layer: Any) -> Any:
+    return _with_forward(layer, lambda x, *more: x)
+
+
+def _scaled(layer: Any) -> Any:
+    right = layer.forward if isinstance(layer, paddle.nn.Layer) else layer
+    return _with_forward(layer, lambda *arguments: right(*arguments) * 1.01)
+
+
+def _transposed(layer: Any) -> Any:
+    return _with_forward(
+        layer, lambda x: paddle.nn.functional.linear(x, layer.weight.T, layer.bias)
+    )
+
+
+def _without_bias(layer: Any) -> Any:
+    return _with_forward(layer, lambda x: paddle.nn.functional.linear(x, layer.weight))
+
+
+EDITS = {
+    "left out": _left_out,
+    "scaled": _scaled,
+    "transposed": _transposed,
+    "without bias": _without_bias,
+}
 
 INPUTS = {
     "normal": lambda rng, s: rng.normal(size=s),
