@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from align.commands.spec import in_one_line, read_spec
-from align.commands.steps import Outcome, left_out, take_precision
+from align.commands.steps import Outcome, left_out, take_once, take_precision
 from align.match.paired_names import table_of
 from align.pair.dumped_pair import DumpPair, Names
 from align.record.files.dump_reading import SIDES, Dump, same_request
@@ -96,6 +96,7 @@ def judge(names: Names, dtypes: Sequence[str]) -> Outcome:
     outcome.leave_out(names.modules.torch_only, names.modules.paddle_only)
     outcome.notes.extend(_notes(names))
     alone = "float64" not in dtypes
+    take_once(DumpPair(names, dtypes[0], alone), outcome)
     for dtype in dtypes:
         take_precision(DumpPair(names, dtype, alone), outcome)
     outcome.notes[:] = dict.fromkeys(outcome.notes)

@@ -22,7 +22,15 @@ from align.match.mapping import to_paddle
 from align.match.name_table import read_table
 from align.match.paired_names import ModuleMap, SideNames, pair_names
 from align.pair.isolation import Isolation
-from align.pair.pair import Pair, TrainingRuns, own_tensors, steady_elements
+from align.pair.pair import (
+    Pair,
+    TrainingRuns,
+    compute_rates,
+    compute_scores,
+    own_tensors,
+    scored_output,
+    steady_elements,
+)
 from align.pair.side import (
     Sampler,
     Side,
@@ -40,7 +48,6 @@ from align.record.arrays import (
     Store,
     TrainingRun,
     cast,
-    leaves,
     moved_vectors,
 )
 from align.record.recording import ROOT, Recording
@@ -377,78 +384,6 @@ def widened(arrays: Mapping[str, np.ndarray]) -> Lazy:
         return array.astype("int64" if array.dtype.kind in "biu" else "float64")
 
     return Lazy({name: functools.partial(read, name) for name in arrays})
-
-
-METRIC = "metric"
-
-
-def compute_scores(
-    side: Side, plan: Request, output: np.ndarray, dtype: str
-) -> tuple[dict[str, float], Mapping[str, Any]]:
-    """Return the scores of this side's metric by their names in the report, and a stamp.
-
-    Raises:
-        ValueError: the metric returns something else than a number or a mapping of numbers.
-    """
-    framework = side.framework
-    labels = cast(np.asarray(plan.labels), dtype, dtype)
-    tensor = framework.tensor(output)
-    with framework.default_dtype(dtype):
-        score = side.of_pair(plan.metric)(tensor, framework.tensor(labels))
-    if not isinstance(score, Mapping):
-        return {METRIC: _number(framework, score, METRIC)}, framework.stamp(tensor)
-    scores = {
-        f"{METRIC} {name}": _number(framework, value, name)
-        for name, value in leaves(score, lambda value: not isinstance(value, Mapping))
-    }
-    if not scores:
-        raise ValueError(f"metric: the {framework.NAME} function returned an empty mapping")
-    return scores, framework.stamp(tensor)
-
-
-def _number(framework: Any, value: Any, name: str) -> float:
-    value = framework.numpy(value) if framework.is_tensor(value) else value
-    array = np.asarray(value)
-    if array.size != 1 or array.dtype.kind not in "biuf":
-        raise ValueError(
-            f"metric: {name!r} of the {framework.NAME} side is a {type(value).__name__} of "
-            f"shape {array.shape}, expected one number (or a mapping of numbers)"
-        )
-    return float(array.reshape(()))
-
-
-def compute_rates(side: Side, plan: Request) -> np.ndarray:
-    """Return the rates (steps,) of this side's callable in the plan's schedule.
-
-    Raises:
-        ValueError: something else than so many finite numbers.
-    """
-    steps, whose = plan.schedule_steps, f"schedule: {side.framework.NAME}'s callable"
-    returned = side.of_pair(plan.schedule)(steps)
-    try:
-        rates = np.asarray([float(rate) for rate in returned])
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{whose} returned {type(returned).__name__}, expected {steps} numbers ({error})"
-        ) from error
-    if rates.shape != (steps,):
-        raise ValueError(f"{whose} returned {len(rates)} rates, expected {steps} (schedule_steps)")
-    if not np.isfinite(rates).all():
-        raise ValueError(f"{whose} returned a rate that is not finite")
-    return rates
-
-
-def scored_output(recording: Recording) -> np.ndarray:
-    """Return the output that the metric of both sides is given.
-
-    Raises:
-        ValueError: the model returns no floating tensor.
-    """
-    call = recording.calls[ROOT]
-    outputs = [call.outputs[path] for path in call.floating()[:1]]
-    if not outputs:
-        raise ValueError("metric: the model returns no floating tensor")
-    return outputs[0]
 
 
 def exact_in_float32(array: np.ndarray) -> bool:

@@ -19,15 +19,23 @@ import numpy as np
 from align.judge import bounds, drift
 from align.judge.judging import Judge, alike, compare_outputs, largest
 from align.judge.noise_band import NoiseBand
+from align.judge.update_judging import Curve
 from align.match.mapping import to_paddle
 from align.match.name_table import Table
 from align.match.paired_names import settled
 from align.pair.isolation import Guilty, WrongGradient, is_mask
-from align.pair.pair import Pair, TrainingRuns, own_tensors, steady_elements
-from align.record.arrays import Arrays, Leaf, TrainingRun
+from align.pair.pair import (
+    METRIC,
+    Pair,
+    TrainingRuns,
+    own_tensors,
+    scored_output,
+    steady_elements,
+)
+from align.record.arrays import Arrays, BothSides, Leaf, TrainingRun
 from align.record.files.dump_reading import Dump, Module
 from align.record.recording import ROOT, Call, Recording
-from align.record.results import Comparison, Tolerance
+from align.record.results import Comparison, Step, Tolerance
 
 
 class Names:
@@ -108,6 +116,29 @@ class DumpPair(Pair):
         return TrainingRuns(
             reference, oracle, band, run, steady_elements(sample, oracle or reference)
         )
+
+    def asks(self, step: Step) -> bool:
+        """Whether both dumps hold what a step compares."""
+        return any(self._numbers(step.name)) if step.once else super().asks(step)
+
+    def _numbers(self, kind: str) -> list[dict[str, list[float]]]:
+        """What each side computed of a metric or a schedule, Paddle first."""
+        return [dump.numbers().get(kind, {}) for dump in (self.setup.paddle, self.setup.torch)]
+
+    def both_scores(self) -> BothSides:
+        """Both metrics as each side computed them."""
+        ours, reference = (
+            {n if n == METRIC else f"{METRIC} {n}": values[0] for n, values in side.items()}
+            for side in self._numbers("metric")
+        )
+        torch, paddle = self.setup.torch, self.setup.paddle
+        stamps = {"ours": paddle.meta.framework, "reference": torch.meta.framework}
+        return BothSides(ours, reference, stamps, rows=len(scored_output(self.reference)))
+
+    def logged_rates(self) -> Curve:
+        """Both schedules as each side computed them."""
+        rates = [side.get("schedule", ()) for side in self._numbers("learning_rate")]
+        return Curve(None, (), *(np.asarray(side, float) for side in rates), only=True)
 
     def planted(self, step: str) -> Iterator[tuple[str, str, Recording]]:
         """Paddle's pass with each fault of "forward" or "backward", planted in its arrays."""

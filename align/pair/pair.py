@@ -17,8 +17,10 @@ from align.judge.judging import Judge, flags, largest_gradient
 from align.judge.noise_band import NoiseBand
 from align.match.mapping import WeightMapping, to_paddle
 from align.match.paired_names import ModuleMap
-from align.record.arrays import Arrays, TrainingRun
+from align.pair.side import Side
+from align.record.arrays import Arrays, TrainingRun, cast, leaves
 from align.record.recording import ROOT, Recording
+from align.record.request import Request
 from align.record.results import Comparison, Step, Tolerance
 from sot_paddle.config import some
 
@@ -151,6 +153,78 @@ def own_tensors(name: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
     prefix = "" if name == ROOT else f"{name}."
     ends = {n: n.removeprefix(prefix) for n in arrays if n.startswith(prefix)}
     return {end: arrays[n].astype(np.float64) for n, end in ends.items() if "." not in end}
+
+
+METRIC = "metric"
+
+
+def compute_scores(
+    side: Side, plan: Request, output: np.ndarray, dtype: str
+) -> tuple[dict[str, float], Mapping[str, Any]]:
+    """Return the scores of this side's metric by their names in the report, and a stamp.
+
+    Raises:
+        ValueError: the metric returns something else than a number or a mapping of numbers.
+    """
+    framework = side.framework
+    labels = cast(np.asarray(plan.labels), dtype, dtype)
+    tensor = framework.tensor(output)
+    with framework.default_dtype(dtype):
+        score = side.of_pair(plan.metric)(tensor, framework.tensor(labels))
+    if not isinstance(score, Mapping):
+        return {METRIC: _number(framework, score, METRIC)}, framework.stamp(tensor)
+    scores = {
+        f"{METRIC} {name}": _number(framework, value, name)
+        for name, value in leaves(score, lambda value: not isinstance(value, Mapping))
+    }
+    if not scores:
+        raise ValueError(f"metric: the {framework.NAME} function returned an empty mapping")
+    return scores, framework.stamp(tensor)
+
+
+def _number(framework: Any, value: Any, name: str) -> float:
+    value = framework.numpy(value) if framework.is_tensor(value) else value
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise ValueError(
+            f"metric: {name!r} of the {framework.NAME} side is a {type(value).__name__} of "
+            f"shape {array.shape}, expected one number (or a mapping of numbers)"
+        )
+    return float(array.reshape(()))
+
+
+def compute_rates(side: Side, plan: Request) -> np.ndarray:
+    """Return the rates (steps,) of this side's callable in the plan's schedule.
+
+    Raises:
+        ValueError: something else than so many finite numbers.
+    """
+    steps, whose = plan.schedule_steps, f"schedule: {side.framework.NAME}'s callable"
+    returned = side.of_pair(plan.schedule)(steps)
+    try:
+        rates = np.asarray([float(rate) for rate in returned])
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{whose} returned {type(returned).__name__}, expected {steps} numbers ({error})"
+        ) from error
+    if rates.shape != (steps,):
+        raise ValueError(f"{whose} returned {len(rates)} rates, expected {steps} (schedule_steps)")
+    if not np.isfinite(rates).all():
+        raise ValueError(f"{whose} returned a rate that is not finite")
+    return rates
+
+
+def scored_output(recording: Recording) -> np.ndarray:
+    """Return the output that the metric of both sides is given.
+
+    Raises:
+        ValueError: the model returns no floating tensor.
+    """
+    call = recording.calls[ROOT]
+    outputs = [call.outputs[path] for path in call.floating()[:1]]
+    if not outputs:
+        raise ValueError("metric: the model returns no floating tensor")
+    return outputs[0]
 
 
 STATE = ""

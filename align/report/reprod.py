@@ -31,6 +31,7 @@ Checks = dict[str, dict[str, Any]]
 PASSED = 1e-6
 """The mean absolute difference that a log calls passed."""
 FORWARD, LOSS, RATES = "forward_align", "loss_align", "lr_align"
+METRIC = "metric_align"
 BACKWARD, TRAIN = "backward_align", "train_align"
 
 
@@ -94,7 +95,7 @@ def _subtractable(side: Arrays) -> dict[str, np.ndarray]:
 
 def write_side(dump: Dump, folder: Path) -> list[Path]:
     """Write `<check>_torch.npy` or `<check>_paddle.npy` of every check that a dump has."""
-    checks: Checks = {}
+    checks = _of_numbers(dump)
     for dtype in dump.meta.dtypes:
         _add(checks, dtype, _of_pass(dump.recording(dtype)))
         if dump.meta.steps:
@@ -105,7 +106,7 @@ def write_side(dump: Dump, folder: Path) -> list[Path]:
 
 def write_both(names: Names, dtypes: list[str], folder: Path) -> list[Path]:
     """Write both sides' files and the log of every check."""
-    sides: tuple[Checks, Checks] = {}, {}
+    sides = _of_numbers(names.torch), _of_numbers(names.paddle)
     for dtype in dtypes:
         pair = DumpPair(names, dtype)
         for checks, recording in zip(sides, (pair.reference, pair.ours), strict=True):
@@ -125,6 +126,16 @@ def _add(checks: Checks, prefix: str, more: Checks) -> None:
     for check, arrays in more.items():
         prefixed = {f"{prefix}/{name}": np.array(array) for name, array in arrays.items()}
         checks.setdefault(check, {}).update(prefixed)
+
+
+def _of_numbers(dump: Dump) -> Checks:
+    """The metric and the schedule, when the spec has them."""
+    numbers = dump.numbers()
+    return {
+        check: {name: np.asarray(values) for name, values in numbers[kind].items()}
+        for check, kind in ((METRIC, "metric"), (RATES, "learning_rate"))
+        if numbers.get(kind)
+    }
 
 
 def _of_pass(recording: Recording) -> Checks:

@@ -22,7 +22,7 @@ from align.judge.noise_band import NoiseBand, kinds_of
 from align.match.mapping import to_paddle
 from align.match.name_table import Table, read_table
 from align.match.paired_names import PairedNames, settled
-from align.pair.pair import steady_elements
+from align.pair.pair import METRIC, compute_rates, compute_scores, scored_output, steady_elements
 from align.pair.side import Side, differs, measured_training, no_scatter, tensors
 from align.record.arrays import Entry, Store, moved_vectors
 from align.record.files import dump_reading, storage
@@ -34,7 +34,7 @@ from sot_paddle import checkpoint
 from sot_paddle.reading import sha256_of
 from sot_paddle.runtime import environment_stamp
 
-_OTHERS = ("data", "converted", "metric", "schedule_steps")
+_OTHERS = ("data", "converted")
 _NOT_HERE = "{} is not part of a dump: run align spec where both frameworks are installed"
 
 
@@ -172,21 +172,46 @@ class DumpedSide:
         checkpoint.write_tensors(folder / dump_reading.WEIGHTS, self.state)
         labels = {} if plan.labels is None else {"labels": np.asarray(plan.labels)}
         checkpoint.write_tensors(folder / dump_reading.LABELS, labels)
+        if plan.schedule_steps and plan.schedule is None:
+            record.notes.append(_NOT_HERE.format("schedule_steps without schedule"))
         for dtype in () if self.asked.names_only else plan.dtypes:
-            self._write_passes(folder / dtype, dtype)
+            plain = self._write_passes(folder / dtype, dtype)
+            if dtype == plan.dtypes[0]:
+                storage.write_json(folder / dump_reading.NUMBERS, self._numbers(plain))
             if plan.steps:
                 self._write_training(folder / dtype, dtype)
         record.notes = list(dict.fromkeys(record.notes))
         storage.write_json(folder / dump_reading.META, record.to_json())
 
-    def _write_passes(self, folder: Path, dtype: str) -> None:
+    def _numbers(self, plain: Recording) -> dict[str, dict[str, list[float]]]:
+        """Return the metric and the schedule of this side: kind -> name -> values.
+
+        A metric alone is judged: the Paddle side's gets PyTorch's output, when its dump is there.
+
+        Raises:
+            ValueError: a score or a rate that is no number.
+        """
+        plan, dtype = self.plan, self.plan.dtypes[0]
+        numbers: dict[str, dict[str, list[float]]] = {}
+        if plan.metric is not None:
+            other = None if self.side.is_torch else self.asked.other
+            if other is not None and dtype in other.meta.dtypes:
+                plain = other.recording(dtype)
+            scores, _ = compute_scores(self.side, plan, scored_output(plain), dtype)
+            prefix = f"{METRIC} "
+            numbers["metric"] = {n.removeprefix(prefix): [score] for n, score in scores.items()}
+        if plan.schedule is not None:
+            numbers["learning_rate"] = {"schedule": compute_rates(self.side, plan).tolist()}
+        return numbers
+
+    def _write_passes(self, folder: Path, dtype: str) -> Recording:
         side, plan = self.side, self.plan
         plain = side.record_pass(plan, dtype, dtype)
         no_scatter(self.framework, plain, side.record_pass(plan, dtype, dtype))
         self.record.framework = dict(plain.stamp)
         storage.write_recording(self._slim(self._with_inputs(plain, dtype)), folder)
         if not side.is_torch:
-            return
+            return plain
         exact = plain
         if dtype != "float64":
             exact = side.record_pass(plan, "float64", dtype)
@@ -195,6 +220,7 @@ class DumpedSide:
             lambda: exact, lambda asked: side.open_pass(plan, dtype, dtype, asked=asked), kinds_of
         )
         checkpoint.write_tensors(folder / dump_reading.NOISE, band.to_store())
+        return plain
 
     def _with_inputs(self, plain: Recording, dtype: str) -> Recording:
         """The pass with each call's inputs and their gradients, when watching changes nothing."""

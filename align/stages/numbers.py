@@ -226,14 +226,13 @@ def _of_logs(pair: Pair, curve: Curve) -> _Schedules:
     def explain(logged: Curve, *_: object) -> str:
         return rate_causes.explain(logged.ours, logged.reference)
 
-    return _Schedules([curve], explain, place_of(pair.plan.schedule[1]))
+    return _Schedules([curve], explain, place_of(pair.plan.schedule[1]) if pair.live else "")
 
 
 def _of_optimizers(pair: Any) -> _Schedules:
     """Of a live pair: its schedulers, stepped."""
-    from align.pair import (
-        update_sides as sides,
-    )  # the step "weights" of two dumps needs no framework
+    # comparing files of two machines needs no framework
+    from align.pair import update_sides as sides
 
     torch, paddle, options = sides.torch_schedule(pair), sides.paddle_schedule(pair), ""
     curves, factories = sides.schedule_curves(pair, torch, paddle), pair.plan.optimizer

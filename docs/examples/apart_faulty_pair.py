@@ -2,6 +2,7 @@
 
 from apart_pair import (  # noqa: F401 (the rest of the pair is the same)
     LOSS,
+    METRIC,
     NAME,
     OPTIMIZER,
     STEPS,

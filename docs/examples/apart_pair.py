@@ -44,3 +44,16 @@ def inputs():
 def labels():
     """Their classes."""
     return np.random.default_rng(1).integers(0, 10, 4)
+
+
+def torch_accuracy(output, labels):
+    """Share of right classes."""
+    return (output.argmax(1) == labels).double().mean()
+
+
+def paddle_accuracy(output, labels):
+    """Share of right classes."""
+    return (output.argmax(axis=1) == labels).astype("float64").mean()
+
+
+METRIC = (torch_accuracy, paddle_accuracy)

@@ -197,6 +197,7 @@ META, WEIGHTS = "meta.json", "weights.safetensors"
 LABELS = "labels.safetensors"
 NOISE, TRAINING_NOISE = "noise.safetensors", "training_noise.safetensors"
 ORACLE = "oracle"
+NUMBERS = "numbers.json"
 
 
 class Dump:
@@ -260,6 +261,14 @@ class Dump:
     def training_noise(self, dtype: str) -> Arrays:
         """The noise band of PyTorch's training run."""
         return self.folder.tensors(f"{dtype}/{TRAINING_NOISE}")
+
+    def numbers(self) -> dict[str, dict[str, list[float]]]:
+        """Metric and schedule as each side computed them: kind -> name -> values."""
+        numbers: dict[str, dict[str, list[float]]] = {}
+        with as_written(self.path / NUMBERS):
+            for kind, rows in self.folder.json(NUMBERS).items():
+                numbers[kind] = {name: [float(x) for x in rows[name]] for name in rows}
+        return numbers
 
     def _check_stamp(self, stamp: Mapping[str, object], dtype: str) -> None:
         """The framework is read off the tensors: a dump of the other one does not pass for it."""

@@ -132,8 +132,8 @@ DAMAGE = {
         "has a bad row '../x'",
     ),
     "a file that is not listed": (
-        lambda c: rewritten(c, "manifest.json", lambda m: m["files"].pop("float64/training.json")),
-        "has no float64/training.json",
+        lambda c: rewritten(c, "manifest.json", lambda m: m["files"].pop("numbers.json")),
+        "has no numbers.json",
     ),
     "no JSON": (
         lambda c: damaged(c, "meta.json", lambda b: b[:-20], hashed=True),

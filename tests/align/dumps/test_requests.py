@@ -7,7 +7,75 @@ from pathlib import Path
 import pytest
 
 from align.commands import dump_comparing
+from align.record.files.dump_reading import Dump
 from tests.align.dumps.guarded_commands import judged, main_compare, main_dump
+from tests.align.small_pairs import steps_due
+
+FLAT = """
+import numpy as np
+
+NAME, SHAKE, DTYPE, LOSS = "flat", False, "float64", "mse"
+SCHEDULE_STEPS = 6
+FIRST = 0
+
+
+def torch_module():
+    import torch
+
+    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+
+
+def paddle_layer():
+    import paddle
+
+    return paddle.nn.Sequential(paddle.nn.Linear(4, 4), paddle.nn.ReLU())
+
+
+def inputs():
+    return np.random.default_rng(0).normal(size=(5, 4))
+
+
+def labels():
+    return np.ones((5, 4))
+
+
+def rates(first):
+    return lambda steps: [1e-3 * 0.5 ** max(0, i - first) for i in range(steps)]
+
+
+def distance(scale):
+    return lambda output, labels: {"mae": scale * abs(output - labels).mean()}
+
+
+METRIC = (distance(1), distance(1))
+SCHEDULE = (rates(0), rates(FIRST))
+"""
+
+
+def test_metric_and_schedule_are_judged(tmp_path) -> None:
+    def run(side: str, name: str, *options: str, changes=()) -> Dump:
+        text = FLAT
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new, 1)
+        spec = tmp_path / f"{name}.py"
+        spec.write_text(text)
+        out = str(tmp_path / name)
+        assert main_dump(["--side", side, "--spec", str(spec), "--out", out, *options]) == 0
+        return Dump(tmp_path / name)
+
+    torch = run("torch", "t")
+    given = ("--weights", str(torch.path))
+    right = judged(torch, run("paddle", "p", *given))
+    assert right.passed, str(right)
+    steps = [(result.step, result.dtype) for result in right.report.results]
+    assert steps == steps_due("metric", "schedule_steps", dtypes=("float64",), live=False)
+    changes = [("FIRST = 0", "FIRST = 1"), ("distance(1))", "distance(1.5))")]
+    wrong = judged(torch, run("paddle", "q", *given, changes=changes))
+    places = {one.step: one for one in wrong.findings}
+    assert places["metric"].place == "metric mae"
+    assert places["learning_rate"].place == "schedule"
+    assert "1 step" in places["learning_rate"].cause
 
 
 def test_a_draft_is_written_when_names_do_not_match(make, torch_dump, tmp_path, monkeypatch):
