@@ -54,9 +54,9 @@ def head_signatures(heads: Mapping[str, Sequence[Row]]) -> dict[str, tuple[str, 
     signatures = dict(HEAD_SIGNATURES)
     for head in heads.keys() - signatures.keys():
         names = [row.destination for row in heads[head] if counts[row.destination] == 1]
-        own = tuple(name for name in names if name.startswith("head.pooling."))
-        if own:
-            signatures[head] = own
+        pooling = tuple(name for name in names if name.startswith("head.pooling."))
+        if pooling:
+            signatures[head] = pooling
     return signatures
 
 
