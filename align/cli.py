@@ -126,9 +126,6 @@ def _dump_parser() -> CommandParser:
         "--against", metavar="DUMP", help="torch: follow the norms of this Paddle dump"
     )
     parser.add_argument("--dtype", choices=_DTYPES, action="append", default=[])
-    parser.add_argument(
-        "--no-shake", action="store_true", help="torch: leave fresh zeros and ones as they are"
-    )
     _add_timeout(parser)
     return parser
 
@@ -138,9 +135,6 @@ def _compare_parser() -> CommandParser:
     parser.add_argument("first", metavar="A", help="a dump")
     parser.add_argument("second", metavar="B", help="the other side's dump, in any order")
     _add_files(parser, "report.html and report.json")
-    parser.add_argument(
-        "--table", metavar="FILE", help="names that differ, instead of those of the dumps' spec"
-    )
     parser.add_argument("--dtype", choices=_DTYPES, action="append", default=[])
     parser.add_argument("--reprod", metavar="DIR", help="also write reprod_log files (pickles)")
     return parser

@@ -13,7 +13,6 @@ from typing import Any
 
 from align.commands.spec import in_one_line, read_spec
 from align.commands.steps import Outcome, left_out, take_once, take_precision
-from align.match.name_table import Table, read_table
 from align.match.paired_names import table_of
 from align.pair.dumped_pair import DumpPair, Names
 from align.record.files.dump_reading import SIDES, Dump, same_request
@@ -34,8 +33,7 @@ def run_dump(options: argparse.Namespace) -> int:
     spec, out = Path(options.spec), Path(options.out)
     plan = read_spec(spec)
     dtype = tuple(dict.fromkeys(options.dtype)) or plan.dtype
-    shake = plan.shake and not options.no_shake
-    plan = dataclasses.replace(plan, dtype=dtype, shake=shake)
+    plan = dataclasses.replace(plan, dtype=dtype)
     folder = options.weights or options.against
     other = None if folder is None else Dump(folder)
     with in_one_line(spec):
@@ -55,12 +53,10 @@ def run_dump(options: argparse.Namespace) -> int:
 
 def run_compare(options: argparse.Namespace) -> int:
     """Run ``compare`` with its options; return the exit status."""
-    table = read_table(options.table) if options.table else None
     first, second = Dump(options.first), Dump(options.second)
     dtypes = common(first, second, options.dtype)
     check_writable([options.out, options.reprod], [options.json, options.junit])
-    folder = Path(options.out) if options.out else Path()
-    names = pair_up(first, second, table=table, folder=folder)
+    names = pair_up(first, second)
     outcome = judge(names, dtypes)
     print(outcome)
     if options.reprod:
@@ -70,14 +66,8 @@ def run_compare(options: argparse.Namespace) -> int:
     return outcome.exit_code
 
 
-def pair_up(
-    first: Dump, second: Dump, *, table: Table | None = None, folder: Path | None = None
-) -> Names:
-    """Two dumps that belong together, their names paired.
-
-    Args:
-        table: rows for names that differ, None for those that the dumps were made with.
-        folder: where a draft of a table goes when names do not match.
+def pair_up(first: Dump, second: Dump) -> Names:
+    """Pair the names of two dumps that belong together, by the table that they were made with.
 
     Raises:
         ValueError: the dumps do not belong together; says why.
@@ -85,9 +75,7 @@ def pair_up(
     torch, paddle = _sides(first, second)
     same_request(torch.meta, paddle.meta, (str(torch.path), str(paddle.path)))
     _check_weights(torch, paddle)
-    if table is None:
-        table = table_of(torch.meta, paddle.meta)
-    return Names(torch, paddle, table, folder or Path())
+    return Names(torch, paddle, table_of(torch.meta, paddle.meta))
 
 
 def judge(names: Names, dtypes: Sequence[str]) -> Outcome:
@@ -97,10 +85,9 @@ def judge(names: Names, dtypes: Sequence[str]) -> Outcome:
     outcome.leave_out(names.modules.torch_only, names.modules.paddle_only)
     outcome.notes.extend(_notes(names))
     alone = "float64" not in dtypes
-    pairs = [DumpPair(names, dtype, alone) for dtype in dtypes]
-    if take_once(pairs[0], outcome):
-        for pair in pairs:
-            take_precision(pair, outcome)
+    take_once(DumpPair(names, dtypes[0], alone), outcome)
+    for dtype in dtypes:
+        take_precision(DumpPair(names, dtype, alone), outcome)
     outcome.notes[:] = dict.fromkeys(outcome.notes)
     return outcome
 
@@ -134,19 +121,13 @@ def common(first: Dump, second: Dump, wanted: Sequence[str] = ()) -> list[str]:
 
 
 def _check_weights(torch: Dump, paddle: Dump) -> None:
-    """The Paddle side must have run on these weights, or on its own, which are then compared."""
+    """The Paddle side must have run on PyTorch's weights."""
     source = paddle.meta.weights_from
-    if source and source != torch.meta.weights:
+    if source != torch.meta.weights:
+        ran_on = f"the weights {source[:12]}" if source else "weights of its own"
         raise ValueError(
-            f"{paddle.path} was run on the weights {source[:12]}, {torch.path} holds "
+            f"{paddle.path} was run on {ran_on}, {torch.path} holds "
             f"{torch.meta.weights[:12]}: dump the Paddle side again with --weights {torch.path}"
-        )
-    if not source and torch.meta.moved:
-        raise ValueError(
-            f"{paddle.path} has weights of its own, and {torch.path} moved "
-            f"{len(torch.meta.moved)} constant vectors off their value "
-            f"({some(torch.meta.moved)}): dump PyTorch again with --no-shake, or Paddle with "
-            f"--weights {torch.path}"
         )
 
 
@@ -185,7 +166,7 @@ def _notes(names: Names) -> list[str]:
     if torch.meta.moved:
         notes.append(
             f"{len(torch.meta.moved)} constant vectors (fresh biases, scales, running statistics) "
-            "were moved off their value on both sides; --no-shake leaves them"
+            "were moved off their value on both sides; SHAKE = False leaves them"
         )
     if torch.meta.spec.get("sha256") != paddle.meta.spec.get("sha256"):
         notes.append("the two spec files are not the same; inputs and request are")

@@ -20,7 +20,7 @@ from align.match.mapping import to_paddle
 from align.pair import dumped_pair
 from align.pair.pair import Pair
 from align.pair.side import differs, no_scatter
-from align.record.arrays import pair_leaves, paths_of
+from align.record.arrays import pair_paths
 from align.record.files.dump_reading import OWN
 from align.record.recording import ROOT
 from align.record.results import STEPS, Comparison, Divergence, Step, StepResult
@@ -34,10 +34,6 @@ PASSES = ("forward", "backward")
 _MIXED = (
     "PyTorch computes in float32 in places of the float64 run too: what follows from there is held "
     "to what float32 rounds"
-)
-_OTHER_WEIGHTS = (
-    "the passes were not compared: they ran on different weights; fix the conversion, or dump the "
-    "Paddle side with --weights {}"
 )
 
 
@@ -177,15 +173,11 @@ class Outcome:
         return write_page(self.report, out)
 
 
-def take_once(pair: Pair, outcome: Outcome) -> bool:
-    """Take the steps that do not depend on the precision; return whether the passes may follow."""
+def take_once(pair: Pair, outcome: Outcome) -> None:
+    """Take the steps that do not depend on the precision."""
     for step in STEPS.values():
         if step.once and _is_due(step, pair):
             take_step(step, pair, outcome)
-            if step.name == "weights" and not pair.live and outcome.findings:
-                outcome.notes.append(_OTHER_WEIGHTS.format(pair.setup.torch.path))
-                return False
-    return True
 
 
 def take_precision(pair: Pair, outcome: Outcome) -> None:
@@ -348,10 +340,10 @@ def left_out(ignored: Mapping[str, str]) -> list[str]:
 
 def _another_order(pair: Pair) -> str:
     """Why a loss of ours differs on equal outputs: it tells them apart by their order."""
-    torch_paths = paths_of(pair.reference.calls[ROOT].outputs)
-    paddle_paths = paths_of(pair.ours.calls[ROOT].outputs)
+    torch_paths = list(pair.reference.calls[ROOT].outputs)
+    paddle_paths = list(pair.ours.calls[ROOT].outputs)
     is_users_loss = isinstance(pair.plan.loss, (tuple, list)) or pair.plan.loss == OWN
-    pairs, _, _ = pair_leaves([(p, p) for p in torch_paths], [(p, p) for p in paddle_paths])
+    pairs, _, _ = pair_paths(torch_paths, paddle_paths)
     if is_users_loss or [path for *_, path in pairs] == paddle_paths:
         return ""
     return (

@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os.path
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from align.explain.experiment import EXPLAINED, Edits, close_to, first_cause, scale
-from align.judge.distance import PRECISIONS, diagnose_shape
+from align.judge.comparator import diagnose_shape
 from align.record.arrays import Arrays
 
 PARTS = (2, 3, 4)
@@ -117,6 +117,28 @@ def shifted(a: np.ndarray, b: np.ndarray, axes: Sequence[int], what: str = "") -
         return
     words = [f"{s:+d} along axis {i}" for s, i in zip(steps, axes, strict=True) if s]
     yield f"{what}shifted: Paddle's begins {' and '.join(words)}", edited
+
+
+def to_bfloat16(x: np.ndarray) -> np.ndarray:
+    """Values rounded to bfloat16 (nearest, ties to even), held as float64."""
+    bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
+    even = ((bits >> np.uint32(16)) & np.uint32(1)) + np.uint32(0x7FFF)
+    upper_half = (bits + even) & np.uint32(0xFFFF0000)
+    return upper_half.view(np.float32).astype(np.float64).reshape(x.shape)
+
+
+def _through(dtype: str) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda x: x.astype(dtype).astype(np.float64)
+
+
+PRECISIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "float32": _through("float32"),
+    "float16": _through("float16"),
+    "bfloat16": to_bfloat16,
+    "whole numbers": np.rint,
+    "whole numbers (cut off)": np.trunc,
+}
+"""Name -> what it makes of float64 values."""
 
 
 def computed(a: np.ndarray, b: np.ndarray) -> Edits:

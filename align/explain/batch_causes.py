@@ -17,7 +17,7 @@ import numpy as np
 
 from align.explain import array_edits
 from align.explain.experiment import Edits, first_cause, renamed
-from align.judge.distance import diagnose_shape
+from align.judge.comparator import diagnose_shape
 from align.record.arrays import Arrays
 
 NEAR = 1e-5  # part of the typical signature within which two floating rows are one

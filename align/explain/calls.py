@@ -276,7 +276,7 @@ def _masks(bench: Bench, module: Any) -> list[np.ndarray]:
 def _widths(bench: Bench, calls: list[WatchedCall]) -> list[int]:
     """Last sizes of what is multiplied in the layer and of its inputs: widths of a head, of all."""
     tensors = leaves(bench.layer_call[1:], on_paddle.is_tensor) if bench.layer_call else []
-    arrays = [array for _, array in (bench.partner.inputs if bench.partner else tensors)]
+    arrays = [*bench.partner.inputs.values()] if bench.partner else [x for _, x in tensors]
     for call in calls:
         arrays += call.args[:2] if call.name in ("matmul", "bmm") else ()
     shapes = [tuple(x.shape) for x in arrays]

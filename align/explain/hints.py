@@ -15,7 +15,7 @@ import numpy as np
 from align.explain.experiment import EXPLAINED, SAME, Edits, close_to, first_cause, scale
 from align.explain.formulas import ACTIVATIONS
 from align.explain.options import unequal
-from align.judge.distance import diagnose
+from align.judge.comparator import diagnose
 from align.judge.judging import LOW
 from align.pair.isolation import Guilty, is_mask
 from align.record.arrays import Arrays, Leaf

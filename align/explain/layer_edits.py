@@ -119,7 +119,7 @@ def rows(bench: Bench) -> Changes:
     """Replace the numbers that an embedding was given by those that its partner was given."""
     if bench.layer_call is None or bench.partner is None:
         return
-    expected = [array for _, array in bench.partner.inputs if array.dtype.kind == "i"]
+    expected = [array for array in bench.partner.inputs.values() if array.dtype.kind == "i"]
     tensors = leaves(bench.layer_call[1:], on_paddle.is_tensor)
     numbers = [(path, t) for path, t in tensors if not paddle.is_floating_point(t)]
     if not len(numbers) == len(expected) == 1 or numbers[0][1].size != expected[0].size:
@@ -186,7 +186,7 @@ def arguments(bench: Bench) -> str:
         return ""
     tensors = [tensor for _, tensor in leaves(bench.layer_call[1:], on_paddle.is_tensor)]
     paddle_shapes = Counter(tuple(tensor.shape) for tensor in tensors)
-    torch_shapes = Counter(array.shape for _, array in bench.partner.inputs)
+    torch_shapes = Counter(array.shape for array in bench.partner.inputs.values())
     missing = list((torch_shapes - paddle_shapes).elements())
     if not missing or paddle_shapes - torch_shapes:
         return ""

@@ -194,5 +194,5 @@ def recorded_loss_cause(pair: DumpPair) -> str:
         LossRun(side.loss, dict(side.calls[ROOT].grad_outputs), side.stamp)
         for side in (pair.ours, pair.reference)
     )
-    outputs = {p: a for p, a in pair.reference.calls[ROOT].outputs if a.dtype.kind == "f"}
+    outputs = {p: a for p, a in pair.reference.calls[ROOT].outputs.items() if a.dtype.kind == "f"}
     return loss_causes.explain(outputs, pair.setup.torch.labels(), paddle_run, torch_run)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -306,15 +305,6 @@ def make_optimizer(plan: Request, model: paddle.nn.Layer) -> tuple[Any, Any]:
     names = {"lr": "learning_rate", "eps": "epsilon"}
     options = {names.get(name, name): value for name, value in settings.items() if name != "name"}
     return paddle.optimizer.AdamW(parameters=trained, **options), None
-
-
-def rate(optimizer: Any) -> float:
-    """The learning rate that the next step applies (the largest of the groups)."""
-    param_groups = getattr(optimizer, "_param_groups", None) or []
-    lists = [g["params"] if isinstance(g, Mapping) else [g] for g in param_groups]
-    attributes = [getattr(p, "optimize_attr", None) or {} for p in itertools.chain(*lists)]
-    factors = [float(attribute.get("learning_rate", 1.0)) for attribute in attributes]
-    return float(optimizer.get_lr()) * max(factors, default=1.0)
 
 
 def live_moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, dict[str, paddle.Tensor]]:

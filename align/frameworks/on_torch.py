@@ -298,11 +298,6 @@ def make_optimizer(plan: Request, model: torch.nn.Module) -> tuple[Any, Any]:
     ), None
 
 
-def rate(optimizer: Any) -> float:
-    """The learning rate that the next step applies (the largest of the groups)."""
-    return max(float(group["lr"]) for group in optimizer.param_groups)
-
-
 def live_moments(optimizer: Any, model: torch.nn.Module) -> dict[str, dict[str, torch.Tensor]]:
     """Canonical parameter name -> kind of moment -> the optimizer's own tensor."""
     names = {parameter: name for name, parameter in model.named_parameters()}

@@ -10,8 +10,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from align.judge.comparator import within
-from align.judge.distance import CEILING
+from align.judge.comparator import CEILING, within
 from align.judge.noise_band import FALSE_ALARM, FLOOR, ILL_CONDITIONED, KERNELS, Find, NoiseBand
 from align.record.results import Comparison, Tolerance
 from sot_paddle.config import some

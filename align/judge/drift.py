@@ -15,16 +15,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from align.judge.comparator import compare_arrays, within
-from align.judge.distance import ZERO_RATIO, peak
+from align.judge.comparator import ZERO_RATIO, compare_arrays, peak, within
 from align.match.mapping import WeightMapping, to_paddle
-from align.record.arrays import Entry, Lazy, Reader, Store, canonical
+from align.record.arrays import Entry, Lazy, Reader, Store, TrainingRun, canonical
 from align.record.results import Comparison, Tolerance
 
 LIMIT = 1024
@@ -113,45 +112,36 @@ def _pick(side: Any, tensor: Any, few: np.ndarray) -> np.ndarray:
     return side.numpy(tensor.detach().reshape([-1])[side.tensor(few)]).astype(np.float64)
 
 
-class Track:
-    """The sampled weights of a run: before the first step, and after every one.
+class Samples(Sequence[np.ndarray]):
+    """The sampled weights of a run, one vector before the first step and after every one."""
 
-    Args:
-        pick: from a live model to the vector, `Sample.ours` or `Sample.reference`.
-        rows: (steps + 1, N), those of a run that was recorded.
-    """
+    def __init__(self) -> None:
+        self._store = Store()
+        self._readers: list[Reader] = []
 
-    def __init__(
-        self, pick: Callable[[Any], np.ndarray] = np.asarray, rows: Iterable[np.ndarray] = ()
-    ) -> None:
-        self._pick, self._store = pick, Store()
-        self._held: list[Reader] = []
-        for row in rows:
-            self._held.append(self._store.put(row))
-
-    def watch(self, model: Any) -> None:
-        """Take the weights of a model as the next ones."""
-        self._held.append(self._store.put(self._pick(model)))
+    def add(self, vector: np.ndarray) -> None:
+        """Take the next vector."""
+        self._readers.append(self._store.put(vector))
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._readers)
 
-    def __getitem__(self, step: int) -> np.ndarray:
-        return self._held[step]()
+    def __getitem__(self, step: Any) -> Any:
+        return self._readers[step]()
 
 
 def compare(
-    ours: Sequence[np.ndarray],
-    reference: Sequence[np.ndarray],
-    oracle: Sequence[np.ndarray] | None,
+    ours: TrainingRun,
+    reference: TrainingRun,
+    oracle: TrainingRun | None,
     steady: np.ndarray,
     base: Tolerance,
 ) -> list[Comparison]:
-    """One comparison of the samples of each step, named by `step_name`."""
+    """One comparison of the samples of each step, named by `step_name`; none without samples."""
     rule, comparisons = dataclasses.replace(base, norm="l2"), []
-    for step in range(1, len(ours)):
-        a, b = (track[step][steady] for track in (ours, reference))
-        judge = None if oracle is None else oracle[step][steady]
+    for step in range(1, len(ours.samples) if len(reference.samples) else 0):
+        a, b = (run.samples[step][steady] for run in (ours, reference))
+        judge = None if oracle is None else oracle.samples[step][steady]
         comparisons.append(compare_arrays(step_name(step), a, b, rule, oracle=judge))
     return comparisons
 

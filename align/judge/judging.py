@@ -20,18 +20,16 @@ import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from align.judge import bounds
-from align.judge.comparator import compare_arrays, compare_mappings
-from align.judge.distance import MASK, peak
+from align.judge.comparator import MASK, compare_arrays, compare_mappings, peak
 from align.judge.noise_band import Find, Spread, Spreads, joined
 from align.match import name_table
 from align.match.mapping import MappedRow, WeightMapping, to_paddle
 from align.match.paired_names import ModuleMap
-from align.record.arrays import Lazy, Leaf, Reader, pair_leaves, paths_of
+from align.record.arrays import Lazy, Reader, pair_paths
 from align.record.recording import ROOT, Call, Recording
 from align.record.results import Comparison, Tolerance
 from sot_paddle.config import some
@@ -39,6 +37,8 @@ from sot_paddle.config import some
 OUTPUTS = "(outputs of the model)"
 NEAR = 1e-3  # of the largest value: two outputs that agree so far are one
 LOW = -1e3  # a score as low as this is hidden: softmax makes 0 of it
+Outputs = Mapping[str, np.ndarray]
+"""Tensors of an output by path."""
 
 
 @dataclass(frozen=True)
@@ -105,16 +105,15 @@ class Judge:
         tied, trained = self.weights.differing()
         yield from (flags("tied parameters", tied), flags("trainable parameters", trained))
         for key, paddle_call, call in self.taps(ours, reference, only):
-            judge = None if oracle is None else dict(oracle.calls[call.key].outputs)
-            read = call.array, paddle_call.array
-            pairs, left, own_left = pair_leaves(call.outputs, paddle_call.outputs, read)
+            judge = None if oracle is None else oracle.calls[call.key].outputs
+            pairs, left, own_left = _pairs(paddle_call, call)
             uneven = key == ROOT and are_uneven(call.outputs, paddle_call.outputs, pairs)
             if uneven:
                 yield missing_outputs(call.outputs, paddle_call.outputs)
-            for label, b, a in pairs:
+            for label, path, paddle_path in pairs:
+                b, a = call.outputs[path], paddle_call.outputs[paddle_path]
                 if uneven and a.shape != b.shape:
                     continue
-                path = label or paths_of(call.outputs)[0]
                 name = f"{key}[{label}]" if label else key
                 o = None if judge is None else np.asarray(judge[path], np.float64)
                 self._places[name] = "taps", f"{call.key}[{path}]"
@@ -167,9 +166,7 @@ class Judge:
         taps, one_sided = [], []
         for key, paddle_call, torch_call in self.taps(ours, reference):
             torch64_call = torch_call if oracle is None else oracle.calls[torch_call.key]
-            both = ([(p, p) for p in paths_of(call.outputs)] for call in (torch_call, paddle_call))
-            pairs, _, _ = pair_leaves(*both, (torch_call.array, paddle_call.array))
-            for label, torch_path, paddle_path in pairs:
+            for label, torch_path, paddle_path in _pairs(paddle_call, torch_call)[0]:
                 name = f"gradient at {key}[{label}]" if label else f"gradient at {key}"
                 at = torch_call.key, torch_path
                 self._places[name] = "gradients at taps", f"{torch_call.key}[{torch_path}]"
@@ -185,10 +182,9 @@ class Judge:
                     taps.append(tap)
                 elif paddle_path in paddle or torch_path in torch:
                     one_sided.append(name)
-                elif key == ROOT and torch_call.may_have_gradient(torch_path):
-                    silent = f"output {label}".strip()
-                    says = "gets no gradient from the loss; its backward pass is not compared"
-                    self.note(f"{silent} {says}")
+                elif key == ROOT and torch_path in {*torch_call.floating()} - {*torch_call.padded}:
+                    silent = f"output {label}".strip() + " gets no gradient from the loss"
+                    self.note(f"{silent}; its backward pass is not compared")
         for name in sorted(one_sided):  # says nothing when all others agree
             self.note(f"{name}: on one side only, not compared")
         return taps
@@ -228,13 +224,10 @@ class Judge:
 
     def is_gradient(self, name: str) -> bool:
         """Whether a comparison of a pass is one of a gradient."""
-        place = self._places.get(name)
+        if name in self._places:
+            return self._places[name][0] != "taps"
         rows = self._sources.get(name)
-        return (
-            name.startswith("input ")
-            or (place is not None and place[0] != "taps")
-            or (place is None and rows is not None and not rows[0].source.buffer)
-        )
+        return name.startswith("input ") or (rows is not None and not rows[0].source.buffer)
 
     def find_tensor(self, kind: str, name: str) -> Find | None:
         """Return what finds a Paddle tensor's spread: of a part of PyTorch's, or of several."""
@@ -268,17 +261,15 @@ def _of_rows(
     return joined(spreads_of_rows)
 
 
-def are_uneven(
-    reference: Sequence[Leaf], ours: Sequence[Leaf], pairs: Sequence[tuple[str, Any, Any]]
-) -> bool:
+def are_uneven(reference: Outputs, ours: Outputs, pairs: Sequence[tuple[str, str, str]]) -> bool:
     """Whether two outputs hold other tensors: another number, or other shapes under other names."""
     if len(reference) != len(ours):
         return True
-    named = {path for path, _ in reference} == {path for path, _ in ours}
-    return not named and any(a.shape != b.shape for _, a, b in pairs)
+    named = set(reference) == set(ours)
+    return not named and any(reference[p].shape != ours[q].shape for _, p, q in pairs)
 
 
-def missing_outputs(reference: Sequence[Leaf], ours: Sequence[Leaf]) -> Comparison:
+def missing_outputs(reference: Outputs, ours: Outputs) -> Comparison:
     """The failed comparison of two outputs that do not hold the same tensors."""
     counts = (np.asarray([len(side)]) for side in (ours, reference))
     comparison = compare_arrays(OUTPUTS, *counts, bounds.EXACT)
@@ -287,14 +278,15 @@ def missing_outputs(reference: Sequence[Leaf], ours: Sequence[Leaf]) -> Comparis
     return dataclasses.replace(comparison, passed=False, reason=text, hint=hint)
 
 
-def _told(side: Sequence[Leaf]) -> str:
-    shapes = [f"{path} {array.shape}".strip() for path, array in side]
+def _told(side: Outputs) -> str:
+    shapes = [f"{path} {array.shape}".strip() for path, array in side.items()]
     return f"{len(side)} tensor{'s' * (len(side) != 1)} ({', '.join(shapes)})"
 
 
-def _proposal(reference: Sequence[Leaf], ours: Sequence[Leaf]) -> str:
+def _proposal(reference: Outputs, ours: Outputs) -> str:
     """The first two that have the same numbers, else the same shape."""
-    same = [(a, b) for a, b in itertools.product(reference, ours) if a[1].shape == b[1].shape]
+    both = itertools.product(reference.items(), ours.items())
+    same = [(a, b) for a, b in both if a[1].shape == b[1].shape]
     near = [(a, b) for a, b in same if _near(a[1], b[1])]
     if not same:
         return "(torch, paddle): a key, an index or a function for each side"
@@ -464,23 +456,30 @@ def _same_inside(record: Recording, whole: Call, other: Call, near: float) -> li
     return [call.key for call in inside if _likeness(other, call, near) == AGREES]
 
 
-def _pairs(paddle_call: Call, torch_call: Call) -> list[tuple[np.ndarray, np.ndarray]]:
+def _pairs(
+    paddle_call: Call, torch_call: Call
+) -> tuple[list[tuple[str, str, str]], list[str], list[str]]:
+    """What `pair_paths` says of the outputs of a call and its partner's."""
+    torch, paddle = torch_call.outputs, paddle_call.outputs
+    return pair_paths(torch, paddle, (torch.__getitem__, paddle.__getitem__))
+
+
+def _paired(paddle_call: Call, torch_call: Call) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Paddle's and PyTorch's outputs of a call, paired."""
-    read = torch_call.array, paddle_call.array
-    pairs, _, _ = pair_leaves(torch_call.outputs, paddle_call.outputs, read)
-    return [(a, b) for _, b, a in pairs]
+    for _, torch_path, paddle_path in _pairs(paddle_call, torch_call)[0]:
+        yield paddle_call.outputs[paddle_path], torch_call.outputs[torch_path]
 
 
 def _shapes(paddle_call: Call, torch_call: Call) -> str:
     """The shapes of the first outputs whose shapes differ, "" where none do."""
-    unlike = [(a.shape, b.shape) for a, b in _pairs(paddle_call, torch_call) if a.shape != b.shape]
+    unlike = [(a.shape, b.shape) for a, b in _paired(paddle_call, torch_call) if a.shape != b.shape]
     return "{} in Paddle, {} in PyTorch".format(*unlike[0]) if unlike else ""
 
 
 def _likeness(paddle_call: Call, torch_call: Call, near: float = NEAR) -> int:
     """Say by one of AGREES to RESIZED how the outputs of two calls are alike."""
     likenesses = [AGREES]
-    for a, b in _pairs(paddle_call, torch_call):
+    for a, b in _paired(paddle_call, torch_call):
         if a.shape != b.shape and (a.size != b.size or _long(a) == _long(b)):
             likenesses.append(RESIZED)
             continue

@@ -64,13 +64,13 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from align.judge.comparator import within
-from align.judge.distance import CEILING, MASK, PIECE, peak
-from align.record.arrays import Arrays, Lazy, MovedRun, paths_of, sampled
-from align.record.recording import Call, Recording
+from align.judge.comparator import CEILING, MASK, PIECE, peak, within
+from align.record.arrays import Arrays, Lazy, MovedRun, sampled
+from align.record.recording import Recording
 from align.record.results import Comparison
 
 FEW, RUNS = 2, 6
@@ -258,17 +258,27 @@ BY_BAND = (
 
 Kinds = Mapping[str, Mapping[str, np.ndarray]]
 """Arrays by kind (taps, gradients ...) and name."""
-Moved = Callable[[MovedRun], contextlib.AbstractContextManager[Kinds]]
+Moved = Callable[[MovedRun], contextlib.AbstractContextManager[Any]]
 """Makes a moved run, to be looked at in a ``with`` block."""
 Find = Callable[[Spreads], Spread | None]
 """Picks what belongs to a tensor; None where nothing is known."""
 
 
 class NoiseBand:
-    """What rounding explains of every tensor; runs are made when the answer depends on them."""
+    """What rounding explains of every tensor; runs are made when the answer depends on them.
 
-    def __init__(self, centre: Callable[[], Kinds], moved: Moved) -> None:
-        self._centre, self._moved = centre, moved
+    Args:
+        centre: gives the run that the moved ones are compared with.
+        measure: from a run to the arrays that are compared.
+    """
+
+    def __init__(
+        self,
+        centre: Callable[[], Any],
+        moved: Moved,
+        measure: Callable[[Any], Kinds] = lambda kinds: kinds,
+    ) -> None:
+        self._centre, self._moved, self._measure = centre, moved, measure
         self._made: list[MovedRun] = []
         self._errors: dict[tuple[str, str], Errors] = {}
         self._spreads: Spreads = {}
@@ -300,11 +310,11 @@ class NoiseBand:
     def measured(self, runs: int) -> Spreads:
         """What at least so many runs say; those that are missing are made."""
         if self.runs < runs:
-            centre = self._centre()
+            centre = self._measure(self._centre())
             for _ in range(self.runs, runs):
                 run = next_run(self._made)
-                with self._moved(run) as kinds:
-                    self._add(kinds, centre)
+                with self._moved(run) as moved:
+                    self._add(self._measure(moved), centre)
                 self._made.append(run)
             self.runs = runs
             self._spreads = {at: errors.spread() for at, errors in self._errors.items()}
@@ -355,16 +365,12 @@ class NoiseBand:
         return judged
 
 
-def _output(call: Call, index: int) -> np.ndarray:
-    return call.outputs[index][1]
-
-
 def kinds_of(recording: Recording) -> Kinds:
     """What the noise band measures of a pass of the reference, in PyTorch's names."""
     taps, gradients = Lazy(), Lazy()
     for call in recording.calls.values():
-        for i, path in enumerate(paths_of(call.outputs)):
-            taps.hold(f"{call.key}[{path}]", functools.partial(_output, call, i))
+        for path in call.outputs:
+            taps.hold(f"{call.key}[{path}]", functools.partial(call.outputs.__getitem__, path))
         for path in call.grad_outputs:
             read = functools.partial(call.grad_outputs.__getitem__, path)
             gradients.hold(f"{call.key}[{path}]", read)

@@ -172,10 +172,10 @@ def table_of(torch: Meta, paddle: Meta) -> Table:
     return Table()
 
 
-def settled(torch: Meta, paddle: Meta, table: Table, folder: Path) -> PairedNames:
+def settled(torch: Meta, paddle: Meta, table: Table) -> PairedNames:
     """The names of both records, see `pair_names`."""
     sides = (SideNames(m.entries, [module.name for module in m.modules]) for m in (torch, paddle))
-    return pair_names(*sides, table, folder)
+    return pair_names(*sides, table, Path())
 
 
 @dataclass

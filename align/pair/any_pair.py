@@ -6,24 +6,23 @@ import contextlib
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from align.frameworks import on_paddle, on_torch
-from align.judge.distance import exact_in_float32, peak
-from align.judge.drift import Sample, Track
+from align.judge.comparator import peak, pieces
+from align.judge.drift import Sample
 from align.judge.judging import Judge
-from align.judge.noise_band import Kinds, NoiseBand, kinds_of
+from align.judge.noise_band import NoiseBand, kinds_of
 from align.judge.update_judging import Curve
 from align.match.mapping import to_paddle
 from align.match.name_table import read_table
 from align.match.paired_names import ModuleMap, SideNames, pair_names
 from align.pair.isolation import Isolation
 from align.pair.pair import (
-    Ours,
     Pair,
     TrainingRuns,
     compute_rates,
@@ -31,11 +30,10 @@ from align.pair.pair import (
     own_tensors,
     scored_output,
     steady_elements,
-    widened,
 )
 from align.pair.side import (
+    Sampler,
     Side,
-    Watch,
     dropout_off,
     measured_training,
     no_scatter,
@@ -45,6 +43,7 @@ from align.pair.side import (
 from align.record.arrays import (
     Arrays,
     BothSides,
+    Lazy,
     MovedRun,
     Store,
     TrainingRun,
@@ -172,18 +171,16 @@ class AnyPair(Pair):
     def _recorded(self) -> dict[str, Any]:
         return {"backward": self.backward, "only": self._only}
 
-    @contextlib.contextmanager
-    def _moved_pass(self, asked: MovedRun) -> Iterator[Kinds]:
+    def _moved_pass(self, asked: MovedRun) -> contextlib.AbstractContextManager[Recording]:
         if not asked.number:
             no_scatter(on_torch, self.reference, self.run_reference())
-        side = self.setup.torch
-        with side.open_moved_pass(self.plan, self.dtype, asked, **self._recorded) as kinds:
-            yield kinds
+        side, dtype = self.setup.torch, self.dtype
+        return side.open_pass(self.plan, dtype, dtype, asked=asked, **self._recorded)
 
     @functools.cached_property
     def band(self) -> NoiseBand:
         """How far rounding alone moves what a pass leaves; measured when it is asked for."""
-        return NoiseBand(lambda: kinds_of(self.oracle or self.reference), self._moved_pass)
+        return NoiseBand(lambda: self.oracle or self.reference, self._moved_pass, kinds_of)
 
     @functools.cached_property
     def reference(self) -> Recording:
@@ -246,19 +243,12 @@ class AnyPair(Pair):
                 self.judge.note(modules.unlike[name])
         modules.loose = {}
 
-    def train_reference(self, dtype: str, watch: Watch | None = None) -> TrainingRun:
-        """Train PyTorch's model now and return the run, kept."""
-        return self.setup.torch.train(self.plan, dtype, self.dtype, watch, self.follow)
-
-    def trained_once(
-        self, dtype: str, pick: Callable[[Any], np.ndarray]
-    ) -> tuple[TrainingRun, Track]:
-        """The reference's training in a precision, and what ``pick`` takes of its steps."""
-        kept = self._shared("training") if dtype == "float64" else None
-        if kept is None:
-            track = Track(pick)
-            kept = self.train_reference(dtype, track.watch), track
-        return self.share("training", kept)
+    def train_reference(self, dtype: str, sample: Sampler) -> TrainingRun:
+        """The reference's training in a precision, with what ``sample`` takes of its weights."""
+        run = self._shared("training") if dtype == "float64" else None
+        if run is None:
+            run = self.setup.torch.train(self.plan, dtype, self.dtype, sample, self.follow)
+        return self.share("training", run)
 
     @functools.cached_property
     def follow(self) -> Callable[[Any, Any], None] | None:
@@ -276,27 +266,28 @@ class AnyPair(Pair):
         """Train PyTorch's model, also in float64; moved and Paddle's runs wait to be asked for."""
         torch, sample = self.setup.torch, Sample(self.setup.entries, self.setup.weights)
         pick = functools.partial(sample.reference, on_torch)
-        reference, plain = self.trained_once(self.dtype, pick)
-        oracle, exact = None, None
+        reference, oracle = self.train_reference(self.dtype, pick), None
         if self.dtype == "float32":
-            oracle, exact = self.trained_once("float64", pick)
-        steady = steady_elements(sample, oracle or reference)
+            oracle = self.train_reference("float64", pick)
+        exact = oracle or reference
+        steady = steady_elements(sample, exact)
 
-        @contextlib.contextmanager
-        def ours(plan: Request | None = None) -> Iterator[Ours]:
-            track, plan = Track(functools.partial(sample.ours, on_paddle)), plan or self.plan
-            side, dtype = self.setup.paddle, self.dtype
-            with side.open_training(plan, dtype, dtype, watch=track.watch) as run:
-                yield run, track
-
-        def moved(asked: MovedRun) -> contextlib.AbstractContextManager[Kinds]:
-            return torch.open_moved_training(
-                self.plan, self.dtype, asked, pick, steady, self.follow
+        def ours(plan: Request | None = None) -> contextlib.AbstractContextManager[TrainingRun]:
+            return self.setup.paddle.open_training(
+                plan or self.plan,
+                self.dtype,
+                self.dtype,
+                sample=functools.partial(sample.ours, on_paddle),
             )
 
-        centre = (reference, plain) if exact is None else (oracle, exact)
-        band = NoiseBand(lambda: measured_training(*centre, steady), moved)
-        return TrainingRuns(reference, oracle, band, ours, plain, exact, steady)
+        def moved(asked: MovedRun) -> contextlib.AbstractContextManager[TrainingRun]:
+            return torch.open_training(
+                self.plan, self.dtype, self.dtype, asked=asked, sample=pick, follow=self.follow
+            )
+
+        measure = functools.partial(measured_training, steady=steady)
+        band = NoiseBand(lambda: exact, moved, measure)
+        return TrainingRuns(reference, oracle, band, ours, steady)
 
     def both_weights(self) -> BothSides:
         """The weights that the user converted, read before any of PyTorch's is loaded."""
@@ -392,6 +383,27 @@ class AnyPair(Pair):
         layer = on_paddle.modules(self.model).get(name)
         arrays = own_tensors(name, tensors(on_paddle, self.model))
         return layer, on_torch.modules(model).get(partner), arrays
+
+
+def widened(arrays: Mapping[str, np.ndarray]) -> Lazy:
+    """Return whole numbers as int64, others as float64, each on access; no value changes."""
+
+    def read(name: str) -> np.ndarray:
+        array = arrays[name]
+        return array.astype("int64" if array.dtype.kind in "biu" else "float64")
+
+    return Lazy({name: functools.partial(read, name) for name in arrays})
+
+
+def exact_in_float32(array: np.ndarray) -> bool:
+    """Whether float32 holds every number of an array; whole numbers are not looked at."""
+    if array.dtype.kind != "f":
+        return True
+    with np.errstate(over="ignore"):
+        return all(
+            np.array_equal(piece, piece.astype(np.float32), equal_nan=True)
+            for piece in pieces(array)
+        )
 
 
 def _one_percent(array: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -83,7 +83,7 @@ class Bench(Isolation):
             if not (
                 call.inputs
                 and call.outputs
-                and np.array_equal(call.inputs[0][1], call.outputs[0][1])
+                and np.array_equal(_first(call.inputs), _first(call.outputs))
             )
         ]
         return set(names.values()) - {names.get(call.name, "") for call in moving}
@@ -105,8 +105,7 @@ class Bench(Isolation):
         calls = self.recording.calls
         partner_key = self.partner.key if self.partner else None
         around = [c for c in calls.values() if partner_key in (None, c.key, self._above(c))]
-        inputs = itertools.chain(*(call.inputs for call in (*around, calls[ROOT])))
-        return [array for _, array in inputs]
+        return [*itertools.chain(*(call.inputs.values() for call in (*around, calls[ROOT])))]
 
     @property
     def layer(self) -> Any:
@@ -180,6 +179,10 @@ class Bench(Isolation):
     def mended_by(self, change: AbstractContextManager) -> bool:
         """Whether a change makes the layer agree with the reference."""
         return self.trial(change) == []
+
+
+def _first(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    return next(iter(arrays.values()))
 
 
 def put_back(model: Any, state: Arrays) -> None:

@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,15 +26,13 @@ from align.match.paired_names import settled
 from align.pair.isolation import Guilty, WrongGradient, is_mask
 from align.pair.pair import (
     METRIC,
-    Ours,
     Pair,
     TrainingRuns,
     own_tensors,
     scored_output,
     steady_elements,
-    widened,
 )
-from align.record.arrays import Arrays, BothSides, Leaf
+from align.record.arrays import Arrays, BothSides, Leaf, TrainingRun
 from align.record.files.dump_reading import Dump, Module
 from align.record.recording import ROOT, Call, Recording
 from align.record.results import Comparison, Step, Tolerance
@@ -48,9 +45,9 @@ class Names:
         ValueError: names that do not match.
     """
 
-    def __init__(self, torch: Dump, paddle: Dump, table: Table, folder: Path) -> None:
+    def __init__(self, torch: Dump, paddle: Dump, table: Table) -> None:
         self.torch, self.paddle = torch, paddle
-        paired = settled(torch.meta, paddle.meta, table, folder)
+        paired = settled(torch.meta, paddle.meta, table)
         self.weights, self.modules, self.note = paired.weights, paired.modules, paired.note
         self.state, self.paddle_state = torch.weights(), paddle.weights()
         self.paddle_modules = {module.name: module for module in paddle.meta.modules}
@@ -98,47 +95,31 @@ class DumpPair(Pair):
         return NoiseBand.stored(self.setup.torch.noise(self.dtype))
 
     def trainings(self) -> TrainingRuns:
-        """The training runs of both sides."""
+        """The training runs of both sides.
+
+        Raises:
+            ValueError: the drift of both dumps is not of the same elements.
+        """
         torch, dtype = self.setup.torch, self.dtype
         reference, oracle = torch.training(dtype), torch.training_oracle(dtype)
+        ours = self.setup.paddle.training(dtype)
         sample = drift.Sample(self.plan.entries, self.setup.weights)
-        sides = (self.setup.paddle, "weights"), (torch, "weights"), (torch, "exact")
-        ours, plain, exact = (self._track(dump, kind, sample.size) for dump, kind in sides)
+        shape = self.plan.steps + 1, sample.size
+        if any(np.shape(run.samples) != shape for run in (ours, reference)):
+            raise ValueError(f"{dtype}: the drift of both dumps is not of the same elements")
 
         @contextlib.contextmanager
-        def run() -> Iterator[Ours]:
-            yield self.setup.paddle.training(dtype), ours
+        def run() -> Iterator[TrainingRun]:
+            yield ours
 
         band = NoiseBand.stored(torch.training_noise(dtype))
-        chosen = steady_elements(sample, oracle or reference)
-        return TrainingRuns(reference, oracle, band, run, plain, exact, chosen)
-
-    def _track(self, dump: Dump, kind: str, size: int) -> drift.Track | None:
-        """The sampled weights of a side's steps; None when Paddle ran on weights of its own."""
-        rows = dump.drift(self.dtype).get(kind)
-        if rows is None:
-            return None
-        if rows.shape != (self.plan.steps + 1, size):
-            raise ValueError(f"{self.dtype}: the drift of both dumps is not of the same elements")
-        return drift.Track(rows=rows)
+        return TrainingRuns(
+            reference, oracle, band, run, steady_elements(sample, oracle or reference)
+        )
 
     def asks(self, step: Step) -> bool:
         """Whether both dumps hold what a step compares."""
-        if step.name == "weights":
-            return bool(self.setup.weights.rows)
         return any(self._numbers(step.name)) if step.once else super().asks(step)
-
-    def both_weights(self) -> BothSides:
-        """The tensors that the passes ran on, each read on access."""
-        expected = to_paddle(self.setup.weights, self.setup.state)
-        paddle_state = self.setup.paddle_state
-        ours = widened({name: paddle_state[name] for name in expected if name in paddle_state})
-        note = "that the passes ran on, PyTorch's after the conversion"
-        return BothSides(ours, widened(expected), self._stamps(), note)
-
-    def _stamps(self) -> dict[str, Mapping]:
-        torch, paddle = self.setup.torch, self.setup.paddle
-        return {"ours": paddle.meta.framework, "reference": torch.meta.framework}
 
     def _numbers(self, kind: str) -> list[dict[str, list[float]]]:
         """What each side computed of a metric or a schedule, Paddle first."""
@@ -150,8 +131,9 @@ class DumpPair(Pair):
             {n if n == METRIC else f"{METRIC} {n}": values[0] for n, values in side.items()}
             for side in self._numbers("metric")
         )
-        rows = len(scored_output(self.reference))
-        return BothSides(ours, reference, self._stamps(), rows=rows)
+        torch, paddle = self.setup.torch, self.setup.paddle
+        stamps = {"ours": paddle.meta.framework, "reference": torch.meta.framework}
+        return BothSides(ours, reference, stamps, rows=len(scored_output(self.reference)))
 
     def logged_rates(self) -> Curve:
         """Both schedules as each side computed them."""
@@ -166,7 +148,7 @@ class DumpPair(Pair):
             key = next((key for key, call, _ in taps if call.floating()), None)
             if key is not None:
                 at = ours.calls[key].floating()[0]
-                value = ours.calls[key].outputs[at][1]
+                value = ours.calls[key].outputs[at]
                 off = value + 0.01 * np.abs(value).max().astype(value.dtype)
                 yield "a layer 1 % off", key, ours.with_output(key, at, off)
             return
@@ -208,7 +190,7 @@ def wrong_output(pair: DumpPair, failed: Collection[Comparison]) -> list[Guilty]
     rule, names = bounds.ISOLATED[pair.dtype], {c.name for c in failed}
     suspects: list[str] = []
     for key, paddle_call, torch_call in pair.judge.taps(pair.ours, pair.reference):
-        taps = {key, *(f"{key}[{path}]" for path, _ in (*paddle_call.outputs, *torch_call.outputs))}
+        taps = {key, *(f"{key}[{path}]" for path in (*paddle_call.outputs, *torch_call.outputs))}
         recorded = paddle_call.inputs and torch_call.inputs and taps & names
         if not (recorded and _same_inputs(paddle_call, torch_call, rule)):
             continue
@@ -230,7 +212,7 @@ def _same_inputs(paddle_call: Call, torch_call: Call, rule: Tolerance) -> bool:
     """
     for kinds in ("f", "iu"):
         b, a = (
-            [x for _, x in call.inputs if x.dtype.kind in kinds and x.size and not is_mask(x)]
+            [x for x in call.inputs.values() if x.dtype.kind in kinds and x.size and not is_mask(x)]
             for call in (torch_call, paddle_call)
         )
         if b and not all(any(alike(x, y, rule) for y in b) for x in a):
@@ -242,12 +224,13 @@ def _differing_output(
     paddle_call: Call, torch_call: Call, key: str, rule: Tolerance
 ) -> Guilty | None:
     """The first differing output of a wrong call, with what formulas need."""
-    for (path, a), (_, b) in zip(paddle_call.outputs, torch_call.outputs, strict=False):
+    expected = torch_call.outputs.values()
+    for (path, a), b in zip(paddle_call.outputs.items(), expected, strict=False):
         comparison = compare_outputs(key, a, b, None, rule)
         if comparison is None or comparison.passed:
             continue
         name = f"{key}[{path}]" if path else key
-        inputs = [(f"input {p.partition('.')[2]}", x) for p, x in torch_call.inputs]
+        inputs = [(f"input {p.partition('.')[2]}", x) for p, x in torch_call.inputs.items()]
         floats = [(name, x) for name, x in inputs if x.dtype.kind == "f"]
         return Guilty(key, comparison, name, floats, a, b)
     return None
@@ -258,7 +241,7 @@ def _outputs_inside(pair: DumpPair, key: str) -> list[Leaf]:
     outputs = []
     for call in pair.reference.calls.values():
         if call.parent == key:
-            floats = [array for _, array in call.outputs if array.dtype.kind == "f"]
+            floats = [array for array in call.outputs.values() if array.dtype.kind == "f"]
             outputs += [(f"output of {call.key}", array) for array in floats]
     return outputs
 
@@ -279,7 +262,7 @@ def wrong_gradient(pair: DumpPair) -> list[WrongGradient]:
         worse = first or _first_bad(_parameters(pair, paddle_call, expected), rule, scale)
         if worse is not None:
             comparison, a, b = worse
-            values = [x for _, x in torch_call.inputs if x.shape == b.shape]
+            values = [x for x in torch_call.inputs.values() if x.shape == b.shape]
             value = values[0] if first and values else None
             seeds = list(torch_call.grad_outputs.values())
             wrong[key] = WrongGradient(key, comparison, a, b, seeds, value)

@@ -10,14 +10,14 @@ or in what it hands to the layers inside.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from align.judge.judging import LOW, alike, compare_outputs
-from align.record.arrays import Arrays, Leaf, leaves, pair_leaves, replace
+from align.record.arrays import Arrays, Leaf, leaves, pair_paths, replace
 from align.record.recording import ROOT, Call, run_model
 from align.record.request import Request
 from align.record.results import Comparison
@@ -137,7 +137,7 @@ class Isolation:
     def _feed(self, frame: _Frame, reference: Call, arguments: tuple) -> tuple[tuple, dict]:
         """The reference's arguments in the places of ours; a difference points to the caller."""
         ours = [(p, self.side.numpy(t)) for p, t in leaves(arguments, self.side.is_tensor)]
-        ours, torch_floats = floats(ours), floats(reference.inputs)
+        ours, torch_floats = floats(ours), floats(reference.inputs.items())
         partners = self._partners(ours, torch_floats)
         for i, (path, mine) in enumerate(ours):
             expected = partners.get(path)
@@ -237,7 +237,9 @@ class Isolation:
         if not paired:
             return []
         frame = paired[-1]
-        arrays = [(f"input {path.partition('.')[2]}", a) for path, a in frame.reference.inputs]
+        arrays = [
+            (f"input {path.partition('.')[2]}", a) for path, a in frame.reference.inputs.items()
+        ]
         inputs: list[Leaf] = []
         names = self.judge.modules.to_paddle  # modules without a partner pass
         for call in self.recording.calls.values():
@@ -245,8 +247,8 @@ class Isolation:
                 break
             around = (outer.key for outer in self.recording.around(call) if outer.name in names)
             if next(around, "") == frame.reference.key:
-                arrays += [(f"output of {call.key}", a) for _, a in call.outputs]
-                inputs += [(f"input of {call.key}", a) for _, a in call.inputs]
+                arrays += [(f"output of {call.key}", a) for a in call.outputs.values()]
+                inputs += [(f"input of {call.key}", a) for a in call.inputs.values()]
         arrays += inputs
         return [(name, a) for name, a in arrays if a.dtype.kind in "fiub" and a.size]
 
@@ -254,11 +256,12 @@ class Isolation:
         frame = self._stack.pop()
         if frame.reference is None:
             return None
-        paddle_leaves = leaves(output, self.side.is_tensor)
-        read = frame.reference.array, lambda path: self.side.numpy(dict(paddle_leaves)[path])
-        pairs, _, _ = pair_leaves(frame.reference.outputs, paddle_leaves, read)
+        tensors, torch_outputs = dict(leaves(output, self.side.is_tensor)), frame.reference.outputs
+        read = torch_outputs.__getitem__, lambda path: self.side.numpy(tensors[path])
+        pairs, _, _ = pair_paths(torch_outputs, tensors, read)
         changed: dict[int, np.ndarray] = {}
-        for label, expected, tensor in pairs:
+        for label, torch_path, path in pairs:
+            expected, tensor = torch_outputs[torch_path], tensors[path]
             mine = self.side.numpy(tensor)
             name = f"{frame.key}[{label}]" if label else frame.key
             comparison = compare_outputs(name, mine, expected, None, self.rule)
@@ -298,7 +301,7 @@ def _length(key: str, mine: np.ndarray, expected: np.ndarray) -> str:
     return f"{text}: the {where} {count} along axis {axis} {'is' if count == 1 else 'are'} {how}"
 
 
-def floats(leaves: Sequence[Leaf]) -> list[Leaf]:
+def floats(leaves: Iterable[Leaf]) -> list[Leaf]:
     """Return the leaves with floating numbers, masks left out."""
     return [(path, a) for path, a in leaves if a.dtype.kind == "f" and not is_mask(a)]
 

@@ -24,7 +24,7 @@ from align.judge.noise_band import ONE_DIRECTION
 from align.pair.any_pair import AnyPair
 from align.pair.isolation import Isolation, WrongGradient, floats
 from align.pair.side import dropout_off
-from align.record.arrays import Arrays, Leaf, leaves, pair_leaves, replace
+from align.record.arrays import Arrays, Leaf, leaves, pair_paths, replace
 from align.record.recording import ROOT, Call
 from align.record.results import Tolerance
 
@@ -94,7 +94,7 @@ class BackwardIsolation(Isolation):
     def _cut_inputs(self, piece: _Piece, caller: _Piece | None, fed: tuple) -> tuple[tuple, dict]:
         """Leaves with the reference's inputs; our own arguments are ends of the caller's piece."""
         call = piece.reference
-        torch_floats = floats(call.inputs)
+        torch_floats = floats(call.inputs.items())
         tensors = leaves(fed, self.side.is_tensor)
         ours = floats([(path, self.side.numpy(tensor)) for path, tensor in tensors])
         partners = self._partners(ours, torch_floats)
@@ -144,13 +144,12 @@ class BackwardIsolation(Isolation):
         if call is None:
             return None
         caller = next((outer for outer in reversed(self._pieces) if outer.reference), None)
-        tensors = leaves(output, self.side.is_tensor)
-        torch_leaves = [(path, (path, array)) for path, array in call.outputs]
-        paddle_leaves = [(path, (path, tensor)) for path, tensor in tensors]
-        read = call.array, lambda path: self.side.numpy(dict(tensors)[path])
-        pairs, _, _ = pair_leaves(torch_leaves, paddle_leaves, read)
+        tensors = dict(leaves(output, self.side.is_tensor))
+        read = call.outputs.__getitem__, lambda path: self.side.numpy(tensors[path])
+        pairs, _, _ = pair_paths(call.outputs, tensors, read)
         changed: dict[str, Any] = {}
-        for label, (path, value), (own_path, tensor) in pairs:
+        for label, path, own_path in pairs:
+            value, tensor = call.outputs[path], tensors[own_path]
             unlike = value.dtype.kind != "f" or tuple(tensor.shape) != value.shape
             if unlike or path in call.padded:
                 continue

@@ -12,13 +12,13 @@ import numpy as np
 
 from align.judge import bounds
 from align.judge.bounds import Settling
-from align.judge.drift import FIRST, Sample, Track, driven_by_rounding
+from align.judge.drift import FIRST, Sample, driven_by_rounding
 from align.judge.judging import Judge, flags, largest_gradient
 from align.judge.noise_band import NoiseBand
 from align.match.mapping import WeightMapping, to_paddle
 from align.match.paired_names import ModuleMap
 from align.pair.side import Side
-from align.record.arrays import Arrays, Lazy, TrainingRun, cast, leaves
+from align.record.arrays import Arrays, TrainingRun, cast, leaves
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
 from align.record.results import Comparison, Step, Tolerance
@@ -155,16 +155,6 @@ def own_tensors(name: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
     return {end: arrays[n].astype(np.float64) for n, end in ends.items() if "." not in end}
 
 
-def widened(arrays: Mapping[str, np.ndarray]) -> Lazy:
-    """Return whole numbers as int64, others as float64, each on access; no value changes."""
-
-    def read(name: str) -> np.ndarray:
-        array = arrays[name]
-        return array.astype("int64" if array.dtype.kind in "biu" else "float64")
-
-    return Lazy({name: functools.partial(read, name) for name in arrays})
-
-
 METRIC = "metric"
 
 
@@ -230,7 +220,8 @@ def scored_output(recording: Recording) -> np.ndarray:
     Raises:
         ValueError: the model returns no floating tensor.
     """
-    outputs = [a for _, a in recording.calls[ROOT].outputs if a.dtype.kind == "f" and a.size]
+    call = recording.calls[ROOT]
+    outputs = [call.outputs[path] for path in call.floating()[:1]]
     if not outputs:
         raise ValueError("metric: the model returns no floating tensor")
     return outputs[0]
@@ -238,8 +229,6 @@ def scored_output(recording: Recording) -> np.ndarray:
 
 STATE = ""
 """Kind of the parameters and buffers; the moments are kinds of their own."""
-Ours = tuple[TrainingRun, Track | None]
-"""Paddle's run, and the sampled weights of its steps where they are known."""
 
 
 @dataclass
@@ -250,16 +239,13 @@ class TrainingRuns:
         band: how far rounding moves what a run leaves, and its sampled weights by step.
         ours: Paddle's run, to be judged in a ``with`` block; None where it is handed in. Of live
             models also that of another plan.
-        plain: the sampled weights of the reference's steps, None where they are not known.
         steady: places of the samples that are judged, from `steady_elements`.
     """
 
     reference: TrainingRun
     oracle: TrainingRun | None
     band: NoiseBand
-    ours: Callable[..., contextlib.AbstractContextManager[Ours]] | None = None
-    plain: Track | None = None
-    exact: Track | None = None
+    ours: Callable[..., contextlib.AbstractContextManager[TrainingRun]] | None = None
     steady: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from align.frameworks.live_models import AVERAGE, make_step, next_rate, without_dropout
-from align.judge.drift import Track
-from align.judge.noise_band import Kinds, kinds_of
+from align.judge.drift import Samples
+from align.judge.noise_band import Kinds
 from align.record.arrays import (
     Arrays,
     Lazy,
@@ -38,8 +38,8 @@ from align.record.request import Request
 if TYPE_CHECKING:
     from align.frameworks.moved_roundings import MovedRoundings
 
-Watch = Callable[[Any], None]
-"""Called with the model before the first training step and after every one."""
+Sampler = Callable[[Any], np.ndarray]
+"""Picks some of a model's weights, before the first training step and after every one."""
 Follow = Callable[[Any, Any], None]
 """Called with the optimizer and the model before the first training step."""
 _FLAGS = {"PyTorch": "requires_grad", "Paddle": "stop_gradient"}
@@ -217,14 +217,6 @@ class Side:
         return recording
 
     @contextlib.contextmanager
-    def open_moved_pass(
-        self, plan: Request, dtype: str, asked: MovedRun, **options: Any
-    ) -> Iterator[Kinds]:
-        """Yield a pass of PyTorch's with moved roundings, as the noise band measures it."""
-        with self.open_pass(plan, dtype, dtype, asked=asked, **options) as recording:
-            yield kinds_of(recording)
-
-    @contextlib.contextmanager
     def open_training(
         self,
         plan: Request,
@@ -232,14 +224,14 @@ class Side:
         rounded: str,
         *,
         asked: MovedRun | None = None,
-        watch: Watch | None = None,
+        sample: Sampler | None = None,
         follow: Follow | None = None,
     ) -> Iterator[TrainingRun]:
         """Train for the plan's steps on its batches; look at the run in a ``with`` block.
 
         Args:
             dtype, rounded, asked: see `Side`.
-            watch, follow: see `Watch` and `Follow`.
+            sample, follow: see `Sampler` and `Follow`.
 
         Yields:
             TrainingRun: losses, rates, final tensors and moments, by canonical name; the tensors
@@ -250,23 +242,24 @@ class Side:
             model = self.model(dtype, rounded, True)
         else:
             model, moves = self._moved_model(dtype, True, asked)
-        result = TrainingRun()
+        result = TrainingRun(samples=Samples())
         with side.default_dtype(dtype):
             optimizer, scheduler = side.make_optimizer(plan, model)
             if follow is not None:
                 follow(optimizer, model)
-            watch = watch or (lambda _: None)
-            watch(model)
+            if sample is not None:
+                result.samples.add(sample(model))
             for step in range(plan.steps):
                 with moves or contextlib.nullcontext():
                     loss, result.stamp = self._descend(model, plan, step, dtype, rounded, moves)
                     result.losses.append(loss)
-                    result.learning_rates.append(side.rate(optimizer))
+                    result.learning_rates.append(max(side.rates(optimizer, model)))
                     make_step(side.NAME, optimizer)
                     if scheduler is not None:
                         next_rate(scheduler)
                     side.clear(model)
-                watch(model)
+                if sample is not None:
+                    result.samples.add(sample(model))
             result.moments = by_kind(side.live_moments(optimizer, model), side.view)
             average = getattr(optimizer, AVERAGE, None)
             if average is not None:
@@ -309,41 +302,20 @@ class Side:
         plan: Request,
         dtype: str,
         rounded: str,
-        watch: Watch | None = None,
+        sample: Sampler | None = None,
         follow: Follow | None = None,
     ) -> TrainingRun:
         """Return one training run, kept; PyTorch's has to be the same again, see `repeated`."""
 
         def run(first: bool) -> TrainingRun:
-            store, watching = Store(), watch if first else None
-            with self.open_training(plan, dtype, rounded, watch=watching, follow=follow) as live:
+            store, picking = Store(), sample if first else None
+            with self.open_training(plan, dtype, rounded, sample=picking, follow=follow) as live:
                 state = store.keep(live.state)
                 moments = {kind: store.keep(arrays) for kind, arrays in live.moments.items()}
             live.state, live.moments = state, moments
             return live
 
         return repeated(self.framework, run) if self.is_torch else run(True)
-
-    @contextlib.contextmanager
-    def open_moved_training(
-        self,
-        plan: Request,
-        dtype: str,
-        asked: MovedRun,
-        sample: Callable[[Any], np.ndarray],
-        steady: np.ndarray,
-        follow: Follow | None = None,
-    ) -> Iterator[Kinds]:
-        """Yield a training of PyTorch's with moved roundings, as the noise band measures it.
-
-        Args:
-            steady: places of those that are judged.
-        """
-        track = Track(sample)
-        with self.open_training(
-            plan, dtype, dtype, asked=asked, watch=track.watch, follow=follow
-        ) as run:
-            yield measured_training(run, track, steady)
 
     def build_as_given(self, plan: Request) -> Any:
         """Return the user's model as it came.
@@ -356,13 +328,13 @@ class Side:
         return self.framework.prepare(plan, dtype, plan.train)
 
 
-def measured_training(run: TrainingRun, track: Track | None, steady: np.ndarray) -> Kinds:
+def measured_training(run: TrainingRun, steady: np.ndarray) -> Kinds:
     """Return what the noise band measures of a run of the reference, in PyTorch's names."""
 
     def judged_weights(step: int) -> np.ndarray:
-        return track[step][steady]
+        return run.samples[step][steady]
 
-    steps = range(1, len(track) if track is not None else 0)
+    steps = range(1, len(run.samples))
     return {
         "losses": {"losses": np.asarray(run.losses)},
         "state": run.state,
@@ -415,9 +387,9 @@ def differs(a: Any, b: Any) -> str | None:
         apart = (_apart(np.float32(x), np.float32(y)) for x, y in pairs)
         return next((f"the loss of step {i}" for i, differ in enumerate(apart, 1) if differ), None)
     for key, call in a.calls.items():
-        again = b.calls[key].outputs if key in b.calls else ()
+        again = b.calls[key].outputs if key in b.calls else {}
         if len(again) != len(call.outputs) or any(
-            _apart(x, y) for (_, x), (_, y) in zip(call.outputs, again, strict=True)
+            _apart(x, y) for x, y in zip(call.outputs.values(), again.values(), strict=True)
         ):
             return key
     return "the loss" if _apart(a.loss, b.loss) else None

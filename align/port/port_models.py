@@ -314,49 +314,16 @@ _TORCH_ON_STATES: Mapping[str, Callable[..., torch.nn.Module]] = {
 
 
 def _timm_model(named: TimmModel, num_classes: int) -> torch.nn.Module:
-    """Build timm's model, which is imported here: the other rows do not wait for it."""
+    """Build timm's model, which returns taps, too; the other rows do not wait for its import."""
     import sot_torch_ref.torchvision_ops  # noqa: F401  isort: skip (timm beside a CPU torch)
     import timm
 
-    built = timm.create_model(
+    model = timm.create_model(
         named.name, pretrained=False, num_classes=num_classes, **named.options
     )
-    return TimmReference(built, named.hooks)
+    modules, plain_forward = dict(model.named_modules()), model.forward
 
-
-class TimmReference(torch.nn.Module):
-    """A timm model that returns taps; parameters keep timm's names.
-
-    Args:
-        hooks: our tap -> timm's module whose output it is.
-    """
-
-    def __init__(self, model: torch.nn.Module, hooks: Mapping[str, str]) -> None:
-        super().__init__()
-        object.__setattr__(self, "inner", model)  # no submodule: names stay timm's
-        for name, child in model.named_children():
-            self.add_module(name, child)
-        self._take_parameters()
-        self.hooks = hooks
-
-    def _take_parameters(self) -> None:
-        for name, parameter in self.inner.named_parameters(recurse=False):
-            self.register_parameter(name, parameter)
-
-    def train(self, mode: bool = True) -> TimmReference:
-        """Switch the mode of timm's model too."""
-        self.inner.train(mode)
-        return super().train(mode)
-
-    def load_state_dict(
-        self, state: Mapping[str, torch.Tensor], *args: bool, **options: bool
-    ) -> Any:
-        """Load into timm's model; what may be a new parameter there is the same one here."""
-        keys = self.inner.load_state_dict(state, *args, **options)
-        self._take_parameters()
-        return keys
-
-    def forward(self, images: torch.Tensor, return_taps: bool = False) -> Any:
+    def forward(images: torch.Tensor, return_taps: bool = False) -> Any:
         """Turn images (B, 3, H, W) into logits, or into (logits, taps as (B, N, C))."""
         taps: dict[str, torch.Tensor] = {}
 
@@ -366,9 +333,11 @@ class TimmReference(torch.nn.Module):
 
             return hook
 
-        modules = dict(self.inner.named_modules())
         with contextlib.ExitStack() as hooks:
-            for tap, module in self.hooks.items():
+            for tap, module in named.hooks.items():
                 hooks.callback(modules[module].register_forward_hook(listen(tap)).remove)
-            taps["logits"] = logits = self.inner(images)
+            taps["logits"] = logits = plain_forward(images)
         return (logits, taps) if return_taps else logits
+
+    model.forward = forward
+    return model

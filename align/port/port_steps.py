@@ -112,7 +112,7 @@ def _output_shapes(recording: Recording) -> dict[str, list[tuple[int, ...]]]:
     """Return module -> the shapes of all that its calls returned."""
     shapes: dict[str, list[tuple[int, ...]]] = {}
     for call in recording.calls.values():
-        shapes.setdefault(call.name, []).extend(array.shape for _, array in call.outputs)
+        shapes.setdefault(call.name, []).extend(a.shape for a in call.outputs.values())
     return shapes
 
 
@@ -166,7 +166,7 @@ def _add_checks(checks: Checks, pair: PortPair, results: Sequence[StepResult]) -
     """Add what was recorded of a pair, under ``row/precision/name``."""
     add = functools.partial(_add, checks, f"{pair.row.name}/{pair.dtype}")
     recordings = pair.reference, pair.ours
-    logits = [dict(recording.calls[ROOT].outputs)["logits"] for recording in recordings]
+    logits = [recording.calls[ROOT].outputs["logits"] for recording in recordings]
     add("forward_align", *({"logits": values} for values in logits))
     if pair.row.forward_only:
         return

@@ -14,7 +14,7 @@ import itertools
 import re
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,8 @@ class TrainingRun:
         state: parameters and buffers at the end, framework's own layout.
         moments: ``{"exp_avg": {...}, "exp_avg_sq": {...}}`` by parameter name.
         stamp: which framework computed it.
+        samples: some of the weights before the first step and after each, as `align.judge.drift`
+            picks them; empty where they are not known.
     """
 
     losses: list[float] = field(default_factory=list)
@@ -40,6 +42,7 @@ class TrainingRun:
     state: Arrays = field(default_factory=dict)
     moments: dict[str, Arrays] = field(default_factory=dict)
     stamp: Mapping[str, Any] = field(default_factory=dict)
+    samples: Sequence[np.ndarray] = ()
 
 
 Stamps = Mapping[str, Mapping[str, Any]]
@@ -153,38 +156,37 @@ def pick(value: Any, path: str) -> Any:
     return value
 
 
-def pair_leaves(
-    reference: list[Leaf],
-    ours: list[Leaf],
+def pair_paths(
+    reference: Collection[str],
+    ours: Collection[str],
     read: tuple[Callable[[str], np.ndarray], Callable[[str], np.ndarray]] | None = None,
-) -> tuple[list[tuple[str, Any, Any]], list[str], list[str]]:
-    """Pairs the leaves of two outputs: by path when both have the same ones; else those that have
+) -> tuple[list[tuple[str, str, str]], list[str], list[str]]:
+    """Pair the tensors of two outputs: by path when both have the same ones; else those that have
     one name on both sides, and the others by position.
 
     Args:
-        reference: leaves of the reference's output.
-        ours: leaves of ours.
+        reference: paths of the reference's output.
+        ours: paths of ours.
         read: gives either side's array under a path: where one side has more leaves (all states
             beside the last one), the nearest of one shape are paired.
 
     Returns:
-        (label, reference's leaf, ours) for each pair, then the paths left over on each side. The
-        label is "" when there is one leaf on both sides.
+        (label, reference's path, ours) for each pair, then the paths left over on each side. The
+        label is "" when there is one tensor on both sides.
     """
-    our_leaves, paths = dict(ours), [path for path, _ in reference]
-    alike = set(paths) == set(our_leaves)
-    same = {path for path in paths if path in our_leaves and (alike or not _is_place(path))}
-    our_rest = [path for path in our_leaves if path not in same]
-    rest = [path for path in paths if path not in same]
+    alike = set(reference) == set(ours)
+    same = {path for path in reference if path in ours and (alike or not _is_place(path))}
+    our_rest = [path for path in ours if path not in same]
+    rest = [path for path in reference if path not in same]
     partners = dict(zip(rest, our_rest, strict=False))
     if read is not None and len(rest) != len(our_rest):
         partners = _nearest([(p, read[0](p)) for p in rest], [(p, read[1](p)) for p in our_rest])
     partners |= {path: path for path in same}
-    pairs = [(p, value, our_leaves[partners[p]]) for p, value in reference if p in partners]
-    if len(reference) == len(ours) == 1:
-        pairs = [("", pairs[0][1], pairs[0][2])]
+    is_single = len(reference) == len(ours) == 1
+    pairs = [("" if is_single else p, p, partners[p]) for p in reference if p in partners]
     taken = set(partners.values())
-    return pairs, [p for p in paths if p not in partners], [p for p in our_rest if p not in taken]
+    left = [path for path in reference if path not in partners]
+    return pairs, left, [path for path in our_rest if path not in taken]
 
 
 def _nearest(reference: list[Leaf], ours: list[Leaf]) -> dict[str, str]:
@@ -392,39 +394,6 @@ def by_kind(
         for kind, tensor in kinds.items():
             arrays.setdefault(kind, Lazy()).hold(name, functools.partial(read, tensor))
     return arrays
-
-
-class LazyLeaves(Sequence[Leaf]):
-    """(path, array) pairs in order, each array read on access; a slice is a plain list."""
-
-    def __init__(self, readers: Mapping[str, Reader] | None = None) -> None:
-        self._readers = dict(readers or {})
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [(path, self._readers[path]()) for path in self.paths()[index]]
-        path = self.paths()[index]
-        return path, self._readers[path]()
-
-    def __len__(self) -> int:
-        return len(self._readers)
-
-    def hold(self, path: str, reader: Reader) -> None:
-        """Add an array at the end."""
-        self._readers[path] = reader
-
-    def readers(self) -> Mapping[str, Reader]:
-        """What reads each array, by its path."""
-        return self._readers
-
-    def paths(self) -> list[str]:
-        """The paths, without reading an array."""
-        return list(self._readers)
-
-
-def paths_of(leaves: Sequence[Leaf]) -> list[str]:
-    """Paths of a list of leaves of either kind."""
-    return leaves.paths() if isinstance(leaves, LazyLeaves) else [path for path, _ in leaves]
 
 
 class Store:

@@ -21,7 +21,6 @@ import numpy as np
 from align.record.arrays import (
     Arrays,
     Lazy,
-    LazyLeaves,
     Leaf,
     Reader,
     Store,
@@ -37,13 +36,13 @@ ROOT = "(model)"
 
 @dataclass
 class Call:
-    """One call of one module. A recorded one reads its arrays on access, see `held`.
+    """One call of one module. A recorded one reads its arrays on access.
 
     Attributes:
         name: the module's dotted name, ROOT for the model itself.
         number: 1 for its first call.
         parent: key of the call inside which it ran, "" for the model.
-        outputs: (path, array) of the output's tensors.
+        outputs: the output's tensors by path, in order.
         inputs: the same of the arguments, only when they were asked for.
         grad_outputs: gradient of the loss with respect to each output, by path.
         grad_inputs: the same for the inputs, through this call only.
@@ -54,8 +53,8 @@ class Call:
     name: str
     number: int
     parent: str = ""
-    outputs: Sequence[Leaf] = field(default_factory=LazyLeaves)
-    inputs: Sequence[Leaf] = field(default_factory=LazyLeaves)
+    outputs: Mapping[str, np.ndarray] = field(default_factory=Lazy)
+    inputs: Mapping[str, np.ndarray] = field(default_factory=Lazy)
     grad_outputs: Mapping[str, np.ndarray] = field(default_factory=Lazy)
     grad_inputs: Mapping[str, np.ndarray] = field(default_factory=Lazy)
     padded: list[str] = field(default_factory=list)
@@ -66,17 +65,9 @@ class Call:
         """The module's name, numbered from the second call on."""
         return self.name if self.number == 1 else f"{self.name}#{self.number}"
 
-    def array(self, path: str) -> np.ndarray:
-        """The output under a path."""
-        return next(array for at, array in self.outputs if at == path)
-
-    def may_have_gradient(self, path: str) -> bool:
-        """Say whether a gradient of the output under a path could be compared."""
-        return self.array(path).dtype.kind == "f" and path not in self.padded
-
-    def floating(self) -> list[int]:
-        """Places of the floating tensors in the output."""
-        return [i for i, (_, a) in enumerate(self.outputs) if a.dtype.kind == "f" and a.size]
+    def floating(self) -> list[str]:
+        """Paths of the floating tensors in the output."""
+        return [path for path, a in self.outputs.items() if a.dtype.kind == "f" and a.size]
 
 
 @dataclass
@@ -120,11 +111,12 @@ class Recording:
             call = self.calls[call.parent]
             yield call
 
-    def with_output(self, key: str, at: int, array: np.ndarray | None) -> Recording:
-        """The pass with another array (None: none) in place ``at`` of a call's output."""
+    def with_output(self, key: str, path: str, array: np.ndarray | None) -> Recording:
+        """The pass with another array (None: none) under a path of a call's output."""
         call = self.calls[key]
-        inserted = [] if array is None else [(call.outputs[at][0], array)]
-        outputs = [*call.outputs[:at], *inserted, *call.outputs[at + 1 :]]
+        outputs = {**call.outputs, path: array}
+        if array is None:
+            del outputs[path]
         changed = {**self.calls, key: dataclasses.replace(call, outputs=outputs)}
         return dataclasses.replace(self, calls=changed)
 

@@ -44,7 +44,7 @@ _REPEATED = ("forward", "loss", "backward", "optimizer", "training", "learning_r
 STEPS: Mapping[str, Step] = {
     step.name: step
     for step in (
-        Step("weights", "converted", "numbers:weights", once=True),
+        Step("weights", "converted", "numbers:weights", once=True, live=True),
         Step("data", "data", "batch_data:data", once=True, live=True),
         Step("forward", ""),
         Step("loss", "loss", "loss_stage:loss", live=True),

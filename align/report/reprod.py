@@ -128,7 +128,8 @@ def _of_numbers(dump: Dump) -> Checks:
 
 
 def _of_pass(recording: Recording) -> Checks:
-    outputs = [a for _, a in recording.calls[ROOT].outputs if a.dtype.kind == "f" and a.size]
+    call = recording.calls[ROOT]
+    outputs = [call.outputs[path] for path in call.floating()]
     sizes = [np.vdot(a, a).astype("float64") for a in recording.gradients.values()]
     return {
         FORWARD: {f"output {i}": array for i, array in enumerate(outputs)},

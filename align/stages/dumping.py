@@ -71,8 +71,8 @@ class DumpedSide:
         side: the model, run and trained in any precision.
         record: what the dump says about itself.
         state: the weights, in the precision in which the model is built.
-        sample: takes the elements of a model whose drift is recorded, None when they cannot be
-            known.
+        sample: takes the elements of a model whose drift is recorded; None for Paddle on
+            weights of its own.
 
     Raises:
         ValueError: another request than the other side's, or names that do not match.
@@ -147,7 +147,7 @@ class DumpedSide:
         self.record.stock_norms = self.framework.stock_norms(model)
         other = self.asked.other
         if other is None:
-            self.record.notes.append("ran on weights of its own: compare judges them first")
+            self.record.notes.append("ran on weights of its own: good for --against alone")
             return
         paired = self._paired(other.meta, self.record)
         taken: Any = to_paddle(paired.weights, other.weights())
@@ -160,7 +160,7 @@ class DumpedSide:
     def _paired(self, torch: dump_reading.Meta, paddle: dump_reading.Meta) -> PairedNames:
         other = self.asked.other
         dump_reading.same_request(self.record, other.meta, ("this spec", str(other.path)))
-        return settled(torch, paddle, self._table, Path())
+        return settled(torch, paddle, self._table)
 
     def write(self, folder: Path) -> None:
         """Run everything and write it."""
@@ -214,8 +214,9 @@ class DumpedSide:
         if dtype != "float64":
             exact = side.record_pass(plan, "float64", dtype)
             storage.write_recording(self._slim(exact), folder / dump_reading.ORACLE)
-        moved = functools.partial(side.open_moved_pass, plan, dtype)
-        band = NoiseBand(lambda: kinds_of(exact), moved)
+        band = NoiseBand(
+            lambda: exact, lambda asked: side.open_pass(plan, dtype, dtype, asked=asked), kinds_of
+        )
         checkpoint.write_tensors(folder / dump_reading.NOISE, band.to_store())
         return plain
 
@@ -246,29 +247,21 @@ class DumpedSide:
     def _write_training(self, folder: Path, dtype: str) -> None:
         """Write the run, its weights after every step, and how far rounding moves both."""
         side, plan = self.side, self.plan
-        track = None if self.sample is None else drift.Track(self.sample)
-        run = side.train(plan, dtype, dtype, None if track is None else track.watch)
+        run = side.train(plan, dtype, dtype, self.sample)
         storage.write_training(run, folder)
-        rows = {"weights": _rows(track)} if track is not None else {}
-        if side.is_torch:
-            exact, exact_track = run, track
-            if dtype != "float64":
-                exact_track = drift.Track(self.sample)
-                exact = side.train(plan, "float64", dtype, exact_track.watch)
-                storage.write_training(exact, folder / dump_reading.ORACLE)
-                rows["exact"] = _rows(exact_track)
-            steady = steady_elements(drift.Sample(self.entries), exact)
-            centre = measured_training(exact, exact_track, steady)
-            moved = functools.partial(
-                side.open_moved_training, plan, dtype, sample=self.sample, steady=steady
-            )
-            band = NoiseBand(lambda: centre, moved)
-            checkpoint.write_tensors(folder / dump_reading.TRAINING_NOISE, band.to_store())
-        checkpoint.write_tensors(folder / dump_reading.DRIFT, rows)
-
-
-def _rows(track: drift.Track) -> np.ndarray:
-    return np.stack([track[step] for step in range(len(track))])
+        if not side.is_torch:
+            return
+        exact = run
+        if dtype != "float64":
+            exact = side.train(plan, "float64", dtype, self.sample)
+            storage.write_training(exact, folder / dump_reading.ORACLE)
+        steady = steady_elements(drift.Sample(self.entries), exact)
+        band = NoiseBand(
+            lambda: exact,
+            lambda asked: side.open_training(plan, dtype, dtype, asked=asked, sample=self.sample),
+            functools.partial(measured_training, steady=steady),
+        )
+        checkpoint.write_tensors(folder / dump_reading.TRAINING_NOISE, band.to_store())
 
 
 NORM_FILES = ("normalization", "batchnorm", "instancenorm")

@@ -24,7 +24,7 @@ from align.judge.comparator import compare_mappings
 from align.judge.noise_band import Kinds, NoiseBand
 from align.pair.any_pair import AnyPair
 from align.pair.side import dropout_off
-from align.record.arrays import Arrays, MovedRun, cast, pair_leaves, replace
+from align.record.arrays import Arrays, MovedRun, cast, pair_paths, replace
 from align.record.recording import ROOT, Call, loss_of, run_model
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.run_report import place_of
@@ -133,7 +133,7 @@ class _LossJudge:
 
     def _names(self, call: Call) -> dict[str, str]:
         """A side's paths of the output -> PyTorch's, as the forward pass pairs them."""
-        pairs, _, _ = pair_leaves([(p, p) for p in self.outputs], [(p, p) for p, _ in call.outputs])
+        pairs, _, _ = pair_paths(self.outputs, call.outputs)
         return {paddle_path: torch_path for _, torch_path, paddle_path in pairs}
 
     def _structure(self, side: Any) -> Any:

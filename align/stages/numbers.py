@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from align.explain import rate_causes
-from align.explain.array_edits import WeightExplainer
+from align.explain.array_edits import WeightExplainer, to_bfloat16
 from align.explain.experiment import renamed
 from align.judge.comparator import compare_arrays, compare_mappings
-from align.judge.distance import to_bfloat16
 from align.judge.judging import each
 from align.judge.update_judging import Curve, compare_curves
 from align.pair.pair import Pair

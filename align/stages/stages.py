@@ -102,7 +102,7 @@ def _array_faults(
     at = next(iter(recording.calls[key].floating()), None)
     if at is None:
         raise ValueError(f"{key}: has no floating output to compare")
-    value = recording.calls[key].outputs[at][1]
+    value = recording.calls[key].outputs[at]
     allowed = [c for c in comparisons if c.name.partition("[")[0] == key and c.scale != 0]
     room = max((c.bound * c.scale for c in allowed if np.isfinite(c.bound)), default=0.0)
     bumped, poisoned = value.copy(), value.copy()

@@ -40,8 +40,8 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
         PyTorch after each step, and what is allowed), and the first divergence.
     """
     judge = TrainingJudge(pair, pair.trainings())
-    with judge.runs.ours() as (ours, track):
-        measured, drifts = list(judge.everything(ours)), judge.drift(track)
+    with judge.runs.ours() as ours:
+        measured, drifts = list(judge.everything(ours)), judge.drift(ours)
         wrong = judge.one_percent_off(ours, measured)
     comparisons = judge.settle(measured, drifts)
     pair.note_left_out("training", judge.settling)
@@ -121,12 +121,10 @@ class TrainingJudge:
         firsts = (self._judged or self._expected).get(FIRST, {})
         return driven(comparisons, firsts, self.reference.learning_rates)
 
-    def drift(self, ours: drift.Track | None) -> list[Comparison]:
+    def drift(self, ours: TrainingRun) -> list[Comparison]:
         """The sampled weights after each step by their floors; [] where they are not known."""
-        if ours is None or self.runs.plain is None:
-            return []
-        runs = self.runs
-        return drift.compare(ours, runs.plain, runs.exact, runs.steady, self._base)
+        steady = self.runs.steady
+        return drift.compare(ours, self.reference, self._oracle, steady, self._base)
 
     def settle(self, comparisons: list[Comparison], drifts: list[Comparison]) -> list[Comparison]:
         """Everything, judged by the band where a floor was missed; the drift is one comparison."""
@@ -228,7 +226,7 @@ def _other_order(pair: Pair, judge: TrainingJudge) -> list[ControlResult]:
     if not number:
         return []
     title = f"batches[0] and batches[{number}] exchanged"
-    with judge.runs.ours(dataclasses.replace(judge.plan, batches=batches)) as (run, _):
+    with judge.runs.ours(dataclasses.replace(judge.plan, batches=batches)) as run:
         judged = judge.settling.planted(judge.everything(run))
         return [judged_control(title, judged, "the run")]
 

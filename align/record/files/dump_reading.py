@@ -197,7 +197,7 @@ META, WEIGHTS = "meta.json", "weights.safetensors"
 LABELS = "labels.safetensors"
 NOISE, TRAINING_NOISE = "noise.safetensors", "training_noise.safetensors"
 ORACLE = "oracle"
-DRIFT, NUMBERS = "drift.safetensors", "numbers.json"
+NUMBERS = "numbers.json"
 
 
 class Dump:
@@ -256,10 +256,6 @@ class Dump:
     def training_noise(self, dtype: str) -> Arrays:
         """The noise band of PyTorch's training run."""
         return self.folder.tensors(f"{dtype}/{TRAINING_NOISE}")
-
-    def drift(self, dtype: str) -> Arrays:
-        """ "weights" (steps + 1, N), and of PyTorch's float64 run "exact"; empty when not known."""
-        return self.folder.tensors(f"{dtype}/{DRIFT}")
 
     def numbers(self) -> dict[str, dict[str, list[float]]]:
         """Metric and schedule as each side computed them: kind -> name -> values."""

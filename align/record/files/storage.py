@@ -4,7 +4,8 @@ The manifest is written last, inside a temporary folder that takes its name when
 Reading refuses everything else in one line; a tensor is read when it is looked at. The pass lies in
 `forward.safetensors` (taps) and `backward.safetensors` (the loss and every gradient), and
 `record.json` says which tensor is what, in the order of execution; equal arrays are stored once.
-A training lies in `training.safetensors` (final tensors, moments) and `training.json` (curves).
+A training lies in `training.safetensors` (final tensors, moments), `drift.safetensors` (sampled
+weights of every step) and `training.json` (curves).
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from align.record.arrays import Lazy, LazyLeaves, Reader, TrainingRun
+from align.record.arrays import Lazy, Reader, TrainingRun
 from align.record.recording import Call, Recording
 from sot_paddle import checkpoint, reading, strict_json
 from sot_paddle.atomic import atomic_directory
 
-FORMAT, VERSION = "align dump", 5
+FORMAT, VERSION = "align dump", 6
 MANIFEST = "manifest.json"
 
 
@@ -170,6 +171,7 @@ def as_written(file: Path) -> Iterator[None]:
 
 RECORD, FORWARD, BACKWARD = "record.json", "forward.safetensors", "backward.safetensors"
 TRAINING, TRAINING_RECORD = "training.safetensors", "training.json"
+DRIFT, ROWS = "drift.safetensors", "weights"
 _ARRAYS = ("gradients", "input_gradients", "state")
 _PLAIN = ("stamp", "pooled", "written")
 
@@ -187,8 +189,8 @@ def write_recording(recording: Recording, folder: Path) -> None:
             "name": call.name,
             "number": call.number,
             "parent": call.parent,
-            "outputs": taps.add(key, call.outputs.readers()),
-            "inputs": taps.add(f"input of {key}", call.inputs.readers()),
+            "outputs": taps.add(key, _readers(call.outputs)),
+            "inputs": taps.add(f"input of {key}", _readers(call.inputs)),
             "grad_outputs": gradients.add(f"gradient at {key}", _readers(call.grad_outputs)),
             "grad_inputs": gradients.add(f"gradient into {key}", _readers(call.grad_inputs)),
         }
@@ -230,8 +232,8 @@ def read_recording(folder: Folder, prefix: str) -> Recording:
                 row["name"],
                 row["number"],
                 row["parent"],
-                LazyLeaves(_picked(taps, row["outputs"])),
-                LazyLeaves(_picked(taps, row["inputs"])),
+                Lazy(_picked(taps, row["outputs"])),
+                Lazy(_picked(taps, row["inputs"])),
                 Lazy(_picked(gradients, row["grad_outputs"])),
                 Lazy(_picked(gradients, row["grad_inputs"])),
             )
@@ -252,6 +254,8 @@ def write_training(run: TrainingRun, folder: Path) -> None:
     for kind, tensors in {"state": run.state, **run.moments}.items():
         arrays |= {f"{kind}/{name}": read for name, read in _readers(tensors).items()}
     checkpoint.write_tensors(folder / TRAINING, Lazy(arrays))
+    rows = {ROWS: np.stack([*run.samples])} if len(run.samples) else {}
+    checkpoint.write_tensors(folder / DRIFT, rows)
     curves = {"losses": run.losses, "learning_rates": run.learning_rates}
     write_json(folder / TRAINING_RECORD, {**curves, "stamp": run.stamp})
 
@@ -264,4 +268,5 @@ def read_training(folder: Folder, prefix: str) -> TrainingRun:
         kinds.setdefault(kind, Lazy()).hold(name, read)
     with as_written(folder.path / prefix / TRAINING_RECORD):
         losses, rates = ([float(x) for x in record[name]] for name in ("losses", "learning_rates"))
-        return TrainingRun(losses, rates, kinds.pop("state"), kinds, record["stamp"])
+        rows = folder.tensors(f"{prefix}/{DRIFT}").get(ROWS, ())
+        return TrainingRun(losses, rates, kinds.pop("state"), kinds, record["stamp"], rows)

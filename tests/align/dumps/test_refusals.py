@@ -113,7 +113,7 @@ TENSORS = "float64/forward.safetensors"
 DAMAGE = {
     "unknown version": (
         lambda c: rewritten(c, "manifest.json", lambda m: m.update(version=9)),
-        "format version 9; this program reads 'align dump', 5",
+        "format version 9; this program reads 'align dump', 6",
     ),
     "no manifest": (lambda c: (c / "manifest.json").unlink(), "not a dump, or one that was not"),
     "a file is missing": (lambda c: (c / TENSORS).unlink(), f"lists {TENSORS}, which is missing"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
+from align.commands import dump_comparing
 from align.record.files.dump_reading import Dump
 from tests.align.dumps.guarded_commands import judged, main_compare, main_dump
 from tests.align.small_pairs import steps_due
@@ -15,9 +15,6 @@ FLAT = """
 import numpy as np
 
 NAME, SHAKE, DTYPE, LOSS = "flat", False, "float64", "mse"
-RNG = np.random.default_rng(3)
-WEIGHT, BIAS = RNG.normal(size=(4, 4)), RNG.normal(size=4)
-WRONG = False
 SCHEDULE_STEPS = 6
 FIRST = 0
 
@@ -25,18 +22,13 @@ FIRST = 0
 def torch_module():
     import torch
 
-    layer = torch.nn.Linear(4, 4)
-    layer.load_state_dict({"weight": torch.tensor(WEIGHT), "bias": torch.tensor(BIAS)})
-    return torch.nn.Sequential(layer, torch.nn.ReLU())
+    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
 
 
 def paddle_layer():
     import paddle
 
-    layer = paddle.nn.Linear(4, 4)
-    layer.weight.set_value(WEIGHT if WRONG else WEIGHT.T.copy())
-    layer.bias.set_value(BIAS)
-    return paddle.nn.Sequential(layer, paddle.nn.ReLU())
+    return paddle.nn.Sequential(paddle.nn.Linear(4, 4), paddle.nn.ReLU())
 
 
 def inputs():
@@ -60,74 +52,37 @@ SCHEDULE = (rates(0), rates(FIRST))
 """
 
 
-def run(folder: Path, side: str, name: str, *options: str, changes=()) -> Path:
-    """Dump a side of the flat pair with the command."""
-    text = FLAT
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new, 1)
-    spec = folder / f"{name}.py"
-    spec.write_text(text)
-    arguments = ["--side", side, "--spec", str(spec), "--out", str(folder / name), *options]
-    assert main_dump(arguments) == 0
-    return folder / name
+def test_metric_and_schedule_are_judged(tmp_path) -> None:
+    def run(side: str, name: str, *options: str, changes=()) -> Dump:
+        text = FLAT
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new, 1)
+        spec = tmp_path / f"{name}.py"
+        spec.write_text(text)
+        out = str(tmp_path / name)
+        assert main_dump(["--side", side, "--spec", str(spec), "--out", out, *options]) == 0
+        return Dump(tmp_path / name)
 
-
-@pytest.fixture(scope="module")
-def flat(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("flat")
-
-
-@pytest.fixture(scope="module")
-def flat_torch(flat: Path) -> Path:
-    return run(flat, "torch", "t")
-
-
-def test_weights_that_the_user_converted_pass(flat, flat_torch, capsys) -> None:
-    own = run(flat, "paddle", "own")
-    assert main_compare([str(flat_torch), str(own)]) == 0
-    said = capsys.readouterr().out
-    assert "PASS" in said
-    assert "ran on weights of its own" in said
-    wrong = run(flat, "paddle", "own_wrong", changes=[("WRONG = False", "WRONG = True")])
-    outcome = judged(Dump(flat_torch), Dump(wrong))
-    assert (outcome.root.step, outcome.root.place) == ("weights", "0.weight")
-    assert "transpose" in outcome.root.cause
-    assert [result.step for result in outcome.report.results] == ["weights"]
-
-
-def test_metric_and_schedule_are_judged(flat, flat_torch) -> None:
-    right = judged(Dump(flat_torch), Dump(run(flat, "paddle", "p", "--weights", str(flat_torch))))
+    torch = run("torch", "t")
+    given = ("--weights", str(torch.path))
+    right = judged(torch, run("paddle", "p", *given))
     assert right.passed, str(right)
-    asked = ("converted", "metric", "schedule_steps")
     steps = [(result.step, result.dtype) for result in right.report.results]
-    assert steps == steps_due(*asked, dtypes=("float64",), live=False)
+    assert steps == steps_due("metric", "schedule_steps", dtypes=("float64",), live=False)
     changes = [("FIRST = 0", "FIRST = 1"), ("distance(1))", "distance(1.5))")]
-    given = ("--weights", str(flat_torch))
-    wrong = judged(Dump(flat_torch), Dump(run(flat, "paddle", "q", *given, changes=changes)))
+    wrong = judged(torch, run("paddle", "q", *given, changes=changes))
     places = {one.step: one for one in wrong.findings}
     assert places["metric"].place == "metric mae"
     assert places["learning_rate"].place == "schedule"
     assert "1 step" in places["learning_rate"].cause
 
 
-def test_a_draft_is_written_when_names_do_not_match(flat, flat_torch, tmp_path, capsys) -> None:
-    changes = [
-        (
-            "return paddle.nn.Sequential(layer, paddle.nn.ReLU())",
-            'return paddle.nn.Sequential(("first", layer), ("act", paddle.nn.ReLU()))',
-        )
-    ]
-    own = run(flat, "paddle", "renamed", changes=changes)
-    out = tmp_path / "report"
-    assert main_compare([str(flat_torch), str(own), "--out", str(out)]) == 2
-    assert "a draft of the table is in" in capsys.readouterr().err
-    draft = json.loads((out / "weights_draft.json").read_text())
-    draft["map"] = {"0": "first"}
-    draft["ignore_paddle"] = {}
-    table = tmp_path / "table.json"
-    table.write_text(json.dumps(draft))
-    assert main_compare([str(flat_torch), str(own), "--table", str(table)]) == 0
+def test_a_draft_is_written_when_names_do_not_match(make, torch_dump, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="a draft of the table is in weights_draft.json"):
+        make("paddle", "renamed", ('    "bn": "norm2",\n', ""), other=torch_dump)
+    assert (tmp_path / "weights_draft.json").is_file()
 
 
 def test_norms_of_ones_own_are_followed_against_the_other_dump(make, torch_dump) -> None:
@@ -150,6 +105,8 @@ def test_norms_of_ones_own_are_followed_against_the_other_dump(make, torch_dump)
     names = make("paddle", "norm_names", own, written, few)
     plain = make("torch", "norm_plain", few)
     assert plain.meta.norms["norm"] is True
+    with pytest.raises(ValueError, match="was run on weights of its own"):
+        dump_comparing.pair_up(plain, names)
     port = make("paddle", "norm_port", own, written, few, other=plain)
     notes = judged(plain, port).notes
     assert any("--against" in note and "norm" in note for note in notes)

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from align.judge import distance
-from align.judge.comparator import compare_arrays
-from align.judge.distance import Gap, exact_in_float32, pieces
+from align.judge import comparator
+from align.judge.comparator import Gap, compare_arrays, pieces
+from align.pair.any_pair import exact_in_float32
 from align.record.results import Tolerance
 
 RNG = np.random.default_rng(5)
@@ -20,7 +20,7 @@ LAYOUTS = {
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch) -> None:
-    monkeypatch.setattr(distance, "PIECE", 7)
+    monkeypatch.setattr(comparator, "PIECE", 7)
 
 
 def test_pieces_of_a_scalar_and_of_nothing() -> None:

@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from align.judge import noise_band
-from align.judge.comparator import compare_arrays
-from align.judge.distance import CEILING
+from align.judge.comparator import CEILING, compare_arrays
 from align.judge.noise_band import (
     FEW,
     FLOOR,

@@ -132,7 +132,7 @@ def peak_of(memory: int, monkeypatch) -> float:
         assert pair.band.measured(1)
         with pair.setup.paddle.open_training(pair.plan, "float64", "float64") as run:
             assert set(run.state) == set(to_paddle(setup.weights, setup.state))
-        pair.train_reference("float64")
+        pair.setup.torch.train(pair.plan, "float64", "float64")
         return tracemalloc.get_traced_memory()[1] / (4 * width * width * 8)
     finally:
         tracemalloc.stop()
@@ -280,21 +280,21 @@ def shared(x: np.ndarray, loss: str | None, never: bool, monkeypatch) -> tuple[l
     plan = Request(*both(), x, loss=loss, labels=labels, optimizer="sgd", steps=2)
     setup = Setup(plan)
     runs_made = []
-    for name in ("run_reference", "train_reference"):
-        made = getattr(AnyPair, name)
+    for name in ("record_pass", "train"):
+        made = getattr(side.Side, name)
 
-        def counted(pair, dtype=None, *rest, _made=made, **options):
-            runs_made.append(dtype or pair.dtype)
-            return _made(pair, dtype, *rest, **options)
+        def counted(one_side, plan, dtype, *rest, _made=made, **options):
+            runs_made.append((one_side.is_torch, dtype))
+            return _made(one_side, plan, dtype, *rest, **options)
 
-        monkeypatch.setattr(AnyPair, name, counted)
+        monkeypatch.setattr(side.Side, name, counted)
     found = []
     for dtype in plan.dtypes:
         pair = AnyPair(setup, dtype)
         found += pair.settling.settle(pair.gradients(pair.ours))
         found += training.training(pair)[0].comparisons
     assert all(comparison.passed for comparison in found)
-    return [(c.name, c.worst, c.bound, c.peer) for c in found], runs_made.count("float64")
+    return [(c.name, c.worst, c.bound, c.peer) for c in found], runs_made.count((True, "float64"))
 
 
 def test_the_float64_run_serves_both_precisions_where_it_is_the_same() -> None:

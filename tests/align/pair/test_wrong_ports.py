@@ -9,7 +9,7 @@ import paddle
 import torch
 
 import align
-from align.record.arrays import pair_leaves
+from align.record.arrays import pair_paths
 
 INPUTS = np.random.default_rng(2).normal(size=(5, 4))
 
@@ -110,10 +110,9 @@ def test_a_loss_gets_the_outputs_as_they_are_paired() -> None:
 
 
 def test_names_that_both_have_are_paired_first() -> None:
-    theirs, own = [(n, n) for n in ("a", "b", "c")], [(n, n) for n in ("c", "d")]
-    assert pair_leaves(theirs, own) == ([("a", "a", "d"), ("c", "c", "c")], ["b"], [])
-    nested, flat = [(n, n) for n in ("0.0", "0.1", "1")], [(n, n) for n in ("0", "1", "2")]
-    assert [b for _, _, b in pair_leaves(nested, flat)[0]] == ["0", "1", "2"]
+    pairs = pair_paths(["a", "b", "c"], ["c", "d"])
+    assert pairs == ([("a", "a", "d"), ("c", "c", "c")], ["b"], [])
+    assert [b for _, _, b in pair_paths(["0.0", "0.1", "1"], ["0", "1", "2"])[0]] == ["0", "1", "2"]
 
 
 class Filled(torch.nn.Module):
@@ -150,6 +149,6 @@ def test_an_output_that_only_counts_is_no_partner_of_a_named_one_before_its_own_
     arrays = {"0": np.zeros(3), "1.words": np.ones(3), "1.class": np.full(3, 2.0)}
     own = {"0": np.ones(3)}
     read = arrays.__getitem__, own.__getitem__
-    pairs, left, _ = pair_leaves([(p, p) for p in arrays], [(p, p) for p in own], read)
+    pairs, left, _ = pair_paths(arrays, own, read)
     assert pairs == [("0", "0", "0")]
     assert left == ["1.words", "1.class"]

@@ -22,7 +22,7 @@ def pair_of(row, dtype, choices=Choices()):  # noqa: B008 (frozen)
 
 
 def outputs(recording):
-    return dict(recording.calls[ROOT].outputs)
+    return recording.calls[ROOT].outputs
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_real_sentences_are_the_users_and_their_words_are_judged_by_themselves(v
 def test_taps_are_compared_in_their_order():
     pair = pair_of(QK, "float64")
     order = outputs(pair.ours)[ORDER]
-    exchanged = pair.ours.with_output(ROOT, list(outputs(pair.ours)).index(ORDER), order[::-1])
+    exchanged = pair.ours.with_output(ROOT, ORDER, order[::-1])
     assert all(one.passed for one in pair.taps(pair.ours))
     assert [one.name for one in pair.taps(exchanged) if not one.passed] == [f"{ROOT}[{ORDER}]"]
 

@@ -11,9 +11,8 @@ import torch
 from paddle import nn
 
 import align
-from align.explain.array_edits import WeightExplainer
+from align.explain.array_edits import WeightExplainer, to_bfloat16
 from align.frameworks import on_paddle, on_torch
-from align.judge.distance import to_bfloat16
 from align.pair.any_pair import AnyPair, Setup
 from align.record.request import Request
 from align.stages.numbers import weights
