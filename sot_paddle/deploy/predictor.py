@@ -171,7 +171,7 @@ def read_rows(places: Sequence[str], recipe: Recipe) -> Iterable[Row]:
     details = recipe.preparation
     if isinstance(details, EvalTransform):
         if list(places) == [STDIN]:
-            return (_image(Path(line), details) for _, line in _lines(STDIN))
+            return (_image(Path(line)) for _, line in _lines(STDIN))
         return [row for place in places for row in _images_of(place, details)]
     if len(places) != 1:
         raise ValueError(f"expected one file of texts, got {len(places)}: {', '.join(places)}")

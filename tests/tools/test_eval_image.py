@@ -1,6 +1,9 @@
+import json
+
 import numpy as np
 import pytest
 
+from sot_paddle.data.image_dataset import load_digits
 from tests.tools import tool_runs
 
 
@@ -19,14 +22,15 @@ def test_a_pytorch_checkpoint_is_converted_on_the_fly(tmp_path, capsys):
             if name.startswith("head.") and name.endswith("_fc.bias"):
                 state[name] = torch.from_numpy(100.0 * np.eye(10, dtype="float32")[favourite])
         states.append(state)
-    path = tmp_path / "checkpoint.pth.tar"
+    path, scores = tmp_path / "checkpoint.pth.tar", {}
     torch.save({"state_dict": states[0], "state_dict_ema": states[1]}, path)
     options = [text for name, value in sizes.items() for text in ("--set", f"{name}={value}")]
     options = [*options[2:], "--img-size", 16]
     for more, favourite in ((), 7), (("--no-ema",), 3):
-        flags = ("--eval_checkpoint", path, *options, *more, "--cpu")
+        out = tmp_path / f"{favourite}.json"
+        flags = ("--eval_checkpoint", path, *options, *more, "--cpu", "--output", out)
         assert not tool_runs.load("eval_image").main([*map(str, ("digits", "SoT_Tiny", *flags))])
-        printed = capsys.readouterr().out.splitlines()
-        rows = [line.split() for line in printed if line[:1].isdigit()]
-        assert {row[0]: row[2] for row in rows}[str(favourite)] == "100.00"
-        assert {row[3] for row in rows if row[0] != str(favourite)} == {str(favourite)}
+        scores[favourite] = json.loads(out.read_text(encoding="utf-8"))["scores"]["top1"]
+    labels = load_digits(16)[1].labels
+    shares = {digit: 100 * np.mean(np.asarray(labels) == digit) for digit in (7, 3)}
+    assert scores == pytest.approx(shares)

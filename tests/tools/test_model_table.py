@@ -38,7 +38,7 @@ def test_size_and_classes(capsys) -> None:
     [
         (["--models", "sot_tny"], "unknown model 'sot_tny'; did you mean sot_tiny"),
         (["--models", "bert_base"], "bert_base is a text model; expected sot_tiny,"),
-        (["--models", "sot_tiny", "--img-size", "100"], "img_size 96 or 104"),
+        (["--models", "sot_tiny", "--img-size", "100"], "must be a multiple of it, got 100"),
         (["--img-size", "0"], "img_size: Input should be greater than or equal to 1, got 0"),
         (["--moddels", "x"], "unrecognized arguments: --moddels x; did you mean --models?"),
     ],

@@ -63,7 +63,7 @@ CONV = {**SIZES, "num_attention_heads": 4, "embedding_size": 5, "pad_token_id": 
 
 
 OF_CONVOLUTIONS = [
-    ({"embedding_size": 0}, "embedding_size must be at least 1, got 0"),
+    ({"embedding_size": 0}, "embedding_size: Input should be greater than or equal to 1, got 0"),
     ({"remove_qk": True, "attention_head_size": 5}, "heads that fill hidden_size, 12, got 4 x"),
     ({"attention_kernel": "convbert", "remove_qk": True}, "queries and keys of its own"),
     ({"num_attention_heads": 3, "attention_kernel": "convbert"}, "must be even, got 3"),

@@ -76,7 +76,7 @@ def test_a_broken_question_is_refused(tmp_path, asked, message) -> None:
 
 def test_a_broken_file_is_refused(tmp_path) -> None:
     (tmp_path / "dev.json").write_text('{"data": [{}]}', encoding="utf-8")
-    with pytest.raises(ValueError, match="article 0: the key 'paragraphs' is missing"):
+    with pytest.raises(ValueError, match="article 0: expected 'paragraphs' to be a list"):
         read_questions(tmp_path / "dev.json")
 
 

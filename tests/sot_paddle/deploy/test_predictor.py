@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import sys
 
 import pytest
-from PIL import Image
 
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.deploy.predictor import read_rows
@@ -93,15 +91,3 @@ def test_images(tmp_path, stdin):
     ):
         with pytest.raises(ValueError, match=message):
             read_rows([str(tmp_path / name)], IMAGES)
-
-
-def test_photographs_are_turned_as_in_training(tmp_path, stdin):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.new("RGB", (7, 5)).save(tmp_path / "0.jpg", exif=exif)
-    turned = dataclasses.replace(IMAGES, preparation=EvalTransform(16, exif_orientation=True))
-    for recipe, size in ((IMAGES, (7, 5)), (turned, (5, 7))):
-        stdin(f"{tmp_path}/0.jpg\n".encode())
-        for place in (str(tmp_path), f"{tmp_path}/0.jpg", "-"):
-            (row,) = read_rows([place], recipe)
-            assert row.value().size == size

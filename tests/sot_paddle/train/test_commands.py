@@ -320,9 +320,9 @@ def test_a_pretrained_folder_is_trained_further_and_fine_tuned(started, fill, tm
 @pytest.mark.parametrize(
     ("form", "shard", "damage"),
     [
-        ("instances", "instances.bin", lambda content: content[:-3]),
-        ("pairs", "pairs.txt", lambda content: bytes([content[0] ^ 1]) + content[1:]),
-        ("pairs", "pairs.txt", None),
+        ("instances", "numbers.bin", lambda content: content[:-3]),
+        ("pairs", "numbers.bin", lambda content: bytes([content[0] ^ 1]) + content[1:]),
+        ("pairs", "spans.bin", None),
     ],
     ids=["cut off", "changed", "missing"],
 )

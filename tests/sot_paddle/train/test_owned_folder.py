@@ -39,7 +39,7 @@ FOREIGN = ("thesis.txt", "data/rows.tsv", "seed-1/notes.txt", ".writing-thesis.t
     ("flags", "said"),
     [
         (("--fusion", "x"), "fusion must be one of"),
-        (("--data_dir", "nowhere"), "does not exist"),
+        (("--data_dir", "nowhere"), "which is no folder"),
         (("--num_train_epochs", "0.01", "--max_steps", "-1"), "make no step"),
         (("--warmup_steps", "99"), "warmup_steps must be between"),
     ],
