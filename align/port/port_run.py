@@ -191,7 +191,7 @@ def _end(pool: concurrent.futures.ProcessPoolExecutor) -> None:
     """However a run ends, no process outlives it."""
     pool.shutdown(wait=False, cancel_futures=True)
     for process in multiprocessing.active_children():
-        process.terminate()
+        process.kill()  # to SIGTERM Paddle answers with a trace of C++
         process.join()
 
 

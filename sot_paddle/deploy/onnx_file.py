@@ -46,7 +46,8 @@ def translate(graph: Path, parameters: Path, destination: Path) -> None:
     if done.returncode or not destination.is_file():
         lines = (done.stdout + done.stderr).splitlines() or ["it ended silently"]
         reasons = [line for line in lines if "annot" in line or "upport" in line]
-        raise ValueError(f"paddle2onnx cannot translate this model: {(reasons or lines)[-1]}")
+        words = "; ".join(reasons[:3] or lines[-1:])  # the operator first, then the file
+        raise ValueError(f"paddle2onnx cannot translate this model: {words}")
     model = onnx.load(str(destination))
     _tidy(model)
     onnx.checker.check_model(model)

@@ -221,7 +221,7 @@ def _half_wrapped(file: TableFile) -> str:
     counts = Counter(name.partition(".")[0] + "." for name in file.shapes)
     start = max(counts, key=counts.__getitem__, default="")
     inside = {n.removeprefix(start): s for n, s in file.shapes.items() if n.startswith(start)}
-    outside = [name for name in file.shapes if not name.startswith(start)]
+    outside = [name for name in file.shapes if not name.startswith((start, "head."))]
     if not outside or not any(recognise(inside)):
         return ""
     return f" (all names but {some(outside)} begin with {start!r}: save the others without these)"

@@ -85,6 +85,13 @@ def test_a_head_that_cannot_be_is_refused(ref_shapes, layout, model, head, rever
         build_plan(layout, model, shapes, reverse=reverse)
 
 
+def test_a_tensor_of_a_head_without_a_row_is_named_alone(ref_shapes):
+    """Names of the encoder and of the head begin otherwise, as they should."""
+    shapes = {**ref_shapes("gap"), "head.pooling.power": (5,)}
+    with pytest.raises(ValueError, match=r"unmapped: head\.pooling\.power$"):
+        build_plan("sot_torch_ref", "bert_base_mgcrp", shapes)
+
+
 def test_two_heads_in_one_file_are_refused(ref_shapes):
     shapes = {**ref_shapes("mgcrp"), **ref_shapes("gcp")}
     with pytest.raises(ValueError, match="two heads: mgcrp and gcp"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import numpy as np
+import paddle
 import pytest
 
 from sot_paddle.config import WORD_POOLINGS
@@ -74,3 +75,13 @@ def test_the_forms_are_in_place_only_inside_of_the_block_also_after_an_error():
     assert len(inside) == 3
     assert all(inside)
     assert not any("forward" in vars(layer) for layer in layers)
+
+
+def test_what_paddle2onnx_lacks_is_named(tmp_path):
+    model = paddle.nn.Sequential(paddle.nn.Linear(4, 3), paddle.nn.Softplus(beta=2))
+    model.eval()
+    inputs = [paddle.static.InputSpec([None, 4], "float32", "x")]
+    paddle.jit.save(model, str(tmp_path / "model"), input_spec=inputs)
+    files = (tmp_path / name for name in ("model.json", "model.pdiparams", "model.onnx"))
+    with pytest.raises(ValueError, match=r"cannot translate this model: .*pd_op\.softplus"):
+        onnx_file.translate(*files)
