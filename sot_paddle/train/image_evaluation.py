@@ -1,4 +1,4 @@
-"""The image evaluation command: weights of any origin, scores, table of the classes."""
+"""The image evaluation command: weights of any origin, and their scores."""
 
 from __future__ import annotations
 

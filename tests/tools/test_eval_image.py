@@ -7,7 +7,7 @@ from sot_paddle.data.image_dataset import load_digits
 from tests.tools import tool_runs
 
 
-def test_a_pytorch_checkpoint_is_converted_on_the_fly(tmp_path, capsys):
+def test_a_pytorch_checkpoint_is_converted_on_the_fly(tmp_path):
     """The averaged weights of a training checkpoint are taken, --no-ema takes the raw ones."""
     torch = pytest.importorskip("torch")
     from sot_torch_ref.registry import create_model

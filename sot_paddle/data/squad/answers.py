@@ -48,11 +48,6 @@ class Answer:
     candidates: tuple[Candidate, ...]  # the best spans, best first; at least one
     null_score: float
 
-    @property
-    def null_odds(self) -> float:
-        """How far no answer is above the best span; compared with the threshold."""
-        return self.null_score - self.candidates[0].score
-
 
 def decode(
     questions: Sequence[Question],
