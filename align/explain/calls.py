@@ -7,11 +7,11 @@ only. Of a loss: its calls with the arguments that PyTorch's loss gives the same
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from operator import methodcaller
 from typing import Any, NamedTuple
 
@@ -100,9 +100,12 @@ def study(pair: AnyPair, wrong: Guilty, like: str = "") -> LayerStudy:
         calls: list[WatchedCall] = []
         if not bench.trial(_watching(bench, _noting(calls))):
             return LayerStudy()  # it does not fail on its own
-        excuse = _excused(pair, bench, calls) if small else ""
-        if excuse:
-            return LayerStudy(excuse)
+        if small:
+            blamed = _coarse(calls, lambda change: bench.mended_by(_watching(bench, change)))
+            if blamed:
+                return LayerStudy(
+                    _put_right(pair, blamed, lambda model: partial(watched_in, model))
+                )
         if pair.dtype == "float64" and any(call.name in COARSE for call in calls):
             bench.rule = ISOLATED["float32"]  # an option too many beside float32's places
         recorded = layer_edits.recorded(bench)
@@ -136,19 +139,19 @@ def perhaps(pair: AnyPair) -> str:
     return PERHAPS + ADVICE * ("float32" not in pair.plan.dtypes)
 
 
-def _excused(pair: AnyPair, bench: Bench, calls: Sequence[WatchedCall]) -> str:
-    """Name functions that Paddle computes to fewer digits than PyTorch; "" without.
-
-    The pair keeps how to go on with PyTorch's numbers.
-    """
+def _coarse(calls: Sequence[WatchedCall], passes: Callable[[Answer], bool]) -> dict[str, str]:
+    """Functions that Paddle computes to fewer digits than PyTorch, with their lines; {} without."""
     place_of = {call.name: call.place for call in calls if call.name in DIGITS}
-    blamed = fewest(
-        [*place_of], lambda names: bench.mended_by(_watching(bench, by_pytorch(names))), TRIALS
-    )
-    if not blamed:
-        return ""
-    says = LOST.format(" and ".join(blamed), ", ".join(place_of[name] for name in blamed))
-    pair.setup.mends[says] = lambda model: watched_in(model, by_pytorch(blamed))
+    blamed = fewest([*place_of], lambda names: passes(by_pytorch(names)), TRIALS)
+    return {name: place_of[name] for name in blamed}
+
+
+def _put_right(
+    pair: AnyPair, blamed: Mapping[str, str], watch_of: Callable[[paddle.nn.Layer], Watch]
+) -> str:
+    """Say which functions lose digits; the pair keeps how to go on with PyTorch's numbers."""
+    says = LOST.format(" and ".join(blamed), ", ".join(blamed.values()))
+    pair.setup.mends[says] = lambda model: watch_of(model)(by_pytorch(blamed))
     return says
 
 
@@ -225,7 +228,7 @@ def call_edits(
             except ERRORS:  # a call of an unforeseen form has no such edit
                 continue
             for says, value in zip(sentences, values, strict=True):
-                yield call, says, _instead(numbers, functools.partial(_answer, row, value))
+                yield call, says, _instead(numbers, partial(_answer, row, value))
 
 
 def _answer(row: CallRow, value: Any, call: WatchedCall) -> Any:
@@ -309,7 +312,7 @@ def explain_backward(pair: AnyPair, key: str, formula: str) -> str:
             return formula
     trial = GradientBench(pair, bench.layer_call, bench.partner)
     calls: list[WatchedCall] = []
-    watch = functools.partial(watched_in, trial.layer)
+    watch = partial(watched_in, trial.layer)
     ours = trial.gradients(watch(_noting(calls)))
     if ours is None or trial.right(ours):
         return formula
@@ -353,9 +356,26 @@ def _cuts(watch: Watch, calls: Sequence[WatchedCall]) -> Changes:
 def _watching_loss(loss: Any) -> Watch:
     """Every call of a loss, whose module may hold functions under names of its own."""
     layers = [loss, *loss.sublayers()] if isinstance(loss, paddle.nn.Layer) else []
-    module = sys.modules.get(getattr(loss, "__module__", ""))
+    module = sys.modules.get(getattr(getattr(loss, "func", loss), "__module__", ""))
     owners = (*modules_of(layers), *filter(None, [module]))
     return lambda answer: watched(lambda: True, answer, owners)
+
+
+def excuse_loss(pair: AnyPair, loss: Any, agrees: Callable[[], bool]) -> str:
+    """Name functions that a loss of Paddle's loses digits in, "" where PyTorch's do not mend it.
+
+    Args:
+        agrees: runs Paddle's loss again and judges it.
+    """
+    watch, calls = _watching_loss(loss), []
+
+    def passes(answer: Answer) -> bool:
+        with watch(answer):
+            return agrees()
+
+    passes(_noting(calls))
+    blamed = _coarse(calls, passes)
+    return _put_right(pair, blamed, lambda _: watch) if blamed else ""
 
 
 def loss_reruns(

@@ -345,3 +345,25 @@ def test_gradients_of_zero_are_a_note() -> None:
     found = align.compare(torch.nn.Hardtanh(), Gate(), given)
     assert found.passed, str(found)
     assert "every gradient behind the output counts as 0" in found.notes
+
+
+@pytest.mark.parametrize("partial", [False, True], ids=["function", "partial"])
+def test_a_loss_that_loses_digits_is_excused_beside_a_fault(partial):
+    def smoothed(output, labels, epsilon=0.1):
+        target = paddle.nn.functional.one_hot(labels, 5).astype(output.dtype)
+        target = paddle.nn.functional.label_smooth(target, epsilon=epsilon)
+        return paddle.nn.functional.cross_entropy(output, target, soft_label=True)
+
+    def expected(output, labels):
+        return torch.nn.functional.cross_entropy(output, labels, label_smoothing=0.1)
+
+    theirs = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.GELU(), torch.nn.Linear(6, 5))
+    ours = paddle.nn.Sequential(
+        paddle.nn.Linear(4, 6), paddle.nn.GELU(approximate=True), paddle.nn.Linear(6, 5)
+    )
+    loss = expected, functools.partial(smoothed, epsilon=0.1) if partial else smoothed
+    inputs = np.random.default_rng(0).normal(size=(6, 4))
+    labels = np.array([0, 1, 2, 3, 4, 0])
+    failed = align.compare(theirs, ours, inputs, loss=loss, labels=labels, dtype="float64")
+    assert [finding.place for finding in failed.findings if not finding.follows] == ["1"]
+    assert any("Paddle's label_smooth loses digits" in note for note in failed.notes)
