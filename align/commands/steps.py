@@ -15,6 +15,7 @@ from pathlib import Path
 
 from align.explain import locate
 from align.explain.hints import explain_statistic
+from align.explain.options import unseen
 from align.judge.judging import OUTPUTS
 from align.match.mapping import to_paddle
 from align.pair import dumped_pair
@@ -271,6 +272,7 @@ def take_forward(pair: Pair, outcome: Outcome) -> list[Comparison]:
     if outcome.first_divergence is not None:
         outcome.add([outcome.first_divergence])
     if pair.live and not failed:
+        outcome.notes.extend(_unseen(pair))
         with pair.pass_ours(backward=False) as again:
             if differs(pair.ours, again) and not differs(pair.reference, pair.run_reference()):
                 no_scatter(pair.setup.paddle.framework, pair.ours, again)
@@ -361,6 +363,16 @@ def _only_structure(failed: Sequence[Comparison]) -> bool:
 def _notes(pair: Pair) -> list[str]:
     """What was not compared in a pass, and what the bounds allow for, where they were measured."""
     return pair.judge.notes + [_MIXED] * bool(pair.band.runs and pair.mixed)
+
+
+def _unseen(pair: Pair) -> list[str]:
+    """One note for layers that differ in class or options, which no number showed."""
+    layers = {
+        name: unseen(*pair.layer(paddle_name)[:2])
+        for name, paddle_name in pair.setup.modules.to_paddle.items()
+    }
+    apart = [f"{name}: {says}" for name, says in layers.items() if says]
+    return [f"no number shows it on these inputs, yet it differs: {some(apart)}"] * bool(apart)
 
 
 def _moved_statistics(pair: Pair, forward: StepResult) -> list[Comparison]:

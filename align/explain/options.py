@@ -67,6 +67,22 @@ def unequal(layer: Any, module: Any) -> Iterator[Unequal]:
                 yield Unequal(name, value, f"{word}: Paddle's layer has {a}, PyTorch's {b}")
 
 
+def unseen(layer: Any, module: Any) -> str:
+    """Say how two layers of the frameworks' own differ that compute the same; "" where in nothing.
+
+    Classes are one where the letters of their names are: BatchNorm2D is BatchNorm2d, and
+    Conv2DTranspose ConvTranspose2d.
+    """
+    a, b = type(layer), type(module)
+    if not (a.__module__.startswith("paddle.nn.") and b.__module__.startswith("torch.nn.")):
+        return ""
+    if layer.sublayers() or len(list(module.modules())) > 1:
+        return ""
+    if sorted(a.__name__.lower()) not in (sorted(kind.__name__.lower()) for kind in b.__mro__):
+        return f"Paddle has {a.__name__}, PyTorch {b.__name__}"
+    return "; ".join(option.says for option in unequal(layer, module))
+
+
 def in_form_of(paddle_value: Any, torch_value: Any) -> Any:
     """PyTorch's value in the form in which Paddle's layer holds it."""
     if not isinstance(paddle_value, (list, tuple)):

@@ -208,6 +208,16 @@ def test_layers_without_parameters_pass() -> None:
     assert wrong.first_divergence.cause == "activation: Paddle computes Mish, PyTorch SiLU"
 
 
+def test_what_no_number_shows_is_noted() -> None:
+    theirs = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.ReLU6(), torch.nn.Dropout(0.1))
+    ours = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Dropout(0.2))
+    compared = align.compare(theirs, ours, np.eye(3, 4), dtype="float64")
+    assert compared.passed
+    (note,) = (note for note in compared.notes if "no number shows it" in note)
+    assert "1: Paddle has ReLU, PyTorch ReLU6" in note
+    assert "2: p: Paddle's layer has 0.2, PyTorch's 0.1" in note
+
+
 def test_the_users_models_are_left_as_they_were() -> None:
     theirs, ours = torch.nn.Linear(4, 4).train(), nn.Linear(4, 4)
     before = theirs.weight.detach().clone(), ours.weight.numpy().copy()
