@@ -27,7 +27,7 @@ from align.record.recording import BadLoss
 from align.record.request import Request, documented, request_of
 from align.record.results import STEPS
 from align.record.run_report import Report
-from align.report.report import check_writable
+from align.report.report_html import check_writable
 from sot_paddle.runtime import environment_stamp
 
 PUT_RIGHT = "was compared with this put right"

@@ -35,7 +35,7 @@ from align.record.files.dump_reading import SIDES, Dump, Module, same_request
 from align.record.recording import Recording
 from align.record.request import Request
 from align.record.run_report import Report, code_of, commit, described, origin
-from align.report.report import check_writable, write_asked
+from align.report.report_html import check_writable, write_asked
 from align.report.reprod import write_both
 from sot_paddle import checkpoint
 from sot_paddle.config import some

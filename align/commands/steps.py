@@ -25,7 +25,8 @@ from align.record.files.dump_reading import OWN
 from align.record.recording import ROOT
 from align.record.results import STEPS, Comparison, Divergence, Step, StepResult
 from align.record.run_report import Report
-from align.report.report import console, write_page
+from align.report.report_html import write_page
+from align.report.report_text import console
 from align.stages import stages
 from sot_paddle.config import some
 

@@ -21,7 +21,6 @@ import numpy as np
 
 from align.frameworks.live_models import CLIP_EPS
 from align.judge import bounds
-from align.judge.bounds import SCHEDULE
 from align.judge.comparator import compare_arrays
 from align.match.mapping import WeightMapping
 from align.record.results import Comparison, Tolerance
@@ -57,11 +56,9 @@ class Curve:
 def compare_curves(curves: Sequence[Curve]) -> list[Comparison]:
     """One comparison for each curve; a failed one when there is none."""
     if not curves:
-        nothing = np.empty(0)
-        return [
-            compare_arrays("learning rate (no parameter in common)", nothing, nothing, SCHEDULE)
-        ]
-    return [compare_arrays(c.name, c.ours, c.reference, SCHEDULE) for c in curves]
+        title, nothing = "learning rate (no parameter in common)", np.empty(0)
+        return [compare_arrays(title, nothing, nothing, bounds.SCHEDULE)]
+    return [compare_arrays(c.name, c.ours, c.reference, bounds.SCHEDULE) for c in curves]
 
 
 SAMPLE = 2048  # elements kept of a larger tensor
@@ -141,7 +138,6 @@ class SideTrace:
         clipped: norm after / norm before of all gradients in each step, where the optimizer
             changed them in place (PyTorch).
         norms: global norm of the gradients given in each step.
-        eps: unit in the last place of the numbers it computed with.
     """
 
     main: dict[str, ParameterTrace] = field(default_factory=dict)
@@ -150,7 +146,6 @@ class SideTrace:
     clipped: list[float] = field(default_factory=list)
     norms: list[float] = field(default_factory=list)
     stamp: Mapping[str, Any] = field(default_factory=dict)
-    eps: float = float(np.finfo(np.float64).eps)
 
 
 class Feed:

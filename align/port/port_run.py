@@ -28,7 +28,8 @@ from align.port.row import DTYPES, Choices, PortRow
 from align.port.text_rows import TEXT_ROWS
 from align.record.results import StepResult
 from align.record.run_report import Report, origin
-from align.report.report import check_writable, console, write_asked
+from align.report.report_html import check_writable, write_asked
+from align.report.report_text import console
 from align.report.reprod import Checks, write_reprod
 from sot_paddle.reading import read_text
 from sot_paddle.runtime import ignore_import_warnings, tune_cpu

@@ -380,19 +380,12 @@ def _wrong_settings(
 
 def _wrong(ours: SideTrace, reference: SideTrace, failed: list[Comparison]) -> list[str]:
     """Paddle's names of the parameters that are out of tolerance, in the model's order."""
-    named = {c.name.partition("/")[2] for c in failed}
-    titles = {c.name for c in failed}
-    odd = [
-        name
-        for name, trace in reference.main.items()
-        if name in ours.main
-        and (
-            (MEMBERS in titles and trace.held != ours.main[name].held)
-            or (RATES in titles and trace.held and _apart(trace.rates, ours.main[name].rates))
-        )
-    ]
-    return [n for n in reference.main if n in ours.main and (n in named or n in odd)]
-
-
-def _apart(a: list[float], b: list[float]) -> bool:
-    return not np.allclose(a, b, rtol=1e-9, atol=0)
+    titles = {comparison.name for comparison in failed}
+    wrong = {title.partition("/")[2] for title in titles}
+    for name, trace in reference.main.items():
+        other = ours.main.get(name, trace)
+        if MEMBERS in titles and trace.held != other.held:
+            wrong.add(name)
+        if RATES in titles and trace.held and not np.allclose(trace.rates, other.rates, 1e-9, 0):
+            wrong.add(name)
+    return [name for name in reference.main if name in ours.main and name in wrong]
