@@ -143,8 +143,8 @@ def _compare_parser() -> CommandParser:
 _MODULES = {
     "port": "port.port_run",
     "spec": "commands.spec",
-    "dump": "commands.dump_comparing",
-    "compare": "commands.dump_comparing",
+    "dump": "commands.dumps",
+    "compare": "commands.dumps",
 }
 """Of `align`, with the function that runs a subcommand: nothing else is loaded for it."""
 _SUBCOMMANDS: dict[str, Callable[[], CommandParser]] = {

@@ -52,9 +52,8 @@ FLOORS = {
     "port": 9,
 }
 """Rooms of align/: a file imports from its own room and from lower floors."""
-ABOVE_ALL = {"__init__", "__main__", "cli", "verdict_process"}
+ABOVE_ALL = {"__init__", "__main__", "cli"}
 """Files directly in align/: the front door may import every room."""
-PROCESSES = ("align/verdict_process.py",)  # every room may import them
 BROAD = "sot_paddle/cli.py"  # the outermost guard of every command
 WITH_FRAMEWORKS = {
     "align/frameworks/": "both frameworks from outside",
@@ -172,12 +171,10 @@ def test_rooms_import_from_lower_floors_only() -> None:
         room = room_of(name)
         for target in align_imports(name):
             other = room_of(target)
-            inner = target in ("align/__init__.py", *PROCESSES) or (other and other == room)
+            inner = target == "align/__init__.py" or (other and other == room)
             if room and not inner and (not other or FLOORS[other] >= FLOORS[room]):
                 wrong.append(f"{name} -> {target}")
     assert wrong == []
-    below = {target for name in PROCESSES for target in align_imports(name)}
-    assert below <= {"align/__init__.py"}
 
 
 def test_imports_form_no_circle_not_even_one_hidden_in_a_function() -> None:

@@ -10,8 +10,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from align.port.port_inputs import load_there_and_back
 from align.port.port_run import ROWS, PortRun, run
 from align.port.row import DTYPES
-from align.report import report as writer
 from align.report import reprod
+from align.report.report_html import write_page
+from align.report.report_text import console
 from sot_paddle.cli import CommandParser, command
 from sot_paddle.command_line import parse
 from sot_paddle.convert import find_checkpoint
@@ -62,7 +63,7 @@ def main(arguments: list[str]) -> int:
     bit_equal, summary = load_there_and_back(find_checkpoint(), folder)
     print(summary, flush=True)
     report, checks = run(PortRun([row for row in ROWS if row.name in SHOWN], DTYPES), 0)
-    print(writer.console(report), flush=True)
+    print(console(report), flush=True)
     print("\nbrief fine-tuning on the embedded corpus: dev Matthews correlation, one seed")
     for head in ("plain", "mgcrp"):
         print(f"  {fine_tune(find_checkpoint(), folder / 'runs', head, steps=120)}", flush=True)
@@ -70,7 +71,7 @@ def main(arguments: list[str]) -> int:
         f"\ndigits:\n  {train_on_digits(DIGITS, folder / 'runs' / 'digits', epochs=3)}", flush=True
     )
     reprod.write_reprod(folder / "reprod_log", checks)
-    print(f"\nHTML report: {writer.write_page(report, folder)}")
+    print(f"\nHTML report: {write_page(report, folder)}")
     return report.exit_code if bit_equal else 1
 
 

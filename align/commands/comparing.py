@@ -13,7 +13,7 @@ from typing import Any
 from align.commands.steps import (
     LOSS,
     Outcome,
-    left_out,
+    begin,
     take_forward,
     take_once,
     take_precision,
@@ -27,7 +27,7 @@ from align.record.recording import BadLoss
 from align.record.request import Request, documented, request_of
 from align.record.results import STEPS
 from align.record.run_report import Report
-from align.report.report import check_writable
+from align.report.report_html import check_writable
 from sot_paddle.runtime import environment_stamp
 
 PUT_RIGHT = "was compared with this put right"
@@ -88,7 +88,8 @@ def compared(request: Request, out: str | Path | None = None) -> Outcome:
     if out is not None:
         check_writable([out])
     setup = Setup(request, Path(out) if out is not None else Path())
-    outcome = _begun(setup)
+    notes = [*request.notes, *filter(None, [setup.table_note])]
+    outcome = begin(setup, Report({}), notes, setup.moved, "shake=False")
     try:
         take_once(AnyPair(setup, request.dtypes[0]), outcome)
         for dtype in request.dtypes:
@@ -212,17 +213,3 @@ def _keeping_digits(outcome: Outcome, failed: Outcome, setup: Setup, dtype: str)
     names = fewest(names, lambda some: passing(some) is not None, FUNCTIONS) or names
     right = passing(names)
     return failed if right is None else _noted(right, dtype, map(sentence.format, names))
-
-
-def _begun(setup: Setup) -> Outcome:
-    """An outcome that says what is compared and what is not."""
-    outcome = Outcome(Report({}))
-    outcome.leave_out(setup.modules.torch_only, setup.modules.paddle_only)
-    table_notes = filter(None, [setup.table_note])
-    outcome.notes.extend([*setup.plan.notes, *table_notes, *left_out(setup.weights.ignored)])
-    if setup.moved:
-        outcome.notes.append(
-            f"{len(setup.moved)} constant vectors (fresh biases, scales, running statistics) were "
-            "moved off their value on both sides; shake=False leaves them"
-        )
-    return outcome

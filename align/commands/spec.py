@@ -22,7 +22,7 @@ from typing import Any
 from align.match.name_table import DRAFT
 from align.record.request import FIELDS, NEEDED, OPTIONS, Request, nearest
 from align.record.run_report import shown
-from align.report.report import check_writable, write_asked
+from align.report.report_html import check_writable, write_asked
 from sot_paddle.reading import read_bytes
 
 BUILT = NEEDED[:2]

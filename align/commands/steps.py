@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,14 +19,15 @@ from align.explain.options import unseen
 from align.judge.judging import OUTPUTS
 from align.match.mapping import to_paddle
 from align.pair import dumped_pair
-from align.pair.pair import Pair
+from align.pair.pair import Pair, Settled
 from align.pair.side import differs, no_scatter
 from align.record.arrays import pair_paths
 from align.record.files.dump_reading import OWN
 from align.record.recording import ROOT
 from align.record.results import STEPS, Comparison, Divergence, Step, StepResult
 from align.record.run_report import Report
-from align.report.report import console, write_page
+from align.report.report_html import write_page
+from align.report.report_text import console
 from align.stages import stages
 from sot_paddle.config import some
 
@@ -96,17 +97,6 @@ class Outcome:
         self.findings.extend(d for d in findings if (d.step, d.place) not in listed)
         self.findings.sort(key=lambda finding: finding.order)
 
-    def leave_out(self, torch_only: list[str], paddle_only: list[str]) -> None:
-        """Take in the modules without a partner, and say that they are not compared."""
-        self.torch_only, self.paddle_only = torch_only, paddle_only
-        for side, other, names in (
-            ("PyTorch modules", "Paddle", torch_only),
-            ("Paddle layers", "PyTorch", paddle_only),
-        ):
-            if names:
-                note = f"{side} not compared because {other} has no partner: {some(names)}"
-                self.notes.append(note)
-
     def timed(self, stage: Callable[[], tuple[StepResult, list] | None]) -> list:
         """Run a stage and take its result in, with the seconds it took; return what it names."""
         began = time.perf_counter()
@@ -172,6 +162,39 @@ class Outcome:
     def write(self, out: str | Path) -> Path:
         """Write report.html and report.json into a folder; returns the page's path."""
         return write_page(self.report, out)
+
+
+def begin(
+    setup: Settled, report: Report, notes: Sequence[str], moved: Sequence[str], option: str
+) -> Outcome:
+    """Return an outcome that says what is not compared, and what was moved.
+
+    Args:
+        notes: on the request and its table.
+        moved: names of the constant vectors that were moved off their value.
+        option: leaves them where they are.
+    """
+    modules = setup.modules
+    outcome = Outcome(report, torch_only=modules.torch_only, paddle_only=modules.paddle_only)
+    for side, other, names in (
+        ("PyTorch modules", "Paddle", modules.torch_only),
+        ("Paddle layers", "PyTorch", modules.paddle_only),
+    ):
+        if names:
+            note = f"{side} not compared because {other} has no partner: {some(names)}"
+            outcome.notes.append(note)
+    outcome.notes.extend(notes)
+    reasons: dict[str, list[str]] = {}
+    for name, reason in setup.weights.ignored.items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, names in reasons.items():
+        outcome.notes.append(f"left out: {some(names)}: {reason}")
+    if moved:
+        outcome.notes.append(
+            f"{len(moved)} constant vectors (fresh biases, scales, running statistics) were moved "
+            f"off their value on both sides; {option} leaves them"
+        )
+    return outcome
 
 
 def take_once(pair: Pair, outcome: Outcome) -> None:
@@ -330,14 +353,6 @@ def _first_wrong_gradient(
     if first.place == LOSS or not wrong_layers:  # the loss hands in a wrong gradient
         return outcome.after([LOSS], [first])[0]
     return first
-
-
-def left_out(ignored: Mapping[str, str]) -> list[str]:
-    """One note for each reason to leave tensors out."""
-    reasons: dict[str, list[str]] = {}
-    for name, reason in ignored.items():
-        reasons.setdefault(reason, []).append(name)
-    return [f"left out: {some(names)}: {reason}" for reason, names in reasons.items()]
 
 
 def _another_order(pair: Pair) -> str:

@@ -147,8 +147,15 @@ class Settling:
         """
         again, further = [], True
         for comparison in comparisons:
-            further = further and not self._hopeless(comparison)
-            again.append(self._settled(comparison) if further else comparison)
+            name, settled = comparison.name, comparison
+            # a wider band of a quantity judges nothing
+            widest = CEILING if self._exact and self._steady(name) else self._most
+            further = further and not self._hopeless(comparison, widest)
+            find = self._find(name) if further and not comparison.passed else None
+            if find is not None:
+                scale = self._scale(name)
+                settled = self.band.settle(comparison, find, widest=widest, zero_scale=scale)
+            again.append(settled)
         wide = {c.name for c in again if c.reason.endswith(ILL_CONDITIONED)}
         if self._leaves_out and all(c.passed or c.name in wide for c in again):
             self.unjudged |= wide
@@ -156,23 +163,12 @@ class Settling:
         self._clean.update((c.name, c) for c in again)
         return again
 
-    def _settled(self, comparison: Comparison) -> Comparison:
-        find = None if comparison.passed else self._find(comparison.name)
-        if find is None:
-            return comparison
-        scale, widest = self._scale(comparison.name), self._widest(comparison.name)
-        return self.band.settle(comparison, find, widest=widest, zero_scale=scale)
-
-    def _widest(self, name: str) -> float:
-        """A wider band of a quantity judges nothing."""
-        return CEILING if self._exact and self._steady(name) else self._most
-
-    def _hopeless(self, comparison: Comparison) -> bool:
+    def _hopeless(self, comparison: Comparison, widest: float) -> bool:
         """Whether no band could explain a measured difference."""
-        name, worst = comparison.name, comparison.worst
-        if not self._exact or not math.isfinite(worst) or worst <= self._widest(name):
+        worst = comparison.worst
+        if not self._exact or not math.isfinite(worst) or worst <= widest:
             return False
-        scale = self._scale(name)
+        scale = self._scale(comparison.name)
         return scale is None or comparison.max_abs > CEILING * scale
 
     def planted(self, comparisons: Iterable[Comparison]) -> Iterator[Comparison]:

@@ -79,9 +79,9 @@ def compare_arrays(
         if array is None:
             return Comparison.stated(name, tolerance, reason)
         arrays[side] = array
-    refusal = _structure(name, arrays, tolerance)
-    if refusal is not None:
-        return refusal
+    reason, hint = _structure(arrays)
+    if reason:
+        return Comparison.stated(name, tolerance, reason, hint=hint)
     return _judge(name, arrays, tolerance, zero_scale)
 
 
@@ -102,9 +102,8 @@ def compare_mappings(
     if not names:
         reason = "empty: neither side has anything to compare"
         return [Comparison.stated("(nothing)", _NAMES, reason)]
-    comparisons = []
+    sides, comparisons = {OURS: ours, REFERENCE: reference}, []
     for name in names:
-        sides = {OURS: ours, REFERENCE: reference}
         absent = [side for side, arrays in sides.items() if name not in arrays]
         if absent:
             reason = f"missing on the {' and the '.join(absent)} side"
@@ -131,24 +130,21 @@ def _read(value: Any, side: str) -> tuple[np.ndarray | None, str]:
     return array, ""
 
 
-def _structure(name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance) -> Comparison | None:
-    """Refuses another shape (no broadcasting), an empty array, another dtype."""
-    a, b = arrays[OURS], arrays[REFERENCE]
+def _structure(arrays: dict[str, np.ndarray]) -> tuple[str, str]:
+    """Why arrays cannot be compared, and a hint: no broadcasting, not empty, one dtype; "" else."""
+    a, b, oracle = arrays[OURS], arrays[REFERENCE], arrays.get(ORACLE)
     for side, other in arrays.items():
         if other.shape != a.shape:
-            reason = f"shape {a.shape} on the {OURS} side against {other.shape} on the {side} side"
-            return Comparison.stated(name, tolerance, reason, hint=diagnose_shape(a, other))
+            shapes = f"shape {a.shape} on the {OURS} side against {other.shape} on the {side} side"
+            return shapes, diagnose_shape(a, other)
     if a.size == 0:
-        reason = f"zero elements (shape {a.shape}): nothing was compared"
-        return Comparison.stated(name, tolerance, reason)
+        return f"zero elements (shape {a.shape}): nothing was compared", ""
     if a.dtype.name != b.dtype.name:
-        reason = f"dtype {a.dtype.name} on the {OURS} side against {b.dtype.name}"
-        reason += f" on the {REFERENCE} side"
-        return Comparison.stated(name, tolerance, reason)
-    if ORACLE in arrays and arrays[ORACLE].dtype.name != "float64":
-        reason = f"dtype {arrays[ORACLE].dtype.name} of the {ORACLE}: expected float64"
-        return Comparison.stated(name, tolerance, reason)
-    return None
+        against = f"against {b.dtype.name} on the {REFERENCE} side"
+        return f"dtype {a.dtype.name} on the {OURS} side {against}", ""
+    if oracle is not None and oracle.dtype.name != "float64":
+        return f"dtype {oracle.dtype.name} of the {ORACLE}: expected float64", ""
+    return "", ""
 
 
 def _finite(name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance) -> Comparison | None:
@@ -420,17 +416,18 @@ def diagnose_shape(ours: np.ndarray, reference: np.ndarray) -> str:
     a, b = ours, reference
     if max(a.size, b.size) > LIMIT or a.size == 0 or b.size == 0:
         return ""
-    if a.size == b.size and _close(a.ravel(), b.ravel(), 1e-5 * float(np.abs(b).max())):
+    near = 1e-5 * float(np.abs(b).max())
+    if a.size == b.size and _close(a.ravel(), b.ravel(), near):
         return "the same values in the same order: only the shape differs"
     if a.ndim == b.ndim and a.ndim <= 4 and a.size == b.size:
         for axes in itertools.permutations(range(b.ndim)):
             turned = b.transpose(axes)
-            if turned.shape == a.shape and _close(a, turned, 1e-5 * float(np.abs(b).max())):
+            if turned.shape == a.shape and _close(a, turned, near):
                 order = "" if b.ndim == 2 else f": the reference's axes in the order {axes}"
                 return f"looks transposed{order}"
     if a.ndim == b.ndim:
         common = tuple(slice(0, min(m, n)) for m, n in zip(a.shape, b.shape, strict=True))
-        if _close(a[common], b[common], 1e-5 * float(np.abs(b).max())):
+        if _close(a[common], b[common], near):
             axes = [i for i, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)) if m != n]
             along = ", ".join(map(str, axes))
             return f"equal where both have elements: longer or shorter along axis {along}"

@@ -21,13 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from align.judge.comparator import ZERO_RATIO, compare_arrays, peak, within
+from align.judge.comparator import ZERO_RATIO, peak, within
 from align.match.mapping import WeightMapping, to_paddle
-from align.record.arrays import Entry, Lazy, Reader, Store, TrainingRun, canonical
+from align.record.arrays import Entry, Lazy, Reader, Store, canonical
 from align.record.results import Comparison, Tolerance
 
 LIMIT = 1024
-NAME = "drift of the weights"
 
 
 class Sample:
@@ -128,43 +127,6 @@ class Samples(Sequence[np.ndarray]):
 
     def __getitem__(self, step: Any) -> Any:
         return self._readers[step]()
-
-
-def compare(
-    ours: TrainingRun,
-    reference: TrainingRun,
-    oracle: TrainingRun | None,
-    steady: np.ndarray,
-    base: Tolerance,
-) -> list[Comparison]:
-    """One comparison of the samples of each step, named by `step_name`; none without samples."""
-    rule, comparisons = dataclasses.replace(base, norm="l2"), []
-    for step in range(1, len(ours.samples) if len(reference.samples) else 0):
-        a, b = (run.samples[step][steady] for run in (ours, reference))
-        judge = None if oracle is None else oracle.samples[step][steady]
-        comparisons.append(compare_arrays(step_name(step), a, b, rule, oracle=judge))
-    return comparisons
-
-
-def step_name(step: int) -> str:
-    """Of the comparison of the samples after a step, counted from 1."""
-    return f"{NAME} after step {step}"
-
-
-def judged(steps: Sequence[Comparison]) -> Comparison:
-    """The worst of the settled comparisons of the steps; its position is the step, from 0."""
-    at = int(np.argmax([step.severity for step in steps]))
-    worst = steps[at]
-    reason = ""
-    if not all(step.passed for step in steps):
-        first = next(i for i, step in enumerate(steps) if not step.passed)
-        reason = (
-            f"the weights leave the noise band at step {first + 1}; worst at step {at + 1}: "
-            f"{worst.worst:.2e} of their norm from PyTorch's, {worst.bound:.2e} is allowed"
-        )
-    return dataclasses.replace(
-        worst, name=NAME, passed=not reason, position=(at,), reason=reason, hint=""
-    )
 
 
 FIRST = "moment1"

@@ -29,7 +29,7 @@ from align.judge.noise_band import Find, Spread, Spreads, joined
 from align.match import name_table
 from align.match.mapping import MappedRow, WeightMapping, to_paddle
 from align.match.paired_names import ModuleMap
-from align.record.arrays import Lazy, Reader, pair_paths
+from align.record.arrays import pair_paths
 from align.record.recording import ROOT, Call, Recording
 from align.record.results import Comparison, Tolerance
 from sot_paddle.config import some
@@ -41,33 +41,20 @@ Outputs = Mapping[str, np.ndarray]
 """Tensors of an output by path."""
 
 
-@dataclass(frozen=True)
-class _GradientTap:
-    """The gradient at one output of a paired layer: its name, PyTorch's place, what reads it."""
-
-    name: str
-    at: tuple[str, str]
-    paddle: Reader
-    torch: Reader
-    torch64: Reader
-
-
-def _float64(arrays: Mapping[str, np.ndarray], path: str) -> np.ndarray:
-    return np.asarray(arrays[path], np.float64)
-
-
 @dataclass
 class Judge:
     """What both sides are called on the other.
 
     Attributes:
         notes: what could not be compared and why, in plain words.
+        statistics_rule: step of `bounds.TOLERANCES` by whose rule running statistics are judged.
     """
 
     weights: WeightMapping
     modules: ModuleMap
     dtype: str
     notes: list[str] = field(default_factory=list)
+    statistics_rule: str = "statistics"
     _places: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def taps(
@@ -135,52 +122,46 @@ class Judge:
     ) -> Iterator[Comparison]:
         """Judge the loss, the taps' gradients in backward order, then parameters and inputs."""
         loss_rule = bounds.TOLERANCES["forward", self.dtype]
-        taps = self._gradient_taps(ours, reference, oracle)
-        names = {tap.at: tap.name for tap in taps}
         exact = None if oracle is None else np.asarray(oracle.loss, np.float64)
         yield compare_arrays(
             "loss", ours.loss, reference.loss, loss_rule, oracle=exact, zero_scale=scale
         )
-        yield from each(
-            Lazy({tap.name: tap.paddle for tap in taps}),
-            Lazy({tap.name: tap.torch for tap in taps}),
-            None if oracle is None else Lazy({tap.name: tap.torch64 for tap in taps}),
-            rule,
-            scale,
-            [names[at] for at in reference.backward_order if at in names],
-        )
-        expected = to_paddle(self.weights, reference.gradients)
-        judged = None if oracle is None else to_paddle(self.weights, oracle.gradients)
-        yield from each(ours.gradients, expected, judged, rule, scale)
-        of_inputs = [
-            {f"input {path}": value for path, value in recording.input_gradients.items()}
-            for recording in (ours, reference, oracle or ours)
+        taps = self._gradient_taps(ours, reference)
+        for key, path in dict.fromkeys([*reference.backward_order, *taps]):
+            if (key, path) not in taps:
+                continue
+            name, paddle_call, paddle_path = taps[key, path]
+            a, b = paddle_call.grad_outputs[paddle_path], reference.calls[key].grad_outputs[path]
+            if oracle is not None:
+                exact = np.asarray(oracle.calls[key].grad_outputs[path], np.float64)
+            if a.size or b.size:
+                yield compare_arrays(name, a, b, rule, oracle=exact, zero_scale=scale)
+        sides = [run and to_paddle(self.weights, run.gradients) for run in (reference, oracle)]
+        yield from each(ours.gradients, *sides, rule, scale)
+        sides = [
+            run and {f"input {path}": value for path, value in run.input_gradients.items()}
+            for run in (ours, reference, oracle)
         ]
-        o = None if oracle is None else of_inputs[2]
-        yield from each(of_inputs[0], of_inputs[1], o, rule, scale)
+        yield from each(*sides, rule, scale)
 
     def _gradient_taps(
-        self, ours: Recording, reference: Recording, oracle: Recording | None
-    ) -> list[_GradientTap]:
-        """Return the gradients at the outputs of paired layers; note those that a side lacks."""
-        taps, one_sided = [], []
+        self, ours: Recording, reference: Recording
+    ) -> dict[tuple[str, str], tuple[str, Call, str]]:
+        """Return the gradients at the outputs of paired layers; note those that a side lacks.
+
+        Returns:
+            PyTorch's call and path -> name, Paddle's call and path.
+        """
+        taps, one_sided = {}, []
         for key, paddle_call, torch_call in self.taps(ours, reference):
-            torch64_call = torch_call if oracle is None else oracle.calls[torch_call.key]
             for label, torch_path, paddle_path in _pairs(paddle_call, torch_call)[0]:
                 name = f"gradient at {key}[{label}]" if label else f"gradient at {key}"
-                at = torch_call.key, torch_path
                 self._places[name] = "gradients at taps", f"{torch_call.key}[{torch_path}]"
-                paddle, torch = paddle_call.grad_outputs, torch_call.grad_outputs
-                if paddle_path in paddle and torch_path in torch:
-                    tap = _GradientTap(
-                        name,
-                        at,
-                        paddle=functools.partial(paddle.__getitem__, paddle_path),
-                        torch=functools.partial(torch.__getitem__, torch_path),
-                        torch64=functools.partial(_float64, torch64_call.grad_outputs, torch_path),
-                    )
-                    taps.append(tap)
-                elif paddle_path in paddle or torch_path in torch:
+                in_paddle = paddle_path in paddle_call.grad_outputs
+                in_torch = torch_path in torch_call.grad_outputs
+                if in_paddle and in_torch:
+                    taps[torch_call.key, torch_path] = name, paddle_call, paddle_path
+                elif in_paddle or in_torch:
                     one_sided.append(name)
                 elif key == ROOT and torch_path in {*torch_call.floating()} - {*torch_call.padded}:
                     silent = f"output {label}".strip() + " gets no gradient from the loss"
@@ -192,19 +173,17 @@ class Judge:
     def buffers(
         self, ours: Recording, reference: Recording, oracle: Recording | None
     ) -> list[Comparison]:
-        """Judge the tensors that a pass moves without an optimizer (running statistics)."""
-        rule, state = self.statistics_rule, ours.state
+        """Judge the tensors that a pass moves without an optimizer (running statistics).
+
+        Whole numbers, flags among them, have to be equal.
+        """
+        rule, state = bounds.TOLERANCES[self.statistics_rule, self.dtype], ours.state
         judged = {} if oracle is None else self.statistics(oracle)
         comparisons = (
             compare_outputs(name, 1 * state[name], 1 * array, judged.get(name), rule)
             for name, array in self.statistics(reference).items()
         )
         return [comparison for comparison in comparisons if comparison is not None]
-
-    @property
-    def statistics_rule(self) -> Tolerance:
-        """The rule of running statistics; whole numbers, flags among them, have to be equal."""
-        return bounds.TOLERANCES["statistics", self.dtype]
 
     def statistics(self, reference: Recording) -> dict[str, np.ndarray]:
         """What is no parameter in a recording of the reference, in Paddle's names."""
@@ -230,11 +209,27 @@ class Judge:
         return name.startswith("input ") or (rows is not None and not rows[0].source.buffer)
 
     def find_tensor(self, kind: str, name: str) -> Find | None:
-        """Return what finds a Paddle tensor's spread: of a part of PyTorch's, or of several."""
+        """Return what finds a Paddle tensor's spread: of a part of PyTorch's, or of several.
+
+        It finds none where one of its sources has none.
+        """
         rows = self._sources.get(name)
         if rows is None or (kind == "gradients" and rows[0].source.buffer):
             return None
-        return lambda spreads: _of_rows(self.weights, rows, kind, spreads)
+
+        def find(spreads: Spreads) -> Spread | None:
+            parts = []
+            for row in rows if rows[0].piece is not None else rows[-1:]:
+                spread = spreads.get((kind, self.weights.torch_names[row.source.name]))
+                if spread is None:
+                    return None
+                if row.part is not None:
+                    first = name_table.part_axis(row.source) == 0
+                    spread = spread.part(*row.part) if first else spread.part(0, 1)
+                parts.append(spread)
+            return joined(parts)
+
+        return find
 
     @functools.cached_property
     def _sources(self) -> dict[str, list[MappedRow]]:
@@ -243,22 +238,6 @@ class Judge:
         for row in self.weights.rows:
             rows_of.setdefault(self.weights.paddle_names[row.destination.name], []).append(row)
         return rows_of
-
-
-def _of_rows(
-    weights: WeightMapping, rows: Sequence[MappedRow], kind: str, spreads: Spreads
-) -> Spread | None:
-    """The spread of a Paddle tensor; None when one of its sources has none."""
-    spreads_of_rows = []
-    for row in rows if rows[0].piece is not None else rows[-1:]:
-        spread = spreads.get((kind, weights.torch_names[row.source.name]))
-        if spread is None:
-            return None
-        if row.part is not None:
-            first = name_table.part_axis(row.source) == 0
-            spread = spread.part(*row.part) if first else spread.part(0, 1)
-        spreads_of_rows.append(spread)
-    return joined(spreads_of_rows)
 
 
 def are_uneven(reference: Outputs, ours: Outputs, pairs: Sequence[tuple[str, str, str]]) -> bool:
@@ -310,14 +289,13 @@ def each(
     oracle: Mapping[str, np.ndarray] | None,
     rule: Tolerance | Callable[[str], Tolerance],
     zero_scale: float | None,
-    order: Sequence[str] = (),
 ) -> Iterator[Comparison]:
     """`compare_mappings`, one tensor at a time; nothing when both sides are empty.
 
     Args:
         expected: PyTorch's, in Paddle's names.
     """
-    for name in dict.fromkeys([*order, *expected, *ours]):
+    for name in dict.fromkeys([*expected, *ours]):
         a, b = ({name: side[name]} if name in side else {} for side in (ours, expected))
         o = None if oracle is None else {name: oracle[name]} if name in oracle else {}
         if [v.size for v in (*a.values(), *b.values())] != [0, 0]:

@@ -369,11 +369,9 @@ def kinds_of(recording: Recording) -> Kinds:
     """What the noise band measures of a pass of the reference, in PyTorch's names."""
     taps, gradients = Lazy(), Lazy()
     for call in recording.calls.values():
-        for path in call.outputs:
-            taps.hold(f"{call.key}[{path}]", functools.partial(call.outputs.__getitem__, path))
-        for path in call.grad_outputs:
-            read = functools.partial(call.grad_outputs.__getitem__, path)
-            gradients.hold(f"{call.key}[{path}]", read)
+        for kind, arrays in ((taps, call.outputs), (gradients, call.grad_outputs)):
+            for path in arrays:
+                kind.hold(f"{call.key}[{path}]", functools.partial(arrays.__getitem__, path))
     inputs = {f"input {path}": value for path, value in recording.input_gradients.items()}
     return {
         "taps": taps,

@@ -21,7 +21,6 @@ import numpy as np
 
 from align.frameworks.live_models import CLIP_EPS
 from align.judge import bounds
-from align.judge.bounds import SCHEDULE
 from align.judge.comparator import compare_arrays
 from align.match.mapping import WeightMapping
 from align.record.results import Comparison, Tolerance
@@ -57,11 +56,9 @@ class Curve:
 def compare_curves(curves: Sequence[Curve]) -> list[Comparison]:
     """One comparison for each curve; a failed one when there is none."""
     if not curves:
-        nothing = np.empty(0)
-        return [
-            compare_arrays("learning rate (no parameter in common)", nothing, nothing, SCHEDULE)
-        ]
-    return [compare_arrays(c.name, c.ours, c.reference, SCHEDULE) for c in curves]
+        title, nothing = "learning rate (no parameter in common)", np.empty(0)
+        return [compare_arrays(title, nothing, nothing, bounds.SCHEDULE)]
+    return [compare_arrays(c.name, c.ours, c.reference, bounds.SCHEDULE) for c in curves]
 
 
 SAMPLE = 2048  # elements kept of a larger tensor
@@ -123,8 +120,10 @@ class ParameterTrace:
         """Weights before a step minus weights after it."""
         return self.weights[step] - self.weights[step + 1]
 
-    def moment(self, kind: str, step: int) -> np.ndarray | None:
-        """A moment after a step."""
+    def quantity(self, kind: str, step: int) -> np.ndarray | None:
+        """A moment of a kind after a step, None without one; the update for the kind ""."""
+        if not kind:
+            return self.update(step)
         series = self.moments.get(kind)
         return None if series is None else series[step]
 
@@ -139,7 +138,6 @@ class SideTrace:
         clipped: norm after / norm before of all gradients in each step, where the optimizer
             changed them in place (PyTorch).
         norms: global norm of the gradients given in each step.
-        eps: unit in the last place of the numbers it computed with.
     """
 
     main: dict[str, ParameterTrace] = field(default_factory=dict)
@@ -148,7 +146,6 @@ class SideTrace:
     clipped: list[float] = field(default_factory=list)
     norms: list[float] = field(default_factory=list)
     stamp: Mapping[str, Any] = field(default_factory=dict)
-    eps: float = float(np.finfo(np.float64).eps)
 
 
 class Feed:
@@ -281,14 +278,13 @@ class UpdateJudge:
         yield self._members(ours, names)
         if both:
             yield self._rates(ours, both)
-        for part, title in (("still", "step without gradients"), ("main", "update")):
-            for name in both:
-                yield self._worst(ours, part, name, title, "")
+        parts = [("still", "step without gradients", ""), ("main", "update", "")]
         kinds = dict.fromkeys(itertools.chain(*(self.reference.main[n].moments for n in both)))
-        for kind in kinds:
+        for part, title, kind in (*parts, *(("main", kind, kind) for kind in kinds)):
             for name in both:
-                if all(kind in side.main[name].moments for side in (ours, self.reference)):
-                    yield self._worst(ours, "main", name, kind, kind)
+                sides = (ours.main[name], self.reference.main[name])
+                if not kind or all(kind in side.moments for side in sides):
+                    yield self._worst(ours, part, f"{title}/{name}", kind)
 
     def _members(self, ours: SideTrace, names: list[str]) -> Comparison:
         flags = [
@@ -308,28 +304,26 @@ class UpdateJudge:
         reason = f"{names[comparison.position[0]]}: {comparison.reason}"
         return dataclasses.replace(comparison, reason=reason)
 
-    def _worst(self, ours: SideTrace, part: str, name: str, title: str, kind: str) -> Comparison:
+    def _worst(self, ours: SideTrace, part: str, title: str, kind: str) -> Comparison:
         """The comparison of the step that is worst, of updates or of one moment."""
+        name = title.partition("/")[2]
         traces = [
             None if side is None else getattr(side, part)[name]
             for side in (ours, self.reference, self.oracle, self.near)
         ]
         comparisons = []
         for step in range(traces[1].steps):
-            arrays = [None if t is None else _quantity(t, kind, step) for t in traces]
+            arrays = [None if trace is None else trace.quantity(kind, step) for trace in traces]
             if arrays[0] is None and arrays[1] is None:
                 continue
             rule, scale = self._rule(arrays, traces[1], part, kind, step)
-            label = f"{title}/{name}"
-            judged = compare_arrays(
-                label, arrays[0], arrays[1], rule, oracle=arrays[2], zero_scale=scale
-            )
+            judged = compare_arrays(title, *arrays[:2], rule, oracle=arrays[2], zero_scale=scale)
             if not judged.passed and part == "main":
                 judged = dataclasses.replace(judged, reason=f"step {step + 1}: {judged.reason}")
             comparisons.append(judged)
         if not comparisons:
             nothing = np.empty(0)
-            return compare_arrays(f"{title}/{name}", nothing, nothing, bounds.EXACT)
+            return compare_arrays(title, nothing, nothing, bounds.EXACT)
         return max(comparisons, key=lambda c: c.severity)
 
     def _rule(
@@ -369,7 +363,3 @@ class UpdateJudge:
         return max(
             (4 * CLIP_EPS / norm for share, norm in clipped if share < 1 - 1e-12), default=0.0
         )
-
-
-def _quantity(trace: ParameterTrace, kind: str, step: int) -> np.ndarray | None:
-    return trace.moment(kind, step) if kind else trace.update(step)

@@ -138,7 +138,7 @@ class Follower:
         """One step without gradients, then so many with them, each from the same weights."""
         side, model = self.side, self.model
         parameters = side.parameters(model)
-        trace = SideTrace(eps=float(np.finfo(self.dtype).eps))
+        trace = SideTrace()
         before = side.state(model)
         zeros = [(n, np.zeros(tuple(p.shape))) for n, p in parameters.items()]
         try:

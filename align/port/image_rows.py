@@ -19,10 +19,7 @@ _DEIT = {"img_size": 32, "embed_dim": 18, "depth": 3, "num_heads": 3, "mlp_ratio
 _SWIN = {"img_size": 56, "embed_dim": 12, "depths": (2, 2), "num_heads": (2, 3), "mlp_ratio": 2.0}
 _SWIN_SMALL_WINDOW = {**_SWIN, "img_size": 48, "window_size": 3}
 _SWIN_LEAST = {**_SWIN_SMALL_WINDOW, **IMAGE_HEAD, "img_size": 24}  # 6 x 6 tokens, then one window
-_UNEVEN_SWIN = {"embed_dim": 12, "depths": (2, 1), "num_heads": (2, 3), "mlp_ratio": 2.0}
-_IMAGES = ImageBatch()
-_LARGER = ImageBatch(samples=3, size=56)
-
+_PADDED_SWIN = {**_SWIN, "img_size": 20, "depths": (2, 1), "window_size": 4}
 _EPOCHS = {"epochs": 6, "warmup_epochs": 2, "cooldown_epochs": 1, "min_lr": 1e-5, "warmup_lr": 1e-6}
 _RECIPE = Recipe(
     optimizer="adamw",
@@ -30,8 +27,7 @@ _RECIPE = Recipe(
     learning_rate=1e-3,
     weight_decay=2.0**-5,  # float32 holds it exactly: Paddle stores the coefficient in float32
     clip_norm=None,
-    decay="vision",
-    by_epoch={**_EPOCHS, "steps": 2},
+    by_epoch=_EPOCHS,
     ema_decay=0.9,
 )
 
@@ -41,10 +37,11 @@ def _images(
     model: str,
     options: Mapping[str, Any],
     *,
-    batch: ImageBatch = _IMAGES,
+    samples: int = 4,
     num_classes: int = 5,
     **more: Any,
 ) -> PortRow:
+    batch = ImageBatch(samples, options.get("img_size", 224))
     return PortRow(
         name, model, options, subject="images", batch=batch, num_classes=num_classes, **more
     )
@@ -84,16 +81,16 @@ _TRAINING = tuple(
         f"training_{name}",
         model,
         options,
-        batch=batch,
+        samples=samples,
         recipe=_RECIPE,
         dtypes=_FLOAT64,
         quick=name in ("sot", "deit"),
     )
-    for name, model, options, batch in (
-        ("sot", "sot_tiny", _SOT, _IMAGES),
-        ("sot_resnet", "sot_tiny", _RESNET, _IMAGES),
-        ("deit", "deit_tiny", _DEIT, _IMAGES),
-        ("swin_sot", "swin_tiny_sot", _SWIN_LEAST, ImageBatch(3, 24)),
+    for name, model, options, samples in (
+        ("sot", "sot_tiny", _SOT, 4),
+        ("sot_resnet", "sot_tiny", _RESNET, 4),
+        ("deit", "deit_tiny", _DEIT, 4),
+        ("swin_sot", "swin_tiny_sot", _SWIN_LEAST, 3),
     )
 )
 
@@ -105,15 +102,9 @@ _FAMILIES = (
     *_convolutional(
         "sot_learned_position", "sot_tiny", {**_SOT, "position": "learned", "qkv_bias": True}
     ),
+    *_convolutional("sot_112_pixels", "sot_tiny", {**_SOT, "img_size": 112}, samples=2),
     *_convolutional(
-        "sot_112_pixels", "sot_tiny", {**_SOT, "img_size": 112}, batch=ImageBatch(2, 112)
-    ),
-    *_convolutional(
-        "sot_160_pixels",
-        "sot_tiny",
-        {**_SOT, "img_size": 160},
-        batch=ImageBatch(2, 160),
-        quick=False,
+        "sot_160_pixels", "sot_tiny", {**_SOT, "img_size": 160}, samples=2, quick=False
     ),
     *_convolutional(
         "sot_gcp_concat", "sot_tiny", {**_SOT, "pooling": "gcp", "qkv_dim": 5, "fusion": "concat"}
@@ -127,99 +118,68 @@ _FAMILIES = (
     _images("deit_plain_eval", "deit_tiny", _DEIT, train=False),
     *_convolutional("deit_small_sot_dims", "deit_small_sot", {**_DEIT, **IMAGE_HEAD, "depth": 1}),
     *_convolutional("deit_base_sot_dims", "deit_base_sot", {**_DEIT, **IMAGE_HEAD, "depth": 1}),
-    _images("swin_plain", "swin_tiny", _SWIN, batch=_LARGER),
-    _images("swin_small_window", "swin_tiny", _SWIN_SMALL_WINDOW, batch=ImageBatch(3, 48)),
-    _images("swin_base_plain", "swin_base", {**_SWIN, "depths": (2, 1)}, batch=_LARGER),
-    *_convolutional("swin_sot", "swin_tiny_sot", {**_SWIN, **IMAGE_HEAD}, batch=_LARGER),
+    _images("swin_plain", "swin_tiny", _SWIN, samples=3),
+    _images("swin_small_window", "swin_tiny", _SWIN_SMALL_WINDOW, samples=3),
+    _images("swin_base_plain", "swin_base", {**_SWIN, "depths": (2, 1)}, samples=3),
+    *_convolutional("swin_sot", "swin_tiny_sot", {**_SWIN, **IMAGE_HEAD}, samples=3),
     *_convolutional(
-        "swin_sot_eval", "swin_tiny_sot", {**_SWIN, **IMAGE_HEAD}, batch=_LARGER, train=False
+        "swin_sot_eval", "swin_tiny_sot", {**_SWIN, **IMAGE_HEAD}, samples=3, train=False
     ),
-    _images("swin_plain_eval", "swin_tiny", _SWIN, batch=_LARGER, train=False),
+    _images("swin_plain_eval", "swin_tiny", _SWIN, samples=3, train=False),
     *_convolutional("sot_large_output", "sot_tiny", {**_SOT, "large_output": True}),
     *_convolutional(
         "sot_inception_large_output",
         "sot_tiny",
         {**_SOT, "token_type": "inception", "large_output": True, "img_size": 16},
-        batch=ImageBatch(size=16),
     ),
     *_convolutional(
-        "swin_base_sot_dims",
-        "swin_base_sot",
-        {**_SWIN, **IMAGE_HEAD, "depths": (1, 1)},
-        batch=_LARGER,
+        "swin_base_sot_dims", "swin_base_sot", {**_SWIN, **IMAGE_HEAD, "depths": (1, 1)}, samples=3
     ),
 )
 
-
-def _unusual(name: str, model: str, options: Mapping[str, Any], size: int, **more: Any) -> PortRow:
-    sized = {**options, "img_size": size}
-    return _images(name, model, sized, batch=ImageBatch(2, size), dtypes=_FLOAT64, **more)
-
-
-_ONE = {**_LINEAR, "depth": 1}
-_UNUSUAL = (
-    # 5 x 5 tokens in windows of 4, shifted by 2: padded to 8 x 8; merged to 3 x 3, which is odd too
-    _unusual("swin_padded_grid", "swin_tiny", {**_UNEVEN_SWIN, "window_size": 4}, 20),
-    _unusual("swin_window_8", "swin_tiny", {**_UNEVEN_SWIN, "window_size": 8}, 36),  # 9 x 9 tokens
-    _unusual("sot_sum_loss_eval", "sot_tiny", {**_ONE, "fusion": "sum_loss"}, 28, train=False),
-    _unusual("sot_qk_scale", "sot_tiny", {**_ONE, "qk_scale": 0.7}, 28),
-    _unusual("sot_linear_224", "sot_tiny", _ONE, 224),
+_ONE = {**_LINEAR, "depth": 1, "img_size": 28}
+_UNUSUAL = tuple(
+    _images(name, model, options, samples=2, dtypes=_FLOAT64, train=train)
+    for name, model, options, train in (
+        # 5 x 5 tokens in windows of 4, shifted by 2: padded to 8 x 8; merged to 3 x 3, odd too
+        ("swin_padded_grid", "swin_tiny", _PADDED_SWIN, True),
+        ("swin_window_8", "swin_tiny", {**_PADDED_SWIN, "window_size": 8, "img_size": 36}, True),
+        ("sot_sum_loss_eval", "sot_tiny", {**_ONE, "fusion": "sum_loss"}, False),
+        ("sot_qk_scale", "sot_tiny", {**_ONE, "qk_scale": 0.7}, True),
+        ("sot_linear_224", "sot_tiny", {**_ONE, "img_size": 224}, True),
+    )
 )
 
 _PUBLISHED: dict[str, Any] = {"num_classes": 1000, "dtypes": _FLOAT64, "quick": False}
 _FULL = tuple(
-    _images(
-        f"{model}_full", model, {"head_dropout": 0.0}, batch=ImageBatch(samples, 224), **_PUBLISHED
-    )
+    _images(f"{model}_full", model, {"head_dropout": 0.0}, samples=samples, **_PUBLISHED)
     for model, samples in (("sot_tiny", 2), ("sot_small", 1), ("sot_base", 1))
 )
 
 
-def _timm_deit(name: str, options: Mapping[str, Any], depth: int, **more: Any) -> PortRow:
-    """Return a DeiT of this depth against timm's own; its last norm is compared as well."""
-    hooks = {f"blocks.{index}": f"blocks.{index}" for index in range(depth)}
-    timm = TimmModel("deit_tiny_patch16_224", options, "deit_timm", {**hooks, "norm": "norm"})
+def _timm_deit(name: str, options: Mapping[str, Any], **more: Any) -> PortRow:
+    timm = TimmModel("deit_tiny_patch16_224", options, "deit_timm", r"blocks\.\d+|norm")
     return _images(name, "deit_tiny", options, timm=timm, **more)
 
 
-def _timm_swin(
-    name: str,
-    options: Mapping[str, Any],
-    depths: tuple[int, ...],
-    *,
-    downsample: bool = True,
-    **more: Any,
-) -> PortRow:
-    """Return a Swin of these depths against timm's; the last merging is compared if asked."""
-    hooks: dict[str, str] = {}
-    for stage, depth in enumerate(depths):
-        for block in range(depth):
-            hooks[f"stages.{stage}.blocks.{block}"] = f"layers.{stage}.blocks.{block}"
-    if downsample:
-        last = len(depths) - 1
-        hooks[f"stages.{last}.downsample"] = f"layers.{last}.downsample"
+def _timm_swin(name: str, options: Mapping[str, Any], taps: str = "", **more: Any) -> PortRow:
+    """Return a Swin against timm's; ``taps``: pattern of what is compared beside the blocks."""
     timm = TimmModel(
         "swin_tiny_patch4_window7_224",
         {**options, "drop_path_rate": 0.0},
         "swin_timm",
-        {**hooks, "norm": "norm"},
+        rf"stages\.\d\.blocks\.\d|norm{taps}",
     )
     return _images(name, "swin_tiny", options, timm=timm, **more)
 
 
-_PUBLISHED_SIZE = {**_PUBLISHED, "batch": ImageBatch(samples=2, size=224)}
+_MERGING = r"|stages\.1\.downsample"
 _TIMM = (
-    _timm_deit("timm_deit", _DEIT, 3),
-    _timm_swin("timm_swin", _SWIN, (2, 2), batch=_LARGER),
-    _timm_swin(
-        "timm_swin_padded_grid",
-        {"img_size": 20, "window_size": 4, **_UNEVEN_SWIN},
-        (2, 1),
-        batch=ImageBatch(samples=2, size=20),
-        dtypes=_FLOAT64,
-    ),
-    _timm_deit("timm_deit_full", {}, 12, **_PUBLISHED_SIZE),
-    _timm_swin("timm_swin_full", {}, (2, 2, 6, 2), downsample=False, **_PUBLISHED_SIZE),
+    _timm_deit("timm_deit", _DEIT),
+    _timm_swin("timm_swin", _SWIN, _MERGING, samples=3),
+    _timm_swin("timm_swin_padded_grid", _PADDED_SWIN, _MERGING, samples=2, dtypes=_FLOAT64),
+    _timm_deit("timm_deit_full", {}, samples=2, **_PUBLISHED),
+    _timm_swin("timm_swin_full", {}, samples=2, **_PUBLISHED),
 )
 
 IMAGE_ROWS: tuple[PortRow, ...] = (*_TOKENS, *_FAMILIES, *_UNUSUAL, *_TRAINING, *_FULL, *_TIMM)

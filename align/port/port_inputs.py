@@ -5,10 +5,12 @@ NumPy in and out; the checkpoint of ``make setup`` is converted there and back, 
 
 from __future__ import annotations
 
+import functools
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -89,12 +91,10 @@ def _token_ids(row: PortRow, spec: Batch, rng: np.random.Generator) -> Arrays:
 
 def _states(row: PortRow, labels: np.ndarray, rng: np.random.Generator) -> Arrays:
     """Draw normal hidden states (B, L, T, F), and labels or the two ends of a span."""
-    layers, tokens, features = (
-        row.options[key] for key in ("num_layers", "seq_length", "hidden_size")
-    )
-    states = rng.normal(size=(len(labels), layers, tokens, features))
-    if row.model.endswith("spans"):
-        labels = rng.integers(0, tokens, (len(labels), 2))
+    sizes = [row.options[key] for key in ("num_layers", "seq_length", "hidden_size")]
+    states = rng.normal(size=(len(labels), *sizes))
+    if row.model.endswith("Spans"):
+        labels = rng.integers(0, row.options["seq_length"], (len(labels), 2))
     return {"states": states, "labels": labels}
 
 
@@ -161,71 +161,40 @@ def _off_initial(name: str, value: np.ndarray, rng: np.random.Generator) -> np.n
     return moved
 
 
-_PADDLE_DECAY = {"text": decayed_names, "vision": decayed_names_by_shape}
-_TORCH_DECAY = {"text": decay_groups, "vision": vision_decay_groups}
-_TORCH_OPTIMIZERS = {"hf_adamw": HFAdamW, "adamw": torch.optim.AdamW}
 _BETAS = (0.9, 0.999)
 _BERT_ADAM = "bert_adam"
 
 
-def torch_factory(recipe: Recipe) -> Callable[[torch.nn.Module], tuple]:
-    """Return what makes the reference's optimizer, schedule, clipping and average of a model."""
-
-    def clip(model: torch.nn.Module) -> None:
-        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
-
-    def make(model: torch.nn.Module) -> tuple:
-        optimizer = _torch_optimizer(model, recipe)
-        clips_all = recipe.clip_norm is not None and recipe.optimizer != _BERT_ADAM
-        average = None if recipe.ema_decay is None else _Average(model, recipe.ema_decay)
-        return optimizer, _torch_schedule(optimizer, recipe), clip if clips_all else None, average
-
-    return make
-
-
-def paddle_factory(recipe: Recipe) -> Callable[[paddle.nn.Layer], tuple]:
-    """Return what makes the product's optimizer, schedule and average of a model."""
-
-    def make(model: paddle.nn.Layer) -> tuple:
-        schedule = _paddle_schedule(recipe)
-        average = None if recipe.ema_decay is None else ModelEma(model, recipe.ema_decay)
-        return _paddle_optimizer(model, recipe, schedule), schedule, None, average
-
-    return make
-
-
-def _torch_optimizer(model: torch.nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    groups = _TORCH_DECAY[recipe.decay](model, recipe.weight_decay)
+def torch_optimizer(model: torch.nn.Module, recipe: Recipe) -> tuple:
+    """Return the reference's optimizer, schedule, clipping and average of a model."""
     options: dict[str, Any] = {"lr": recipe.learning_rate, "betas": _BETAS, "eps": recipe.epsilon}
+    options |= {} if recipe.correct_bias else {"correct_bias": False}
+    kinds = {"hf_adamw": HFAdamW, "adamw": torch.optim.AdamW, _BERT_ADAM: BertAdam}
+    clip, average = None, None
     if recipe.optimizer == _BERT_ADAM:
-        return BertAdam(groups, max_grad_norm=recipe.clip_norm, **options)
-    if not recipe.correct_bias:
-        options["correct_bias"] = False
-    return _TORCH_OPTIMIZERS[recipe.optimizer](groups, **options)
+        options["max_grad_norm"] = recipe.clip_norm
+    elif recipe.clip_norm is not None:
+        clip = functools.partial(_clip, norm=recipe.clip_norm)
+    groups = (vision_decay_groups if recipe.by_epoch else decay_groups)(model, recipe.weight_decay)
+    optimizer = kinds[recipe.optimizer](groups, **options)
+    if recipe.ema_decay is not None:
+        ema = TorchModelEma(model, recipe.ema_decay)
+        average = SimpleNamespace(
+            update=functools.partial(ema.update, model),
+            arrays=lambda: {name: numpy(tensor) for name, tensor in ema.state.items()},
+        )
+    return optimizer, _torch_schedule(optimizer, recipe), clip, average
 
 
-def _paddle_optimizer(
-    model: paddle.nn.Layer, recipe: Recipe, schedule: Any
-) -> paddle.optimizer.Optimizer:
-    clipping = CLIPPINGS["tensor" if recipe.optimizer == _BERT_ADAM else "global"]
-    options: dict[str, Any] = {} if recipe.correct_bias else {"correct_bias": False}
-    return OPTIMIZERS[recipe.optimizer](
-        learning_rate=schedule,
-        parameters=[p for p in model.parameters() if not p.stop_gradient],
-        weight_decay=recipe.weight_decay,
-        apply_decay_param_fun=decay_filter(model, _PADDLE_DECAY[recipe.decay]),
-        grad_clip=None if recipe.clip_norm is None else clipping(recipe.clip_norm),
-        beta1=_BETAS[0],
-        beta2=_BETAS[1],
-        epsilon=recipe.epsilon,
-        **options,
-    )
+def _clip(model: torch.nn.Module, norm: float) -> None:
+    torch.nn.utils.clip_grad_norm_(model.parameters(), norm)
 
 
 def _torch_schedule(optimizer: torch.optim.Optimizer, recipe: Recipe) -> Any:
     """Return transformers' own schedule, the original's of ``bert_adam``, or timm's by epoch."""
     if recipe.by_epoch is not None:
-        return _ByEpoch(optimizer, recipe)
+        rates = vision_learning_rates(recipe.learning_rate, **recipe.by_epoch)
+        return _ByEpoch(optimizer, rates, recipe.epoch_steps)
     from transformers import optimization
 
     schedules = {
@@ -236,54 +205,50 @@ def _torch_schedule(optimizer: torch.optim.Optimizer, recipe: Recipe) -> Any:
     return schedules[recipe.schedule](optimizer, recipe.warmup_steps, recipe.total_steps)
 
 
-def _paddle_schedule(recipe: Recipe) -> Any:
-    if recipe.by_epoch is not None:
-        fields = dict(recipe.by_epoch)
-        steps = fields.pop("steps")
-        return PerEpoch(EpochRates(recipe.learning_rate, **fields), steps)
-    return build_schedule(
-        recipe.schedule,
-        learning_rate=recipe.learning_rate,
-        warmup_steps=recipe.warmup_steps,
-        total_steps=recipe.total_steps,
-    )
-
-
-class _Average(TorchModelEma):
-    """The reference's moving average bound to its model."""
-
-    def __init__(self, model: torch.nn.Module, decay: float) -> None:
-        super().__init__(model, decay, False)
-        self._model = model
-
-    def update(self, model: torch.nn.Module | None = None) -> None:
-        """Take in the model's present state."""
-        super().update(self._model if model is None else model)
-
-    def arrays(self) -> Arrays:
-        """Return the averages by name."""
-        return {name: numpy(tensor) for name, tensor in self.state.items()}
-
-
 class _ByEpoch:
     """timm's rate of each epoch, set before the epoch's first step."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, recipe: Recipe) -> None:
-        fields = dict(recipe.by_epoch)
-        self._steps_of_epoch, self._steps_done = fields.pop("steps"), 0
-        self._rates = vision_learning_rates(recipe.learning_rate, **fields)
-        self._optimizer = optimizer
-        self._set_rate()
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, rates: Sequence[float], epoch_steps: int
+    ) -> None:
+        self._groups, self._rates = optimizer.param_groups, np.repeat(rates, epoch_steps).tolist()
+        self.step()
 
     def step(self) -> None:
-        """Count an optimizer step."""
-        self._steps_done += 1
-        self._set_rate()
+        """Set the rate of the next optimizer step; the last one stays."""
+        rate = self._rates.pop(0) if len(self._rates) > 1 else self._rates[0]
+        for group in self._groups:
+            group["lr"] = rate
 
-    def _set_rate(self) -> None:
-        epoch = min(self._steps_done // self._steps_of_epoch, len(self._rates) - 1)
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._rates[epoch]
+
+def paddle_optimizer(model: paddle.nn.Layer, recipe: Recipe) -> tuple:
+    """Return the product's optimizer, schedule and average of a model."""
+    if recipe.by_epoch is None:
+        schedule: Any = build_schedule(
+            recipe.schedule,
+            learning_rate=recipe.learning_rate,
+            warmup_steps=recipe.warmup_steps,
+            total_steps=recipe.total_steps,
+        )
+    else:
+        rates = EpochRates(recipe.learning_rate, **recipe.by_epoch)
+        schedule = PerEpoch(rates, recipe.epoch_steps)
+    clipping = CLIPPINGS["tensor" if recipe.optimizer == _BERT_ADAM else "global"]
+    decayed = decayed_names_by_shape if recipe.by_epoch else decayed_names
+    options: dict[str, Any] = {} if recipe.correct_bias else {"correct_bias": False}
+    optimizer = OPTIMIZERS[recipe.optimizer](
+        learning_rate=schedule,
+        parameters=[p for p in model.parameters() if not p.stop_gradient],
+        weight_decay=recipe.weight_decay,
+        apply_decay_param_fun=decay_filter(model, decayed),
+        grad_clip=None if recipe.clip_norm is None else clipping(recipe.clip_norm),
+        beta1=_BETAS[0],
+        beta2=_BETAS[1],
+        epsilon=recipe.epsilon,
+        **options,
+    )
+    average = None if recipe.ema_decay is None else ModelEma(model, recipe.ema_decay)
+    return optimizer, schedule, None, average
 
 
 def encoder_sizes(folder: Path | None) -> dict[str, Any]:
@@ -318,18 +283,19 @@ def load_there_and_back(checkpoint: Path, folder: Path) -> tuple[bool, str]:
     Returns:
         Whether every bit came back, and one line for the reader.
     """
-    began = time.perf_counter()
+    began, converted, back = time.perf_counter(), folder / "converted", folder / "back"
     folder.mkdir(parents=True, exist_ok=True)
-    places = [checkpoint, folder / "converted", folder / "back"]
-    for i, reverse in ((1, False), (2, True)):
-        shutil.rmtree(places[i], ignore_errors=True)
-        convert_file(places[i - 1], places[i], "bert_hf", "bert_base", reverse=reverse)
-    before, after = (read_tensors(places[i] / "model.safetensors")[0] for i in (0, 2))
+    for source, target in ((checkpoint, converted), (converted, back)):
+        shutil.rmtree(target, ignore_errors=True)
+        convert_file(source, target, "bert_hf", "bert_base", reverse=target == back)
+    before, after = (
+        {n: (a.dtype, a.shape, a.tobytes()) for n, a in read_tensors(file)[0].items()}
+        for file in (checkpoint / "model.safetensors", back / "model.safetensors")
+    )
     weights = {name for name in before if not name.endswith("position_ids")}
-    bits = [{n: (a.dtype, a.shape, a.tobytes()) for n, a in x.items()} for x in (before, after)]
-    differing = [n for n in weights | set(after) if bits[0].get(n) != bits[1].get(n)]
+    differing = [name for name in weights | set(after) if before.get(name) != after.get(name)]
     options = encoder_sizes(checkpoint)
-    absent = sot_paddle.load_weights(sot_paddle.create_model("bert_base", **options), places[1])
+    absent = sot_paddle.load_weights(sot_paddle.create_model("bert_base", **options), converted)
     return not differing, (
         f"a real BERT checkpoint ({options['num_hidden_layers']} layers x "
         f"{options['hidden_size']}) to Paddle and back: {len(weights)} tensors, {len(differing)} "

@@ -28,13 +28,14 @@ from align.port.row import DTYPES, Choices, PortRow
 from align.port.text_rows import TEXT_ROWS
 from align.record.results import StepResult
 from align.record.run_report import Report, origin
-from align.report.report import check_writable, console, write_asked
-from align.report.reprod import write_reprod
+from align.report.report_html import check_writable, write_asked
+from align.report.report_text import console
+from align.report.reprod import Checks, write_reprod
 from sot_paddle.reading import read_text
 from sot_paddle.runtime import ignore_import_warnings, tune_cpu
 
 if TYPE_CHECKING:
-    from align.port.port_steps import Checks, RowOutcome
+    from align.port.port_pair import RowOutcome
 
 ROWS: tuple[PortRow, ...] = (*TEXT_ROWS, *HEAD_ROWS, *IMAGE_ROWS)
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -160,7 +161,7 @@ def _report(outcomes: Sequence[RowOutcome], how: dict[str, object]) -> tuple[Rep
 
 
 def _run(asked: PortRun, row: PortRow) -> RowOutcome:
-    from align.port.port_steps import run_row
+    from align.port.port_pair import run_row
 
     return run_row(row, asked.dtypes_of(row), asked.choices)
 
@@ -208,7 +209,7 @@ def _begin_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is answered by the process that began us
     ignore_import_warnings()
     gc.disable()
-    from align.port import port_steps  # noqa: F401
+    from align.port import port_pair  # noqa: F401
 
     gc.collect()
     gc.freeze()

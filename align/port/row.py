@@ -53,9 +53,9 @@ class Recipe:
         correct_bias: False leaves the bias correction out (``hf_adamw`` only).
         clip_norm: norm of all gradients, of ``bert_adam`` of each; None for no clipping.
         accumulate: batches for each optimizer step.
-        decay: which parameters decay, ``text`` (B.2) or ``vision`` (A.9).
-        by_epoch: the fields of ``sot_paddle.train.schedule.EpochRates`` and the optimizer steps of
-            an epoch, instead of ``schedule`` and its two lengths.
+        by_epoch: of images the fields of ``sot_paddle.train.schedule.EpochRates``, instead of
+            ``schedule`` and its two lengths; the decay of parameters is then that of A.9, not B.2.
+        epoch_steps: optimizer steps of an epoch.
         ema_decay: decay of a moving average of the whole state, None for none.
     """
 
@@ -70,8 +70,8 @@ class Recipe:
     correct_bias: bool = True
     clip_norm: float | None = 1.0
     accumulate: int = 1
-    decay: str = "text"
     by_epoch: Mapping[str, Any] | None = None
+    epoch_steps: int = 2
     ema_decay: float | None = None
 
 
@@ -80,13 +80,14 @@ class TimmModel:
     """timm's own model in the place of the reference, with weights converted from its names.
 
     Attributes:
-        hooks: our tap -> timm's module whose output it is.
+        taps: pattern of our taps that timm's modules of these names return, whose ``layers`` are
+            our ``stages``.
     """
 
     name: str
     options: Mapping[str, Any]
     layout: str
-    hooks: Mapping[str, str]
+    taps: str
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class PortRow:
     """A pair of models with the same weights on the same batch.
 
     Attributes:
-        model: registry name on both sides; of ``states`` a name of `align.port.port_models`.
+        model: registry name on both sides; of ``states`` a class of ``heads.adapter_pooler``.
         subject: ``text`` (token ids), ``images``, ``words`` (a head alone, without a class token),
             or ``states`` (a model on hidden states).
         num_classes: K, 1 for regression.

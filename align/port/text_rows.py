@@ -50,39 +50,35 @@ _BERTS = (
 
 _REAL_VOCABULARY = {**_SMALL, "vocab_size": 30522, "num_hidden_layers": 2}
 _LONG = Recipe(steps=50, total_steps=60, warmup_steps=6, learning_rate=5e-4)
-_TRAINING = tuple(
-    PortRow(
-        f"training_corpus_{name}",
-        model,
-        {**_REAL_VOCABULARY, **options},
-        num_classes=2,
-        batch=Batch(length=24, corpus=True),
-        recipe=recipe,
-        # float32 runs of 50 steps part by chance (a ReLU that flips): 1e-5 to 5e-4 on both sides
-        dtypes=_FLOAT64,
-        quick=False,
-    )
-    for name, model, options, recipe in (
-        ("plain", "bert_base", {}, _LONG),
-        ("mgcrp", "bert_base_mgcrp", {}, _LONG),
-        ("mgcrp_mask_padding", "bert_base_mgcrp", _MASKED, _LONG),
-        ("mgcrp_accumulated", "bert_base_mgcrp", {}, dataclasses.replace(_LONG, accumulate=2)),
-    )
+# float32 runs of 50 steps part by chance (a ReLU that flips): 1e-5 to 5e-4 on both sides
+_corpus_row = functools.partial(
+    PortRow, num_classes=2, batch=Batch(length=24, corpus=True), dtypes=_FLOAT64, quick=False
+)
+_TRAINING = (
+    _corpus_row("training_corpus_plain", "bert_base", _REAL_VOCABULARY, recipe=_LONG),
+    _corpus_row("training_corpus_mgcrp", options=_REAL_VOCABULARY, recipe=_LONG),
+    _corpus_row(
+        "training_corpus_mgcrp_mask_padding", options={**_REAL_VOCABULARY, **_MASKED}, recipe=_LONG
+    ),
+    _corpus_row(
+        "training_corpus_mgcrp_accumulated",
+        options=_REAL_VOCABULARY,
+        recipe=dataclasses.replace(_LONG, accumulate=2),
+    ),
 )
 
 # float32: with two samples PyTorch's own distance is small by chance now and then, with eight not
 _EIGHT = Batch((16, 9, 12, 7, 14, 5, 11, 16), 16)
-_CHECKPOINT = tuple(
-    _slow_row(name, model, NO_DROPOUT, checkpoint=True, **more)  # its sizes are the file's
-    for name, model, more in (
-        ("checkpoint_plain", "bert_base", {"train": False, "batch": _EIGHT}),
-        ("checkpoint_mgcrp", "bert_base_mgcrp", {"batch": _EIGHT}),
-        (
-            "checkpoint_sentences",
-            "bert_base_mgcrp",
-            {"train": False, "batch": Batch(length=64, sentences=True), "forward_only": True},
-        ),
-    )
+_checkpoint_row = functools.partial(_slow_row, options=NO_DROPOUT, checkpoint=True)
+_CHECKPOINT = (  # their sizes are the file's
+    _checkpoint_row("checkpoint_plain", "bert_base", train=False, batch=_EIGHT),
+    _checkpoint_row("checkpoint_mgcrp", batch=_EIGHT),
+    _checkpoint_row(
+        "checkpoint_sentences",
+        train=False,
+        batch=Batch(length=64, sentences=True),
+        forward_only=True,
+    ),
 )
 
 _UNSEEN_OPTIONS = (
@@ -117,22 +113,14 @@ _BERT_ADAM = Recipe(
 _FIFTY_STEPS = dataclasses.replace(
     _BERT_ADAM, steps=50, total_steps=60, warmup_steps=6.0, learning_rate=2e-4
 )
+_documents_row = functools.partial(
+    PortRow, model="bert_base", options={**_DOCUMENTS, "num_hidden_layers": 1}, num_classes=2
+)
 _BERT4DOCS = (
     PortRow("bert4doc_model", "bert_base", {**_DOCUMENTS, "layers": (2,)}, num_classes=2),
-    *(
-        PortRow(
-            name,
-            "bert_base",
-            {**_DOCUMENTS, "num_hidden_layers": 1},
-            num_classes=2,
-            recipe=recipe,
-            dtypes=(dtype,),
-            quick=dtype == "float64",
-        )
-        for name, dtype, recipe in (
-            ("bert4doc_training", "float64", _BERT_ADAM),
-            ("bert4doc_training_float32", "float32", _FIFTY_STEPS),
-        )
+    _documents_row("bert4doc_training", recipe=_BERT_ADAM, dtypes=_FLOAT64),
+    _documents_row(
+        "bert4doc_training_float32", recipe=_FIFTY_STEPS, dtypes=("float32",), quick=False
     ),
     *(
         PortRow(
@@ -215,19 +203,9 @@ _GPTS = (
     ),
 )
 
-_CONV_TINY: dict[str, Any] = {
-    **_TINY,
-    "embedding_size": 9,
-    "pad_token_id": 28,
-    "initializer_range": 0.2,
-}
-_CONV_SMALL: dict[str, Any] = {
-    **encoder(48, 2, 96, 100, 64),
-    "q_dim": 12,
-    "k_dim": 8,
-    "embedding_size": 20,
-    "pad_token_id": 98,
-}
+_CONV_TINY = {**_TINY, "embedding_size": 9, "pad_token_id": 28, "initializer_range": 0.2}
+_CONV_SIZES = {"num_hidden_layers": 2, "embedding_size": 20, "pad_token_id": 98}
+_CONV_SMALL = {**_SMALL, **_CONV_SIZES}
 _KERNELS = (
     *("convfixed 2", "convq 2", "convk 2", "convfixed_convq 1", "convfixed_convk 3"),
     *("convq_convk 2", "convfixed_convq_convk 2", "qk_convfixed_convq_convk 2"),

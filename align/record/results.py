@@ -51,7 +51,7 @@ STEPS: Mapping[str, Step] = {
         Step("metric", "metric", "numbers:metric", once=True),
         Step("learning_rate", "schedule_steps", "numbers:learning_rate", once=True),
         Step("backward", ""),
-        Step("optimizer", "optimizer", "optimizing:optimizer", live=True, makers=_REPEATED[-1:]),
+        Step("optimizer", "optimizer", "training:optimizer", live=True, makers=_REPEATED[-1:]),
         Step("training", "steps", "training:training", makers=_REPEATED),
     )
 }

@@ -1,4 +1,6 @@
-"""The report of a run as one page: verdict, what to fix first, pictures, one table a step.
+"""The files of a report, above all one page: verdict, what to fix, pictures, one table a step.
+
+Files are written atomically: a reader sees the old file or the whole new one.
 
 The page stands alone, without network or script, on phone and paper. Texts are plain and escaped
 here; arguments called ``html`` are ready markup. Tables become labelled blocks where the screen is
@@ -9,8 +11,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from align.record.results import STEPS, Comparison, Divergence, StepResult, Tolerance
@@ -22,11 +26,15 @@ from align.report.report_text import (
     TO_FIX,
     caught,
     explain,
+    junit_of,
     label,
     number,
     place,
     tally,
 )
+from sot_paddle.atomic import write_atomically
+
+Name = str | os.PathLike[str]
 
 ROWS = 24
 """Rows of a step that stand open; further ones are folded."""
@@ -36,6 +44,40 @@ SENTENCES = {
     "fail": "Something is out of tolerance, a planted fault went unseen, or a proof is missing.",
 }
 _COLUMNS = ("result", "worst element", "#Paddle", "#PyTorch", "#difference", "#allowed", "#used")
+
+
+def write_page(report: Report, out: Name) -> Path:
+    """Writes report.json and report.html into a folder; returns the path of the page."""
+    write_atomically(Path(out) / "report.json", report.dumps().encode())
+    return write_atomically(Path(out) / "report.html", page(report).encode())
+
+
+def check_writable(folders: Sequence[Name | None], files: Sequence[Name | None] = ()) -> None:
+    """Creates the folders that files will be written to, before the work; None is passed over.
+
+    Raises:
+        ValueError: a folder cannot be created, or one stands in a file's place.
+    """
+    wanted = [(name, Path(name)) for name in folders if name is not None]
+    wanted += [(name, Path(name).parent) for name in files if name is not None]
+    for name, folder in wanted:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"cannot write to {name}: {error.strerror}") from error
+    for name in files:
+        if name is not None and Path(name).is_dir():
+            raise ValueError(f"cannot write to {name}: it is a folder, expected a file")
+
+
+def write_asked(report: Report, out: Name | None, json: Name | None, junit: Name | None) -> None:
+    """Writes the files that a command was asked for and prints where they are."""
+    if json:
+        print("JSON:", write_atomically(json, report.dumps().encode()))
+    if junit:
+        print("JUnit XML:", write_atomically(junit, junit_of(report)))
+    if out:
+        print("HTML report:", write_page(report, out))
 
 
 def page(report: Report) -> str:

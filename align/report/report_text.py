@@ -1,10 +1,16 @@
-"""A report in words, written once: the console prints them, HTML and JUnit XML show the same."""
+"""A report in words, written once: the console prints them, HTML and JUnit XML show the same.
+
+JUnit XML, for continuous integration, has a test suite for each case, a test case for each step and
+dtype; a failure holds what the console says. Times are seconds.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Sequence
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from align.record.results import Comparison, Divergence, StepResult
 from align.record.run_report import Report, rows
@@ -138,3 +144,61 @@ def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     signs = [">" if title.startswith("#") else "<" for title in columns]
     forms = [f"{{:{sign}{width}}}" for sign, width in zip(signs, widths, strict=True)]
     return ["  ".join(forms).format(*row).rstrip() for row in cells]
+
+
+_UNPRINTABLE = {i: "?" for i in range(32) if chr(i) not in "\t\n\r"}
+
+
+def junit_of(report: Report) -> bytes:
+    """Return a report as JUnit XML.
+
+    Returns:
+        UTF-8 bytes with declaration. A report without results has one failing test, because
+        nothing was proved.
+    """
+    results = report.results
+    failures = sum(not result.passed for result in results)
+    root = _element(None, "testsuites", name=headline(report))
+    for case, case_results in report.cases.items():
+        tests = str(len(case_results))
+        failed = str(sum(not result.passed for result in case_results))
+        seconds = f"{sum(result.seconds for result in case_results):.3f}"
+        suite = _element(
+            root, "testsuite", name=case, tests=tests, failures=failed, errors="0", time=seconds
+        )
+        for result in case_results:
+            _case(suite, report, result)
+    if not results:
+        suite = _element(root, "testsuite", name="align", tests="1", failures="1")
+        test = _element(suite, "testcase", classname="align", name="anything ran")
+        _element(test, "failure", message=NOTHING)
+    root.set("tests", str(len(results) or 1))
+    root.set("failures", str(failures if results else 1))
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+
+
+def _case(suite: Element, report: Report, result: StepResult) -> None:
+    name = f"{result.step} {result.dtype}" if result.dtype else result.step
+    seconds = f"{result.seconds:.3f}"
+    test = _element(suite, "testcase", classname=f"align.{result.case}", name=name, time=seconds)
+    if result.passed:
+        return
+    reasons = explain(result)
+    findings = [
+        str(finding)
+        for finding in report.findings
+        if finding.step == result.step and finding.dtype in (result.dtype, "")
+    ]
+    failure = _element(test, "failure", message=reasons[0], type="AlignmentFailure")
+    failure.text = _text("\n".join([*reasons, *findings]))
+
+
+def _element(parent: Element | None, tag: str, **attributes: str) -> Element:
+    kept = {name: _text(value) for name, value in attributes.items()}
+    return Element(tag, kept) if parent is None else ElementTree.SubElement(parent, tag, kept)
+
+
+def _text(text: str) -> str:
+    """Without the control characters that XML forbids."""
+    return text.translate(_UNPRINTABLE)

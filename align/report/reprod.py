@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,14 @@ from typing import Any
 import numpy as np
 
 from align.pair.dumped_pair import DumpPair, Names
-from align.record.arrays import TrainingRun
-from align.record.files.dump_reading import Dump
-from align.record.recording import ROOT, Recording
+from align.pair.pair import Pair
+from align.record.recording import ROOT
+from align.record.results import StepResult
 from sot_paddle.atomic import write_atomically
 
 Arrays = Mapping[str, Any]
-Checks = dict[str, dict[str, Any]]
+Checks = dict[str, tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]
+"""Check -> PyTorch's arrays and Paddle's, by name."""
 PASSED = 1e-6
 """The mean absolute difference that a log calls passed."""
 FORWARD, LOSS, RATES = "forward_align", "loss_align", "lr_align"
@@ -93,56 +94,71 @@ def _subtractable(side: Arrays) -> dict[str, np.ndarray]:
     return {n: a.astype(np.int64) if a.dtype.kind in "biu" else a for n, a in arrays.items()}
 
 
-def write_both(names: Names, dtypes: list[str], folder: Path) -> list[Path]:
-    """Write both sides' files and the log of every check."""
-    sides = _of_numbers(names.torch), _of_numbers(names.paddle)
+def write_both(
+    names: Names, dtypes: Sequence[str], results: Sequence[StepResult], folder: Path
+) -> list[Path]:
+    """Write both dumps' files and the log of every check.
+
+    Args:
+        results: of their comparison.
+    """
+    checks: Checks = {}
+    both = [dump.numbers() for dump in (names.torch, names.paddle)]
+    for check, kind in ((METRIC, "metric"), (RATES, "learning_rate")):
+        if all(numbers.get(kind) for numbers in both):
+            add(checks, check, "", *(numbers[kind] for numbers in both))
     for dtype in dtypes:
         pair = DumpPair(names, dtype)
-        for checks, recording in zip(sides, (pair.reference, pair.ours), strict=True):
-            _add(checks, dtype, _of_pass(recording))
+        calls = [recording.calls[ROOT] for recording in (pair.reference, pair.ours)]
+        outputs = ([call.outputs[path] for path in call.floating()] for call in calls)
+        add(checks, FORWARD, dtype, *(_numbered("output", arrays) for arrays in outputs))
+        add_pass(checks, dtype, pair)
         expected = names.weights.to_paddle(pair.reference.gradients)
-        for checks, gradients in zip(sides, (expected, pair.ours.gradients), strict=True):
-            shared = {f"gradient {n}": a for n, a in gradients.items() if n in expected}
-            _add(checks, dtype, {BACKWARD: shared})
-        if names.torch.meta.steps:
-            for checks, dump in zip(sides, (names.torch, names.paddle), strict=True):
-                _add(checks, dtype, _of_training(dump.training(dtype)))
-    checks = {c: (sides[0][c], sides[1][c]) for c in sides[0] if c in sides[1]}
+        both_gradients = (
+            {f"gradient of input {n}": a for n, a in recording.input_gradients.items()}
+            | {f"gradient {n}": a for n, a in gradients.items() if n in expected}
+            for recording, gradients in (
+                (pair.reference, expected),
+                (pair.ours, pair.ours.gradients),
+            )
+        )
+        add(checks, BACKWARD, dtype, *both_gradients)
+        add_training(checks, dtype, [result for result in results if result.dtype == dtype])
     return write_reprod(folder, checks)
 
 
-def _add(checks: Checks, prefix: str, more: Checks) -> None:
-    for check, arrays in more.items():
-        prefixed = {f"{prefix}/{name}": np.array(array) for name, array in arrays.items()}
-        checks.setdefault(check, {}).update(prefixed)
+def _numbered(title: str, arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    return {f"{title} {i}": array for i, array in enumerate(arrays)}
 
 
-def _of_numbers(dump: Dump) -> Checks:
-    """The metric and the schedule, when the spec has them."""
-    numbers = dump.numbers()
-    return {
-        check: {name: np.asarray(values) for name, values in numbers[kind].items()}
-        for check, kind in ((METRIC, "metric"), (RATES, "learning_rate"))
-        if numbers.get(kind)
-    }
+def add(
+    checks: Checks, check: str, prefix: str, torch_values: Arrays, paddle_values: Arrays
+) -> None:
+    """Add numbers of both sides to a check, each under ``prefix/name``."""
+    for arrays, values in zip(
+        checks.setdefault(check, ({}, {})), (torch_values, paddle_values), strict=True
+    ):
+        for name, value in values.items():
+            arrays[f"{prefix}/{name}" if prefix else name] = np.array(value)
 
 
-def _of_pass(recording: Recording) -> Checks:
-    call = recording.calls[ROOT]
-    outputs = [call.outputs[path] for path in call.floating()]
-    sizes = [np.vdot(a, a).astype("float64") for a in recording.gradients.values()]
-    return {
-        FORWARD: {f"output {i}": array for i, array in enumerate(outputs)},
-        LOSS: {"loss": recording.loss},
-        BACKWARD: {
-            "norm of all gradients": np.sqrt(np.sum(sizes)),
-            **{f"gradient of input {n}": a for n, a in recording.input_gradients.items()},
-        },
-    }
+def add_pass(checks: Checks, prefix: str, pair: Pair) -> None:
+    """Add the losses of both passes and the norms of all their gradients."""
+    sides = pair.reference, pair.ours
+    add(checks, LOSS, prefix, *({"loss": side.loss} for side in sides))
+    norms = (
+        np.sqrt(np.sum([np.vdot(a, a).astype("float64") for a in side.gradients.values()]))
+        for side in sides
+    )
+    add(checks, BACKWARD, prefix, *({"norm of all gradients": norm} for norm in norms))
 
 
-def _of_training(run: TrainingRun) -> Checks:
-    return {
-        RATES: {"learning_rates": np.asarray(run.learning_rates)},
-        TRAIN: {"losses": np.asarray(run.losses)},
-    }
+def add_training(checks: Checks, prefix: str, results: Sequence[StepResult]) -> None:
+    """Add losses and rates of a training, if these results are of one."""
+    for series in [result.series for result in results if result.step == "training"]:
+        for check, curve, name in (
+            (RATES, "learning_rate", "learning_rates"),
+            (TRAIN, "loss", "losses"),
+        ):
+            sides = (series[curve][side] for side in ("pytorch", "paddle"))
+            add(checks, check, prefix, *({name: values} for values in sides))

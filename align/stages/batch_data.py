@@ -19,15 +19,15 @@ import numpy as np
 from align.explain import batch_causes
 from align.explain.batch_causes import Evidence, RowLog
 from align.frameworks import on_paddle, on_torch
+from align.judge.bounds import EXACT
 from align.judge.comparator import compare_arrays, compare_mappings
-from align.judge.judging import without_masks
+from align.judge.judging import compare_outputs
 from align.pair.any_pair import AnyPair
 from align.record.arrays import Arrays, is_container, leaves
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
 from align.stages.stages import judged_control, step_result
 
 BATCHES = "batches"
-EXACT = Tolerance("exact", 0.0, "whole numbers, flags, names and counts: equal or wrong")
 ROUNDING: Mapping[str, Tolerance] = {
     "float64": Tolerance(
         "scaled", 1e-12, "a few operations in float64 round by 1e-15 of the largest value"
@@ -39,7 +39,6 @@ ROUNDING: Mapping[str, Tolerance] = {
     "bfloat16": Tolerance("scaled", 3e-2, "4 units in the last place of bfloat16"),
 }
 """dtype of both sides -> the rule for floating values; unlike ones are judged as float32."""
-_KINDS = {"b": "flags", "i": "whole numbers", "u": "whole numbers", "f": "floating numbers"}
 
 
 def data(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
@@ -60,8 +59,9 @@ def data(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
             None if a is None else read_batch(a, "Paddle", epoch.notes),
             None if b is None else read_batch(b, "PyTorch", epoch.notes),
         )
-    comparisons, controls = epoch.comparisons(), _controls(epoch)
-    note = "; ".join([epoch.summary(), *dict.fromkeys(epoch.notes)])
+    comparisons, controls, sizes = epoch.comparisons(), _controls(epoch), epoch.reference.sizes
+    summary = f"{len(sizes)} batches, {sum(sizes)} rows; whole numbers exactly, floats to rounding"
+    note = "; ".join([summary, *dict.fromkeys(epoch.notes)])
     result = step_result(
         pair, "data", comparisons, controls, note=note, stamps={}, framework_free=True
     )
@@ -70,10 +70,8 @@ def data(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
 
 def _opened(sources: Any, side: int) -> Iterator[Any]:
     """The batches of one side as an iterator."""
-    title = ("PyTorch", "Paddle")[side]
-    source = sources[side]
-    other = sources[1 - side]
-    if isinstance(source, Iterator) and source is other:
+    title, source = ("PyTorch", "Paddle")[side], sources[side]
+    if isinstance(source, Iterator) and source is sources[1 - side]:
         raise ValueError(
             "data: both sides are one and the same iterator, each would get every other batch: "
             "pass two, or callables that make them"
@@ -104,12 +102,12 @@ def read_batch(batch: Any, side: str, notes: list[str]) -> Arrays:
     """
     arrays: Arrays = {}
     for path, value in leaves(batch, lambda node: not is_container(node) or _is_list(node)):
-        key = path or "0"
         array = _as_array(value)
         if array is None:
-            notes.append(f"{side}'s {key!r} holds a {type(value).__name__}: not compared")
-            continue
-        arrays[key] = array
+            kind = type(value).__name__
+            notes.append(f"{side}'s {path or '0'!r} holds a {kind}: not compared")
+        else:
+            arrays[path or "0"] = array
     if not arrays:
         raise ValueError(
             f"data: a batch of the {side} side ({type(batch).__name__}) holds no array: expected a "
@@ -146,31 +144,19 @@ def compare_key(key: str, ours: np.ndarray, reference: np.ndarray) -> Comparison
 
     Whole numbers of any width and flags must be equal; floating values may round, by `ROUNDING`.
     """
-    a, b = ours, reference
-    if a.shape == b.shape and a.size == 0:
-        return None
-    if _kind(a) != _kind(b) or a.shape != b.shape:
-        wide = _widened(a), _widened(b)
-        return compare_arrays(key, *(wide if _kind(a) == _kind(b) else (a, b)), EXACT)
-    if _kind(a) != "floating numbers":
-        return compare_arrays(key, _widened(a), _widened(b), EXACT)
-    same = a.dtype.name if a.dtype.name == b.dtype.name else "float32"
-    a, b = without_masks(_widened(a), _widened(b))
-    return compare_arrays(key, a, b, ROUNDING.get(same, ROUNDING["float32"]))
+    same = ours.dtype.name if ours.dtype == reference.dtype else "float32"
+    if _is_floating(ours) and _is_floating(reference):
+        ours, reference = ours.astype(np.float64), reference.astype(np.float64)
+    return compare_outputs(key, ours, reference, None, ROUNDING.get(same, ROUNDING["float32"]))
+
+
+def _is_floating(array: np.ndarray) -> bool:
+    return array.dtype.kind not in "biu"
 
 
 def _equal(key: str, ours: np.ndarray, reference: np.ndarray) -> bool:
     comparison = compare_key(key, ours, reference)
     return comparison is None or comparison.passed
-
-
-def _kind(array: np.ndarray) -> str:
-    return _KINDS.get(array.dtype.kind, "floating numbers")
-
-
-def _widened(array: np.ndarray) -> np.ndarray:
-    """Whole numbers as int64, floating ones as float64."""
-    return array.astype({"b": "bool", "i": "int64", "u": "int64"}.get(array.dtype.kind, "float64"))
 
 
 def compare_batch(ours: Arrays, reference: Arrays) -> list[Comparison]:
@@ -229,12 +215,6 @@ class _Epoch:
             raise ValueError("data: neither side yields a batch: nothing was compared")
         return [_compare_counts(paddle_count, torch_count), *self.judged.values()]
 
-    def summary(self) -> str:
-        """How much was compared."""
-        rows = sum(self.reference.sizes)
-        count = len(self.reference.sizes)
-        return f"{count} batches, {rows} rows; whole numbers exactly, floats to rounding"
-
 
 def _divergences(epoch: _Epoch, comparisons: list[Comparison]) -> list[Divergence]:
     """Whole rows first; else every differing key with its cause."""
@@ -257,15 +237,15 @@ def _divergences(epoch: _Epoch, comparisons: list[Comparison]) -> list[Divergenc
 
 def _controls(epoch: _Epoch) -> list[ControlResult]:
     """Faults planted in a copy of the reference's first batch, judged as the stage judges."""
-    base = epoch.first or {}
-    filled = {key: array for key, array in base.items() if array.size}
-    faults: dict[str, Arrays] = {}
-    for key, array in filled.items():
-        faults.setdefault("one value changed", {**base, key: _one_changed(array)})
-        other = "float64" if _kind(array) != "floating numbers" else "int64"
-        faults.setdefault("another kind of number", {**base, key: array.astype(other)})
+    base, faults = epoch.first or {}, {}
+    for key, array in base.items():
+        if not array.size:
+            continue
+        other = array.astype("int64" if _is_floating(array) else "float64")
         rows = array[::-1] if array.ndim else array
-        if not np.allclose(_widened(rows), _widened(array), rtol=0.01):
+        faults.setdefault("one value changed", {**base, key: _one_changed(array)})
+        faults.setdefault("another kind of number", {**base, key: other})
+        if not np.allclose(rows.astype(np.float64), array.astype(np.float64), rtol=0.01):
             faults.setdefault("rows in another order", {**base, key: rows})
     for key in base:
         faults.setdefault("a key left out", {k: v for k, v in base.items() if k != key})
@@ -281,11 +261,11 @@ def _controls(epoch: _Epoch) -> list[ControlResult]:
 def _one_changed(array: np.ndarray) -> np.ndarray:
     changed = array.copy()
     at = np.unravel_index(array.size // 2, array.shape) if array.ndim else ()
-    if _kind(array) == "flags":
+    if array.dtype.kind == "b":
         changed[at] = not changed[at]
-    elif _kind(array) == "whole numbers":
+    elif not _is_floating(array):
         changed[at] = changed[at] + 1 if changed[at] < np.iinfo(array.dtype).max else 0
     else:
-        size = float(np.abs(_widened(array)).max()) or 1.0
+        size = float(np.abs(array.astype(np.float64)).max()) or 1.0
         changed[at] = float(changed[at]) + 0.5 * size
     return changed

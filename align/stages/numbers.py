@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from align.judge.comparator import compare_arrays, compare_mappings
 from align.judge.judging import each
 from align.judge.update_judging import Curve, compare_curves
 from align.pair.pair import Pair
-from align.record.arrays import Lazy
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
 from align.record.run_report import place_of
 from align.stages.stages import judged_control, step_result
@@ -67,30 +65,23 @@ def _controls(expected: Tensors) -> list[ControlResult]:
     nudged = array.copy()
     at = np.unravel_index(array.size // 2, array.shape) if array.ndim else ()
     nudged[at] = np.nextafter(array[at], np.inf) if array.dtype.kind == "f" else array[at] + 1
+    others = {other: tensor for other, tensor in expected.items() if other != name}
     faults = {
-        "one value off by one unit in the last place": _with(expected, {name: nudged}),
-        "a tensor left out": _with(expected, {}, absent=name),
+        "one value off by one unit in the last place": {**expected, name: nudged},
+        "a tensor left out": others,
     }
     for title, changed in (
         ("rows in another order", array[::-1] if array.ndim else array),
         ("a tensor rounded to bfloat16", to_bfloat16(array)),
     ):
         if array.dtype.kind == "f" and not np.array_equal(changed, array):
-            faults[title] = _with(expected, {name: changed})
+            faults[title] = {**expected, name: changed}
     for first, second in itertools.combinations(expected, 2):
         a, b = expected[first], expected[second]
         if a.shape == b.shape and not np.array_equal(a, b):
-            faults["two tensors swapped"] = _with(expected, {first: b, second: a})
+            faults["two tensors swapped"] = {**expected, first: b, second: a}
             break
     return [judged_control(k, compare_tensors(ours, expected), name) for k, ours in faults.items()]
-
-
-def _with(tensors: Tensors, changed: Tensors, absent: str = "") -> Lazy:
-    """Some tensors changed or left out, the others read when they are compared."""
-    edited = Lazy({name: partial(tensors.__getitem__, name) for name in tensors if name != absent})
-    for name in changed:
-        edited.hold(name, partial(changed.__getitem__, name))
-    return edited
 
 
 _WHY = (
@@ -177,64 +168,44 @@ def learning_rate(pair: Pair) -> tuple[StepResult, list[Divergence]]:
         ValueError: callables that return something else than so many finite numbers, or a
             scheduler that cannot be stepped without a metric.
     """
-    logged = pair.logged_rates()
-    if logged is None:
-        schedules = _of_optimizers(pair)
+    step, logged, plan = "learning_rate", pair.logged_rates(), pair.plan
+    options, stamps = "", {}
+    if logged is not None:
+        curves, of_sides = [logged], plan.schedule if pair.live else None
     else:
-        schedules = _Schedules([logged], place_of(pair.plan.schedule[1]) if pair.live else "")
-    curves = schedules.curves
-    comparisons = compare_curves(curves)
-    controls = []
+        # comparing files of two machines needs no framework
+        from align.pair import update_sides as sides
+
+        torch, paddle = sides.torch_schedule(pair), sides.paddle_schedule(pair)
+        curves, of_sides = sides.schedule_curves(pair, torch, paddle), plan.optimizer
+        stamps = {"reference": torch.stamp, "ours": paddle.stamp}
+        if not all(comparison.passed for comparison in compare_curves(curves)):
+            options = rate_causes.exchanged(pair, torch, paddle)
+    source = place_of(of_sides[1]) if isinstance(of_sides, (tuple, list)) else ""
+    comparisons, controls, series = compare_curves(curves), [], {}
     for fault, rates in _faults(curves):
         planted = compare_curves([replace(curves[0], ours=rates), *curves[1:]])
         controls.append(judged_control(fault, planted, curves[0].name))
-    series = {}
     for curve in curves:
-        sides = {"paddle": curve.ours.tolist(), "pytorch": curve.reference.tolist()}
-        series[curve.name.replace("learning rate", "learning_rate")] = sides
+        both = {"paddle": curve.ours.tolist(), "pytorch": curve.reference.tolist()}
+        series[curve.name.replace("learning rate", step)] = both
     steps = max((len(curve.reference) for curve in curves), default=0)
+    note = f"{steps} steps, {len(curves)} group{'s' if len(curves) != 1 else ''}"
     result = step_result(
         pair,
-        "learning_rate",
+        step,
         comparisons,
         controls,
-        note=f"{steps} steps, {len(curves)} group{'s' if len(curves) != 1 else ''}",
+        note=note,
         series=series,
-        stamps=schedules.stamps,
+        stamps=stamps,
         framework_free=logged is not None,
     )
-    return result, _divergences(pair, schedules, comparisons)
-
-
-@dataclass(frozen=True)
-class _Schedules:
-    """The rates of both sides, and what explains a difference.
-
-    Attributes:
-        curves: one for each group of parameters.
-        source: Paddle's code.
-        options: sentence on the options that explain every curve, "" for none.
-        stamps: of both sides; none for rates that the user logs.
-    """
-
-    curves: list[Curve]
-    source: str
-    options: str = ""
-    stamps: dict[str, Any] = field(default_factory=dict)
-
-
-def _of_optimizers(pair: Any) -> _Schedules:
-    """Of a live pair: its schedulers, stepped."""
-    # comparing files of two machines needs no framework
-    from align.pair import update_sides as sides
-
-    torch, paddle, options = sides.torch_schedule(pair), sides.paddle_schedule(pair), ""
-    curves, factories = sides.schedule_curves(pair, torch, paddle), pair.plan.optimizer
-    if not all(c.passed for c in compare_curves(curves)):
-        options = rate_causes.exchanged(pair, torch, paddle)
-    source = place_of(factories[1]) if isinstance(factories, (tuple, list)) else ""
-    stamps = {"reference": torch.stamp, "ours": paddle.stamp}
-    return _Schedules(curves, source, options, stamps)
+    causes = _rate_causes(curves, comparisons, options)
+    return result, [
+        Divergence(c.name, place, step, pair.dtype, reason, cause, source)
+        for c, place, reason, cause in causes
+    ]
 
 
 def _faults(curves: list[Curve]) -> Iterator[tuple[str, np.ndarray]]:
@@ -248,24 +219,25 @@ def _faults(curves: list[Curve]) -> Iterator[tuple[str, np.ndarray]]:
     yield "one step short", rates[:-1]
 
 
-def _divergences(
-    pair: Pair, schedules: _Schedules, comparisons: list[Comparison]
-) -> list[Divergence]:
-    """One for each cause; options that explain every curve are told once, for the schedule."""
-    curves, source, step = schedules.curves, schedules.source, "learning_rate"
-    pairs = zip(curves, comparisons, strict=False)
-    wrong = [(curve, comparison) for curve, comparison in pairs if not comparison.passed]
+def _rate_causes(
+    curves: list[Curve], comparisons: list[Comparison], options: str
+) -> list[tuple[Comparison, str, str, str]]:
+    """Return comparison, place, reason and cause of each difference with another cause.
+
+    Args:
+        options: sentence on the options that explain every curve, which are told once, for the
+            schedule; "" for none.
+    """
     if not curves:
         reason = "the two optimizers hold no parameter in common"
-        where = comparisons[0].name
-        return [Divergence(where, "schedule", step, pair.dtype, reason, "", source)]
-    everywhere = len(wrong) == len(curves) or bool(schedules.options)
-    divergences: list[Divergence] = []
+        return [(comparisons[0], "schedule", reason, "")]
+    pairs = zip(curves, comparisons, strict=True)
+    wrong = [(curve, comparison) for curve, comparison in pairs if not comparison.passed]
+    everywhere = len(wrong) == len(curves) or bool(options)
+    causes: dict[str, tuple[Comparison, str, str, str]] = {}
     for index, (curve, comparison) in enumerate(wrong):
-        cause = schedules.options or rate_causes.explain_group(curve, everywhere)
+        cause = options or rate_causes.explain_group(curve, everywhere)
         place = "schedule" if everywhere and index == 0 else curve.place
-        if cause and any(cause == other.cause for other in divergences):
-            continue
-        name, reason, hint = comparison.name, comparison.reason, comparison.hint
-        divergences.append(Divergence(name, place, step, pair.dtype, reason, cause or hint, source))
-    return divergences
+        row = comparison, place, comparison.reason, cause or comparison.hint
+        causes.setdefault(cause or comparison.name, row)
+    return list(causes.values())

@@ -42,11 +42,6 @@ def judged_control(
     return ControlResult(name, True, f"{where}: {first.reason}", first.name)
 
 
-def fault(comparisons: list[Comparison], size: float) -> float:
-    """What a control plants: the given share, more when even the tightest bound is wider."""
-    return max(size, 2.0 * min((c.bound for c in comparisons), default=0.0))
-
-
 def step_result(
     pair: Pair,
     step: str,
@@ -136,7 +131,7 @@ def backward(pair: Pair) -> StepResult:
         ]
     if "loss" not in settling.unjudged:
         (of_loss,) = (c for c in comparisons if c.name == "loss")
-        size = fault([of_loss], 1e-3)
+        size = max(1e-3, 2.0 * of_loss.bound)
         more = 0.0 if comparisons[1:] and pair.ours.loss else 1e-3
         if of_loss.unit == "zero_scale":  # 0.1 % of what counts as zero would not show
             more = 1e-3 * of_loss.scale

@@ -1,32 +1,51 @@
-"""The stage ``training``: optimizer steps on both sides, judged while the weights are there.
+"""Stages ``optimizer`` and ``training``: each optimizer alone, then steps of the whole model.
 
-The reference's final tensors wait in a store; the run that measures the noise and Paddle's own run
-are compared with them tensor by tensor, straight from the live model.
+In ``optimizer`` both start from the reference's weights and get the same gradients for a few steps,
+the schedules stepping along. Compared by name are the members, the rate applied, the update of a
+step without gradients (weight decay), every update and every moment. In ``training`` the
+reference's final tensors wait in a store; the run that measures the noise and Paddle's own run are
+compared with them tensor by tensor, straight from the live model.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.explain import locate, rate_causes
-from align.judge import bounds, drift
+from align.judge import bounds
 from align.judge.bounds import Settling
 from align.judge.comparator import compare_arrays, within
 from align.judge.drift import FIRST, driven
 from align.judge.judging import each, largest
 from align.judge.noise_band import Find, Kinds
+from align.judge.update_judging import (
+    MEMBERS,
+    RATES,
+    ROOM,
+    SAMPLE,
+    ParameterTrace,
+    SideTrace,
+    UpdateJudge,
+)
 from align.pair.pair import STATE, Pair, TrainingRuns, in_paddle, tensor_title
 from align.record.arrays import Lazy, TrainingRun
 from align.record.request import exchanged
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
+from align.record.run_report import place_of
 from align.stages.stages import judged_control, step_result
 
+if TYPE_CHECKING:
+    from align.pair.any_pair import AnyPair
+    from align.pair.update_sides import UpdateSides
+
+DRIFT = "drift of the weights"
 AVERAGES = "average"
 """Kind of the tensors of a moving average."""
 _SHARE = 0.01  # by how much the control changes a weight
@@ -52,7 +71,10 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     rates = {"paddle": ours.learning_rates, "pytorch": reference.learning_rates}
     series = {"loss": {"paddle": ours.losses, "pytorch": reference.losses}, "learning_rate": rates}
     if judge.drifts:
-        series["drift"] = judge.curves()
+        series["drift"] = {
+            "paddle": [comparison.worst for comparison in judge.drifts],
+            "allowed": [comparison.bound for comparison in judge.drifts],
+        }
     count = judge.settling.band.runs
     judged_by = f"judged by {count} moved runs of PyTorch" if count else "no moved run was needed"
     notes = filter(None, [judged_by, judge.settling.note, "dropout is off on both sides"])
@@ -73,16 +95,19 @@ class TrainingJudge:
     """
 
     def __init__(self, pair: Pair, runs: TrainingRuns) -> None:
-        self.plan = pair.plan
-        self.runs, self.reference, self._oracle = runs, runs.reference, runs.oracle
-        weights, self._dtype = pair.setup.weights, pair.dtype
-        self._expected = in_paddle(weights, self.reference)
-        self._judged = None if self._oracle is None else _float64(in_paddle(weights, self._oracle))
-        rows, names = weights.rows, weights.paddle_names
-        self._statistics = {row.destination.name for row in rows if row.source.buffer}
+        self.plan, self.runs = pair.plan, runs
+        self.reference, self._oracle = runs.reference, runs.oracle
+        rows, names = pair.setup.weights.rows, pair.setup.weights.paddle_names
+        self._expected = in_paddle(pair.setup.weights, self.reference)
+        self._judged: Kinds = {}
+        if self._oracle is not None:
+            self._judged = _float64(in_paddle(pair.setup.weights, self._oracle))
         self._sizes = {names[r.destination.name]: math.prod(r.destination.shape) for r in rows}
-        self._empty = {row.destination.name for row in rows if 0 in row.destination.shape}
         self._base = bounds.training(pair.dtype, pair.pooled, len(self.reference.losses))
+        self._rules = dict.fromkeys(
+            (row.destination.name for row in rows if row.source.buffer),
+            bounds.TOLERANCES["statistics", pair.dtype],
+        )
         self._find_tensor = pair.judge.find_tensor
         self._scales = {
             kind: largest(arrays.values()) for kind, arrays in self.reference.moments.items()
@@ -95,7 +120,7 @@ class TrainingJudge:
         """What picks the spread of a comparison."""
         if name == "losses":
             return lambda spreads: spreads.get(("losses", name))
-        if name.startswith(drift.NAME):
+        if name.startswith(DRIFT):
             step = name.rpartition(" ")[2]
             return lambda spreads: spreads.get(("drift", step))
         kind, _, tensor = name.rpartition("/")
@@ -106,25 +131,26 @@ class TrainingJudge:
         return self._scales.get(name.rpartition("/")[0])
 
     def everything(self, run: TrainingRun) -> Iterator[Comparison]:
-        """Rates, losses, then every tensor, by their floors."""
-        paddle_kinds = {STATE: run.state, **run.moments}
-        kinds = dict.fromkeys([*self._expected, *paddle_kinds])
+        """Rates, losses, then every tensor, by their floors; see `driven` for the weights."""
+        paddle_kinds, rates = {STATE: run.state, **run.moments}, self.reference.learning_rates
+        firsts = (self._judged or self._expected).get(FIRST, {})
         yield self.rates(run.learning_rates)
         yield self.losses(run.losses)
-        yield from chain(*(self.of_kind(kind, paddle_kinds.get(kind, {})) for kind in kinds))
-
-    def of_kind(self, kind: str, ours: Mapping[str, np.ndarray]) -> Iterator[Comparison]:
-        """Every tensor of a kind; weights that rounding drives by how far a run can go."""
-        comparisons = self.tensors(kind, ours)
-        if kind:
-            return comparisons
-        firsts = (self._judged or self._expected).get(FIRST, {})
-        return driven(comparisons, firsts, self.reference.learning_rates)
+        for kind in dict.fromkeys([*self._expected, *paddle_kinds]):
+            comparisons = self.tensors(kind, paddle_kinds.get(kind, {}))
+            yield from driven(comparisons, firsts, rates) if kind == STATE else comparisons
 
     def drift(self, ours: TrainingRun) -> list[Comparison]:
         """The sampled weights after each step by their floors; [] where they are not known."""
-        steady = self.runs.steady
-        return drift.compare(ours, self.reference, self._oracle, steady, self._base)
+        rule, comparisons = dataclasses.replace(self._base, norm="l2"), []
+        for step in range(1, len(ours.samples) if len(self.reference.samples) else 0):
+            a, b, o = (
+                None if run is None else run.samples[step][self.runs.steady]
+                for run in (ours, self.reference, self._oracle)
+            )
+            name = f"{DRIFT} after step {step}"
+            comparisons.append(compare_arrays(name, a, b, rule, oracle=o))
+        return comparisons
 
     def settle(self, comparisons: list[Comparison], drifts: list[Comparison]) -> list[Comparison]:
         """Everything, judged by the band where a floor was missed; the drift is one comparison."""
@@ -132,15 +158,8 @@ class TrainingJudge:
         names = {comparison.name for comparison in drifts}
         self.drifts = [comparison for comparison in settled if comparison.name in names]
         rest = [comparison for comparison in settled if comparison.name not in names]
-        after = [drift.judged(self.drifts)] if self.drifts else []
+        after = [_worst_drift(self.drifts)] if self.drifts else []
         return [*rest[:2], *after, *rest[2:]]
-
-    def curves(self) -> dict[str, list[float]]:
-        """The drift by step, and what is allowed."""
-        return {
-            "paddle": [comparison.worst for comparison in self.drifts],
-            "allowed": [comparison.bound for comparison in self.drifts],
-        }
 
     def rates(self, rates: Sequence[float]) -> Comparison:
         """The learning rates that the steps applied."""
@@ -157,19 +176,17 @@ class TrainingJudge:
         self, kind: str, ours: Mapping[str, np.ndarray], only: Sequence[str] | None = None
     ) -> Iterator[Comparison]:
         """The final tensors of one kind; ``only`` some of them."""
-        sides = (ours, self._expected.get(kind, {}), (self._judged or {}).get(kind, {}))
-        names = [name for name in (only or sides[1]) if name not in self._empty]
+        sides = (ours, self._expected.get(kind, {}), self._judged.get(kind, {}))
+        names = [*(only or sides[1])]
         if kind:
             names += [name for name in ours if name not in sides[1]]
         a, b, o = (_titled(kind, side, names) for side in sides)
-        rule = self._base if kind else self._rule
-        yield from each(a, b, None if self._judged is None else o, rule, self._scales.get(kind))
+        oracle = None if self._oracle is None else o
+        yield from each(a, b, oracle, self._rule, self._scales.get(kind))
 
-    def _rule(self, name: str) -> Tolerance:
+    def _rule(self, title: str) -> Tolerance:
         """The training rule; running statistics have their own."""
-        if name in self._statistics:
-            return bounds.TOLERANCES["statistics", self._dtype]
-        return self._base
+        return self._rules.get(title, self._base)
 
     def one_percent_off(self, run: TrainingRun, judged: Sequence[Comparison]) -> list[Comparison]:
         """The largest tensor whose floor is lower with an error of 1 %, by that floor."""
@@ -179,6 +196,21 @@ class TrainingJudge:
         if name is None:
             return []
         return list(self.tensors(STATE, {name: run.state[name] * (1 + _SHARE) + _SHARE}, [name]))
+
+
+def _worst_drift(steps: Sequence[Comparison]) -> Comparison:
+    """The worst of the settled comparisons of the steps; its position is the step, from 0."""
+    at = int(np.argmax([step.severity for step in steps]))
+    worst, reason = steps[at], ""
+    first = next((i for i, step in enumerate(steps) if not step.passed), None)
+    if first is not None:
+        reason = (
+            f"the weights leave the noise band at step {first + 1}; worst at step {at + 1}: "
+            f"{worst.worst:.2e} of their norm from PyTorch's, {worst.bound:.2e} is allowed"
+        )
+    return dataclasses.replace(
+        worst, name=DRIFT, passed=not reason, position=(at,), reason=reason, hint=""
+    )
 
 
 def _float64(kinds: Kinds) -> Kinds:
@@ -214,7 +246,7 @@ def _controls(
         away = dataclasses.replace(
             last, worst=last.worst + 2 * last.bound, passed=False, reason=what
         )
-        faults[what] = [drift.judged([*judge.drifts[:-1], within(away, last.bound)])]
+        faults[what] = [_worst_drift([*judge.drifts[:-1], within(away, last.bound)])]
     if wrong:
         faults["one tensor 1 % off at the end"] = judge.settling.planted(wrong)
     return [judged_control(title, comparisons, "the run") for title, comparisons in faults.items()]
@@ -238,9 +270,9 @@ def _divergences(
     first = result.first_failure
     if first is None:
         return []
-    places = {"losses": "loss", "learning rates": "schedule", drift.NAME: "weights"}
+    places = {"losses": "loss", "learning rates": "schedule", DRIFT: "weights"}
     place = places.get(first.name) or first.name.rpartition("/")[2]
-    reasons = [first.reason, *(c.reason for c in result.failures if c.name == drift.NAME)]
+    reasons = [first.reason, *(c.reason for c in result.failures if c.name == DRIFT)]
     reason = "; ".join(dict.fromkeys(reasons))
     if place == "schedule":
         cause = rate_causes.explain(*(np.asarray(side) for side in rates.values()))
@@ -250,3 +282,110 @@ def _divergences(
         cause = locate.running_statistic(pair, first.name)
     cause = cause or first.hint
     return [Divergence(first.name, place, "training", result.dtype, reason, cause)]
+
+
+MOST = 20_000_000
+"""Trained numbers above which the optimizer's rule is not compared on its own, in training only."""
+
+
+def optimizer(pair: AnyPair) -> tuple[StepResult, list[Divergence]] | None:
+    """Compare both optimizers on the same gradients, in the pair's precision.
+
+    Returns:
+        The result, and a divergence for every setting that differs; None for a large model.
+
+    Raises:
+        ValueError: an optimizer that needs a closure, a scheduler that needs a metric, a rate that
+            stays zero, or nothing to train.
+    """
+    rows = (row for row in pair.setup.weights.rows if not row.source.buffer)
+    count = sum(math.prod(row.destination.shape) for row in rows)
+    if count > MOST:
+        pair.judge.note(
+            f"step optimizer left out: {count:,} trained numbers, {MOST:,} at most; its rule "
+            "does not depend on the size: compare a small configuration of the model"
+        )
+        return None
+    from align.pair.update_sides import UpdateSides  # two dumps need no framework
+
+    sides = UpdateSides(pair)
+    ours, judge = sides.follow()
+    comparisons = list(judge.compare(ours))
+    controls = [
+        judged_control(fault, judge.compare(trace), "the optimizer's own steps")
+        for fault, trace in _wrong_updates(ours, pair.dtype)
+    ]
+    absent = f"; {sides.feed.absent} has no gradient in step 2" if sides.feed.absent else ""
+    note = (
+        f"{sides.steps} steps with drawn gradients, one without; the global norm is that of the "
+        f"recorded gradients, {ours.norms[1]:.0e} in step 2 and {ours.norms[-1]:.0e} in the "
+        f"last{absent}; of a tensor above {SAMPLE:,} elements that many are drawn"
+    )
+    stamps = {"ours": ours.stamp, "reference": judge.reference.stamp}
+    result = step_result(pair, "optimizer", comparisons, controls, note=note, stamps=stamps)
+    return result, _wrong_settings(pair, sides, ours, judge, comparisons)
+
+
+def _wrong_updates(ours: SideTrace, dtype: str) -> Iterator[tuple[str, SideTrace]]:
+    """Planted in what was recorded of Paddle's optimizer."""
+    names = [n for n, t in ours.main.items() if t.held]
+    if not names:
+        return
+    name = max(names, key=lambda n: float(np.abs(ours.main[n].update(0)).max()))
+    trace = copy.copy(ours.main[name])
+    finest = ROOM * float(np.finfo(dtype).eps) * float(np.abs(trace.weights[0]).max())
+    moved = [w - 0.01 * trace.update(0) - 20 * finest for w in trace.weights[1:]]
+    trace.weights = [trace.weights[0], *moved]
+    yield f"first update of {name} 1 % off", _replaced(ours, "main", name, trace)
+    still = copy.copy(ours.still[name])
+    share = max(0.01 * still.rates[0], 20 * ROOM * float(np.finfo(dtype).eps))
+    still.weights = [still.weights[0], still.weights[1] - share * still.weights[0]]
+    yield f"{name} decays more in Paddle", _replaced(ours, "still", name, still)
+    frozen = copy.copy(ours.main[name])
+    frozen.rates = [math.nan] * frozen.steps
+    yield f"{name} not in the optimizer", _replaced(ours, "main", name, frozen)
+
+
+def _replaced(ours: SideTrace, part: str, name: str, trace: ParameterTrace) -> SideTrace:
+    return dataclasses.replace(ours, **{part: {**getattr(ours, part), name: trace}})
+
+
+def _wrong_settings(
+    pair: AnyPair,
+    sides: UpdateSides,
+    ours: SideTrace,
+    judge: UpdateJudge,
+    comparisons: list[Comparison],
+) -> list[Divergence]:
+    """One for every setting that differs, with the first comparison that shows it."""
+    failed = [c for c in comparisons if not c.passed]
+    if not failed:
+        return []
+    wrong = _wrong(ours, judge.reference, failed)
+    factories = pair.plan.optimizer
+    source = "" if isinstance(factories, Mapping) else place_of(factories[1])
+    from align.explain.optimizer_causes import Cause, explain  # with both frameworks
+
+    causes = explain(sides, ours, judge, wrong) or [Cause("", tuple(wrong), tuple(wrong))]
+    divergences = []
+    for cause in causes:
+        shown = next((c for c in failed if c.name.partition("/")[2] in cause.names), failed[0])
+        divergences.append(
+            Divergence(
+                shown.name, cause.place, "optimizer", pair.dtype, shown.reason, cause.text, source
+            )
+        )
+    return divergences
+
+
+def _wrong(ours: SideTrace, reference: SideTrace, failed: list[Comparison]) -> list[str]:
+    """Paddle's names of the parameters that are out of tolerance, in the model's order."""
+    titles = {comparison.name for comparison in failed}
+    wrong = {title.partition("/")[2] for title in titles}
+    for name, trace in reference.main.items():
+        other = ours.main.get(name, trace)
+        if MEMBERS in titles and trace.held != other.held:
+            wrong.add(name)
+        if RATES in titles and trace.held and not np.allclose(trace.rates, other.rates, 1e-9, 0):
+            wrong.add(name)
+    return [name for name in reference.main if name in ours.main and name in wrong]

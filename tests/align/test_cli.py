@@ -31,7 +31,9 @@ TINY = (
     PortRow("big", options=OPTIONS, quick=False),
 )
 SENTENCES = "Hello, café!\n\nTWO Words here\na third, rather longer sentence of words\n"
-CHECKS = ("forward_align", "metric_align", "loss_align", "backward_align", "train_align")
+CHECKS = tuple(
+    f"{check}_align" for check in ("forward", "metric", "loss", "backward", "lr", "train")
+)
 FOUND = {"about", "findings", "guilty", "notes"}
 
 

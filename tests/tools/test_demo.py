@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from align.port.port_pair import PortPair
 from align.port.port_run import ROWS
-from align.port.port_steps import PortPair
 from sot_paddle.convert import installed
 from tests.tools import tool_runs
 

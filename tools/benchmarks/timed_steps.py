@@ -65,14 +65,14 @@ def steps_of(workload: Workload, framework: str, form: str = "") -> Steps:
 def _torch_parts(workload: Workload) -> tuple:
     import torch
 
-    from align.port.port_models import TorchWordsOnly
+    from align.port.port_pair import torch_words_only
     from sot_torch_ref import create_model
     from sot_torch_ref.train.losses import task_loss
 
     batch = {name: torch.from_numpy(value) for name, value in workload.inputs().items()}
     labels, optimizer = batch.pop("labels", None), None
     if labels is None:
-        model: Any = TorchWordsOnly(workload.options, workload.channels, CLASSES)
+        model: Any = torch_words_only(workload.options, workload.channels, CLASSES)
         batch["tokens"].requires_grad_(True)
     else:
         model = create_model(workload.model, CLASSES, **workload.options)
@@ -87,7 +87,7 @@ def _torch_parts(workload: Workload) -> tuple:
 def _paddle_parts(workload: Workload) -> tuple:
     import paddle
 
-    from align.port.port_models import PaddleWordsOnly
+    from align.port.port_pair import paddle_words_only
     from sot_paddle import create_model
     from sot_paddle.tasks.losses import classification_loss
     from sot_paddle.train.optimizer import AdamW
@@ -95,7 +95,7 @@ def _paddle_parts(workload: Workload) -> tuple:
     batch = {name: paddle.to_tensor(value) for name, value in workload.inputs().items()}
     labels, optimizer = batch.pop("labels", None), None
     if labels is None:
-        model: Any = PaddleWordsOnly(workload.options, workload.channels, CLASSES)
+        model: Any = paddle_words_only(workload.options, workload.channels, CLASSES)
         batch["tokens"].stop_gradient = False
     else:
         model = create_model(workload.model, CLASSES, **workload.options)

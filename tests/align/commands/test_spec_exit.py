@@ -99,13 +99,13 @@ GUARDED = """
 import sys
 import time
 sys.path.insert(0, {root!r})
-from align import verdict_process
-verdict_process._GRACE_S = 0.5
+from align import __main__ as front
+front._GRACE_S = 0.5
 def command():
     print("begun", flush=True)
     {body}
     return 0
-status = verdict_process.guarded(command, 1.0)
+status = front.guarded(command, 1.0)
 print("heavy", [n for n in ("paddle", "torch", "numpy") if n in sys.modules], file=sys.stderr)
 sys.exit(status)
 """

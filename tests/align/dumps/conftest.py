@@ -13,9 +13,9 @@ with warnings.catch_warnings():  # 2026-11-21, paddle 3.3.1: warnings at import
     warnings.simplefilter("ignore")
     import paddle  # noqa: F401
 
+from align.commands import dumps
 from align.commands.spec import read_spec
 from align.record.files.dump_reading import Dump
-from align.stages import dumping
 
 SPEC = '''
 """Every function imports its framework inside."""
@@ -115,8 +115,7 @@ def make(folder: Path) -> Callable[..., Dump]:
 
     def run(side: str, name: str, *changes: tuple[str, str], **options: Any) -> Dump:
         spec = write_spec(folder, f"{name}_spec", *changes)
-        asked = dumping.DumpRequest(side, read_spec(spec), spec, **options)
-        return dumping.dump(asked, folder / name)
+        return dumps.dump(side, read_spec(spec), spec, folder / name, **options)
 
     return run
 

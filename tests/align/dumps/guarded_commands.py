@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from align import cli
-from align.commands import dump_comparing
+from align.commands import dumps
 from align.commands.steps import Outcome
 from align.record.files.dump_reading import Dump
 
@@ -18,5 +18,5 @@ def main_compare(arguments: list[str]) -> int:
 
 def judged(first: Dump, second: Dump) -> Outcome:
     """The whole comparison of two dumps."""
-    names = dump_comparing.pair_up(first, second)
-    return dump_comparing.judge(names, dump_comparing.common(first, second))
+    names = dumps.pair_up(first, second)
+    return dumps.judge(names, dumps.common(first, second))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from align.commands import dump_comparing
+from align.commands import dumps
 from align.pair.dumped_pair import Names
 from align.record.files.dump_reading import Dump
 from align.report import reprod
@@ -24,7 +24,7 @@ def held_in(folder: Path, name: str) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def names(torch_dump: Dump, paddle_dump: Dump) -> Names:
-    return dump_comparing.pair_up(torch_dump, paddle_dump)
+    return dumps.pair_up(torch_dump, paddle_dump)
 
 
 def test_both_sides_and_the_log(names, tmp_path, capsys) -> None:
@@ -42,8 +42,9 @@ def test_both_sides_and_the_log(names, tmp_path, capsys) -> None:
 
 def test_a_wrong_port_fails_there_too(make, torch_dump, tmp_path) -> None:
     wrong = make("paddle", "classic_wrong", ("EPSILON = 1e-5", "EPSILON = 1e-3"), other=torch_dump)
-    found = dump_comparing.pair_up(torch_dump, wrong)
-    reprod.write_both(found, ["float64"], tmp_path)
+    found = dumps.pair_up(torch_dump, wrong)
+    results = dumps.judge(found, ["float64"]).report.results
+    reprod.write_both(found, ["float64"], results, tmp_path)
     for check in ("forward_align", "backward_align"):
         assert "diff check failed" in stock_log(tmp_path, check, tmp_path / f"{check}.txt")
         assert "diff check failed" in (tmp_path / f"{check}.log").read_text()

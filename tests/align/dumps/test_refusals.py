@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from align.commands import dump_comparing
+from align.commands import dumps
 from align.record.files.dump_reading import Dump
 from tests.align.dumps.guarded_commands import main_compare, main_dump
 
@@ -30,7 +30,7 @@ def copy(tmp_path: Path, paddle_dump: Dump) -> Path:
 
 def test_two_dumps_of_one_framework(torch_dump: Dump) -> None:
     with pytest.raises(ValueError, match="both made by PyTorch: comparing a framework with itself"):
-        dump_comparing.pair_up(torch_dump, Dump(torch_dump.path))
+        dumps.pair_up(torch_dump, Dump(torch_dump.path))
 
 
 @pytest.mark.parametrize(
@@ -54,17 +54,17 @@ def test_other_data_or_another_request(change, message, make, paddle_dump, reque
         changes += [("return np.array([0, 3, 1])", "return None"), ("return drawn", "return None")]
     found = make("torch", f"other_{request.node.callspec.id}", *changes)
     with pytest.raises(ValueError, match=message):
-        dump_comparing.pair_up(found, paddle_dump)
+        dumps.pair_up(found, paddle_dump)
 
 
 def test_other_weights_and_steps(make, torch_dump, paddle_dump) -> None:
     seeded = make("torch", "seeded", ("SHAKE = True", 'SHAKE, SEED, DTYPE = True, 5, "float64"'))
     with pytest.raises(ValueError, match="was run on the weights .* dump the Paddle side again"):
-        dump_comparing.pair_up(seeded, paddle_dump)
+        dumps.pair_up(seeded, paddle_dump)
     twice = 'SHAKE, ACCUMULATE, DTYPE = True, 2, "float64"'
     summed = make("torch", "summed", ("SHAKE = True", twice))
     with pytest.raises(ValueError, match="accumulate differs: 2 in"):
-        dump_comparing.pair_up(summed, paddle_dump)
+        dumps.pair_up(summed, paddle_dump)
 
 
 def test_no_precision_in_common(make, torch_dump, paddle_dump) -> None:
@@ -74,9 +74,9 @@ def test_no_precision_in_common(make, torch_dump, paddle_dump) -> None:
     with pytest.raises(
         ValueError, match="no precision is in both dumps: .* has float64, .*float32"
     ):
-        dump_comparing.common(wide, own)
+        dumps.common(wide, own)
     with pytest.raises(ValueError, match="float32 is not in both dumps"):
-        dump_comparing.common(wide, paddle_dump, ["float32"])
+        dumps.common(wide, paddle_dump, ["float32"])
 
 
 def test_a_dump_is_never_replaced(make, torch_dump) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from align.commands import dump_comparing
+from align.commands import dumps
 from align.record.files.dump_reading import Dump
 from tests.align.dumps.guarded_commands import judged, main_compare, main_dump
 from tests.align.small_pairs import steps_due
@@ -106,7 +106,7 @@ def test_norms_of_ones_own_are_followed_against_the_other_dump(make, torch_dump)
     plain = make("torch", "norm_plain", few)
     assert plain.meta.norms["norm"] is True
     with pytest.raises(ValueError, match="was run on weights of its own"):
-        dump_comparing.pair_up(plain, names)
+        dumps.pair_up(plain, names)
     port = make("paddle", "norm_port", own, written, few, other=plain)
     notes = judged(plain, port).notes
     assert any("--against" in note and "norm" in note for note in notes)

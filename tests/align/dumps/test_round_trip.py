@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from align.commands.comparing import compared
+from align.commands.dumps import module_of
 from align.commands.spec import read_spec
 from align.judge.noise_band import RUNS
 from align.match.name_table import read_table
@@ -19,7 +20,6 @@ from align.record.files import storage
 from align.record.files.dump_reading import Dump
 from align.record.recording import Recording
 from align.record.results import STEPS
-from align.stages.dumping import module_of
 from tests.align.dumps.guarded_commands import judged
 from tests.align.small_pairs import steps_due
 

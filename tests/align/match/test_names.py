@@ -12,8 +12,8 @@ import torch
 from paddle import nn
 
 import align
+from align.commands.dumps import rows_of_table
 from align.match.name_table import read_table
-from align.stages.dumping import rows_of_table
 from sot_paddle.convert import ConversionPlan, PlanEntry
 
 X = np.random.default_rng(3).normal(size=(2, 5, 6))

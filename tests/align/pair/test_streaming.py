@@ -251,7 +251,7 @@ def test_drift_stays_within_the_noise_band(dtype) -> None:
 
 def test_a_rate_that_is_a_thousandth_off_leaves_the_band() -> None:
     found = trained(1.001e-2)
-    one = next(c for c in found.comparisons if c.name == drift.NAME)
+    one = next(c for c in found.comparisons if c.name == training.DRIFT)
     assert "leave the noise band at step 1" in one.reason
     curves = found.series["drift"]
     assert curves["paddle"][-1] > curves["allowed"][-1]

@@ -8,7 +8,7 @@ import pytest
 from align.frameworks import on_paddle, on_torch
 from align.pair.any_pair import AnyPair, Setup
 from align.port.port_inputs import draw_batch, encoder_arrays, training_batches
-from align.port.port_models import ORDER, request_of
+from align.port.port_pair import ORDER, request_of
 from align.port.row import Batch, Choices, PortRow, Recipe
 from align.record.recording import ROOT
 from sot_paddle.checkpoint import write_tensors

@@ -45,7 +45,7 @@ def test_the_training_runs_show_warm_up_and_decay():
         warmup, total = recipe.warmup_steps, recipe.total_steps
         if recipe.by_epoch:
             warmup, total = (
-                recipe.by_epoch[epochs] * recipe.by_epoch["steps"]
+                recipe.by_epoch[epochs] * recipe.epoch_steps
                 for epochs in ("warmup_epochs", "epochs")
             )
             assert recipe.ema_decay

@@ -12,10 +12,9 @@ import pytest
 from align import cli
 from align.explain import calls
 from align.pair.any_pair import Setup
-from align.port import port_steps
-from align.port.port_models import request_of
+from align.port import port_pair
+from align.port.port_pair import PortPair, layer_findings, request_of, run_row
 from align.port.port_run import PortRun, run
-from align.port.port_steps import PortPair, layer_findings, run_row
 from align.port.row import Choices, PortRow, Recipe
 from sot_paddle.heads import pooling
 from sot_paddle.heads.power_norm import SvPN
@@ -48,8 +47,8 @@ def test_a_row_takes_every_step_in_every_precision_and_passes(finished):
 
 
 def test_the_arrays_of_both_sides_are_kept_for_the_reprod_log_files(finished):
-    checks = ("forward_align", "metric_align", "loss_align", "backward_align", "train_align")
-    assert set(finished.checks) == set(checks)
+    checks = ("forward", "metric", "loss", "backward", "lr", "train")
+    assert set(finished.checks) == {f"{check}_align" for check in checks}
     for torch_arrays, paddle_arrays in finished.checks.values():
         assert list(torch_arrays) == list(paddle_arrays)
         for name, values in torch_arrays.items():
@@ -126,9 +125,9 @@ def test_a_number_that_paddle_holds_in_float32_is_put_right_as_for_a_users_pair(
 @pytest.mark.parametrize(("forward_only", "passes"), [(True, 0), (False, 1)])
 def test_layers_are_compared_as_far_as_their_row(monkeypatch, forward_only, passes):
     compared = []
-    monkeypatch.setattr(port_steps, "take_backward", lambda *_, **__: compared.append(1))
+    monkeypatch.setattr(port_pair, "take_backward", lambda *_, **__: compared.append(1))
     request = request_of(PortRow("qk", options=OPTIONS), ("float64",), Choices())
-    assert layer_findings(request, forward_only=forward_only) == []
+    assert layer_findings(request, forward_only) == []
     assert len(compared) == passes
 
 

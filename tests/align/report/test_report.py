@@ -11,8 +11,8 @@ import pytest
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.record.results import ControlResult, Divergence, StepResult, Tolerance
 from align.record.run_report import Report
-from align.report.report import console, junit_of, write_page
-from align.report.report_html import page
+from align.report.report_html import page, write_page
+from align.report.report_text import console, junit_of
 from tests.html_tags import Page, assert_stands_alone
 
 RULE = Tolerance("scaled", 1e-10, "rounding is far below")

@@ -11,7 +11,7 @@ import torch
 
 from align.frameworks.live_models import unpack
 from align.frameworks.on_torch import MOMENTS, as_paddle
-from align.stages.optimizing import optimizer
+from align.stages.training import optimizer
 from tests.align.small_pairs import pair_in
 
 T, S = torch.optim, torch.optim.lr_scheduler

@@ -1,36 +1,44 @@
-"""`align dump`: run one side of a pair and write everything that a comparison needs.
+"""``python -m align dump`` and ``python -m align compare``: both sides on different machines.
 
-The PyTorch dump also holds what judges the Paddle side: its float64 run on the rounded weights and
-inputs, and the noise band. Facts about the model and its surroundings go with it: modules, commit,
-spec, machine. Nothing here imports a framework; the side is loaded when it is known.
+`dump` runs one side of a pair and writes everything that a comparison needs. The PyTorch dump also
+holds what judges the Paddle side: its float64 run on the rounded weights and inputs, and the noise
+band. Facts about the model and its surroundings go with it: modules, commit, spec, machine. Two
+dumps in, the verdict out: for that no framework is needed or loaded; to dump, the side's own is.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from align.commands.spec import in_one_line, read_spec
+from align.commands.steps import Outcome, begin, take_once, take_precision
 from align.judge import drift
 from align.judge.noise_band import NoiseBand, kinds_of
 from align.match.mapping import to_paddle
 from align.match.name_table import Table, read_table
-from align.match.paired_names import PairedNames, settled
+from align.match.paired_names import PairedNames, settled, table_of
+from align.pair.dumped_pair import DumpPair, Names
 from align.pair.pair import METRIC, compute_rates, compute_scores, scored_output, steady_elements
 from align.pair.side import Side, differs, measured_training, no_scatter, tensors
 from align.record.arrays import Entry, Store, moved_vectors
 from align.record.files import dump_reading, storage
-from align.record.files.dump_reading import Dump, Module
+from align.record.files.dump_reading import SIDES, Dump, Module, same_request
 from align.record.recording import Recording
 from align.record.request import Request
-from align.record.run_report import code_of, commit
+from align.record.run_report import Report, code_of, commit, described, origin
+from align.report.report_html import check_writable, write_asked
+from align.report.reprod import write_both
 from sot_paddle import checkpoint
+from sot_paddle.config import some
 from sot_paddle.reading import sha256_of
 from sot_paddle.runtime import environment_stamp
 
@@ -38,29 +46,44 @@ _OTHERS = ("data", "converted")
 _NOT_HERE = "{} is not part of a dump: run align spec where both frameworks are installed"
 
 
-@dataclasses.dataclass
-class DumpRequest:
-    """What to dump.
+def run_dump(options: argparse.Namespace) -> int:
+    """Run ``dump`` with its options; return the exit status."""
+    wrong = {"torch": "weights", "paddle": "against"}[options.side]
+    if getattr(options, wrong):
+        raise ValueError(f"--{wrong} belongs to the other side, see --help")
+    spec, out = Path(options.spec), Path(options.out)
+    plan = read_spec(spec)
+    dtype = tuple(dict.fromkeys(options.dtype)) or plan.dtype
+    plan = dataclasses.replace(plan, dtype=dtype)
+    folder = options.weights or options.against
+    other = None if folder is None else Dump(folder)
+    with in_one_line(spec):
+        written = dump(options.side, plan, spec, out, other)
+    meta, files = written.meta, written.folder.files
+    size = sum(row["bytes"] for row in files.values()) / 2**20
+    ran = f" {meta.framework['version']} on {meta.framework['device']}" if meta.framework else ""
+    print(
+        f"{meta.title}{ran}: {meta.name}, {', '.join(meta.dtypes)}, {len(meta.entries)} tensors, "
+        f"{len(meta.modules)} modules, {meta.steps} training steps"
+    )
+    print(f"{written.path}: {len(files)} files, {size:.1f} MiB, weights {meta.weights[:12]}")
+    for note in meta.notes:
+        print(f"note: {note}")
+    return 0
 
-    Attributes:
+
+def dump(side: str, plan: Request, spec: Path, out: Path, other: Dump | None = None) -> Dump:
+    """Run one side and write its dump.
+
+    Args:
         other: the other side's dump: PyTorch's, whose weights the Paddle side loads; or Paddle's,
             whose norms the PyTorch side follows.
-    """
-
-    side: str
-    plan: Request
-    spec: Path
-    other: Dump | None = None
-
-
-def dump(asked: DumpRequest, out: Path) -> Dump:
-    """Run one side and write its dump.
 
     Raises:
         ValueError: the folder exists, or the pair cannot be run.
     """
     with storage.new_folder(out) as folder:
-        DumpedSide(asked).write(folder)
+        DumpedSide(side, plan, spec, other).write(folder)
     return Dump(out)
 
 
@@ -78,38 +101,39 @@ class DumpedSide:
         ValueError: another request than the other side's, or names that do not match.
     """
 
-    def __init__(self, asked: DumpRequest) -> None:
-        other = asked.other
-        if other is not None and other.meta.side == asked.side:
+    def __init__(self, side: str, plan: Request, spec: Path, other: Dump | None) -> None:
+        if other is not None and other.meta.side == side:
             raise ValueError(
                 f"{other.path}: is a {other.meta.title} dump, expected one of the other side"
             )
-        self.framework = importlib.import_module(f"align.frameworks.on_{asked.side}")
-        self.asked, self.plan = asked, asked.plan
-        self.side = Side(self.framework, self.plan)
-        self._table = read_table(self.plan.weights)
+        self.framework = importlib.import_module(f"align.frameworks.on_{side}")
+        self.plan, self.other, self._table = plan, other, read_table(plan.weights)
+        self.side = Side(self.framework, plan)
         self.sample: Callable[[Any], np.ndarray] | None = None
-        model = self.side.build(self.plan.dtypes[0], self.plan.train)
+        model = self.side.build(plan.dtypes[0], plan.train)
         self.entries: list[Entry] = self.framework.entries(model)
-        self.record = self._record(model)
-        self._store = Store()
-        self.state = self._store.keep(tensors(self.framework, model))
+        self.record = self._record(side, spec, model)
+        store = Store()
+        self.state = store.keep(tensors(self.framework, model))
         self.side.weights = self.state
         if self.side.is_torch:
-            self._shake()
+            moved = moved_vectors(self.state, self.entries, plan.seed) if plan.shake else {}
+            for name, value in moved.items():
+                self.state.hold(name, store.put(value))
+            self.record.moved = list(moved)
             self._choose_norms(model)
             self.sample = functools.partial(drift.Sample(self.entries).reference, self.framework)
         else:
             self._take_weights(model)
         self.record.weights = dump_reading.weights_digest(self.state)
 
-    def _record(self, model: Any) -> dump_reading.Meta:
-        spec, environment = self.asked.spec, environment_stamp()
+    def _record(self, side: str, spec: Path, model: Any) -> dump_reading.Meta:
+        environment = environment_stamp()
         folders = {"suite": Path(__file__).parents[1], "spec": spec.resolve().parent}
         commits = {title: commit(folder) for title, folder in folders.items()}
         environment["commit"] = {title: text for title, text in commits.items() if text}
         return dump_reading.Meta(
-            side=self.asked.side,
+            side=side,
             framework={},
             environment=environment,
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -120,23 +144,15 @@ class DumpedSide:
             **dump_reading.of_request(self.plan),
         )
 
-    def _shake(self) -> None:
-        if not self.plan.shake:
-            return
-        moved = moved_vectors(self.state, self.entries, self.plan.seed)
-        for name, value in moved.items():
-            self.state.hold(name, self._store.put(value))
-        self.record.moved = list(moved)
-
     def _choose_norms(self, model: Any) -> None:
         """Which norms compute with the numbers that Paddle's kernels hold."""
         modules = self.framework.modules(model)
         norms = [n for n, m in modules.items() if isinstance(getattr(m, "eps", None), float)]
-        if self.asked.other is None:
+        if self.other is None:
             chosen = {name for name in norms if has_stock_partner(modules[name])}
         else:
-            stock = set(self.asked.other.meta.stock_norms)
-            pairs = self._paired(self.record, self.asked.other.meta).modules.to_paddle
+            stock = set(self.other.meta.stock_norms)
+            pairs = self._paired(self.record, self.other.meta).modules.to_paddle
             chosen = {a for a, b in pairs.items() if b in stock}
         self.record.norms = {name: name in chosen for name in norms}
         followed = [name for name in norms if name in chosen]
@@ -145,12 +161,12 @@ class DumpedSide:
     def _take_weights(self, model: Any) -> None:
         """PyTorch's weights, when its dump is given; they keep their precision."""
         self.record.stock_norms = self.framework.stock_norms(model)
-        other = self.asked.other
+        other = self.other
         if other is None:
             self.record.notes.append("ran on weights of its own: good for --against alone")
             return
         paired = self._paired(other.meta, self.record)
-        taken: Any = to_paddle(paired.weights, other.weights())
+        taken = to_paddle(paired.weights, other.weights())
         for name in taken:
             self.state.hold(name, functools.partial(taken.__getitem__, name))
         sample = drift.Sample(other.meta.entries, paired.weights)
@@ -158,8 +174,7 @@ class DumpedSide:
         self.record.weights_from = other.meta.weights
 
     def _paired(self, torch: dump_reading.Meta, paddle: dump_reading.Meta) -> PairedNames:
-        other = self.asked.other
-        dump_reading.same_request(self.record, other.meta, ("this spec", str(other.path)))
+        same_request(self.record, self.other.meta, ("this spec", str(self.other.path)))
         return settled(torch, paddle, self._table)
 
     def write(self, folder: Path) -> None:
@@ -192,7 +207,7 @@ class DumpedSide:
         plan, dtype = self.plan, self.plan.dtypes[0]
         numbers: dict[str, dict[str, list[float]]] = {}
         if plan.metric is not None:
-            other = None if self.side.is_torch else self.asked.other
+            other = None if self.side.is_torch else self.other
             if other is not None and dtype in other.meta.dtypes:
                 plain = other.recording(dtype)
             scores, _ = compute_scores(self.side, plan, scored_output(plain), dtype)
@@ -305,3 +320,106 @@ def rows_of_table(table: Table) -> dict[str, Any] | None:
     if not any(by_section.values()):
         return None
     return {"map" if name == "rows" else name: rows for name, rows in by_section.items()}
+
+
+def run_compare(options: argparse.Namespace) -> int:
+    """Run ``compare`` with its options; return the exit status."""
+    first, second = Dump(options.first), Dump(options.second)
+    dtypes = common(first, second, options.dtype)
+    check_writable([options.out, options.reprod], [options.json, options.junit])
+    names = pair_up(first, second)
+    outcome = judge(names, dtypes)
+    print(outcome)
+    if options.reprod:
+        written = write_both(names, dtypes, outcome.report.results, Path(options.reprod))
+        print(f"reprod_log: {len(written)} files in {options.reprod}")
+    write_asked(outcome.report, options.out, options.json, options.junit)
+    return outcome.exit_code
+
+
+def pair_up(first: Dump, second: Dump) -> Names:
+    """Pair the names of two dumps that belong together, by the table that they were made with.
+
+    Raises:
+        ValueError: the dumps do not belong together; says why.
+    """
+    torch, paddle = _sides(first, second)
+    same_request(torch.meta, paddle.meta, (str(torch.path), str(paddle.path)))
+    source = paddle.meta.weights_from
+    if source != torch.meta.weights:
+        ran_on = f"the weights {source[:12]}" if source else "weights of its own"
+        raise ValueError(
+            f"{paddle.path} was run on {ran_on}, {torch.path} holds "
+            f"{torch.meta.weights[:12]}: dump the Paddle side again with --weights {torch.path}"
+        )
+    return Names(torch, paddle, table_of(torch.meta, paddle.meta))
+
+
+def _sides(first: Dump, second: Dump) -> tuple[Dump, Dump]:
+    by_side = {dump.meta.side: dump for dump in (first, second)}
+    if len(by_side) != len(SIDES):
+        raise ValueError(
+            f"{first.path} and {second.path} were both made by {first.meta.title}: comparing a "
+            "framework with itself proves nothing; dump the other side"
+        )
+    return by_side["torch"], by_side["paddle"]
+
+
+def common(first: Dump, second: Dump, wanted: Sequence[str] = ()) -> list[str]:
+    """Precisions that both dumps have, or those asked for.
+
+    Raises:
+        ValueError: there is none, or one that was asked for is missing.
+    """
+    sides = _sides(first, second)
+    torch, paddle = (dump.meta.dtypes for dump in sides)
+    both = [dtype for dtype in torch if dtype in paddle]
+    missing = [f"{dtype} is not" for dtype in wanted if dtype not in both]
+    if missing or not both:
+        precisions = ", ".join(f"{dump.path} has {', '.join(dump.meta.dtypes)}" for dump in sides)
+        what = missing[0] if both else "no precision is"
+        raise ValueError(f"{what} in both dumps: {precisions}")
+    return [dtype for dtype in both if not wanted or dtype in wanted]
+
+
+def judge(names: Names, dtypes: Sequence[str]) -> Outcome:
+    """Judge Paddle's dump by PyTorch's."""
+    torch, paddle = names.torch.meta, names.paddle.meta
+    notes = [f"{torch.title}: {note}" for note in torch.notes]
+    notes += [f"{paddle.title}: {note}" for note in paddle.notes]
+    notes += filter(None, [names.note])
+    outcome = begin(names, _report(torch, paddle), notes, torch.moved, "SHAKE = False")
+    if torch.spec.get("sha256") != paddle.spec.get("sha256"):
+        outcome.notes.append("the two spec files are not the same; inputs and request are")
+    extra = sorted(set(torch.dtypes) ^ set(paddle.dtypes))
+    if extra:
+        outcome.notes.append(f"in one dump only, not compared: {', '.join(extra)}")
+    wrong = names.wrong_norms()
+    if wrong:
+        outcome.notes.append(
+            f"{some(wrong)}: these norms of PyTorch and their partners hold epsilon in different "
+            f"precision; dump PyTorch again with --against {names.paddle.path} to rule that out"
+        )
+    alone = "float64" not in dtypes
+    take_once(DumpPair(names, dtypes[0], alone), outcome)
+    for dtype in dtypes:
+        take_precision(DumpPair(names, dtype, alone), outcome)
+    outcome.notes[:] = dict.fromkeys(outcome.notes)
+    return outcome
+
+
+def _report(torch: dump_reading.Meta, paddle: dump_reading.Meta) -> Report:
+    """An empty report: both dumps as they tell it, and where, when and how they are compared."""
+    environment, about = {}, {"pair": torch.name}
+    for meta in (torch, paddle):
+        environment[meta.title] = {
+            **meta.framework,
+            "created": meta.created,
+            "seed": meta.seed,
+            "spec": f"{meta.spec.get('file', 'none')} {meta.spec.get('sha256', '')[:12]}",
+            **meta.environment,
+        }
+        for module in meta.modules[:1]:
+            about[meta.side] = described(module.kind, module.source, meta.entries)
+    environment["compared on"] = environment_stamp()
+    return Report(environment, about={**about, "seed": torch.seed, **origin()})
