@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -30,7 +29,6 @@ _HOW = (
 _NO_PADDLE = f"{OPEN} no Paddle tensor fits it"
 _NO_TORCH = f"{OPEN} no PyTorch tensor fits it"
 _SHOWN = 3  # candidates written for an open row
-_FAMILY = dict.fromkeys(("linear_in_out", "linear_out_in", "conv", "attention"), "linear")
 _FUSED = re.compile(r"qkv|in_proj|query_key_value|c_attn", re.IGNORECASE)
 
 
@@ -85,22 +83,6 @@ def _without_twins(entries: Sequence[Entry], names: Collection[str]) -> list[Ent
     return [entry for entry in entries if entry.identity not in identities]
 
 
-def likely_parts(
-    matched: Unfinished, torch_entries: Sequence[Entry], paddle_entries: Sequence[Entry]
-) -> list[str]:
-    """Tensors that a draft leaves out on both sides, of which one may be the other or hold it."""
-    torch_alone, paddle_alone = (
-        [e for e in entries if is_open(matched.ignored.get(f"{side} {e.name}"))]
-        for side, entries in (("PyTorch", torch_entries), ("Paddle", paddle_entries))
-    )
-    names: list[str] = []
-    for source, target in itertools.product(torch_alone, paddle_alone):
-        sizes = sorted(math.prod(entry.shape) for entry in (source, target))
-        if _of_one_kind(source, target) and sizes[0] and sizes[1] % sizes[0] == 0:
-            names += [f"PyTorch's {source.name}", f"Paddle's {target.name}"]
-    return list(dict.fromkeys(names))
-
-
 def _candidates(value: Any) -> list[str]:
     """The Paddle names of a row, the likeliest first; nothing of a row with parts."""
     text = value["to"] if isinstance(value, Mapping) else value
@@ -120,21 +102,11 @@ def _spelt(value: Any, text: str) -> Any:
 
 def _fits(source: Entry, target: Entry) -> bool:
     """Whether types and shape let one tensor become the other (unknown types: either way)."""
-    if not _of_one_kind(source, target):
+    if not name_table.is_of_one_kind(source, target):
         return False
     transform = name_table.transform_between(source, target)
     options = [transform] if transform else [name_table.COPY, name_table.TRANSPOSE]
     return any(name_table.shape_after(option, source.shape) == target.shape for option in options)
-
-
-def _of_one_kind(source: Entry, target: Entry) -> bool:
-    """Whether two tensors can be the same of layers of one kind, whatever their shapes are."""
-    if {source.leaf, target.leaf} == {"weight", "bias"}:
-        return False
-    kinds = name_table.kind(source), name_table.kind(target)
-    if "custom" not in kinds and _FAMILY.get(kinds[0], kinds[0]) != _FAMILY.get(kinds[1], kinds[1]):
-        return False
-    return source.buffer == target.buffer or kinds[1] == "norm"
 
 
 def _units(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
@@ -267,7 +239,7 @@ def _packed_parts(entry: Entry, free: Sequence[Entry]) -> list[Entry]:
     fitting = []
     for target in free:
         transform = name_table.transform_between(entry, target)
-        if transform is None or not _of_one_kind(entry, target):
+        if transform is None or not name_table.is_of_one_kind(entry, target):
             continue
         if MappedRow(entry, target, transform, part=(0, 3)).shape() == target.shape:
             fitting.append(target)

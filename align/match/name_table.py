@@ -293,6 +293,7 @@ _KINDS = {
     "PReLU": "prelu",
     "Bilinear": "bilinear",
 }
+_FAMILY = dict.fromkeys(("linear_in_out", "linear_out_in", "conv", "attention"), "linear")
 _NORMS = ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "LocalResponseNorm")
 
 
@@ -322,6 +323,16 @@ def kind(entry: Entry) -> str:
         if any(norm in title for norm in _NORMS):
             return "norm"
     return "custom"
+
+
+def is_of_one_kind(source: Entry, target: Entry) -> bool:
+    """Whether two tensors can be the same of layers of one kind, whatever their shapes are."""
+    if {source.leaf, target.leaf} == {"weight", "bias"}:
+        return False
+    kinds = kind(source), kind(target)
+    if "custom" not in kinds and _FAMILY.get(kinds[0], kinds[0]) != _FAMILY.get(kinds[1], kinds[1]):
+        return False
+    return source.buffer == target.buffer or kinds[1] == "norm"
 
 
 def transform_between(source: Entry, destination: Entry) -> Transform | None:

@@ -12,17 +12,26 @@ that alone holds the partners of another's layers. The rest is listed.
 from __future__ import annotations
 
 import copy
+import itertools
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from align.match import mapping
-from align.match.draft import first_candidates, likely_parts, propose
+from align.match.draft import first_candidates, propose
 from align.match.known_names import KNOWN
 from align.match.mapping import WeightMapping
-from align.match.name_table import OPEN, Table, is_open, known_table, read_table
+from align.match.name_table import (
+    OPEN,
+    Table,
+    is_of_one_kind,
+    is_open,
+    known_table,
+    read_table,
+)
 from align.record.arrays import Entry
 from align.record.files.dump_reading import Meta
 from align.record.recording import ROOT
@@ -67,7 +76,7 @@ def pair_names(torch: SideNames, paddle: SideNames, table: Table, folder: Path) 
         if not table.drafted:
             raise ValueError(_refusal(matched, len(torch.entries), path, draft))
         matched = _drafted(torch, paddle, draft, path)
-    parts = likely_parts(matched, torch.entries, paddle.entries)
+    parts = _likely_parts(matched, torch.entries, paddle.entries)
     if parts:
         raise ValueError(
             f"weights: the draft finds no partner for {some(parts)}; pair them in "
@@ -80,6 +89,22 @@ def pair_names(torch: SideNames, paddle: SideNames, table: Table, folder: Path) 
     weights = mapping.finish(matched, torch.entries, paddle.entries)
     modules = pair_modules(torch.modules, paddle.modules, weights, matched.table)
     return PairedNames(weights, modules, note)
+
+
+def _likely_parts(
+    matched: mapping.Unfinished, torch_entries: Sequence[Entry], paddle_entries: Sequence[Entry]
+) -> list[str]:
+    """Tensors that a draft leaves out on both sides, of which one may be the other or hold it."""
+    torch_alone, paddle_alone = (
+        [e for e in entries if is_open(matched.ignored.get(f"{side} {e.name}"))]
+        for side, entries in (("PyTorch", torch_entries), ("Paddle", paddle_entries))
+    )
+    names: list[str] = []
+    for source, target in itertools.product(torch_alone, paddle_alone):
+        sizes = sorted(math.prod(entry.shape) for entry in (source, target))
+        if is_of_one_kind(source, target) and sizes[0] and sizes[1] % sizes[0] == 0:
+            names += [f"PyTorch's {source.name}", f"Paddle's {target.name}"]
+    return list(dict.fromkeys(names))
 
 
 def _matched(torch: SideNames, paddle: SideNames, table: Table) -> mapping.Unfinished:
