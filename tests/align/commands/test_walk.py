@@ -58,6 +58,6 @@ def walked() -> list[str]:
 
 def test_the_walk_is_the_documented_one() -> None:
     section = PAGE.read_text(encoding="utf-8").partition("## The way of one comparison")[2]
-    documented = re.findall(r"^\d+\. `([\w/]+\.py)`", section.partition("\n## ")[0], re.MULTILINE)
+    documented = re.findall(r"^- `([\w/]+\.py)`", section.partition("\n## ")[0], re.MULTILINE)
     assert compare().passed  # everything is imported now
     assert walked() == documented

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import align
+from tests.align.small_pairs import steps_due
 
 RNG = np.random.default_rng(0)
 SCORES, LABELS = RNG.normal(size=(8, 5)), RNG.integers(0, 5, 8)
@@ -39,8 +40,8 @@ def test_a_loss_a_metric_and_a_schedule_alone() -> None:
     options = {"loss": (torch_loss, paddle_loss), "metric": (shares, shares), "labels": LABELS}
     outcome = compared(**options, schedule=(rates, rates), schedule_steps=5)
     assert outcome.passed, outcome
-    steps = {result.step for result in outcome.report.results}
-    assert steps == {"metric", "learning_rate", "forward", "loss", "backward"}
+    steps = [(result.step, result.dtype) for result in outcome.report.results]
+    assert steps == steps_due("loss", "metric", "schedule_steps")
     assert all(result.controls for result in outcome.report.results)
 
 
