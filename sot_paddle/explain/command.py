@@ -11,10 +11,10 @@ import numpy as np
 
 from sot_paddle.atomic import write_atomically
 from sot_paddle.cli import CommandParser
+from sot_paddle.data.glue import decoded_lines
 from sot_paddle.data.image_dataset import DIGITS, ImageSource, load_digits
 from sot_paddle.data.image_folder import FolderSource, is_bare, read_class_folders, read_split
 from sot_paddle.data.image_transforms import EvalTransform
-from sot_paddle.data.tsv import decoded_lines
 from sot_paddle.distributed import say
 from sot_paddle.explain.figures import (
     ExplainedImage,
@@ -143,7 +143,7 @@ def _few(rows: Sequence[Any]) -> Sequence[Any]:
 
 def _draw_words(options: argparse.Namespace, place: Path) -> bytes:
     subject = load_trained_text(place)
-    lines = _few([line for line in decoded_lines(Path(options.sentences))[0] if line.strip()])
+    lines = _few([line for line in decoded_lines(Path(options.sentences)) if line.strip()])
     rows, labels = [], []
     for line in lines:
         columns = line.split("\t")

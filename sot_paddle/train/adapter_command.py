@@ -17,10 +17,7 @@ from paddle.optimizer.lr import LRScheduler
 from sot_paddle import distributed
 from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.data.stored.layout import original_task, stored_split
-from sot_paddle.data.stored.live_states import FrozenModel, glue_states
-from sot_paddle.data.stored.state_files import (
-    StateReader,
-)
+from sot_paddle.data.stored.states import FrozenModel, StateReader, glue_states
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.distributed import say
 from sot_paddle.heads.adapter_pooler import (

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tqdm import tqdm
-
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.stored.layout import StoredSplit, stored_split
-from sot_paddle.data.stored.live_states import FrozenModel, LiveStates, extract, glue_states
-from sot_paddle.data.stored.state_files import StateSizes, is_stored, require_space
+from sot_paddle.data.stored.states import (
+    FrozenModel,
+    LiveStates,
+    StateSizes,
+    extract,
+    glue_states,
+    is_stored,
+    require_space,
+)
 from sot_paddle.distributed import say
 from sot_paddle.tasks.squad import read_windows
 from sot_paddle.tasks.state_options import ExtractConfig
@@ -17,7 +22,6 @@ from sot_paddle.train import folder_lock
 from sot_paddle.train.adapter_command import load_frozen
 from sot_paddle.train.device import prepare_device
 
-_REPORT_EVERY = 10.0  # seconds
 _SQUAD_FILES = {"train": "train_file", "dev": "predict_file"}
 
 
@@ -72,13 +76,5 @@ def _store(
         f"{width} in {config.dtype}: {sizes.gigabytes:.1f} GB"
     )
     require_space(folder, sizes)
-    with tqdm(total=len(source), unit=" rows", mininterval=_REPORT_EVERY) as progress:
-        extract(
-            source,
-            folder,
-            layout,
-            sizes,
-            batch_size=config.batch_size,
-            report=lambda done, _: progress.update(done - progress.n),
-        )
+    extract(source, folder, layout, sizes, batch_size=config.batch_size)
     say(f"{folder / layout.states.file}: {len(source):,} rows")

@@ -13,8 +13,9 @@ from paddle import nn
 from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.backbones.pretraining import PretrainingModel
 from sot_paddle.config import EncoderConfig, build_record
-from sot_paddle.data.pretraining import instance_files, pair_files
-from sot_paddle.data.pretraining.prepared import form_of
+from sot_paddle.data.pretraining.instance_files import InstanceRows
+from sot_paddle.data.pretraining.pair_files import FORM
+from sot_paddle.data.pretraining.prepared import StoredRows, form_of
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
@@ -51,7 +52,7 @@ def run_config(config: PretrainConfig) -> dict[str, Any]:
         checkpoint = pretrained.find(config, pretraining_heads=True)
         family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
         tokenizer = family.from_files(checkpoint.vocabulary, max_length=config.block_size)
-        judged = form_of(Path(config.data_dir)) != pair_files.FORM
+        judged = form_of(Path(config.data_dir)) != FORM
         config = config.filled(judged)
         sizes = encoder_config(config, checkpoint, tokenizer)
         task = _task(config, sizes, tokenizer, judged, checkpoint.origin)
@@ -102,7 +103,7 @@ def _task(
     special_ids = tuple({*form.begin, *form.between, *form.end})
 
     def split(place: str, *, evaluated: bool = False) -> PretrainingSplit:
-        rows = (instance_files.InstanceRows if judged else pair_files.PairRows)(Path(place))
+        rows = InstanceRows(Path(place)) if judged else StoredRows(Path(place), FORM)
         if rows.vocab_size > tokenizer.vocab_size:
             raise ValueError(
                 f"{place} holds ids up to {rows.vocab_size - 1}, the vocabulary has "

@@ -8,20 +8,17 @@ import numpy as np
 import pytest
 
 from sot_paddle.data.batches import TokenFeatures
-from sot_paddle.data.squad.answers import (
-    Answer,
-    Candidate,
-    DecodingOptions,
-    decode,
-    score_answers,
-    write_answers,
-)
-from sot_paddle.data.squad.questions import (
+from sot_paddle.data.squad import (
     NO_ANSWER,
+    Answer,
+    DecodingOptions,
     Question,
     SpanFeatures,
+    decode,
     read_questions,
+    score_answers,
     span_features,
+    write_answers,
 )
 from sot_paddle.data.subword import RowForm
 from sot_paddle.data.tokenizers import WordPieceTokenizer
@@ -113,14 +110,10 @@ def test_a_window_without_context_has_no_span() -> None:
     features = SpanFeatures(tokens, np.zeros(1, "int64"), np.full((5, 2), -1))
     starts = ends = np.eye(1, 12, 1)
     answers = decode([ask("b c")], features, starts, ends, DecodingOptions(null_score="smallest"))
-    assert answers["q"].candidates == (Candidate("", 0.0),)
-    assert answers["q"].text == ""
+    assert answers["q"] == Answer("", 0.0, 0.0)
 
 
-ANSWERS = {
-    "a": Answer("1066", (Candidate("1066", 3.0), Candidate("in 1066", 2.0)), 1.0),
-    "b": Answer("", (Candidate("é", 1.0),), 4.0),
-}
+ANSWERS = {"a": Answer("1066", 3.0, 1.0), "b": Answer("", 1.0, 4.0)}
 ASKED = [qa("a", ("1066", 20)), qa("b", is_impossible=True), qa("c", is_impossible=True)]
 
 
