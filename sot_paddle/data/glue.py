@@ -17,15 +17,7 @@ import numpy as np
 from sot_paddle.atomic import write_atomically
 from sot_paddle.config import some
 from sot_paddle.data.batches import TokenFeatures
-from sot_paddle.data.glue_tasks import (
-    PAIR,
-    TASKS,
-    SplitFile,
-    Task,
-    get_task,
-    resolve_split,
-    standard_splits,
-)
+from sot_paddle.data.glue_tasks import PAIR, TASKS, SplitFile, Task, get_task, resolve_split
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.reading import read_text
 
@@ -306,9 +298,7 @@ def table_task(
         name="own",
         title=title,
         text=text,
-        label="label",
         labels=labels,
         metrics=("acc",) if labels else TASKS["sts-b"].metrics,
-        splits=standard_splits(),
         prediction_files={"test": "predictions.tsv"},
     )

@@ -29,16 +29,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from sot_paddle.data import image_mixing
 from sot_paddle.data.image_folder import FolderSource
-from sot_paddle.data.image_mixing import (
-    ErasingConfig,
-    MixConfig,
-    draw_erasure,
-    draw_mix,
-    erase,
-    mix_images,
-    mix_labels,
-)
 from sot_paddle.data.image_transforms import (
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -196,8 +188,8 @@ class TrainCollate:
     the key of its first sample: each process's share has its own, as in the original.
     """
 
-    mix: MixConfig | None = None
-    erasing: ErasingConfig | None = None
+    mix: image_mixing.MixConfig | None = None
+    erasing: image_mixing.ErasingConfig | None = None
     seed: int = 0
     mean: tuple[float, ...] = IMAGENET_MEAN  # per channel, for pixels from 0 to 1
     std: tuple[float, ...] = IMAGENET_STD
@@ -214,16 +206,16 @@ class TrainCollate:
         if self.mix is not None:
             epoch, index = samples[0].key
             rng = generator("mix", self.seed, epoch, index)
-            mix = draw_mix(rng, self.mix, *images.shape[1:3], epoch=epoch)
-            images = mix_images(images, mix)
-            labels = mix_labels(labels, self.mix.num_classes, mix.lam, self.mix.smoothing)
+            mix = image_mixing.draw_mix(rng, self.mix, *images.shape[1:3], epoch=epoch)
+            images, smoothing = image_mixing.mix_images(images, mix), self.mix.smoothing
+            labels = image_mixing.mix_labels(labels, self.mix.num_classes, mix.lam, smoothing)
         normalized = normalize_batch(images, self.mean, self.std)
         if self.erasing is not None:
             for sample, image in zip(samples, normalized, strict=True):
                 rng = generator("erase", self.seed, *sample.key)
-                erasure = draw_erasure(rng, self.erasing, image.shape)
+                erasure = image_mixing.draw_erasure(rng, self.erasing, image.shape)
                 if erasure is not None:
-                    erase(image, erasure)
+                    image_mixing.erase(image, erasure)
         return {"images": normalized, "labels": labels}
 
 
@@ -237,6 +229,13 @@ def collate_evaluation(samples: Sequence[ImageSample]) -> dict[str, np.ndarray]:
 
 Batch = dict[str, np.ndarray]
 Collate = Callable[[Sequence[Any]], Batch]
+
+
+def collate_as(dtype: str, collate: Collate, samples: Sequence[ImageSample]) -> Batch:
+    """Collate samples to images of another floating type."""
+    batch = collate(samples)
+    return batch | {"images": batch["images"].astype(dtype, copy=False)}
+
 
 _worker: tuple[Any, Collate] | None = None  # of a worker process: what it makes batches of
 
@@ -262,6 +261,10 @@ def make_batch(keys: Sequence[Any]) -> Batch:
 
 class BatchWorkers:
     """A pool of processes that make batches of one data set.
+
+    They come from Python's fork server, never import Paddle, live as long as their pool and end
+    with the main process, also when that is killed. As always with such a pool, a script that uses
+    workers keeps its own work under ``if __name__ == "__main__":``.
 
     Args:
         dataset: indexed by keys; pickled once for each worker.

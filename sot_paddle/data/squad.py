@@ -95,17 +95,13 @@ NO_ANSWER = (0, 0)
 class SpanFeatures:
     """Rows of a question and a window of its context: ``[CLS] question [SEP] window [SEP]``.
 
-    Attributes:
-        tokens: n rows; its labels are the spans (n, 2): first and last token of the first answer,
-            `NO_ANSWER` where the window does not hold all of it.
-        questions: (n,) int64, position of each row's question.
-        characters: (m, 2) int32, for each token of the context the characters that it covers, -1
-            for all other tokens.
+    The labels are spans (n, 2): first and last token of the first answer, `NO_ANSWER` where the
+    window does not hold all of it.
     """
 
-    tokens: TokenFeatures
-    questions: np.ndarray
-    characters: np.ndarray
+    tokens: TokenFeatures  # n rows
+    questions: np.ndarray  # (n,) int64, position of each row's question
+    characters: np.ndarray  # (m, 2) int32, which a token of the context covers, -1 for all others
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -20,7 +20,7 @@ from sot_paddle.data.squad import (
     score_answers,
     span_features,
 )
-from sot_paddle.data.tokenizers import WordPieceTokenizer
+from sot_paddle.data.tokenizers import word_piece_tokenizer
 from sot_torch_ref.train.squad import best_answer, window_features
 from tests.parity.sides import assert_same
 
@@ -49,7 +49,7 @@ EMPTY = Question("empty", "Who wrote this?", "")
 
 
 def paddle_rows(folder: Path, questions: list[Question], **options: Any) -> SpanFeatures:
-    return span_features(questions, WordPieceTokenizer(folder, do_lower_case=True), **options)
+    return span_features(questions, word_piece_tokenizer(folder, do_lower_case=True), **options)
 
 
 def published_windows(

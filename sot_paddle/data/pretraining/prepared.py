@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from sot_paddle import reading
 from sot_paddle.atomic import atomic_directory
 from sot_paddle.config import some
-from sot_paddle.reading import MANIFEST, entry_of, listed_files, read_json, sha256_of, verify
 
 
 def text_files(names: Sequence[str]) -> list[Path]:
@@ -44,14 +44,10 @@ def lines_of(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file without white space at their ends or a byte-order mark.
 
     Raises:
-        ValueError: a line is no UTF-8; names file and line.
+        ValueError: it is no UTF-8; names the file.
     """
-    with open(path, "rb") as stream:
-        for number, line in enumerate(stream, 1):
-            try:
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-            except UnicodeDecodeError as error:
-                raise ValueError(f"{path}, line {number}: expected UTF-8 text: {error}") from None
+    with reading.named_in_refusals(path), open(path, encoding="utf-8-sig", newline="\n") as stream:
+        yield from map(str.strip, stream)
 
 
 _TOGETHER = 256  # lines that are tokenized in one call; an even number
@@ -115,16 +111,16 @@ def new_folder(folder: Path, content: Mapping[str, Any]) -> Iterator[Path]:
         )
     with atomic_directory(folder) as writing:
         yield writing
-        files = {path.name: entry_of(path) for path in sorted(writing.iterdir())}
+        files = {path.name: reading.entry_of(path) for path in sorted(writing.iterdir())}
         manifest = json.dumps({"files": files, _CONTENT: dict(content)}, indent=1)
-        (writing / MANIFEST).write_text(manifest, encoding="utf-8")
+        (writing / reading.MANIFEST).write_text(manifest, encoding="utf-8")
 
 
 def form_of(folder: Path) -> str:
     """The kind of a finished folder, "" for one that is none."""
-    if not (folder / MANIFEST).is_file():
+    if not (folder / reading.MANIFEST).is_file():
         return ""
-    content = read_json(folder / MANIFEST).get(_CONTENT)
+    content = reading.read_json(folder / reading.MANIFEST).get(_CONTENT)
     return content.get("form", "") if isinstance(content, dict) else ""
 
 
@@ -146,11 +142,11 @@ class StoredRows:
             raise ValueError(
                 f"{folder} {reason}, expected prepared {form}: run prepare_pretraining.py"
             )
-        for name in listed_files(folder):
-            verify(folder / name)
-        self.content = read_json(folder / MANIFEST)[_CONTENT]
+        for name in reading.listed_files(folder):
+            reading.verify(folder / name)
+        self.content = reading.read_json(folder / reading.MANIFEST)[_CONTENT]
         self.vocab_size = self.content["vocab_size"]
-        self.fingerprint = sha256_of(folder / MANIFEST)[:32]
+        self.fingerprint = reading.sha256_of(folder / reading.MANIFEST)[:32]
         self._numbers = np.memmap(folder / NUMBERS, "<i4", "r")
         self._spans = np.memmap(folder / SPANS, "<i8", "r").reshape(-1, 2)
 

@@ -93,8 +93,7 @@ class StateWriter:
     ) -> None:
         self._sizes, self._origin, self.done = sizes, dict(origin), 0
         self._paths = split.paths(folder)
-        sets = zip(self._paths, split.datasets, strict=True)
-        self._sets = [self._create(path.with_suffix(".part"), each) for path, each in sets]
+        self._sets = list(map(self._create, self._paths, split.datasets))
 
     def __enter__(self) -> StateWriter:
         return self
@@ -109,7 +108,7 @@ class StateWriter:
     def _create(self, path: Path, dataset: Dataset) -> h5py.Dataset:
         """A dataset to fill; its file stays open."""
         shape = (self._sizes.rows, *(() if dataset.dtype else self._sizes.of_row))
-        stored = h5py.File(path, "w").create_dataset(
+        stored = h5py.File(path.with_suffix(".part"), "w").create_dataset(
             dataset.name,
             shape=shape,
             maxshape=(None, *shape[1:]),

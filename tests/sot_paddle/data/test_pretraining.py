@@ -185,7 +185,7 @@ def test_a_finished_folder_stays_and_is_compared_with_its_manifest(tmp_path, ids
     ("content", "match"),
     [
         (b"1 5\n1 x 2\n", "line 2: expected token ids from 0 to 99, got '1 x 2'"),
-        (b"1 5\n\xff\n", "line 2: expected UTF-8 text.* byte 0xff"),
+        (b"1 5\n\xff\n", r"ids\.txt: .*utf-8.* byte 0xff"),
     ],
 )
 def test_what_did_not_finish_begins_anew_also_with_other_text(tmp_path, ids, content, match):

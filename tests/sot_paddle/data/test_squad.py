@@ -20,8 +20,8 @@ from sot_paddle.data.squad import (
     span_features,
     write_answers,
 )
-from sot_paddle.data.subword import RowForm
-from sot_paddle.data.tokenizers import WordPieceTokenizer
+from sot_paddle.data.subword import RowForm, SubwordTokenizer
+from sot_paddle.data.tokenizers import word_piece_tokenizer
 from tests.sot_paddle.data.conftest import letters
 
 CONTEXT = "The Normans came in 1066."
@@ -78,7 +78,7 @@ def test_a_broken_file_is_refused(tmp_path) -> None:
 
 
 @pytest.fixture
-def tokenizer(tmp_path) -> WordPieceTokenizer:
+def tokenizer(tmp_path) -> SubwordTokenizer:
     return letters(tmp_path)
 
 
@@ -131,7 +131,7 @@ def test_questions_without_an_answer_are_left_out() -> None:
 def test_every_answer_of_the_real_file_is_found_in_some_window(shared_file) -> None:
     questions = read_questions(shared_file("data/squad_v2/dev-v2.0.json"))
     assert (len(questions), sum(not question.answers for question in questions)) == (6078, 3168)
-    tokenizer = WordPieceTokenizer(shared_file("data/vocab/bert-base-uncased/vocab.txt"))
+    tokenizer = word_piece_tokenizer(shared_file("data/vocab/bert-base-uncased/vocab.txt"))
     found = span_features(questions[:1500], tokenizer)
     starts, ends = found.tokens.labels.T
     answered = {int(owner) for owner in found.questions[starts > 0]}

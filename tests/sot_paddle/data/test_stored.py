@@ -23,7 +23,7 @@ from sot_paddle.data.stored.states import (
     extract,
     hidden_states,
 )
-from sot_paddle.data.tokenizers import WordPieceTokenizer
+from sot_paddle.data.subword import SubwordTokenizer
 from tests.sot_paddle.data.conftest import letters
 
 N, L, T, F = 5, 3, 4, 2
@@ -131,7 +131,7 @@ def test_extracted_rows_are_the_live_ones_whatever_the_batches(tiny_bert, tmp_pa
 
 
 @pytest.fixture
-def tokenizer(tmp_path) -> WordPieceTokenizer:
+def tokenizer(tmp_path) -> SubwordTokenizer:
     return letters(tmp_path, max_length=8, tie_break="fast")
 
 
