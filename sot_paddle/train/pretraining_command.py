@@ -20,32 +20,21 @@ from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
 from sot_paddle.tasks.losses import row_sums
-from sot_paddle.tasks.pretraining import (
-    Instances,
-    MaskedPairs,
-    PretrainingSplit,
-    PretrainingTask,
-)
+from sot_paddle.tasks.pretraining import Instances, MaskedPairs, PretrainingSplit, PretrainingTask
 from sot_paddle.tasks.pretraining_options import PretrainConfig
 from sot_paddle.tasks.task import Task
-from sot_paddle.train import pretrained
+from sot_paddle.train import pretrained, text_command
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Pretrained
 from sot_paddle.train.run import train
 from sot_paddle.train.run_folder import open_folder
-from sot_paddle.train.text_command import (
-    TextSource,
-    optimizer,
-    prepare_text_device,
-    text_setup,
-)
 
 _NORM = "head.words.norm.weight"
 
 
 def run_config(config: PretrainConfig) -> dict[str, Any]:
     """Run the command; see `sot_paddle.train.run.train`."""
-    prepare_text_device(config)
+    text_command.prepare_text_device(config)
     data = {"--data_dir": config.data_dir, "--eval_data_dir": config.eval_data_dir}
     data = {flag: Path(name) if name else None for flag, name in data.items()}
     with open_folder(config, {**pretrained.sources(config), **data}) as resume_from:
@@ -57,8 +46,8 @@ def run_config(config: PretrainConfig) -> dict[str, Any]:
         sizes = encoder_config(config, checkpoint, tokenizer)
         task = _task(config, sizes, tokenizer, judged, checkpoint.origin)
         source = PretrainingSource(config, checkpoint, sizes, judged)
-        make_optimizer = functools.partial(optimizer, decay=decayed)
-        return train(text_setup(config, task, source, make_optimizer), resume_from)
+        make_optimizer = functools.partial(text_command.optimizer, decay=decayed)
+        return train(text_command.text_setup(config, task, source, make_optimizer), resume_from)
 
 
 def decayed(model: nn.Layer) -> set[str]:
@@ -135,7 +124,7 @@ def _task(
 
 
 @dataclass(frozen=True)
-class PretrainingSource(TextSource):
+class PretrainingSource(text_command.TextSource):
     """The model of a pre-training; its checkpoint is one of the encoder for the other commands."""
 
     config: PretrainConfig
