@@ -29,16 +29,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from sot_paddle.data import image_mixing
+from sot_paddle.data import image_mixing, image_transforms
 from sot_paddle.data.image_folder import FolderSource
-from sot_paddle.data.image_transforms import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    AugmentConfig,
-    EvalTransform,
-    TrainTransform,
-    normalize_batch,
-)
 
 STREAMS = ("augment", "erase", "mix")
 PREFETCHED = 2  # batches under way for each worker
@@ -149,9 +141,11 @@ class ImageSample(NamedTuple):
 class ImageTrainSet:
     """Augmented training images."""
 
-    def __init__(self, source: ImageSource, config: AugmentConfig, seed: int = 0) -> None:
+    def __init__(
+        self, source: ImageSource, config: image_transforms.AugmentConfig, seed: int = 0
+    ) -> None:
         self.source, self.seed = source, seed
-        self.transform = TrainTransform(config)
+        self.transform = image_transforms.TrainTransform(config)
 
     def __len__(self) -> int:
         return len(self.source)
@@ -169,7 +163,7 @@ class ImageEvalSet:
     """Images for evaluation, in the source's order."""
 
     source: ImageSource
-    transform: EvalTransform
+    transform: image_transforms.EvalTransform
 
     def __len__(self) -> int:
         return len(self.source)
@@ -191,8 +185,8 @@ class TrainCollate:
     mix: image_mixing.MixConfig | None = None
     erasing: image_mixing.ErasingConfig | None = None
     seed: int = 0
-    mean: tuple[float, ...] = IMAGENET_MEAN  # per channel, for pixels from 0 to 1
-    std: tuple[float, ...] = IMAGENET_STD
+    mean: tuple[float, ...] = image_transforms.IMAGENET_MEAN  # per channel, for pixels from 0 to 1
+    std: tuple[float, ...] = image_transforms.IMAGENET_STD
 
     def __call__(self, samples: Sequence[ImageSample]) -> dict[str, np.ndarray]:
         """One batch of B samples, B even where ``mix`` is set.
@@ -209,7 +203,7 @@ class TrainCollate:
             mix = image_mixing.draw_mix(rng, self.mix, *images.shape[1:3], epoch=epoch)
             images, smoothing = image_mixing.mix_images(images, mix), self.mix.smoothing
             labels = image_mixing.mix_labels(labels, self.mix.num_classes, mix.lam, smoothing)
-        normalized = normalize_batch(images, self.mean, self.std)
+        normalized = image_transforms.normalize_batch(images, self.mean, self.std)
         if self.erasing is not None:
             for sample, image in zip(samples, normalized, strict=True):
                 rng = generator("erase", self.seed, *sample.key)

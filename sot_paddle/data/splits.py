@@ -15,14 +15,8 @@ import paddle
 from paddle.io import DataLoader, Dataset
 
 from sot_paddle import distributed
+from sot_paddle.data import image_dataset
 from sot_paddle.data.batches import EpochBatches, TokenFeatures, epoch_batches, pad_rows
-from sot_paddle.data.image_dataset import (
-    BatchWorkers,
-    Collate,
-    ImageEvalSet,
-    ImageTrainSet,
-    collate_as,
-)
 
 
 class BatchLoader(DataLoader):
@@ -47,7 +41,7 @@ class BatchLoader(DataLoader):
         self,
         make: Callable[[Sequence[Any]], Mapping[str, np.ndarray]],
         batches: Iterable[Sequence[Any]],
-        workers: BatchWorkers | None = None,
+        workers: image_dataset.BatchWorkers | None = None,
     ) -> None:
         super().__init__(Dataset(), batch_sampler=batches, collate_fn=make)
         self._workers = workers
@@ -64,9 +58,9 @@ class BatchLoader(DataLoader):
 
 
 def image_loader(
-    dataset: ImageTrainSet | ImageEvalSet,
+    dataset: image_dataset.ImageTrainSet | image_dataset.ImageEvalSet,
     batches: Iterable[Sequence[Any]],
-    collate: Collate,
+    collate: image_dataset.Collate,
     workers: int = 0,
     dtype: str = "float32",
 ) -> BatchLoader:
@@ -74,8 +68,8 @@ def image_loader(
 
     ``batches`` are lists of (epoch, index) pairs for training, of indices for evaluation.
     """
-    collate = partial(collate_as, dtype, collate)
-    pool = BatchWorkers(dataset, collate, workers) if workers else None
+    collate = partial(image_dataset.collate_as, dtype, collate)
+    pool = image_dataset.BatchWorkers(dataset, collate, workers) if workers else None
     return BatchLoader(lambda keys: collate([dataset[key] for key in keys]), batches, pool)
 
 
