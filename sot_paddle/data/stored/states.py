@@ -203,13 +203,9 @@ def _finished(path: Path, dataset: Dataset) -> h5py.Dataset:
             f"{path} is not there: make it with tools/extract_hidden_states.py, or train "
             "without files: --states live"
         )
-    axes = 1 if dataset.dtype else 4
     with _naming(path):
         stored = h5py.File(path, "r")[dataset.name]
-        has_numbers = stored.ndim == axes and stored.dtype.kind in "fiu"
         written = int(stored.attrs.get(LAST, len(stored)))
-    if not has_numbers:
-        raise ValueError(f"{path}: {dataset.name!r} is no array of numbers with {axes} axes")
     if written < len(stored):
         raise ValueError(f"{path} is unfinished: {written:,} of {len(stored):,} rows; make it anew")
     return stored
