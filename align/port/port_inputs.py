@@ -27,7 +27,7 @@ from sot_paddle.convert import convert_file, find_checkpoint
 from sot_paddle.data.batches import epoch_batches, pad_rows
 from sot_paddle.data.corpus import FOLDER
 from sot_paddle.data.glue import read_split
-from sot_paddle.data.tokenizers import WordPieceTokenizer
+from sot_paddle.data.tokenizers import word_piece_tokenizer
 from sot_paddle.reading import read_json
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.optimizer import (
@@ -69,7 +69,7 @@ def draw_batch(
     if row.subject == "words":
         return {"tokens": rng.normal(size=(samples, spec.length, WORDS_DIM)), "labels": labels}
     if spec.sentences:
-        tokenizer = WordPieceTokenizer(checkpoint or find_checkpoint(), max_length=spec.length)
+        tokenizer = word_piece_tokenizer(checkpoint or find_checkpoint(), max_length=spec.length)
         return {**tokenizer.encode_batch(sentences), "labels": labels}
     return {**_token_ids(row, spec, rng), "labels": labels}
 
@@ -114,7 +114,7 @@ def training_batches(row: PortRow, checkpoint: Path | None = None) -> list[Array
         return [draw_batch(row, seed=_FIRST_TRAINING_SEED + index) for index in range(count)]
     length = row.batch.length
     sentences = read_split(FOLDER, "cola", "train")
-    tokenizer = WordPieceTokenizer(checkpoint or find_checkpoint(), max_length=length)
+    tokenizer = word_piece_tokenizer(checkpoint or find_checkpoint(), max_length=length)
     features = tokenizer.tokenize([sentence.text_a for sentence in sentences]).with_targets(
         list(range(len(sentences))), [sentence.label for sentence in sentences], np.int64
     )

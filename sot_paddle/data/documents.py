@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from sot_paddle.data.glue import own_task, read_split, table_task
+from sot_paddle.data.glue import own_task, read_split, read_table, table_task
 from sot_paddle.data.glue_tasks import Task
-from sot_paddle.data.tsv import read_table, refuse_repeated_header
 from sot_paddle.reading import read_text, sha256_of
 
 LARGEST_CELL = 1 << 22  # characters, of a CSV file
@@ -31,32 +30,28 @@ Reader = Callable[[Path], Iterator[tuple[str, Row]]]
 """A path to places and rows."""
 
 
-def tab_rows(path: Path, columns: Columns = ()) -> Iterator[tuple[str, Row]]:
-    """Cells with a TAB between, quoting off; ``columns`` () are those of the first line."""
-    for number, row in read_table(path, required=columns, columns=columns or None):
+def tab_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
+    """Cells with a TAB between, quoting off, of a file without a header."""
+    for number, row in read_table(path, required=columns, columns=columns):
         yield f"{path}, line {number}", row
 
 
-def comma_rows(path: Path, columns: Columns = ()) -> Iterator[tuple[str, Row]]:
-    """Cells with a comma between; one may hold line ends, between quotes.
+def comma_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Row]]:
+    """Cells with a comma between, of a file without a header; quoted ones may hold line ends.
 
-    ``columns`` () are those of the first line. A row stands in the line that it ends in.
+    A row stands in the line that it ends in.
     """
     csv.field_size_limit(LARGEST_CELL)
     text = io.StringIO(read_text(path, encoding="utf-8-sig"), newline="")
-    reader = csv.DictReader(text, columns or None, strict=True)
+    reader = csv.DictReader(text, columns, strict=True)
     try:
-        names = reader.fieldnames or ()
-        if len(set(names)) < len(names):
-            raise ValueError(f"{path}, line 1: expected different column names, found {names}")
         for row in reader:
             where = f"{path}, line {reader.line_num}"
             if None in row or None in row.values():
                 raise ValueError(
-                    f"{where}: expected {len(names)} columns ({', '.join(names)}), found "
+                    f"{where}: expected {len(columns)} columns ({', '.join(columns)}), found "
                     f"{str(list(row.values()))[:60]}"
                 )
-            refuse_repeated_header(tuple(row.values()), () if columns else names, where)
             yield where, row
     except csv.Error as error:
         where = f"{path}, line {reader.line_num + 1}"

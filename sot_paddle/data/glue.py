@@ -6,6 +6,7 @@ marks, CRLF and a missing final newline accepted, CoLA without a header.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,18 +17,11 @@ import numpy as np
 from sot_paddle.atomic import write_atomically
 from sot_paddle.config import some
 from sot_paddle.data.batches import TokenFeatures
-from sot_paddle.data.glue_tasks import (
-    PAIR,
-    TASKS,
-    SplitFile,
-    Task,
-    get_task,
-    resolve_split,
-    standard_splits,
-)
+from sot_paddle.data.glue_tasks import PAIR, TASKS, SplitFile, Task, get_task, resolve_split
 from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.data.tsv import read_table
+from sot_paddle.reading import read_text
 
+_LOG = logging.getLogger(__name__)
 _LARGEST_SCORE = 3.4e38  # about that of float32
 
 
@@ -137,6 +131,76 @@ def _label(task: Task, cell: str) -> int | float:
     return score
 
 
+def read_table(
+    path: Path,
+    *,
+    required: tuple[str, ...],
+    columns: tuple[str, ...] | None = None,
+    skip_malformed: bool = False,
+) -> list[tuple[int, dict[str, str]]]:
+    """Read a tab-separated file, quoting off; a ValueError names file and line.
+
+    Returns the number of each row's line, from 1, and its cells by column; at least one row.
+
+    Args:
+        columns: the column names of a file without a header line; None reads the first line.
+        skip_malformed: skip rows with a wrong number of columns and log one line about them; a
+            last line that is too short is refused all the same.
+    """
+    lines = decoded_lines(path)
+    header = list(columns) if columns else lines[0].split("\t")
+    missing = [name for name in required if name not in header]
+    if missing:
+        raise ValueError(
+            f"{path}, line 1: expected a header with the columns {', '.join(required)}, with tabs "
+            f"between; missing {', '.join(missing)}, found {', '.join(map(repr, header))[:200]}"
+        )
+    if len(set(header)) < len(header):
+        raise ValueError(f"{path}, line 1: expected different column names, found {header}")
+    first = 0 if columns else 1
+    rows, skipped = [], []
+    for number, line in enumerate(lines[first:], start=first + 1):
+        cells = line.split("\t")
+        if len(cells) == len(header):
+            rows.append((number, dict(zip(header, cells, strict=True))))
+            continue
+        is_cut = number == len(lines) and len(cells) < len(header)
+        if is_cut or not skip_malformed:
+            advice = "the file looks truncated: fetch it again" if is_cut else "check its tabs"
+            raise ValueError(
+                f"{path}, line {number}: expected {len(header)} tab-separated columns "
+                f"({', '.join(header)}), found {len(cells)} in {line[:60]!r}; {advice}"
+            )
+        skipped.append(number)
+    if not rows:
+        raise ValueError(f"{path} holds a header and no usable row; fetch the file again")
+    if skipped:
+        message = "%s: skipped %d of %d rows without exactly %d columns (the first is line %d)"
+        _LOG.warning(message, path, len(skipped), len(lines) - first, len(header), skipped[0])
+    return rows
+
+
+def decoded_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 file.
+
+    A byte-order mark and CRs before a newline are dropped, empty lines at the end as well.
+
+    Raises:
+        ValueError: the file is empty or not UTF-8 (with the line).
+    """
+    try:
+        text = read_text(path, encoding="utf-8-sig")
+    except ValueError as error:
+        raise ValueError(f"{error}; expected tab-separated rows in UTF-8") from None
+    if not text.strip():
+        raise ValueError(f"{path} is empty; expected tab-separated rows: fetch the file again")
+    # only "\n" ends a row: the texts may hold other characters that str.splitlines splits at
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    while not lines[-1]:
+        lines.pop()
+    return lines
+
+
 def prediction_path(folder: str | Path, task: str | Task, split: str = "test") -> Path:
     """Where predictions go: ``RTE.tsv``, ``MNLI-m.tsv``; ``TASK-split.tsv`` where GLUE has none."""
     task = get_task(task)
@@ -234,9 +298,7 @@ def table_task(
         name="own",
         title=title,
         text=text,
-        label="label",
         labels=labels,
         metrics=("acc",) if labels else TASKS["sts-b"].metrics,
-        splits=standard_splits(),
         prediction_files={"test": "predictions.tsv"},
     )

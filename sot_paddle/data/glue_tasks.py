@@ -21,6 +21,16 @@ class SplitFile:
     labelled: bool = True
 
 
+def standard_splits(**changes: SplitFile) -> Mapping[str, SplitFile]:
+    """``train.tsv``, ``dev.tsv`` and an unlabelled ``test.tsv``, unless changed by name."""
+    splits = {
+        "train": SplitFile("train.tsv"),
+        "dev": SplitFile("dev.tsv"),
+        "test": SplitFile("test.tsv", labelled=False),
+    }
+    return splits | changes
+
+
 @dataclass(frozen=True)
 class Task:
     """One classification or regression task over sentences or sentence pairs."""
@@ -28,14 +38,18 @@ class Task:
     name: str
     title: str  # official spelling, also the name of the official folder
     text: tuple[str, ...]  # its columns
-    label: str  # its column
     labels: tuple[str, ...]  # class names in class-index order; empty for regression
-    metrics: tuple[str, ...]  # the last selects the best checkpoint
-    splits: Mapping[str, SplitFile] = field(repr=False)
-    prediction_files: Mapping[str, str] = field(repr=False)
+    label: str = "label"  # its column
+    metrics: tuple[str, ...] = ("acc",)  # the last selects the best checkpoint
+    splits: Mapping[str, SplitFile] = field(default_factory=standard_splits, repr=False)
+    prediction_files: Mapping[str, str] = field(default_factory=dict, repr=False)
     index: str = "index"  # column of the row number; files without it are numbered from 0
     skip_malformed: bool = False  # skip rows with a wrong number of columns, as the original does
     score_range: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        files = self.prediction_files or {"test": f"{self.title}.tsv"}
+        object.__setattr__(self, "prediction_files", files)
 
     @property
     def is_regression(self) -> bool:
@@ -65,27 +79,6 @@ PAIR = ("sentence1", "sentence2")
 COLA_COLUMNS = ("source", "label", "star", "sentence")
 
 
-def standard_splits(**changes: SplitFile) -> Mapping[str, SplitFile]:
-    """``train.tsv``, ``dev.tsv`` and an unlabelled ``test.tsv``, unless changed by name."""
-    splits = {
-        "train": SplitFile("train.tsv"),
-        "dev": SplitFile("dev.tsv"),
-        "test": SplitFile("test.tsv", labelled=False),
-    }
-    return splits | changes
-
-
-def _task(name: str, title: str, text: tuple[str, ...], labels: tuple[str, ...], **fields) -> Task:
-    """A task with GLUE's usual files and names of columns, unless given otherwise."""
-    usual = {
-        "label": "label",
-        "metrics": ("acc",),
-        "splits": standard_splits(),
-        "prediction_files": {"test": f"{title}.tsv"},
-    }
-    return Task(name=name, title=title, text=text, labels=labels, **{**usual, **fields})
-
-
 _MNLI_SPLITS = {
     "train": SplitFile("train.tsv"),
     "dev_matched": SplitFile("dev_matched.tsv"),
@@ -101,17 +94,10 @@ _COLA_SPLITS = standard_splits(
 )
 
 _TASKS = (
-    _task("cola", "CoLA", ("sentence",), BINARY, metrics=("mcc",), splits=_COLA_SPLITS),
-    _task("sst-2", "SST-2", ("sentence",), BINARY),
-    _task(
-        "mrpc",
-        "MRPC",
-        ("#1 String", "#2 String"),
-        BINARY,
-        label="Quality",
-        metrics=ACCURACY_F1,
-    ),
-    _task(
+    Task("cola", "CoLA", ("sentence",), BINARY, metrics=("mcc",), splits=_COLA_SPLITS),
+    Task("sst-2", "SST-2", ("sentence",), BINARY),
+    Task("mrpc", "MRPC", ("#1 String", "#2 String"), BINARY, label="Quality", metrics=ACCURACY_F1),
+    Task(
         "sts-b",
         "STS-B",
         PAIR,
@@ -120,7 +106,7 @@ _TASKS = (
         metrics=("pearson", "spearmanr", "corr"),
         score_range=(0.0, 5.0),
     ),
-    _task(
+    Task(
         "qqp",
         "QQP",
         ("question1", "question2"),
@@ -130,7 +116,7 @@ _TASKS = (
         index="id",
         skip_malformed=True,
     ),
-    _task(
+    Task(
         "mnli",
         "MNLI",
         PAIR,
@@ -143,9 +129,9 @@ _TASKS = (
             "test_diagnostic": "AX.tsv",
         },
     ),
-    _task("qnli", "QNLI", ("question", "sentence"), ENTAILMENT),
-    _task("rte", "RTE", PAIR, ENTAILMENT),
-    _task("wnli", "WNLI", PAIR, BINARY),
+    Task("qnli", "QNLI", ("question", "sentence"), ENTAILMENT),
+    Task("rte", "RTE", PAIR, ENTAILMENT),
+    Task("wnli", "WNLI", PAIR, BINARY),
 )
 TASKS: Mapping[str, Task] = {task.name: task for task in _TASKS}
 """The nine tasks by canonical name."""

@@ -29,24 +29,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from sot_paddle.data import image_mixing, image_transforms
 from sot_paddle.data.image_folder import FolderSource
-from sot_paddle.data.image_mixing import (
-    ErasingConfig,
-    MixConfig,
-    draw_erasure,
-    draw_mix,
-    erase,
-    mix_images,
-    mix_labels,
-)
-from sot_paddle.data.image_transforms import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    AugmentConfig,
-    EvalTransform,
-    TrainTransform,
-    normalize_batch,
-)
 
 STREAMS = ("augment", "erase", "mix")
 PREFETCHED = 2  # batches under way for each worker
@@ -157,9 +141,11 @@ class ImageSample(NamedTuple):
 class ImageTrainSet:
     """Augmented training images."""
 
-    def __init__(self, source: ImageSource, config: AugmentConfig, seed: int = 0) -> None:
+    def __init__(
+        self, source: ImageSource, config: image_transforms.AugmentConfig, seed: int = 0
+    ) -> None:
         self.source, self.seed = source, seed
-        self.transform = TrainTransform(config)
+        self.transform = image_transforms.TrainTransform(config)
 
     def __len__(self) -> int:
         return len(self.source)
@@ -177,7 +163,7 @@ class ImageEvalSet:
     """Images for evaluation, in the source's order."""
 
     source: ImageSource
-    transform: EvalTransform
+    transform: image_transforms.EvalTransform
 
     def __len__(self) -> int:
         return len(self.source)
@@ -196,11 +182,11 @@ class TrainCollate:
     the key of its first sample: each process's share has its own, as in the original.
     """
 
-    mix: MixConfig | None = None
-    erasing: ErasingConfig | None = None
+    mix: image_mixing.MixConfig | None = None
+    erasing: image_mixing.ErasingConfig | None = None
     seed: int = 0
-    mean: tuple[float, ...] = IMAGENET_MEAN  # per channel, for pixels from 0 to 1
-    std: tuple[float, ...] = IMAGENET_STD
+    mean: tuple[float, ...] = image_transforms.IMAGENET_MEAN  # per channel, for pixels from 0 to 1
+    std: tuple[float, ...] = image_transforms.IMAGENET_STD
 
     def __call__(self, samples: Sequence[ImageSample]) -> dict[str, np.ndarray]:
         """One batch of B samples, B even where ``mix`` is set.
@@ -214,16 +200,16 @@ class TrainCollate:
         if self.mix is not None:
             epoch, index = samples[0].key
             rng = generator("mix", self.seed, epoch, index)
-            mix = draw_mix(rng, self.mix, *images.shape[1:3], epoch=epoch)
-            images = mix_images(images, mix)
-            labels = mix_labels(labels, self.mix.num_classes, mix.lam, self.mix.smoothing)
-        normalized = normalize_batch(images, self.mean, self.std)
+            mix = image_mixing.draw_mix(rng, self.mix, *images.shape[1:3], epoch=epoch)
+            images, smoothing = image_mixing.mix_images(images, mix), self.mix.smoothing
+            labels = image_mixing.mix_labels(labels, self.mix.num_classes, mix.lam, smoothing)
+        normalized = image_transforms.normalize_batch(images, self.mean, self.std)
         if self.erasing is not None:
             for sample, image in zip(samples, normalized, strict=True):
                 rng = generator("erase", self.seed, *sample.key)
-                erasure = draw_erasure(rng, self.erasing, image.shape)
+                erasure = image_mixing.draw_erasure(rng, self.erasing, image.shape)
                 if erasure is not None:
-                    erase(image, erasure)
+                    image_mixing.erase(image, erasure)
         return {"images": normalized, "labels": labels}
 
 
@@ -237,6 +223,13 @@ def collate_evaluation(samples: Sequence[ImageSample]) -> dict[str, np.ndarray]:
 
 Batch = dict[str, np.ndarray]
 Collate = Callable[[Sequence[Any]], Batch]
+
+
+def collate_as(dtype: str, collate: Collate, samples: Sequence[ImageSample]) -> Batch:
+    """Collate samples to images of another floating type."""
+    batch = collate(samples)
+    return batch | {"images": batch["images"].astype(dtype, copy=False)}
+
 
 _worker: tuple[Any, Collate] | None = None  # of a worker process: what it makes batches of
 
@@ -262,6 +255,10 @@ def make_batch(keys: Sequence[Any]) -> Batch:
 
 class BatchWorkers:
     """A pool of processes that make batches of one data set.
+
+    They come from Python's fork server, never import Paddle, live as long as their pool and end
+    with the main process, also when that is killed. As always with such a pool, a script that uses
+    workers keeps its own work under ``if __name__ == "__main__":``.
 
     Args:
         dataset: indexed by keys; pickled once for each worker.

@@ -71,15 +71,12 @@ def read_train_val(
 ) -> tuple[FolderSource, FolderSource]:
     """List both splits, see :func:`read_split`, and refuse a class that is in one of them only."""
     train, val = read_split(root, "train", report), read_split(root, "val", report)
-    not_in_val = sorted(set(train.classes) - set(val.classes))
-    not_in_train = sorted(set(val.classes) - set(train.classes))
-    for split, names in (("val", not_in_val), ("train", not_in_train)):
-        if names:
-            raise ValueError(
-                f"{root}: expected the same classes in train ({len(train.classes)}) and val "
-                f"({len(val.classes)}), got {len(names)} not in {split}: {some(names)}; labels "
-                "are positions among the sorted names, so both splits need every class"
-            )
+    if names := sorted(set(train.classes) ^ set(val.classes)):
+        raise ValueError(
+            f"{root}: expected the same classes in train ({len(train.classes)}) and val "
+            f"({len(val.classes)}), got {len(names)} in one of them only: {some(names)}; labels "
+            "are positions among the sorted names, so both splits need every class"
+        )
     return train, val
 
 
@@ -143,7 +140,7 @@ def read_class_folders(folder: str | Path, report: Report = _LOG.warning) -> Fol
     entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
     classes = tuple(entry.name for entry in entries if entry.is_dir())
     beside = [entry.name for entry in entries if not entry.is_dir()]
-    stray = [name for name in beside if _is_image(name)]
+    stray = list(filter(is_image, beside))
     if stray:
         raise ValueError(
             f"{folder}: expected class folders only, got {len(stray)} image(s) beside them: "
@@ -154,40 +151,27 @@ def read_class_folders(folder: str | Path, report: Report = _LOG.warning) -> Fol
             f"{folder}: expected one folder per class, got none; put images in <class>/*"
         )
     listings = [files_below(folder, name) for name in classes]
-    empty = [name for name, files in zip(classes, listings, strict=True) if not files.images]
+    images = [list(filter(is_image, files)) for files in listings]
+    empty = [name for name, files in zip(classes, images, strict=True) if not files]
     if empty:
         raise ValueError(
             f"{folder}: expected images ({' '.join(EXTENSIONS)}) in every class folder, got none "
             f"in {len(empty)} of {len(classes)}: {some(empty)}; remove these folders or "
             "fill them"
         )
-    others = itertools.chain(beside, *(files.others for files in listings))
-    report_others(folder, list(others), report)
-    images = [files.images for files in listings]
+    report_others(folder, [*beside, *itertools.chain(*listings)], report)
     labels = np.repeat(np.arange(len(classes), dtype=np.int64), list(map(len, images)))
     return FolderSource(folder, classes, tuple(itertools.chain(*images)), labels)
 
 
-@dataclass(frozen=True)
-class ListedFiles:
-    """The files at any depth below a folder."""
-
-    images: tuple[str, ...]  # sorted
-    others: tuple[str, ...]  # those that are no images by their name
-
-
-def files_below(folder: Path, name: str = "") -> ListedFiles:
-    """List the files at any depth below ``folder/name``, by paths relative to ``folder``."""
-    images, others = [], []
+def files_below(folder: Path, name: str = "") -> list[str]:
+    """List the files at any depth below ``folder/name``, sorted, relative to ``folder``."""
+    files = []
     for place, inner_folders, names in os.walk(folder / name, followlinks=True):
         inner_folders[:] = [inner for inner in inner_folders if _is_below(Path(place, inner))]
-        for entry in names:
-            path = os.path.relpath(os.path.join(place, entry), folder)
-            if _is_image(entry):
-                images.append(path)
-            elif not entry.startswith("."):
-                others.append(path)
-    return ListedFiles(tuple(sorted(images)), tuple(sorted(others)))
+        visible = [entry for entry in names if not entry.startswith(".")]
+        files += [os.path.relpath(os.path.join(place, entry), folder) for entry in visible]
+    return sorted(files)
 
 
 def _is_below(folder: Path) -> bool:
@@ -196,14 +180,15 @@ def _is_below(folder: Path) -> bool:
     return not (is_above or folder.name.startswith("."))
 
 
-def report_others(folder: Path, others: Sequence[str], report: Report) -> None:
-    """Say how many files of a folder are no images by their name, and name some."""
-    if others:
+def report_others(folder: Path, files: Sequence[str], report: Report) -> None:
+    """Say how many of the files of a folder are no images by their name, and name some."""
+    if others := list(itertools.filterfalse(is_image, files)):
         report(f"{folder}, left out: {len(others)} files that are no images: {some(others)}")
 
 
-def _is_image(name: str) -> bool:
-    return not name.startswith(".") and name.lower().endswith(EXTENSIONS)
+def is_image(name: str) -> bool:
+    """Whether a file is an image by its name."""
+    return name.lower().endswith(EXTENSIONS)
 
 
 def check_class_count(classes: Iterable[str], num_classes: int, where: str | Path) -> None:

@@ -71,16 +71,9 @@ def draw_mix(
     lam = float(rng.beta(alpha, alpha))
     if not cut:
         return Mix(lam)
-    center = (int(rng.integers(height)), int(rng.integers(width)))
-    return cut_box(lam, center, height, width)
-
-
-def cut_box(lam: float, center: tuple[int, int], height: int, width: int) -> Mix:
-    """The box of area 1 - ``lam`` around a (row, column), clipped to the image; its real weight."""
-    part = math.sqrt(1 - lam)
-    bounds = []
-    for place, size in zip(center, (height, width), strict=True):
-        half = int(size * part) // 2
+    bounds = []  # of a box of area 1 - lam around a place, clipped to the image
+    for size in (height, width):
+        place, half = int(rng.integers(size)), int(size * math.sqrt(1 - lam)) // 2
         bounds += [max(0, place - half), min(size, place + half)]
     box = Box(*bounds)
     area = (box.bottom - box.top) * (box.right - box.left)

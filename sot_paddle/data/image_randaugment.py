@@ -9,9 +9,6 @@ which some become weaker with the magnitude.
 
 QUIRK: at magnitude 10 (2 % of the draws of rand-m9-mstd0.5) PosterizeIncreasing keeps no bit, which
 gives a black image. Pillow 13 refuses 0 bits, so timm stops there today; here the image is black.
-
-Every operation takes (image, argument, resampling, fill) and ignores what it does not need, so
-each can be compared with another library's under the same argument.
 """
 
 from __future__ import annotations
@@ -24,11 +21,35 @@ import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
 MAX_MAGNITUDE = 10.0
-FIXED = ("AutoContrast", "Equalize", "Invert")
-SPATIAL = ("Rotate", "ShearX", "ShearY", "TranslateXRel", "TranslateYRel")
+NAMES = (
+    *("AutoContrast", "Equalize", "Invert", "Rotate", "PosterizeIncreasing", "SolarizeIncreasing"),
+    *("SolarizeAdd", "ColorIncreasing", "ContrastIncreasing", "BrightnessIncreasing"),
+    *("SharpnessIncreasing", "ShearX", "ShearY", "TranslateXRel", "TranslateYRel"),
+)
+"""The set of ``inc1`` by timm's names, in the order in which timm draws."""
+
+_FIXED = {
+    "AutoContrast": ImageOps.autocontrast,
+    "Equalize": ImageOps.equalize,
+    "Invert": ImageOps.invert,
+}
+_ENHANCERS = {
+    "ColorIncreasing": ImageEnhance.Color,
+    "ContrastIncreasing": ImageEnhance.Contrast,
+    "BrightnessIncreasing": ImageEnhance.Brightness,
+    "SharpnessIncreasing": ImageEnhance.Sharpness,
+}
+_STRONGEST = {"Rotate": 30.0, "ShearX": 0.3, "ShearY": 0.3}
+_STRONGEST |= {"TranslateXRel": 0.45, "TranslateYRel": 0.45}
+_MATRICES: Mapping[str, Callable[[float, int, int], tuple[float, ...]]] = {
+    "ShearX": lambda factor, width, height: (1, factor, 0, 0, 1, 0),
+    "ShearY": lambda factor, width, height: (1, 0, 0, factor, 1, 0),
+    "TranslateXRel": lambda part, width, height: (1, 0, part * width, 0, 1, 0),
+    "TranslateYRel": lambda part, width, height: (1, 0, 0, 0, 1, part * height),
+}
+"""Name -> the affine matrix (output to input place) of argument and size."""
 
 Argument = float | int | None
-Operation = Callable[[Image.Image, Argument, Image.Resampling, tuple[int, ...]], Image.Image]
 
 
 def level_to_argument(name: str, magnitude: float, negate: bool = False) -> Argument:
@@ -44,11 +65,10 @@ def level_to_argument(name: str, magnitude: float, negate: bool = False) -> Argu
         (SolarizeAdd, up to 110) or an enhancement factor; None where there is no argument.
     """
     part = magnitude / MAX_MAGNITUDE
-    if name in FIXED:
+    if name in _FIXED:
         return None
-    if name in SPATIAL:
-        strongest = 30.0 if name == "Rotate" else 0.3 if name.startswith("Shear") else 0.45
-        return -part * strongest if negate else part * strongest
+    if name in _STRONGEST:
+        return -part * _STRONGEST[name] if negate else part * _STRONGEST[name]
     if name == "SolarizeAdd":
         return int(part * 110)
     if name == "PosterizeIncreasing":
@@ -66,66 +86,24 @@ def apply_operation(
     fill: tuple[int, ...] = (128, 128, 128),
 ) -> Image.Image:
     """One operation on one RGB image; ``fill`` is the colour of what moved pixels leave behind."""
-    return OPERATIONS[name](image, argument, resampling, fill)
-
-
-def _affine(matrix: Callable[[Image.Image, float], tuple[float, ...]]) -> Operation:
-    """An operation that moves pixels by the affine matrix (output to input place)."""
-
-    def operate(image, argument, resampling, fill):
-        return image.transform(
-            image.size,
-            Image.Transform.AFFINE,
-            matrix(image, argument),
-            resample=resampling,
-            fillcolor=fill,
-        )
-
-    return operate
-
-
-def _enhance(kind: type) -> Operation:
-    return lambda image, factor, _resampling, _fill: kind(image).enhance(factor)
-
-
-def _posterize(image, bits, _resampling, _fill):
-    """Keep the highest bits of each number; none is left at magnitude 10."""
-    mask = 256 - 2 ** (8 - bits)
-    return image.point([value & mask for value in range(256)] * len(image.getbands()))
-
-
-def _solarize_add(image, summand, _resampling, _fill):
-    """Brighten what is darker than 128."""
-    table = [value + summand if value < 128 else value for value in range(256)]
+    if name in _FIXED:
+        return _FIXED[name](image)
+    if name in _ENHANCERS:
+        return _ENHANCERS[name](image).enhance(argument)
+    if name in _MATRICES:
+        matrix, kind = _MATRICES[name](argument, *image.size), Image.Transform.AFFINE
+        return image.transform(image.size, kind, matrix, resample=resampling, fillcolor=fill)
+    if name == "Rotate":
+        return image.rotate(argument, resampling, fillcolor=fill)
+    if name == "SolarizeIncreasing":
+        return ImageOps.solarize(image, argument)
+    if name == "PosterizeIncreasing":  # the highest bits; none is left at magnitude 10
+        table = [value & (256 - 2 ** (8 - argument)) for value in range(256)]
+    else:  # SolarizeAdd: what is darker than 128 becomes brighter
+        table = [value + argument if value < 128 else value for value in range(256)]
     return image.point(table * len(image.getbands()))
 
 
-def _without_argument(function: Callable[[Image.Image], Image.Image]) -> Operation:
-    return lambda image, _argument, _resampling, _fill: function(image)
-
-
-OPERATIONS: Mapping[str, Operation] = {
-    "AutoContrast": _without_argument(ImageOps.autocontrast),
-    "Equalize": _without_argument(ImageOps.equalize),
-    "Invert": _without_argument(ImageOps.invert),
-    "Rotate": lambda image, degrees, kind, fill: image.rotate(degrees, kind, fillcolor=fill),
-    "PosterizeIncreasing": _posterize,
-    "SolarizeIncreasing": lambda image, threshold, _kind, _fill: ImageOps.solarize(
-        image, threshold
-    ),
-    "SolarizeAdd": _solarize_add,
-    "ColorIncreasing": _enhance(ImageEnhance.Color),
-    "ContrastIncreasing": _enhance(ImageEnhance.Contrast),
-    "BrightnessIncreasing": _enhance(ImageEnhance.Brightness),
-    "SharpnessIncreasing": _enhance(ImageEnhance.Sharpness),
-    "ShearX": _affine(lambda _image, factor: (1, factor, 0, 0, 1, 0)),
-    "ShearY": _affine(lambda _image, factor: (1, 0, 0, factor, 1, 0)),
-    "TranslateXRel": _affine(lambda image, part: (1, 0, part * image.width, 0, 1, 0)),
-    "TranslateYRel": _affine(lambda image, part: (1, 0, 0, 0, 1, part * image.height)),
-}
-"""The set of ``inc1`` by timm's names, in the order in which timm draws."""
-
-NAMES = tuple(OPERATIONS)
 RESAMPLINGS = (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC)
 SECTIONS = "m9 (magnitude), n2 (operations), mstd0.5 (deviation), p0.5 (probability), inc1"
 _SECTION = re.compile(r"(mstd|p|[mn](?=\d+$)|inc(?=1$))(\d+(?:\.\d+)?)")

@@ -17,13 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from sot_paddle.data.image_randaugment import (
-    RESAMPLINGS,
-    DrawnOperation,
-    apply_operation,
-    draw_operations,
-    parse_randaugment,
-)
+from sot_paddle.data import image_randaugment
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -152,7 +146,7 @@ class AugmentConfig:
     def resamplings(self) -> tuple[Image.Resampling, ...]:
         """The filters that are drawn from."""
         if self.interpolation == "random":
-            return RESAMPLINGS
+            return image_randaugment.RESAMPLINGS
         return (get_resampling(self.interpolation),)
 
 
@@ -173,7 +167,7 @@ class TrainDraws:
     crop: Crop | None  # the part to keep, None for the centre (``no_aug``)
     resampling: Image.Resampling
     flip: bool = False
-    operations: tuple[DrawnOperation, ...] = ()
+    operations: tuple[image_randaugment.DrawnOperation, ...] = ()
 
 
 def draw_crop(
@@ -212,7 +206,8 @@ class TrainTransform:
         self.config = config
         # of the places that RandAugment leaves behind
         self.fill = tuple(min(255, round(255 * value)) for value in config.mean)
-        self._policy = parse_randaugment(config.auto_augment) if config.auto_augment else None
+        policy = config.auto_augment
+        self._policy = image_randaugment.parse_randaugment(policy) if policy else None
 
     def draw(self, rng: np.random.Generator, size: tuple[int, int]) -> TrainDraws:
         """What to do to an image of a size (width, height); ``rng`` is its own in this epoch."""
@@ -224,7 +219,7 @@ class TrainTransform:
         flip = bool(rng.random() < config.hflip)
         if self._policy is None:
             return TrainDraws(crop, resampling, flip)
-        operations = draw_operations(rng, self._policy, config.resamplings)
+        operations = image_randaugment.draw_operations(rng, self._policy, config.resamplings)
         return TrainDraws(crop, resampling, flip, operations)
 
     def apply(self, image: Image.Image, draws: TrainDraws) -> np.ndarray:
@@ -238,7 +233,9 @@ class TrainTransform:
         if draws.flip:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         for op in draws.operations:
-            image = apply_operation(op.name, image, op.argument, op.resampling, self.fill)
+            image = image_randaugment.apply_operation(
+                op.name, image, op.argument, op.resampling, self.fill
+            )
         return np.asarray(image)
 
     def __call__(self, image: Image.Image, rng: np.random.Generator) -> np.ndarray:

@@ -69,20 +69,6 @@ def require_synsets(classes: Sequence[str], where: object = "ImageNet-A") -> Non
     )
 
 
-def require_imagenet_order(classes: Sequence[str], where: object = "the model") -> None:
-    """Make sure that the 1000 known class names of a model are ImageNet's, in their order.
-
-    Raises:
-        ValueError: an output that stands for one of the 200 has another name.
-    """
-    for index, synset in zip(INDICES, SYNSETS, strict=True):
-        if classes[index] != synset:
-            raise ValueError(
-                f"{where}: expected ImageNet's synsets in sorted order, with {synset} as class "
-                f"{index}, got {classes[index]}; use a model trained on ImageNet-1K"
-            )
-
-
 def gather_scores(scores: np.ndarray) -> np.ndarray:
     """The columns (B, 200) of the classes in label order, of logits or probabilities (B, 1000)."""
     return scores[:, list(INDICES)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import paddle
 from paddle.io import DataLoader, Dataset
 
 from sot_paddle import distributed
+from sot_paddle.data import image_dataset
 from sot_paddle.data.batches import EpochBatches, TokenFeatures, epoch_batches, pad_rows
 
 
@@ -24,21 +26,51 @@ class BatchLoader(DataLoader):
     data set raises there, the thread ends without a word to the one that waits for its batch, for
     ever. Here it is an exception like any other. No random generator is touched.
 
-    ``make`` maps the keys of a batch to its arrays; ``batches`` is a batch sampler: lists of keys.
+    PADDLE: nor by its workers (3.3.1). It forks them from the training process, whose threads may
+    hold a lock of Paddle's allocator at that moment; a worker that then puts a batch into shared
+    memory waits for that lock for ever (seen in one of three short test runs). And when a worker
+    raises or dies, the main process only gets "SystemError: Blocking queue is killed".
+
+    Args:
+        make: maps the keys of a batch to its arrays.
+        batches: a batch sampler: lists of keys.
+        workers: make the batches in the place of ``make``, kept from pass to pass; None for none.
     """
 
     def __init__(
         self,
         make: Callable[[Sequence[Any]], Mapping[str, np.ndarray]],
         batches: Iterable[Sequence[Any]],
+        workers: image_dataset.BatchWorkers | None = None,
     ) -> None:
         super().__init__(Dataset(), batch_sampler=batches, collate_fn=make)
+        self._workers = workers
 
     def __iter__(self) -> Iterator[dict[str, paddle.Tensor]]:
-        """One pass over the batch sampler."""
-        for keys in self.batch_sampler:
-            arrays = self.collate_fn(keys)
+        """One pass over the batch sampler.
+
+        Raises:
+            ValueError: a batch cannot be made, or a worker ended.
+        """
+        make = partial(map, self.collate_fn) if self._workers is None else self._workers.batches
+        for arrays in make(self.batch_sampler):
             yield {name: paddle.to_tensor(array) for name, array in arrays.items()}
+
+
+def image_loader(
+    dataset: image_dataset.ImageTrainSet | image_dataset.ImageEvalSet,
+    batches: Iterable[Sequence[Any]],
+    collate: image_dataset.Collate,
+    workers: int = 0,
+    dtype: str = "float32",
+) -> BatchLoader:
+    """Batches of images, from this process or from so many worker processes.
+
+    ``batches`` are lists of (epoch, index) pairs for training, of indices for evaluation.
+    """
+    collate = partial(image_dataset.collate_as, dtype, collate)
+    pool = image_dataset.BatchWorkers(dataset, collate, workers) if workers else None
+    return BatchLoader(lambda keys: collate([dataset[key] for key in keys]), batches, pool)
 
 
 class ShuffledSplit:

@@ -16,18 +16,14 @@ Shape legend: B texts, S tokens of a row after padding.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sot_paddle.data.batches import TokenFeatures, pad_rows
 
 if TYPE_CHECKING:
-    from typing import Self  # since Python 3.11
-
     import numpy as np
     from tokenizers import Tokenizer
 
@@ -92,9 +88,15 @@ class RowForm:
         return len(self.begin + self.end) + len(self.between) * (sentences - 1)
 
 
-@dataclass(frozen=True)
-class Pipeline:
-    """What a family of tokenizers reads from a checkpoint's files."""
+@dataclass
+class SubwordTokenizer:
+    """Texts to rows of token ids; the families of tokenizers.py make it.
+
+    Raises:
+        ValueError: rows that are too short.
+
+    Source: specs.md B.1 and B.2.
+    """
 
     backend: Tokenizer
     form: RowForm
@@ -102,48 +104,20 @@ class Pipeline:
     mask_id: int  # of what stands for a word that is left out
     do_lower_case: bool
     word_lead: str = ""  # what stands before a word inside a text and changes the word's tokens
+    max_length: int = 128  # tokens of a row at most, special ones included; at least 8
+    tie_break: str = "slow"  # see `truncated_lengths`
+    trunc_medium: int = HEAD  # see `kept_tokens`
+    vocab_size: int = field(init=False)  # largest token id + 1
+    fingerprint: str = ""  # hash of the vocabulary and of every option
 
+    def __post_init__(self) -> None:
+        if self.max_length < _SHORTEST:
+            raise ValueError(f"max_length: expected at least {_SHORTEST}, got {self.max_length}")
+        self.vocab_size = max(self.backend.get_vocab().values()) + 1
+        options = f"{self.max_length} {self.tie_break}"
+        self.fingerprint = self.fingerprint or _hash(f"{options} {self.backend.to_str()}")
 
-class SubwordTokenizer:
-    """Texts to rows of token ids; a subclass reads its pipeline.
-
-    Args:
-        do_lower_case: lower-case the text; None is what the subclass says.
-        max_length: tokens of a row at most, special ones included; at least 8.
-        tie_break: see :func:`truncated_lengths`.
-
-    Attributes:
-        vocab_size: largest token id + 1.
-        fingerprint: hash of the vocabulary and of every option.
-
-    Raises:
-        ValueError: no vocabulary there, a broken one, or an impossible option.
-
-    Source: specs.md B.1 and B.2.
-    """
-
-    def __init__(
-        self,
-        source: str | Path,
-        *,
-        do_lower_case: bool | None = None,
-        max_length: int = 128,
-        tie_break: str = "slow",
-    ) -> None:
-        pipeline = self._read(Path(source), do_lower_case)
-        if max_length < _SHORTEST:
-            raise ValueError(f"max_length: expected at least {_SHORTEST}, got {max_length}")
-        self.form, self.pad_id, self.mask_id = pipeline.form, pipeline.pad_id, pipeline.mask_id
-        self.do_lower_case, self.word_lead = pipeline.do_lower_case, pipeline.word_lead
-        self.max_length, self.tie_break, self.trunc_medium = max_length, tie_break, HEAD
-        self.vocab_size = max(pipeline.backend.get_vocab().values()) + 1
-        self._backend = pipeline.backend
-        self.fingerprint = _hash(f"{max_length} {tie_break} {pipeline.backend.to_str()}")
-
-    def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
-        raise NotImplementedError
-
-    def truncating(self, trunc_medium: int) -> Self:
+    def truncating(self, trunc_medium: int) -> SubwordTokenizer:
         """Return a tokenizer that keeps other tokens of a single text, see :func:`kept_tokens`.
 
         Raises:
@@ -156,10 +130,8 @@ class SubwordTokenizer:
                 f"number of first tokens below {room}, what {self.max_length} tokens leave, got "
                 f"{trunc_medium}"
             )
-        other = copy.copy(self)
-        other.trunc_medium = trunc_medium
-        other.fingerprint = _hash(f"{self.fingerprint} {trunc_medium}")
-        return other
+        fingerprint = _hash(f"{self.fingerprint} {trunc_medium}")
+        return replace(self, trunc_medium=trunc_medium, fingerprint=fingerprint)
 
     def tokenize(
         self,
@@ -191,11 +163,11 @@ class SubwordTokenizer:
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The word pieces of token ids, for people to read."""
-        return [self._backend.id_to_token(int(token)) for token in ids]
+        return [self.backend.id_to_token(int(token)) for token in ids]
 
     def pieces(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """For each text its ids, and for each id its first character and the one after its last."""
-        encoded = self._backend.encode_batch(list(texts), add_special_tokens=False)
+        encoded = self.backend.encode_batch(list(texts), add_special_tokens=False)
         return [(encoding.ids, encoding.offsets) for encoding in encoded]
 
     def pair(self, first: list[int], second: list[int]) -> tuple[list[int], int]:
@@ -204,7 +176,7 @@ class SubwordTokenizer:
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of texts, without special tokens."""
-        encoded = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        encoded = self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encoded]
 
     def _assemble(

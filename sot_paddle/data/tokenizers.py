@@ -14,10 +14,11 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sot_paddle.config import some
-from sot_paddle.data.subword import Pipeline, RowForm, SubwordTokenizer
+from sot_paddle.data.subword import RowForm, SubwordTokenizer
 from sot_paddle.reading import read_bytes, read_json, read_text
 
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ class TokenizerFamily:
                 raise ValueError(reason) from None
 
 
-class WordPieceTokenizer(SubwordTokenizer):
+def word_piece_tokenizer(
+    source: str | Path, *, do_lower_case: bool | None = None, **options: Any
+) -> SubwordTokenizer:
     """Texts to token ids as BERT expects them: ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``.
 
     Beside the notes of subword.py: without lower-casing, combining accents stay as they are
@@ -90,29 +93,31 @@ class WordPieceTokenizer(SubwordTokenizer):
     Args:
         source: a folder with ``tokenizer.json`` or ``vocab.txt`` (``tokenizer_config.json`` is
             read where it is), or a vocabulary file.
-        options: of `SubwordTokenizer`. ``do_lower_case`` is really applied, also with a cased
-            vocabulary (as the original's command does) and switched off with an uncased one. None
-            takes the folder's setting, True where there is none.
+        do_lower_case: really applied, also with a cased vocabulary (as the original's command
+            does) and switched off with an uncased one. None takes the folder's setting, True where
+            there is none.
+        options: of `SubwordTokenizer`.
+
+    Raises:
+        ValueError: no vocabulary there, a broken one, or an impossible option.
     """
+    from tokenizers import normalizers, pre_tokenizers
 
-    def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
-        from tokenizers import normalizers, pre_tokenizers
-
-        backend, settings = _word_pieces(source)
-        lower = settings.get("do_lower_case") if do_lower_case is None else do_lower_case
-        lower = True if lower is None else bool(lower)
-        backend.normalizer = normalizers.BertNormalizer(
-            handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-            strip_accents=settings.get("strip_accents"),
-            lowercase=lower,
-        )
-        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        backend.no_padding()
-        backend.no_truncation()
-        backend.add_special_tokens(list(SPECIAL_TOKENS))
-        pad, _, first, separator, mask = map(backend.token_to_id, SPECIAL_TOKENS)
-        form = RowForm((first,), (separator,), (separator,), typed=True)
-        return Pipeline(backend, form, pad, mask, lower)
+    backend, settings = _word_pieces(Path(source))
+    lower = settings.get("do_lower_case") if do_lower_case is None else do_lower_case
+    lower = True if lower is None else bool(lower)
+    backend.normalizer = normalizers.BertNormalizer(
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+        strip_accents=settings.get("strip_accents"),
+        lowercase=lower,
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.no_padding()
+    backend.no_truncation()
+    backend.add_special_tokens(list(SPECIAL_TOKENS))
+    pad, _, first, separator, mask = map(backend.token_to_id, SPECIAL_TOKENS)
+    form = RowForm((first,), (separator,), (separator,), typed=True)
+    return SubwordTokenizer(backend, form, pad, mask, lower, **options)
 
 
 def _word_pieces(source: Path) -> tuple[Tokenizer, dict[str, Any]]:
@@ -139,44 +144,45 @@ def _word_pieces(source: Path) -> tuple[Tokenizer, dict[str, Any]]:
     return Tokenizer(model), settings
 
 
-class ByteBpeTokenizer(SubwordTokenizer):
+def byte_bpe_tokenizer(
+    source: str | Path, *, do_lower_case: bool | None = None, **options: Any
+) -> SubwordTokenizer:
     """Rows ``<s> a </s>`` or ``<s> a </s></s> b </s>``, every token type 0.
 
     A text is cut into words with the space before them, and those into pieces of their UTF-8 bytes;
     ``do_lower_case`` None leaves it as it is. Source: transformers' RobertaTokenizer.
     """
+    from tokenizers import AddedToken, normalizers, pre_tokenizers
 
-    def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
-        from tokenizers import AddedToken, normalizers, pre_tokenizers
-
-        backend = _bpe_backend(source, _BPE_SPECIAL, end_of_word="")
-        if do_lower_case:
-            backend.normalizer = normalizers.Lowercase()
-        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        # the mask takes the space before it, so that it stands for a word
-        backend.add_special_tokens([*_BPE_SPECIAL[:-1], AddedToken(_BPE_MASK, lstrip=True)])
-        first, pad, last, _, mask = map(backend.token_to_id, _BPE_SPECIAL)
-        form = RowForm((first,), (last, last), (last,))
-        return Pipeline(backend, form, pad, mask, bool(do_lower_case), word_lead=" ")
+    backend = _bpe_backend(Path(source), _BPE_SPECIAL, end_of_word="")
+    if do_lower_case:
+        backend.normalizer = normalizers.Lowercase()
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    # the mask takes the space before it, so that it stands for a word
+    backend.add_special_tokens([*_BPE_SPECIAL[:-1], AddedToken(_BPE_MASK, lstrip=True)])
+    first, pad, last, _, mask = map(backend.token_to_id, _BPE_SPECIAL)
+    form, lower = RowForm((first,), (last, last), (last,)), bool(do_lower_case)
+    return SubwordTokenizer(backend, form, pad, mask, lower, word_lead=" ", **options)
 
 
-class WordBpeTokenizer(SubwordTokenizer):
+def word_bpe_tokenizer(
+    source: str | Path, *, do_lower_case: bool | None = None, **options: Any
+) -> SubwordTokenizer:
     """Rows ``a`` or ``a b`` without special tokens, every token type 0.
 
-    The text is cleaned, lower-cased and cut into words as for WordPiece, accents stripped; the
-    last letter of a word carries ``</w>``. The vocabulary has no padding: ``<unk>`` stands there,
-    which the attention mask hides. Source: transformers' OpenAIGPTTokenizer without spaCy and ftfy.
+    The text is cleaned, lower-cased whatever the option says, and cut into words as for WordPiece,
+    accents stripped; the last letter of a word carries ``</w>``. The vocabulary has no padding:
+    ``<unk>`` stands there, which the attention mask hides. Source: transformers'
+    OpenAIGPTTokenizer without spaCy and ftfy.
     """
+    from tokenizers import normalizers, pre_tokenizers
 
-    def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
-        from tokenizers import normalizers, pre_tokenizers
-
-        backend = _bpe_backend(source, (_BPE_UNKNOWN,), end_of_word=_END_OF_WORD)
-        backend.normalizer = normalizers.BertNormalizer(lowercase=True)
-        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        backend.add_special_tokens([_BPE_UNKNOWN])
-        unknown = backend.token_to_id(_BPE_UNKNOWN)
-        return Pipeline(backend, RowForm(), unknown, unknown, do_lower_case=True)
+    backend = _bpe_backend(Path(source), (_BPE_UNKNOWN,), end_of_word=_END_OF_WORD)
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.add_special_tokens([_BPE_UNKNOWN])
+    unknown = backend.token_to_id(_BPE_UNKNOWN)
+    return SubwordTokenizer(backend, RowForm(), unknown, unknown, do_lower_case=True, **options)
 
 
 def _bpe_backend(source: Path, special: tuple[str, ...], *, end_of_word: str) -> Tokenizer:
@@ -241,7 +247,9 @@ _SPECIAL = ("[CLS]", "[SEP]", "<pad>", "[MASK]")
 _SPACE = "\u2581"
 
 
-class SentencePieceTokenizer(SubwordTokenizer):
+def sentence_piece_tokenizer(
+    source: str | Path, *, do_lower_case: bool | None = None, **options: Any
+) -> SubwordTokenizer:
     """Rows ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` of a SentencePiece model.
 
     Special tokens that the model lacks are appended in the order [CLS], [SEP], <pad>, [MASK]: ids
@@ -249,24 +257,11 @@ class SentencePieceTokenizer(SubwordTokenizer):
     characters), quotes of two letters become one, white space becomes single spaces.
     ``do_lower_case`` None means True. Source: specs.md E.3, transformers' AlbertTokenizer.
     """
-
-    def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
-        lower = True if do_lower_case is None else do_lower_case
-        backend = _Pieces(_first_of(source, *SENTENCE_PIECES), lower=lower)
-        first, separator, pad, mask = (backend.ids[token] for token in _SPECIAL)
-        form = RowForm((first,), (separator,), (separator,), typed=True)
-        return Pipeline(backend, form, pad, mask, lower)
-
-    def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of texts, without special tokens."""
-        return [self._backend.encode(text) for text in texts]
-
-    def pieces(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Refuse: where a piece lies in its text is not known."""
-        raise ValueError(
-            "a SentencePiece model does not tell where a token lies in its text, which answers in "
-            "a text need: use a model with another tokenizer"
-        )
+    lower = True if do_lower_case is None else do_lower_case
+    backend = _Pieces(_first_of(Path(source), *SENTENCE_PIECES), lower=lower)
+    first, separator, pad, mask = (backend.ids[token] for token in _SPECIAL)
+    form = RowForm((first,), (separator,), (separator,), typed=True)
+    return SubwordTokenizer(backend, form, pad, mask, lower, **options)
 
 
 class _Pieces:
@@ -301,7 +296,18 @@ class _Pieces:
     def id_to_token(self, index: int) -> str:
         return self._tokens[index]
 
-    def encode(self, text: str) -> list[int]:
+    def encode_batch_fast(
+        self, texts: Sequence[str], *, add_special_tokens: bool
+    ) -> list[SimpleNamespace]:
+        return [SimpleNamespace(ids=self._encode(text)) for text in texts]
+
+    def encode_batch(self, texts: Sequence[str], *, add_special_tokens: bool) -> NoReturn:
+        raise ValueError(
+            "a SentencePiece model does not tell where a token lies in its text, which answers in "
+            "a text need: use a model with another tokenizer"
+        )
+
+    def _encode(self, text: str) -> list[int]:
         ids: list[int] = []
         for place, part in enumerate(self._special.split(text)):  # text, token, text, ...
             pieces = [part] if place % 2 else self._pieces(part)
@@ -337,11 +343,11 @@ def _clean(text: str, lower: bool) -> str:
 
 
 FAMILIES: Mapping[str, TokenizerFamily] = {
-    "wordpiece": TokenizerFamily(WordPieceTokenizer, (("vocab.txt",), _SETTINGS[:1])),
-    "byte_bpe": TokenizerFamily(ByteBpeTokenizer, (_PAIRS, _SETTINGS[:1])),
-    "word_bpe": TokenizerFamily(WordBpeTokenizer, (_PAIRS, _SETTINGS[:1])),
+    "wordpiece": TokenizerFamily(word_piece_tokenizer, (("vocab.txt",), _SETTINGS[:1])),
+    "byte_bpe": TokenizerFamily(byte_bpe_tokenizer, (_PAIRS, _SETTINGS[:1])),
+    "word_bpe": TokenizerFamily(word_bpe_tokenizer, (_PAIRS, _SETTINGS[:1])),
     "sentencepiece": TokenizerFamily(
-        SentencePieceTokenizer, tuple((name,) for name in SENTENCE_PIECES)
+        sentence_piece_tokenizer, tuple((name,) for name in SENTENCE_PIECES)
     ),
 }
 """What a backbone's record calls it -> the family."""

@@ -20,10 +20,10 @@ import numpy as np
 from scipy.special import softmax
 
 from sot_paddle.cli import CommandParser
+from sot_paddle.data import image_folder
+from sot_paddle.data.glue import decoded_lines
 from sot_paddle.data.image_dataset import DIGITS, load_digits
-from sot_paddle.data.image_folder import EXTENSIONS, decode_rgb, files_below, report_others
 from sot_paddle.data.image_transforms import EvalTransform
-from sot_paddle.data.tsv import decoded_lines
 from sot_paddle.deploy.onnx_file import load_onnx
 from sot_paddle.deploy.recipe import RECIPE, Preparation, Recipe, preparation_of, read_recipe
 from sot_paddle.reading import listed_files, verify
@@ -208,7 +208,7 @@ def _lines(place: str) -> Iterator[tuple[str, str]]:
             f"text over, as in: tail -n +2 {place} | cut -f 1,2 | python tools/predict.py MODEL"
         )
     else:
-        lines = decoded_lines(Path(place))[0]
+        lines = decoded_lines(Path(place))
     for number, line in enumerate(lines, 1):
         where = f"{'stdin' if place == STDIN else place}, line {number}"
         if line.strip():
@@ -224,14 +224,17 @@ def _images_of(place: str, details: EvalTransform) -> list[Row]:
         return [Row(source.name(n), partial(source.image, n)) for n in range(len(source))]
     if not path.is_dir():
         return [_image(path)]
-    files = files_below(path)
-    if not files.images:
-        raise ValueError(f"{place}: expected images ({' '.join(EXTENSIONS)}), got none")
-    report_others(path, files.others, _LOG.warning)
-    return [_image(path / name) for name in files.images]
+    files = image_folder.files_below(path)
+    images = list(filter(image_folder.is_image, files))
+    if not images:
+        raise ValueError(
+            f"{place}: expected images ({' '.join(image_folder.EXTENSIONS)}), got none"
+        )
+    image_folder.report_others(path, files, _LOG.warning)
+    return [_image(path / name) for name in images]
 
 
 def _image(path: Path) -> Row:
     if not path.is_file():
         raise ValueError(f"{path}: there is no such image or folder")
-    return Row(str(path), partial(decode_rgb, path))
+    return Row(str(path), partial(image_folder.decode_rgb, path))

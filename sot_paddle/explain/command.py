@@ -11,18 +11,12 @@ import numpy as np
 
 from sot_paddle.atomic import write_atomically
 from sot_paddle.cli import CommandParser
+from sot_paddle.data.glue import decoded_lines
 from sot_paddle.data.image_dataset import DIGITS, ImageSource, load_digits
 from sot_paddle.data.image_folder import FolderSource, is_bare, read_class_folders, read_split
 from sot_paddle.data.image_transforms import EvalTransform
-from sot_paddle.data.tsv import decoded_lines
 from sot_paddle.distributed import say
-from sot_paddle.explain.figures import (
-    ExplainedImage,
-    image_figure,
-    layer_figure,
-    layer_scores,
-    sentence_figure,
-)
+from sot_paddle.explain import figures
 from sot_paddle.explain.image_maps import explain_image
 from sot_paddle.explain.word_impact import explain_sentence
 from sot_paddle.tasks.images import eval_transform
@@ -83,7 +77,7 @@ def _run(options: argparse.Namespace) -> None:
         name, figure = "words.png", _draw_words(options, place)
     else:
         runs = [place, *map(Path, options.images)]
-        name, figure = "layers.png", layer_figure([layer_scores(run) for run in runs])
+        name, figure = "layers.png", figures.layer_figure(list(map(figures.layer_scores, runs)))
     print(write_atomically(out / name, figure))
 
 
@@ -100,9 +94,9 @@ def _draw_images(options: argparse.Namespace, place: Path) -> bytes:
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
         label = label if label in classes else ""
-        rows.append(ExplainedImage(name, transform.crop(picture), parts, label))
+        rows.append(figures.ExplainedImage(name, transform.crop(picture), parts, label))
         say(f"{len(rows)} of {len(chosen)}: {name}")
-    return image_figure(rows, classes)
+    return figures.image_figure(rows, classes)
 
 
 def choose_images(
@@ -143,7 +137,7 @@ def _few(rows: Sequence[Any]) -> Sequence[Any]:
 
 def _draw_words(options: argparse.Namespace, place: Path) -> bytes:
     subject = load_trained_text(place)
-    lines = _few([line for line in decoded_lines(Path(options.sentences))[0] if line.strip()])
+    lines = _few([line for line in decoded_lines(Path(options.sentences)) if line.strip()])
     rows, labels = [], []
     for line in lines:
         columns = line.split("\t")
@@ -151,4 +145,4 @@ def _draw_words(options: argparse.Namespace, place: Path) -> bytes:
         labels.append(columns.pop(0) if has_label else "")
         rows.append(explain_sentence(subject, columns))
         say(f"{len(rows)} of {len(lines)}: {len(rows[-1].words)} words")
-    return sentence_figure(rows, labels, subject.labels)
+    return figures.sentence_figure(rows, labels, subject.labels)

@@ -63,22 +63,15 @@ example:
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """What a search draws and seeks.
-
-    Attributes:
-        metric: score of the development set; ``main`` for the one that chooses the best checkpoint.
-        parameters: option of the command to optuna's distribution, in the order of drawing.
-        startup_trials: drawn at random before TPE begins (hyperopt: 20).
-        pruner: of `PRUNERS`; it needs several evaluations in a run.
-    """
+    """What a search draws and seeks."""
 
     command: str
-    metric: str
+    metric: str  # of the development set; ``main``: the one that chooses the best checkpoint
     direction: str
-    parameters: dict
+    parameters: dict  # option of the command to optuna's distribution, in the order of drawing
     trials: int = 100
-    startup_trials: int = 20
-    pruner: str = "none"
+    startup_trials: int = 20  # drawn at random before TPE begins (hyperopt: 20)
+    pruner: str = "none"  # of `PRUNERS`; it needs several evaluations in a run
 
     def __post_init__(self) -> None:
         require_one_of("command", self.command, trainings.COMMANDS)
@@ -126,14 +119,6 @@ def _run(options: argparse.Namespace, training: Sequence[str]) -> None:
         raise ValueError(f"no trial has a score: {folder / TABLE} says why")
     print(f"best of {space.trials} trials: {space.metric} {best.value:.6g}, trial {best.number}:")
     print(" ".join(trainings.assigned(best.params)))
-
-
-def _suggest(trial: Trial, name: str, distribution: Any) -> bool | int | float | str:
-    """Draw an option of a trial; one that it has already is returned."""
-    if isinstance(distribution, CategoricalDistribution):
-        return trial.suggest_categorical(name, distribution.choices)
-    draw = trial.suggest_int if isinstance(distribution, IntDistribution) else trial.suggest_float
-    return draw(name, distribution.low, distribution.high, log=distribution.log)
 
 
 @dataclass(frozen=True)
@@ -226,7 +211,7 @@ class Search:
             study.sampler = optuna.samplers.TPESampler(
                 n_startup_trials=self.space.startup_trials, seed=int(numbers.generate_state(1)[0])
             )
-            options[name] = _suggest(trial, name, distribution)
+            options[name] = trial._suggest(name, distribution)  # what it has already is returned
         return options
 
     def _score(self, metrics: Mapping[str, Any]) -> float:

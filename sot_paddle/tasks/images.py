@@ -38,11 +38,10 @@ from sot_paddle.data.image_folder import (
     read_train_val,
     split_classes,
 )
-from sot_paddle.data.image_loader import ImageLoader
 from sot_paddle.data.image_mixing import ErasingConfig, MixConfig
 from sot_paddle.data.image_transforms import AugmentConfig, EvalTransform
 from sot_paddle.data.imagenet_a import require_synsets
-from sot_paddle.data.splits import ShuffledSplit
+from sot_paddle.data.splits import BatchLoader, ShuffledSplit, image_loader
 from sot_paddle.distributed import say
 from sot_paddle.options import part_of
 from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
@@ -79,9 +78,9 @@ class ImageSplit(ShuffledSplit):
         """(M,) classes of the images."""
         return self.images.source.labels
 
-    def load(self, batches: Iterable[Sequence[Any]]) -> ImageLoader:
+    def load(self, batches: Iterable[Sequence[Any]]) -> BatchLoader:
         """Batches of ``images`` (B, 3, S, S) and ``labels`` (B,), or (B, K) where mixed."""
-        return ImageLoader(self.images, batches, self.collate, self.workers, self.dtype)
+        return image_loader(self.images, batches, self.collate, self.workers, self.dtype)
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,18 @@ import paddle
 
 from sot_paddle.data.batches import EpochBatches
 from sot_paddle.data.splits import ShuffledSplit
-from sot_paddle.data.squad.answers import (
+from sot_paddle.data.squad import (
     ANSWERS,
     Answer,
     DecodingOptions,
+    Question,
+    SpanFeatures,
     decode,
+    read_questions,
     score_answers,
+    span_features,
     write_answers,
 )
-from sot_paddle.data.squad.questions import Question, SpanFeatures, read_questions, span_features
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.tasks.losses import mean_loss, span_loss
 from sot_paddle.tasks.state_options import RecipeOptions, StateRows

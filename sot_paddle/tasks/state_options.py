@@ -5,7 +5,7 @@ from __future__ import annotations
 from sot_paddle.command_line import Command
 from sot_paddle.config import SPANS
 from sot_paddle.data.glue_tasks import get_task
-from sot_paddle.data.squad.answers import NULL_SCORES, DecodingOptions
+from sot_paddle.data.squad import NULL_SCORES, DecodingOptions
 from sot_paddle.data.stored.layout import DTYPES, LENGTHS, ROWS
 from sot_paddle.options import changeable, option, part_of, record
 from sot_paddle.tasks.text_options import CheckpointOptions, TextRunOptions, TunedOptions

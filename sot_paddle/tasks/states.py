@@ -14,7 +14,7 @@ import numpy as np
 import paddle
 
 from sot_paddle.data.splits import ShuffledSplit
-from sot_paddle.data.stored.live_states import StateSource
+from sot_paddle.data.stored.states import StateSource
 from sot_paddle.strict_json import dumps
 from sot_paddle.tasks.glue import GlueTask
 from sot_paddle.tasks.losses import probe_loss

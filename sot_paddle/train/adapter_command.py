@@ -17,51 +17,35 @@ from paddle.optimizer.lr import LRScheduler
 from sot_paddle import distributed
 from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.data.stored.layout import original_task, stored_split
-from sot_paddle.data.stored.live_states import FrozenModel, glue_states
-from sot_paddle.data.stored.state_files import (
-    StateReader,
-)
+from sot_paddle.data.stored.states import FrozenModel, StateReader, glue_states
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.distributed import say
-from sot_paddle.heads.adapter_pooler import (
-    AdapterClassifier,
-    AdapterConfig,
-    AdapterSpans,
-    LayerClassifiers,
-    LayerSpans,
-)
+from sot_paddle.heads import adapter_pooler
 from sot_paddle.tasks.glue import GlueTask, dev_splits, test_splits
 from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad, read_windows
-from sot_paddle.tasks.state_options import (
-    LIVE,
-    SQUAD,
-    RecipeOptions,
-    StateRows,
-    StateTrainConfig,
-)
+from sot_paddle.tasks.state_options import LIVE, SQUAD, RecipeOptions, StateRows, StateTrainConfig
 from sot_paddle.tasks.states import ProbedGlueTask, ProbedSquadTask, StateSplit
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained
-from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.run import train
 from sot_paddle.train.run_folder import open_folder
 from sot_paddle.train.saved_model import config_file
-from sot_paddle.train.text_command import optimizer, text_setup
+from sot_paddle.train.text_command import optimizer, prepare_text_device, text_setup
 
-_MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
-    ("adapter", False): AdapterClassifier,
-    ("adapter", True): lambda sizes, _: AdapterSpans(sizes),
-    ("probes", False): LayerClassifiers,
-    ("probes", True): lambda sizes, _: LayerSpans(sizes),
+_MODELS: Mapping[tuple[str, bool], Callable[[adapter_pooler.AdapterConfig, int], nn.Layer]] = {
+    ("adapter", False): adapter_pooler.AdapterClassifier,
+    ("adapter", True): lambda sizes, _: adapter_pooler.AdapterSpans(sizes),
+    ("probes", False): adapter_pooler.LayerClassifiers,
+    ("probes", True): lambda sizes, _: adapter_pooler.LayerSpans(sizes),
 }
 """(``--model``, question answering) -> the model."""
 
 
 def run_config(config: StateTrainConfig) -> dict[str, Any]:
     """Run the command; see `sot_paddle.train.run.train`."""
-    prepare_device(dtype=config.dtype, cpu=config.no_cuda, cpu_precision=config.cpu_precision)
+    prepare_text_device(config)
     sources = {"--states": None if config.states == LIVE else Path(config.states)}
     if config.model_name_or_path:
         sources |= pretrained.sources(config)
@@ -80,20 +64,16 @@ def every_name(model: nn.Layer) -> set[str]:
 
 @dataclass(frozen=True)
 class StateModel:
-    """A model on hidden states; see :class:`sot_paddle.train.setup.ModelSource`.
-
-    Attributes:
-        of_row: (L, T, F) of the hidden states.
-    """
+    """A model on hidden states; see :class:`sot_paddle.train.setup.ModelSource`."""
 
     config: StateTrainConfig
-    of_row: tuple[int, int, int]
+    of_row: tuple[int, int, int]  # (L, T, F) of the hidden states
     origin = "the start"
 
     def build(self, task: Task) -> nn.Layer:
         """The model that the options and the sizes of the hidden states describe."""
         layers, tokens, features = self.of_row
-        sizes = AdapterConfig(layers, features, tokens, self.config.adapter_dim)
+        sizes = adapter_pooler.AdapterConfig(layers, features, tokens, self.config.adapter_dim)
         return _MODELS[self.config.model, self.config.squad](sizes, task.num_outputs)
 
     def load(self, model: nn.Layer) -> Sequence[str]:
@@ -154,7 +134,11 @@ def load_states(config: StateTrainConfig) -> tuple[Task, tuple[int, int, int]]:
         The task, and (L, T, F) of its hidden states.
     """
     frozen = load_frozen(config) if config.states == LIVE else None
-    task = _squad(config, frozen) if config.squad else _glue(config, frozen)
+    if config.squad:
+        kind = ProbedSquadTask if config.model == "probes" else SquadTask
+        task = load_squad(kind, config, functools.partial(_asked, config, frozen))
+    else:
+        task = _glue(config, frozen)
     splits = [task.train, *task.dev.values(), *task.test.values()]
     sources = [getattr(split, "windows", split).source for split in splits if split is not None]
     sizes = {source.of_row for source in sources}
@@ -211,11 +195,6 @@ def _glue_split(config: StateTrainConfig, frozen: FrozenModel | None, name: str)
         raise ValueError(f"{config.task_name} needs --data_dir, the folder of its files")
     source, indices = glue_states(frozen, config.data_dir, config.task_name, name, config.rows)
     return StateSplit(source, size, indices)
-
-
-def _squad(config: StateTrainConfig, frozen: FrozenModel | None) -> SquadTask:
-    kind = ProbedSquadTask if config.model == "probes" else SquadTask
-    return load_squad(kind, config, functools.partial(_asked, config, frozen))
 
 
 def _asked(

@@ -35,20 +35,28 @@ def optimizer(
     config: DocumentTrainConfig, model: nn.Layer, pace: Pace, steps: int
 ) -> tuple[Optimizer, LRScheduler]:
     """The published recipe (D.4), or the one that the options ask for; see `Setup`."""
-    set_ratios(model, ratios(config, model))
+    by_name = ratios(config, model)
+    for name, parameter in model.named_parameters():  # for whatever optimizer is built on them
+        parameter.optimize_attr["learning_rate"] = by_name.get(name, 1.0)
     return text_command.optimizer(config, model, pace, schedule_steps(config, pace, steps))
 
 
 def ratios(config: DocumentTrainConfig, model: nn.Layer) -> Mapping[str, float]:
-    """Ratio of each parameter's rate to the run's, {} where all have one rate."""
+    """Ratio of each parameter's rate to the run's, {} where all have one rate.
+
+    Of one rate layer i has ``rate * decay ** (n - 1 - i)``, so that the last one has ``rate`` (D.4,
+    the original). QUIRK: the Paddle port takes ``decay ** 0.5`` for all with "weight" in the name
+    instead, whatever the layer; biases keep the run's rate.
+    """
     decay, count = config.layer_learning_rate_decay, model.encoder_config.num_hidden_layers
     if config.paddle_compat:
-        return weight_ratios(model, decay)
+        names = [name for name, _ in model.named_parameters()]
+        return {name: decay**0.5 if "weight" in name else 1.0 for name in names}
     if not config.discr:
         return {}
     rates = config.layer_learning_rate or (config.learning_rate,)
     if len(rates) == 1:
-        rates = decayed_rates(count, rates[0], decay)
+        rates = [rates[0] * decay ** (count - 1 - layer) for layer in range(count)]
     return layer_ratios(model, rates, config.learning_rate)
 
 
@@ -68,14 +76,6 @@ def schedule_steps(config: DocumentTrainConfig, pace: Pace, steps: int) -> int:
     return max(1, int(shown))
 
 
-def decayed_rates(count: int, rate: float, decay: float) -> list[float]:
-    """Rate of each layer: ``rate * decay ** (n - 1 - i)``, so that the last one has ``rate``.
-
-    Source: D.4, the original.
-    """
-    return [rate * decay ** (count - 1 - layer) for layer in range(count)]
-
-
 def layer_ratios(model: nn.Layer, rates: Sequence[float], base: float) -> dict[str, float]:
     """Ratio to the run's rate of every parameter of a language model with a head.
 
@@ -91,18 +91,3 @@ def layer_ratios(model: nn.Layer, rates: Sequence[float], base: float) -> dict[s
     pattern = re.compile(model.backbone.layers)
     matches = {name: pattern.match(name) for name, _ in model.named_parameters()}
     return {name: rates[int(at[1])] / base if at else 1.0 for name, at in matches.items()}
-
-
-def weight_ratios(model: nn.Layer, decay: float) -> dict[str, float]:
-    """What the Paddle port does instead: ``decay ** 0.5`` for all with "weight" in the name.
-
-    QUIRK: it is not by layer; biases keep the run's rate (D.4).
-    """
-    names = [name for name, _ in model.named_parameters()]
-    return {name: decay**0.5 if "weight" in name else 1.0 for name in names}
-
-
-def set_ratios(model: nn.Layer, ratios: Mapping[str, float]) -> None:
-    """Hand the ratios to whatever optimizer is built on the model."""
-    for name, parameter in model.named_parameters():
-        parameter.optimize_attr["learning_rate"] = ratios.get(name, 1.0)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import paddle
 from paddle import nn
+from tqdm import tqdm
 
 from sot_paddle import distributed
 from sot_paddle.failures import NonFiniteState
@@ -53,11 +54,18 @@ def predict(
         NonFiniteState: an output is NaN or infinite.
     """
     mine = list(split.batches)[distributed.rank() :: distributed.world_size()]
-    started = reported = time.monotonic()
-    loader = split.load(mine) if mine else ()
-    outputs, labels, done, whole = [], [], 0, sum(map(len, mine))
-    with evaluation_mode(model):
-        for batch in loader:
+    started, outputs, labels = time.monotonic(), [], []
+    progress = tqdm(
+        split.load(mine) if mine else (),
+        "evaluating",
+        total=len(mine),
+        unit=" batches",
+        delay=_REPORT_EVERY,
+        mininterval=_REPORT_EVERY,
+        disable=distributed.rank() > 0,
+    )
+    with evaluation_mode(model), progress:
+        for batch in progress:
             inputs = dict(batch)
             labels += [inputs.pop("labels").numpy()] if "labels" in inputs else []
             with autocast():
@@ -65,12 +73,6 @@ def predict(
             if isinstance(output, tuple):
                 output = paddle.stack(output, axis=1)  # start and end of a span: (B, 2, S)
             outputs.append(at_least_float32(output).numpy())
-            done += len(outputs[-1])
-            now = time.monotonic()
-            if now - reported > _REPORT_EVERY:
-                reported = now
-                left = (now - started) / done * (whole - done)
-                distributed.say(f"evaluated {done} of {whole}, {duration(left)} left")
     indices = [int(index) for batch in mine for index in batch]
     share = (indices, outputs, labels)
     return _joined(distributed.gather(share), time.monotonic() - started)

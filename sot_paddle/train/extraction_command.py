@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tqdm import tqdm
-
 from sot_paddle.data.glue_tasks import get_task
+from sot_paddle.data.stored import states
 from sot_paddle.data.stored.layout import StoredSplit, stored_split
-from sot_paddle.data.stored.live_states import FrozenModel, LiveStates, extract, glue_states
-from sot_paddle.data.stored.state_files import StateSizes, is_stored, require_space
 from sot_paddle.distributed import say
 from sot_paddle.tasks.squad import read_windows
 from sot_paddle.tasks.state_options import ExtractConfig
@@ -17,7 +14,6 @@ from sot_paddle.train import folder_lock
 from sot_paddle.train.adapter_command import load_frozen
 from sot_paddle.train.device import prepare_device
 
-_REPORT_EVERY = 10.0  # seconds
 _SQUAD_FILES = {"train": "train_file", "dev": "predict_file"}
 
 
@@ -30,7 +26,7 @@ def extract_splits(config: ExtractConfig) -> None:
     sources = {split: _source(config, frozen, split) for split in layouts}
     with folder_lock.hold(folder):
         for split, source in sources.items():
-            if is_stored(folder, layouts[split], config.dtype, source.origin):
+            if states.is_stored(folder, layouts[split], config.dtype, source.origin):
                 say(f"{config.task_name} {split}: its {len(source):,} rows are there")
             else:
                 _store(config, folder, split, layouts[split], source)
@@ -53,9 +49,11 @@ def _layouts(config: ExtractConfig) -> dict[str, StoredSplit]:
     return {name: stored_split(config.task_name, name) for name in named}
 
 
-def _source(config: ExtractConfig, frozen: FrozenModel, split: str) -> LiveStates:
+def _source(config: ExtractConfig, frozen: states.FrozenModel, split: str) -> states.LiveStates:
     if not config.squad:
-        source, _ = glue_states(frozen, config.data_dir, config.task_name, split, config.rows)
+        source, _ = states.glue_states(
+            frozen, config.data_dir, config.task_name, split, config.rows
+        )
         return source
     file = getattr(config, _SQUAD_FILES[split])
     _, features = read_windows(config, frozen.tokenizer, file, frozen.max_length)
@@ -63,22 +61,14 @@ def _source(config: ExtractConfig, frozen: FrozenModel, split: str) -> LiveState
 
 
 def _store(
-    config: ExtractConfig, folder: Path, split: str, layout: StoredSplit, source: LiveStates
+    config: ExtractConfig, folder: Path, split: str, layout: StoredSplit, source: states.LiveStates
 ) -> None:
-    sizes = StateSizes(len(source), *source.of_row, config.dtype)
+    sizes = states.StateSizes(len(source), *source.of_row, config.dtype)
     layers, tokens, width = source.of_row
     say(
         f"{config.task_name} {split}: {len(source):,} rows x {layers} states x {tokens} tokens x "
         f"{width} in {config.dtype}: {sizes.gigabytes:.1f} GB"
     )
-    require_space(folder, sizes)
-    with tqdm(total=len(source), unit=" rows", mininterval=_REPORT_EVERY) as progress:
-        extract(
-            source,
-            folder,
-            layout,
-            sizes,
-            batch_size=config.batch_size,
-            report=lambda done, _: progress.update(done - progress.n),
-        )
+    states.require_space(folder, sizes)
+    states.extract(source, folder, layout, sizes, batch_size=config.batch_size)
     say(f"{folder / layout.states.file}: {len(source):,} rows")

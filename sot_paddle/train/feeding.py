@@ -25,16 +25,11 @@ class Pace:
 
     QUIRK: as in the original, an epoch's last micro-batches that do not fill an optimizer step
     are carried over: their gradients are added to the first step of the next epoch.
-
-    Attributes:
-        batches: micro-batches of an epoch.
-        accumulation: micro-batches of an optimizer step, at most ``batches``.
-        rows: training examples, of all processes.
     """
 
-    batches: int
-    accumulation: int
-    rows: int = 0
+    batches: int  # micro-batches of an epoch
+    accumulation: int  # micro-batches of an optimizer step, at most ``batches``
+    rows: int = 0  # training examples, of all processes
 
     @property
     def steps(self) -> int:
@@ -102,12 +97,10 @@ class MicroBatches:
         return self._keys(epoch, self._epochs(epoch)[batch])
 
     def _keys(self, epoch: int, batch: Sequence[int]) -> list[Any]:
-        return [(epoch, index) if self._by_epoch else index for index in self.share(batch)]
-
-    def share(self, batch: Sequence[int]) -> list[int]:
         """This process's contiguous share; never empty, see :meth:`weight`."""
         mine = self._part(batch)
-        return [int(index) for index in (mine if len(mine) else batch[:1])]
+        indices = map(int, mine if len(mine) else batch[:1])
+        return [(epoch, index) if self._by_epoch else index for index in indices]
 
     def _part(self, batch: Sequence[int]) -> np.ndarray:
         return np.array_split(batch, self._world)[self._rank]

@@ -17,14 +17,9 @@ from sot_paddle.registry import create_model
 from sot_paddle.tasks.image_options import ImageTrainConfig
 from sot_paddle.tasks.images import TRANSFORM, load_images
 from sot_paddle.tasks.task import Task
+from sot_paddle.train import model_folder
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.model_folder import (
-    ImageModelConfig,
-    flat_options,
-    load_foreign,
-    weights_file,
-)
 from sot_paddle.train.optimizer import (
     AdamW,
     ClipGradByGlobalNorm,
@@ -80,8 +75,8 @@ class ImageSource:
         place = Path(self.origin)
         if not place.exists():
             raise ValueError(f"--initial-checkpoint {place}: there is no such file or folder")
-        place = weights_file(place, ema=True) or place
-        fresh = load_foreign(model, place).fresh
+        place = model_folder.weights_file(place, ema=True) or place
+        fresh = model_folder.load_foreign(model, place).fresh
         loaded = len(model.state_dict()) - len(fresh)
         say(f"weights: {loaded} tensors from {place}, {len(fresh)} start afresh")
         return fresh
@@ -99,10 +94,10 @@ class ImageSource:
     def files(self, model: nn.Layer, task: Task) -> Mapping[str, bytes]:
         """The model's options, the classes and the evaluation transform."""
         config = self.config
-        return ImageModelConfig(
+        return model_folder.ImageModelConfig(
             model=config.model,
             num_classes=task.num_outputs,
-            options=flat_options(model),
+            options=model_folder.flat_options(model),
             classes=task.classes,
             **{option.name: getattr(config, option.name) for option in TRANSFORM},
         ).file()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +18,11 @@ from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.distributed import say
 from sot_paddle.registry import create_model
 from sot_paddle.runtime import environment_stamp
+from sot_paddle.tasks import images
 from sot_paddle.tasks.image_options import ImageEvalConfig
-from sot_paddle.tasks.images import (
-    TRANSFORM,
-    evaluation_split,
-    load_evaluation,
-    score,
-)
-from sot_paddle.train import run_folder
+from sot_paddle.train import model_folder, run_folder
 from sot_paddle.train.device import prepare_device, seed_everything
 from sot_paddle.train.evaluation import duration, predict
-from sot_paddle.train.model_folder import (
-    ImageModelConfig,
-    is_of_images,
-    load_foreign,
-    read_model_config,
-    stated_model,
-    weights_file,
-)
 
 _LOG = logging.getLogger(__name__)
 
@@ -56,7 +42,12 @@ def run_config(config: ImageEvalConfig) -> None:
     content = evaluate(config)
     if distributed.rank():
         return
-    print_report(content)
+    scores = content["scores"]
+    top5 = f", top-5 {scores['top5']:.2f} %" if "top5" in scores else ""
+    print(
+        f"top-1 {scores['top1']:.2f} %{top5}, loss {scores['loss']:.4f}, {content['images']} "
+        f"images in {duration(content['seconds'])} ({content['images_per_second']:.0f} images/s)"
+    )
     if config.output:
         Path(config.output).parent.mkdir(parents=True, exist_ok=True)
         run_folder.write_json(Path(config.output), content)
@@ -74,18 +65,18 @@ def evaluate(config: ImageEvalConfig) -> dict[str, Any]:
         raise ValueError(f"--output {config.output}: expected a file's name, got a folder")
     seed_everything(0)
     subject = find_subject(config)
-    images = load_evaluation(config, subject.transform)
-    classes = _check_classes(config, subject, images)
+    listed = images.load_evaluation(config, subject.transform)
+    classes = _check_classes(config, subject, listed)
     say(f"{subject.model.name}: weights {subject.origin}")
-    say(f"{len(images)} images of {len(classes)} classes, {subject.transform.img_size} pixels")
-    split = evaluation_split(images, config.batch_size, config.workers, config.dtype)
+    say(f"{len(listed)} images of {len(classes)} classes, {subject.transform.img_size} pixels")
+    split = images.evaluation_split(listed, config.batch_size, config.workers, config.dtype)
     predicted = predict(subject.model, split)
     logits = imagenet_a.gather_scores(predicted.outputs) if config.imagenet_a else predicted.outputs
     return {
         "model": subject.model.name,
         "weights": subject.origin,
         "images": len(predicted.labels),
-        "scores": score(logits, predicted.labels),
+        "scores": images.score(logits, predicted.labels),
         "seconds": predicted.seconds,
         "images_per_second": len(predicted.labels) / predicted.seconds,
         "processes": distributed.world_size(),
@@ -100,8 +91,8 @@ def find_subject(config: ImageEvalConfig) -> Subject:
     if not place.exists():
         raise ValueError(f"--weights {place}: there is no such file or folder")
     trained, ema = None, False if config.no_ema else None
-    if file := weights_file(place, ema=not config.no_ema):
-        place, ema, trained = file, None, read_model_config(file.parent)
+    if file := model_folder.weights_file(place, ema=not config.no_ema):
+        place, ema, trained = file, None, model_folder.read_model_config(file.parent)
         name, classes, stated = trained.model, trained.num_classes, trained.options
         if config.model and config.model != name:
             raise ValueError(f"{place} is of a {name}, and --model is {config.model}: drop it")
@@ -114,16 +105,16 @@ def find_subject(config: ImageEvalConfig) -> Subject:
         if classes is None and config.imagenet_a:
             classes = imagenet_a.IMAGENET_CLASSES
         elif classes is None:
-            listed = load_evaluation(config, _transform(config, None), report=_LOG.debug)
+            listed = images.load_evaluation(config, _transform(config, None), report=_LOG.debug)
             classes = len(listed.source.classes)  # said later
         if not name:
             source = open_source(place)
-            if not is_of_images(source):
+            if not model_folder.is_of_images(source):
                 raise ValueError(f"{place} does not say which image model it is of: give --model")
-            name, _, stated = stated_model(source)
+            name, _, stated = model_folder.stated_model(source)
     size = {} if config.img_size is None else {"img_size": config.img_size}
     model = create_model(name, classes, **{**stated, **config.model_options, **size})
-    fitted = load_foreign(model, place, ema=ema)
+    fitted = model_folder.load_foreign(model, place, ema=ema)
     if fitted.fresh:  # to evaluate a tensor at its random start would mean nothing
         raise ValueError(
             f"{place} does not fit {name} with {classes} classes: it gives no value to "
@@ -134,25 +125,25 @@ def find_subject(config: ImageEvalConfig) -> Subject:
     return Subject(model, _transform(config, trained), classes, str(place))
 
 
-def _transform(config: ImageEvalConfig, trained: ImageModelConfig | None) -> EvalTransform:
+def _transform(
+    config: ImageEvalConfig, trained: model_folder.ImageModelConfig | None
+) -> EvalTransform:
     """The options, then what the weights' folder says, then the published values."""
     base = trained or EvalTransform()
-    options = {field.name: getattr(config, field.name) for field in TRANSFORM}
+    options = {field.name: getattr(config, field.name) for field in images.TRANSFORM}
     return dataclasses.replace(base, **{k: v for k, v in options.items() if v is not None})
 
 
 def _check_classes(
-    config: ImageEvalConfig, subject: Subject, images: ImageEvalSet
+    config: ImageEvalConfig, subject: Subject, listed: ImageEvalSet
 ) -> tuple[str, ...]:
-    classes = images.source.classes
+    classes = listed.source.classes
     outputs = subject.model.num_classes
     if config.imagenet_a:
         if outputs != imagenet_a.IMAGENET_CLASSES:
             raise ValueError(
                 f"--imagenet-a needs a model of ImageNet's 1000 classes, this one has {outputs}"
             )
-        if subject.classes:
-            imagenet_a.require_imagenet_order(subject.classes, subject.origin)
         return classes
     check_class_count(classes, outputs, config.data_dir)
     if subject.classes and subject.classes != classes:
@@ -163,13 +154,3 @@ def _check_classes(
             f"the model has {in_model!r}"
         )
     return classes
-
-
-def print_report(content: Mapping[str, Any]) -> None:
-    """Print the scores on stdout."""
-    scores = content["scores"]
-    top5 = f", top-5 {scores['top5']:.2f} %" if "top5" in scores else ""
-    print(
-        f"top-1 {scores['top1']:.2f} %{top5}, loss {scores['loss']:.4f}, {content['images']} "
-        f"images in {duration(content['seconds'])} ({content['images_per_second']:.0f} images/s)"
-    )

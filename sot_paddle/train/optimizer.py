@@ -81,17 +81,14 @@ class _ClipByFactor:
         Args:
             params_grads: pairs; what has no gradient, or says ``need_clip = False``, is left out.
         """
-        clipped = [
-            grad is not None and getattr(parameter, "need_clip", True)
-            for parameter, grad in params_grads
-        ]
-        squares = [
-            sum_of_squares(grad)
-            for (_, grad), does in zip(params_grads, clipped, strict=True)
-            if does
-        ]
-        factors = iter(self._factors_of(squares) if squares else [])
-        return [next(factors) if does else None for does in clipped]
+        squares = {
+            place: sum_of_squares(grad)
+            for place, (parameter, grad) in enumerate(params_grads)
+            if grad is not None and getattr(parameter, "need_clip", True)
+        }
+        factors = self._factors_of(list(squares.values())) if squares else []
+        by_place = dict(zip(squares, factors, strict=True))
+        return [by_place.get(place) for place in range(len(params_grads))]
 
     def _factors_of(self, squares: list[paddle.Tensor]) -> list[paddle.Tensor]:
         """A factor (1,) for the sum of squares (1,) of each gradient."""
@@ -247,9 +244,6 @@ class HFAdamW(AdamW):
     master weights) is that of AdamW.
 
     Args:
-        learning_rate: number or LRScheduler.
-        beta1: decay of the first moment.
-        beta2: decay of the second moment.
         epsilon: added to sqrt(v).
         correct_bias: False drops the factor sqrt(1 - beta2^t) / (1 - beta1^t).
         options: others of ``paddle.optimizer.AdamW``: ``apply_decay_param_fun`` (see
@@ -262,24 +256,13 @@ class HFAdamW(AdamW):
 
     def __init__(
         self,
-        learning_rate: float | paddle.optimizer.lr.LRScheduler = 1e-3,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
+        *args: Any,
         epsilon: float = 1e-6,
-        parameters: list | None = None,
         weight_decay: float = 0.0,
         correct_bias: bool = True,
         **options: Any,
     ) -> None:
-        super().__init__(
-            learning_rate=learning_rate,
-            beta1=beta1,
-            beta2=beta2,
-            epsilon=epsilon,
-            parameters=parameters,
-            weight_decay=weight_decay,
-            **options,
-        )
+        super().__init__(*args, epsilon=epsilon, weight_decay=weight_decay, **options)
         self.correct_bias = correct_bias
         self._steps: dict[str, int] = {}
 
@@ -359,9 +342,5 @@ class BertAdam(HFAdamW):
         super().__init__(**options, correct_bias=False)
 
 
-OPTIMIZERS: Mapping[str, type[AdamW]] = {
-    "hf_adamw": HFAdamW,
-    "adamw": AdamW,
-    "bert_adam": BertAdam,
-}
+OPTIMIZERS: Mapping[str, type[AdamW]] = {"hf_adamw": HFAdamW, "adamw": AdamW, "bert_adam": BertAdam}
 """What an option record calls it -> the optimizer."""

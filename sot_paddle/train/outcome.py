@@ -7,7 +7,7 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from sot_paddle import distributed
@@ -19,28 +19,26 @@ from sot_paddle.train.evaluation import predict
 from sot_paddle.train.setup import Run
 
 Scores = dict[str, float]
-Autocast = Callable[[], contextlib.AbstractContextManager]
-"""Makes the context of mixed precision in which a model computes."""
 
 _ABOUT_BEST = "best.json"
 
 
-def score(run: Run, autocast: Autocast = contextlib.nullcontext) -> Scores:
+def score(run: Run) -> Scores:
     """Score the weights of a run and, with the prefix ``ema_``, their moving average."""
-    scores = _score_model(run, autocast)
+    scores = _score_model(run)
     if run.ema is not None:
         with run.ema.in_place():
-            averaged = _score_model(run, autocast)
+            averaged = _score_model(run)
         scores |= {f"ema_{name}": value for name, value in averaged.items()}
     return scores
 
 
-def _score_model(run: Run, autocast: Autocast) -> Scores:
+def _score_model(run: Run) -> Scores:
     """Scores of the model; those of further dev splits carry the split's name."""
     distributed.share_buffers(run.model)
     merged: Scores = {}
     for index, (name, split) in enumerate(run.task.dev.items()):
-        scores = run.task.score(name, predict(run.model, split, autocast=autocast))
+        scores = run.task.score(name, predict(run.model, split, autocast=run.autocast))
         merged |= scores if index == 0 else {f"{name}_{k}": v for k, v in scores.items()}
     return merged
 
@@ -94,7 +92,6 @@ def finish(
     run: Run,
     *,
     step: str,
-    autocast: Autocast = contextlib.nullcontext,
     trained: Mapping[str, Any] | None = None,
     evaluations: Mapping[str, Scores] | None = None,
 ) -> dict[str, Any]:
@@ -108,10 +105,10 @@ def finish(
     result: dict[str, Any] = {} if trained is None else {"train": trained}
     if task.dev:
         if step not in evaluations:
-            evaluations[step] = score(run, autocast)
+            evaluations[step] = score(run)
         result["last"] = {"step": step} | evaluations[step]
         if options.eval_all_checkpoints:
-            _evaluate_checkpoints(run, evaluations, autocast)
+            _evaluate_checkpoints(run, evaluations)
         result["best"] = _choose_best(run, evaluations, last=step)
     content = {
         "task": task.title,
@@ -120,7 +117,7 @@ def finish(
         "seed": options.seed,
         **result,
         "evaluations": evaluations,
-        "predictions": _predict_tests(run, autocast),
+        "predictions": _predict_tests(run),
         "options": vars(options),
         "environment": environment_stamp(),
         "finished": True,
@@ -130,13 +127,13 @@ def finish(
     return content
 
 
-def _evaluate_checkpoints(run: Run, evaluations: dict[str, Scores], autocast: Autocast) -> None:
+def _evaluate_checkpoints(run: Run, evaluations: dict[str, Scores]) -> None:
     for folder in checkpointing.list_checkpoints(run.root):
         step = folder.name.removeprefix(checkpointing.PREFIX)
         if step in evaluations or not checkpointing.is_whole(folder):
             continue
         run.restore(folder)
-        evaluations[step] = score(run, autocast)
+        evaluations[step] = score(run)
         say(f"{folder.name}: {_shown(evaluations[step])}")
 
 
@@ -178,12 +175,12 @@ def write_best(run: Run, step: int, value: float) -> None:
     distributed.on_first_process(write)
 
 
-def _predict_tests(run: Run, autocast: Autocast) -> dict[str, str]:
+def _predict_tests(run: Run) -> dict[str, str]:
     """Predict every test split with the weights in the model (the best ones); file of each."""
     written = {}
     for name, split in run.task.test.items():
         with contextlib.nullcontext() if run.ema is None else run.ema.in_place():
-            outputs = predict(run.model, split, autocast=autocast)
+            outputs = predict(run.model, split, autocast=run.autocast)
         write = functools.partial(run.task.write_predictions, run.root, name, outputs)
         distributed.on_first_process(write)
         written[name] = run.task.prediction_files(name)[0]

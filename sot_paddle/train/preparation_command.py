@@ -99,7 +99,8 @@ def prepare(arguments: Sequence[str]) -> None:
             Path(config.tokenizer_name), config.do_lower_case, config.max_seq_length
         )
         vocab_size = tokenizer.vocab_size
-    with folder_lock.hold(folder):
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder_lock.hold_beside(folder):
         if config.form == "instances":
             options = InstanceOptions(
                 first=tokenizer.form.begin[0],
@@ -129,13 +130,9 @@ def train_tokenizer(arguments: Sequence[str]) -> None:
     """Run ``tools/train_tokenizer.py``."""
     config = parse(TOKENIZER, arguments)
     files, folder = text_files(config.input), Path(config.output_dir)
-    with folder_lock.hold(folder):
-        train_pieces(
-            files,
-            folder,
-            vocab_size=config.vocab_size,
-            sentences=config.sentences,
-        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder_lock.hold_beside(folder):
+        train_pieces(files, folder, vocab_size=config.vocab_size, sentences=config.sentences)
     print(f"{config.vocab_size:,} pieces in {folder / MODEL}", file=sys.stderr)
 
 

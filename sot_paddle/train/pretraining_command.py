@@ -13,51 +13,41 @@ from paddle import nn
 from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.backbones.pretraining import PretrainingModel
 from sot_paddle.config import EncoderConfig, build_record
-from sot_paddle.data.pretraining import instance_files, pair_files
-from sot_paddle.data.pretraining.prepared import form_of
+from sot_paddle.data.pretraining.instance_files import InstanceRows
+from sot_paddle.data.pretraining.pair_files import FORM
+from sot_paddle.data.pretraining.prepared import StoredRows, form_of
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
 from sot_paddle.tasks.losses import row_sums
-from sot_paddle.tasks.pretraining import (
-    Instances,
-    MaskedPairs,
-    PretrainingSplit,
-    PretrainingTask,
-)
+from sot_paddle.tasks.pretraining import Instances, MaskedPairs, PretrainingSplit, PretrainingTask
 from sot_paddle.tasks.pretraining_options import PretrainConfig
 from sot_paddle.tasks.task import Task
-from sot_paddle.train import pretrained
+from sot_paddle.train import pretrained, text_command
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Pretrained
 from sot_paddle.train.run import train
 from sot_paddle.train.run_folder import open_folder
-from sot_paddle.train.text_command import (
-    TextSource,
-    optimizer,
-    prepare_text_device,
-    text_setup,
-)
 
 _NORM = "head.words.norm.weight"
 
 
 def run_config(config: PretrainConfig) -> dict[str, Any]:
     """Run the command; see `sot_paddle.train.run.train`."""
-    prepare_text_device(config)
+    text_command.prepare_text_device(config)
     data = {"--data_dir": config.data_dir, "--eval_data_dir": config.eval_data_dir}
     data = {flag: Path(name) if name else None for flag, name in data.items()}
     with open_folder(config, {**pretrained.sources(config), **data}) as resume_from:
         checkpoint = pretrained.find(config, pretraining_heads=True)
         family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
         tokenizer = family.from_files(checkpoint.vocabulary, max_length=config.block_size)
-        judged = form_of(Path(config.data_dir)) != pair_files.FORM
+        judged = form_of(Path(config.data_dir)) != FORM
         config = config.filled(judged)
         sizes = encoder_config(config, checkpoint, tokenizer)
         task = _task(config, sizes, tokenizer, judged, checkpoint.origin)
         source = PretrainingSource(config, checkpoint, sizes, judged)
-        make_optimizer = functools.partial(optimizer, decay=decayed)
-        return train(text_setup(config, task, source, make_optimizer), resume_from)
+        make_optimizer = functools.partial(text_command.optimizer, decay=decayed)
+        return train(text_command.text_setup(config, task, source, make_optimizer), resume_from)
 
 
 def decayed(model: nn.Layer) -> set[str]:
@@ -102,7 +92,7 @@ def _task(
     special_ids = tuple({*form.begin, *form.between, *form.end})
 
     def split(place: str, *, evaluated: bool = False) -> PretrainingSplit:
-        rows = (instance_files.InstanceRows if judged else pair_files.PairRows)(Path(place))
+        rows = InstanceRows(Path(place)) if judged else StoredRows(Path(place), FORM)
         if rows.vocab_size > tokenizer.vocab_size:
             raise ValueError(
                 f"{place} holds ids up to {rows.vocab_size - 1}, the vocabulary has "
@@ -134,7 +124,7 @@ def _task(
 
 
 @dataclass(frozen=True)
-class PretrainingSource(TextSource):
+class PretrainingSource(text_command.TextSource):
     """The model of a pre-training; its checkpoint is one of the encoder for the other commands."""
 
     config: PretrainConfig

@@ -23,7 +23,7 @@ from sot_paddle.distributed import say
 from sot_paddle.failures import Interrupted
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.train import outcome, run_folder
-from sot_paddle.train.callbacks import Flow, ProgressLines, StepCount, StopRequest
+from sot_paddle.train.callbacks import ProgressLines
 from sot_paddle.train.device import seed_everything
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.evaluation import duration
@@ -136,18 +136,12 @@ def _trainer(run: Run) -> ExactTrainer:
     )
     accumulation = min(setup.arguments["gradient_accumulation_steps"], len(batches))
     pace = Pace(len(batches), accumulation, len(task.train))
-    flow = Flow(eval_steps=setup.eval_steps, save_steps=pace.steps * setup.save_epochs)
     progress = ProgressLines(
         items=_examples_per_step(run, pace), unit=task.unit, evaluated=next(iter(task.dev), "")
     )
     trainer = ExactTrainer(
-        run,
-        _arguments(run, pace),
-        batches=batches,
-        pace=pace,
-        callbacks=[StepCount(), flow, progress],
+        run, _arguments(run, pace), batches=batches, pace=pace, callbacks=[progress]
     )
-    flow.trainer = trainer
     if trainer.total_steps < 1:
         raise ValueError(
             f"{setup.arguments['num_train_epochs']} epochs of {pace.steps} steps make no step: "
@@ -175,15 +169,14 @@ def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> dict[str
     if checkpoint is not None:
         say(f"continuing from {checkpoint}")
     started = time.monotonic()
-    with StopRequest() as stop:
-        trainer.stop = stop
+    with trainer.stop.awaited():
         trainer.resume(checkpoint)
     step = trainer.state.global_step
-    if stop.requested:
+    if trainer.stop.requested:
         raise Interrupted(
             f"stopped after step {step}, saved in {run.root / f'checkpoint-{step}'}; run the same "
             "command again to continue",
-            status=stop.status,
+            status=trainer.stop.status,
         )
     say(f"trained to step {step} in {duration(time.monotonic() - started)}")
     trained = {
@@ -195,13 +188,8 @@ def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> dict[str
         "processes": distributed.world_size(),
         "operators": trainer.progress.operators,
     }
-    return outcome.finish(
-        run,
-        step=str(step),
-        autocast=trainer.autocast_smart_context_manager,
-        trained=trained,
-        evaluations=trainer.progress.evaluations,
-    )
+    evaluations = trainer.progress.evaluations
+    return outcome.finish(trainer.run, step=str(step), trained=trained, evaluations=evaluations)
 
 
 def _arguments(run: Run, pace: Pace) -> TrainingArguments:

@@ -34,25 +34,13 @@ def linear_drop_factor(step: int, warmup_steps: float, total_steps: int) -> floa
     return max(0.0, 1.0 - step / total_steps)
 
 
-def constant_factor(step: int, warmup_steps: float, total_steps: int) -> float:
-    """Stay at 1."""
-    return 1.0
-
-
 SCHEDULES: Mapping[str, Callable[[int, float, int], float]] = {
     "linear": linear_factor,
     "linear_drop": linear_drop_factor,
     "cosine": cosine_factor,
-    "constant": constant_factor,
+    "constant": lambda step, warmup_steps, total_steps: 1.0,
 }
 """Name -> share of the base rate after the warm-up, of step, warm-up and length of the run."""
-
-
-def rate_factor(name: str, step: int, warmup_steps: float, total_steps: int) -> float:
-    """Share of the base rate: up to 1 over the warm-up, then as the one of `SCHEDULES` says."""
-    if step < warmup_steps:
-        return step / max(1.0, warmup_steps)
-    return SCHEDULES[name](step, warmup_steps, total_steps)
 
 
 def build_schedule(
@@ -78,9 +66,13 @@ def build_schedule(
         raise ValueError(
             f"warmup_steps must be between 0 and total_steps = {total_steps}, got {warmup_steps}"
         )
-    return LambdaDecay(
-        learning_rate, lambda step: rate_factor(name, step, warmup_steps, total_steps)
-    )
+
+    def factor(step: int) -> float:
+        if step < warmup_steps:
+            return step / max(1.0, warmup_steps)
+        return SCHEDULES[name](step, warmup_steps, total_steps)
+
+    return LambdaDecay(learning_rate, factor)
 
 
 @dataclass(frozen=True)
@@ -90,25 +82,16 @@ class EpochRates:
     The cosine is evaluated at the absolute epoch: it does not begin anew after the warm-up, so
     the rate just after it is a little below ``learning_rate``.
 
-    Attributes:
-        learning_rate: of the cosine at epoch 0.
-        epochs: length of the cosine, warm-up included.
-        min_lr: reached at the end of the cosine, and kept.
-        warmup_lr: of epoch 0.
-        warmup_epochs: rise to ``learning_rate`` over so many epochs, 0 for none.
-        cooldown_epochs: epochs at the minimum.
-        kind: ``"cosine"``, or ``"constant"`` (warm-up, then ``learning_rate`` throughout).
-
     Source: A.9.
     """
 
-    learning_rate: float
-    epochs: int = 300
-    min_lr: float = 1e-5
-    warmup_lr: float = 1e-6
-    warmup_epochs: int = 5
-    cooldown_epochs: int = 10
-    kind: str = "cosine"
+    learning_rate: float  # of the cosine at epoch 0
+    epochs: int = 300  # length of the cosine, warm-up included
+    min_lr: float = 1e-5  # reached at the end of the cosine, and kept
+    warmup_lr: float = 1e-6  # of epoch 0
+    warmup_epochs: int = 5  # of the rise to ``learning_rate``, 0 for none
+    cooldown_epochs: int = 10  # at the minimum
+    kind: str = "cosine"  # or ``constant``: warm-up, then ``learning_rate`` throughout
 
     @property
     def total_epochs(self) -> int:

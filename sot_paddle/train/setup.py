@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -40,33 +41,23 @@ class ModelSource(Protocol):
 
 @dataclass(frozen=True)
 class Setup:
-    """What a command trains, and how: everything in which kinds of task differ.
+    """What a command trains, and how: everything in which kinds of task differ."""
 
-    Attributes:
-        options: the command's record.
-        optimizer: (options, model with its parameters, pace, optimizer steps of the run) to
-            (optimizer, schedule).
-        arguments: of paddlenlp's TrainingArguments: batch size, epochs, steps, precision.
-        save_epochs: epochs between checkpoints, 0 for none but those of ``save_steps``.
-        eval_steps: optimizer steps between evaluations, None for each epoch, 0 for never.
-        ema_decay: of the moving average, None for none.
-        ema_warmup: the average follows closely at first; None for where the run is so short that
-            much of the start would stay in it.
-        sync_bn: batch statistics over all processes.
-        own_masks: each process draws dropout masks of its own.
-    """
-
-    options: Any
+    options: Any  # the command's record
     task: Task
     source: ModelSource
+    # of options, model with its parameters, pace, optimizer steps of the run
     optimizer: Callable[[Any, nn.Layer, Pace, int], tuple[Optimizer, LRScheduler]]
+    # of paddlenlp's TrainingArguments: batch size, epochs, steps, precision
     arguments: Mapping[str, Any]
-    save_epochs: int = 0
-    eval_steps: int | None = None
-    ema_decay: float | None = None
+    save_epochs: int = 0  # epochs between checkpoints, 0 for none but those of ``save_steps``
+    eval_steps: int | None = None  # steps between evaluations, None for each epoch, 0 for never
+    ema_decay: float | None = None  # of the moving average, None for none
+    # the average follows closely at first; None for where the run is so short that much of the
+    # start would stay in it
     ema_warmup: bool | None = False
-    sync_bn: bool = True
-    own_masks: bool = False
+    sync_bn: bool = True  # batch statistics over all processes
+    own_masks: bool = False  # each process draws dropout masks of its own
 
 
 @dataclass(frozen=True)
@@ -77,6 +68,8 @@ class Run:
     root: Path
     model: nn.Layer
     ema: ModelEma | None = None
+    autocast: Callable[[], AbstractContextManager] = nullcontext
+    """Makes the context of mixed precision in which the model computes."""
 
     @property
     def task(self) -> Task:

@@ -9,16 +9,17 @@ evaluation (in data set order). feeding.py and exact_state.py say why.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import paddle
 from paddle import nn
 from paddle.io import DataLoader
-from paddlenlp.trainer import Trainer, TrainingArguments
+from paddlenlp.trainer import Trainer, TrainerCallback, TrainingArguments
 
 from sot_paddle import distributed
 from sot_paddle.checkpoint import read_tensors
@@ -34,8 +35,12 @@ from sot_paddle.train.setup import Run
 from sot_paddle.versions import require
 
 
-class ExactTrainer(Trainer):
-    """Trainer whose resumed run ends bit-identical to the uninterrupted one."""
+class ExactTrainer(Trainer, TrainerCallback):
+    """Trainer whose resumed run ends bit-identical to the uninterrupted one; its own callback, too.
+
+    Args:
+        callbacks: further ones.
+    """
 
     def __init__(
         self,
@@ -44,7 +49,7 @@ class ExactTrainer(Trainer):
         *,
         batches: MicroBatches,
         pace: Pace,
-        callbacks: list[Any] | None = None,
+        callbacks: Sequence[TrainerCallback] = (),
     ) -> None:
         self.run, self.batches, self.pace = run, batches, pace
         self.progress = Progress(evaluation_data=self.run.evaluation_data)
@@ -54,8 +59,12 @@ class ExactTrainer(Trainer):
         self._random_due: Mapping[str, Any] | None = None
         self._consumed = (0, 0)  # epoch and index of the micro-batch in work
         super().__init__(
-            model=run.model, args=arguments, train_dataset=run.task.train, callbacks=callbacks
+            model=run.model,
+            args=arguments,
+            train_dataset=run.task.train,
+            callbacks=[self, *callbacks],
         )
+        self.run = dataclasses.replace(run, autocast=self.autocast_smart_context_manager)
 
     @property
     def total_steps(self) -> int:
@@ -80,7 +89,7 @@ class ExactTrainer(Trainer):
         """Loader over this process's micro-batches, from the position to continue at."""
         return self.run.task.train.load(self.batches)
 
-    def begin_epoch(self) -> None:
+    def on_epoch_begin(self, args, state, control, **kwargs) -> None:
         """Finish what the previous epoch left over, when a resumed run begins between epochs."""
         if self._saved is None:
             return
@@ -143,10 +152,38 @@ class ExactTrainer(Trainer):
                 setup.options, model, self.pace, num_training_steps
             )
 
-    def after_step(self) -> None:
+    def on_optimizer_end(self, args, state, control, **kwargs) -> None:
         """Let the moving average follow."""
         if self.run.ema is not None:
-            self.run.ema.update(self.state.global_step)
+            self.run.ema.update(state.global_step)
+
+    def on_step_end(self, args, state, control, lr_scheduler=None, **kwargs):
+        """Choose the rate of the next step; evaluate, save and stop as due.
+
+        PADDLE: the Trainer advances the schedule only where the optimizer ran; each step that a
+        loss scaler skips (float16) would delay every later change of the rate by one step.
+        """
+        step, setup = state.global_step, self.run.setup
+        lr_scheduler.step(epoch=step)  # Paddle's "epoch" is the schedule's position
+        state.epoch = self.pace.epochs_done(step)
+        final = step >= state.max_steps
+        every = self.pace.steps if setup.eval_steps is None else setup.eval_steps
+        if every and (final or step % every == 0):
+            control.should_evaluate = True
+        save_steps = self.pace.steps * setup.save_epochs
+        if final or (save_steps and step % save_steps == 0):
+            control.should_save = True
+        if final:
+            control.should_log = True
+        if self.stop.requested:
+            control.should_save = control.should_training_stop = True
+        return control
+
+    def on_evaluate(self, args, state, control, **kwargs):
+        """End the run after too many evaluations without progress."""
+        if self.out_of_patience:
+            control.should_training_stop = control.should_save = True
+        return control
 
     # state
 
@@ -154,10 +191,15 @@ class ExactTrainer(Trainer):
         """Read the state of the checkpoint to resume from, if there is one."""
         step = 0
         if checkpoint is not None:
-            self._saved = read_object(checkpoint / checkpointing.STATE)
-            check_identity(self._saved["identity"], self.run.identity, checkpoint)
-            self._restore_progress()
-            step = self._saved["step"]
+            saved = self._saved = read_object(checkpoint / checkpointing.STATE)
+            check_identity(saved["identity"], self.run.identity, checkpoint)
+            step, self.progress = saved["step"], Progress(**saved["progress"])
+            losses = saved["losses"][distributed.rank()]
+            self.progress.window, self.progress.loss_sum = losses
+            data = self.run.evaluation_data
+            if self.progress.evaluation_data != data:  # old scores tell nothing of other examples
+                self.progress.evaluations, self.progress.evaluation_data = {}, data
+                self.progress.best_step = self.progress.since_best = 0
         if self._is_over(step):
             return
         operators, now = self.progress.operators, exact_state.operators_in_use()
@@ -176,7 +218,6 @@ class ExactTrainer(Trainer):
         if checkpoint is None:
             self.train()
             return
-        assert self._saved is not None, "accept() reads the state first"
         step = self._saved["step"]
         if self._is_over(step):
             self.state.global_step = step
@@ -200,16 +241,6 @@ class ExactTrainer(Trainer):
         patience = self.run.setup.options.early_stopping_patience
         return patience is not None and self.progress.since_best >= patience
 
-    def _restore_progress(self) -> None:
-        self.progress = Progress(**self._saved["progress"])
-        losses = self._saved["losses"][distributed.rank()]
-        self.progress.window, self.progress.loss_sum = losses
-        data = self.run.evaluation_data
-        if self.progress.evaluation_data != data:
-            sums = {name: getattr(self.progress, name) for name in ("window", "loss_sum")}
-            operators = self.progress.operators
-            self.progress = Progress(**sums, operators=operators, evaluation_data=data)
-
     def _load_from_checkpoint(self, resume_from_checkpoint: str | None = None) -> None:
         if resume_from_checkpoint is not None:
             self.run.restore(Path(resume_from_checkpoint))
@@ -217,7 +248,6 @@ class ExactTrainer(Trainer):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is None:
             return
-        assert self._saved is not None, "accept() reads the state first"
         self.state.global_step = self._saved["step"]
         arrays, _ = read_tensors(Path(checkpoint) / checkpointing.OPTIMIZER)
         counters = self._saved["counters"]
@@ -261,7 +291,7 @@ class ExactTrainer(Trainer):
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
         """Evaluate, keep the best model, log; returns the metrics with the prefix."""
         step = self.state.global_step
-        metrics = outcome.score(self.run, self.autocast_smart_context_manager)
+        metrics = outcome.score(self.run)
         best = self.progress.evaluations.get(str(self.progress.best_step))
         self.progress.evaluations[str(step)] = metrics
         value = metrics[self.run.metric]

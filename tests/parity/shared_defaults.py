@@ -109,16 +109,10 @@ COUNTERPARTS: Mapping[str, str] = {
         "sot_torch_ref.train.image_transforms apply_operation fill"
     ),
     "data.image_randaugment RandAugmentConfig prob": "timm.data.auto_augment AugmentOp prob",
-    "data.squad.answers DecodingOptions n_best": ("sot_torch_ref.train.squad best_answer n_best"),
-    "data.squad.answers DecodingOptions max_tokens": (
-        "sot_torch_ref.train.squad best_answer max_tokens"
-    ),
-    "data.squad.questions span_features max_length": (
-        "sot_torch_ref.train.squad window_features max_length"
-    ),
-    "data.squad.questions span_features stride": (
-        "sot_torch_ref.train.squad window_features stride"
-    ),
+    "data.squad DecodingOptions n_best": ("sot_torch_ref.train.squad best_answer n_best"),
+    "data.squad DecodingOptions max_tokens": ("sot_torch_ref.train.squad best_answer max_tokens"),
+    "data.squad span_features max_length": ("sot_torch_ref.train.squad window_features max_length"),
+    "data.squad span_features stride": ("sot_torch_ref.train.squad window_features stride"),
     **{
         f"data.pretraining.instance_files InstanceOptions {ours}": (
             f"sot_torch_ref.train.instances make_instances {theirs}"

@@ -6,6 +6,7 @@ unequal size in another order than the examples'.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -169,8 +170,8 @@ def predict(model: paddle.nn.Layer, split: Split) -> tuple[Any, bool]:
 def current_scores(model: paddle.nn.Layer, task: Any, splits: Mapping[str, Split]) -> dict:
     """Return the scores that a run reports of two development splits, the second one smaller."""
     of_run = SimpleNamespace(dev=splits, test={}, score=task.score, maximise=task.maximise)
-    run = SimpleNamespace(model=model, task=of_run, metric=task.metric, ema=None)
-    return outcome.score(run)
+    options = {"metric": task.metric, "ema": None, "autocast": contextlib.nullcontext}
+    return outcome.score(SimpleNamespace(model=model, task=of_run, **options))
 
 
 def predict_in_processes(model: paddle.nn.Layer, split: Split) -> Any:

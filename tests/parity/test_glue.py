@@ -19,7 +19,7 @@ from sot_paddle.data.glue import (
     write_predictions,
 )
 from sot_paddle.data.splits import TokenSplit
-from sot_paddle.data.tokenizers import WordPieceTokenizer
+from sot_paddle.data.tokenizers import word_piece_tokenizer
 from sot_paddle.train.feeding import MicroBatches
 from tests.parity.glue_files import write_fixture
 from tests.parity.sides import assert_same
@@ -54,7 +54,7 @@ def test_batches_of_a_task(
     """An epoch, read from the official layout; both sides are given the order of the rows."""
     folder = FOLDER if embedded else write_fixture(tmp_path, task, REAL_SENTENCES)
     assert split in available_splits(folder, task)
-    tokenizer = WordPieceTokenizer(real_checkpoint, max_length=max_length)
+    tokenizer = word_piece_tokenizer(real_checkpoint, max_length=max_length)
     features = tokenize_split(folder, task, split, tokenizer)
     examples = torch_examples(folder, task, split)
     assert len(features) == len(examples)
@@ -111,7 +111,7 @@ def test_diagnostic_set(real_checkpoint: Path, tmp_path: Path) -> None:
     """
     max_length = 24
     folder = write_fixture(tmp_path / "MNLI", "ax", REAL_SENTENCES)
-    tokenizer = WordPieceTokenizer(real_checkpoint, max_length=max_length)
+    tokenizer = word_piece_tokenizer(real_checkpoint, max_length=max_length)
     features = tokenize_split(folder, "mnli", "test_diagnostic", tokenizer)
     reader = transformers_processor("rte")
     lines = reader._read_tsv(str(folder / "diagnostic.tsv"))

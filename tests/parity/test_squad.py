@@ -12,9 +12,15 @@ from transformers.data.metrics.squad_metrics import squad_evaluate
 from transformers.data.processors import squad
 
 from sot_paddle.data.batches import pad_rows
-from sot_paddle.data.squad.answers import DecodingOptions, decode, score_answers
-from sot_paddle.data.squad.questions import Question, SpanFeatures, span_features
-from sot_paddle.data.tokenizers import WordPieceTokenizer
+from sot_paddle.data.squad import (
+    DecodingOptions,
+    Question,
+    SpanFeatures,
+    decode,
+    score_answers,
+    span_features,
+)
+from sot_paddle.data.tokenizers import word_piece_tokenizer
 from sot_torch_ref.train.squad import best_answer, window_features
 from tests.parity.sides import assert_same
 
@@ -43,7 +49,7 @@ EMPTY = Question("empty", "Who wrote this?", "")
 
 
 def paddle_rows(folder: Path, questions: list[Question], **options: Any) -> SpanFeatures:
-    return span_features(questions, WordPieceTokenizer(folder, do_lower_case=True), **options)
+    return span_features(questions, word_piece_tokenizer(folder, do_lower_case=True), **options)
 
 
 def published_windows(
@@ -165,7 +171,7 @@ def test_answers_from_scores(
         answer = answers[question.id]
         assert answer.text == text
         assert_same(
-            {"best": answer.candidates[0].score, "null": answer.null_score},
+            {"best": answer.score, "null": answer.null_score},
             {"best": best, "null": null},
         )
     assert first_row == len(rows)

@@ -11,8 +11,13 @@ import torch
 
 from sot_paddle.data.batches import TokenFeatures, pad_rows
 from sot_paddle.data.stored.layout import stored_split
-from sot_paddle.data.stored.live_states import LiveStates, hidden_states
-from sot_paddle.data.stored.state_files import StateReader, StateSizes, StateWriter
+from sot_paddle.data.stored.states import (
+    LiveStates,
+    StateReader,
+    StateSizes,
+    StateWriter,
+    hidden_states,
+)
 from tests.parity.models import BERT, models_of_equal_weights
 from tests.parity.sides import assert_same, paddle_precision
 

@@ -19,8 +19,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from sot_paddle.data.batches import TokenFeatures, pad_rows
 from sot_paddle.data.corpus import REAL_SENTENCES
 from sot_paddle.data.splits import TokenSplit
-from sot_paddle.data.subword import truncated_lengths
-from sot_paddle.data.tokenizers import FAMILIES, WordPieceTokenizer
+from sot_paddle.data.subword import SubwordTokenizer, truncated_lengths
+from sot_paddle.data.tokenizers import FAMILIES, word_piece_tokenizer
 from sot_torch_ref.padding import pad_batch
 from tests.parity.sides import assert_same
 from tests.parity.vocabularies import (
@@ -34,12 +34,12 @@ from tests.parity.vocabularies import (
 NAMES = ("input_ids", "token_type_ids", "attention_mask")
 
 
-def from_vocabulary(source: Path, folder: Path, options: dict[str, Any]) -> WordPieceTokenizer:
+def from_vocabulary(source: Path, folder: Path, options: dict[str, Any]) -> SubwordTokenizer:
     """Build our tokenizer on the vocabulary as it is."""
-    return WordPieceTokenizer(source, do_lower_case=options["do_lower_case"])
+    return word_piece_tokenizer(source, do_lower_case=options["do_lower_case"])
 
 
-def from_settings(source: Path, folder: Path, options: dict[str, Any]) -> WordPieceTokenizer:
+def from_settings(source: Path, folder: Path, options: dict[str, Any]) -> SubwordTokenizer:
     """Build our tokenizer on a copy of ``tokenizer.json`` that holds the options."""
     content = json.loads((source / "tokenizer.json").read_text(encoding="utf-8"))
     stored = {"lowercase": options["do_lower_case"], "strip_accents": options["strip_accents"]}
@@ -48,29 +48,29 @@ def from_settings(source: Path, folder: Path, options: dict[str, Any]) -> WordPi
     other.enable_truncation(7)
     other.enable_padding(length=9)
     (folder / "tokenizer.json").write_text(other.to_str(), encoding="utf-8")
-    return WordPieceTokenizer(folder)
+    return word_piece_tokenizer(folder)
 
 
-def without_settings(source: Path, folder: Path, options: dict[str, Any]) -> WordPieceTokenizer:
+def without_settings(source: Path, folder: Path, options: dict[str, Any]) -> SubwordTokenizer:
     """Build our tokenizer on a ``tokenizer.json`` without a word on letter case and accents."""
     content = json.loads((source / "tokenizer.json").read_text(encoding="utf-8"))
     content |= {"normalizer": None}
     (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
-    return WordPieceTokenizer(folder)
+    return word_piece_tokenizer(folder)
 
 
-def from_file(source: Path, folder: Path, options: dict[str, Any]) -> WordPieceTokenizer:
+def from_file(source: Path, folder: Path, options: dict[str, Any]) -> SubwordTokenizer:
     """Build our tokenizer on a ``vocab.txt`` with the line ends of Windows; the case unasked."""
     text = (source / "vocab.txt").read_text(encoding="utf-8")
     (folder / "vocab.txt").write_text(text, encoding="utf-8", newline="\r\n")
-    return WordPieceTokenizer(folder / "vocab.txt")
+    return word_piece_tokenizer(folder / "vocab.txt")
 
 
-def from_folder(source: Path, folder: Path, options: dict[str, Any]) -> WordPieceTokenizer:
+def from_folder(source: Path, folder: Path, options: dict[str, Any]) -> SubwordTokenizer:
     """Build our tokenizer on a folder that has both options beside the vocabulary."""
     shutil.copy(source / "vocab.txt", folder)
     (folder / "tokenizer_config.json").write_text(json.dumps(options), encoding="utf-8")
-    return WordPieceTokenizer(folder)
+    return word_piece_tokenizer(folder)
 
 
 SENTENCES = [
@@ -91,7 +91,7 @@ SENTENCES = [
     ("build", "max_length", "pairs", "lower_case", "strip_accents", "pad"), SENTENCES
 )
 def test_sentences_in_word_pieces(
-    build: Callable[..., WordPieceTokenizer],
+    build: Callable[..., SubwordTokenizer],
     max_length: int,
     pairs: bool,
     lower_case: bool,

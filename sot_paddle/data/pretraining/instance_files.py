@@ -175,7 +175,7 @@ def prepare_instances(
         seed: of every draw: order of the documents, instances, order of the instances.
 
     Raises:
-        ValueError: text that cannot be used, or a folder of another preparation.
+        ValueError: text that cannot be used, or a folder that holds files already.
 
     Source: specs.md D.1.
     """
@@ -225,5 +225,5 @@ class InstanceRows(StoredRows):
 
     def row(self, position: int) -> dict[str, np.ndarray]:
         """See `unpacked`."""
-        numbers = self.numbers(position)
+        numbers = super().row(position)
         return unpacked(numbers, self.max_seq_length, self.content["max_predictions"])

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sot_paddle.data.pretraining.prepared import StoredRows, batches_of, lines_of, store_rows
+from sot_paddle.data.pretraining.prepared import batches_of, lines_of, store_rows
 from sot_paddle.data.subword import SubwordTokenizer
 
 REPLACED, RANDOM = 0.8, 0.5  # of the chosen words: [MASK]; of the others: random words
@@ -78,7 +78,7 @@ def prepare_pairs(
         tokenizer: cuts the sentences; None for files of token ids (the originals' iterable text).
 
     Raises:
-        ValueError: text that cannot be used, or a folder of another preparation.
+        ValueError: text that cannot be used, or a folder that holds files already.
 
     Source: specs.md E.3.
     """
@@ -113,14 +113,3 @@ def _pair_rows(files: Sequence[Path], tokenizer: SubwordTokenizer) -> Iterator[l
             ids = tokenizer.ids(texts)
             for first, second in zip(ids[::2], ids[1::2], strict=False):
                 yield tokenizer.pair(first, second)[0]
-
-
-class PairRows(StoredRows):
-    """The pairs of a prepared folder, read when they are asked for."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, FORM)
-
-    def row(self, position: int) -> np.ndarray:
-        """Token ids of a row."""
-        return self.numbers(position)

@@ -67,7 +67,15 @@ def stored_split(task: str, split: str) -> StoredSplit:
         ValueError: an unknown task, or a split that the original does not store.
     """
     if task.lower() == SQUAD:
-        return _squad(split)
+        if split not in ("train", "dev"):
+            raise ValueError(f"SQuAD has no split {split!r}; expected train or dev")
+        start = f"squad_{split}"
+        labels = (("start_labels", "start_ids"), ("end_labels", "end_ids"))
+        return StoredSplit(
+            states=Dataset(f"{start}_embeds.h5", "embeds"),
+            labels=tuple(Dataset(f"{start}_{file}.h5", name, "int64") for file, name in labels),
+            rows=Dataset(f"{start}_indices.h5", "indices", "int64"),
+        )
     table = get_task(task)
     if split not in ("train", *table.dev_splits):
         raise ValueError(
@@ -81,20 +89,6 @@ def stored_split(task: str, split: str) -> StoredSplit:
         labels=(Dataset(f"{start}_labels.h5", "labels", kind),),
         rows=Dataset(f"{start}_idx.h5", "idx", "int64"),
         classes=_CLASSES.get(table.name, table.labels),
-    )
-
-
-def _squad(split: str) -> StoredSplit:
-    if split not in ("train", "dev"):
-        raise ValueError(f"SQuAD has no split {split!r}; expected train or dev")
-    start = f"squad_{split}"
-    return StoredSplit(
-        states=Dataset(f"{start}_embeds.h5", "embeds"),
-        labels=(
-            Dataset(f"{start}_start_labels.h5", "start_ids", "int64"),
-            Dataset(f"{start}_end_labels.h5", "end_ids", "int64"),
-        ),
-        rows=Dataset(f"{start}_indices.h5", "indices", "int64"),
     )
 
 
@@ -123,11 +117,7 @@ def original_task(name: str, rows: str = "original") -> Task:
 
 
 def original_features(
-    folder: str | Path,
-    name: str,
-    split: str,
-    tokenizer: SubwordTokenizer,
-    rows: str = "original",
+    folder: str | Path, name: str, split: str, tokenizer: SubwordTokenizer, rows: str = "original"
 ) -> TokenFeatures:
     """A split (see :func:`sot_paddle.data.glue.read_split`) as BERTVision reads it, tokenized.
 

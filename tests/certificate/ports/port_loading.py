@@ -14,7 +14,7 @@ import paddle
 from PIL import Image
 
 from sot_paddle.data.image_transforms import EvalTransform
-from sot_paddle.data.tokenizers import WordPieceTokenizer
+from sot_paddle.data.tokenizers import word_piece_tokenizer
 
 LENGTH, BATCH, SIZE = 14, 3, 12
 
@@ -23,7 +23,7 @@ def sentences(
     vocabulary: Path, first: Sequence[str], second: Sequence[str], labels: np.ndarray
 ) -> Iterator[dict[str, Any]]:
     """Batches of sentence pairs, padded to a fixed length."""
-    tokenizer = WordPieceTokenizer(vocabulary, do_lower_case=True, max_length=LENGTH)
+    tokenizer = word_piece_tokenizer(vocabulary, do_lower_case=True, max_length=LENGTH)
     for begin in range(0, len(first), BATCH):
         rows = range(begin, min(begin + BATCH, len(first)))
         batch = tokenizer.encode_batch([first[i] for i in rows], [second[i] for i in rows])
@@ -33,7 +33,7 @@ def sentences(
 
 def single(vocabulary: Path, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Batches of sentences, each padded to its longest."""
-    tokenizer = WordPieceTokenizer(vocabulary, do_lower_case=True, max_length=LENGTH)
+    tokenizer = word_piece_tokenizer(vocabulary, do_lower_case=True, max_length=LENGTH)
     for begin in range(0, len(texts), BATCH):
         yield tokenizer.encode_batch(texts[begin : begin + BATCH], pad="longest")
 

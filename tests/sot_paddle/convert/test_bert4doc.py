@@ -7,7 +7,7 @@ import pytest
 
 from sot_paddle.checkpoint import write_tensors
 from sot_paddle.convert import build_plan, convert_file
-from sot_paddle.data.tokenizers import WordPieceTokenizer
+from sot_paddle.data.tokenizers import word_piece_tokenizer
 from tests.sot_paddle.convert.tiny_checkpoints import CLASSES, HIDDEN, encoder_shapes, linear
 
 POOLER = linear("bert.pooler.dense", HIDDEN, HIDDEN)
@@ -74,7 +74,7 @@ def test_its_tokenizer_takes_chinese_words_whole_unless_the_files_say_otherwise(
 
     def tokens(folder: str, layout: str) -> list[int]:
         convert_file(source, tmp_path / folder, layout, "bert_base", num_attention_heads=2)
-        tokenizer = WordPieceTokenizer(tmp_path / folder, max_length=9)
+        tokenizer = word_piece_tokenizer(tmp_path / folder, max_length=9)
         return tokenizer.tokenize(["中文 cat"]).row(0).tolist()
 
     assert tokens("document", "bert4doc") == [2, 1, 5, 3]

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sot_paddle.data.tokenizers import WordPieceTokenizer
+from sot_paddle.data.subword import SubwordTokenizer
+from sot_paddle.data.tokenizers import word_piece_tokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -22,11 +23,11 @@ def vocab_file(tmp_path: Path) -> Path:
     return path
 
 
-def letters(folder: Path, **options: Any) -> WordPieceTokenizer:
+def letters(folder: Path, **options: Any) -> SubwordTokenizer:
     """A tokenizer of single letters and marks."""
     path = folder / "vocab.txt"
     path.write_text("\n".join([*SPECIAL, *"abcdefghij?."]) + "\n", encoding="utf-8")
-    return WordPieceTokenizer(path, **options)
+    return word_piece_tokenizer(path, **options)
 
 
 @pytest.fixture

@@ -90,8 +90,8 @@ def test_what_is_not_read_is_told(tmp_path: Path) -> None:
     ("files", "message"),
     [
         (("val/a/1.jpg",), "expected a folder with train in it .* got: val"),
-        (("train/a/1.jpg", "train/b/2.jpg", "val/a/1.jpg"), "1 not in val: b"),
-        (("train/a/1.jpg", "val/a/1.jpg", "val/c/2.jpg"), "1 not in train: c"),
+        (("train/a/1.jpg", "train/b/2.jpg", "val/a/1.jpg"), "1 in one of them only: b"),
+        (("train/a/1.jpg", "val/a/1.jpg", "val/c/2.jpg"), "1 in one of them only: c"),
         (("train/a/1.jpg", "train/2.jpg", "val/a/1.jpg"), r"1 image\(s\) beside them: 2.jpg"),
     ],
 )

@@ -24,9 +24,9 @@ from sot_paddle.data.image_dataset import (
     load_digits,
 )
 from sot_paddle.data.image_folder import FolderSource, read_class_folders
-from sot_paddle.data.image_loader import ImageLoader
 from sot_paddle.data.image_mixing import ErasingConfig, MixConfig
 from sot_paddle.data.image_transforms import AugmentConfig, EvalTransform
+from sot_paddle.data.splits import BatchLoader, image_loader
 from tests.sot_paddle.data import worker_items
 
 SIDE = 12
@@ -75,22 +75,22 @@ def test_a_sample_depends_on_seed_epoch_and_index_only(source) -> None:
 SIZE = 16
 
 
-def arrays(loader: ImageLoader) -> list[dict[str, np.ndarray]]:
+def arrays(loader: BatchLoader) -> list[dict[str, np.ndarray]]:
     return [{name: value.numpy() for name, value in batch.items()} for batch in loader]
 
 
-def evaluation_loader(dataset: ImageEvalSet, batch_size: int, workers: int = 0) -> ImageLoader:
+def evaluation_loader(dataset: ImageEvalSet, batch_size: int, workers: int = 0) -> BatchLoader:
     batches = epoch_batches(len(dataset), batch_size, shuffle=False)
-    return ImageLoader(dataset, batches, collate_evaluation, workers)
+    return image_loader(dataset, batches, collate_evaluation, workers)
 
 
-def train_loader(source, workers: int) -> ImageLoader:
+def train_loader(source, workers: int) -> BatchLoader:
     config = AugmentConfig(img_size=SIZE)
     dataset = ImageTrainSet(source, config, seed=9)
     collate = TrainCollate(MixConfig(len(source.classes)), ErasingConfig(), seed=9)
     batches = epoch_batches(min(24, len(source)), 4, drop_last=True)
     keys = [[(0, int(index)) for index in batch] for batch in batches]
-    return ImageLoader(dataset, keys, collate, workers)
+    return image_loader(dataset, keys, collate, workers)
 
 
 def test_workers_change_nothing_on_the_digits() -> None:

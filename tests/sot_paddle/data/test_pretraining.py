@@ -13,8 +13,8 @@ from sot_paddle.data.pretraining.instance_files import (
     InstanceRows,
     prepare_instances,
 )
-from sot_paddle.data.pretraining.pair_files import PairRows, draws_of, prepare_pairs
-from sot_paddle.data.pretraining.prepared import MODEL, text_files, train_pieces
+from sot_paddle.data.pretraining.pair_files import FORM, draws_of, prepare_pairs
+from sot_paddle.data.pretraining.prepared import MODEL, StoredRows, text_files, train_pieces
 from sot_paddle.tasks.pretraining import even_batches
 from sot_torch_ref.train.instances import make_instances
 
@@ -112,7 +112,7 @@ def write_lines(folder: Path) -> tuple[list[Path], list[str]]:
 
 def pairs_of(files, folder, tokenizer=Numbers(), **more):  # noqa: B008
     count = prepare_pairs(files, tokenizer, folder, vocab_size=100, **more)
-    rows = PairRows(folder)
+    rows = StoredRows(folder, FORM)
     assert len(rows) == count
     return [" ".join(map(str, rows.row(at))) for at in range(count)]
 
@@ -161,7 +161,6 @@ def test_a_folder_with_other_files_is_refused_and_left_as_it_is(tmp_path, ids, n
     folder = tmp_path / "out"
     folder.mkdir()
     (folder / name).write_bytes(b"mine")
-    (folder / "run.lock").touch()  # of the command itself
     before = contents(folder)
     with pytest.raises(ValueError, match=f"expected a new folder, found {name}"):
         pairs_of([ids], folder, None)
@@ -179,14 +178,14 @@ def test_a_finished_folder_stays_and_is_compared_with_its_manifest(tmp_path, ids
     for damaged in (whole["numbers.bin"][:-4], whole["numbers.bin"].replace(b"\x05", b"\x06")):
         (folder / "numbers.bin").write_bytes(damaged)
         with pytest.raises(ValueError, match=r"numbers\.bin.*not that of manifest\.json"):
-            PairRows(folder)
+            StoredRows(folder, FORM)
 
 
 @pytest.mark.parametrize(
     ("content", "match"),
     [
         (b"1 5\n1 x 2\n", "line 2: expected token ids from 0 to 99, got '1 x 2'"),
-        (b"1 5\n\xff\n", "line 2: expected UTF-8 text.* byte 0xff"),
+        (b"1 5\n\xff\n", r"ids\.txt: .*utf-8.* byte 0xff"),
     ],
 )
 def test_what_did_not_finish_begins_anew_also_with_other_text(tmp_path, ids, content, match):
@@ -195,10 +194,10 @@ def test_what_did_not_finish_begins_anew_also_with_other_text(tmp_path, ids, con
     with pytest.raises(ValueError, match=match):
         pairs_of([ids], folder, None)
     with pytest.raises(ValueError, match="is not finished"):
-        PairRows(folder)
+        StoredRows(folder, FORM)
     ids.write_text("1 5 2\n", "utf-8")
     pairs_of([ids], folder, None)
-    assert len(PairRows(folder)) == 1
+    assert len(StoredRows(folder, FORM)) == 1
     with pytest.raises(ValueError, match=r"none\.txt is missing"):
         text_files([str(tmp_path / "none.txt")])
 

@@ -8,23 +8,20 @@ import numpy as np
 import pytest
 
 from sot_paddle.data.batches import TokenFeatures
-from sot_paddle.data.squad.answers import (
-    Answer,
-    Candidate,
-    DecodingOptions,
-    decode,
-    score_answers,
-    write_answers,
-)
-from sot_paddle.data.squad.questions import (
+from sot_paddle.data.squad import (
     NO_ANSWER,
+    Answer,
+    DecodingOptions,
     Question,
     SpanFeatures,
+    decode,
     read_questions,
+    score_answers,
     span_features,
+    write_answers,
 )
-from sot_paddle.data.subword import RowForm
-from sot_paddle.data.tokenizers import WordPieceTokenizer
+from sot_paddle.data.subword import RowForm, SubwordTokenizer
+from sot_paddle.data.tokenizers import word_piece_tokenizer
 from tests.sot_paddle.data.conftest import letters
 
 CONTEXT = "The Normans came in 1066."
@@ -81,7 +78,7 @@ def test_a_broken_file_is_refused(tmp_path) -> None:
 
 
 @pytest.fixture
-def tokenizer(tmp_path) -> WordPieceTokenizer:
+def tokenizer(tmp_path) -> SubwordTokenizer:
     return letters(tmp_path)
 
 
@@ -113,14 +110,10 @@ def test_a_window_without_context_has_no_span() -> None:
     features = SpanFeatures(tokens, np.zeros(1, "int64"), np.full((5, 2), -1))
     starts = ends = np.eye(1, 12, 1)
     answers = decode([ask("b c")], features, starts, ends, DecodingOptions(null_score="smallest"))
-    assert answers["q"].candidates == (Candidate("", 0.0),)
-    assert answers["q"].text == ""
+    assert answers["q"] == Answer("", 0.0, 0.0)
 
 
-ANSWERS = {
-    "a": Answer("1066", (Candidate("1066", 3.0), Candidate("in 1066", 2.0)), 1.0),
-    "b": Answer("", (Candidate("é", 1.0),), 4.0),
-}
+ANSWERS = {"a": Answer("1066", 3.0, 1.0), "b": Answer("", 1.0, 4.0)}
 ASKED = [qa("a", ("1066", 20)), qa("b", is_impossible=True), qa("c", is_impossible=True)]
 
 
@@ -138,7 +131,7 @@ def test_questions_without_an_answer_are_left_out() -> None:
 def test_every_answer_of_the_real_file_is_found_in_some_window(shared_file) -> None:
     questions = read_questions(shared_file("data/squad_v2/dev-v2.0.json"))
     assert (len(questions), sum(not question.answers for question in questions)) == (6078, 3168)
-    tokenizer = WordPieceTokenizer(shared_file("data/vocab/bert-base-uncased/vocab.txt"))
+    tokenizer = word_piece_tokenizer(shared_file("data/vocab/bert-base-uncased/vocab.txt"))
     found = span_features(questions[:1500], tokenizer)
     starts, ends = found.tokens.labels.T
     answered = {int(owner) for owner in found.questions[starts > 0]}

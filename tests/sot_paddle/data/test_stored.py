@@ -13,11 +13,17 @@ import numpy as np
 import pytest
 
 from sot_paddle.data.batches import TokenFeatures, pad_rows
-from sot_paddle.data.stored import state_files
+from sot_paddle.data.stored import states
 from sot_paddle.data.stored.layout import original_features, original_task, stored_split
-from sot_paddle.data.stored.live_states import LiveStates, extract, hidden_states
-from sot_paddle.data.stored.state_files import StateReader, StateSizes, StateWriter
-from sot_paddle.data.tokenizers import WordPieceTokenizer
+from sot_paddle.data.stored.states import (
+    LiveStates,
+    StateReader,
+    StateSizes,
+    StateWriter,
+    extract,
+    hidden_states,
+)
+from sot_paddle.data.subword import SubwordTokenizer
 from tests.sot_paddle.data.conftest import letters
 
 N, L, T, F = 5, 3, 4, 2
@@ -94,9 +100,9 @@ def test_the_space_is_known_before_and_refused_when_it_is_not_there(tmp_path, mo
     wide = StateSizes(2490, 13, 219, 768)
     assert f"{wide.gigabytes:.1f}" == "21.8"  # C.2
     usage = shutil.disk_usage(tmp_path)._replace(free=10**10)
-    monkeypatch.setattr(state_files.shutil, "disk_usage", lambda folder: usage)
+    monkeypatch.setattr(states.shutil, "disk_usage", lambda folder: usage)
     with pytest.raises(ValueError, match=r"need 21.8 GB and 10.0 GB are free \(--dtype float16"):
-        state_files.require_space(tmp_path, wide)
+        states.require_space(tmp_path, wide)
 
 
 FEATURES = TokenFeatures.from_rows([[2, 7, 8, 3], [2, 9, 3], [2, 5, 6, 7, 8, 3]], [4, 3, 3])
@@ -113,10 +119,8 @@ def test_no_gradient_flows_through_the_states(tiny_bert) -> None:
 def test_extracted_rows_are_the_live_ones_whatever_the_batches(tiny_bert, tmp_path) -> None:
     model = tiny_bert("bert_base")
     tokens = FEATURES.with_targets(range(3), LIVE_LABELS, np.int64)
-    source, seen = LiveStates(model, tokens, 6, pad_id=0, origin={}), []
-    sizes = StateSizes(3, 3, 6, 12)
-    extract(source, tmp_path, WNLI, sizes, batch_size=2, report=lambda *now: seen.append(now))
-    assert seen == [(2, 3), (3, 3)]
+    source = LiveStates(model, tokens, 6, pad_id=0, origin={})
+    extract(source, tmp_path, WNLI, StateSizes(3, 3, 6, 12), batch_size=2)
     reader = StateReader(tmp_path, WNLI)
     assert (len(reader), reader.of_row) == (3, source.of_row)
     np.testing.assert_array_equal(reader.labels[0], LIVE_LABELS)
@@ -127,7 +131,7 @@ def test_extracted_rows_are_the_live_ones_whatever_the_batches(tiny_bert, tmp_pa
 
 
 @pytest.fixture
-def tokenizer(tmp_path) -> WordPieceTokenizer:
+def tokenizer(tmp_path) -> SubwordTokenizer:
     return letters(tmp_path, max_length=8, tie_break="fast")
 
 

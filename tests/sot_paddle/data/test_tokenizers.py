@@ -13,12 +13,12 @@ from tokenizers import Tokenizer, models
 from transformers import BertTokenizer, BertTokenizerFast
 
 import sot_torch_ref  # noqa: F401  (makes transformers importable beside a CPU build of torch)
-from sot_paddle.data.subword import TAIL, RowForm
+from sot_paddle.data.subword import TAIL, RowForm, SubwordTokenizer
 from sot_paddle.data.tokenizers import (
     FAMILIES,
-    ByteBpeTokenizer,
-    SentencePieceTokenizer,
-    WordPieceTokenizer,
+    byte_bpe_tokenizer,
+    sentence_piece_tokenizer,
+    word_piece_tokenizer,
 )
 from tests.parity.vocabularies import train_vocabulary
 
@@ -27,27 +27,27 @@ NOT_NFC = "e\u0301"  # a combining accent that has a composed form
 UNASSIGNED = "\u0378 a"
 
 
-def ids(tokenizer: WordPieceTokenizer, *texts: str) -> list[int]:
+def ids(tokenizer: SubwordTokenizer, *texts: str) -> list[int]:
     """Token ids of one sentence or pair."""
     return tokenizer.tokenize(*([text] for text in texts)).row(0).tolist()
 
 
 def test_lower_casing_is_applied_and_switched_off_whatever_the_vocabulary(vocab_file):
-    lower = WordPieceTokenizer(vocab_file, do_lower_case=True)
-    kept = WordPieceTokenizer(vocab_file, do_lower_case=False)
+    lower = word_piece_tokenizer(vocab_file, do_lower_case=True)
+    kept = word_piece_tokenizer(vocab_file, do_lower_case=False)
     assert ids(lower, "Cat É") == [CLS, CAT, E, SEP]
     assert ids(kept, "Cat É é") == [CLS, BIG_CAT, UNK, E_ACUTE, SEP]
-    assert WordPieceTokenizer(vocab_file).do_lower_case is True  # without any setting
+    assert word_piece_tokenizer(vocab_file).do_lower_case is True  # without any setting
     assert lower.fingerprint != kept.fingerprint
 
 
 def test_special_tokens_written_in_a_text_are_special(vocab_file):
-    tokenizer = WordPieceTokenizer(vocab_file)
+    tokenizer = word_piece_tokenizer(vocab_file)
     assert ids(tokenizer, "a[SEP]b [MASK] [sep]") == [CLS, A, SEP, B, MASK, UNK, UNK, UNK, SEP]
 
 
 def test_a_tokenizer_that_keeps_other_tokens(vocab_file):
-    head = WordPieceTokenizer(vocab_file, max_length=8)
+    head = word_piece_tokenizer(vocab_file, max_length=8)
     tail = head.truncating(TAIL)
     text, short = "a " * 6 + "b", ["a b"]
     ids = head.tokenize(["a", "b"]).input_ids[[1, 4]]
@@ -75,17 +75,17 @@ def test_word_pieces_that_are_refused(vocab_file, tmp_path, name, content, match
     if name:
         (tmp_path / "model" / name).write_bytes(content)
     with pytest.raises(ValueError, match=match):
-        WordPieceTokenizer(tmp_path / "model")
+        word_piece_tokenizer(tmp_path / "model")
     with pytest.raises(ValueError, match="max_length: expected at least 8, got 7"):
-        WordPieceTokenizer(vocab_file, max_length=7)
+        word_piece_tokenizer(vocab_file, max_length=7)
     with pytest.raises(ValueError, match="no tokenizer at .*expected a folder with tokenizer.json"):
-        WordPieceTokenizer(tmp_path / "none")
+        word_piece_tokenizer(tmp_path / "none")
 
 
 def test_where_ours_follows_the_fast_tokenizer_and_the_slow_one_differs(vocab_file):
     path = str(vocab_file)
     for text, lower in ((NOT_NFC, False), (UNASSIGNED, True)):
-        ours = ids(WordPieceTokenizer(path, do_lower_case=lower), text)
+        ours = ids(word_piece_tokenizer(path, do_lower_case=lower), text)
         assert ours == BertTokenizerFast(path, do_lower_case=lower)(text)["input_ids"]
         assert ours != BertTokenizer(path, do_lower_case=lower)(text)["input_ids"]
 
@@ -123,10 +123,10 @@ def test_byte_pairs_that_are_refused(files, match, tmp_path):
     for name, content in files.items():
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ValueError, match=match) as refused:
-        ByteBpeTokenizer(tmp_path)
+        byte_bpe_tokenizer(tmp_path)
     assert "\n" not in str(refused.value)
     with pytest.raises(ValueError, match="no tokenizer at .*expected a folder"):
-        ByteBpeTokenizer(tmp_path / "nothing")
+        byte_bpe_tokenizer(tmp_path / "nothing")
 
 
 TEXTS = ["the cat sees a dog", "a dog sees 1,000 cats, and 20, too", "an old tree", "red birds"]
@@ -138,7 +138,7 @@ def folder(tmp_path_factory):
 
 
 def test_special_tokens_follow_the_pieces(folder):
-    tokenizer = SentencePieceTokenizer(folder)
+    tokenizer = sentence_piece_tokenizer(folder)
     first = tokenizer.vocab_size - 4
     assert tokenizer.form == RowForm((first,), (first + 1,), (first + 1,), typed=True)
     assert (tokenizer.pad_id, tokenizer.mask_id) == (first + 2, first + 3)
@@ -153,8 +153,8 @@ def test_special_tokens_follow_the_pieces(folder):
 def test_the_names_of_the_file(folder, tmp_path):
     content = (folder / "spm.model").read_bytes()
     (tmp_path / "spiece.model").write_bytes(content)
-    same = SentencePieceTokenizer(tmp_path).fingerprint
-    assert same == SentencePieceTokenizer(folder).fingerprint
+    same = sentence_piece_tokenizer(tmp_path).fingerprint
+    assert same == sentence_piece_tokenizer(folder).fingerprint
     family = FAMILIES["sentencepiece"]
     assert family.whole(["spm.model"])
     assert family.whole(["spiece.model"])
@@ -164,10 +164,10 @@ def test_the_names_of_the_file(folder, tmp_path):
 
 def test_sentence_pieces_that_are_refused(folder, tmp_path):
     with pytest.raises(ValueError, match="expected spiece.model or spm.model in .*holds nothing"):
-        SentencePieceTokenizer(tmp_path)
+        sentence_piece_tokenizer(tmp_path)
     for content in (b"", (folder / "spm.model").read_bytes()[:5000]):
         (tmp_path / "spm.model").write_bytes(content)
         with pytest.raises(ValueError, match=r"spm\.model: .*damaged"):
-            SentencePieceTokenizer(tmp_path)
+            sentence_piece_tokenizer(tmp_path)
     with pytest.raises(ValueError, match="does not tell where a token lies"):
-        SentencePieceTokenizer(folder).pieces(["a"])
+        sentence_piece_tokenizer(folder).pieces(["a"])

@@ -6,7 +6,8 @@ import numpy as np
 import paddle
 import pytest
 
-from sot_paddle.data.tokenizers import WordPieceTokenizer
+from sot_paddle.data.subword import SubwordTokenizer
+from sot_paddle.data.tokenizers import word_piece_tokenizer
 from sot_paddle.explain.parts import PartEvidence, contrast, part_logits, parts_of
 from sot_paddle.explain.word_impact import explain_sentence, words_of
 from sot_paddle.train.model_folder import TextModel, load_trained_text
@@ -51,9 +52,9 @@ def test_the_margin_does_not_see_a_number_added_to_all_logits() -> None:
 
 
 @pytest.fixture
-def tokenizer(tmp_path) -> WordPieceTokenizer:
+def tokenizer(tmp_path) -> SubwordTokenizer:
     (tmp_path / "vocab.txt").write_text("\n".join(tiny.VOCABULARY) + "\n", encoding="utf-8")
-    return WordPieceTokenizer(tmp_path / "vocab.txt", do_lower_case=True, max_length=12)
+    return word_piece_tokenizer(tmp_path / "vocab.txt", do_lower_case=True, max_length=12)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import paddle
 import pytest
 
 from sot_paddle.data.batches import TokenFeatures
-from sot_paddle.data.squad.questions import Question, SpanFeatures
+from sot_paddle.data.squad import Question, SpanFeatures
 from sot_paddle.data.stored.layout import original_task
 from sot_paddle.tasks.glue import GlueTask
 from sot_paddle.tasks.losses import classification_loss, probe_loss, span_loss

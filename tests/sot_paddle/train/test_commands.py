@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from sot_paddle.command_line import parse
-from sot_paddle.data.squad.answers import score_answers
-from sot_paddle.data.squad.questions import read_questions
+from sot_paddle.data.squad import read_questions, score_answers
 from sot_paddle.deploy.trained import open_trained
 from sot_paddle.tasks.state_options import ADAPTER_COMMAND
 from sot_paddle.train.adapter_command import schedule_steps

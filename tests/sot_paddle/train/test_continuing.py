@@ -155,17 +155,17 @@ def test_numbers_of_every_kind_are_looked_at(kind):
 
 def test_a_weight_that_is_not_finite_is_not_saved(tiny, tmp_path, monkeypatch):
     """Its loss was finite: the step itself spoilt it, and no later step would have been tried."""
-    original = trainer.ExactTrainer.after_step
+    original = trainer.ExactTrainer.on_optimizer_end
 
-    def spoil(self):
-        original(self)
+    def spoil(self, *arguments, **options):
+        original(self, *arguments, **options)
         if self.state.global_step == 2:  # in the third step: the counter follows
             weight = dict(self.model.named_parameters())[POSITIONS]
             array = weight.numpy()
             array[-1, -1] = np.inf  # a position that no sentence reaches: no loss tells of it
             weight.set_value(array)
 
-    monkeypatch.setattr(trainer.ExactTrainer, "after_step", spoil)
+    monkeypatch.setattr(trainer.ExactTrainer, "on_optimizer_end", spoil)
     out, flags = tmp_path / "out", (*STEPS, "--eval_steps", "1")
     line = tiny.refused(out, *flags)
     assert POSITIONS in line

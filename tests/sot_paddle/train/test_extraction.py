@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from sot_paddle.command_line import parse
-from sot_paddle.data.stored import live_states
+from sot_paddle.data.stored import states
 from sot_paddle.data.stored.layout import stored_split
-from sot_paddle.data.stored.live_states import glue_states
-from sot_paddle.data.stored.state_files import StateReader
+from sot_paddle.data.stored.states import StateReader, glue_states
 from sot_paddle.tasks.state_options import EXTRACT_COMMAND
 from sot_paddle.train.adapter_command import load_frozen
 from tests.sot_paddle.train.run_output import in_process
@@ -57,7 +56,7 @@ def test_what_is_stored_are_the_encoder_s_states(store, tiny_folders, encoder, t
 
 
 def test_a_stopped_run_leaves_no_file_and_a_finished_split_stays(store, tmp_path, monkeypatch):
-    made, hidden_states = [], live_states.hidden_states
+    made, hidden_states = [], states.hidden_states
 
     def stop(model, inputs):
         made.append(len(inputs["input_ids"]))
@@ -65,7 +64,7 @@ def test_a_stopped_run_leaves_no_file_and_a_finished_split_stays(store, tmp_path
             raise KeyboardInterrupt
         return hidden_states(model, inputs)
 
-    monkeypatch.setattr(live_states, "hidden_states", stop)
+    monkeypatch.setattr(states, "hidden_states", stop)
     assert store("--splits", "train", "--batch_size", "4")[0] == 130
     assert not list((tmp_path / "states").glob("*.h5"))
     status, said = store("--splits", "train", "--batch_size", "4")

@@ -14,10 +14,11 @@ from paddle import nn
 
 from sot_paddle.failures import Interrupted, TrainingStopped
 from sot_paddle.train import evaluation
-from sot_paddle.train.callbacks import Flow, ProgressLines, StepCount, StopRequest
+from sot_paddle.train.callbacks import ProgressLines, StopRequest
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.schedule import EpochRates, PerEpoch
+from sot_paddle.train.trainer import ExactTrainer
 
 
 def _state(step, **more):
@@ -33,16 +34,27 @@ def test_progress_of_evaluation_and_of_other_processes(capsys):
     assert capsys.readouterr().err == "step 3/100 epoch 0.50 dev: acc 0.2500 loss 1.0000\n"
 
 
+def _trainer(eval_steps, *, save_epochs=0, stop=None):
+    """What `_end_step` asks of a trainer whose epochs have three steps."""
+    setup = SimpleNamespace(eval_steps=eval_steps, save_epochs=save_epochs)
+    run = SimpleNamespace(setup=setup)
+    return SimpleNamespace(run=run, pace=Pace(6, 2), stop=stop or StopRequest())
+
+
+def _end_step(trainer, state, control, schedule=None):
+    schedule = schedule or PerEpoch(EpochRates(learning_rate=0.1), steps=3)
+    ExactTrainer.on_step_end(trainer, None, state, control, lr_scheduler=schedule)
+
+
 @pytest.mark.parametrize(
     ("eval_steps", "due"), [(None, [3, 6, 7]), (2, [2, 4, 6, 7]), (0, [])], ids=str
 )
 def test_flow_evaluates_when_due_and_at_the_end(eval_steps, due):
-    flow = Flow(eval_steps=eval_steps, save_steps=3)
-    flow.trainer = SimpleNamespace(pace=Pace(6, 2), stop=StopRequest())
+    trainer = _trainer(eval_steps, save_epochs=1)
     evaluated, saved = [], []
     for step in range(1, 8):
         control = SimpleNamespace(should_evaluate=False, should_save=False, should_log=False)
-        flow.on_step_end(None, _state(step, max_steps=7), control)
+        _end_step(trainer, _state(step, max_steps=7), control)
         evaluated += [step] * control.should_evaluate
         saved += [step] * control.should_save
     assert evaluated == due
@@ -51,11 +63,10 @@ def test_flow_evaluates_when_due_and_at_the_end(eval_steps, due):
 
 def test_a_stop_request_saves_and_stops(capsys):
     control = SimpleNamespace(should_save=False, should_training_stop=False)
-    with StopRequest() as stop:
+    stop = StopRequest()
+    with stop.awaited():
         os.kill(os.getpid(), signal.SIGTERM)
-        flow = Flow(eval_steps=0)
-        flow.trainer = SimpleNamespace(pace=Pace(6, 2), stop=stop)
-        flow.on_step_end(None, _state(1), control)
+        _end_step(_trainer(0, stop=stop), _state(1), control)
         assert control.should_save
         assert control.should_training_stop
         with pytest.raises(Interrupted, match="stopped by SIGINT") as error:
@@ -67,12 +78,12 @@ def test_a_stop_request_saves_and_stops(capsys):
 def test_steps_that_a_loss_scaler_skips_do_not_delay_the_rate():
     """As paddlenlp's Trainer does it: the schedule is stepped only where the optimizer ran."""
     rates = EpochRates(learning_rate=0.1, epochs=3, warmup_epochs=1, cooldown_epochs=0)
-    schedule, count, used = PerEpoch(rates, steps=3), StepCount(), []
+    schedule, trainer, used = PerEpoch(rates, steps=3), _trainer(0), []
     for step in range(9):
         used.append(schedule())
         if step not in (1, 4):
             schedule.step()
-        count.on_step_end(None, _state(step + 1), None, lr_scheduler=schedule)
+        _end_step(trainer, _state(step + 1), None, schedule)
     assert used == [rates.rate(epoch) for epoch in range(3) for _ in range(3)]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sot_paddle.data.pretraining.instance_files import InstanceOptions, prepare_instances
 from sot_paddle.data.pretraining.pair_files import prepare_pairs
-from sot_paddle.data.tokenizers import WordPieceTokenizer
+from sot_paddle.data.tokenizers import word_piece_tokenizer
 
 WORDS = [f"word{index}" for index in range(40)]
 SIZES = {
@@ -29,7 +29,7 @@ def write_texts(root: Path) -> Path:
     (root / "text.txt").write_text(
         "\n".join(text + "\n" * (at % 7 == 0) for at, text in enumerate(texts)), "utf-8"
     )
-    tokenizer = WordPieceTokenizer(root / "words")
+    tokenizer = word_piece_tokenizer(root / "words")
     special = {"first": 2, "separator": 3, "mask": 4, "vocab_size": tokenizer.vocab_size}
     options = InstanceOptions(**special, max_seq_length=20, max_predictions=4)
     files = [root / "text.txt"]
