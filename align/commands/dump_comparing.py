@@ -15,7 +15,7 @@ from align.commands.spec import in_one_line, read_spec
 from align.commands.steps import Outcome, left_out, take_once, take_precision
 from align.match.paired_names import table_of
 from align.pair.dumped_pair import DumpPair, Names
-from align.record.files.dump_reading import SIDES, Dump, same_request
+from align.record.dump_files import SIDES, Dump, same_request
 from align.record.run_report import Report, described, origin
 from align.report.report import check_writable, write_asked
 from align.report.reprod import write_both
@@ -38,7 +38,7 @@ def run_dump(options: argparse.Namespace) -> int:
     other = None if folder is None else Dump(folder)
     with in_one_line(spec):
         written = dumping.dump(DumpRequest(options.side, plan, spec, other), out)
-    meta, files = written.meta, written.folder.files
+    meta, files = written.meta, written.files
     size = sum(row["bytes"] for row in files.values()) / 2**20
     ran = f" {meta.framework['version']} on {meta.framework['device']}" if meta.framework else ""
     print(

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import SimpleNamespace
 
 import numpy as np
@@ -32,8 +32,9 @@ from align.pair.pair import (
     scored_output,
     steady_elements,
 )
+from align.pair.side import Run
 from align.record.arrays import Arrays, BothSides, Leaf, TrainingRun
-from align.record.files.dump_reading import Dump, Module
+from align.record.dump_files import NOISE, ORACLE, TRAINING_NOISE, Dump, Module
 from align.record.recording import ROOT, Call, Recording
 from align.record.results import Comparison, Step, Tolerance
 
@@ -87,12 +88,15 @@ class DumpPair(Pair):
     @functools.cached_property
     def oracle(self) -> Recording | None:
         """PyTorch's float64 pass on the same rounded numbers; None for a pair in float64."""
-        return self.setup.torch.oracle(self.dtype)
+        return self._oracle(self.setup.torch.recording)
+
+    def _oracle(self, read: Callable[[str], Run]) -> Run | None:
+        return None if self.dtype == "float64" else read(f"{self.dtype}/{ORACLE}")
 
     @functools.cached_property
     def band(self) -> NoiseBand:
         """How far rounding alone moves what PyTorch's pass leaves, as it was measured there."""
-        return NoiseBand.stored(self.setup.torch.noise(self.dtype))
+        return NoiseBand.stored(self.setup.torch.tensors(f"{self.dtype}/{NOISE}"))
 
     def trainings(self) -> TrainingRuns:
         """The training runs of both sides.
@@ -101,7 +105,7 @@ class DumpPair(Pair):
             ValueError: the drift of both dumps is not of the same elements.
         """
         torch, dtype = self.setup.torch, self.dtype
-        reference, oracle = torch.training(dtype), torch.training_oracle(dtype)
+        reference, oracle = torch.training(dtype), self._oracle(torch.training)
         ours = self.setup.paddle.training(dtype)
         sample = drift.Sample(self.plan.entries, self.setup.weights)
         shape = self.plan.steps + 1, sample.size
@@ -112,7 +116,7 @@ class DumpPair(Pair):
         def run() -> Iterator[TrainingRun]:
             yield ours
 
-        band = NoiseBand.stored(torch.training_noise(dtype))
+        band = NoiseBand.stored(torch.tensors(f"{dtype}/{TRAINING_NOISE}"))
         return TrainingRuns(
             reference, oracle, band, run, steady_elements(sample, oracle or reference)
         )

@@ -22,7 +22,7 @@ import numpy as np
 
 from align.pair.dumped_pair import DumpPair, Names
 from align.record.arrays import TrainingRun
-from align.record.files.dump_reading import Dump
+from align.record.dump_files import Dump
 from align.record.recording import ROOT, Recording
 from sot_paddle.atomic import write_atomically
 

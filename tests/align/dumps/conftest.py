@@ -14,7 +14,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddle 3.3.1: warnings at import
     import paddle  # noqa: F401
 
 from align.commands.spec import read_spec
-from align.record.files.dump_reading import Dump
+from align.record.dump_files import Dump
 from align.stages import dumping
 
 SPEC = '''

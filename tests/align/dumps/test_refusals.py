@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from align.commands import dump_comparing
-from align.record.files.dump_reading import Dump
+from align.record.dump_files import Dump
 from tests.align.dumps.guarded_commands import main_compare, main_dump
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -174,9 +174,9 @@ def test_a_damaged_dump_ends_in_one_line(damage, copy, torch_dump, capsys) -> No
 KILLED = """
 import sys, time
 from pathlib import Path
-from align.record.files import storage
-with storage.new_folder(Path(sys.argv[1])) as new:
-    storage.write_json(new / "meta.json", {})
+from align.record import dump_files
+with dump_files.new_folder(Path(sys.argv[1])) as new:
+    dump_files.write_json(new / "meta.json", {})
     print("half", flush=True)
     time.sleep(60)
 """
