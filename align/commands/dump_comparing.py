@@ -39,7 +39,7 @@ def run_dump(options: argparse.Namespace) -> int:
     with in_one_line(spec):
         written = dumping.dump(DumpRequest(options.side, plan, spec, other), out)
     meta, files = written.meta, written.files
-    size = sum(row["bytes"] for row in files.values()) / 2**20
+    size = sum(row["size"] for row in files.values()) / 2**20
     ran = f" {meta.framework['version']} on {meta.framework['device']}" if meta.framework else ""
     print(
         f"{meta.title}{ran}: {meta.name}, {', '.join(meta.dtypes)}, {len(meta.entries)} tensors, "

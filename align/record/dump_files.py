@@ -1,4 +1,4 @@
-"""A dump on disk: tensors in safetensors, the rest in strict JSON, one manifest of hashes.
+"""A dump on disk: tensors in safetensors, the rest in strict JSON, one manifest of checksums.
 
 The manifest is written last, inside a temporary folder that takes its name when it is complete.
 Reading refuses everything else in one line; a tensor is read when it is looked at. The pass lies in
@@ -37,7 +37,7 @@ from align.record.request import DTYPES, LOSSES, Request
 from sot_paddle import checkpoint, reading, strict_json
 from sot_paddle.atomic import atomic_directory
 
-FORMAT, VERSION = "align dump", 6
+FORMAT, VERSION = "align dump", 7
 MANIFEST, META, NUMBERS = "manifest.json", "meta.json", "numbers.json"
 WEIGHTS, LABELS = "weights.safetensors", "labels.safetensors"
 NOISE, TRAINING_NOISE = "noise.safetensors", "training_noise.safetensors"
@@ -228,10 +228,8 @@ def new_folder(path: Path) -> Iterator[Path]:
         except OSError as error:
             raise ValueError(f"cannot write to {path}: {error.strerror}") from error
         yield temporary
-        rows = {}
-        for file in sorted(file for file in temporary.rglob("*") if file.is_file()):
-            row = {"sha256": reading.sha256_of(file), "bytes": file.stat().st_size}
-            rows[file.relative_to(temporary).as_posix()] = row
+        files = sorted(file for file in temporary.rglob("*") if file.is_file())
+        rows = {f.relative_to(temporary).as_posix(): reading.entry_of(f) for f in files}
         write_json(temporary / MANIFEST, {"format": FORMAT, "version": VERSION, "files": rows})
 
 
@@ -343,19 +341,11 @@ class Folder:
         with as_written(self.path / MANIFEST):
             self.files: dict[str, Any] = dict(manifest["files"])
             for name, row in self.files.items():
-                self._check(name, row["bytes"], row["sha256"])
-
-    def _check(self, name: str, size: int, sha256: str) -> None:
-        inside = PurePosixPath(name)
-        if inside.is_absolute() or ".." in inside.parts:
-            raise ValueError(f"has a bad row {name!r}")
-        file = self.path / name
-        if file.is_symlink() or not file.is_file():
-            raise ValueError(f"lists {name}, which is missing")
-        if file.stat().st_size != size:
-            raise ValueError(f"{name} has {file.stat().st_size} bytes, {size} were written")
-        if reading.sha256_of(file) != sha256:
-            raise ValueError(f"the SHA-256 of {name} is another one: it was changed")
+                inside = PurePosixPath(name)
+                if inside.is_absolute() or ".." in inside.parts:
+                    raise ValueError(f"has a bad row {name!r}")
+                if not reading.is_intact(self.path / name, row):
+                    raise ValueError(f"{name} is missing, or was damaged or changed")
 
     def _listed(self, name: str) -> Path:
         if name not in self.files:

@@ -228,7 +228,8 @@ def _of_optimizers(pair: Any) -> _Schedules:
     # comparing files of two machines needs no framework
     from align.pair import update_sides as sides
 
-    torch, paddle, options = sides.torch_schedule(pair), sides.paddle_schedule(pair), ""
+    torch, paddle = (sides.schedule_of(pair, s) for s in (pair.setup.torch, pair.setup.paddle))
+    options = ""
     curves, factories = sides.schedule_curves(pair, torch, paddle), pair.plan.optimizer
     if not all(c.passed for c in compare_curves(curves)):
         options = rate_causes.exchanged(pair, torch, paddle)
