@@ -29,9 +29,9 @@ from align.match.paired_names import PairedNames, settled, table_of
 from align.pair.dumped_pair import DumpPair, Names
 from align.pair.pair import METRIC, compute_rates, compute_scores, scored_output, steady_elements
 from align.pair.side import Side, differs, measured_training, no_scatter, tensors
+from align.record import dump_files
 from align.record.arrays import Entry, Store, moved_vectors
-from align.record.files import dump_reading, storage
-from align.record.files.dump_reading import SIDES, Dump, Module, same_request
+from align.record.dump_files import SIDES, Dump, Module, same_request
 from align.record.recording import Recording
 from align.record.request import Request
 from align.record.run_report import Report, code_of, commit, described, origin
@@ -59,8 +59,8 @@ def run_dump(options: argparse.Namespace) -> int:
     other = None if folder is None else Dump(folder)
     with in_one_line(spec):
         written = dump(options.side, plan, spec, out, other)
-    meta, files = written.meta, written.folder.files
-    size = sum(row["bytes"] for row in files.values()) / 2**20
+    meta, files = written.meta, written.files
+    size = sum(row["size"] for row in files.values()) / 2**20
     ran = f" {meta.framework['version']} on {meta.framework['device']}" if meta.framework else ""
     print(
         f"{meta.title}{ran}: {meta.name}, {', '.join(meta.dtypes)}, {len(meta.entries)} tensors, "
@@ -82,7 +82,7 @@ def dump(side: str, plan: Request, spec: Path, out: Path, other: Dump | None = N
     Raises:
         ValueError: the folder exists, or the pair cannot be run.
     """
-    with storage.new_folder(out) as folder:
+    with dump_files.new_folder(out) as folder:
         DumpedSide(side, plan, spec, other).write(folder)
     return Dump(out)
 
@@ -125,14 +125,14 @@ class DumpedSide:
             self.sample = functools.partial(drift.Sample(self.entries).reference, self.framework)
         else:
             self._take_weights(model)
-        self.record.weights = dump_reading.weights_digest(self.state)
+        self.record.weights = dump_files.weights_digest(self.state)
 
-    def _record(self, side: str, spec: Path, model: Any) -> dump_reading.Meta:
+    def _record(self, side: str, spec: Path, model: Any) -> dump_files.Meta:
         environment = environment_stamp()
         folders = {"suite": Path(__file__).parents[1], "spec": spec.resolve().parent}
         commits = {title: commit(folder) for title, folder in folders.items()}
         environment["commit"] = {title: text for title, text in commits.items() if text}
-        return dump_reading.Meta(
+        return dump_files.Meta(
             side=side,
             framework={},
             environment=environment,
@@ -141,7 +141,7 @@ class DumpedSide:
             entries=self.entries,
             modules=[module_of(n, m) for n, m in self.framework.modules(model).items()],
             table=rows_of_table(self._table),
-            **dump_reading.of_request(self.plan),
+            **dump_files.of_request(self.plan),
         )
 
     def _choose_norms(self, model: Any) -> None:
@@ -173,7 +173,7 @@ class DumpedSide:
         self.sample = functools.partial(sample.ours, self.framework)
         self.record.weights_from = other.meta.weights
 
-    def _paired(self, torch: dump_reading.Meta, paddle: dump_reading.Meta) -> PairedNames:
+    def _paired(self, torch: dump_files.Meta, paddle: dump_files.Meta) -> PairedNames:
         same_request(self.record, self.other.meta, ("this spec", str(self.other.path)))
         return settled(torch, paddle, self._table)
 
@@ -182,19 +182,19 @@ class DumpedSide:
         record, plan = self.record, self.plan
         record.notes += plan.notes
         record.notes += [_NOT_HERE.format(name) for name in _OTHERS if getattr(plan, name)]
-        checkpoint.write_tensors(folder / dump_reading.WEIGHTS, self.state)
+        checkpoint.write_tensors(folder / dump_files.WEIGHTS, self.state)
         labels = {} if plan.labels is None else {"labels": np.asarray(plan.labels)}
-        checkpoint.write_tensors(folder / dump_reading.LABELS, labels)
+        checkpoint.write_tensors(folder / dump_files.LABELS, labels)
         if plan.schedule_steps and plan.schedule is None:
             record.notes.append(_NOT_HERE.format("schedule_steps without schedule"))
         for dtype in plan.dtypes:
             plain = self._write_passes(folder / dtype, dtype)
             if dtype == plan.dtypes[0]:
-                storage.write_json(folder / dump_reading.NUMBERS, self._numbers(plain))
+                dump_files.write_json(folder / dump_files.NUMBERS, self._numbers(plain))
             if plan.steps:
                 self._write_training(folder / dtype, dtype)
         record.notes = list(dict.fromkeys(record.notes))
-        storage.write_json(folder / dump_reading.META, record.to_json())
+        dump_files.write_json(folder / dump_files.META, record.to_json())
 
     def _numbers(self, plain: Recording) -> dict[str, dict[str, list[float]]]:
         """Return the metric and the schedule of this side: kind -> name -> values.
@@ -222,17 +222,17 @@ class DumpedSide:
         plain = side.record_pass(plan, dtype, dtype)
         no_scatter(self.framework, plain, side.record_pass(plan, dtype, dtype))
         self.record.framework = dict(plain.stamp)
-        storage.write_recording(self._slim(self._with_inputs(plain, dtype)), folder)
+        dump_files.write_recording(self._slim(self._with_inputs(plain, dtype)), folder)
         if not side.is_torch:
             return plain
         exact = plain
         if dtype != "float64":
             exact = side.record_pass(plan, "float64", dtype)
-            storage.write_recording(self._slim(exact), folder / dump_reading.ORACLE)
+            dump_files.write_recording(self._slim(exact), folder / dump_files.ORACLE)
         band = NoiseBand(
             lambda: exact, lambda asked: side.open_pass(plan, dtype, dtype, asked=asked), kinds_of
         )
-        checkpoint.write_tensors(folder / dump_reading.NOISE, band.to_store())
+        checkpoint.write_tensors(folder / dump_files.NOISE, band.to_store())
         return plain
 
     def _with_inputs(self, plain: Recording, dtype: str) -> Recording:
@@ -263,20 +263,20 @@ class DumpedSide:
         """Write the run, its weights after every step, and how far rounding moves both."""
         side, plan = self.side, self.plan
         run = side.train(plan, dtype, dtype, self.sample)
-        storage.write_training(run, folder)
+        dump_files.write_training(run, folder)
         if not side.is_torch:
             return
         exact = run
         if dtype != "float64":
             exact = side.train(plan, "float64", dtype, self.sample)
-            storage.write_training(exact, folder / dump_reading.ORACLE)
+            dump_files.write_training(exact, folder / dump_files.ORACLE)
         steady = steady_elements(drift.Sample(self.entries), exact)
         band = NoiseBand(
             lambda: exact,
             lambda asked: side.open_training(plan, dtype, dtype, asked=asked, sample=self.sample),
             functools.partial(measured_training, steady=steady),
         )
-        checkpoint.write_tensors(folder / dump_reading.TRAINING_NOISE, band.to_store())
+        checkpoint.write_tensors(folder / dump_files.TRAINING_NOISE, band.to_store())
 
 
 NORM_FILES = ("normalization", "batchnorm", "instancenorm")
@@ -408,7 +408,7 @@ def judge(names: Names, dtypes: Sequence[str]) -> Outcome:
     return outcome
 
 
-def _report(torch: dump_reading.Meta, paddle: dump_reading.Meta) -> Report:
+def _report(torch: dump_files.Meta, paddle: dump_files.Meta) -> Report:
     """An empty report: both dumps as they tell it, and where, when and how they are compared."""
     environment, about = {}, {"pair": torch.name}
     for meta in (torch, paddle):

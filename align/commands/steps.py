@@ -22,7 +22,7 @@ from align.pair import dumped_pair
 from align.pair.pair import Pair, Settled
 from align.pair.side import differs, no_scatter
 from align.record.arrays import pair_paths
-from align.record.files.dump_reading import OWN
+from align.record.dump_files import OWN
 from align.record.recording import ROOT
 from align.record.results import STEPS, Comparison, Divergence, Step, StepResult
 from align.record.run_report import Report

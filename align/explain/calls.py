@@ -44,7 +44,7 @@ from align.frameworks.watched_calls import (
 from align.judge.bounds import ISOLATED
 from align.judge.judging import alike
 from align.pair.any_pair import AnyPair
-from align.pair.bench import Bench, GradientBench, agrees_in_float32, refutes_paddle
+from align.pair.bench import Bench, agrees_in_float32, refutes_paddle
 from align.pair.isolation import Guilty
 from align.pair.side import is_large
 from align.record.arrays import leaves
@@ -310,13 +310,12 @@ def explain_backward(pair: AnyPair, key: str, formula: str) -> str:
     with bench.ready():
         if bench.layer_call is None:
             return formula
-    trial = GradientBench(pair, bench.layer_call, bench.partner)
     calls: list[WatchedCall] = []
-    watch = partial(watched_in, trial.layer)
-    ours = trial.gradients(watch(_noting(calls)))
-    if ours is None or trial.right(ours):
+    watch = partial(watched_in, bench.layer)
+    ours = bench.gradients(watch(_noting(calls)))
+    if ours is None or bench.are_right(ours):
         return formula
-    cause = first_cause(_cuts(watch, calls), trial.mended_by, TRIALS)
+    cause = first_cause(_cuts(watch, calls), bench.gradients_mended_by, TRIALS)
     return cause or (OTHERWISE if formula == UNKNOWN else formula)
 
 

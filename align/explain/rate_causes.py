@@ -44,7 +44,8 @@ def exchanged(pair: Any, torch_schedule: Any, paddle_schedule: Any) -> str:
                 current[name].put(torch_options[name].value)
             begin_again(scheduler)
 
-        curves = sides.schedule_curves(pair, torch_schedule, sides.paddle_schedule(pair, prepare))
+        changed = sides.schedule_of(pair, pair.setup.paddle, prepare)
+        curves = sides.schedule_curves(pair, torch_schedule, changed)
         return all(comparison.passed for comparison in compare_curves(curves))
 
     needed = fewest(differing(paddle_options, torch_options), passes, OPTIONS)

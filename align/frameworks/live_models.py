@@ -34,9 +34,6 @@ AVERAGE = "_align_moving_average"
 def unpack(returned: Any, model: Any) -> tuple[Any, Any]:
     """The optimizer, with what surrounds a step hooked into it, and the scheduler.
 
-    Returns:
-        (optimizer, scheduler or None).
-
     Raises:
         ValueError: not one of FORMS.
     """
@@ -44,12 +41,17 @@ def unpack(returned: Any, model: Any) -> tuple[Any, Any]:
     if not 1 <= len(parts) <= 4:
         raise ValueError(f"optimizer factory: got {len(parts)} values, expected {FORMS}")
     optimizer, scheduler, before, average = (*parts, None, None, None)[:4]
-    for what, value in (("optimizer", optimizer), ("scheduler", scheduler)):
-        wanted = what == "optimizer" or value is not None
-        if wanted and not callable(getattr(value, "step", None)):
+    for what, value, methods in (
+        ("optimizer", optimizer, ["step"]),
+        ("scheduler", scheduler, ["step"]),
+        ("before_step", before, ["__call__"]),
+        ("moving average", average, ["update", "arrays"]),
+    ):
+        missing = [f"{n}()" for n in methods if not callable(getattr(value, n, None))]
+        if missing and (what == "optimizer" or value is not None):
             raise ValueError(
-                f"optimizer factory: its {what} is a {type(value).__name__} without step(); "
-                f"return {FORMS}"
+                f"optimizer factory: its {what} is a {type(value).__name__} without "
+                f"{' and '.join(missing)}; return {FORMS}"
             )
     if hasattr(scheduler, "zero_grad") or hasattr(scheduler, "clear_grad"):
         raise ValueError(
@@ -57,18 +59,8 @@ def unpack(returned: Any, model: Any) -> tuple[Any, Any]:
             "groups, or compare each one on its own"
         )
     if before is not None:
-        if not callable(before):
-            raise ValueError(
-                f"optimizer factory: before_step is a {type(before).__name__}, expected a "
-                "callable of the model"
-            )
         around_steps(optimizer, "pre", lambda: before(model))
     if average is not None:
-        if not all(callable(getattr(average, name, None)) for name in ("update", "arrays")):
-            raise ValueError(
-                f"optimizer factory: its moving average is a {type(average).__name__} without "
-                "update() and arrays()"
-            )
         around_steps(optimizer, "post", average.update)
         setattr(optimizer, AVERAGE, average)
     return optimizer, scheduler

@@ -27,6 +27,7 @@ narrow matrices. So the moved runs form their sums one term after the other:
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import random
@@ -92,17 +93,17 @@ PARTS: Mapping[Any, Callable[..., Any]] = {
 """Norms and losses, which hold sums over many places -> the same in single steps."""
 
 
-def in_order(x: torch.Tensor, axes: Sequence[int], order: Order) -> torch.Tensor:
+def in_order(
+    x: torch.Tensor, axes: Sequence[int] | None = (), keepdim: bool = False, *, order: Order
+) -> torch.Tensor:
     """Add the terms of a sum one after the other, in the precision that they have.
 
     Args:
         x: (...) float32 or float64 on the CPU.
         axes: what is summed; nothing for all axes.
-
-    Returns:
-        The sum, whose summed axes have length 1.
+        keepdim: keep the summed axes, of length 1.
     """
-    summed = sorted({axis % x.dim() for axis in axes} or range(x.dim()))
+    summed = sorted({axis % x.dim() for axis in axes or range(x.dim())})
     shape = [1 if axis in summed else length for axis, length in enumerate(x.shape)]
     terms = x.detach().movedim(summed, [*range(len(summed))]).reshape(-1, math.prod(shape))
     rows = np.ascontiguousarray(terms.numpy())
@@ -117,17 +118,12 @@ def in_order(x: torch.Tensor, axes: Sequence[int], order: Order) -> torch.Tensor
         total = np.add.accumulate(rows[:, 0])[-1:]
     else:
         total = np.add.reduce(rows, axis=0)
-    return torch.from_numpy(total).reshape(shape)
-
-
-def _sum(x: torch.Tensor, axes: Any = (), keepdim: bool = False, *, order: Order) -> torch.Tensor:
-    summed = {axis % x.dim() for axis in axes or range(x.dim())}
-    total = in_order(x, [*summed], order)
-    return total if keepdim else total.squeeze([*summed])
+    kept = torch.from_numpy(total).reshape(shape)
+    return kept if keepdim else kept.squeeze(summed)
 
 
 def _mean(x: torch.Tensor, axes: Any = (), keepdim: bool = False, *, order: Order) -> torch.Tensor:
-    total = _sum(x, axes, keepdim, order=order)
+    total = in_order(x, axes, keepdim, order=order)
     return total / (x.numel() // total.numel())
 
 
@@ -140,13 +136,9 @@ def _variance_and_mean(
     keepdim: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     mean = _mean(x, axes, True, order=order)
-    squares = _sum((x - mean).square(), axes, keepdim, order=order)
+    squares = in_order((x - mean).square(), axes, keepdim, order=order)
     terms = x.numel() // mean.numel()
     return squares / (terms - (1 if correction is None else correction)), mean.reshape_as(squares)
-
-
-def _variance(*args: Any, **options: Any) -> torch.Tensor:
-    return _variance_and_mean(*args, **options)[0]
 
 
 def _back_through_convolution(*args: Any, order: Order) -> tuple[torch.Tensor | None, ...]:
@@ -156,15 +148,15 @@ def _back_through_convolution(*args: Any, order: Order) -> tuple[torch.Tensor | 
     if not mask[2]:
         return passed
     summed = [axis for axis in range(gradient.dim()) if axis != 1]
-    return *passed[:2], _sum(gradient, summed, order=order)
+    return *passed[:2], in_order(gradient, summed, order=order)
 
 
 SUMS: Mapping[Any, Callable[..., Any]] = {
-    _aten.sum.default: _sum,
-    _aten.sum.dim_IntList: _sum,
+    _aten.sum.default: in_order,
+    _aten.sum.dim_IntList: in_order,
     _aten.mean.default: _mean,
     _aten.mean.dim: _mean,
-    _aten.var.correction: _variance,
+    _aten.var.correction: lambda *args, **options: _variance_and_mean(*args, **options)[0],
     _aten.var_mean.correction: _variance_and_mean,
     _aten.convolution_backward.default: _back_through_convolution,
 }
@@ -294,7 +286,6 @@ class MovedRoundings(TorchDispatchMode):
         }
         self._random = random.Random(run.number).random
         self._order = Order.of_run(run.number)
-        self._rounds: dict[Any, bool] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -311,13 +302,10 @@ class MovedRoundings(TorchDispatchMode):
             args = self._constants(func, args)
         if func in LONG and args[0].dtype in self._factors and args[0].is_cpu:
             return self._long(func, args, kwargs or {})
-        if func in _WHOLE and args[0].dtype in UNIT and _is_cast(func, kwargs):
+        if func in _WHOLE and args[0].dtype in UNIT and _makes_whole(func, kwargs):
             args = self._steady(args)
         result = func(*args, **kwargs) if kwargs else func(*args)
-        rounds = self._rounds.get(func)
-        if rounds is None:
-            rounds = self._rounds[func] = _rounds(func)
-        if rounds:
+        if _rounds(func):
             for tensor in _tensors(_written(func, args) if result is None else result):
                 self._move(tensor)
         return result
@@ -358,12 +346,13 @@ class MovedRoundings(TorchDispatchMode):
         tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
         if not any(tensor.dtype is torch.float64 for tensor in tensors) or _written(func, args):
             return args
-        return tuple(self._constant(arg) if _is_of_float32(arg) else arg for arg in args)
-
-    def _constant(self, tensor: torch.Tensor) -> torch.Tensor:
-        moved = tensor.to(torch.float32, copy=True)
-        self._move(moved)
-        return moved.to(tensor.dtype)
+        moved_args = list(args)
+        for i, arg in enumerate(args):
+            if _is_of_float32(arg):
+                moved = arg.to(torch.float32, copy=True)
+                self._move(moved)
+                moved_args[i] = moved.to(arg.dtype)
+        return tuple(moved_args)
 
     def _steady(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Numbers that become whole, those that moves took off a whole one put back on it."""
@@ -420,7 +409,7 @@ def _is_of_float32(numbers: Any) -> bool:
     return fit(wide.float()) and not fit(wide.half()) and not fit(wide.round())
 
 
-def _is_cast(func: Any, kwargs: Mapping[str, Any] | None) -> bool:
+def _makes_whole(func: Any, kwargs: Mapping[str, Any] | None) -> bool:
     """Whether a copy is one into whole numbers; any other of _WHOLE makes them."""
     kind = (kwargs or {}).get("dtype", torch.float32)
     is_copy = func is torch.ops.aten._to_copy.default
@@ -448,6 +437,7 @@ def _written(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(value for alias, value in aliases if alias and alias.is_write)
 
 
+@functools.cache
 def _rounds(func: Any) -> bool:
     """Whether an operator makes new numbers out of tensors, by its name and its signature."""
     schema = func._schema

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -59,7 +58,7 @@ def numpy(tensor: paddle.Tensor) -> np.ndarray:
         np.add.at(dense, tensor.rows(), rows)
         return dense
     low = tensor.dtype in (paddle.bfloat16, paddle.float16)
-    return (tensor.astype("float32") if low else tensor).detach().numpy()  # PADDLE: it copies
+    return (tensor.astype("float32") if low else tensor).numpy()  # PADDLE: it copies
 
 
 view = numpy
@@ -133,30 +132,18 @@ def entries(model: paddle.nn.Layer) -> list[Entry]:
     return listed
 
 
-def _owners(model: paddle.nn.Layer) -> dict[str, paddle.nn.Layer]:
-    """Every name of every layer: one that is held twice has two names."""
-    layer_of: dict[str, paddle.nn.Layer] = {}
-    todo = [("", model)]
-    while todo:
-        name, layer = todo.pop()
-        layer_of[name] = layer
-        for key, child in layer.named_children():
-            todo.append((f"{name}.{key}" if name else key, child))
-        for key, child in layer._sub_layers.items():  # named_children leaves a second name out
-            if child is not None:
-                layer_of.setdefault(f"{name}.{key}" if name else key, child)
+def _owners(layer: paddle.nn.Layer, name: str = "") -> dict[str, paddle.nn.Layer]:
+    """Every layer by each of its names: one that is held twice has two."""
+    layer_of = {name: layer}
+    for key, child in layer._sub_layers.items():  # named_children leaves a second name out
+        if child is not None:
+            layer_of |= _owners(child, f"{name}.{key}" if name else key)
     return layer_of
 
 
 def named(model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:
     """Every live tensor by canonical name."""
     return once(model.state_dict())
-
-
-def untrained(model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:
-    """Those that a pass may move without an optimizer: all that is not trained."""
-    trained = {id(p) for p in model.parameters() if not p.stop_gradient}
-    return {name: tensor for name, tensor in named(model).items() if id(tensor) not in trained}
 
 
 def state(model: paddle.nn.Layer) -> Arrays:
@@ -280,31 +267,31 @@ def stock_norms(model: paddle.nn.Layer) -> list[str]:
     Group norm is not among them: it holds its epsilon in float64. A class of its own is, when its
     forward is inherited or calls the inherited one.
     """
-    return [name for name, layer in modules(model).items() if _is_stock_norm(type(layer))]
-
-
-def _is_stock_norm(kind: type) -> bool:
-    stock = [k for k in kind.__mro__ if k.__module__ == "paddle.nn.layer.norm"]
-    if not stock or any("GroupNorm" in k.__name__ for k in stock):
-        return False
-    forward = kind.forward
-    return forward.__module__ == "paddle.nn.layer.norm" or "super" in forward.__code__.co_names
+    norms, module = [], "paddle.nn.layer.norm"
+    for name, layer in modules(model).items():
+        kinds = [kind.__name__ for kind in type(layer).__mro__ if kind.__module__ == module]
+        if not kinds or any("GroupNorm" in kind for kind in kinds):
+            continue
+        forward = type(layer).forward
+        if forward.__module__ == module or "super" in forward.__code__.co_names:
+            norms.append(name)
+    return norms
 
 
 def make_optimizer(plan: Request, model: paddle.nn.Layer) -> tuple[Any, Any]:
     """The plan's optimizer and scheduler (None without)."""
     if not isinstance(plan.optimizer, Mapping):
         return unpack(plan.optimizer[1](model), model)
-    settings, trained = plan.optimizer, [p for p in model.parameters() if not p.stop_gradient]
-    if settings["name"] == "sgd":
-        decay = settings["weight_decay"] or None
-        kind = paddle.optimizer.SGD
-        if settings["momentum"]:
-            kind = functools.partial(paddle.optimizer.Momentum, momentum=settings["momentum"])
-        return kind(learning_rate=settings["lr"], parameters=trained, weight_decay=decay), None
     names = {"lr": "learning_rate", "eps": "epsilon"}
-    options = {names.get(name, name): value for name, value in settings.items() if name != "name"}
-    return paddle.optimizer.AdamW(parameters=trained, **options), None
+    options = {names.get(name, name): value for name, value in plan.optimizer.items()}
+    options["parameters"] = [p for p in model.parameters() if not p.stop_gradient]
+    if options.pop("name") != "sgd":
+        return paddle.optimizer.AdamW(**options), None
+    options["weight_decay"] = options["weight_decay"] or None
+    if options["momentum"]:
+        return paddle.optimizer.Momentum(**options), None
+    del options["momentum"]
+    return paddle.optimizer.SGD(**options), None
 
 
 def live_moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, dict[str, paddle.Tensor]]:

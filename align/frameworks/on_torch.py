@@ -90,10 +90,14 @@ def hook(module: torch.nn.Module, before: Callable, after: Callable) -> contextl
         changed = before(called, *bare)
         return changed and replace(changed, lambda x: isinstance(x, _Kept), lambda _, x: x.packed)
 
+    def pad(_: str, packed: rnn.PackedSequence) -> torch.Tensor:
+        batch = rnn.pad_packed_sequence(packed, first)[0].detach()
+        batch.padded = True
+        return batch
+
     def leaving(called: Any, args: tuple, kwargs: dict, output: Any) -> Any:
         packed = dict(leaves(output, _is_packed))
-        padded = replace(output, _is_packed, lambda _, value: _padded(value, first))
-        changed = after(called, args, kwargs, padded)
+        changed = after(called, args, kwargs, replace(output, _is_packed, pad))
         return replace(changed, is_tensor, lambda at, value: packed.get(at, value))
 
     hooks = contextlib.ExitStack()
@@ -111,13 +115,6 @@ class _Kept:
 
 def _is_packed(value: Any) -> bool:
     return isinstance(value, rnn.PackedSequence)
-
-
-def _padded(packed: rnn.PackedSequence, first: bool) -> torch.Tensor:
-    """A copy with zeros behind the ends, marked as such."""
-    batch = rnn.pad_packed_sequence(packed, first)[0].detach()
-    batch.padded = True
-    return batch
 
 
 def modules(model: torch.nn.Module) -> dict[str, torch.nn.Module]:
@@ -153,12 +150,6 @@ def entries(model: torch.nn.Module) -> list[Entry]:
 def named(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Every live tensor by canonical name."""
     return once(model.state_dict(keep_vars=True))
-
-
-def untrained(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Those that a pass may move without an optimizer: all that is not trained."""
-    trained = {id(p) for p in model.parameters() if p.requires_grad}
-    return {name: tensor for name, tensor in named(model).items() if id(tensor) not in trained}
 
 
 def state(model: torch.nn.Module) -> Arrays:
@@ -279,23 +270,12 @@ def make_optimizer(plan: Request, model: torch.nn.Module) -> tuple[Any, Any]:
     """The plan's optimizer and scheduler (None without)."""
     if not isinstance(plan.optimizer, Mapping):
         return unpack(plan.optimizer[0](model), model)
-    settings = plan.optimizer
-    trained = [p for p in model.parameters() if p.requires_grad]
-    if settings["name"] == "sgd":
-        return torch.optim.SGD(
-            trained,
-            lr=settings["lr"],
-            momentum=settings["momentum"],
-            weight_decay=settings["weight_decay"],
-        ), None
-    return torch.optim.AdamW(
-        trained,
-        lr=settings["lr"],
-        betas=(settings["beta1"], settings["beta2"]),
-        eps=settings["eps"],
-        weight_decay=settings["weight_decay"],
-        fused=True,  # the same rule in one pass over the memory: a quarter of the time
-    ), None
+    options, trained = dict(plan.optimizer), [p for p in model.parameters() if p.requires_grad]
+    if options.pop("name") == "sgd":
+        return torch.optim.SGD(trained, **options), None
+    options["betas"] = options.pop("beta1"), options.pop("beta2")
+    # fused: the same rule in one pass over the memory, a quarter of the time
+    return torch.optim.AdamW(trained, fused=True, **options), None
 
 
 def live_moments(optimizer: Any, model: torch.nn.Module) -> dict[str, dict[str, torch.Tensor]]:
@@ -379,13 +359,10 @@ def round_settings(optimizer: Any, which: Sequence[str] | None) -> bool:
                 continue
             value = group[key]
             if key == "betas":
-                rounded: Any = tuple(float(np.float32(float(b))) for b in value)
+                group[key] = tuple(float(np.float32(float(b))) for b in value)
             elif isinstance(value, float):
-                rounded = float(np.float32(value))
-            else:
-                continue
-            changed |= rounded != value
-            group[key] = rounded
+                group[key] = float(np.float32(value))
+            changed |= group[key] != value
     return changed
 
 

@@ -26,6 +26,7 @@ from torch.overrides import TorchFunctionMode, get_testing_overrides
 
 from align.frameworks.object_options import LAYER_WORDS
 from align.frameworks.on_paddle import ERRORS
+from align.record.arrays import replace
 from align.record.run_report import shown
 from sot_paddle import ops
 
@@ -179,68 +180,53 @@ class WatchedCall:
         return bound
 
 
-class _Watch:
-    """Wraps functions; hands each call that nothing watched has made to ``answer``."""
-
-    def __init__(self, active: Callable[[], bool], answer: Callable[[WatchedCall], Any]) -> None:
-        self.active, self.answer = active, answer
-        self.busy, self.count = False, 0
-        self._wrapped: dict[int, Callable] = {}
-
-    def wrap(self, function: Callable, name: str) -> Callable:
-        """Return the wrapper of a function, one however many names it has."""
-        if id(function) not in self._wrapped:
-
-            @functools.wraps(function, updated=())
-            def call(*args: Any, **kwargs: Any) -> Any:
-                if self.busy or not self.active():
-                    return function(*args, **kwargs)
-                frame = sys._getframe(1)
-                place = f"{shown(frame.f_code.co_filename)}:{frame.f_lineno}"
-                return self._take(WatchedCall(name, function, args, kwargs, 0, place))
-
-            self._wrapped[id(function)] = call
-        return self._wrapped[id(function)]
-
-    def _take(self, call: WatchedCall) -> Any:
-        call.number = self.count
-        self.count += 1
-        with attributes(self, busy=True):
-            return self.answer(call)
+Answer = Callable[[WatchedCall], Any]
+"""Gives the result of a call; `WatchedCall.go` is the call itself."""
 
 
 @contextmanager
 def watched(
-    active: Callable[[], bool], answer: Callable[[WatchedCall], Any], owners: tuple[Any, ...] = ()
+    active: Callable[[], bool], answer: Answer, owners: tuple[Any, ...] = ()
 ) -> Iterator[None]:
     """Hand every call to ``answer`` while ``active()`` is true; no native operator takes its place.
 
     Args:
-        answer: gives the result; `WatchedCall.go` is the call itself.
         owners: modules and layers that may hold one of the functions under a name of their own.
     """
-    watch = _Watch(active, answer)
+    numbers, busy = itertools.count(), []
+
+    def watching(function: Callable, name: str) -> Callable:
+        @functools.wraps(function, updated=())
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if busy or not active():  # nothing is handed on that a watched call makes
+                return function(*args, **kwargs)
+            frame = sys._getframe(1)
+            place = f"{shown(frame.f_code.co_filename)}:{frame.f_lineno}"
+            busy.append(name)
+            try:
+                return answer(WatchedCall(name, function, args, kwargs, next(numbers), place))
+            finally:
+                busy.clear()
+
+        return call
+
     functions = []
     for owner, attribute in itertools.product((paddle, F, paddle.Tensor), NAMES):
         function = getattr(owner, attribute, None)
         if callable(function):
             functions.append((owner, attribute, function))
     name_of = {id(function): NAMES[attribute] for _, attribute, function in functions}
+    wrappers = {id(f): watching(f, name_of[id(f)]) for _, _, f in functions}
     for owner in owners:
         functions += [(owner, n, v) for n, v in list(vars(owner).items()) if id(v) in name_of]
-    wrappers = ((owner, n, watch.wrap(f, name_of[id(f)])) for owner, n, f in functions)
-    with ops.native(False), set_to(wrappers):
+    with ops.native(False), set_to((owner, n, wrappers[id(f)]) for owner, n, f in functions):
         yield
 
 
 def watched_in(
-    layer: Any, answer: Callable[[WatchedCall], Any], active: Callable[[], bool] = lambda: True
+    layer: Any, answer: Answer, active: Callable[[], bool] = lambda: True
 ) -> AbstractContextManager:
-    """Hand every call that a layer, and the layers inside, may make to ``answer``.
-
-    Args:
-        layer: its modules and itself are owners.
-    """
+    """Hand every call that a layer, and the layers inside, may make to ``answer``."""
     layers = [layer, *layer.sublayers()]
     return watched(active, answer, (*modules_of(layers), *layers))
 
@@ -314,48 +300,44 @@ _EPSILONS = {"layer_norm": "epsilon", "instance_norm": "eps"}
 """Norm -> the argument that Paddle's kernel holds in float32 in every precision."""
 
 
-def in_float64(names: Collection[str]) -> Callable[[WatchedCall], Any]:
+def _answering(compute: Callable[[WatchedCall], Any], names: Collection[str]) -> Answer:
+    """Answer every call of some functions by ``compute``, where that can, others as they are."""
+
+    def answer(call: WatchedCall) -> Any:
+        with contextlib.suppress(*ERRORS):  # no kernel, no such function, or other arguments
+            if call.name in names:
+                return compute(call)
+        return call.go()
+
+    return answer
+
+
+def in_float64(names: Collection[str]) -> Answer:
     """Answer every call of some functions in float64, rounded to float32, others as they are.
 
     What several operators lose together (log(sigmoid(x)) in two calls) stays lost.
     """
 
-    def answer(call: WatchedCall) -> Any:
-        if call.name in names:
-            with contextlib.suppress(*ERRORS):  # it has no kernel of float64
-                wide = _cast((call.args, call.kwargs), "float32", "float64")
-                return _cast(call.function(*wide[0], **wide[1]), "float64", "float32")
-        return call.go()
+    def cast(values: Any, old: Any, new: str) -> Any:
+        def is_old(value: Any) -> bool:
+            return isinstance(value, paddle.Tensor) and value.dtype == old
 
-    return answer
+        return replace(values, is_old, lambda _, tensor: tensor.astype(new))
 
+    def compute(call: WatchedCall) -> Any:
+        args, kwargs = cast((call.args, call.kwargs), paddle.float32, "float64")
+        return cast(call.function(*args, **kwargs), paddle.float64, "float32")
 
-def _cast(values: Any, old: str, new: str) -> Any:
-    """Arguments or results whose tensors of one precision have another."""
-    if isinstance(values, paddle.Tensor):
-        return values.astype(new) if values.dtype == getattr(paddle, old) else values
-    if isinstance(values, Mapping):
-        return {name: _cast(value, old, new) for name, value in values.items()}
-    if isinstance(values, tuple | list):
-        cast = [_cast(value, old, new) for value in values]
-        return type(values)(*cast) if hasattr(values, "_fields") else type(values)(cast)
-    return values
+    return _answering(compute, names)
 
 
-def by_pytorch(names: Collection[str]) -> Callable[[WatchedCall], Any]:
+def by_pytorch(names: Collection[str]) -> Answer:
     """Answer every call of some functions with PyTorch's numbers in both directions.
 
     What this may change is small: where PyTorch's numbers are farther than NEAR from Paddle's own,
     or an argument has no place in PyTorch's function, the call stays as it is.
     """
-
-    def answer(call: WatchedCall) -> Any:
-        with contextlib.suppress(*ERRORS):  # PyTorch has no such function, or of other arguments
-            if call.name in names:
-                return _retaken(call)
-        return call.go()
-
-    return answer
+    return _answering(_retaken, names)
 
 
 def _retaken(call: WatchedCall) -> paddle.Tensor:

@@ -33,7 +33,7 @@ from align.match.name_table import (
     read_table,
 )
 from align.record.arrays import Entry
-from align.record.files.dump_reading import Meta
+from align.record.dump_files import Meta
 from align.record.recording import ROOT
 from sot_paddle.config import some
 from sot_paddle.reading import read_text

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,6 @@ from align.pair.pair import (
 from align.pair.side import (
     Sampler,
     Side,
-    dropout_off,
     measured_training,
     no_scatter,
     repeated,
@@ -43,7 +42,6 @@ from align.pair.side import (
 from align.record.arrays import (
     Arrays,
     BothSides,
-    Lazy,
     MovedRun,
     Store,
     TrainingRun,
@@ -57,6 +55,9 @@ from align.record.run_report import code_of, described, origin, source_of
 
 class Setup:
     """What is settled once for a pair: weights, their mapping, the mapping of the modules.
+
+    Attributes:
+        about: the pair, both models, seed, date, command and commits, as the report tells them.
 
     Raises:
         ValueError: names that do not match (a draft is written), or a table with mistakes.
@@ -77,15 +78,21 @@ class Setup:
         )
         self.weights, self.table_note = pairing.weights, pairing.note
         self.modules: ModuleMap = pairing.modules
-        self.sides = {
+        self.about = {
+            "pair": plan.name,
             "paddle": described(type(layer).__name__, source_of(layer), paddle_entries),
             "torch": described(type(model).__name__, source_of(model), torch_entries),
+            "seed": plan.seed,
+            **origin(),
         }
-        self.origin = origin()
         store = Store()
         self.state = store.keep(tensors(on_torch, model))
         self.moved: list[str] = []
-        self.exact = self._exact()
+        # a float64 run of the reference is the float32 pair's oracle, too, where no number is
+        # rounded on the way to float32; the default loss draws float64 numbers of its own
+        in_both = plan.loss is not None and {"float64", "float32"} <= set(plan.dtypes)
+        arrays = itertools.chain(plan.arrays(), self.state.values())
+        self.exact = in_both and all(exact_in_float32(array) for array in arrays)
         self.shared: dict[str, Any] = {}
         self.mends: dict[str, Any] = {}  # a framework's own fault -> (model) the block without
         if plan.shake:
@@ -103,22 +110,6 @@ class Setup:
         fixed = {entry.name for entry in torch_entries if not entry.trainable}
         self.torch.constants = fixed - set(paired)
         self.paddle.weights = to_paddle(self.weights, self.state)
-
-    def about(self) -> dict[str, Any]:
-        """The pair, both models, seed, date, command and commits, as the report tells them."""
-        return {"pair": self.plan.name, **self.sides, "seed": self.plan.seed, **self.origin}
-
-    def _exact(self) -> bool:
-        """Whether a float64 run of the reference is the float32 pair's oracle as well.
-
-        It is where no number is rounded on the way to float32: weights of a checkpoint, inputs,
-        labels. The default loss draws float64 numbers of its own.
-        """
-        plan = self.plan
-        if plan.loss is None or not {"float64", "float32"} <= set(plan.dtypes):
-            return False
-        arrays = itertools.chain(plan.arrays(), self.state.values())
-        return all(exact_in_float32(array) for array in arrays)
 
 
 class AnyPair(Pair):
@@ -157,10 +148,6 @@ class AnyPair(Pair):
         """Run PyTorch's model now and return the pass, kept."""
         dtype, side = dtype or self.dtype, self.setup.torch
         return side.record_pass(self.plan, dtype, self.dtype, deep=deep, **self._recorded)
-
-    def run_ours(self) -> Recording:
-        """Run the Paddle model now and return the pass, kept."""
-        return self.setup.paddle.record_pass(self.plan, self.dtype, self.dtype, **self._recorded)
 
     def pass_ours(self, **options: Any) -> contextlib.AbstractContextManager[Recording]:
         """Run the Paddle model for a ``with`` block that judges the pass; see `Side.open_pass`."""
@@ -206,7 +193,7 @@ class AnyPair(Pair):
     @functools.cached_property
     def ours(self) -> Recording:
         """The Paddle side."""
-        return self.run_ours()
+        return self.setup.paddle.record_pass(self.plan, self.dtype, self.dtype, **self._recorded)
 
     @functools.cached_property
     def deep(self) -> Recording:
@@ -215,10 +202,9 @@ class AnyPair(Pair):
 
     def isolate(self) -> Isolation:
         """Inject mode, see `isolation`."""
-        with dropout_off(on_paddle, self.plan.train):
-            if self.judge.modules.loose:
-                self._pair_containers()
-            return Isolation(on_paddle, self).run(self.plan)
+        if self.judge.modules.loose:
+            self._pair_containers()
+        return Isolation(self).run()
 
     def _pair_containers(self) -> None:
         """Pair the containers that hold the same layers and do the same part of the work.
@@ -227,7 +213,7 @@ class AnyPair(Pair):
         """
         modules = self.judge.modules
         fed = {**modules.to_paddle, **modules.loose}
-        run = Isolation(on_paddle, self, fed).run(self.plan)
+        run = Isolation(self, fed).run()
         wrong = {guilty.place.partition("#")[0] for guilty in run.guilty}
         for name, target in modules.loose.items():
             outputs = [c for c in run.comparisons if re.split(r"[#\[]", c.name)[0] == target]
@@ -291,7 +277,12 @@ class AnyPair(Pair):
 
     def both_weights(self) -> BothSides:
         """The weights that the user converted, read before any of PyTorch's is loaded."""
-        models = [side.build_as_given(self.plan) for side in (self.setup.torch, self.setup.paddle)]
+        models = []
+        for side in (self.setup.torch, self.setup.paddle):
+            model = side.of_pair((self.plan.torch_module, self.plan.paddle_layer))
+            # an instance is read as it is, one that is built in the precision of stored weights
+            dtype = "float64" if hasattr(model, "state_dict") else "float32"
+            models.append(side.framework.prepare(self.plan, dtype, self.plan.train))
         expected = self.setup.weights.to_paddle(on_torch.state(models[0]))
         ours = {n: array for n, array in on_paddle.state(models[1]).items() if n in expected}
         stamps = {}
@@ -301,7 +292,11 @@ class AnyPair(Pair):
                 "ours": on_paddle.stamp(next(iter(models[1].state_dict().values()))),
             }
         note = "as the user converted them; the later steps run with PyTorch's own weights"
-        return BothSides(dict(widened(ours)), dict(widened(expected)), stamps, note)
+        sides = (
+            {n: a.astype("int64" if a.dtype.kind in "biu" else "float64") for n, a in side.items()}
+            for side in (ours, expected)
+        )
+        return BothSides(*sides, stamps, note)
 
     def both_scores(self) -> BothSides:
         """Both metrics on PyTorch's output and the user's labels."""
@@ -383,16 +378,6 @@ class AnyPair(Pair):
         layer = on_paddle.modules(self.model).get(name)
         arrays = own_tensors(name, tensors(on_paddle, self.model))
         return layer, on_torch.modules(model).get(partner), arrays
-
-
-def widened(arrays: Mapping[str, np.ndarray]) -> Lazy:
-    """Return whole numbers as int64, others as float64, each on access; no value changes."""
-
-    def read(name: str) -> np.ndarray:
-        array = arrays[name]
-        return array.astype("int64" if array.dtype.kind in "biu" else "float64")
-
-    return Lazy({name: functools.partial(read, name) for name in arrays})
 
 
 def exact_in_float32(array: np.ndarray) -> bool:

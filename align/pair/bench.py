@@ -1,6 +1,6 @@
 """Run one wrong Paddle layer again, on the reference's inputs, with something in it changed.
 
-`GradientBench` runs it forward and backward, on the reference's inputs and gradients. Which side's
+It runs forward, or alone forward and backward on the reference's inputs and gradients. Which side's
 gradient is wrong is told by finite differences of Paddle's own loss, and by its float32 run.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -23,7 +23,7 @@ from align.pair.any_pair import AnyPair
 from align.pair.isolation import Guilty, Isolation
 from align.pair.side import dropout_off
 from align.record.arrays import Arrays, leaves, replace
-from align.record.recording import ROOT, Call, run_model
+from align.record.recording import ROOT, Call
 
 
 class Bench(Isolation):
@@ -35,12 +35,11 @@ class Bench(Isolation):
     """
 
     def __init__(self, pair: AnyPair, key: str) -> None:
-        super().__init__(on_paddle, pair)
+        super().__init__(pair)
         self.key = key
         self._ours = set(pair.ours.counts())
         self.children: list[str] = []
         self.given: Callable[[tuple], tuple] | None = None
-        self._hooking = False
         self._judged = 0  # tensors of the layer's output, and arguments of the layers in it
         self.layer_call: tuple[Any, tuple, dict] | None = None
         self._counts: dict[str, int] = {}
@@ -49,8 +48,6 @@ class Bench(Isolation):
     @property
     def inside(self) -> bool:
         """Whether the layer's own code runs now, or that of a layer in it without a partner."""
-        if self._hooking:
-            return False
         for frame in reversed(self._stack):
             if frame.key == self.key:
                 return True
@@ -77,16 +74,12 @@ class Bench(Isolation):
     def idle_inside(self) -> set[str]:
         """Paddle's names of the layers inside that return what they were given (a dropout)."""
         names = self.judge.modules.to_paddle
-        moving = [
-            call
-            for call in self.recording.calls.values()
-            if not (
-                call.inputs
-                and call.outputs
-                and np.array_equal(_first(call.inputs), _first(call.outputs))
-            )
-        ]
-        return set(names.values()) - {names.get(call.name, "") for call in moving}
+        idle = set(names.values())
+        for call in self.recording.calls.values():
+            ends = [next(iter(side.values())) for side in (call.inputs, call.outputs) if side]
+            if len(ends) < 2 or not np.array_equal(*ends):
+                idle.discard(names.get(call.name, ""))
+        return idle
 
     def _above(self, call: Call) -> str:
         """The nearest call around one of the reference's that is a layer on both sides."""
@@ -115,9 +108,7 @@ class Bench(Isolation):
     def _before(self, layer: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
         counts, outside = dict(self._seen), list(self._stack)
         below = self.inside
-        self._hooking = True
         changed = super()._before(layer, args, kwargs)
-        self._hooking = False
         if below:
             self.children.append(self._stack[-1].key)
         if self.layer_call is None and self._stack[-1].key == self.key != ROOT:
@@ -127,12 +118,6 @@ class Bench(Isolation):
             changed = self.given(changed or (args, kwargs))
         return changed
 
-    def _after(self, layer: Any, args: tuple, kwargs: dict, output: Any) -> Any:
-        self._hooking = True
-        changed = super()._after(layer, args, kwargs, output)
-        self._hooking = False
-        return changed
-
     @contextlib.contextmanager
     def ready(self):
         """Hooks in place and the layer's arguments at hand; everything is put back at the end."""
@@ -140,14 +125,10 @@ class Bench(Isolation):
         try:
             with self.hooked(), on_paddle.default_dtype(pair.dtype):
                 with dropout_off(on_paddle, pair.plan.train):
-                    self._call_model()
+                    self.call_model()
                 yield self
         finally:
             put_back(self.model, before)
-
-    def _call_model(self) -> None:
-        dtype = self.judge.dtype
-        run_model(on_paddle, self.model, self.pair.plan.cast(dtype, dtype))
 
     def trial(self, change: AbstractContextManager | None = None) -> list[Guilty] | None:
         """What is wrong with the layer under a change; None when it cannot run, or returns less."""
@@ -157,11 +138,10 @@ class Bench(Isolation):
         self.fed = 0
         self.children.clear()
         self._seen, self._stack = dict(self._counts), list(self._outside)
-        self._hooking = False
         try:
             with dropout_off(on_paddle, self.pair.plan.train), change or contextlib.nullcontext():
                 if self.layer_call is None:
-                    self._call_model()
+                    self.call_model()
                 else:
                     layer, args, kwargs = self.layer_call
                     layer(*args, **kwargs)
@@ -180,35 +160,8 @@ class Bench(Isolation):
         """Whether a change makes the layer agree with the reference."""
         return self.trial(change) == []
 
-
-def _first(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    return next(iter(arrays.values()))
-
-
-def put_back(model: Any, state: Arrays) -> None:
-    """Restore tensors that a trial may have given another shape as well as other values."""
-    tensors = model.state_dict()
-    for name, array in state.items():
-        tensor = tensors[name]
-        if not np.array_equal(on_paddle.numpy(tensor), array):
-            with paddle.no_grad():
-                paddle.assign(on_paddle.tensor(array), output=tensor)
-
-
-class GradientBench:
-    """One layer called again with gradients, as part of no model.
-
-    Args:
-        reference: the partner's call, with the gradients that arrived and left.
-    """
-
-    def __init__(self, pair: AnyPair, call: tuple[Any, tuple, dict], reference: Any) -> None:
-        self.pair, self.reference = pair, reference
-        self.layer, self.args, self.kwargs = call
-        self.expected: Sequence[np.ndarray] = list(reference.grad_inputs.values())
-
     def gradients(self, change: AbstractContextManager) -> list[np.ndarray] | None:
-        """Gradients at the floating inputs that have one in the reference; None when it fails."""
+        """Gradients of the layer alone at the inputs that have one in PyTorch; None if it fails."""
         fed: list[paddle.Tensor] = []
 
         def fed_tensor(_: str, tensor: paddle.Tensor) -> paddle.Tensor:
@@ -219,40 +172,51 @@ class GradientBench:
                 return tensor.clone()
             return tensor
 
-        pair = self.pair
-        args, kwargs = replace((self.args, self.kwargs), on_paddle.is_tensor, fed_tensor)
-        mode = dropout_off(on_paddle, pair.plan.train)
+        layer, *arguments = self.layer_call
+        args, kwargs = replace(arguments, on_paddle.is_tensor, fed_tensor)
+        mode = dropout_off(on_paddle, self.pair.plan.train)
         try:
-            with on_paddle.default_dtype(pair.dtype), mode, change:
-                output = self.layer(*args, **kwargs)
+            with on_paddle.default_dtype(self.pair.dtype), mode, change:
+                output = layer(*args, **kwargs)
             if not fed:
                 return None
             outputs = [t for _, t in leaves(output, on_paddle.is_tensor) if not t.stop_gradient]
-            arriving = [on_paddle.tensor(g) for g in self.reference.grad_outputs.values()]
+            arriving = [on_paddle.tensor(g) for g in self.partner.grad_outputs.values()]
             total = sum((t * g).sum() for t, g in zip(outputs, arriving, strict=True))
             gradients = paddle.grad(total, fed, allow_unused=True)
         except ERRORS:
             return None
-        shapes = {a.shape for a in self.expected}
+        shapes = {a.shape for a in self.partner.grad_inputs.values()}
         zeros = [np.zeros(tuple(t.shape)) for t in fed]
         pairs = zip(gradients, zeros, strict=True)
         arrays = [zero if g is None else on_paddle.numpy(g) for g, zero in pairs]
         return [g for g in arrays if g.shape in shapes]
 
-    def right(self, ours: Sequence[np.ndarray]) -> bool:
-        """Whether gradients are the reference's."""
-        if len(ours) != len(self.expected):
+    def are_right(self, ours: Sequence[np.ndarray]) -> bool:
+        """Whether gradients of the layer alone are PyTorch's."""
+        expected = [*self.partner.grad_inputs.values()]
+        if len(ours) != len(expected):
             return False
-        size = max(float(np.abs(e).max()) for e in self.expected) or 1.0
+        size = max(float(np.abs(e).max()) for e in expected) or 1.0
         return all(
             a.shape == b.shape and float(np.abs(a - b).max()) <= POOLED.value * size
-            for a, b in zip(ours, self.expected, strict=True)
+            for a, b in zip(ours, expected, strict=True)
         )
 
-    def mended_by(self, change: AbstractContextManager) -> bool:
-        """Whether a change makes the gradients right."""
+    def gradients_mended_by(self, change: AbstractContextManager) -> bool:
+        """Whether a change makes the gradients of the layer alone right."""
         ours = self.gradients(change)
-        return ours is not None and self.right(ours)
+        return ours is not None and self.are_right(ours)
+
+
+def put_back(model: Any, state: Arrays) -> None:
+    """Restore tensors that a trial may have given another shape as well as other values."""
+    tensors = model.state_dict()
+    for name, array in state.items():
+        tensor = tensors[name]
+        if not np.array_equal(on_paddle.numpy(tensor), array):
+            with paddle.no_grad():
+                paddle.assign(on_paddle.tensor(array), output=tensor)
 
 
 STEP_SIZE = 1e-5

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import SimpleNamespace
 
 import numpy as np
@@ -32,9 +32,10 @@ from align.pair.pair import (
     scored_output,
     steady_elements,
 )
-from align.record.arrays import Arrays, BothSides, Leaf, TrainingRun
-from align.record.files.dump_reading import Dump, Module
-from align.record.recording import ROOT, Call, Recording
+from align.pair.side import Run
+from align.record.arrays import Arrays, BothSides, TrainingRun
+from align.record.dump_files import NOISE, ORACLE, TRAINING_NOISE, Dump, Module
+from align.record.recording import Call, Recording
 from align.record.results import Comparison, Step, Tolerance
 
 
@@ -87,12 +88,15 @@ class DumpPair(Pair):
     @functools.cached_property
     def oracle(self) -> Recording | None:
         """PyTorch's float64 pass on the same rounded numbers; None for a pair in float64."""
-        return self.setup.torch.oracle(self.dtype)
+        return self._oracle(self.setup.torch.recording)
+
+    def _oracle(self, read: Callable[[str], Run]) -> Run | None:
+        return None if self.dtype == "float64" else read(f"{self.dtype}/{ORACLE}")
 
     @functools.cached_property
     def band(self) -> NoiseBand:
         """How far rounding alone moves what PyTorch's pass leaves, as it was measured there."""
-        return NoiseBand.stored(self.setup.torch.noise(self.dtype))
+        return NoiseBand.stored(self.setup.torch.tensors(f"{self.dtype}/{NOISE}"))
 
     def trainings(self) -> TrainingRuns:
         """The training runs of both sides.
@@ -101,7 +105,7 @@ class DumpPair(Pair):
             ValueError: the drift of both dumps is not of the same elements.
         """
         torch, dtype = self.setup.torch, self.dtype
-        reference, oracle = torch.training(dtype), torch.training_oracle(dtype)
+        reference, oracle = torch.training(dtype), self._oracle(torch.training)
         ours = self.setup.paddle.training(dtype)
         sample = drift.Sample(self.plan.entries, self.setup.weights)
         shape = self.plan.steps + 1, sample.size
@@ -112,7 +116,7 @@ class DumpPair(Pair):
         def run() -> Iterator[TrainingRun]:
             yield ours
 
-        band = NoiseBand.stored(torch.training_noise(dtype))
+        band = NoiseBand.stored(torch.tensors(f"{dtype}/{TRAINING_NOISE}"))
         return TrainingRuns(
             reference, oracle, band, run, steady_elements(sample, oracle or reference)
         )
@@ -197,10 +201,17 @@ def wrong_output(pair: DumpPair, failed: Collection[Comparison]) -> list[Guilty]
         if any(_is_inside(inner, key, pair.ours) for inner in suspects):
             continue
         suspects.append(key)
-        wrong = _differing_output(paddle_call, torch_call, key, rule)
-        if wrong is not None:
-            wrong.inputs += _outputs_inside(pair, torch_call.key)
-            return [wrong]
+        expected = torch_call.outputs.values()
+        for (path, a), b in zip(paddle_call.outputs.items(), expected, strict=False):
+            comparison = compare_outputs(key, a, b, None, rule)
+            if comparison is None or comparison.passed:
+                continue
+            arrays = [(f"input {p.partition('.')[2]}", x) for p, x in torch_call.inputs.items()]
+            for call in pair.reference.calls.values():
+                if call.parent == torch_call.key:
+                    arrays += [(f"output of {call.key}", x) for x in call.outputs.values()]
+            near = [(name, x) for name, x in arrays if x.dtype.kind == "f"]
+            return [Guilty(key, comparison, f"{key}[{path}]" if path else key, near, a, b)]
     return []
 
 
@@ -220,32 +231,6 @@ def _same_inputs(paddle_call: Call, torch_call: Call, rule: Tolerance) -> bool:
     return True
 
 
-def _differing_output(
-    paddle_call: Call, torch_call: Call, key: str, rule: Tolerance
-) -> Guilty | None:
-    """The first differing output of a wrong call, with what formulas need."""
-    expected = torch_call.outputs.values()
-    for (path, a), b in zip(paddle_call.outputs.items(), expected, strict=False):
-        comparison = compare_outputs(key, a, b, None, rule)
-        if comparison is None or comparison.passed:
-            continue
-        name = f"{key}[{path}]" if path else key
-        inputs = [(f"input {p.partition('.')[2]}", x) for p, x in torch_call.inputs.items()]
-        floats = [(name, x) for name, x in inputs if x.dtype.kind == "f"]
-        return Guilty(key, comparison, name, floats, a, b)
-    return None
-
-
-def _outputs_inside(pair: DumpPair, key: str) -> list[Leaf]:
-    """What the layers inside a call of the reference returned."""
-    outputs = []
-    for call in pair.reference.calls.values():
-        if call.parent == key:
-            floats = [array for array in call.outputs.values() if array.dtype.kind == "f"]
-            outputs += [(f"output of {call.key}", array) for array in floats]
-    return outputs
-
-
 def wrong_gradient(pair: DumpPair) -> list[WrongGradient]:
     """Find the deepest call that gets a right gradient and hands on a wrong one, the first."""
     rule = bounds.backward(pair.dtype, pair.pooled) if pair.dtype == "float64" else ROUGH
@@ -259,7 +244,10 @@ def wrong_gradient(pair: DumpPair) -> list[WrongGradient]:
             continue
         leaving = _partners(paddle_call.grad_inputs, torch_call.grad_inputs)
         first = _first_bad(leaving, rule, scale)
-        worse = first or _first_bad(_parameters(pair, paddle_call, expected), rule, scale)
+        mine = own_tensors(paddle_call.name, pair.ours.gradients)
+        reference = own_tensors(paddle_call.name, expected)
+        parameters = [(mine[name], reference[name]) for name in reference if name in mine]
+        worse = first or _first_bad(parameters, rule, scale)
         if worse is not None:
             comparison, a, b = worse
             values = [x for x in torch_call.inputs.values() if x.shape == b.shape]
@@ -270,13 +258,6 @@ def wrong_gradient(pair: DumpPair) -> list[WrongGradient]:
         if not any(_is_inside(other, key, pair.ours) for other in wrong):
             return [gradient]
     return []
-
-
-def _parameters(pair: DumpPair, call: Call, expected: Mapping[str, np.ndarray]) -> Gradients:
-    """The gradients of a layer's own parameters on both sides."""
-    prefix = "" if call.name == ROOT else f"{call.name}."
-    names = [n for n in expected if n.startswith(prefix) and "." not in n.removeprefix(prefix)]
-    return [(pair.ours.gradients[n], expected[n]) for n in names if n in pair.ours.gradients]
 
 
 def _partners(

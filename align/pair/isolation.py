@@ -9,17 +9,16 @@ or in what it hands to the layers inside.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from align.judge.judging import LOW, alike, compare_outputs
+from align.pair.side import dropout_off
 from align.record.arrays import Arrays, Leaf, leaves, pair_paths, replace
-from align.record.recording import ROOT, Call, run_model
-from align.record.request import Request
+from align.record.recording import ROOT, Call, CallHooks, run_model
 from align.record.results import Comparison
 
 _SWAPPED = "PyTorch hands this tensor over in the place of another argument: operands are swapped"
@@ -64,15 +63,28 @@ class WrongGradient:
 
 
 @dataclass
-class _Frame:
+class Frame:
+    """A call that is going on, its partner, and what it was given.
+
+    Attributes:
+        unpaired: keys of the layers without a partner that it has called.
+        misfed: who handed it an argument of another length.
+    """
+
     key: str
     reference: Call | None
-    arguments: tuple[tuple, dict] = ((), {})
+    arguments: tuple[tuple, dict]
     unpaired: list[str] = field(default_factory=list)
-    misfed: Guilty | None = None  # who handed it an argument of another length
+    misfed: Guilty | None = None
+
+    def fault(
+        self, seen: Comparison, near: list[Leaf], ours: Any, expected: Any, note: str = ""
+    ) -> Guilty:
+        """The layer as one whose own code makes what was seen."""
+        return Guilty(self.key, seen, seen.name, near, ours, expected, [*self.unpaired], note)
 
 
-class Isolation:
+class Isolation(CallHooks):
     """Runs the Paddle side once in inject mode.
 
     Args:
@@ -80,64 +92,54 @@ class Isolation:
         names: PyTorch module -> Paddle layer, of those that are fed; None for all.
     """
 
-    def __init__(self, side: Any, pair: Any, names: Mapping[str, str] | None = None) -> None:
-        self.side, self.pair, self.model = side, pair, pair.model
-        self.judge, self.recording = pair.judge, pair.deep
+    frame: type[Frame] = Frame
+
+    def __init__(self, pair: Any, names: Mapping[str, str] | None = None) -> None:
+        self.pair, self.model = pair, pair.model
+        side = pair.setup.paddle.framework
+        super().__init__(side, side.modules(self.model))
+        self.judge, self.recording, self.rule = pair.judge, pair.deep, pair.isolated
         self.comparisons: list[Comparison] = []
         self.fed = 0  # arguments of layers that have a partner of their shape
         self.guilty: list[Guilty] = []
         names = names or self.judge.modules.to_paddle
-        back = {b: a for a, b in names.items()}
         self._calls: dict[str, Call] = {}
         for call in self.recording.calls.values():
-            target = names.get(call.name)
-            if target is not None and target in back:
-                self._calls[Call(target, call.number).key] = call
-        self._names = {id(m): name for name, m in side.modules(self.model).items()}
-        self._seen: dict[str, int] = {}
-        self._stack: list[_Frame] = []
-        self.rule = pair.isolated
+            if call.name in names:
+                self._calls[Call(names[call.name], call.number).key] = call
+        self._stack: list[Frame] = []
 
-    def run(self, plan: Request) -> Isolation:
+    def run(self) -> Isolation:
         """Feed the plan's inputs; `comparisons` and `guilty` hold the result."""
-        before = self.side.state(self.model)
+        side, train, dtype = self.side, self.pair.plan.train, self.judge.dtype
+        before = side.state(self.model)
         try:
-            with self.hooked(), self.side.default_dtype(self.judge.dtype):
-                run_model(self.side, self.model, plan.cast(self.judge.dtype, self.judge.dtype))
+            with dropout_off(side, train), self.hooked(), side.default_dtype(dtype):
+                self.call_model()
         finally:
-            self.side.load(self.model, before)
+            side.load(self.model, before)
         return self
 
-    @contextlib.contextmanager
-    def hooked(self) -> Iterator[None]:
-        """Every layer of the model is fed, and what it returns is judged, inside the block."""
-        with contextlib.ExitStack() as hooks:
-            for layer in self.side.modules(self.model).values():
-                hooks.enter_context(self.side.hook(layer, self._before, self._after))
-            yield
-
-    def _begun(self, layer: Any) -> tuple[str, Call | None]:
-        """The key of a call that begins, and its partner."""
-        name = self._names[id(layer)]
-        self._seen[name] = self._seen.get(name, 0) + 1
-        key = Call(name, self._seen[name]).key
-        return key, self._calls.get(key)
+    def call_model(self) -> None:
+        """Run the model on the plan's inputs."""
+        dtype = self.judge.dtype
+        run_model(self.side, self.model, self.pair.plan.cast(dtype, dtype))
 
     def _before(self, layer: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
-        key, reference = self._begun(layer)
-        frame = _Frame(key, reference, (args, kwargs))
-        if reference is None and self._stack:
+        key, changed = self.begun(layer).key, None
+        frame = self.frame(key, self._calls.get(key), (args, kwargs))
+        if frame.reference is not None:
+            changed = self._feed(frame, frame.reference)
+        elif self._stack:
             self._stack[-1].unpaired.append(key)
-        changed = None
-        if reference is not None and self._stack:
-            changed = self._feed(frame, reference, (args, kwargs))
         self._stack.append(frame)
         return changed
 
-    def _feed(self, frame: _Frame, reference: Call, arguments: tuple) -> tuple[tuple, dict]:
+    def _feed(self, frame: Frame, reference: Call) -> tuple[tuple, dict] | None:
         """The reference's arguments in the places of ours; a difference points to the caller."""
-        ours = [(p, self.side.numpy(t)) for p, t in leaves(arguments, self.side.is_tensor)]
-        ours, torch_floats = floats(ours), floats(reference.inputs.items())
+        if not self._stack:
+            return None  # the model itself
+        ours, torch_floats = self._arguments(frame), floats(reference.inputs.items())
         partners = self._partners(ours, torch_floats)
         for i, (path, mine) in enumerate(ours):
             expected = partners.get(path)
@@ -151,17 +153,22 @@ class Isolation:
             self.comparisons.append(comparison)
             maker = self._maker(mine)
             near, note = self._inside(maker, reference), _SWAPPED if swapped else ""
-            own_fault = self._own_fault(maker, comparison, (mine, expected), near, note)
-            self.guilty.append(self._stack[-1].misfed or own_fault)
+            fault = maker.fault(comparison, near, mine, expected, note)
+            self.guilty.append(self._stack[-1].misfed or fault)
         self.fed += len(partners)
         frame.misfed = self._misfed(frame, ours, torch_floats, partners)
         return replace(
-            arguments,
+            frame.arguments,
             self.side.is_tensor,
             lambda path, t: self.side.tensor(partners[path]) if path in partners else t,
         )
 
-    def _maker(self, array: np.ndarray) -> _Frame:
+    def _arguments(self, frame: Frame) -> list[Leaf]:
+        """The floating arguments of a call by path."""
+        tensors = leaves(frame.arguments, self.side.is_tensor)
+        return floats([(path, self.side.numpy(tensor)) for path, tensor in tensors])
+
+    def _maker(self, array: np.ndarray) -> Frame:
         """The caller, or what is around it where it has no partner and only hands an array on."""
         for frame in reversed(self._stack[1:]):
             tensors = [t for _, t in leaves(frame.arguments, self.side.is_tensor)]
@@ -171,15 +178,8 @@ class Isolation:
                 return frame
         return self._stack[0]
 
-    def _own_fault(
-        self, frame: _Frame, comparison: Comparison, sides: tuple, near: list[Leaf], note: str = ""
-    ) -> Guilty:
-        """A layer whose own code makes what showed it; `sides` are Paddle's and PyTorch's array."""
-        unpaired, shown_at = list(frame.unpaired), comparison.name
-        return Guilty(frame.key, comparison, shown_at, near, *sides, unpaired, note)
-
     def _misfed(
-        self, frame: _Frame, ours: list[Leaf], torch_floats: list[Leaf], partners: Arrays
+        self, frame: Frame, ours: list[Leaf], torch_floats: list[Leaf], partners: Arrays
     ) -> Guilty | None:
         """The layer that cut the one argument that is longer or shorter than the reference's.
 
@@ -190,15 +190,17 @@ class Isolation:
         if not len(alone) == len(left) == 1:
             return None
         mine, expected = alone[0], left[0]
-        note = _length(frame.key, mine, expected)
-        paired = [outer for outer in self._stack if outer.reference is not None]
-        if not paired or not note:
+        note, caller = _length(frame.key, mine, expected), self._caller()
+        if caller is None or not note:
             return None
-        caller = paired[-1]
         if caller.misfed is not None:
             return caller.misfed  # handed on
         comparison = compare_outputs(f"input of {frame.key}", mine, expected, None, self.rule)
-        return self._own_fault(caller, comparison, (mine, expected), self._inside(caller), note)
+        return caller.fault(comparison, self._inside(caller), mine, expected, note)
+
+    def _caller(self) -> Frame | None:
+        """The innermost call going on that has a partner."""
+        return next((outer for outer in reversed(self._stack) if outer.reference), None)
 
     def _partners(self, ours: list[Leaf], torch_floats: list[Leaf]) -> Arrays:
         """Path of our argument -> the reference's: by keyword, else in order among equal shapes.
@@ -211,12 +213,12 @@ class Isolation:
         rest = list(torch_floats)
         for path, mine in ours:
             direct = names.get(path) if path.startswith("1.") else None
-            options = [leaf for leaf in rest if leaf[1].shape == mine.shape]
+            places = [i for i, (_, array) in enumerate(rest) if array.shape == mine.shape]
             if direct is not None and direct.shape == mine.shape:
                 partners[path] = direct
-            elif options:
-                partners[path] = options[0][1]
-                at = next(i for i, leaf in enumerate(rest) if leaf is options[0])
+            elif places:
+                at = places[0]
+                partners[path] = rest[at][1]
                 skipped = [] if len(ours) == len(torch_floats) else rest[:at]
                 rest = skipped + rest[at + 1 :]
         wrong = [p for p, a in ours if p in partners and not alike(a, partners[p], self.rule)]
@@ -227,26 +229,25 @@ class Isolation:
                     partners[path] = equal[0]
         return partners
 
-    def _inside(self, frame: _Frame, before: Call | None = None) -> list[Leaf]:
+    def _inside(self, frame: Frame, before: Call | None = None) -> list[Leaf]:
         """What the caller had at hand in the reference: its inputs, its layers' outputs and inputs.
 
         For a layer without a partner, what the layer around it had; of an argument, what was there
         before the call that gets it.
         """
-        paired = [outer for outer in (*self._stack, frame) if outer.reference is not None]
-        if not paired:
+        around = frame if frame.reference else self._caller()
+        if around is None:
             return []
-        frame = paired[-1]
         arrays = [
-            (f"input {path.partition('.')[2]}", a) for path, a in frame.reference.inputs.items()
+            (f"input {path.partition('.')[2]}", a) for path, a in around.reference.inputs.items()
         ]
         inputs: list[Leaf] = []
         names = self.judge.modules.to_paddle  # modules without a partner pass
         for call in self.recording.calls.values():
             if call is before:
                 break
-            around = (outer.key for outer in self.recording.around(call) if outer.name in names)
-            if next(around, "") == frame.reference.key:
+            outer_keys = (outer.key for outer in self.recording.around(call) if outer.name in names)
+            if next(outer_keys, "") == around.reference.key:
                 arrays += [(f"output of {call.key}", a) for a in call.outputs.values()]
                 inputs += [(f"input of {call.key}", a) for a in call.inputs.values()]
         arrays += inputs
@@ -256,22 +257,16 @@ class Isolation:
         frame = self._stack.pop()
         if frame.reference is None:
             return None
-        tensors, torch_outputs = dict(leaves(output, self.side.is_tensor)), frame.reference.outputs
-        read = torch_outputs.__getitem__, lambda path: self.side.numpy(tensors[path])
-        pairs, _, _ = pair_paths(torch_outputs, tensors, read)
         changed: dict[int, np.ndarray] = {}
-        for label, torch_path, path in pairs:
-            expected, tensor = torch_outputs[torch_path], tensors[path]
-            mine = self.side.numpy(tensor)
-            name = f"{frame.key}[{label}]" if label else frame.key
+        for name, torch_path, _, tensor in self._outputs(frame, frame.reference, output):
+            expected, mine = frame.reference.outputs[torch_path], self.side.numpy(tensor)
             comparison = compare_outputs(name, mine, expected, None, self.rule)
             if comparison is None:
                 continue
             self.comparisons.append(comparison)
             if not comparison.passed:
-                near = self._inside(frame)
-                own_fault = self._own_fault(frame, comparison, (mine, expected), near)
-                self.guilty.append(frame.misfed or own_fault)
+                fault = frame.fault(comparison, self._inside(frame), mine, expected)
+                self.guilty.append(frame.misfed or fault)
             if mine.shape == expected.shape and mine.dtype == expected.dtype:
                 changed[id(tensor)] = expected
         if frame.key == ROOT:
@@ -281,6 +276,16 @@ class Isolation:
             self.side.is_tensor,
             lambda _, t: self.side.tensor(changed[id(t)]) if id(t) in changed else t,
         )
+
+    def _outputs(
+        self, frame: Frame, reference: Call, output: Any
+    ) -> list[tuple[str, str, str, Any]]:
+        """(title, PyTorch's path, our path, our tensor) of what a call returns on both sides."""
+        tensors = dict(leaves(output, self.side.is_tensor))
+        read = reference.outputs.__getitem__, lambda path: self.side.numpy(tensors[path])
+        pairs, _, _ = pair_paths(reference.outputs, tensors, read)
+        key = frame.key
+        return [(f"{key}[{n}]" if n else key, a, b, tensors[b]) for n, a, b in pairs]
 
 
 def _length(key: str, mine: np.ndarray, expected: np.ndarray) -> str:

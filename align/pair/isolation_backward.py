@@ -11,26 +11,24 @@ its output.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from align.frameworks import on_paddle
 from align.judge import bounds
 from align.judge.judging import alike, compare_outputs
 from align.judge.noise_band import ONE_DIRECTION
 from align.pair.any_pair import AnyPair
-from align.pair.isolation import Isolation, WrongGradient, floats
-from align.pair.side import dropout_off
-from align.record.arrays import Arrays, Leaf, leaves, pair_paths, replace
+from align.pair.isolation import Frame, Isolation, WrongGradient, floats
+from align.record.arrays import Arrays, Leaf, leaves, replace
 from align.record.recording import ROOT, Call
 from align.record.results import Tolerance
 
 
 @dataclass
-class _Piece:
+class _Piece(Frame):
     """The part of the graph that one call's own code makes.
 
     Attributes:
@@ -40,8 +38,6 @@ class _Piece:
         seeds: every gradient of the reference at an end, also where our graph is cut.
     """
 
-    key: str
-    reference: Call | None
     starts: list[tuple[str, Any, np.ndarray | None, np.ndarray]] = field(default_factory=list)
     ends: list[tuple[Any, np.ndarray]] = field(default_factory=list)
     open_ends: list[tuple[Any, Any]] = field(default_factory=list)
@@ -56,47 +52,37 @@ class BackwardIsolation(Isolation):
 
     Attributes:
         forward_wrong: calls whose output is wrong already.
+        seeds: gradients of the reference at the ends of every call.
     """
 
+    frame = _Piece
+
     def __init__(self, pair: AnyPair, tripled: str = "") -> None:
-        super().__init__(on_paddle, pair)
+        super().__init__(pair)
         self.tripled = tripled
         self.wrong: list[WrongGradient] = []
-        self._pieces: list[_Piece] = []
-        self._totals: Arrays = {}
-        self._makers: dict[str, list[str]] = {}
         self.seeds: dict[str, list[np.ndarray]] = {}
         self.forward_wrong: set[str] = set()
-        self._parameters = on_paddle.named(pair.model)
+        self._totals: Arrays = {}
+        self._makers: dict[str, list[str]] = {}
+        self._parameters = self.side.named(pair.model)
         pooled = pair.pooled and pair.dtype == "float64" and not pair.mixed
         self._gradient_rule = bounds.POOLED if pooled else pair.isolated
 
-    def go(self) -> BackwardIsolation:
+    def run(self) -> BackwardIsolation:
         """Run; `comparisons` and `wrong` hold the result."""
-        pair = self.pair
         self.side.clear(self.model)
-        with dropout_off(self.side, pair.plan.train):
-            self.run(pair.plan)
+        super().run()
         self._judge_parameters()
         self.side.clear(self.model)
         self.comparisons.reverse()
         self.wrong.reverse()
         return self
 
-    def _before(self, layer: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
-        piece = _Piece(*self._begun(layer))
-        caller = next((outer for outer in reversed(self._pieces) if outer.reference), None)
-        self._pieces.append(piece)
-        if piece.reference is None:
-            return None
-        return self._cut_inputs(piece, caller, (args, kwargs))
-
-    def _cut_inputs(self, piece: _Piece, caller: _Piece | None, fed: tuple) -> tuple[tuple, dict]:
+    def _feed(self, piece: _Piece, call: Call) -> tuple[tuple, dict]:
         """Leaves with the reference's inputs; our own arguments are ends of the caller's piece."""
-        call = piece.reference
-        torch_floats = floats(call.inputs.items())
-        tensors = leaves(fed, self.side.is_tensor)
-        ours = floats([(path, self.side.numpy(tensor)) for path, tensor in tensors])
+        caller = self._caller()
+        ours, torch_floats = self._arguments(piece), floats(call.inputs.items())
         partners = self._partners(ours, torch_floats)
         for path, mine in ours:  # one tensor that we give twice and PyTorch once
             equal = [a for _, a in torch_floats if alike(mine, a, self.rule)]
@@ -107,7 +93,7 @@ class BackwardIsolation(Isolation):
             self.forward_wrong.add(caller.key)  # its own code hands a wrong input on
         cut_leaves: dict[str, Any] = {}
         ended_leaders: set[str] = set()
-        for path, tensor in tensors:
+        for path, tensor in leaves(piece.arguments, self.side.is_tensor):
             if path not in partners:
                 continue
             source = next(p for p, a in torch_floats if a is partners[path])
@@ -121,7 +107,7 @@ class BackwardIsolation(Isolation):
             if expected is not None:
                 ended_leaders.add(leader)
         return replace(
-            fed,
+            piece.arguments,
             self.side.is_tensor,
             lambda path, t: cut_leaves[path].clone() if path in cut_leaves else t,
         )
@@ -139,17 +125,13 @@ class BackwardIsolation(Isolation):
             caller.ends.append((end, expected))
 
     def _after(self, layer: Any, args: tuple, kwargs: dict, output: Any) -> Any:
-        piece = self._pieces.pop()
-        call = piece.reference
+        piece = self._stack.pop()
+        call, caller = piece.reference, self._caller()
         if call is None:
             return None
-        caller = next((outer for outer in reversed(self._pieces) if outer.reference), None)
-        tensors = dict(leaves(output, self.side.is_tensor))
-        read = call.outputs.__getitem__, lambda path: self.side.numpy(tensors[path])
-        pairs, _, _ = pair_paths(call.outputs, tensors, read)
         changed: dict[str, Any] = {}
-        for label, path, own_path in pairs:
-            value, tensor = call.outputs[path], tensors[own_path]
+        for name, path, own_path, tensor in self._outputs(piece, call, output):
+            value = call.outputs[path]
             unlike = value.dtype.kind != "f" or tuple(tensor.shape) != value.shape
             if unlike or path in call.padded:
                 continue
@@ -163,8 +145,7 @@ class BackwardIsolation(Isolation):
                 self.forward_wrong.add(piece.key)
             leaf = changed[own_path] = self.side.leaf(value)
             if caller is not None:
-                name = f"gradient at {piece.key}[{label}]" if label else f"gradient at {piece.key}"
-                caller.starts.append((name, leaf, gradient, value))
+                caller.starts.append((f"gradient at {name}", leaf, gradient, value))
         self._pull(piece)
         if piece.key == ROOT:
             return None
@@ -175,7 +156,7 @@ class BackwardIsolation(Isolation):
         )
 
     def _pull(self, piece: _Piece) -> None:
-        """Run the backward pass of one piece and judge what arrives."""
+        """Run the backward pass of one piece and judge what arrives, each name once."""
         ends = list(piece.ends)
         for tensor, leaf in piece.open_ends:
             gradient = self.side.gradient(leaf)
@@ -195,18 +176,27 @@ class BackwardIsolation(Isolation):
                 self._makers.setdefault(name, []).append(piece.key)
         self.side.clear(self.model)
         self.seeds[piece.key] = piece.seeds
-        for name, expected, mine, value in _arrived(piece, self.side):
-            self._judge(piece.key, name, mine, expected, value, piece.seeds)
+        ours: Arrays = {}
+        for name, leaf, _, value in piece.starts:
+            gradient = self.side.gradient(leaf)
+            ours[name] = ours.get(name, 0) + (
+                np.zeros_like(value) if gradient is None else gradient
+            )
+        for name, _, expected, value in {start[0]: start for start in piece.starts}.values():
+            if expected is None and " at input " in name:
+                continue  # the caller's piece answers for it
+            torch_gradient = np.zeros_like(value) if expected is None else expected
+            self._judge(piece.key, name, (ours[name], torch_gradient), value, piece.seeds)
 
     def _judge(
         self,
         place: str,
         name: str,
-        mine: np.ndarray,
-        expected: np.ndarray,
+        sides: tuple[np.ndarray, np.ndarray],
         value: np.ndarray | None,
         seeds: list[np.ndarray],
     ) -> None:
+        mine, expected = sides
         scale = float(np.max([np.abs(seed).max(initial=0) for seed in seeds], initial=0))
         if mine.shape != expected.shape or not np.isfinite(scale):
             return  # what arrives may be no number already
@@ -250,7 +240,7 @@ class BackwardIsolation(Isolation):
             for key in makers or [owner]:
                 seeds += self.seeds.get(key, [])
             mine = self._totals.get(name, np.zeros_like(gradient))
-            self._judge(place, name, mine, gradient, None, seeds)
+            self._judge(place, name, (mine, gradient), None, seeds)
 
 
 _LARGEST = 0.05  # of its own size: a gradient with a wider bound is judged absolutely
@@ -267,17 +257,3 @@ def _leader(path: str, inputs: list[Leaf], gradients: Mapping[str, Any]) -> str:
     array = dict(inputs)[path]
     same = (p for p, a in inputs if p in gradients and a.shape == array.shape)
     return next((p for p in same if np.array_equal(dict(inputs)[p], array)), path)
-
-
-def _arrived(piece: _Piece, side: Any) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
-    """(name, the reference's gradient, ours, the value) of every start, each name once."""
-    ours: Arrays = {}
-    for name, leaf, _, value in piece.starts:
-        gradient = side.gradient(leaf)
-        mine = np.zeros_like(value) if gradient is None else gradient
-        ours[name] = ours.get(name, 0) + mine
-    for name, _, expected, value in {start[0]: start for start in piece.starts}.values():
-        torch_gradient = np.zeros_like(value) if expected is None else expected
-        unasked = expected is None and " at input " in name  # the caller's piece answers for it
-        if not unasked:
-            yield name, torch_gradient, ours[name], value

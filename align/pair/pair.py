@@ -91,15 +91,11 @@ class Pair:
         return Settling(
             self.band,
             self.judge.find,
-            self._scale,
+            lambda name: self.largest_gradient if self.judge.is_gradient(name) else None,
             exact=self.dtype == "float64",
             chosen=self.chosen,
             steady=lambda name: not self.judge.is_gradient(name),
         )
-
-    def _scale(self, name: str) -> float | None:
-        """The size that a gradient which is zero in exact arithmetic is judged by."""
-        return self.largest_gradient if self.judge.is_gradient(name) else None
 
     @property
     def unjudged(self) -> set[str]:
@@ -171,26 +167,20 @@ def compute_scores(
     tensor = framework.tensor(output)
     with framework.default_dtype(dtype):
         score = side.of_pair(plan.metric)(tensor, framework.tensor(labels))
-    if not isinstance(score, Mapping):
-        return {METRIC: _number(framework, score, METRIC)}, framework.stamp(tensor)
-    scores = {
-        f"{METRIC} {name}": _number(framework, value, name)
-        for name, value in leaves(score, lambda value: not isinstance(value, Mapping))
-    }
+    scores = {}
+    for name, value in leaves(score, lambda part: not isinstance(part, Mapping)):
+        number = framework.numpy(value) if framework.is_tensor(value) else value
+        array = np.asarray(number)
+        if array.size != 1 or array.dtype.kind not in "biuf":
+            raise ValueError(
+                f"metric: {name or METRIC!r} of the {framework.NAME} side is a "
+                f"{type(number).__name__} of shape {array.shape}, expected one number (or a "
+                "mapping of numbers)"
+            )
+        scores[f"{METRIC} {name}".strip()] = float(array.reshape(()))
     if not scores:
         raise ValueError(f"metric: the {framework.NAME} function returned an empty mapping")
     return scores, framework.stamp(tensor)
-
-
-def _number(framework: Any, value: Any, name: str) -> float:
-    value = framework.numpy(value) if framework.is_tensor(value) else value
-    array = np.asarray(value)
-    if array.size != 1 or array.dtype.kind not in "biuf":
-        raise ValueError(
-            f"metric: {name!r} of the {framework.NAME} side is a {type(value).__name__} of "
-            f"shape {array.shape}, expected one number (or a mapping of numbers)"
-        )
-    return float(array.reshape(()))
 
 
 def compute_rates(side: Side, plan: Request) -> np.ndarray:

@@ -27,10 +27,9 @@ from align.record.arrays import (
     MovedRun,
     Store,
     TrainingRun,
-    by_kind,
+    cast,
     is_array,
     replace,
-    rounded_state,
 )
 from align.record.recording import Recorder, Recording, loss_of, one_loss, run_model
 from align.record.request import Request
@@ -107,44 +106,41 @@ class Side:
             if large:
                 gc.collect()
 
-    def model(self, dtype: str, rounded: str, train: bool, *, will_change: bool = True) -> Any:
+    def model(
+        self,
+        dtype: str,
+        rounded: str,
+        train: bool,
+        *,
+        will_change: bool = True,
+        moves: MovedRoundings | None = None,
+    ) -> Any:
         """Return the one model of a precision with the pair's weights; a second call resets it.
 
         Args:
             will_change: False where the caller leaves the weights as they are.
+            moves: moves the weights by what they were rounded to.
         """
         model = self.build(dtype, train)
-        if self._rounded.pop(dtype, None) != rounded:
-            self._load(model, lambda part: rounded_state(part, dtype, rounded))
-        if not will_change:
+        group: Arrays = {}
+
+        def put() -> None:
+            arrays = cast(group, dtype, rounded)
+            if moves is not None:
+                constants = {name: arrays[name] for name in arrays if name in self.constants}
+                arrays = {**moves.arrays(arrays), **constants}
+            self.framework.load(model, arrays)
+            group.clear()
+
+        if self._rounded.pop(dtype, None) != rounded or moves is not None:
+            for name in self.weights:  # in groups, so that a whole model is never held twice
+                group[name] = self.weights[name]
+                if sum(array.size for array in group.values()) >= _GROUP:
+                    put()
+            put()
+        if not will_change and moves is None:
             self._rounded[dtype] = rounded
         return model
-
-    def _load(self, model: Any, change: Callable[[Arrays], Arrays]) -> None:
-        """Overwrite tensors in groups, so that a whole model is never held twice."""
-        group: Arrays = {}
-        for name in self.weights:
-            group[name] = self.weights[name]
-            if sum(array.size for array in group.values()) >= _GROUP:
-                self.framework.load(model, change(group))
-                group = {}
-        self.framework.load(model, change(group))
-
-    def _moved_model(self, dtype: str, train: bool, asked: MovedRun) -> tuple[Any, MovedRoundings]:
-        """Return the model with moved weights, and what moves the roundings of its run."""
-        from align.frameworks.moved_roundings import MovedRoundings  # PyTorch's side alone
-
-        moves = MovedRoundings(asked, dtype)
-        model = self.build(dtype, train)
-        self._rounded.pop(dtype, None)
-
-        def moved(part: Mapping[str, np.ndarray]) -> Arrays:
-            arrays = rounded_state(part, dtype, dtype)
-            constants = {name: arrays[name] for name in arrays if name in self.constants}
-            return {**moves.arrays(arrays), **constants}  # moved by what they were rounded to
-
-        self._load(model, moved)
-        return model, moves
 
     @contextlib.contextmanager
     def open_pass(
@@ -166,25 +162,21 @@ class Side:
         back.
 
         Args:
-            dtype, rounded, asked: see `Side`.
             deep: record the inputs of every call as well.
             tripled: key of a call whose gradient is planted wrong.
             backward: False for the forward pass and the loss alone.
             only: the layers to record, None for all.
         """
-        side, moves = self.framework, None
-        if asked is None:
-            model = self.model(dtype, rounded, plan.train, will_change=False)
-        else:
-            model, moves = self._moved_model(dtype, plan.train, asked)
-        before = {name: side.numpy(tensor) for name, tensor in side.untrained(model).items()}
+        side, moves = self.framework, _moves(asked, dtype)
+        model = self.model(dtype, rounded, plan.train, will_change=False, moves=moves)
+        before = {name: side.numpy(tensor) for name, tensor in untrained(side, model).items()}
         inputs = _moved(plan.cast(dtype, rounded), moves)
         side.clear(model)
         with contextlib.ExitStack() as stack:
             stack.enter_context(side.default_dtype(dtype))
             stack.enter_context(dropout_off(side, plan.train))
             recorder = Recorder(side, model, deep=deep, tripled=tripled, only=only)
-            stack.enter_context(recorder)
+            stack.enter_context(recorder.hooked())
             stack.enter_context(moves or contextlib.nullcontext())
             pools = stack.enter_context(side.average_pools())
             output, watched = run_model(side, model, inputs)
@@ -229,19 +221,12 @@ class Side:
     ) -> Iterator[TrainingRun]:
         """Train for the plan's steps on its batches; look at the run in a ``with`` block.
 
-        Args:
-            dtype, rounded, asked: see `Side`.
-            sample, follow: see `Sampler` and `Follow`.
-
         Yields:
             TrainingRun: losses, rates, final tensors and moments, by canonical name; the tensors
             are read off the live model and gone at the end of the block.
         """
-        side, moves = self.framework, None
-        if asked is None:
-            model = self.model(dtype, rounded, True)
-        else:
-            model, moves = self._moved_model(dtype, True, asked)
+        side, moves = self.framework, _moves(asked, dtype)
+        model = self.model(dtype, rounded, True, moves=moves)
         result = TrainingRun(samples=Samples())
         with side.default_dtype(dtype):
             optimizer, scheduler = side.make_optimizer(plan, model)
@@ -260,7 +245,10 @@ class Side:
                     side.clear(model)
                 if sample is not None:
                     result.samples.add(sample(model))
-            result.moments = by_kind(side.live_moments(optimizer, model), side.view)
+            for name, kinds in side.live_moments(optimizer, model).items():
+                for kind, tensor in kinds.items():
+                    moments = result.moments.setdefault(kind, Lazy())
+                    moments.hold(name, functools.partial(side.view, tensor))
             average = getattr(optimizer, AVERAGE, None)
             if average is not None:
                 arrays = dict(average.arrays())
@@ -316,16 +304,6 @@ class Side:
             return live
 
         return repeated(self.framework, run) if self.is_torch else run(True)
-
-    def build_as_given(self, plan: Request) -> Any:
-        """Return the user's model as it came.
-
-        Instances are read as they are; callables build their models in float32, the precision of
-        stored weights.
-        """
-        model = self.of_pair((plan.torch_module, plan.paddle_layer))
-        dtype = "float64" if hasattr(model, "state_dict") else "float32"
-        return self.framework.prepare(plan, dtype, plan.train)
 
 
 def measured_training(run: TrainingRun, steady: np.ndarray) -> Kinds:
@@ -418,9 +396,24 @@ def tensors(side: Any, model: Any) -> Lazy:
     return Lazy({name: functools.partial(side.numpy, tensor) for name, tensor in named})
 
 
+def untrained(side: Any, model: Any) -> dict[str, Any]:
+    """Return the live tensors that a pass may move without an optimizer: all not trained."""
+    trained = {id(p) for p in model.parameters() if side.needs_gradient(p)}
+    return {name: tensor for name, tensor in side.named(model).items() if id(tensor) not in trained}
+
+
 def is_large(side: Any, model: Any) -> bool:
     """Say whether a model is too large to wait for the next collection of garbage."""
     return sum(math.prod(tensor.shape) for tensor in side.named(model).values()) > _LARGE
+
+
+def _moves(asked: MovedRun | None, dtype: str) -> MovedRoundings | None:
+    """Return what moves the roundings of a run, None where nothing is asked."""
+    if asked is None:
+        return None
+    from align.frameworks.moved_roundings import MovedRoundings  # PyTorch's side alone
+
+    return MovedRoundings(asked, dtype)
 
 
 def _moved(value: Any, moves: MovedRoundings | None) -> Any:

@@ -18,33 +18,10 @@ from align.frameworks import on_paddle, on_torch, optimizer_edits_paddle
 from align.frameworks.live_models import make_step, next_rate
 from align.judge.update_judging import Curve, Feed, ParameterTrace, SideTrace, UpdateJudge, sample
 from align.pair.any_pair import AnyPair
-from align.record.request import Request
+from align.pair.side import Side
 
 Prepare = Callable[[Any], None]
 """Of a fresh scheduler, None where there is none."""
-
-
-def schedule_of(side: Any, optimizer: Any, scheduler: Any, model: Any, steps: int) -> np.ndarray:
-    """The rates that an optimizer would apply, its scheduler stepped after each.
-
-    Args:
-        optimizer: it makes no step, so no weight moves.
-
-    Returns:
-        (steps, groups) float64.
-    """
-    rates = [side.rates(optimizer, model)]
-    if scheduler is None:
-        return np.repeat(np.asarray(rates), steps, axis=0)
-    paddle_factors = None if side is on_torch else side.factors(optimizer, model)
-    for _ in range(steps - 1):
-        next_rate(scheduler)
-        if paddle_factors is None:
-            rates.append(side.rates(optimizer, model))
-        else:
-            base = float(optimizer.get_lr())
-            rates.append([base * factor for factor in paddle_factors])
-    return np.asarray(rates)
 
 
 @dataclass(frozen=True)
@@ -57,25 +34,29 @@ class ScheduleSide:
     stamp: Any
 
 
-def _side(pair: AnyPair, side: Any, model: Any, prepare: Prepare) -> ScheduleSide:
-    plan = pair.plan
-    with side.default_dtype(pair.dtype):
-        optimizer, scheduler = side.make_optimizer(plan, model)
+def schedule_of(pair: AnyPair, side: Side, prepare: Prepare = lambda _: None) -> ScheduleSide:
+    """Return the rates that a side's optimizer would apply; it makes no step, so no weight moves.
+
+    Args:
+        prepare: may change the fresh scheduler, which is stepped after each rate.
+    """
+    framework, model = side.framework, side.model(pair.dtype, pair.dtype, True)
+    with framework.default_dtype(pair.dtype):
+        optimizer, scheduler = framework.make_optimizer(pair.plan, model)
         prepare(scheduler)
-        names = side.groups(optimizer, model)
-        rates = schedule_of(side, optimizer, scheduler, model, plan.schedule_steps)
-    stamp = side.stamp(next(iter(side.parameters(model).values())))
-    return ScheduleSide(names, rates, scheduler, stamp)
-
-
-def torch_schedule(pair: AnyPair) -> ScheduleSide:
-    """Return PyTorch's schedule."""
-    return _side(pair, on_torch, pair.reference_model(pair.dtype, True), lambda _: None)
-
-
-def paddle_schedule(pair: AnyPair, prepare: Prepare = lambda _: None) -> ScheduleSide:
-    """Return Paddle's schedule; ``prepare`` may change its fresh scheduler."""
-    return _side(pair, on_paddle, pair.our_model(True), prepare)
+        groups = framework.groups(optimizer, model)
+        rates = [framework.rates(optimizer, model)]
+        factors = None if side.is_torch else framework.factors(optimizer, model)
+        for _ in range(pair.plan.schedule_steps - 1):
+            if scheduler is not None:
+                next_rate(scheduler)
+            if factors is None:
+                rates.append(framework.rates(optimizer, model))
+            else:
+                base = float(optimizer.get_lr())
+                rates.append([base * factor for factor in factors])
+    stamp = framework.stamp(next(iter(framework.parameters(model).values())))
+    return ScheduleSide(groups, np.asarray(rates), scheduler, stamp)
 
 
 def schedule_curves(pair: AnyPair, torch: ScheduleSide, paddle: ScheduleSide) -> list[Curve]:
@@ -109,91 +90,103 @@ LEAST, MOST = 3, 5  # steps
 ZERO_RATES = 100  # steps of a schedule that may apply the rate 0 before the first other one
 
 
-@dataclass
 class Follower:
     """Drives the optimizers of one side, and reads in Paddle's names what they do.
 
-    Attributes:
+    Args:
         model: with its weights loaded; they are put back after each run.
-        warm: steps that the schedule makes before the first one, so that the rate is not zero.
-        groups: the side's names that are converted together.
-        convert: arrays by the side's names -> by Paddle's names.
-        partners: the side's name -> Paddle's names.
-        gradients: gives (the side's own name, gradient or None) of a step.
         prepare: called with each fresh optimizer; may return another one.
+        captures: write down what the steps were given, and its norms.
     """
 
-    side: Any
-    model: Any
-    plan: Request
-    dtype: str
-    warm: int
-    groups: Sequence[tuple[str, ...]]
-    convert: Callable[[dict[str, np.ndarray]], Mapping[str, np.ndarray]]
-    partners: Mapping[str, Iterable[str]]
-    gradients: Callable[[int], Iterable[tuple[str, np.ndarray | None]]]
-    prepare: Callable[[Any], Any] | None = None
+    def __init__(
+        self,
+        sides: UpdateSides,
+        side: Any,
+        model: Any,
+        dtype: str,
+        prepare: Callable[[Any], Any],
+        captures: bool,
+    ) -> None:
+        self.sides, self.side, self.model, self.dtype = sides, side, model, dtype
+        self.prepare, self.captures = prepare, captures
+        # the side's names that are converted together, how, and each one's names in Paddle
+        self.groups: Sequence[tuple[str, ...]] = sides.feed.bundles
+        self.convert, self.partners = sides.weights.to_paddle, sides.weights.partners()
+        if side is on_paddle:
+            names, parameters = itertools.chain(*self.groups), on_paddle.parameters(model)
+            targets = itertools.chain(*(self.partners[name] for name in names))
+            self.partners = {n: (n,) for n in dict.fromkeys(targets) if n in parameters}
+            self.convert, self.groups = dict, list(self.partners.values())
 
-    def run(self, steps: int) -> SideTrace:
-        """One step without gradients, then so many with them, each from the same weights."""
+    def run(self) -> SideTrace:
+        """One step without gradients, then those with them, each from the same weights."""
         side, model = self.side, self.model
-        parameters = side.parameters(model)
         trace = SideTrace()
-        before = side.state(model)
+        before, parameters = side.state(model), side.parameters(model)
         zeros = [(n, np.zeros(tuple(p.shape))) for n, p in parameters.items()]
         try:
             with side.default_dtype(self.dtype):
-                self._steps(trace, trace.still, lambda _: zeros, 1)
+                self._steps(trace, trace.still, [zeros])
                 side.load(model, before)
                 side.clear(model)
-                self._steps(trace, trace.main, self.gradients, steps)
+                self._steps(trace, trace.main, map(self._gradients, range(self.sides.steps)))
         finally:
             side.load(model, before)
             side.clear(model)
         trace.stamp = side.stamp(next(iter(parameters.values())))
         return trace
 
+    def _gradients(self, step: int) -> Iterator[tuple[str, np.ndarray | None]]:
+        """(the side's own name, gradient or None) of a step."""
+        feed = self.sides.feed
+        if self.side is on_torch:
+            return ((name, feed.source(name, step)) for name in feed.shapes)
+        return ((name, g) for name, g in feed.targets(step) if name in self.partners)
+
     def _steps(
         self,
         trace: SideTrace,
         traces: dict[str, ParameterTrace],
-        gradients: Callable[[int], Iterable[tuple[str, np.ndarray | None]]],
-        steps: int,
+        gradients_of_steps: Iterable[Iterable[tuple[str, np.ndarray | None]]],
     ) -> None:
-        side, model = self.side, self.model
+        side, model, is_main = self.side, self.model, traces is trace.main
         parameters = side.parameters(model)
 
         def weight(name: str) -> np.ndarray:
             return side.view(parameters[name])
 
-        optimizer, scheduler = side.make_optimizer(self.plan, model)
-        if self.prepare is not None:
-            optimizer = self.prepare(optimizer) or optimizer
-        for _ in range(self.warm if scheduler is not None else 0):
+        optimizer, scheduler = side.make_optimizer(self.sides.plan, model)
+        optimizer = self.prepare(optimizer) or optimizer
+        for _ in range(self.sides.warm if scheduler is not None else 0):
             next_rate(scheduler)
         group_of: dict[str, int] = {}
         for i, names in enumerate(side.groups(optimizer, model)):
             group_of.update(dict.fromkeys(names, i))
         for name, array in self._samples(weight):
             traces[name] = ParameterTrace([array])
-        for step in range(steps):
-            for name, gradient in gradients(step):
+        for step, gradients in enumerate(gradients_of_steps):
+            if scheduler is not None and step:
+                next_rate(scheduler)
+            for name, gradient in gradients:
                 if name in parameters:
                     side.give(parameters[name], gradient)
+                if self.captures and is_main:
+                    norm = 0.0 if gradient is None else np.linalg.norm(gradient.astype(np.float64))
+                    traces[name].gradients.append(None if gradient is None else sample(gradient))
+                    traces[name].norms.append(float(norm))
             rates = side.rates(optimizer, model)
             applied = self._named({name: rates[i] for name, i in group_of.items()})
             norm = side.gradient_norm(model) if side is on_torch else 0.0
             make_step(side.NAME, optimizer)
-            if traces is trace.main:
+            if is_main:
                 trace.clipped.append(side.gradient_norm(model) / norm if norm else 1.0)
                 trace.norms.append(norm)
             for name, array in self._samples(weight):
                 traces[name].weights.append(array)
                 traces[name].rates.append(applied.get(name, math.nan))
             self._record_moments(traces, optimizer, step)
-            if scheduler is not None and step < steps - 1:
-                next_rate(scheduler)
-        if traces is trace.main:
+        if is_main:
             trace.groups = self._named(group_of)
 
     def _samples(
@@ -246,25 +239,22 @@ class UpdateSides:
     """
 
     def __init__(self, pair: AnyPair) -> None:
-        self._pair, self._weights = pair, pair.setup.weights
+        self._pair, self.plan, self.weights = pair, pair.plan, pair.setup.weights
         self.module = pair.reference_model(pair.dtype, True)
         self.model = pair.our_model(True)
-        self._shapes = {
-            name: tuple(p.shape) for name, p in on_torch.parameters(self.module).items()
-        }
-        if not self._shapes:
+        shapes = {name: tuple(p.shape) for name, p in on_torch.parameters(self.module).items()}
+        if not shapes:
             raise ValueError("optimizer: the PyTorch module has no trainable parameter")
-        self.steps = max(LEAST, min(pair.plan.steps, MOST))
-        recorded, seed = pair.reference.gradients, pair.plan.seed
-        self.feed = Feed(recorded, self._shapes, self._weights, pair.dtype, self.steps, seed)
-        self._warm = max(
-            self._zero_rates(on_torch, self.module), self._zero_rates(on_paddle, self.model)
-        )
+        self.steps = max(LEAST, min(self.plan.steps, MOST))
+        recorded, seed = pair.reference.gradients, self.plan.seed
+        self.feed = Feed(recorded, shapes, self.weights, pair.dtype, self.steps, seed)
+        models = (on_torch, self.module), (on_paddle, self.model)
+        self.warm = max(self._zero_rates(side, model) for side, model in models)
 
     def _zero_rates(self, side: Any, model: Any) -> int:
         """Steps until the schedule applies a rate other than zero (a warm-up starts from it)."""
         with side.default_dtype(self._pair.dtype):
-            optimizer, scheduler = side.make_optimizer(self._pair.plan, model)
+            optimizer, scheduler = side.make_optimizer(self.plan, model)
         for count in range(ZERO_RATES):
             if any(rate > 0 for rate in side.rates(optimizer, model)):
                 return count
@@ -292,19 +282,17 @@ class UpdateSides:
 
     def _followed(self) -> tuple[SideTrace, UpdateJudge]:
         pair = self._pair
-        captured: dict[str, ParameterTrace] = {}
-        ours = self._follow_ours((), captured)
-        reference, oracle, near = self._follow_theirs(self.module, pair.dtype), None, None
+        ours = self._follow(on_paddle, self.model, captures=True)
+        reference, oracle, near = self._follow(on_torch, self.module), None, None
         if pair.dtype == "float32":
             model = pair.reference_model("float64", True)
-            oracle = self._follow_theirs(model, "float64")
+            oracle = self._follow(on_torch, model, dtype="float64")
         else:
             near = self._follow_as_paddle(reference)
         ours.norms = reference.norms
-        for side in (ours, reference, oracle, near):
-            for name in captured if side is not None else ():
-                trace = side.main[name]
-                trace.gradients, trace.norms = captured[name].gradients, captured[name].norms
+        for side in filter(None, (reference, oracle, near)):
+            for name, trace in ours.main.items():
+                side.main[name].gradients, side.main[name].norms = trace.gradients, trace.norms
         return ours, UpdateJudge(reference, oracle, near, pair.dtype)
 
     def optimizers(self) -> tuple[Any, Any]:
@@ -317,7 +305,7 @@ class UpdateSides:
 
     def paddle_names(self, name: str) -> tuple[str, ...]:
         """Paddle's names of one of PyTorch's parameters."""
-        return tuple(self._weights.partners().get(name, ()))
+        return tuple(self.weights.partners().get(name, ()))
 
     def passes(self, changes: tuple[Change, ...], judge: UpdateJudge) -> bool:
         """Whether Paddle's steps agree under changes of its optimizer.
@@ -325,68 +313,30 @@ class UpdateSides:
         Args:
             changes: see `optimizer_edits_paddle`; one that does not fit makes the steps fail.
         """
-        try:
-            with optimizer_edits_paddle.kept(self.model):
-                ours = self._follow_ours(changes)
-        except on_paddle.ERRORS:
-            return False
-        return all(comparison.passed for comparison in judge.compare(ours))
-
-    def _follow_ours(
-        self, changes: tuple[Change, ...], captured: dict[str, ParameterTrace] | None = None
-    ) -> SideTrace:
-        """Paddle's side; ``captured`` takes the gradients that it was given."""
 
         def prepare(optimizer: Any) -> Any:
             for change in changes:
                 optimizer = change(optimizer, self.model) or optimizer
             return optimizer
 
-        partners, parameters = self._weights.partners(), on_paddle.parameters(self.model)
-        targets = itertools.chain(*(partners[name] for name in itertools.chain(*self.feed.bundles)))
-        names = {name: (name,) for name in dict.fromkeys(targets) if name in parameters}
+        try:
+            with optimizer_edits_paddle.kept(self.model):
+                ours = self._follow(on_paddle, self.model, prepare)
+        except on_paddle.ERRORS:
+            return False
+        return all(comparison.passed for comparison in judge.compare(ours))
 
-        def gradients_at(step: int) -> Iterator[tuple[str, np.ndarray | None]]:
-            for name, gradient in self.feed.targets(step):
-                if name not in names:
-                    continue
-                if captured is not None:
-                    _capture(captured.setdefault(name, ParameterTrace()), gradient)
-                yield name, gradient
-
-        return Follower(
-            on_paddle,
-            self.model,
-            self._pair.plan,
-            self._pair.dtype,
-            self._warm,
-            groups=list(names.values()),
-            convert=dict,
-            partners=names,
-            gradients=gradients_at,
-            prepare=prepare,
-        ).run(self.steps)
-
-    def _follow_theirs(
-        self, model: Any, dtype: str, prepare: Callable[[Any], Any] | None = None
+    def _follow(
+        self,
+        side: Any,
+        model: Any,
+        prepare: Callable[[Any], Any] = lambda _: None,
+        *,
+        dtype: str = "",
+        captures: bool = False,
     ) -> SideTrace:
-        """PyTorch's side."""
-
-        def gradients_at(step: int) -> Iterator[tuple[str, np.ndarray | None]]:
-            return ((name, self.feed.source(name, step)) for name in self._shapes)
-
-        return Follower(
-            on_torch,
-            model,
-            self._pair.plan,
-            dtype,
-            self._warm,
-            groups=self.feed.bundles,
-            convert=self._weights.to_paddle,
-            partners=self._weights.partners(),
-            gradients=gradients_at,
-            prepare=prepare,
-        ).run(self.steps)
+        """Step one side's optimizer with the gradients of the feed."""
+        return Follower(self, side, model, dtype or self._pair.dtype, prepare, captures).run()
 
     def _follow_as_paddle(self, reference: SideTrace) -> SideTrace | None:
         """The reference with the numbers of Paddle's kernels, None when they are the same.
@@ -394,11 +344,8 @@ class UpdateSides:
         PADDLE: kernels hold some coefficients in float32; the norm that clips is not enlarged by
         1e-6.
         """
-        pair = self._pair
-        with on_paddle.default_dtype(pair.dtype):
-            paddle_optimizer = on_paddle.make_optimizer(pair.plan, self.model)[0]
+        torch_optimizer, paddle_optimizer = self.optimizers()
         which = on_paddle.held_in_float32(paddle_optimizer)
-        torch_optimizer = on_torch.make_optimizer(pair.plan, self.module)[0]
         changed = on_torch.round_settings(torch_optimizer, which)
         limit = on_paddle.clipping_limit(paddle_optimizer)
         clipped = limit is not None and not all(share > 1 - 1e-12 for share in reference.clipped)
@@ -408,11 +355,4 @@ class UpdateSides:
         def prepare(optimizer: Any) -> None:
             on_torch.as_paddle(optimizer, which, limit)
 
-        return self._follow_theirs(self.module, pair.dtype, prepare)
-
-
-def _capture(trace: ParameterTrace, gradient: np.ndarray | None) -> None:
-    """Add what a step was given."""
-    trace.gradients.append(None if gradient is None else sample(gradient))
-    norm = 0.0 if gradient is None else np.linalg.norm(gradient.astype(np.float64))
-    trace.norms.append(float(norm))
+        return self._follow(on_torch, self.module, prepare)

@@ -45,10 +45,6 @@ class TrainingRun:
     samples: Sequence[np.ndarray] = ()
 
 
-Stamps = Mapping[str, Mapping[str, Any]]
-"""Which framework computed "ours" and "reference"."""
-
-
 @dataclass(frozen=True)
 class BothSides:
     """What both sides say of one thing: the weights they came with, or the scores of one output.
@@ -56,14 +52,14 @@ class BothSides:
     Attributes:
         ours: Paddle's values by their names in the report; weights as int64 and float64.
         reference: PyTorch's, of weights what the conversion makes of them.
-        stamps: who held it.
+        stamps: which framework computed "ours" and "reference".
         note: which weights these are.
         rows: of the output that was scored.
     """
 
     ours: Mapping[str, Any]
     reference: Mapping[str, Any]
-    stamps: Stamps
+    stamps: Mapping[str, Mapping[str, Any]]
     note: str = ""
     rows: int = 0
 
@@ -220,24 +216,15 @@ def is_array(value: Any) -> bool:
 
 
 def cast(value: Any, dtype: str, rounded: str) -> Any:
-    """Floating arrays of a structure rounded and cast; whole numbers and flags as they are."""
+    """Floating arrays of a structure rounded and cast, copied where that changes something."""
 
     def one(_: str, array: Any) -> np.ndarray:
         array = np.asarray(array)
         if array.dtype.kind != "f":
             return array
-        return array.astype(rounded).astype(dtype)
+        return array.astype(rounded, copy=False).astype(dtype, copy=False)
 
     return replace(value, is_array, one)
-
-
-def rounded_state(
-    state: Mapping[str, np.ndarray], dtype: str, rounded: str
-) -> Mapping[str, np.ndarray]:
-    """Floating tensors rounded to ``rounded`` and held as ``dtype``; not copied where they are."""
-    if dtype == rounded and all(a.dtype.kind != "f" or a.dtype == dtype for a in state.values()):
-        return state
-    return cast(state, dtype, rounded)
 
 
 def moved_vectors(state: Mapping[str, np.ndarray], entries: Sequence[Entry], seed: int) -> Arrays:
@@ -379,21 +366,6 @@ class Lazy(Mapping[str, np.ndarray]):
     def hold(self, name: str, reader: Reader) -> None:
         """Add an array, or replace it."""
         self._readers[name] = reader
-
-    def leave(self, name: str) -> None:
-        """Forget an array; a name that is not held is ignored."""
-        self._readers.pop(name, None)
-
-
-def by_kind(
-    tensors: Mapping[str, Mapping[str, Any]], read: Callable[[Any], np.ndarray]
-) -> dict[str, Lazy]:
-    """Kind -> arrays by name, each read on access, of tensors by name and kind."""
-    arrays: dict[str, Lazy] = {}
-    for name, kinds in tensors.items():
-        for kind, tensor in kinds.items():
-            arrays.setdefault(kind, Lazy()).hold(name, functools.partial(read, tensor))
-    return arrays
 
 
 class Store:

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import math
 import warnings
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -100,10 +101,7 @@ class Recording:
 
     def counts(self) -> dict[str, int]:
         """Number of calls by module name."""
-        counts: dict[str, int] = {}
-        for call in self.calls.values():
-            counts[call.name] = counts.get(call.name, 0) + 1
-        return counts
+        return Counter(call.name for call in self.calls.values())
 
     def around(self, call: Call) -> Iterator[Call]:
         """The calls that one was made in, the nearest first."""
@@ -121,8 +119,31 @@ class Recording:
         return dataclasses.replace(self, calls=changed)
 
 
-class Recorder:
-    """Hooks on every module of a model for the length of a ``with`` block.
+class CallHooks:
+    """Hooks on the modules of a model, by name, which number their calls."""
+
+    def __init__(self, side: Any, modules: Mapping[str, Any]) -> None:
+        self.side, self._modules = side, modules
+        self._names = {id(module): name for name, module in modules.items()}
+        self._seen: dict[str, int] = {}
+
+    @contextlib.contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Every call goes through `_before` and `_after` of the subclass inside the block."""
+        with contextlib.ExitStack() as hooks:
+            for module in self._modules.values():
+                hooks.enter_context(self.side.hook(module, self._before, self._after))
+            yield
+
+    def begun(self, module: Any, parent: str = "") -> Call:
+        """Count a call that begins."""
+        name = self._names[id(module)]
+        self._seen[name] = self._seen.get(name, 0) + 1
+        return Call(name, self._seen[name], parent)
+
+
+class Recorder(CallHooks):
+    """Writes down what every module returns, and the gradients there.
 
     Args:
         deep: record inputs and their gradients as well (to find the wrong layer).
@@ -139,30 +160,16 @@ class Recorder:
         tripled: str = "",
         only: Collection[str] | None = None,
     ) -> None:
-        self.side, self.deep, self.tripled = side, deep, tripled
-        self.recording = Recording()
-        modules = {n: m for n, m in side.modules(model).items() if only is None or n in only}
-        self._names = {id(module): name for name, module in modules.items()}
-        self._modules: Sequence[Any] = list(modules.values())
+        modules = side.modules(model).items()
+        super().__init__(side, {n: m for n, m in modules if only is None or n in only})
+        self.deep, self.tripled, self.recording = deep, tripled, Recording()
         self._stack: list[Call] = []
-        self._seen: dict[str, int] = {}
-        self._hooks = contextlib.ExitStack()
         self._given: list[Leaf] = []
 
-    def __enter__(self) -> Recorder:
-        for module in self._modules:
-            self._hooks.enter_context(self.side.hook(module, self._before, self._after))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._hooks.close()
-
     def _before(self, module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
-        name = self._names[id(module)]
-        self._seen[name] = self._seen.get(name, 0) + 1
-        call = Call(name, self._seen[name], self._stack[-1].key if self._stack else "")
+        call = self.begun(module, self._stack[-1].key if self._stack else "")
         self._stack.append(call)
-        if name == ROOT:
+        if call.name == ROOT:
             self._given = self._arrays(args, kwargs)
         if not self.deep:
             return None
@@ -273,20 +280,15 @@ def loss_of(side: Any, plan: Any, output: Any, dtype: str, rounded: str) -> Any:
     if not floats:
         raise ValueError(f"the {side.MODEL} returns no floating tensor")
     if plan.loss is None:
-        weights = (_output_weights(v.shape, i, plan.seed) for i, v in enumerate(floats))
-        factors = (side.tensor(cast(w, dtype, rounded)) for w in weights)
-        return sum((v * w).sum() for v, w in zip(floats, factors, strict=True))
+        # a plain sum has the gradient one everywhere, under which a wrong axis or a wrong order
+        # goes unseen (the gradient of a softmax's sum is even zero)
+        sums = []
+        for i, value in enumerate(floats):
+            weights = np.random.default_rng((plan.seed, i)).normal(size=tuple(value.shape))
+            sums.append((value * side.tensor(cast(weights, dtype, rounded))).sum())
+        return sum(sums)
     function = side.FUNCTIONAL.mse_loss if plan.loss == "mse" else side.cross_entropy
     return function(floats[0], labels)
-
-
-def _output_weights(shape: Sequence[int], index: int, seed: int) -> np.ndarray:
-    """Fixed random weights for output number ``index``: their weighted sum is the default loss.
-
-    A plain sum has the gradient one everywhere, under which a wrong axis or a wrong order goes
-    unseen (the gradient of a softmax's sum is even zero).
-    """
-    return np.random.default_rng((seed, index)).normal(size=tuple(shape))
 
 
 def run_model(side: Any, model: Any, inputs: Any) -> tuple[Any, dict[str, Any]]:

@@ -28,6 +28,7 @@ OPTIMIZERS: Mapping[str, Mapping[str, float]] = {
 }
 """The optimizers that have a name, with their options and defaults."""
 _ALIKE = 0.75  # of two names, as difflib counts it: one of them is probably misspelled
+_PLAIN = {"bool": "True or False", "str": "text", "int": "a whole number >= 0"}
 _Function = TypeVar("_Function", bound=Callable)
 
 
@@ -147,7 +148,12 @@ class Request:
     @property
     def notes(self) -> list[str]:
         """What the reader of the report has to know about the request."""
-        count, notes = len(self.batches or ()), _unvaried(self.inputs)
+        count, notes = len(self.batches or ()), []
+        for path, value in leaves(self.inputs, is_array):
+            array = np.asarray(value)  # a mask that masks nothing
+            if array.size > 1 and array.dtype.kind in "iub" and array.min() == array.max():
+                only = f"input {path} is {array.flat[0]} everywhere"
+                notes.append(f"{only}: what another value does is not compared")
         if 0 < count < self.steps * self.accumulate:
             again = "they are used again from the first"
             notes.append(f"{count} batches for {self.steps} steps: {again}")
@@ -172,15 +178,11 @@ class Request:
 
     def _check_plain_values(self) -> None:
         """Flags, whole numbers, names and precisions."""
-        kinds = {"bool": (bool, "True or False"), "str": (str, "text")}
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            kind, expected = kinds.get(str(field.type), (object, ""))
-            if not isinstance(value, kind):
-                raise ValueError(f"{field.name} {value!r}: expected {expected}")
-            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-            if field.type == "int" and not whole:
-                raise ValueError(f"{field.name} {value!r}: expected a whole number >= 0")
+            value, kind = getattr(self, field.name), str(field.type)
+            is_other = kind in _PLAIN and type(value).__name__ != kind
+            if is_other or (kind == "int" and value < 0):
+                raise ValueError(f"{field.name} {value!r}: expected {_PLAIN[kind]}")
         several = isinstance(self.dtype, (str, tuple, list))
         if not several or not self.dtypes or not all(dtype in DTYPES for dtype in self.dtypes):
             raise ValueError(f"dtype {self.dtype!r}: expected some of {', '.join(DTYPES)}")
@@ -294,16 +296,6 @@ def is_pair(value: Any) -> bool:
     return isinstance(value, (tuple, list)) and len(value) == 2
 
 
-def _unvaried(inputs: Any) -> list[str]:
-    """A note for each input of whole numbers that holds one value (a mask that masks nothing)."""
-    arrays = [(path, np.asarray(array)) for path, array in leaves(inputs, is_array)]
-    return [
-        f"input {path} is {array.flat[0]} everywhere: what another value does is not compared"
-        for path, array in arrays
-        if array.size > 1 and array.dtype.kind in "iub" and array.min() == array.max()
-    ]
-
-
 def _is_ragged(value: Any) -> bool:
     """Whether a list holds arrays, or lists, that are no rows of one array."""
     try:
@@ -349,26 +341,24 @@ def read_batches(batches: Any, steps: int, inputs: Any, labels: Any) -> Iterator
     read = list(itertools.islice(batches, steps))
     if not read:
         raise ValueError("batches: there is none; leave batches= out to train on inputs=")
+    expected = ", ".join(path for path, _ in leaves(inputs, is_array))
     for number, batch in enumerate(read):
-        yield _checked(f"batches[{number}]", batch, inputs, labels)
-
-
-def _checked(title: str, batch: Any, inputs: Any, labels: Any) -> tuple[Any, Any]:
-    if not is_pair(batch):
-        raise ValueError(
-            f"{title} is a {type(batch).__name__}, expected a pair (inputs, labels); labels are "
-            "None without a loss that takes some"
-        )
-    if (batch[1] is None) != (labels is None):
-        words = ("has labels", "has none") if labels is None else ("has none", "has some")
-        raise ValueError(f"{title} {words[0]}, labels= {words[1]}")
-    fed = given_inputs(title, batch[0])
-    names, expected = (", ".join(p for p, _ in leaves(x, is_array)) for x in (fed, inputs))
-    if names != expected:
-        raise ValueError(
-            f"{title} has the inputs {names or 'none'}, inputs= has {expected or 'none'}"
-        )
-    return fed, batch[1]
+        title = f"batches[{number}]"
+        if not is_pair(batch):
+            raise ValueError(
+                f"{title} is a {type(batch).__name__}, expected a pair (inputs, labels); labels "
+                "are None without a loss that takes some"
+            )
+        if (batch[1] is None) != (labels is None):
+            words = ("has labels", "has none") if labels is None else ("has none", "has some")
+            raise ValueError(f"{title} {words[0]}, labels= {words[1]}")
+        fed = given_inputs(title, batch[0])
+        names = ", ".join(path for path, _ in leaves(fed, is_array))
+        if names != expected:
+            raise ValueError(
+                f"{title} has the inputs {names or 'none'}, inputs= has {expected or 'none'}"
+            )
+        yield fed, batch[1]
 
 
 def exchanged(batches: Sequence[Any], step: int = 1) -> tuple[int, list[Any]]:
@@ -378,11 +368,7 @@ def exchanged(batches: Sequence[Any], step: int = 1) -> tuple[int, list[Any]]:
         Number of that other one, and the batches in the new order; (0, []) when all are alike.
     """
     for number, batch in enumerate(batches):
-        if number >= step and not _alike(batch, batches[0]):
+        pairs = zip(leaves(batch, is_array), leaves(batches[0], is_array), strict=True)
+        if number >= step and not all(np.array_equal(a, b) for (_, a), (_, b) in pairs):
             return number, [batch, *batches[1:number], batches[0], *batches[number + 1 :]]
     return 0, []
-
-
-def _alike(inputs: Any, other: Any) -> bool:
-    pairs = zip(leaves(inputs, is_array), leaves(other, is_array), strict=True)
-    return all(np.array_equal(a, b) for (_, a), (_, b) in pairs)

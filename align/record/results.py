@@ -57,6 +57,7 @@ STEPS: Mapping[str, Step] = {
 }
 """In the order in which one fault makes the next: of the report, and of what is to be fixed."""
 DTYPES = ("float64", "float32", None)
+_STAMPED = ("ours", "reference")
 
 KINDS = ("scaled", "relative", "absolute", "exact", "oracle", "band")
 JUDGED_BY_ORACLE = ("oracle", "band")
@@ -291,8 +292,14 @@ class StepResult:
             problems.append("no negative control ran")
         missed = [c for c in self.controls if not (c.caught or c.hidden)]
         problems += [f"control not caught: {c.name} ({c.detail})" for c in missed]
-        if not self.framework_free:
-            problems += _stamp_problems(self.stamps)
+        if self.framework_free:
+            return problems
+        names = {side: self.stamps.get(side, {}).get("framework") for side in _STAMPED}
+        missing = [side for side, name in names.items() if not name]
+        if missing:
+            problems.append(f"no framework stamp on side: {', '.join(missing)}")
+        elif names["ours"].casefold() == names["reference"].casefold():
+            problems.append(f"both sides were computed by {names['ours']}: nothing is proved")
         return problems
 
     @property
@@ -407,14 +414,3 @@ class Divergence:
     def to_json(self) -> dict[str, Any]:
         """All attributes."""
         return json_ready(vars(self))
-
-
-def _stamp_problems(stamps: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Why these stamps do not prove two different frameworks; empty when they do."""
-    names = {side: stamps.get(side, {}).get("framework") for side in ("ours", "reference")}
-    missing = [side for side, name in names.items() if not isinstance(name, str) or not name]
-    if missing:
-        return [f"no framework stamp on side: {', '.join(missing)}"]
-    if names["ours"].casefold() == names["reference"].casefold():
-        return [f"both sides were computed by {names['ours']}: nothing is proved"]
-    return []

@@ -16,6 +16,7 @@ from align.frameworks.live_models import UPSCALED, DropoutCall, dropouts_seen
 from align.judge import bounds
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.pair.any_pair import AnyPair
+from align.pair.side import untrained
 from align.record.arrays import leaves
 from align.record.recording import run_model
 from align.record.results import Comparison, Divergence, StepResult, Tolerance
@@ -72,7 +73,7 @@ def _calls(
     pair: AnyPair, side: Any, model: Any, paired: Mapping[str, str]
 ) -> tuple[list[DropoutCall], Mapping[str, Any]]:
     """Return the dropout calls of one pass, and who computed it."""
-    before = {name: side.numpy(tensor) for name, tensor in side.untrained(model).items()}
+    before = {name: side.numpy(tensor) for name, tensor in untrained(side, model).items()}
     with side.default_dtype(pair.dtype), dropouts_seen(side, model, paired) as calls:
         output, _ = run_model(side, model, pair.plan.cast(pair.dtype, pair.dtype))
     side.load(model, before)

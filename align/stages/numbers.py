@@ -176,7 +176,7 @@ def learning_rate(pair: Pair) -> tuple[StepResult, list[Divergence]]:
         # comparing files of two machines needs no framework
         from align.pair import update_sides as sides
 
-        torch, paddle = sides.torch_schedule(pair), sides.paddle_schedule(pair)
+        torch, paddle = (sides.schedule_of(pair, s) for s in (pair.setup.torch, pair.setup.paddle))
         curves, of_sides = sides.schedule_curves(pair, torch, paddle), plan.optimizer
         stamps = {"reference": torch.stamp, "ours": paddle.stamp}
         if not all(comparison.passed for comparison in compare_curves(curves)):

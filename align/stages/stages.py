@@ -170,10 +170,10 @@ def isolated_backward(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     """
     from align.pair.isolation_backward import BackwardIsolation  # two dumps need no framework
 
-    run = BackwardIsolation(pair).go()
+    run = BackwardIsolation(pair).run()
     key = _to_plant(pair, run)
     if key:
-        planted = BackwardIsolation(pair, tripled=key).go()
+        planted = BackwardIsolation(pair, tripled=key).run()
         places = {g.place for g in planted.wrong} - {g.place for g in run.wrong}
         detail = f"wrong: {', '.join(sorted(places)) or 'as before'}"
         control = ControlResult("gradient x 3 in one layer", key in places, detail, key)

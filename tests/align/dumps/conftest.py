@@ -15,7 +15,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddle 3.3.1: warnings at import
 
 from align.commands import dumps
 from align.commands.spec import read_spec
-from align.record.files.dump_reading import Dump
+from align.record.dump_files import Dump
 
 SPEC = '''
 """Every function imports its framework inside."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from align import cli
 from align.commands import dumps
 from align.commands.steps import Outcome
-from align.record.files.dump_reading import Dump
+from align.record.dump_files import Dump
 
 
 def main_dump(arguments: list[str]) -> int:

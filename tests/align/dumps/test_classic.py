@@ -9,7 +9,7 @@ import pytest
 
 from align.commands import dumps
 from align.pair.dumped_pair import Names
-from align.record.files.dump_reading import Dump
+from align.record.dump_files import Dump
 from align.report import reprod
 from tests.align.dumps.guarded_commands import main_compare
 from tests.align.stock_reprod import stock_log

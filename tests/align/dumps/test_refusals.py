@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -15,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from align.commands import dumps
-from align.record.files.dump_reading import Dump
+from align.record.dump_files import Dump
+from sot_paddle.reading import entry_of
 from tests.align.dumps.guarded_commands import main_compare, main_dump
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -87,7 +87,7 @@ def test_a_dump_is_never_replaced(make, torch_dump) -> None:
 
 
 def rewritten(copy: Path, name: str, change: Callable[[dict], None]) -> None:
-    """Change a JSON file and, as an attacker would, its hash in the manifest."""
+    """Change a JSON file and, as an attacker would, its checksum in the manifest."""
 
     def written(data: bytes) -> bytes:
         content = json.loads(data)
@@ -104,8 +104,7 @@ def damaged(copy: Path, name: str, data: Callable[[bytes], bytes], hashed: bool 
     if hashed:
         manifest = copy / "manifest.json"
         rows = json.loads(manifest.read_text())
-        found = {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-        rows["files"][name] = {**found, "bytes": path.stat().st_size}
+        rows["files"][name] = entry_of(path)
         manifest.write_text(json.dumps(rows))
 
 
@@ -113,13 +112,13 @@ TENSORS = "float64/forward.safetensors"
 DAMAGE = {
     "unknown version": (
         lambda c: rewritten(c, "manifest.json", lambda m: m.update(version=9)),
-        "format version 9; this program reads 'align dump', 6",
+        "format version 9; this program reads 'align dump', 7",
     ),
     "no manifest": (lambda c: (c / "manifest.json").unlink(), "not a dump, or one that was not"),
-    "a file is missing": (lambda c: (c / TENSORS).unlink(), f"lists {TENSORS}, which is missing"),
+    "a file is missing": (lambda c: (c / TENSORS).unlink(), f"{TENSORS} is missing, or was"),
     "one bit": (
         lambda c: damaged(c, TENSORS, lambda b: b[:-1] + bytes([b[-1] ^ 1])),
-        f"the SHA-256 of {TENSORS} is another one",
+        f"{TENSORS} is missing, or was damaged or changed",
     ),
     "truncated, hash forged": (
         lambda c: damaged(c, TENSORS, lambda b: b[:-8], hashed=True),
@@ -174,9 +173,9 @@ def test_a_damaged_dump_ends_in_one_line(damage, copy, torch_dump, capsys) -> No
 KILLED = """
 import sys, time
 from pathlib import Path
-from align.record.files import storage
-with storage.new_folder(Path(sys.argv[1])) as new:
-    storage.write_json(new / "meta.json", {})
+from align.record import dump_files
+with dump_files.new_folder(Path(sys.argv[1])) as new:
+    dump_files.write_json(new / "meta.json", {})
     print("half", flush=True)
     time.sleep(60)
 """

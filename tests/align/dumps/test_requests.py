@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from align.commands import dumps
-from align.record.files.dump_reading import Dump
+from align.record.dump_files import Dump
 from tests.align.dumps.guarded_commands import judged, main_compare, main_dump
 from tests.align.small_pairs import steps_due
 

@@ -16,8 +16,8 @@ from align.judge.noise_band import RUNS
 from align.match.name_table import read_table
 from align.pair.any_pair import AnyPair, Setup
 from align.pair.dumped_pair import DumpPair, Names
-from align.record.files import storage
-from align.record.files.dump_reading import Dump
+from align.record import dump_files
+from align.record.dump_files import Dump
 from align.record.recording import Recording
 from align.record.results import STEPS
 from tests.align.dumps.guarded_commands import judged
@@ -112,9 +112,9 @@ def test_a_wrong_gradient_is_found_behind_its_layer(make, torch_dump) -> None:
 def test_arrays_come_back_bit_for_bit(tmp_path: Path, torch_dump: Dump) -> None:
     for dtype in ("float64", "float32"):
         recording = torch_dump.recording(dtype)
-        with storage.new_folder(tmp_path / f"copy_{dtype}") as copy:
-            storage.write_recording(recording, copy / dtype)
-        again = storage.read_recording(storage.Folder(tmp_path / f"copy_{dtype}"), dtype)
+        with dump_files.new_folder(tmp_path / f"copy_{dtype}") as copy:
+            dump_files.write_recording(recording, copy / dtype)
+        again = dump_files.Folder(tmp_path / f"copy_{dtype}").recording(dtype)
         _same_recordings(recording, again)
         assert recording.calls["norm"].inputs
         assert recording.calls["norm"].outputs[""].dtype == dtype
@@ -139,10 +139,10 @@ def _same_recordings(first: Recording, second: Recording) -> None:
 
 def test_equal_arrays_are_stored_once(torch_dump: Dump) -> None:
     """What one layer returns and the next one is given lies in the file once."""
-    stored = torch_dump.folder.tensors("float64/forward.safetensors")
+    stored = torch_dump.tensors("float64/forward.safetensors")
     calls = torch_dump.recording("float64").calls
     taps = [a for c in calls.values() for a in (*c.outputs.values(), *c.inputs.values())]
-    assert len(stored) == len({storage.digest(a) for a in taps}) < len(taps)
+    assert len(stored) == len({dump_files.digest(a) for a in taps}) < len(taps)
 
 
 def test_the_noise_band_is_the_one_of_one_process(folder, torch_dump, paddle_dump) -> None:

@@ -7,7 +7,7 @@ import torch
 
 import align
 from align.frameworks import moved_roundings
-from align.frameworks.moved_roundings import MovedRoundings
+from align.frameworks.moved_roundings import MovedRoundings, Order
 from align.record.arrays import MovedRun
 
 F, PF = torch.nn.functional, paddle.nn.functional
@@ -25,13 +25,13 @@ def one_by_one(terms):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_sum_adds_its_terms_in_the_order_of_the_memory(columns, dtype):
     terms = np.random.default_rng(0).normal(size=(3000, columns)).astype(dtype)
-    found = moved_roundings.in_order(torch.from_numpy(terms), [0], moved_roundings.Order()).numpy()
+    found = moved_roundings.in_order(torch.from_numpy(terms), [0], True, order=Order()).numpy()
     assert np.array_equal(found[0], one_by_one(terms))
 
 
 def test_a_sum_over_several_axes_goes_through_them_as_they_lie():
     x = np.random.default_rng(1).normal(size=(5, 3, 40, 7)).astype(np.float32)
-    found = moved_roundings.in_order(torch.from_numpy(x), [0, 2, 3], moved_roundings.Order())
+    found = moved_roundings.in_order(torch.from_numpy(x), [0, 2, 3], True, order=Order())
     assert found.shape == (1, 3, 1, 1)
     terms = x.transpose(0, 2, 3, 1).reshape(-1, 3)
     assert np.array_equal(found.numpy().reshape(3), one_by_one(terms))
@@ -39,8 +39,8 @@ def test_a_sum_over_several_axes_goes_through_them_as_they_lie():
 
 def test_a_drawn_order_rounds_otherwise():
     x = torch.randn(5000, 3, generator=torch.Generator().manual_seed(2))
-    plain = moved_roundings.in_order(x, [0], moved_roundings.Order())
-    drawn = moved_roundings.in_order(x, [0], moved_roundings.Order(np.random.default_rng(3)))
+    plain = moved_roundings.in_order(x, [0], order=Order())
+    drawn = moved_roundings.in_order(x, [0], order=Order(np.random.default_rng(3)))
     assert not torch.equal(plain, drawn)
     assert torch.allclose(plain, drawn, atol=1e-3)
 
@@ -48,12 +48,10 @@ def test_a_drawn_order_rounds_otherwise():
 @pytest.mark.parametrize("columns", [1, 5])
 def test_parts_round_equal_terms_otherwise_and_lose_none(columns):
     equal = torch.full((1003, columns), 0.3)
-    in_turn, in_parts = (
-        moved_roundings.in_order(equal, [0], moved_roundings.Order(None, n)) for n in (1, 8)
-    )
+    in_turn, in_parts = (moved_roundings.in_order(equal, [0], order=Order(None, n)) for n in (1, 8))
     assert not torch.equal(in_turn, in_parts)
     counted = torch.arange(1003.0)[:, None] * torch.ones(columns)
-    assert (moved_roundings.in_order(counted, [0], moved_roundings.Order.of_run(3)) == 502503).all()
+    assert (moved_roundings.in_order(counted, [0], order=Order.of_run(3)) == 502503).all()
 
 
 BLOCK = torch.randn(6, 4, 9, 10, generator=torch.Generator().manual_seed(4))

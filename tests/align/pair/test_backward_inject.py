@@ -124,35 +124,33 @@ def test_the_planted_gradient_is_seen_in_every_single_layer() -> None:
     held = pair()
     inside = ("block", "block.norm", "block.fc", "block.drop")
     for place in ("act", "head", *inside, "soft", "v", "(model)"):
-        run = BackwardIsolation(held, tripled=place).go()
+        run = BackwardIsolation(held, tripled=place).run()
         assert {one.place for one in run.wrong} == {place}
 
 
-class TorchAttention(torch.nn.Module):
-    """One tensor given three times."""
+def attending(f, module):
+    class Attending(module):
+        """One tensor given three times, in the port once or twice as well."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.attn = torch.nn.MultiheadAttention(6, 2, batch_first=True)
+        def __init__(self, times: int = 3) -> None:
+            super().__init__()
+            options = {"batch_first": True} if f is torch else {}
+            self.attn, self.times = getattr(f.nn, ATTENTION[f])(6, 2, **options), times
 
-    def forward(self, x):
-        return self.attn(x, x, x, need_weights=False)[0]
+        def forward(self, x):
+            out = self.attn(*[x] * self.times)
+            return out[0] if f is torch else out
+
+    return Attending
 
 
-class PaddleAttention(nn.Layer):
-    """One tensor given once or three times."""
-
-    def __init__(self, times: int) -> None:
-        super().__init__()
-        self.attn, self.times = nn.MultiHeadAttention(6, 2), times
-
-    def forward(self, x):
-        return self.attn(*[x] * self.times)
+ATTENTION = {torch: "MultiheadAttention", paddle: "MultiHeadAttention"}
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_tensor_that_is_given_several_times_has_one_gradient(times: int) -> None:
-    pair = pair_in(TorchAttention(), PaddleAttention(times), X, train=True)
+    theirs, ours = in_both(attending)
+    pair = pair_in(theirs(), ours(times), X, train=True)
     result, guilty = isolated_backward(pair)
     assert result.passed, result.failures
     assert guilty == []

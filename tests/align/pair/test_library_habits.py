@@ -3,57 +3,51 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import paddle
 import pytest
 import torch
 from paddle import nn
-from paddle.nn import functional as F
 
 import align
+from tests.align.small_pairs import in_both
 
 X = np.random.default_rng(2).normal(size=(3, 4, 6))
 HIDDEN = np.triu(np.ones((4, 4), bool), 1)
 
 
-class TorchScores(torch.nn.Module):
-    """Hides scores by the smallest number there is, and returns them."""
+def masked(f, module):
+    class Scores(module):
+        """Hides scores by the smallest number there is, the port by another, and returns them."""
 
-    def forward(self, scores: torch.Tensor) -> torch.Tensor:
-        return scores.masked_fill(torch.from_numpy(HIDDEN), torch.finfo(scores.dtype).min)
+        def __init__(self, number: float) -> None:
+            super().__init__()
+            self.number = number
 
+        def forward(self, scores):
+            if f is torch:
+                hidden = torch.from_numpy(HIDDEN)
+                return scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+            return scores + paddle.to_tensor(HIDDEN).astype(scores.dtype) * self.number
 
-class TorchMasked(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.query, self.scores = torch.nn.Linear(6, 6), TorchScores()
+    class Masked(module):
+        def __init__(self, number: float = 0.0) -> None:
+            super().__init__()
+            self.query, self.scores = f.nn.Linear(6, 6), Scores(number)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.scores(self.query(x) @ x.transpose(1, 2)).softmax(-1) @ x
+        def forward(self, x):
+            scores = self.scores(self.query(x) @ f.swapaxes(x, 1, 2))
+            return f.nn.functional.softmax(scores, -1) @ x
 
-
-class PaddleScores(nn.Layer):
-    def __init__(self, number: float) -> None:
-        super().__init__()
-        self.number = number
-
-    def forward(self, scores: paddle.Tensor) -> paddle.Tensor:
-        return scores + paddle.to_tensor(HIDDEN).astype(scores.dtype) * self.number
-
-
-class PaddleMasked(nn.Layer):
-    def __init__(self, number: float) -> None:
-        super().__init__()
-        self.query, self.scores = nn.Linear(6, 6), PaddleScores(number)
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        return F.softmax(self.scores(self.query(x) @ x.transpose([0, 2, 1])), -1) @ x
+    return Masked
 
 
 @pytest.mark.parametrize("number", [-1e4, -1e9, -2.0])
 def test_scores_may_be_hidden_by_any_number_that_hides(number: float) -> None:
-    result = align.compare(TorchMasked, lambda: PaddleMasked(number), X)
+    theirs, ours = in_both(masked)
+    result = align.compare(theirs, lambda: ours(number), X)
     assert result.passed is (number < -100), str(result)
     if not result.passed:
         assert result.root.place == "scores"
@@ -103,46 +97,40 @@ def test_constants_that_pytorch_rounds_to_float32_are_allowed_for(frozen, factor
     assert any("PyTorch computes in float32 in places" in note for note in result.notes)
 
 
-class TorchScaled(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = 1.0
-        self.first, self.layers = (
-            torch.nn.Linear(6, 6),
-            torch.nn.ModuleList([torch.nn.Linear(6, 6)]),
-        )
+def scaled(f, module):
+    class Stack(module):
+        """Hands on what it is given; in PyTorch's model a list has its place."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.layers[0](self.scale * self.first(x).tanh())
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.LayerList([nn.Linear(6, 6)])
 
+        def forward(self, x):
+            return self.layers[0](x)
 
-class PaddleStack(nn.Layer):
-    """Hands on what it is given; in PyTorch's model a list has its place."""
+    class Scaled(module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale, self.first = 1.0 if f is torch else 2.5, f.nn.Linear(6, 6)
+            if f is torch:
+                self.layers = torch.nn.ModuleList([torch.nn.Linear(6, 6)])
+            else:
+                self.encoder = Stack()
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.LayerList([nn.Linear(6, 6)])
+        def forward(self, x):
+            last = self.layers[0] if f is torch else self.encoder
+            return last(self.scale * f.tanh(self.first(x)))
 
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        return self.layers[0](x)
-
-
-class PaddleScaled(nn.Layer):
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale, self.first, self.encoder = 2.5, nn.Linear(6, 6), PaddleStack()
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        return self.encoder(self.scale * paddle.tanh(self.first(x)))
+    return Scaled
 
 
 def test_who_makes_a_wrong_input_is_named_not_who_hands_it_on() -> None:
-    table = {"layers.0": "encoder.layers.0"}
+    theirs, ours = in_both(scaled)
     result = align.compare(
-        lambda: torch.nn.Sequential(TorchScaled()),
-        lambda: nn.Sequential(PaddleScaled()),
+        lambda: torch.nn.Sequential(theirs()),
+        lambda: nn.Sequential(ours()),
         X,
-        weights={f"0.{a}": f"0.{b}" for a, b in table.items()},
+        weights={"0.layers.0": "0.encoder.layers.0"},
         dtype="float64",
     )
     assert result.root.place == "0", str(result)
@@ -152,31 +140,23 @@ def test_who_makes_a_wrong_input_is_named_not_who_hands_it_on() -> None:
 
 
 def test_axes_that_are_merged_are_no_cause() -> None:
-    class Theirs(torch.nn.Linear):
-        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-            return super().forward(x) + mask.reshape(-1, 1, 1, 6).mean(0)
+    def hosts(f, module):
+        class Inner(f.nn.Linear):
+            def forward(self, x, mask):
+                factor = 1.0 if f is torch else 1.5
+                return factor * super().forward(x) + mask.reshape([-1, 1, 1, 6]).mean(0)
 
-    class Ours(nn.Linear):
-        def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
-            return 1.5 * super().forward(x) + mask.reshape([-1, 1, 1, 6]).mean(0)
+        class Host(module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.inner = Inner(6, 6)
 
-    class TorchHost(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = Theirs(6, 6)
+            def forward(self, x):
+                return self.inner(x, x * 2 if f is torch else (x * 2).reshape([12, 6]))
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.inner(x, x * 2)
+        return Host
 
-    class PaddleHost(nn.Layer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = Ours(6, 6)
-
-        def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-            return self.inner(x, (x * 2).reshape([12, 6]))
-
-    result = align.compare(TorchHost, PaddleHost, X, dtype="float64")
+    result = align.compare(*in_both(hosts), X, dtype="float64")
     assert result.root.place == "inner"
     assert "is given a tensor" not in result.root.cause
 
@@ -229,29 +209,28 @@ def test_a_layer_whose_own_weight_was_left_out_says_so(tmp_path) -> None:
     assert "its weight has no partner and keeps its own numbers" in result.root.cause
 
 
-class TorchWords(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.norm = torch.nn.Linear(6, 6), torch.nn.LayerNorm(6)
+def words(f, module):
+    class Words(module):
+        """A layer and a norm behind it; in the port the norm, if any, comes before."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.norm(self.layer(x))
+        def __init__(self, norm: Any) -> None:
+            super().__init__()
+            self.layer, self.norm = f.nn.Linear(6, 6), norm
 
+        def forward(self, x):
+            if f is torch:
+                return self.norm(self.layer(x))
+            return self.layer(x if self.norm is None else self.norm(x))
 
-class PaddleWords(nn.Layer):
-    def __init__(self, norm: nn.Layer | None) -> None:
-        super().__init__()
-        self.layer = nn.Linear(6, 6)
-        self.norm = norm
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        return self.layer(x if self.norm is None else self.norm(x))
+    return Words
 
 
 def test_a_layer_that_another_part_calls_is_not_said_never_to_be_called() -> None:
+    theirs, ours = in_both(words)
+    first = theirs(torch.nn.LayerNorm(6))
     result = align.compare(
-        lambda: torch.nn.Sequential(TorchWords(), torch.nn.Linear(6, 6), torch.nn.Linear(6, 4)),
-        lambda: nn.Sequential(PaddleWords(None), PaddleWords(nn.LayerNorm(6)), nn.Linear(6, 4)),
+        torch.nn.Sequential(first, torch.nn.Linear(6, 6), torch.nn.Linear(6, 4)),
+        lambda: nn.Sequential(ours(None), ours(nn.LayerNorm(6)), nn.Linear(6, 4)),
         X,
         weights={"0.norm": "1.norm", "1": "1.layer", "0": "0"},
         dtype="float64",

@@ -154,37 +154,33 @@ def test_the_weight_that_is_planted_wrong_is_one_that_one_percent_changes():
     assert all(control.caught for control in forward.controls)
 
 
-class TorchNorm(torch.nn.Module):
-    """An RMS norm as language models have it: its statistics are of float32 in every precision."""
+def normed(f, module):
+    class Norm(module):
+        """An RMS norm of language models: its statistics are of float32 in every precision."""
 
-    def __init__(self):
-        super().__init__()
-        self.weight, self.eps = torch.nn.Parameter(torch.ones(5)), 1e-6
+        def __init__(self, eps: float = 1e-6):
+            super().__init__()
+            if f is torch:
+                self.weight = torch.nn.Parameter(torch.ones(5))
+            else:
+                self.weight = self.create_parameter([5])
+            self.eps = eps
 
-    def forward(self, x):
-        scale = torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + self.eps)
-        return self.weight * (x * scale)
+        def forward(self, x):
+            narrow = x.float() if f is torch else x.astype("float32")
+            return self.weight * (x * f.rsqrt(narrow.pow(2).mean(-1, keepdim=True) + self.eps))
 
+    class Normed(f.nn.Sequential):
+        def __init__(self, *eps: float):
+            super().__init__(f.nn.Linear(6, 5), Norm(*eps), f.nn.Linear(5, 5))
 
-class PaddleNorm(paddle.nn.Layer):
-    """Its port."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight, self.eps = self.create_parameter([5]), 1e-6
-
-    def forward(self, x):
-        scale = paddle.rsqrt(x.astype("float32").pow(2).mean(-1, keepdim=True) + self.eps)
-        return self.weight * (x * scale)
+    return Normed
 
 
 def of_norms(eps=1e-6, **options):
-    theirs = torch.nn.Sequential(torch.nn.Linear(6, 5), TorchNorm(), torch.nn.Linear(5, 5))
-    ours = paddle.nn.Sequential(paddle.nn.Linear(6, 5), PaddleNorm(), paddle.nn.Linear(5, 5))
-    ours[1].eps = eps
-    return align.compare(
-        theirs, ours, np.random.default_rng(0).normal(size=(7, 6)), dtype="float64", **options
-    )
+    theirs, ours = in_both(normed)
+    data = np.random.default_rng(0).normal(size=(7, 6))
+    return align.compare(theirs(), ours(eps), data, dtype="float64", **options)
 
 
 def test_float64_allows_for_what_pytorch_itself_computes_in_float32():
@@ -200,29 +196,22 @@ def test_a_wrong_epsilon_beside_float32_is_named():
     assert found.root.cause.startswith("eps: Paddle's layer has 0.001, PyTorch's 1e-06; with ")
 
 
-class Narrow(torch.nn.Module):
-    """A norm in float32, as most language models have one, and scores in float32."""
+def narrow(f, module):
+    class Narrow(module):
+        """A norm in float32, as most language models have one, and scores in float32."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = torch.nn.Linear(6, 5), torch.nn.Linear(5, 3)
+        def __init__(self, eps: float = 1e-6) -> None:
+            super().__init__()
+            self.first, self.last = f.nn.Linear(6, 5), f.nn.Linear(5, 3)
+            self.eps = eps
 
-    def forward(self, x):
-        made = self.first(x).float()
-        made = made * torch.rsqrt(made.pow(2).mean(-1, keepdim=True) + 1e-6)
-        return self.last(made.type_as(x)).float()
+        def forward(self, x):
+            cast = torch.Tensor.to if f is torch else paddle.Tensor.astype
+            made = cast(self.first(x), f.float32)
+            made = made * f.rsqrt(made.pow(2).mean(-1, keepdim=True) + self.eps)
+            return cast(self.last(cast(made, x.dtype)), f.float32)
 
-
-class NarrowPort(paddle.nn.Layer):
-    def __init__(self, eps) -> None:
-        super().__init__()
-        self.first, self.last = paddle.nn.Linear(6, 5), paddle.nn.Linear(5, 3)
-        self.eps = eps
-
-    def forward(self, x):
-        made = self.first(x).astype("float32")
-        made = made * paddle.rsqrt(made.pow(2).mean(-1, keepdim=True) + self.eps)
-        return self.last(made.astype(x.dtype)).astype("float32")
+    return Narrow
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", None])
@@ -230,9 +219,10 @@ def test_what_a_model_computes_in_float32_is_judged_by_it_in_float64_too(loss):
     data = np.random.default_rng(3).normal(size=(7, 6))
     given = {"loss": loss, "labels": np.arange(7) % 3 if loss else None}
     given |= {"optimizer": "adamw", "steps": 2}
-    found = align.compare(Narrow, lambda: NarrowPort(1e-6), data, **given)
+    theirs, ours = in_both(narrow)
+    found = align.compare(theirs, ours, data, **given)
     assert found.passed, str(found)
-    found = align.compare(Narrow, lambda: NarrowPort(1e-3), data, **given)
+    found = align.compare(theirs, lambda: ours(1e-3), data, **given)
     assert (found.exit_code, found.root.step, found.root.place) == (1, "forward", "(model)")
 
 

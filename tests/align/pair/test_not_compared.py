@@ -18,28 +18,25 @@ from tests.align.small_pairs import in_both
 INPUTS = np.random.default_rng(2).normal(size=(5, 4))
 
 
-class Theirs(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.used, self.rare = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+def rare(f, module):
+    class Rare(module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.rare = f.nn.Linear(4, 3), f.nn.Linear(4, 3)
 
-    def forward(self, x: torch.Tensor) -> dict[str, Any]:
-        made = self.used(x) if len(x) == 5 else self.rare(x)
-        return {"scores": made, "boxes": made[:0], "count": 5, "values": made.detach().numpy()}
+        def forward(self, x):
+            sign = 1 if f is torch else -1
+            made = self.used(x) if len(x) == 5 else sign * self.rare(x)
+            more = {"count": 7, "values": 2.0}
+            if f is torch:
+                more = {"count": 5, "values": made.detach().numpy()}
+            return {"scores": made, "boxes": sign * made[:0], **more}
 
-
-class Ours(paddle.nn.Layer):
-    def __init__(self) -> None:
-        super().__init__()
-        self.used, self.rare = paddle.nn.Linear(4, 3), paddle.nn.Linear(4, 3)
-
-    def forward(self, x: paddle.Tensor) -> dict[str, Any]:
-        made = self.used(x) if len(x) == 5 else -self.rare(x)
-        return {"scores": made, "boxes": -made[:0], "count": 7, "values": 2.0}
+    return Rare
 
 
 def test_what_no_comparison_looks_at_is_noted() -> None:
-    found = align.compare(Theirs, Ours, INPUTS)
+    found = align.compare(*in_both(rare), INPUTS)
     assert found.passed, str(found)
     for note in (
         "PyTorch returns beside tensors, not compared: count (int), values (ndarray)",

@@ -5,78 +5,60 @@ import paddle
 import pytest
 import torch
 from paddle import nn
-from paddle.nn import functional as F
 from torch.nn.utils import rnn
 
 import align
 from tests.align.small_pairs import in_both
 
 
-class TorchCells(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = torch.nn.LSTMCell(5, 6), torch.nn.GRUCell(6, 4)
+def cells(f, module):
+    class Cells(module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = f.nn.LSTMCell(5, 6), f.nn.GRUCell(6, 4)
 
-    def forward(self, x):
-        state, found = (x.new_zeros(2, 6), x.new_zeros(2, 6)), []
-        last = x.new_zeros(2, 4)
-        for t in range(x.shape[1]):
-            state = self.first(x[:, t], state)
-            last = self.second(state[0], last)
-            found.append(last)
-        return torch.stack(found, 1)
+        def forward(self, x):
+            zeros = [f.zeros([2, width], dtype=x.dtype) for width in (6, 6, 4)]
+            state, last, found = tuple(zeros[:2]), zeros[2], []
+            for t in range(x.shape[1]):
+                state = self.first(x[:, t], state)
+                state = state if f is torch else state[1]
+                last = self.second(state[0], last)
+                last = last if f is torch else last[1]
+                found.append(last)
+            return f.stack(found, 1)
 
-
-class PaddleCells(nn.Layer):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.LSTMCell(5, 6), nn.GRUCell(6, 4)
-
-    def forward(self, x):
-        state, found = (paddle.zeros([2, 6], x.dtype), paddle.zeros([2, 6], x.dtype)), []
-        last = paddle.zeros([2, 4], x.dtype)
-        for t in range(x.shape[1]):
-            _, state = self.first(x[:, t], state)
-            _, last = self.second(state[0], last)
-            found.append(last)
-        return paddle.stack(found, 1)
+    return Cells
 
 
-class TorchDistilled(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.teacher = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.Linear(8, 3))
-        self.teacher.requires_grad_(False)
-        self.student = torch.nn.Linear(5, 3)
+def distilled(f, module):
+    class Distilled(module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.teacher = f.nn.Sequential(f.nn.Linear(5, 8), f.nn.Linear(8, 3))
+            for parameter in self.teacher.parameters():
+                setattr(parameter, *(("requires_grad", False) if f is torch else FROZEN))
+            self.student = f.nn.Linear(5, 3)
 
-    def forward(self, x):
-        with torch.no_grad():
-            told = self.teacher(x)
-        return self.student(x), told
+        def forward(self, x):
+            with f.no_grad():
+                told = self.teacher(x)
+            return self.student(x), told
 
-
-class PaddleDistilled(nn.Layer):
-    def __init__(self) -> None:
-        super().__init__()
-        self.teacher = nn.Sequential(nn.Linear(5, 8), nn.Linear(8, 3))
-        for parameter in self.teacher.parameters():
-            parameter.stop_gradient = True
-        self.student = nn.Linear(5, 3)
-
-    def forward(self, x):
-        with paddle.no_grad():
-            told = self.teacher(x)
-        return self.student(x), told
+    return Distilled
 
 
-def torch_divergence(output):
-    own, told = (torch.nn.functional.log_softmax(one, -1) for one in output)
-    return torch.nn.functional.kl_div(own, told.exp(), reduction="batchmean")
+FROZEN = "stop_gradient", True
 
 
-def paddle_divergence(output):
-    own, told = (F.log_softmax(one, -1) for one in output)
-    return F.kl_div(own, told.exp(), reduction="batchmean")
+def divergence(f):
+    functional = f.nn.functional
+
+    def loss(output):
+        own, told = (functional.log_softmax(one, -1) for one in output)
+        return functional.kl_div(own, told.exp(), reduction="batchmean")
+
+    return loss
 
 
 def summed(f, module):
@@ -99,12 +81,11 @@ def summed(f, module):
 
 STEPS = {"optimizer": "adamw", "steps": 2}
 PORTS = {
-    "cells": (TorchCells, PaddleCells, (2, 3, 5), STEPS),
+    "cells": (*in_both(cells), (2, 3, 5), STEPS),
     "a frozen teacher": (
-        TorchDistilled,
-        PaddleDistilled,
+        *in_both(distilled),
         (4, 5),
-        {"loss": (torch_divergence, paddle_divergence), **STEPS},
+        {"loss": (divergence(torch), divergence(paddle)), **STEPS},
     ),
     "a tensor returned twice": (*in_both(summed), (4, 5), STEPS),
 }

@@ -10,57 +10,53 @@ import torch
 
 import align
 from align.record.arrays import pair_paths
+from tests.align.small_pairs import in_both
 
 INPUTS = np.random.default_rng(2).normal(size=(5, 4))
 
 
-class Gated(torch.nn.Module):
-    """A branch behind a gate that is closed at the beginning."""
+def gated(f, module):
+    class Gated(module):
+        """A branch behind a gate that is closed at the beginning."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.gate = torch.nn.Linear(4, 4), torch.nn.Parameter(torch.zeros(1))
+        def __init__(self, squash: Any = f.tanh) -> None:
+            super().__init__()
+            self.layer, self.squash = f.nn.Linear(4, 4), squash
+            if f is torch:
+                self.gate = torch.nn.Parameter(torch.zeros(1))
+            else:
+                closed = paddle.nn.initializer.Constant(0.0)
+                self.gate = self.create_parameter([1], default_initializer=closed)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + torch.tanh(self.gate) * self.layer(x)
+        def forward(self, x):
+            return x + self.squash(self.gate) * self.layer(x)
 
-
-class GatedPort(paddle.nn.Layer):
-    def __init__(self, squash: Any) -> None:
-        super().__init__()
-        self.layer, self.squash = paddle.nn.Linear(4, 4), squash
-        closed = paddle.nn.initializer.Constant(0.0)
-        self.gate = self.create_parameter([1], default_initializer=closed)
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        return x + self.squash(self.gate) * self.layer(x)
+    return Gated
 
 
 def test_a_gate_that_begins_at_zero_is_opened() -> None:
-    assert align.compare(Gated, lambda: GatedPort(paddle.tanh), INPUTS).passed
-    found = align.compare(Gated, lambda: GatedPort(lambda gate: gate), INPUTS)
+    theirs, ours = in_both(gated)
+    assert align.compare(theirs, ours, INPUTS).passed
+    found = align.compare(theirs, lambda: ours(lambda gate: gate), INPUTS)
     assert found.first_divergence is not None, str(found)
 
 
-class Two(torch.nn.Module):
-    """Two outputs by name."""
+def two(f, module):
+    class Two(module):
+        """Two outputs by name."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.a, self.b = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+        def __init__(self, *names: str) -> None:
+            super().__init__()
+            self.a, self.b = f.nn.Linear(4, 3), f.nn.Linear(4, 3)
+            self.names = names or ("scores", "aux")
 
-    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
-        return {"scores": self.a(x), "aux": self.b(x)}
+        def forward(self, x):
+            return dict(zip(self.names, (self.a(x), self.b(x)), strict=True))
+
+    return Two
 
 
-class TwoPort(paddle.nn.Layer):
-    def __init__(self, *names: str) -> None:
-        super().__init__()
-        self.a, self.b = paddle.nn.Linear(4, 3), paddle.nn.Linear(4, 3)
-        self.names = names
-
-    def forward(self, x: paddle.Tensor) -> dict[str, paddle.Tensor]:
-        return dict(zip(self.names, (self.a(x), self.b(x)), strict=True))
+Two, TwoPort = in_both(two)
 
 
 def test_an_output_under_the_name_of_another_one_is_found() -> None:
@@ -115,32 +111,27 @@ def test_names_that_both_have_are_paired_first() -> None:
     assert [b for _, _, b in pair_paths(["0.0", "0.1", "1"], ["0", "1", "2"])[0]] == ["0", "1", "2"]
 
 
-class Filled(torch.nn.Module):
-    """Takes unknown ids for 0."""
+def filled(f, module):
+    class Filled(module):
+        """Takes unknown ids for 0."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = torch.nn.Embedding(6, 4)
+        def __init__(self, writes: bool = False) -> None:
+            super().__init__()
+            self.layer, self.writes = f.nn.Embedding(6, 4), writes
 
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.layer(torch.where(ids < 0, 0, ids))
+        def forward(self, ids):
+            known = ids if self.writes else ids.clone()
+            known[known < 0] = 0
+            return self.layer(known)
 
-
-class FilledPort(paddle.nn.Layer):
-    def __init__(self, *, writes: bool) -> None:
-        super().__init__()
-        self.layer, self.writes = paddle.nn.Embedding(6, 4), writes
-
-    def forward(self, ids: paddle.Tensor) -> paddle.Tensor:
-        known = ids if self.writes else ids.clone()
-        known[known < 0] = 0
-        return self.layer(known)
+    return Filled
 
 
 def test_an_input_that_the_port_changes_in_place_is_found() -> None:
     ids = {"ids": np.array([[1, -1, 3], [5, 0, 2]])}
-    assert align.compare(Filled, lambda: FilledPort(writes=False), ids).passed
-    outcome = align.compare(Filled, lambda: FilledPort(writes=True), ids)
+    theirs, ours = in_both(filled)
+    assert align.compare(theirs, ours, ids).passed
+    outcome = align.compare(theirs, lambda: ours(writes=True), ids)
     assert outcome.root.cause == "changed in place in Paddle, not in PyTorch: input ids"
 
 

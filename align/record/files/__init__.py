@@ -1,1 +1,0 @@
-"""Records as files: dumps, their tensors and what they say about themselves."""
