@@ -76,7 +76,17 @@ def record(kind: type) -> type:
 
 @record
 class Options:
-    """What every record of options does with the values that it is given."""
+    """What every record of options does with the values that it is given.
+
+    Of a command its docstring is the help, and these attributes say what its command line has
+    beside an option for each field.
+    """
+
+    program = ""  # its name
+    positional = {}  # option that needs no flag -> its name in the help
+    rest = ""  # option, a mapping, that takes what ``--set`` names and the record does not have
+    no_effect = {}  # flag of the original that is taken ("--flag N" has a value) -> the reason
+    refused = {}  # flag of the original that is not taken -> the reason
 
     @field_validator("*", mode="before")
     @classmethod

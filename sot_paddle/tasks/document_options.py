@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from sot_paddle.command_line import Command
 from sot_paddle.config import LAYER_POOLINGS, LAYERS
 from sot_paddle.data.documents import LAYOUTS, OWN, task_title
 from sot_paddle.data.subword import HEAD
@@ -18,11 +17,21 @@ ALL_LAYERS, POOLED = -1, -2
 
 @record
 class DocumentTrainConfig(ClassifierOptions):
-    """Every option of ``tools/train_text.py``; the names are the flags.
+    r"""Fine-tune a language model on whole texts: IMDB, TREC, Yahoo Answers or your own tables.
 
-    Names and defaults are those of the original's ``run_classifier_discriminative.py`` where it
-    has them (D.2 to D.4). ``paddle_compat`` trains as the Paddle port of it does.
+    Names and defaults are those of the original's run_classifier_discriminative.py where it has
+    them (D.2 to D.4). Texts are tokenized when a batch asks for them. The same command continues a
+    run that was interrupted, bit for bit.
+
+    examples:
+      python tools/train_text.py --task_name IMDB --data_dir aclImdb --do_lower_case \
+          --model_name_or_path CHECKPOINT --do_train --do_eval --max_seq_length 512 \
+          --trunc_medium 128 --layers 11 --discr --layer_learning_rate 2e-5 --output_dir OUT
+      python tools/train_text.py --task_name own --data_dir MY_TABLES \
+          --model_name_or_path CHECKPOINT --do_train --do_eval --output_dir OUT
     """
+
+    program = "train_text.py"
 
     task_name: str = option("", f"{', '.join(LAYOUTS)} (any case), or {OWN} (own tables)")
     trunc_medium: int = option(
@@ -123,21 +132,3 @@ class DocumentTrainConfig(ClassifierOptions):
         """Steps of warm-up of a schedule of so many; whole ones in the Paddle port (D.4)."""
         warmup = super().warmup(steps)
         return math.floor(warmup) if self.paddle_compat else warmup
-
-
-COMMAND = Command(
-    "train_text.py",
-    DocumentTrainConfig,
-    """\
-Fine-tune a language model on whole texts: IMDB, TREC, Yahoo Answers or your own tables. Texts are
-tokenized when a batch asks for them. The same command continues a run that was interrupted, bit for
-bit.""",
-    """\
-examples:
-  python tools/train_text.py --task_name IMDB --data_dir aclImdb --model_name_or_path CHECKPOINT \\
-      --do_lower_case --do_train --do_eval --max_seq_length 512 --trunc_medium 128 --layers 11 \\
-      --discr --layer_learning_rate 2e-5 --layer_learning_rate_decay 0.95 --output_dir OUT
-  python tools/train_text.py --task_name own --data_dir MY_TABLES \\
-      --model_name_or_path CHECKPOINT --do_train --do_eval --output_dir OUT
-""",
-)

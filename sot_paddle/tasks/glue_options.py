@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from sot_paddle.command_line import Command
 from sot_paddle.config import (
     CLASS_TOKEN_POOLINGS,
     FUSIONS,
@@ -44,11 +43,24 @@ _NORMS = tuple(dict.fromkeys(itertools.chain(*NORMALIZATIONS.values())))
 
 @record
 class TrainConfig(ClassifierOptions):
-    """Every option of ``tools/train_glue.py``; the names are the flags.
+    r"""Fine-tune a language model with the second-order head on a GLUE task or your own TSV files.
 
-    The first block has the names and defaults of the original's ``run_glue.py`` (B.2). An option
-    that is None is filled in from the task or the checkpoint.
+    Or with its own head, --head plain. The flags are those of the original's run_glue.py (B.2); an
+    option that is None is filled in from the task or the checkpoint. The same command continues a
+    run that was interrupted, bit for bit.
+
+    example:
+      python tools/train_glue.py --task_name RTE --data_dir GLUE/RTE --do_lower_case \
+          --model_name_or_path CHECKPOINT --do_train --do_eval --output_dir OUT
+    more: docs/training.md
     """
+
+    program = "train_glue.py"
+    no_effect = {
+        "--local-rank N": "processes come from paddle.distributed.launch",
+        "--server-ip IP": "it is the original's remote debugging",
+        "--server-port N": "it is the original's remote debugging",
+    }
 
     task_name: str = option("", ", ".join([*(task.title for task in TASKS.values()), OWN]))
     overwrite_cache: bool = changeable(False, "no effect: tokenized data are not kept on disk")
@@ -117,23 +129,3 @@ class TrainConfig(ClassifierOptions):
     def identity(self) -> dict[str, Any]:
         """See :meth:`RunOptions.identity`; the head's options as they are filled in."""
         return super().identity() | {"head_options": self.head_options}
-
-
-COMMAND = Command(
-    "train_glue.py",
-    TrainConfig,
-    """\
-Fine-tune a language model with the second-order head (or its own, --head plain) on a GLUE task or
-on your own TSV files. The flags are those of the original's run_glue.py; the same command continues
-a run that was interrupted, bit for bit.""",
-    """\
-examples:
-  python tools/train_glue.py --task_name RTE --data_dir GLUE/RTE --model_name_or_path CHECKPOINT \\
-      --do_lower_case --do_train --do_eval --max_seq_length 128 --output_dir OUT
-more: docs/training.md
-""",
-    no_effect={
-        "--local-rank": "processes come from paddle.distributed.launch",
-        **dict.fromkeys(("--server-ip", "--server-port"), "it is the original's remote debugging"),
-    },
-)

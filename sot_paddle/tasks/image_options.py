@@ -32,6 +32,19 @@ def registry_model(name: str) -> str:
 class ImageOptions(PrecisionOptions):
     """What training and evaluation can both be asked for."""
 
+    positional = {"data_dir": "DATA", "model": "MODEL"}
+    rest = "model_options"
+    no_effect = {
+        "--model-ema": "the moving average is always on, as in the original",
+        "--model-ema-force-cpu": "the moving average is where the model is",
+        "--pin-mem": "Paddle's loader decides about it",
+        "--no-prefetcher": "normalisation and mixing are part of the loader",
+        "--use-multi-epochs-loader": "there is one loader",
+        "--channels-last": "the layout is Paddle's",
+        "--num-gpu N": "one process uses one GPU; start several with paddle.distributed.launch",
+        "--local-rank N": "processes come from paddle.distributed.launch",
+    }
+
     data_dir: str = changeable(
         "", "folder with train/<class>/* and val/<class>/*, or with <class>/* alone, or digits"
     )
@@ -51,12 +64,24 @@ class ImageOptions(PrecisionOptions):
 
 @record
 class ImageTrainConfig(ImageOptions, RunOptions):
-    """Every option of ``tools/train_image.py``.
+    """Train an image model on a folder of images or on the embedded digits.
 
-    Names and defaults of the recipe are those of the original's ``main.py`` (A.9), which has
-    timm's, but for three that are its scripts' for SoT-Tiny and SoT-Small: ``lr`` 1e-3,
-    ``weight_decay`` .03 and ``batch_size`` 128 (``main.py`` alone: 5e-4, .05 and 64).
+    Names and defaults are those of the original's main.py (A.9), which has timm's, but for three
+    that are its scripts' for SoT-Tiny and SoT-Small: lr 1e-3, weight_decay .03 and batch_size 128
+    (main.py alone: 5e-4, .05 and 64). The same command continues a run that was interrupted, bit
+    for bit.
+
+    examples:
+      python tools/train_image.py DATA --model MODEL -b 128 --lr 1e-3 --weight-decay .03 --amp
+      python tools/train_image.py --config configs/digits/sot_digits.yaml --set epochs=2
+      python tools/train_image.py DATA MODEL --set depth=4 --initial-checkpoint WEIGHTS
     """
+
+    program = "train_image.py"
+    refused = dict.fromkeys(
+        ("--weights", "--eval-checkpoint", "--checkpoint", "--imagenet-a", "--IN-A"),
+        "evaluation is tools/eval_image.py",
+    )
 
     img_size: int = option(224, "side of the training images in pixels", low=8)
     val_fraction: float = option(
@@ -169,7 +194,16 @@ class ImageTrainConfig(ImageOptions, RunOptions):
 
 @record
 class ImageEvalConfig(ImageOptions):
-    """Every option of ``tools/eval_image.py``; None is filled in from the weights' folder."""
+    """Evaluate an image model: scores.
+
+    What is not given is what the weights' folder says.
+
+    examples:
+      python tools/eval_image.py DATA --weights output/train/MODEL-224
+      python tools/eval_image.py DATA MODEL --weights PYTORCH_FILE --output scores.json
+    """
+
+    program = "eval_image.py"
 
     weights: str = option(
         "",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from sot_paddle.command_line import Command
 from sot_paddle.options import changeable, option, record
 from sot_paddle.tasks.text_options import TextRunOptions, TunedOptions
 
@@ -25,7 +24,21 @@ _SCRATCH = "from scratch: "
 
 @record
 class PretrainConfig(TunedOptions, TextRunOptions):
-    """Every option of ``tools/pretrain.py``; defaults are those of BERT's further pre-training."""
+    r"""Pre-train a language model: further from a checkpoint, or from scratch.
+
+    On instances of both tasks, or on pairs with words masked anew in every epoch. Defaults are
+    those of BERT's further pre-training. The same command continues a run that was interrupted, bit
+    for bit. OUT/last is a --model_name_or_path of the other training commands.
+
+    examples:
+      python tools/prepare_pretraining.py --form instances --input imdb.txt \
+          --tokenizer_name CHECKPOINT --output_dir data/imdb
+      python tools/pretrain.py --model_name_or_path CHECKPOINT --data_dir data/imdb --do_train \
+          --max_steps 100000 --warmup_steps 10000 --output_dir output/further
+    more: docs/text.md
+    """
+
+    program = "pretrain.py"
 
     data_dir: str = changeable(
         "",
@@ -104,21 +117,3 @@ class PretrainConfig(TunedOptions, TextRunOptions):
         """Options of the encoder that are given."""
         values = {name: getattr(self, name) for name in KERNEL_OPTIONS}
         return {name: value for name, value in values.items() if value not in (None, False)}
-
-
-COMMAND = Command(
-    "pretrain.py",
-    PretrainConfig,
-    """\
-Pre-train a language model: on instances of both tasks (further, from a checkpoint), or from scratch
-on pairs with words masked anew in every epoch. The same command continues a run that was
-interrupted, bit for bit. OUT/last is a --model_name_or_path of the other training commands.""",
-    """\
-examples:
-  python tools/prepare_pretraining.py --form instances --input imdb.txt \\
-      --tokenizer_name CHECKPOINT --output_dir data/imdb
-  python tools/pretrain.py --model_name_or_path CHECKPOINT --data_dir data/imdb --do_train \\
-      --max_steps 100000 --warmup_steps 10000 --output_dir output/further
-more: docs/text.md
-""",
-)

@@ -43,7 +43,7 @@ def text_flags() -> Named:
     """Options of ``train_glue`` with nothing but the required ones on the command line."""
     required = {"task_name": "RTE", "data_dir": "d", "model_name_or_path": "m", "output_dir": "o"}
     words = [word for name, value in required.items() for word in (f"--{name}", value)]
-    found = dataclasses.asdict(command_line.parse(arguments.COMMAND, words))
+    found = dataclasses.asdict(command_line.parse(arguments.TrainConfig, words))
     left_out = {*required, "model_type"}  # required there
     return defaults({name: value for name, value in found.items() if name not in left_out})
 
