@@ -10,6 +10,7 @@ import contextlib
 import difflib
 import functools
 import os
+import pkgutil
 import re
 import signal
 import sys
@@ -64,11 +65,10 @@ def lazy_command(program: str, path: str) -> Callable[[Sequence[str] | None], in
 
     @command(program)
     def main(arguments: list[str]) -> int | None:
-        from sot_paddle.config import import_name
         from sot_paddle.runtime import quiet_imports
 
         with quiet_imports():
-            function = import_name(path)
+            function = pkgutil.resolve_name(path)
         return function(arguments)
 
     return main

@@ -11,7 +11,7 @@ from sot_paddle.config import (
     CLASS_TOKEN_POOLINGS,
     FUSIONS,
     HEADS,
-    NORMALIZATIONS,
+    NORMS,
     POOLINGS,
     SECOND_ORDER,
 )
@@ -37,8 +37,6 @@ HEAD_SIZES: Mapping[str, tuple[str, ...]] = {
     "gcp": ("head_num_heads",),
 }
 """Pooling -> the sizes that it has; the others have none."""
-
-_NORMS = tuple(dict.fromkeys(itertools.chain(*NORMALIZATIONS.values())))
 
 
 @record
@@ -67,7 +65,7 @@ class TrainConfig(ClassifierOptions):
     head: str = option("mgcrp", "mgcrp (published second-order head) or plain", choices=HEADS)
     pooling: str | None = option(None, "any pooling, goes before --head", choices=POOLINGS)
     fusion: str | None = option(None, "of class token and words: " + ", ".join(FUSIONS))
-    normalization: str | None = option(None, "power norm of the pooling", choices=_NORMS)
+    normalization: str | None = option(None, "power norm of the pooling", choices=NORMS)
     q_dim: int | None = option(None, "MGCrP q, by task when not given", low=1)
     k_dim: int | None = option(None, "MGCrP k, by task when not given", low=1)
     head_num_heads: int = option(6, "heads of --pooling mgcrp and gcp", low=1)

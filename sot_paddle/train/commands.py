@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sot_paddle.cli import command, exit_status
 from sot_paddle.command_line import parse
-from sot_paddle.config import import_name
 from sot_paddle.runtime import quiet_imports
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -26,7 +26,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 
 def part(name: str, index: int) -> Any:
     """Import the record of options (0) or the function (1) of a command."""
-    return import_name(f"sot_paddle.{('tasks', 'train')[index]}.{COMMANDS[name][index]}")
+    package = ("tasks", "train")[index]
+    return pkgutil.resolve_name(f"sot_paddle.{package}.{COMMANDS[name][index]}")
 
 
 def program(name: str) -> Callable[[Sequence[str] | None], int]:
