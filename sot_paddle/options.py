@@ -44,7 +44,8 @@ def option(
         limits: ``gt`` and ``lt``, bounds that are no values themselves.
     """
     facts = {"help": text, "choices": choices, "flags": flags, "resumable": resumable}
-    high = LARGEST_NUMBER if high is None and low is not None else high
+    has_smallest = low is not None or "gt" in limits
+    high = LARGEST_NUMBER if high is None and has_smallest else high
     limits |= {"ge": low, "le": high, "min_length": length, "max_length": length}
     facts |= {name: limit for name, limit in limits.items() if limit is not None}
     if isinstance(default, dict):

@@ -11,15 +11,6 @@ from sot_paddle.tasks.text_options import CheckpointOptions, TextRunOptions, Tun
 
 SQUAD = "SQuAD"
 LIVE = "live"
-MODELS = ("adapter", "probes")
-
-SQUAD_LENGTH = 384
-DECODING = {
-    "n_best": "n_best_size",
-    "max_tokens": "max_answer_length",
-    "threshold": "null_score_diff_threshold",
-}
-"""Field of `DecodingOptions` to the option, where it has another name."""
 
 
 @record
@@ -50,7 +41,7 @@ class StateRows(CheckpointOptions):
     @property
     def length(self) -> int:
         """Tokens of a row."""
-        default = SQUAD_LENGTH if self.squad else LENGTHS.get(self.task_name.lower(), 128)
+        default = 384 if self.squad else LENGTHS.get(self.task_name.lower(), 128)
         return self.max_seq_length or default
 
 
@@ -100,9 +91,7 @@ class RecipeOptions(StateRows, TextRunOptions):
     n_best_size: int = changeable(20, f"{SQUAD}: starts and ends that are combined", low=1)
     max_answer_length: int = changeable(30, f"{SQUAD}: longest answer, in tokens", low=1)
     null_score_diff_threshold: float = changeable(0.0, f"{SQUAD}: no answer from here on")
-    null_score: str = changeable(
-        "published", f"{SQUAD}: {' or '.join(NULL_SCORES)} of the windows", choices=NULL_SCORES
-    )
+    null_score: str = changeable("published", f"{SQUAD}: of the windows", choices=NULL_SCORES)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -113,7 +102,13 @@ class RecipeOptions(StateRows, TextRunOptions):
     @property
     def decoding(self) -> DecodingOptions:
         """How answers are chosen."""
-        return part_of(self, DecodingOptions, **DECODING)
+        return part_of(
+            self,
+            DecodingOptions,
+            n_best="n_best_size",
+            max_tokens="max_answer_length",
+            threshold="null_score_diff_threshold",
+        )
 
 
 @record
@@ -132,7 +127,9 @@ class StateTrainConfig(RecipeOptions):
     program = "train_adapter.py"
 
     states: str = changeable(LIVE, "live (made while training), or a folder of stored states")
-    model: str = option("adapter", "AdapterPooler, or each layer alone", choices=MODELS)
+    model: str = option(
+        "adapter", "AdapterPooler, or each layer alone", choices=("adapter", "probes")
+    )
     adapter_dim: int = option(0, "width of the adapter; 0 (published): as many as tokens", low=0)
 
     def __post_init__(self) -> None:
@@ -156,20 +153,12 @@ class SquadTrainConfig(TunedOptions, RecipeOptions):
     program = "train_squad.py"
 
     task_name: str = option(SQUAD, f"{SQUAD}, nothing else")
-    data_dir: str = changeable("", "not taken, GLUE's")
-    rows: str = option("original", "not taken, GLUE's", choices=ROWS)
     learning_rate: float = 2e-5
+
+    resolved_pooling = SPANS
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.squad:
             raise ValueError(f"task_name must be {SQUAD}, got {self.task_name}: use train_glue.py")
-        for name in ("data_dir", "rows"):
-            if getattr(self, name) != getattr(type(self), name):
-                raise ValueError(f"{name} means nothing for {SQUAD}: leave it out")
         self.require("model_name_or_path")
-
-    @property
-    def resolved_pooling(self) -> str:
-        """The head of question answering."""
-        return SPANS
