@@ -23,6 +23,7 @@ from align.record.recording import ROOT, Recording
 from align.record.request import Request
 from align.record.results import Divergence, StepResult, Tolerance
 from align.record.run_report import Report
+from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.tasks.glue import score
 from sot_torch_ref.train.metrics import glue_metrics
@@ -174,7 +175,7 @@ def _add_checks(checks: Checks, pair: PortPair, results: Sequence[StepResult]) -
     if pair.row.subject == "text" and pair.row.num_classes > 1 and labels.ndim == 1:
         torch_logits, paddle_logits = logits
         torch_scores = glue_metrics("rte", torch_logits.argmax(-1), labels)
-        paddle_scores = score("rte", paddle_logits, labels)
+        paddle_scores = score(TASKS["rte"].metrics, paddle_logits, labels)
         add("metric_align", torch_scores, {name: paddle_scores[name] for name in torch_scores})
     add("loss_align", *({"loss": recording.loss} for recording in recordings))
     add("backward_align", *(_gradient_norm(recording) for recording in recordings))

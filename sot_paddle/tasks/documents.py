@@ -21,7 +21,7 @@ from sot_paddle.tasks.glue import GlueTask, tokenizer_of
 
 
 class DocumentSplit(ShuffledSplit):
-    """Whole texts; see :class:`sot_paddle.tasks.task.Split`."""
+    """Whole texts."""
 
     def __init__(
         self, rows: LabelledRows, tokenizer: SubwordTokenizer, padding: str, batch_size: int

@@ -7,7 +7,7 @@ Shape legend: M examples, K classes.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +26,6 @@ from sot_paddle.data.glue import (
     tokenize_split,
     write_predictions,
 )
-from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.splits import ShuffledSplit, TokenSplit
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
@@ -77,10 +76,7 @@ class GlueTask(Task):
 
     def score(self, split: str, predictions: Predictions) -> dict[str, float]:
         """Mean loss and the official metrics."""
-        task = self.table.title
-        if self.table.name == OWN:  # with the metrics of one of GLUE's
-            task = "STS-B" if self.table.is_regression else "RTE"
-        return score(task, predictions.outputs, predictions.labels)
+        return score(self.table.metrics, predictions.outputs, predictions.labels)
 
     def prediction_files(self, split: str) -> tuple[str, ...]:
         """The GLUE server's name of a test split's file."""
@@ -92,18 +88,19 @@ class GlueTask(Task):
         return write_predictions(folder, self.table, indices, decide(predictions.outputs), split)
 
 
-def score(task: str, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Mean ``loss`` and a task's, or ``MNLI-mm``'s, metrics of logits (M, K) and labels (M,)."""
-    return {"loss": mean_loss(logits, labels)} | glue_metrics(task, decide(logits), labels)
+def score(names: Sequence[str], logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Mean ``loss`` and a task's metrics of logits (M, K) and labels (M,)."""
+    return {"loss": mean_loss(logits, labels)} | glue_metrics(names, decide(logits), labels)
 
 
-def glue_metrics(task: str, predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Score predictions by the task's official metrics.
+def glue_metrics(
+    names: Sequence[str], predictions: np.ndarray, labels: np.ndarray
+) -> dict[str, float]:
+    """Score predictions by the official metrics of a task.
 
     Args:
-        task: a key of ``TASKS``, any letter case, or ``mnli-mm``; the last of its metrics selects
-            the best checkpoint.
-        predictions: (N,), N at least 1, class indices, or numbers for STS-B.
+        names: the task's metrics, see `sot_paddle.data.glue_tasks.Task`.
+        predictions: (N,), N at least 1, class indices, or numbers for correlations.
         labels: (N,) likewise.
 
     Returns:
@@ -111,22 +108,20 @@ def glue_metrics(task: str, predictions: np.ndarray, labels: np.ndarray) -> dict
         where they are 0/0, as scikit-learn defines), correlations NaN for a constant side
         (a single row is one).
     """
-    key = task.lower()
-    predictions, labels = np.asarray(predictions), np.asarray(labels)
     with warnings.catch_warnings():  # of scores that are told as 0 or NaN
         warnings.simplefilter("ignore", stats.ConstantInputWarning)
         warnings.filterwarnings("ignore", message="A single label was found", category=UserWarning)
-        if key == "sts-b":
+        if "corr" in names:
             if len(labels) < 2:  # which SciPy refuses
-                return dict.fromkeys(TASKS[key].metrics, float("nan"))
+                return dict.fromkeys(names, float("nan"))
             predictions, labels = predictions.astype("float64"), labels.astype("float64")
             pearson = float(stats.pearsonr(predictions, labels)[0])
             spearman = float(stats.spearmanr(predictions, labels)[0])
             return {"pearson": pearson, "spearmanr": spearman, "corr": (pearson + spearman) / 2}
-        if key == "cola":
+        if "mcc" in names:
             return {"mcc": float(metrics.matthews_corrcoef(labels, predictions))}
     accuracy = float(np.mean(predictions == labels))
-    if "f1" not in TASKS[key.removesuffix("-mm")].metrics:
+    if "f1" not in names:
         return {"acc": accuracy}
     f1 = float(metrics.f1_score(labels, predictions, zero_division=0.0))
     return {"acc": accuracy, "f1": f1, "acc_and_f1": (accuracy + f1) / 2}

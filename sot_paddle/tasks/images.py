@@ -57,17 +57,17 @@ TRANSFORM = fields(EvalTransform)
 
 @dataclass(frozen=True)
 class ImageSplit(ShuffledSplit):
-    """Images of one split, in training by (epoch, index); see :class:`.task.Split`.
+    """Images of one split, in training by (epoch, index).
 
     The fingerprint is of the images and, for an evaluation, of its transform; "" when no run asks.
     """
 
     images: ImageTrainSet | ImageEvalSet
-    collate: Collate
     batch_size: int
     workers: int = 0
     dtype: str = "float32"
     fingerprint: str = ""
+    collate: Collate = collate_evaluation
 
     drop_last = True
 
@@ -131,23 +131,17 @@ class ImageTask(Task):
         return score(predictions.outputs, predictions.labels)
 
 
-def label_ranks(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """How many classes a label's own is behind, (M,): 0 is a hit. Of equal logits the first wins.
-
-    Logits are (M, K), labels (M,).
-    """
-    label_logits = logits[np.arange(len(labels)), labels][:, None]  # (M, 1)
-    earlier = np.arange(logits.shape[1])[None, :] < labels[:, None]
-    return ((logits > label_logits) | ((logits == label_logits) & earlier)).sum(axis=1)
-
-
 def score(logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """Accuracies in percent and the mean loss of logits (M, K) and labels (M,).
+
+    Of equal logits the first wins.
 
     Returns:
         ``top1``; ``top5`` where there are more than five classes; ``loss``, the cross-entropy.
     """
-    ranks = label_ranks(logits, labels)
+    label_logits = logits[np.arange(len(labels)), labels][:, None]  # (M, 1)
+    earlier = np.arange(logits.shape[1])[None, :] < labels[:, None]
+    ranks = ((logits > label_logits) | ((logits == label_logits) & earlier)).sum(axis=1)  # 0: a hit
     scores = {"top1": 100.0 * float(np.mean(ranks == 0))}
     if logits.shape[1] > TOP:
         scores["top5"] = 100.0 * float(np.mean(ranks < TOP))
@@ -159,8 +153,7 @@ def load_images(config: ImageTrainConfig) -> ImageTask:
 
     Raises:
         ValueError: the folder cannot be used, the classes of the splits or ``num_classes`` do not
-            fit, or an option of the augmentation is impossible.
-        ValueError: ``top5`` of five classes or fewer.
+            fit, an option of the augmentation is impossible, or ``top5`` of five classes or fewer.
     """
     digits = _is_digits(config.data_dir)
     sources = load_digits(config.img_size) if digits else _read_train_val(config)
@@ -175,26 +168,22 @@ def load_images(config: ImageTrainConfig) -> ImageTask:
     augment = part_of(config, AugmentConfig, interpolation="train_interpolation", auto_augment="aa")
     train = ImageSplit(
         ImageTrainSet(sources[0], augment, config.seed),
-        _collate(config, len(classes)),
         config.batch_size,
         config.workers,
         config.dtype,
         prints[0],
+        _collate(config, len(classes)),
     )
-    images = ImageEvalSet(sources[1], eval_transform(config))
-    batch_size = config.batch_size * config.eval_batch_multiplier
-    measured = f"{prints[1]} {config.crop_pct} {config.interpolation}"
-    val = evaluation_split(images, batch_size, config.workers, config.dtype, measured)
+    val = ImageSplit(
+        ImageEvalSet(sources[1], part_of(config, EvalTransform)),
+        config.batch_size * config.eval_batch_multiplier,
+        config.workers,
+        config.dtype,
+        f"{prints[1]} {config.crop_pct} {config.interpolation}",
+    )
     title = DIGITS if digits else Path(config.data_dir).resolve().name
     maximise = config.eval_metric != "loss"
     return ImageTask(title, config.eval_metric, config.smoothing, train, {"val": val}, maximise)
-
-
-def evaluation_split(
-    images: ImageEvalSet, batch_size: int, workers: int, dtype: str, fingerprint: str = ""
-) -> ImageSplit:
-    """Evaluation images as a split."""
-    return ImageSplit(images, collate_evaluation, batch_size, workers, dtype, fingerprint)
 
 
 def load_evaluation(
@@ -212,11 +201,6 @@ def load_evaluation(
     if config.imagenet_a:
         require_synsets(source.classes, config.data_dir)
     return ImageEvalSet(source, transform)
-
-
-def eval_transform(config: Any) -> EvalTransform:
-    """The evaluation transform that a record's options describe."""
-    return part_of(config, EvalTransform)
 
 
 def fingerprint(source: ImageSource) -> str:
@@ -264,8 +248,8 @@ def _require_decodable(source: ImageSource) -> None:
 def _read_val(root: str, report: Report, *, bare: bool) -> FolderSource:
     """ImageNet-A comes as bare class folders; so may any set that is only evaluated."""
     place = Path(root)
-    split = any((place / name).is_dir() for name in ("val", *OTHER_NAMES["val"]))
-    if split or not place.is_dir() or ((place / "train").is_dir() and not bare):
+    names = ("val", *OTHER_NAMES["val"], *(() if bare else ("train",)))
+    if not place.is_dir() or any((place / name).is_dir() for name in names):
         return read_split(root, "val", report)
     listed = read_class_folders(root, report)
     report(
@@ -287,11 +271,5 @@ def _collate(config: ImageTrainConfig, num_classes: int) -> TrainCollate:
             smoothing=config.smoothing,
             off_epoch=config.mixup_off_epoch,
         )
-    erasing = ErasingConfig(config.reprob)
-    return TrainCollate(
-        mix,
-        erasing if config.reprob and not config.no_aug else None,
-        config.seed,
-        config.mean,
-        config.std,
-    )
+    erasing = ErasingConfig(config.reprob) if config.reprob and not config.no_aug else None
+    return TrainCollate(mix, erasing, config.seed, config.mean, config.std)

@@ -20,12 +20,7 @@ from sot_paddle.distributed import say
 from sot_paddle.registry import create_model
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.tasks.image_options import ImageEvalConfig
-from sot_paddle.tasks.images import (
-    TRANSFORM,
-    evaluation_split,
-    load_evaluation,
-    score,
-)
+from sot_paddle.tasks.images import TRANSFORM, ImageSplit, load_evaluation, score
 from sot_paddle.train import run_folder
 from sot_paddle.train.device import prepare_device, seed_everything
 from sot_paddle.train.evaluation import duration, predict
@@ -78,7 +73,7 @@ def evaluate(config: ImageEvalConfig) -> dict[str, Any]:
     classes = _check_classes(config, subject, images)
     say(f"{subject.model.name}: weights {subject.origin}")
     say(f"{len(images)} images of {len(classes)} classes, {subject.transform.img_size} pixels")
-    split = evaluation_split(images, config.batch_size, config.workers, config.dtype)
+    split = ImageSplit(images, config.batch_size, config.workers, config.dtype)
     predicted = predict(subject.model, split)
     logits = imagenet_a.gather_scores(predicted.outputs) if config.imagenet_a else predicted.outputs
     return {
