@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from sot_paddle.data.glue import own_task, read_split, table_task
-from sot_paddle.data.glue_tasks import Task
+from sot_paddle.data.glue_tasks import OWN, Task
 from sot_paddle.data.tsv import read_table, refuse_repeated_header
 from sot_paddle.reading import read_text, sha256_of
 
@@ -82,10 +82,6 @@ def folder_rows(folder: Path, labels: Columns) -> Iterator[tuple[str, Row]]:
             raise ValueError(f"{folder / label} holds no .txt file; expected one text a file")
         for path in paths:
             yield str(path), {"label": label, "text": read_text(path)}
-
-
-OWN = "own"
-"""Task name of a user's own tables."""
 
 
 @dataclass(frozen=True)

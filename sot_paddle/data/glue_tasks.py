@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+OWN = "own"
+"""Task name of a user's own tables."""
 
-@dataclass(frozen=True)
-class SplitFile:
-    """One file that holds one split."""
-
-    name: str
-    columns: tuple[str, ...] | None = None  # their names, of a file without a header line
-    labelled: bool = True
+SPLITS = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
+"""Split -> its file; those whose name begins with ``test`` have no labels."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +25,12 @@ class Task:
     name: str
     title: str  # official spelling, also the name of the official folder
     text: tuple[str, ...]  # its columns
-    label: str  # its column
     labels: tuple[str, ...]  # class names in class-index order; empty for regression
-    metrics: tuple[str, ...]  # the last selects the best checkpoint
-    splits: Mapping[str, SplitFile] = field(repr=False)
-    prediction_files: Mapping[str, str] = field(repr=False)
+    label: str = "label"  # its column
+    metrics: tuple[str, ...] = ("acc",)  # the last selects the best checkpoint
+    splits: Mapping[str, str] = field(default_factory=SPLITS.copy, repr=False)
+    columns: tuple[str, ...] = ()  # names, of files with labels that have no header line
+    prediction_files: Mapping[str, str] = field(default_factory=dict, repr=False)  # or TITLE.tsv
     index: str = "index"  # column of the row number; files without it are numbered from 0
     skip_malformed: bool = False  # skip rows with a wrong number of columns, as the original does
     score_range: tuple[float, float] | None = None
@@ -61,91 +59,58 @@ class Task:
 BINARY = ("0", "1")
 ENTAILMENT = ("entailment", "not_entailment")
 ACCURACY_F1 = ("acc", "f1", "acc_and_f1")
+CORRELATIONS = ("pearson", "spearmanr", "corr")
 PAIR = ("sentence1", "sentence2")
-COLA_COLUMNS = ("source", "label", "star", "sentence")
-
-
-def standard_splits(**changes: SplitFile) -> Mapping[str, SplitFile]:
-    """``train.tsv``, ``dev.tsv`` and an unlabelled ``test.tsv``, unless changed by name."""
-    splits = {
-        "train": SplitFile("train.tsv"),
-        "dev": SplitFile("dev.tsv"),
-        "test": SplitFile("test.tsv", labelled=False),
-    }
-    return splits | changes
-
-
-def _task(name: str, title: str, text: tuple[str, ...], labels: tuple[str, ...], **fields) -> Task:
-    """A task with GLUE's usual files and names of columns, unless given otherwise."""
-    usual = {
-        "label": "label",
-        "metrics": ("acc",),
-        "splits": standard_splits(),
-        "prediction_files": {"test": f"{title}.tsv"},
-    }
-    return Task(name=name, title=title, text=text, labels=labels, **{**usual, **fields})
-
 
 _MNLI_SPLITS = {
-    "train": SplitFile("train.tsv"),
-    "dev_matched": SplitFile("dev_matched.tsv"),
-    "dev_mismatched": SplitFile("dev_mismatched.tsv"),
-    "test_matched": SplitFile("test_matched.tsv", labelled=False),
-    "test_mismatched": SplitFile("test_mismatched.tsv", labelled=False),
+    "train": "train.tsv",
+    "dev_matched": "dev_matched.tsv",
+    "dev_mismatched": "dev_mismatched.tsv",
+    "test_matched": "test_matched.tsv",
+    "test_mismatched": "test_mismatched.tsv",
     # AX, which a model of MNLI predicts (specs.md E.4): index, sentence1, sentence2
-    "test_diagnostic": SplitFile("diagnostic.tsv", labelled=False),
+    "test_diagnostic": "diagnostic.tsv",
 }
-_COLA_SPLITS = standard_splits(
-    train=SplitFile("train.tsv", columns=COLA_COLUMNS),
-    dev=SplitFile("dev.tsv", columns=COLA_COLUMNS),
-)
+_MNLI_PREDICTIONS = {
+    "test_matched": "MNLI-m.tsv",
+    "test_mismatched": "MNLI-mm.tsv",
+    "test_diagnostic": "AX.tsv",
+}
 
 _TASKS = (
-    _task("cola", "CoLA", ("sentence",), BINARY, metrics=("mcc",), splits=_COLA_SPLITS),
-    _task("sst-2", "SST-2", ("sentence",), BINARY),
-    _task(
-        "mrpc",
-        "MRPC",
-        ("#1 String", "#2 String"),
+    Task(
+        "cola",
+        "CoLA",
+        ("sentence",),
         BINARY,
-        label="Quality",
-        metrics=ACCURACY_F1,
+        metrics=("mcc",),
+        columns=("source", "label", "star", "sentence"),
     ),
-    _task(
-        "sts-b",
-        "STS-B",
-        PAIR,
-        (),
-        label="score",
-        metrics=("pearson", "spearmanr", "corr"),
-        score_range=(0.0, 5.0),
-    ),
-    _task(
+    Task("sst-2", "SST-2", ("sentence",), BINARY),
+    Task("mrpc", "MRPC", ("#1 String", "#2 String"), BINARY, "Quality", ACCURACY_F1),
+    Task("sts-b", "STS-B", PAIR, (), "score", CORRELATIONS, score_range=(0.0, 5.0)),
+    Task(
         "qqp",
         "QQP",
         ("question1", "question2"),
         BINARY,
-        label="is_duplicate",
-        metrics=ACCURACY_F1,
+        "is_duplicate",
+        ACCURACY_F1,
         index="id",
         skip_malformed=True,
     ),
-    _task(
+    Task(
         "mnli",
         "MNLI",
         PAIR,
         ("contradiction", "entailment", "neutral"),
-        label="gold_label",
+        "gold_label",
         splits=_MNLI_SPLITS,
-        prediction_files={
-            "test_matched": "MNLI-m.tsv",
-            "test_mismatched": "MNLI-mm.tsv",
-            "test_diagnostic": "AX.tsv",
-        },
+        prediction_files=_MNLI_PREDICTIONS,
     ),
-    _task("qnli", "QNLI", ("question", "sentence"), ENTAILMENT),
-    _task("rte", "RTE", PAIR, ENTAILMENT),
-    _task("wnli", "WNLI", PAIR, BINARY),
+    Task("qnli", "QNLI", ("question", "sentence"), ENTAILMENT),
+    Task("rte", "RTE", PAIR, ENTAILMENT),
+    Task("wnli", "WNLI", PAIR, BINARY),
 )
 TASKS: Mapping[str, Task] = {task.name: task for task in _TASKS}
 """The nine tasks by canonical name."""

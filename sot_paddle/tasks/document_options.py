@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from sot_paddle.config import LAYER_POOLINGS, LAYERS
-from sot_paddle.data.documents import LAYOUTS, OWN, task_title
+from sot_paddle.data.documents import LAYOUTS, task_title
+from sot_paddle.data.glue_tasks import OWN
 from sot_paddle.data.subword import HEAD
 from sot_paddle.options import option, record
 from sot_paddle.tasks.text_options import ClassifierOptions

@@ -29,7 +29,7 @@ from sot_paddle.data.glue import (
 from sot_paddle.data.splits import ShuffledSplit, TokenSplit
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
-from sot_paddle.tasks.glue_options import OWN, TrainConfig
+from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.tasks.losses import classification_loss, mean_loss
 from sot_paddle.tasks.task import Outputs, Predictions, Task
 from sot_paddle.tasks.text_options import CheckpointOptions
@@ -141,7 +141,7 @@ def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
     Raises:
         ValueError: a needed file is missing or broken.
     """
-    if config.task_name == OWN:
+    if config.task_name == glue_tasks.OWN:
         table = own_task(config.data_dir, regression=config.regression)
     else:
         table = glue_tasks.get_task(config.task_name)

@@ -15,12 +15,9 @@ from sot_paddle.config import (
     POOLINGS,
     SECOND_ORDER,
 )
-from sot_paddle.data.glue_tasks import TASKS, get_task
+from sot_paddle.data.glue_tasks import OWN, TASKS, get_task
 from sot_paddle.options import changeable, option, record
 from sot_paddle.tasks.text_options import ClassifierOptions
-
-OWN = "own"
-"""Task name of a user's own TSV files."""
 
 MGCRP_BY_TASK: Mapping[str, Mapping[str, float]] = {
     "MNLI": {"q_dim": 112, "k_dim": 48, "head_dropout": 0.7},
