@@ -20,13 +20,38 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
 import sot_paddle
-from sot_paddle.failures import (
-    INTERRUPTED,
-    REFUSED,
-    TERMINATED,
-    Terminated,
-    TrainingStopped,
-)
+
+REFUSED, INTERRUPTED, TERMINATED = 2, 130, 143
+"""Exit statuses: could not start or had to stop (NaN loss, no space); Ctrl-C; SIGTERM."""
+
+
+class TrainingStopped(RuntimeError):
+    """A run that ended before its last step; what was saved is intact."""
+
+    def __init__(self, reason: str, *, status: int = REFUSED) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class NonFiniteLoss(TrainingStopped):
+    """The loss became NaN or infinite; raised before the optimizer could spread it."""
+
+
+class NonFiniteState(TrainingStopped):
+    """A weight, a moment or an average is NaN or infinite; raised before it reaches the disk."""
+
+
+class StorageFailure(TrainingStopped):
+    """A file could not be written (no space, no permission); nothing half-written remains."""
+
+
+class Interrupted(TrainingStopped):
+    """The user (Ctrl-C, status 130) or the system (SIGTERM, 143) asked the run to stop."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came: ends a command as Ctrl-C does, with another status."""
+
 
 TRACEBACK, VERSION = "--traceback", "--version"
 STATUS = """\

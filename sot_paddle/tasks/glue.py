@@ -46,25 +46,9 @@ class GlueTask(Task):
     test: Mapping[str, ShuffledSplit] = field(default_factory=dict)
     vocab_size: int = 0  # largest token id + 1, 0 where no token is fed
 
-    @property
-    def title(self) -> str:
-        """The task's official spelling."""
-        return self.table.title
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Names of the labels; () for a score."""
-        return self.table.labels
-
-    @property
-    def num_outputs(self) -> int:
-        """K, 1 for a score."""
-        return self.table.num_outputs
-
-    @property
-    def metric(self) -> str:
-        """Name of the metric that selects the best checkpoint."""
-        return self.table.metrics[-1]
+    def __post_init__(self) -> None:
+        self.title, self.classes = self.table.title, self.table.labels
+        self.num_outputs, self.metric = self.table.num_outputs, self.table.metrics[-1]
 
     def order(self, seed: int) -> EpochBatches:
         """The global batches of each epoch, shuffled by (seed, epoch)."""

@@ -14,8 +14,8 @@ import paddle
 from paddle import nn
 
 from sot_paddle import distributed
+from sot_paddle.cli import NonFiniteState
 from sot_paddle.data.splits import ShuffledSplit
-from sot_paddle.failures import NonFiniteState
 from sot_paddle.functional import at_least_float32
 from sot_paddle.tasks.task import Predictions
 

@@ -27,9 +27,8 @@ import paddle  # noqa: E402
 from paddle.optimizer import AdamW  # noqa: E402 (whose step HFAdamW has too)
 
 from sot_paddle import distributed  # noqa: E402
-from sot_paddle.cli import exit_status  # noqa: E402
+from sot_paddle.cli import TERMINATED, exit_status  # noqa: E402
 from sot_paddle.command_line import parse  # noqa: E402
-from sot_paddle.failures import TERMINATED  # noqa: E402
 from sot_paddle.tasks.glue_options import TrainConfig  # noqa: E402
 from sot_paddle.train import exact_state  # noqa: E402
 from sot_paddle.train.feeding import MicroBatches  # noqa: E402
