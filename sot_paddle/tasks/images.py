@@ -197,7 +197,7 @@ def load_evaluation(
     if _is_digits(config.data_dir):
         source: ImageSource = load_digits(transform.img_size)[1]
     else:
-        source = _read_val(config.data_dir, report, bare=config.imagenet_a)
+        source = _read_val(config.data_dir, report)
     if config.imagenet_a:
         require_synsets(source.classes, config.data_dir)
     return ImageEvalSet(source, transform)
@@ -245,11 +245,9 @@ def _require_decodable(source: ImageSource) -> None:
         raise ValueError(reason)
 
 
-def _read_val(root: str, report: Report, *, bare: bool) -> FolderSource:
+def _read_val(root: str, report: Report) -> FolderSource:
     """ImageNet-A comes as bare class folders; so may any set that is only evaluated."""
-    place = Path(root)
-    names = ("val", *OTHER_NAMES["val"], *(() if bare else ("train",)))
-    if not place.is_dir() or any((place / name).is_dir() for name in names):
+    if not is_bare(Path(root)):
         return read_split(root, "val", report)
     listed = read_class_folders(root, report)
     report(
