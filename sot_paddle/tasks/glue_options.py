@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Mapping
 from typing import Any
@@ -95,22 +94,14 @@ class TrainConfig(ClassifierOptions):
     @property
     def head_options(self) -> dict[str, Any]:
         """Options of the head for ``create_model``, the task's published values filled in."""
-        options: dict[str, Any] = {
-            "pooling": self.resolved_pooling,
-            "fusion": self.fusion,
-            "normalization": self.normalization,
-            "mask_padding": self.mask_padding,
-            "head_dropout": self.head_dropout,
-        }
+        pooling = self.resolved_pooling
+        names = ("fusion", "normalization", "mask_padding", "head_dropout")
+        names += HEAD_SIZES.get(pooling, ())
+        options = {"pooling": pooling, **{name: getattr(self, name) for name in names}}
         published = MGCRP_BY_TASK.get(self.task_name, MGCRP_BY_TASK["RTE"])
-        if self.resolved_pooling == SECOND_ORDER:
-            for name, value in published.items():
-                chosen = getattr(self, name)
-                options[name] = value if chosen is None else chosen
-        elif self.resolved_pooling == "gcp_text":
-            options["q_dim"] = published["q_dim"] if self.q_dim is None else self.q_dim
-        elif self.resolved_pooling in ("mgcrp", "gcp"):
-            options |= {"head_num_heads": self.head_num_heads, "wr_dim": self.wr_dim}
+        by_task = {SECOND_ORDER: tuple(published), "gcp_text": ("q_dim",)}
+        for name in by_task.get(pooling, ()):
+            options[name] = published[name] if options[name] is None else options[name]
         return options
 
     @property
@@ -118,8 +109,8 @@ class TrainConfig(ClassifierOptions):
         """Sizes that are given and that the head does not have."""
         used = () if self.fusion == "class_token" else HEAD_SIZES.get(self.resolved_pooling, ())
         sizes = dict.fromkeys(itertools.chain(*HEAD_SIZES.values()))
-        default = {item.name: item.default for item in dataclasses.fields(self)}
-        return [name for name in sizes if name not in used and getattr(self, name) != default[name]]
+        changed = [name for name in sizes if getattr(self, name) != getattr(type(self), name)]
+        return [name for name in changed if name not in used]
 
     def identity(self) -> dict[str, Any]:
         """See :meth:`RunOptions.identity`; the head's options as they are filled in."""
