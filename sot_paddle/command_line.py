@@ -40,9 +40,10 @@ def parse(record: type[Record], arguments: Sequence[str]) -> Record:
     }
     pairs = {}
     for text in assigned:
-        name, separator, pairs[name] = text.partition("=")
-        if not separator:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
             raise ValueError(f"an option needs NAME=VALUE, got {text!r}")
+        pairs[name] = value  # the last one of a name
     names, rest = {item.name for item in dataclasses.fields(record)}, {}
     for name, value in [*places, *pairs.items()]:
         if record.rest and name not in names:
