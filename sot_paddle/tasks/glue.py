@@ -18,7 +18,6 @@ from sklearn import metrics
 
 from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.data import glue_tasks
-from sot_paddle.data.batches import EpochBatches
 from sot_paddle.data.glue import (
     available_splits,
     own_task,
@@ -40,7 +39,7 @@ class GlueTask(Task):
     """A GLUE task or an own table; see :class:`sot_paddle.tasks.task.Task`."""
 
     table: glue_tasks.Task
-    batch_size: int  # training examples of each process and forward pass
+    batch_size: int
     train: ShuffledSplit | None = None
     dev: Mapping[str, ShuffledSplit] = field(default_factory=dict)
     test: Mapping[str, ShuffledSplit] = field(default_factory=dict)
@@ -49,10 +48,6 @@ class GlueTask(Task):
     def __post_init__(self) -> None:
         self.title, self.classes = self.table.title, self.table.labels
         self.num_outputs, self.metric = self.table.num_outputs, self.table.metrics[-1]
-
-    def order(self, seed: int) -> EpochBatches:
-        """The global batches of each epoch, shuffled by (seed, epoch)."""
-        return self.train.order(self.batch_size, seed)
 
     def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
         """Cross-entropy, or the mean squared error of a score."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,6 @@ from sot_paddle.tasks.task import Outputs, Predictions, Task
 
 TOP = 5
 """The second accuracy counts a label among the best five, where there are more classes."""
-TRANSFORM = fields(EvalTransform)
-"""Options of the evaluation transform, by their names in every record that has them."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +87,7 @@ class ImageTask(Task):
     """Images of K classes; ``tools/eval_image.py`` predicts, not the training."""
 
     title: str
+    batch_size: int
     metric: str
     smoothing: float
     train: ImageSplit
@@ -115,12 +114,12 @@ class ImageTask(Task):
         Raises:
             ValueError: there are fewer images than a batch has.
         """
-        count, size = len(self.train), self.train.batch_size * distributed.world_size()
+        count, size = len(self.train), self.batch_size * distributed.world_size()
         if count < size:
             raise ValueError(
                 f"{count} training images do not fill one batch of {size}: lower --batch-size"
             )
-        return self.train.order(self.train.batch_size, seed)
+        return super().order(seed)
 
     def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
         """Cross-entropy, of soft targets where images are mixed or labels smoothed."""
@@ -182,8 +181,10 @@ def load_images(config: ImageTrainConfig) -> ImageTask:
         f"{prints[1]} {config.crop_pct} {config.interpolation}",
     )
     title = DIGITS if digits else Path(config.data_dir).resolve().name
-    maximise = config.eval_metric != "loss"
-    return ImageTask(title, config.eval_metric, config.smoothing, train, {"val": val}, maximise)
+    metric, maximise = config.eval_metric, config.eval_metric != "loss"
+    return ImageTask(
+        title, config.batch_size, metric, config.smoothing, train, {"val": val}, maximise
+    )
 
 
 def load_evaluation(

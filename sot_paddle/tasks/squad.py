@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import paddle
 
-from sot_paddle.data.batches import EpochBatches
 from sot_paddle.data.splits import ShuffledSplit
 from sot_paddle.data.squad.answers import (
     ANSWERS,
@@ -58,10 +57,6 @@ class SquadTask(Task):
     unit = "windows"
     num_outputs = 2
     metric = "f1"
-
-    def order(self, seed: int) -> EpochBatches:
-        """The global batches of each epoch, shuffled by (seed, epoch)."""
-        return self.train.order(self.batch_size, seed)
 
     def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
         """Mean of the cross-entropies of first and last token."""

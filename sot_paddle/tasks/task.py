@@ -49,6 +49,7 @@ class Task(Protocol):
     unit: str = "examples"  # what an example is called in the plural
     classes: tuple[str, ...] = ()  # names of the model's outputs, () where they are not classes
     num_outputs: int
+    batch_size: int  # training examples of each process and forward pass
     metric: str  # the main score, which selects the best checkpoint
     maximise: bool = True
     train: ShuffledSplit | None  # None when the run does not train
@@ -59,7 +60,7 @@ class Task(Protocol):
 
     def order(self, seed: int) -> EpochBatches:
         """The global batches of each training epoch, a pure function of (seed, epoch)."""
-        ...
+        return self.train.order(self.batch_size, seed)
 
     def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
         """Mean training loss of a batch, a scalar."""

@@ -20,7 +20,7 @@ from sot_paddle.distributed import say
 from sot_paddle.registry import create_model
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.tasks.image_options import ImageEvalConfig
-from sot_paddle.tasks.images import TRANSFORM, ImageSplit, load_evaluation, score
+from sot_paddle.tasks.images import ImageSplit, load_evaluation, score
 from sot_paddle.train import run_folder
 from sot_paddle.train.device import prepare_device, seed_everything
 from sot_paddle.train.evaluation import duration, predict
@@ -132,7 +132,8 @@ def find_subject(config: ImageEvalConfig) -> Subject:
 def _transform(config: ImageEvalConfig, trained: ImageModelConfig | None) -> EvalTransform:
     """The options, then what the weights' folder says, then the published values."""
     base = trained or EvalTransform()
-    options = {field.name: getattr(config, field.name) for field in TRANSFORM}
+    fields = dataclasses.fields(EvalTransform)
+    options = {field.name: getattr(config, field.name) for field in fields}
     return dataclasses.replace(base, **{k: v for k, v in options.items() if v is not None})
 
 
