@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from align import cli
-from sot_paddle.failures import REFUSED, TERMINATED
+from sot_paddle.cli import REFUSED, TERMINATED
 
 _GRACE_S = 10.0
 """In which the process that works has to end after SIGTERM."""

@@ -10,6 +10,7 @@ import contextlib
 import difflib
 import functools
 import os
+import pkgutil
 import re
 import signal
 import sys
@@ -19,13 +20,38 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
 import sot_paddle
-from sot_paddle.failures import (
-    INTERRUPTED,
-    REFUSED,
-    TERMINATED,
-    Terminated,
-    TrainingStopped,
-)
+
+REFUSED, INTERRUPTED, TERMINATED = 2, 130, 143
+"""Exit statuses: could not start or had to stop (NaN loss, no space); Ctrl-C; SIGTERM."""
+
+
+class TrainingStopped(RuntimeError):
+    """A run that ended before its last step; what was saved is intact."""
+
+    def __init__(self, reason: str, *, status: int = REFUSED) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class NonFiniteLoss(TrainingStopped):
+    """The loss became NaN or infinite; raised before the optimizer could spread it."""
+
+
+class NonFiniteState(TrainingStopped):
+    """A weight, a moment or an average is NaN or infinite; raised before it reaches the disk."""
+
+
+class StorageFailure(TrainingStopped):
+    """A file could not be written (no space, no permission); nothing half-written remains."""
+
+
+class Interrupted(TrainingStopped):
+    """The user (Ctrl-C, status 130) or the system (SIGTERM, 143) asked the run to stop."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came: ends a command as Ctrl-C does, with another status."""
+
 
 TRACEBACK, VERSION = "--traceback", "--version"
 STATUS = """\
@@ -64,11 +90,10 @@ def lazy_command(program: str, path: str) -> Callable[[Sequence[str] | None], in
 
     @command(program)
     def main(arguments: list[str]) -> int | None:
-        from sot_paddle.config import import_name
         from sot_paddle.runtime import quiet_imports
 
         with quiet_imports():
-            function = import_name(path)
+            function = pkgutil.resolve_name(path)
         return function(arguments)
 
     return main

@@ -8,32 +8,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import inspect
+from collections.abc import Sequence
 
 from sot_paddle.cli import CommandParser
 from sot_paddle.config import load_yaml
-from sot_paddle.options import build_record
+from sot_paddle.options import Record, build_record
 
 
-@dataclass(frozen=True)
-class Command:
-    """A command line, and flags of the original that have a reason here instead of a meaning."""
-
-    program: str
-    record: type  # its options, a class made by :func:`sot_paddle.options.record`
-    description: str = ""
-    examples: str = ""
-    positional: Mapping[str, str] = field(default_factory=dict)  # option without flag: its metavar
-    rest: str = ""  # option (a mapping) for what ``--set`` names and the record does not have
-    no_effect: Mapping[str, str] = field(default_factory=dict)  # accepted: why without effect
-    switches: Sequence[str] = ()  # those of them that take no value
-    refused: Mapping[str, str] = field(default_factory=dict)
-
-
-def parse(command: Command, arguments: Sequence[str]) -> Any:
-    """Read a command line into the command's record.
+def parse(record: type[Record], arguments: Sequence[str]) -> Record:
+    """Read a command line into a record of options, see `sot_paddle.options.Options`.
 
     A flag or ``--set`` goes before the file. Giving an option in two ways is refused.
 
@@ -41,78 +25,66 @@ def parse(command: Command, arguments: Sequence[str]) -> Any:
         ValueError: a refused flag, an unknown option, a wrong type or value.
         SystemExit: a flag that argparse refuses (status 2), or ``--help``.
     """
-    flags = vars(_parser(command).parse_args(list(arguments)))
+    flags = vars(_parser(record).parse_args(list(arguments)))
     path, assigned = flags.pop("config"), flags.pop("assigned")
-    _answer(command, [name for name in flags if name.startswith("--")])
+    for flag in [name for name in flags if name.startswith("--")]:
+        if flag in record.refused:
+            raise ValueError(f"{flag} is not taken: {record.refused[flag]}")
+        from sot_paddle.distributed import say  # loads Paddle, which a command may do without
+
+        say(f"{flag.split()[0]} has no effect: {record.no_effect[flag]}")
+        del flags[flag]
+    places = [(name, flags.pop(f"{name} in place")) for name in record.positional]
     values = {
-        name: ",".join(value) if isinstance(value, list) else value
-        for name, value in flags.items()
-        if not name.startswith("--")
+        name: ",".join(value) if isinstance(value, list) else value for name, value in flags.items()
     }
-    places = [(name, values.pop(f"{name} in place")) for name in command.positional]
-    pairs = dict(_pair(text) for text in assigned)  # the last one of a name
-    names, rest = {item.name for item in dataclasses.fields(command.record)}, {}
+    pairs = {}
+    for text in assigned:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise ValueError(f"an option needs NAME=VALUE, got {text!r}")
+        pairs[name] = value  # the last one of a name
+    names, rest = {item.name for item in dataclasses.fields(record)}, {}
     for name, value in [*places, *pairs.items()]:
-        if command.rest and name not in names:
-            rest[name] = literal(value)
+        if record.rest and name not in names:
+            rest[name] = value
         elif value is not None and name in values:
             raise ValueError(f"{name} is given twice: {values[name]} and {value}")
         elif value is not None:
             values[name] = value
     loaded = load_yaml(path) if path else {}
-    stated = loaded.get(command.rest) or {}
+    stated = loaded.get(record.rest) or {}
     if rest and isinstance(stated, dict):  # else the file's is refused
-        values[command.rest] = stated | rest
+        values[record.rest] = stated | rest
     files = {name: str(path) for name in loaded if name not in values}
-    return build_record(command.record, loaded | values, files=files)
+    return build_record(record, loaded | values, files=files)
 
 
-def literal(text: str) -> Any:
-    """A value of unknown type: null, true, false, a number, numbers with commas, or text.
-
-    ``none`` is text: a pooling, a power norm and a norm of dense tokens have that name. So is
-    ``nan``, a rule for zero matrices; as a number it is refused everywhere.
-    """
-    words = {"None": None, "null": None, "true": True, "false": False, "nan": "nan"}
-    word = text if text in words else text.lower()
-    if word in words:
-        return words[word]
-    for kind in (int, float, lambda text: tuple(int(part) for part in text.split(","))):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def _parser(command: Command) -> argparse.ArgumentParser:
-    parser = CommandParser(
-        prog=command.program, description=command.description, epilog=command.examples
-    )
-    for name, shown in command.positional.items():
+def _parser(record: type[Record]) -> argparse.ArgumentParser:
+    parser = CommandParser(prog=record.program, description=inspect.getdoc(record))
+    for name, shown in record.positional.items():
         parser.add_argument(f"{name} in place", nargs="?", metavar=shown, help=f"as --{name}")
     parser.add_argument("-c", "--config", metavar="FILE", help="YAML or .json file of options")
     repeated = {"action": "append", "default": [], "metavar": "NAME=VALUE"}
     what = "an option by its name, over the file's value; may be repeated"
     parser.add_argument("--set", dest="assigned", help=what, **repeated)
-    for item in dataclasses.fields(command.record):
-        options: dict[str, Any] = {"metavar": "VALUE"}
+    for item in dataclasses.fields(record):
+        options = {"metavar": "VALUE"}
         if item.type == "bool":
             options = {"action": "store_true"}
         elif item.type == "bool | None":
             options = {"nargs": "?", "const": True, "metavar": "false"}
         elif "tuple" in item.type:
             options = {"nargs": "+"}
-        if item.name != command.rest:
+        if item.name != record.rest:
             flags = _spelled(f"--{item.name}", *item.metadata["flags"])
             options |= {"dest": item.name, "default": argparse.SUPPRESS, "help": _help(item)}
             parser.add_argument(*flags, **options)
-    for flag in {**command.no_effect, **command.refused}:
-        options = {"nargs": "*" if flag in command.refused else "?"}
-        if flag in command.switches:
-            options = {"action": "store_true"}
+    for flag in [*record.no_effect, *record.refused]:
+        name, _, value = flag.partition(" ")
+        options = {"nargs": "?"} if value or flag in record.refused else {"action": "store_true"}
         hidden = {"dest": flag, "default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
-        parser.add_argument(*_spelled(flag), **options, **hidden)
+        parser.add_argument(*_spelled(name), **options, **hidden)
     return parser
 
 
@@ -127,21 +99,3 @@ def _help(item: dataclasses.Field) -> str:
     choices = [choice for choice in item.metadata["choices"] if choice not in item.metadata["help"]]
     named = f", one of {', '.join(item.metadata['choices'])}" if choices else ""
     return f"{item.metadata['help']}{named} [{item.default}]".replace("%", "%%")
-
-
-def _answer(command: Command, flags: Sequence[str]) -> None:
-    """Refuse flags that are not taken, and say of the others that they have no effect."""
-    for flag in flags:
-        if flag in command.refused:
-            raise ValueError(f"{flag} is not taken: {command.refused[flag]}")
-    for flag in flags:
-        from sot_paddle.distributed import say  # loads Paddle, which a command may do without
-
-        say(f"{flag} has no effect: {command.no_effect[flag]}")
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not separator or not name:
-        raise ValueError(f"an option needs NAME=VALUE, got {text!r}")
-    return name, value

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
+import itertools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from pydantic import NonNegativeInt
 
 from sot_paddle import reading
 from sot_paddle.options import (
@@ -66,6 +68,9 @@ NORMALIZATIONS: Mapping[str, tuple[str, ...]] = {
 }
 """Power norms each covariance pooling can use; the first is its default."""
 
+NORMS = tuple(dict.fromkeys(itertools.chain(*NORMALIZATIONS.values())))
+"""All power norms."""
+
 OWN_CLASSIFIERS = ("pooler", "two_layer", "score")
 """Poolings of language models' own classifiers: what ``plain`` is for BERT, RoBERTa and GPT."""
 
@@ -75,78 +80,46 @@ VECTORIZED = ("mgcrp", "gcp_text")
 
 @record
 class HeadConfig(Options):
-    """Options of a classification head; see ``docs/models.md`` for the table."""
+    """Options of a classification head; what each means is in the table of ``docs/models.md``."""
 
-    pooling: str = option(
-        "mgcrp", "how word tokens become one vector", choices=(*POOLINGS, SPANS, LAYERS)
-    )
+    pooling: str = option("mgcrp", "of the words", choices=(*POOLINGS, SPANS, LAYERS))
     fusion: str | None = option(None, "of class token and words; None: sum_fc", choices=FUSIONS)
-    normalization: str | None = option(
-        None,
-        "power norm of a covariance; None: the first of the pooling's `NORMALIZATIONS`",
-        choices=sorted({name for names in NORMALIZATIONS.values() for name in names}),
-    )
+    normalization: str | None = option(None, "None: the pooling's first", choices=NORMS)
     q_dim: int = option(56, "rows of the single-head covariance, width of ``gcp_text``", low=1)
     k_dim: int = option(32, "columns of the single-head covariance", low=1)
     head_num_heads: int = option(6, "of multi-head MGCrP, and in the width of GCP", low=1)
     wr_dim: int = option(14, "width of each head's W and R", low=1)
     qkv_bias: bool = option(False, "bias of the W/R projection")
-    qkv_dim: int = option(
-        14, "GCP reduces to ``int(sqrt(2 * head_num_heads * qkv_dim**2))`` channels", low=1
-    )
+    qkv_dim: int = option(14, "GCP: ``int(sqrt(2 * head_num_heads * qkv_dim**2))`` channels", low=1)
     alpha: float = option(0.5, "svPN exponent", gt=0, high=1)
     num_iter: int = option(1, "svPN power iterations per triplet", low=1)
     num_sv: int | None = option(1, "svPN triplets, None for all", low=1)
     start: str = option("learn", "svPN start, learn: N(0, 1)", choices=("learn", "one"))
     mpn_iter: int = option(3, "Newton-Schulz iterations of ``mpn``", low=1)
-    vec: str = option(
-        "full",
-        "entries of ``mgcrp`` and ``gcp_text`` matrices that count: all, or the upper triangle, "
-        "row-major (what ``mpn`` always takes)",
-        choices=("full", "triu"),
-    )
-    centering: str = option(
-        "scalar", "``scalar`` is published; ``mgcrp_qk`` is per channel", choices=CENTERINGS
-    )
-    covariance_scale: str = option(
-        "published", "GCP's factor: 1/d, or 1/N of the tokens", choices=("published", "tokens")
-    )
-    head_dropout: float | None = option(
-        None,
-        "None: .8 for ``mgcrp_qk``, the encoder's hidden dropout for ``pooler``, ``two_layer`` "
-        "(``drop_rate`` of images) and ``layers``, and 0 otherwise",
-        low=0,
-        lt=1,
-    )
+    vec: str = option("full", "entries of a matrix that count", choices=("full", "triu"))
+    centering: str = option("scalar", "of ``mgcrp`` and ``gcp``", choices=CENTERINGS)
+    covariance_scale: str = option("published", "1/d, or 1/N", choices=("published", "tokens"))
+    head_dropout: float | None = option(None, "None: the pooling's own", low=0, lt=1)
     mask_padding: bool = option(False, "statistics over valid tokens only")
-    on_zero: str | None = option(
-        None,
-        "gradient at a zero covariance, ``nan`` is published; None: ``zero`` exactly when "
-        "``mask_padding`` is on",
-        choices=("nan", "zero"),
-    )
-    layers: tuple[int, ...] = option((), "numbers of the layers of `LAYERS`, from 0; () for all")
-    layer_pooling: str = option(
-        LAYER_POOLINGS[0], "how they become one vector", choices=LAYER_POOLINGS
-    )
+    on_zero: str | None = option(None, "gradient at a zero covariance", choices=("nan", "zero"))
+    layers: tuple[NonNegativeInt, ...] = option((), "of `LAYERS`; () for all")
+    layer_pooling: str = option(LAYER_POOLINGS[0], "of `LAYERS`", choices=LAYER_POOLINGS)
 
     def __post_init__(self) -> None:
+        typed = pooling_as_typed(self.pooling)
         if self.layers and self.pooling != LAYERS:
-            typed = pooling_as_typed(self.pooling)
             raise ValueError(f"layers is an option of pooling {LAYERS!r}, got {typed}")
-        if any(layer < 0 for layer in self.layers):
-            raise ValueError(f"layers must be numbers from 0, got {self.layers}")
-        what = f"normalization of {pooling_as_typed(self.pooling)}"
-        require_one_of(what, self.normalization, (None, *NORMALIZATIONS.get(self.pooling, ())))
+        norms = NORMALIZATIONS.get(self.pooling, ())
+        require_one_of(f"normalization of {typed}", self.normalization, (None, *norms))
         if self.vec == "triu" and self.pooling not in VECTORIZED:
             raise ValueError(
-                f"vec 'triu' is an option of pooling {' and '.join(VECTORIZED)}, got "
-                f"{pooling_as_typed(self.pooling)}; leave it at 'full'"
+                f"vec 'triu' is an option of pooling {' and '.join(VECTORIZED)}, got {typed}; "
+                "leave it at 'full'"
             )
 
     @property
     def resolved_on_zero(self) -> str:
-        """The zero-matrix rule after the default is filled in."""
+        """The gradient at a zero matrix: ``nan`` (published), or ``zero`` with ``mask_padding``."""
         return self.on_zero or ("zero" if self.mask_padding else "nan")
 
 
@@ -188,12 +161,6 @@ class EncoderConfig(Options):
             )
 
 
-def import_name(path: str) -> Any:
-    """Import what a ``module:name`` names."""
-    module, name = path.split(":")
-    return getattr(importlib.import_module(module), name)
-
-
 def some(names: Iterable[str]) -> str:
     """The first eight names, and how many more there are."""
     names = list(names)
@@ -217,7 +184,7 @@ def sort_options(
         ValueError: an unknown option (the near ones are listed), a wrong type, or a value out of
             range.
     """
-    of_backbone = {field.name for field in dataclasses.fields(record)}  # type: ignore[arg-type]
+    of_backbone = {field.name for field in dataclasses.fields(record)}
     of_head = {field.name for field in dataclasses.fields(HeadConfig)}
     flat = {HEAD_QKV_BIAS if name in of_backbone else name: name for name in of_head}
     for name in options:

@@ -17,7 +17,7 @@ import paddle.distributed as dist
 from paddle import nn
 from paddle.autograd import PyLayer
 
-from sot_paddle.failures import TrainingStopped
+from sot_paddle.cli import TrainingStopped
 
 
 def world_size() -> int:

@@ -44,7 +44,8 @@ def option(
         limits: ``gt`` and ``lt``, bounds that are no values themselves.
     """
     facts = {"help": text, "choices": choices, "flags": flags, "resumable": resumable}
-    high = LARGEST_NUMBER if high is None and low is not None else high
+    has_smallest = low is not None or "gt" in limits
+    high = LARGEST_NUMBER if high is None and has_smallest else high
     limits |= {"ge": low, "le": high, "min_length": length, "max_length": length}
     facts |= {name: limit for name, limit in limits.items() if limit is not None}
     if isinstance(default, dict):
@@ -76,7 +77,17 @@ def record(kind: type) -> type:
 
 @record
 class Options:
-    """What every record of options does with the values that it is given."""
+    """What every record of options does with the values that it is given.
+
+    Of a command its docstring is the help, and these attributes say what its command line has
+    beside an option for each field.
+    """
+
+    program = ""  # its name
+    positional = {}  # option that needs no flag -> its name in the help
+    rest = ""  # option, a mapping, that takes what ``--set`` names and the record does not have
+    no_effect = {}  # flag of the original that is taken ("--flag N" has a value) -> the reason
+    refused = {}  # flag of the original that is not taken -> the reason
 
     @field_validator("*", mode="before")
     @classmethod
@@ -193,58 +204,35 @@ class PrecisionOptions(Options):
     """In which precision a command computes."""
 
     dtype: str = option("float32", "float32, or float64 for checks", choices=("float32", "float64"))
-    cpu_precision: str = option(
-        "float32",
-        "products of linear layers on the CPU: float32, or bf16 (AMX or AVX512-BF16)",
-        choices=("float32", "bf16"),
-    )
+    cpu_precision: str = option("float32", "of products on the CPU", choices=("float32", "bf16"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.cpu_precision != "float32" and self.dtype != "float32":
-            raise ValueError(
-                f"cpu_precision {self.cpu_precision} needs dtype float32, got {self.dtype}"
-            )
+            raise ValueError(f"cpu_precision bf16 needs dtype float32, got {self.dtype}")
 
 
 @record
 class RunOptions(PrecisionOptions):
     """What every training command can be asked for: the folder, how long, what is kept."""
 
-    output_dir: str = changeable(
-        "", "folder for checkpoints, metrics.json, logs, predictions; of one run at a time"
-    )
-    overwrite_output_dir: bool = changeable(
-        False, "start afresh: remove an older run, refused where there is anything else"
-    )
+    output_dir: str = changeable("", "folder for checkpoints, metrics.json, predictions")
+    overwrite_output_dir: bool = changeable(False, "start afresh: remove an older run and only it")
     resume: str = changeable("auto", "auto (continue what is in the folder), or a checkpoint")
     seed: int = option(42, "random seed", low=0)
-    max_steps: int = option(
-        -1,
-        "length of the run in optimizer steps; above 0 it goes before the epochs",
-        high=LARGEST_NUMBER,
-    )
-    gradient_accumulation_steps: int = option(
-        1, "batches (forward passes) of an optimizer step, whose gradients are added up", low=1
-    )
-    early_stopping_patience: int | None = changeable(
-        None, "stop after so many evaluations in vain, such as 3", low=1
-    )
+    max_steps: int = option(-1, "optimizer steps of the run, -1: by the epochs", low=-1)
+    gradient_accumulation_steps: int = option(1, "batches of an optimizer step", low=1)
+    early_stopping_patience: int | None = changeable(None, "evaluations in vain, as 3", low=1)
     eval_all_checkpoints: bool = changeable(False, "evaluate every saved checkpoint at the end")
-    save_total_limit: int | None = changeable(
-        None, "the newest checkpoints are kept, none for all", low=1
-    )
+    save_total_limit: int | None = changeable(None, "newest checkpoints kept, none: all", low=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.max_steps == 0 or self.max_steps < -1:
-            raise ValueError(f"max_steps must be positive, or -1 for epochs, got {self.max_steps}")
+        if self.max_steps == 0:
+            raise ValueError("max_steps must be positive, or -1 for epochs, got 0")
 
     def identity(self) -> dict[str, Any]:
         """The options that decide what training computes; a resumed run must repeat them."""
+        kept = [item.name for item in dataclasses.fields(self) if not item.metadata["resumable"]]
         values = dataclasses.asdict(self)
-        return {
-            item.name: values[item.name]
-            for item in dataclasses.fields(self)
-            if not item.metadata["resumable"]
-        }
+        return {name: values[name] for name in kept}

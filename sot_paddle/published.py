@@ -22,7 +22,6 @@ from sot_paddle.vision_config import ViTConfig
 
 Options = Mapping[str, Any]
 
-_INPUT_DIM, _NUM_CLASSES = 384, 1000
 _POOLINGS = {name: name.lower() for name in ("MGCrP", "GAP", "GCP", "fc", "None")}
 _NORMS = {name: name.lower() for name in ("svPN", "sqrt_d", "sqrt_t", "ePN", "LN", "None")}
 _FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss")
@@ -45,8 +44,11 @@ def _refuse_unknown(what: str, options: object, allowed: Collection[str]) -> Non
             raise ValueError(f"unknown key {key!r} in {what}; {near_names(str(key), allowed)}")
 
 
-def _chosen_type(what: str, options: Options, names: Mapping[str, str]) -> str:
+def _chosen_type(
+    what: str, options: Options, allowed: Collection[str], names: Mapping[str, str]
+) -> str:
     """Our name of the ``type`` that a dictionary must have; None counts as ``"None"``."""
+    _refuse_unknown(what, options, allowed)
     published = str(options.get("type", ""))
     require_one_of(f"type of {what}", published, names)
     return names[published]
@@ -56,8 +58,7 @@ def _normalization(options: Options | None, wr_dim: int) -> dict[str, Any]:
     """Head options of the ``normalization`` dictionary of MGCrP."""
     options = {"type": None} if options is None else options
     allowed = ("type", "input_dim", "vec", "regular", *_SVPN_OPTIONS)
-    _refuse_unknown("normalization", options, allowed)
-    normalization = _chosen_type("normalization", options, _NORMS)
+    normalization = _chosen_type("normalization", options, allowed, _NORMS)
     if normalization != "svpn":
         return {"normalization": normalization}
     if options.get("input_dim", wr_dim) != wr_dim:
@@ -92,38 +93,7 @@ def _pooling_options(pooling: str, args: Options) -> dict[str, Any]:
     return {"head_num_heads": args["num_heads"], "qkv_dim": args["qkv_dim"]}
 
 
-class _FromDictionary(nn.Layer):
-    """A head that the original's dictionary describes."""
-
-    words_only = False
-
-    def __init__(
-        self,
-        representationConfig: Options,
-        num_classes: int = _NUM_CLASSES,
-        input_dim: int | None = None,
-    ) -> None:
-        super().__init__()
-        what = "the classifier's dict"
-        _refuse_unknown(what, representationConfig, ("type", "fusion_type", "args"))
-        pooling = _chosen_type(what, representationConfig, _POOLINGS)
-        args = representationConfig.get("args") or {}
-        options = {"pooling": pooling, **_pooling_options(pooling, args)}
-        dim = args.get("dim", _INPUT_DIM if input_dim is None else input_dim)
-        if input_dim is not None and dim != input_dim:
-            raise ValueError(f"args['dim'] {dim} and input_dim {input_dim} must be equal")
-        if pooling not in ("fc", "none") and not self.words_only:
-            options["fusion"] = representationConfig.get("fusion_type", "sum_fc")
-            require_one_of("fusion_type", options["fusion"], _FUSIONS)
-        self.head = build_head(
-            build_record(HeadConfig, options, where=what),
-            dim=dim,
-            num_classes=num_classes,
-            has_class_token=not self.words_only,
-        )
-
-
-class Classifier(_FromDictionary):
+class Classifier(nn.Layer):
     """Classification head for a class token and word tokens, from the original's dictionary.
 
     Args:
@@ -139,6 +109,32 @@ class Classifier(_FromDictionary):
         ValueError: an unknown key or value (the near names are listed), or a combination that
             cannot work.
     """
+
+    words_only = False
+
+    def __init__(
+        self,
+        representationConfig: Options,
+        num_classes: int = 1000,
+        input_dim: int | None = None,
+    ) -> None:
+        super().__init__()
+        what, allowed = "the classifier's dict", ("type", "fusion_type", "args")
+        pooling = _chosen_type(what, representationConfig, allowed, _POOLINGS)
+        args = representationConfig.get("args") or {}
+        options = {"pooling": pooling, **_pooling_options(pooling, args)}
+        dim = args.get("dim", 384 if input_dim is None else input_dim)
+        if input_dim is not None and dim != input_dim:
+            raise ValueError(f"args['dim'] {dim} and input_dim {input_dim} must be equal")
+        if pooling not in ("fc", "none") and not self.words_only:
+            options["fusion"] = representationConfig.get("fusion_type", "sum_fc")
+            require_one_of("fusion_type", options["fusion"], _FUSIONS)
+        self.head = build_head(
+            build_record(HeadConfig, options, where=what),
+            dim=dim,
+            num_classes=num_classes,
+            has_class_token=not self.words_only,
+        )
 
     def forward(self, tokens: paddle.Tensor):
         """Classify tokens.
@@ -159,7 +155,7 @@ class Classifier(_FromDictionary):
         return self.head(Features(tokens[:, 0], tokens[:, 1:]))
 
 
-class OnlyVisualTokensClassifier(_FromDictionary):
+class OnlyVisualTokensClassifier(Classifier):
     """Classification head for word tokens alone; arguments and refusals as of Classifier.
 
     The type is ``MGCrP``, ``GAP`` or ``GCP``; ``fusion_type`` is not used and may be anything.
@@ -198,26 +194,25 @@ class TokenEmbed(nn.Layer):
         visualTokenConfig: Options,
         img_size: int = 224,
         in_chans: int = 3,
-        embed_dim: int = _INPUT_DIM,
+        embed_dim: int = 384,
     ) -> None:
         super().__init__()
-        what, options = "the token embedding's dict", visualTokenConfig
+        what, options = "the token embedding's dict", {"type": "DenseNet", **visualTokenConfig}
         allowed = ("type", "token_dim", "embedding_dim", "large_output", "dense_norm")
-        _refuse_unknown(what, options, allowed)
+        kind = _chosen_type(what, options, allowed, _TOKEN_TYPES)
         if "token_dim" in options and "embedding_dim" in options:
             raise ValueError("token_dim and embedding_dim are one option: give one of them")
-        kind = _chosen_type(what, {"type": "DenseNet", **options}, _TOKEN_TYPES)
         values = {
             "img_size": img_size,
             "in_chans": in_chans,
             "embed_dim": embed_dim,
             "token_type": kind,
             "token_dim": options.get("token_dim", options.get("embedding_dim", STEM_DIM)),
-            "large_output": kind not in ("nonlocal", "linear")
-            and options.get("large_output", False),
-            "dense_norm": options.get("dense_norm", "none"),
             "num_heads": 1,  # of blocks, which are not built
+            **{name: options[name] for name in ("large_output", "dense_norm") if name in options},
         }
+        if kind in ("nonlocal", "linear"):
+            values.pop("large_output", None)
         self.tokens = build_token_embed(build_record(ViTConfig, values, where=what))
         self.num_patches = self.tokens.num_tokens
 

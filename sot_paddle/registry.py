@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,6 @@ from sot_paddle.config import (
     LAYERS,
     SECOND_ORDER,
     SPANS,
-    import_name,
     near_names,
     require_one_of,
     sort_options,
@@ -21,9 +21,6 @@ from sot_paddle.vision_config import ImageConfig, SwinConfig, ViTConfig
 
 if TYPE_CHECKING:
     from paddle import nn
-
-TEXT_CLASSES, IMAGE_CLASSES = 2, 1000
-"""Classes of a text model and, ImageNet's, of a vision model by default."""
 
 _ALIAS = "_mgcrp"
 _TEXT: Mapping[str, tuple[TextBackbone, str, str]] = {
@@ -38,7 +35,7 @@ _SOT = {"pooling": "mgcrp", "head_num_heads": 6}
 _SOT_TINY = {**_SOT, "wr_dim": 14}
 _SOT_SMALL = {**_SOT, "wr_dim": 24, "head_dropout": 0.5}
 _SOT_BASE = {**_SOT, "wr_dim": 38, "head_dropout": 0.7}
-
+_DENSE = {"token_type": "densenet"}
 _DEIT = {
     "depth": 12,
     "mlp_ratio": 4.0,
@@ -51,9 +48,7 @@ _DEIT = {
 _DEIT_TINY = {**_DEIT, "embed_dim": 192, "num_heads": 3}
 _DEIT_SMALL = {**_DEIT, "embed_dim": 384, "num_heads": 6}
 _DEIT_BASE = {**_DEIT, "embed_dim": 768, "num_heads": 12}
-_DENSE = {"token_type": "densenet"}
-
-_VIT_PRESETS: Mapping[str, Mapping[str, Any]] = {
+_VIT: Mapping[str, Mapping[str, Any]] = {
     "sot_tiny": {"embed_dim": 240, "depth": 12, "num_heads": 4, "mlp_ratio": 2.5, **_SOT_TINY},
     "sot_small": {"embed_dim": 384, "depth": 14, "num_heads": 6, "mlp_ratio": 3.5, **_SOT_SMALL},
     "sot_base": {"embed_dim": 528, "depth": 24, "num_heads": 8, "mlp_ratio": 3.0, **_SOT_BASE},
@@ -67,40 +62,22 @@ _VIT_PRESETS: Mapping[str, Mapping[str, Any]] = {
 """Registry name -> options that differ from the records' defaults: SoT (A.8), DeiT with patches of
 16 pixels, and DeiT with dense tokens and the head of the SoT of its size (sizes inferred: A.10)."""
 
-_SWIN_TINY = {
-    "embed_dim": 96,
-    "depths": (2, 2, 6, 2),
-    "num_heads": (3, 6, 12, 24),
+_TINY = {"embed_dim": 96, "depths": (2, 2, 6, 2), "num_heads": (3, 6, 12, 24)}
+_BASE = {"embed_dim": 128, "depths": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)}
+_SWIN: Mapping[str, Mapping[str, Any]] = {
+    "swin_tiny": {**_TINY, "pooling": "gap"},
+    "swin_base": {**_BASE, "pooling": "gap"},
+    "swin_tiny_sot": {**_TINY, **_DENSE, "large_output": True, **_SOT_SMALL},
+    "swin_base_sot": {**_BASE, **_DENSE, "large_output": True, **_SOT_BASE},
 }
-_SWIN_BASE = {
-    "embed_dim": 128,
-    "depths": (2, 2, 18, 2),
-    "num_heads": (4, 8, 16, 32),
-}
-_SWIN_PLAIN = {"pooling": "gap"}
-_SWIN_SOT = {
-    "token_type": "densenet",
-    "large_output": True,
-    "pooling": "mgcrp",
-    "head_num_heads": 6,
-}
+"""Patches of 4 pixels and windows of 7; with dense tokens the head of SoT-Small or SoT-Base (sizes
+inferred: A.10)."""
 
-_SWIN_PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "swin_tiny": {**_SWIN_TINY, **_SWIN_PLAIN},
-    "swin_base": {**_SWIN_BASE, **_SWIN_PLAIN},
-    "swin_tiny_sot": {**_SWIN_TINY, **_SWIN_SOT, "wr_dim": 24, "head_dropout": 0.5},
-    "swin_base_sot": {**_SWIN_BASE, **_SWIN_SOT, "wr_dim": 38, "head_dropout": 0.7},
-}
-"""Registry name -> options that differ from the records' defaults: patches of 4 pixels and windows
-of 7; with dense tokens the head of SoT-Small or SoT-Base (sizes inferred: A.10)."""
-
-_VIT = "sot_paddle.backbones.vit:VisionTransformer"
-_SWIN = "sot_paddle.backbones.swin:SwinTransformer"
 _VISION: Mapping[str, tuple[str, type[ImageConfig], Mapping[str, Any]]] = {
-    **{name: (_VIT, ViTConfig, preset) for name, preset in _VIT_PRESETS.items()},
-    **{name: (_SWIN, SwinConfig, preset) for name, preset in _SWIN_PRESETS.items()},
+    **{name: ("vit:VisionTransformer", ViTConfig, preset) for name, preset in _VIT.items()},
+    **{name: ("swin:SwinTransformer", SwinConfig, preset) for name, preset in _SWIN.items()},
 }
-"""Name -> where its model is, record of its backbone, and preset."""
+"""Name -> where its model is in `sot_paddle.backbones`, record of its backbone, and preset."""
 
 PUBLISHED_NAMES = {name: name.lower() for name in ("SoT_Tiny", "SoT_Small", "SoT_Base")}
 """Names of the original release and what they are called here."""
@@ -209,7 +186,7 @@ def create_model(
         if head is not None and name != preset:
             raise ValueError(f"{name} names its head already: give {preset!r} and head={head!r}")
         pooling = SECOND_ORDER if (head or default) == "mgcrp" else backbone.plain
-        classes = TEXT_CLASSES if num_classes is None else num_classes
+        classes = 2 if num_classes is None else num_classes
         stated = name if head is None else text_name(preset, pooling)
         options = {**backbone.presets[preset], "pooling": pooling, **overrides}
         records = sort_options(backbone.options, options, where=stated)
@@ -218,7 +195,8 @@ def create_model(
         raise ValueError(f"head is for language models, got {name!r}; give pooling instead")
     if name in _VISION:
         path, record, preset = _VISION[name]
-        classes = IMAGE_CLASSES if num_classes is None else num_classes
+        classes = 1000 if num_classes is None else num_classes
         records = sort_options(record, {**preset, **overrides}, where=name)
-        return with_native_layers(import_name(path)(*records, classes, name=name))
+        model = pkgutil.resolve_name(f"sot_paddle.backbones.{path}")
+        return with_native_layers(model(*records, classes, name=name))
     raise ValueError(f"unknown model {name!r}; {near_names(name, list_models())}")

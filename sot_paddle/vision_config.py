@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-from sot_paddle.options import Options, option, record, require_positive
+from pydantic import PositiveInt
+
+from sot_paddle.options import Options, option, record
 
 TOKEN_TYPES = ("densenet", "resnet", "inception", "nonlocal", "linear", "patch")
-DENSE_NORMS = ("none", "bn")
-POSITIONS = ("sinusoid", "learned")
 _STAGES = 16
 
 
@@ -21,29 +21,14 @@ class ImageConfig(Options):
 
     img_size: int = option(224, "height and width of the images in pixels", low=1)
     in_chans: int = option(3, "channels of the images", low=1)
-    token_type: str = option(
-        dataclasses.MISSING, "how an image becomes tokens", choices=TOKEN_TYPES
-    )
-    token_dim: int = option(
-        64,
-        "channels after the stem of a token embedding; fixed at 64 by the published stages, free "
-        "for ``resnet`` only, unused by ``linear`` and ``patch``",
-        low=1,
-    )
-    large_output: bool = option(
-        False, "1/4 of the resolution instead of 1/16 (56 x 56 tokens of a 224 x 224 image)"
-    )
-    dense_norm: str = option(
-        "none",
-        "batch normalisation in dense blocks; none is published",
-        choices=DENSE_NORMS,
-    )
+    token_type: str = option(dataclasses.MISSING, "image to tokens", choices=TOKEN_TYPES)
+    token_dim: int = option(64, "channels after the stem; not 64 for ``resnet`` only", low=1)
+    large_output: bool = option(False, "1/4 of the resolution instead of 1/16")
+    dense_norm: str = option("none", "none is published", choices=("none", "bn"))
     layer_norm_eps: float = option(1e-5, "of every layer normalisation of the backbone", gt=0)
     drop_rate: float = option(0.0, "of tokens and after projections and MLP layers", low=0, lt=1)
     attn_drop_rate: float = option(0.0, "dropout of the attention weights", low=0, lt=1)
-    drop_path_rate: float = option(
-        0.0, "stochastic depth of the last block; earlier blocks linearly less", low=0, lt=1
-    )
+    drop_path_rate: float = option(0.0, "of the last block; earlier linearly less", low=0, lt=1)
 
 
 @record
@@ -53,16 +38,15 @@ class ViTConfig(ImageConfig):
     embed_dim: int = option(240, "channels C of the tokens", low=1)
     depth: int = option(12, "number of blocks", low=1)
     num_heads: int = option(4, "attention heads of every block", low=1)
-    mlp_ratio: float = option(2.5, "hidden width of the MLP is ``int(embed_dim * mlp_ratio)``")
+    mlp_ratio: float = option(2.5, "``int(embed_dim * mlp_ratio)`` is the MLP's width", gt=0)
     qkv_bias: bool = option(False, "bias of the projection to queries, keys and values")
     qk_scale: float | None = option(None, "of the scores, None: ``head_dim ** -0.5``", gt=0)
     token_type: str = "densenet"  # noqa: S105 (no password)
     patch_size: int = option(16, "side of a patch in pixels, for token type ``patch`` only", low=1)
-    position: str = option("sinusoid", "fixed, or a parameter", choices=POSITIONS)
+    position: str = option("sinusoid", "fixed, or a parameter", choices=("sinusoid", "learned"))
 
     def __post_init__(self) -> None:
         require_divisible(self.embed_dim, self.num_heads)
-        require_positive("int(embed_dim * mlp_ratio)", int(self.embed_dim * self.mlp_ratio))
 
 
 @record
@@ -76,15 +60,13 @@ class SwinConfig(ImageConfig):
 
     patch_size: int = option(4, "side of a patch in pixels, for token type ``patch``", low=1)
     embed_dim: int = option(96, "channels of the first stage; each stage doubles them", low=1)
-    depths: tuple[int, ...] = option((2, 2, 6, 2), "blocks of each stage")
-    num_heads: tuple[int, ...] = option((3, 6, 12, 24), "attention heads of each stage")
+    depths: tuple[PositiveInt, ...] = option((2, 2, 6, 2), "blocks of each stage")
+    num_heads: tuple[PositiveInt, ...] = option((3, 6, 12, 24), "attention heads of each stage")
     window_size: int = option(7, "side of an attention window in tokens", low=1)
-    mlp_ratio: float = option(4.0, "hidden width of the MLP over the channels")
+    mlp_ratio: float = option(4.0, "hidden width of the MLP over the channels", gt=0)
     qkv_bias: bool = option(True, "bias of the projection to queries, keys and values")
     token_type: str = "patch"  # noqa: S105 (no password)
-    patch_norm: bool = option(
-        True, "layer normalisation after ``patch`` and ``linear``; the token embeddings have none"
-    )
+    patch_norm: bool = option(True, "layer normalisation after ``patch`` and ``linear``")
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.depths) <= _STAGES or len(self.depths) != len(self.num_heads):
@@ -92,11 +74,8 @@ class SwinConfig(ImageConfig):
                 f"depths and num_heads must have one entry for each of 1 to {_STAGES} stages, got "
                 f"{self.depths} and {self.num_heads}"
             )
-        for stage, (depth, heads) in enumerate(zip(self.depths, self.num_heads, strict=True)):
-            require_positive(f"depths[{stage}]", depth)
-            require_positive(f"num_heads[{stage}]", heads)
+        for stage, heads in enumerate(self.num_heads):
             require_divisible(self.embed_dim * 2**stage, heads, where=f" in stage {stage}")
-        require_positive("int(embed_dim * mlp_ratio)", int(self.embed_dim * self.mlp_ratio))
 
 
 def require_divisible(width: int, num_heads: int, *, where: str = "") -> None:

@@ -21,8 +21,8 @@ TEXT, IMAGES = SECTIONS["SoT, text release"], SECTIONS["SoT, image release"]
 ROWS = re.findall(r"^\| `(python [^`]+)` \| `([^`]+)` \|$", SECTIONS["BERTVision"], re.M)
 ALL = re.findall(r"`(python (?:tools/|-m paddle)[^`]+)` \|$", PAGE, re.M)
 COMMANDS = {name: commands.part(name, 0) for name in commands.COMMANDS} | {
-    "prepare_pretraining": preparation_command.PREPARE,
-    "train_tokenizer": preparation_command.TOKENIZER,
+    "prepare_pretraining": preparation_command.PrepareConfig,
+    "train_tokenizer": preparation_command.TokenizerConfig,
 }
 _OF_A_RUN = [
     *("--task_name", "RTE", "--data_dir", "x", "--model_name_or_path", "x", "--output_dir", "x")

@@ -45,6 +45,7 @@ from align.report.reprod import Checks
 from sot_paddle.config import HeadConfig
 from sot_paddle.convert import build_plan
 from sot_paddle.data.corpus import REAL_SENTENCES
+from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import adapter_pooler, build_head
 from sot_paddle.runtime import environment_stamp
@@ -136,7 +137,7 @@ def _add_checks(checks: Checks, pair: PortPair, results: Sequence[StepResult]) -
     labels = np.asarray(pair.plan.labels)
     if row.subject == "text" and row.num_classes > 1 and labels.ndim == 1:
         torch_scores = glue_metrics("rte", logits[0].argmax(-1), labels)
-        paddle_scores = score("rte", logits[1], labels)
+        paddle_scores = score(TASKS["rte"].metrics, logits[1], labels)
         paddle_scores = {name: paddle_scores[name] for name in torch_scores}
         reprod.add(checks, reprod.METRIC, prefix, torch_scores, paddle_scores)
     reprod.add_pass(checks, prefix, pair)

@@ -6,11 +6,12 @@ No framework is imported: an encoder's module is, when a model is built.
 from __future__ import annotations
 
 import dataclasses
+import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sot_paddle.config import EncoderConfig, import_name
+from sot_paddle.config import EncoderConfig
 
 if TYPE_CHECKING:
     from paddle import nn
@@ -44,12 +45,12 @@ class TextBackbone:
     @property
     def encoder(self) -> Callable[[EncoderConfig], nn.Layer]:
         """Option record -> Layer that maps ids, types and mask to Features."""
-        return import_name(self.encoder_path)
+        return pkgutil.resolve_name(self.encoder_path)
 
     @property
     def options(self) -> type[EncoderConfig]:
         """The option record."""
-        return import_name(self.options_path)
+        return pkgutil.resolve_name(self.options_path)
 
     def position_offset(self, config: EncoderConfig) -> int:
         """Rows of the position table before the one of a row's first token."""

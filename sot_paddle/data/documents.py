@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from sot_paddle.data.glue import own_task, read_split, read_table, table_task
-from sot_paddle.data.glue_tasks import Task
+from sot_paddle.data.glue_tasks import OWN, Task
 from sot_paddle.reading import read_text, sha256_of
 
 LARGEST_CELL = 1 << 22  # characters, of a CSV file
@@ -77,10 +77,6 @@ def folder_rows(folder: Path, labels: Columns) -> Iterator[tuple[str, Row]]:
             raise ValueError(f"{folder / label} holds no .txt file; expected one text a file")
         for path in paths:
             yield str(path), {"label": label, "text": read_text(path)}
-
-
-OWN = "own"
-"""Task name of a user's own tables."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy as np
 from sot_paddle.atomic import write_atomically
 from sot_paddle.config import some
 from sot_paddle.data.batches import TokenFeatures
-from sot_paddle.data.glue_tasks import PAIR, TASKS, SplitFile, Task, get_task, resolve_split
+from sot_paddle.data.glue_tasks import CORRELATIONS, OWN, PAIR, Task, get_task, resolve_split
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.reading import read_text
 
@@ -38,7 +38,7 @@ class Example:
 def available_splits(data_dir: str | Path, task: str | Task) -> tuple[str, ...]:
     """Names of the task's splits whose files are present in ``data_dir``, in the task's order."""
     task, folder = get_task(task), Path(data_dir)
-    return tuple(split for split, file in task.splits.items() if (folder / file.name).is_file())
+    return tuple(split for split, file in task.splits.items() if (folder / file).is_file())
 
 
 def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Example]:
@@ -57,18 +57,19 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
 
     Source: specs.md B.2; ``data/README.md``, "Reading them safely".
     """
-    task, folder = get_task(task), Path(data_dir)
-    file = _locate(folder, task, split)
-    required = task.text + ((task.label,) if file.labelled else ())
-    path = folder / file.name
+    task = get_task(task)
+    path, has_labels = _locate(Path(data_dir), task, split), not split.startswith("test")
     rows = read_table(
-        path, required=required, columns=file.columns, skip_malformed=task.skip_malformed
+        path,
+        required=(*task.text, task.label) if has_labels else task.text,
+        columns=(task.columns or None) if has_labels else None,
+        skip_malformed=task.skip_malformed,
     )
     examples = []
     for position, (number, row) in enumerate(rows):
         try:
             index = int(row.get(task.index, position))
-            label = _label(task, row[task.label]) if file.labelled else None
+            label = _label(task, row[task.label]) if has_labels else None
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from None
         texts = [row[name] for name in task.text]
@@ -101,17 +102,17 @@ def tokenize_examples(
     )
 
 
-def _locate(folder: Path, task: Task, split: str) -> SplitFile:
+def _locate(folder: Path, task: Task, split: str) -> Path:
     """The file of the split; a helpful refusal when it is not there."""
     name = resolve_split(task, split)
-    file = task.splits[name]
-    if (folder / file.name).is_file():
-        return file
+    path = folder / task.splits[name]
+    if path.is_file():
+        return path
     content = "is no folder"
     if folder.is_dir():
         content = f"holds {some(sorted(path.name for path in folder.iterdir())) or 'nothing'}"
     raise ValueError(
-        f"{task.title} {name}: expected {file.name} in {folder}, which {content}; give the folder "
+        f"{task.title} {name}: expected {path.name} in {folder}, which {content}; give the folder "
         "that holds the task's files"
     )
 
@@ -202,10 +203,10 @@ def decoded_lines(path: Path) -> list[str]:
 
 
 def prediction_path(folder: str | Path, task: str | Task, split: str = "test") -> Path:
-    """Where predictions go: ``RTE.tsv``, ``MNLI-m.tsv``; ``TASK-split.tsv`` where GLUE has none."""
+    """Where predictions go: ``RTE.tsv``, ``MNLI-m.tsv``."""
     task = get_task(task)
     name = resolve_split(task, split)
-    return Path(folder) / task.prediction_files.get(name, f"{task.title}-{name}.tsv")
+    return Path(folder) / task.prediction_files.get(name, f"{task.title}.tsv")
 
 
 def write_predictions(
@@ -295,10 +296,10 @@ def table_task(
 ) -> Task:
     """A task beside GLUE's, of the columns of its text; without labels a regression."""
     return Task(
-        name="own",
+        name=OWN,
         title=title,
         text=text,
         labels=labels,
-        metrics=("acc",) if labels else TASKS["sts-b"].metrics,
+        metrics=("acc",) if labels else CORRELATIONS,
         prediction_files={"test": "predictions.tsv"},
     )

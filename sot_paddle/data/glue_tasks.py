@@ -11,24 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+OWN = "own"
+"""Task name of a user's own tables."""
 
-@dataclass(frozen=True)
-class SplitFile:
-    """One file that holds one split."""
-
-    name: str
-    columns: tuple[str, ...] | None = None  # their names, of a file without a header line
-    labelled: bool = True
-
-
-def standard_splits(**changes: SplitFile) -> Mapping[str, SplitFile]:
-    """``train.tsv``, ``dev.tsv`` and an unlabelled ``test.tsv``, unless changed by name."""
-    splits = {
-        "train": SplitFile("train.tsv"),
-        "dev": SplitFile("dev.tsv"),
-        "test": SplitFile("test.tsv", labelled=False),
-    }
-    return splits | changes
+SPLITS = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
+"""Split -> its file; those whose name begins with ``test`` have no labels."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +28,12 @@ class Task:
     labels: tuple[str, ...]  # class names in class-index order; empty for regression
     label: str = "label"  # its column
     metrics: tuple[str, ...] = ("acc",)  # the last selects the best checkpoint
-    splits: Mapping[str, SplitFile] = field(default_factory=standard_splits, repr=False)
-    prediction_files: Mapping[str, str] = field(default_factory=dict, repr=False)
+    splits: Mapping[str, str] = field(default_factory=SPLITS.copy, repr=False)
+    columns: tuple[str, ...] = ()  # names, of files with labels that have no header line
+    prediction_files: Mapping[str, str] = field(default_factory=dict, repr=False)  # or TITLE.tsv
     index: str = "index"  # column of the row number; files without it are numbered from 0
     skip_malformed: bool = False  # skip rows with a wrong number of columns, as the original does
     score_range: tuple[float, float] | None = None
-
-    def __post_init__(self) -> None:
-        files = self.prediction_files or {"test": f"{self.title}.tsv"}
-        object.__setattr__(self, "prediction_files", files)
 
     @property
     def is_regression(self) -> bool:
@@ -75,44 +59,43 @@ class Task:
 BINARY = ("0", "1")
 ENTAILMENT = ("entailment", "not_entailment")
 ACCURACY_F1 = ("acc", "f1", "acc_and_f1")
+CORRELATIONS = ("pearson", "spearmanr", "corr")
 PAIR = ("sentence1", "sentence2")
-COLA_COLUMNS = ("source", "label", "star", "sentence")
-
 
 _MNLI_SPLITS = {
-    "train": SplitFile("train.tsv"),
-    "dev_matched": SplitFile("dev_matched.tsv"),
-    "dev_mismatched": SplitFile("dev_mismatched.tsv"),
-    "test_matched": SplitFile("test_matched.tsv", labelled=False),
-    "test_mismatched": SplitFile("test_mismatched.tsv", labelled=False),
+    "train": "train.tsv",
+    "dev_matched": "dev_matched.tsv",
+    "dev_mismatched": "dev_mismatched.tsv",
+    "test_matched": "test_matched.tsv",
+    "test_mismatched": "test_mismatched.tsv",
     # AX, which a model of MNLI predicts (specs.md E.4): index, sentence1, sentence2
-    "test_diagnostic": SplitFile("diagnostic.tsv", labelled=False),
+    "test_diagnostic": "diagnostic.tsv",
 }
-_COLA_SPLITS = standard_splits(
-    train=SplitFile("train.tsv", columns=COLA_COLUMNS),
-    dev=SplitFile("dev.tsv", columns=COLA_COLUMNS),
-)
+_MNLI_PREDICTIONS = {
+    "test_matched": "MNLI-m.tsv",
+    "test_mismatched": "MNLI-mm.tsv",
+    "test_diagnostic": "AX.tsv",
+}
 
 _TASKS = (
-    Task("cola", "CoLA", ("sentence",), BINARY, metrics=("mcc",), splits=_COLA_SPLITS),
-    Task("sst-2", "SST-2", ("sentence",), BINARY),
-    Task("mrpc", "MRPC", ("#1 String", "#2 String"), BINARY, label="Quality", metrics=ACCURACY_F1),
     Task(
-        "sts-b",
-        "STS-B",
-        PAIR,
-        (),
-        label="score",
-        metrics=("pearson", "spearmanr", "corr"),
-        score_range=(0.0, 5.0),
+        "cola",
+        "CoLA",
+        ("sentence",),
+        BINARY,
+        metrics=("mcc",),
+        columns=("source", "label", "star", "sentence"),
     ),
+    Task("sst-2", "SST-2", ("sentence",), BINARY),
+    Task("mrpc", "MRPC", ("#1 String", "#2 String"), BINARY, "Quality", ACCURACY_F1),
+    Task("sts-b", "STS-B", PAIR, (), "score", CORRELATIONS, score_range=(0.0, 5.0)),
     Task(
         "qqp",
         "QQP",
         ("question1", "question2"),
         BINARY,
-        label="is_duplicate",
-        metrics=ACCURACY_F1,
+        "is_duplicate",
+        ACCURACY_F1,
         index="id",
         skip_malformed=True,
     ),
@@ -121,13 +104,9 @@ _TASKS = (
         "MNLI",
         PAIR,
         ("contradiction", "entailment", "neutral"),
-        label="gold_label",
+        "gold_label",
         splits=_MNLI_SPLITS,
-        prediction_files={
-            "test_matched": "MNLI-m.tsv",
-            "test_mismatched": "MNLI-mm.tsv",
-            "test_diagnostic": "AX.tsv",
-        },
+        prediction_files=_MNLI_PREDICTIONS,
     ),
     Task("qnli", "QNLI", ("question", "sentence"), ENTAILMENT),
     Task("rte", "RTE", PAIR, ENTAILMENT),

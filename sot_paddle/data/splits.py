@@ -74,8 +74,13 @@ def image_loader(
 
 
 class ShuffledSplit:
-    """Examples in batches, shuffled for training; a :class:`sot_paddle.tasks.task.Split`."""
+    """Examples of one split in batches, shuffled for training.
 
+    ``fingerprint`` is a hash of what they are: a resumed run must find the same training examples,
+    and forgets scores of other examples.
+    """
+
+    fingerprint: str
     batch_size: int  # examples of a forward pass in evaluation
     indices: np.ndarray | None  # (M,) number of each in its file, None where nothing is predicted
     labels: np.ndarray | None = None  # (M,) classes, None where unknown
@@ -86,7 +91,10 @@ class ShuffledSplit:
         raise NotImplementedError
 
     def make_batch(self, positions: Sequence[Any]) -> Mapping[str, np.ndarray]:
-        """The arrays of one batch, by the names of the model's inputs, and ``labels``."""
+        """The arrays of one batch, by the names of the model's inputs, and ``labels``.
+
+        Training examples are asked for by what :attr:`sot_paddle.tasks.task.Task.by_epoch` says.
+        """
         raise NotImplementedError
 
     def load(self, batches: Iterable[Sequence[Any]]) -> DataLoader:

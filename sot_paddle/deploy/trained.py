@@ -8,8 +8,9 @@ from pathlib import Path
 from paddle import nn
 
 from sot_paddle.config import SPANS
+from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.deploy.recipe import Recipe, TextRecipe
-from sot_paddle.tasks.images import eval_transform
+from sot_paddle.options import part_of
 from sot_paddle.train.model_folder import find_model_folder, load_trained, load_trained_text
 from sot_paddle.train.saved_model import find_text_folder
 
@@ -49,7 +50,7 @@ def open_trained(place: str | Path, *, ema: bool = True) -> Trained:
         )
     model, config = load_trained(place, ema=ema)
     classes = config.classes or tuple(map(str, range(config.num_classes)))
-    recipe = Recipe(model.name, classes, ("images",), eval_transform(config))
+    recipe = Recipe(model.name, classes, ("images",), part_of(config, EvalTransform))
     return Trained(model, recipe, folder)
 
 

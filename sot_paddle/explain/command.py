@@ -19,7 +19,7 @@ from sot_paddle.distributed import say
 from sot_paddle.explain import figures
 from sot_paddle.explain.image_maps import explain_image
 from sot_paddle.explain.word_impact import explain_sentence
-from sot_paddle.tasks.images import eval_transform
+from sot_paddle.options import part_of
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.model_folder import find_model_folder, load_trained, load_trained_text
 from sot_paddle.train.saved_model import find_text_folder
@@ -84,7 +84,7 @@ def _run(options: argparse.Namespace) -> None:
 def _draw_images(options: argparse.Namespace, place: Path) -> bytes:
     model, config = load_trained(place, ema=not options.no_ema)
     classes = config.classes or tuple(map(str, range(config.num_classes)))
-    transform = eval_transform(config)
+    transform = part_of(config, EvalTransform)
     rows, chosen = [], _few(choose_images(options.images, options.count, transform))
     for source, index in chosen:
         picture, name = source.image(index), Path(source.name(index)).name

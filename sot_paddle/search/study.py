@@ -27,9 +27,8 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.engine import URL
 
 from sot_paddle.atomic import remove, write_atomically
-from sot_paddle.cli import CommandParser
+from sot_paddle.cli import CommandParser, NonFiniteLoss, NonFiniteState
 from sot_paddle.config import build_record, load_yaml, require_one_of, require_positive
-from sot_paddle.failures import NonFiniteLoss, NonFiniteState
 from sot_paddle.search import trainings
 
 STORAGE, TABLE, TRIAL = "study.db", "trials.csv", "trials/{:04d}"

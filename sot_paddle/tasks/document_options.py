@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from sot_paddle.command_line import Command
 from sot_paddle.config import LAYER_POOLINGS, LAYERS
-from sot_paddle.data.documents import LAYOUTS, OWN, task_title
+from sot_paddle.data.documents import LAYOUTS, task_title
+from sot_paddle.data.glue_tasks import OWN
 from sot_paddle.data.subword import HEAD
 from sot_paddle.options import option, record
 from sot_paddle.tasks.text_options import ClassifierOptions
@@ -15,54 +15,49 @@ from sot_paddle.tasks.text_options import ClassifierOptions
 ALL_LAYERS, POOLED = -1, -2
 """What ``--layers`` means beside the numbers of layers (D.3)."""
 
+OPTIMIZERS = ("bert_adam", "hf_adamw", "adamw")
+"""Those of BERT's own releases: bert_adam corrects no bias and clips each tensor by itself."""
+
+SCHEDULES = ("linear_drop", "linear", "cosine", "constant")
+"""linear_drop is linear to 0 from the first step on, under a warm-up."""
+
 
 @record
 class DocumentTrainConfig(ClassifierOptions):
-    """Every option of ``tools/train_text.py``; the names are the flags.
+    r"""Fine-tune a language model on whole texts: IMDB, TREC, Yahoo Answers or your own tables.
 
-    Names and defaults are those of the original's ``run_classifier_discriminative.py`` where it
-    has them (D.2 to D.4). ``paddle_compat`` trains as the Paddle port of it does.
+    Names and defaults are those of the original's run_classifier_discriminative.py where it has
+    them (D.2 to D.4). Texts are tokenized when a batch asks for them. The same command continues a
+    run that was interrupted, bit for bit.
+
+    examples:
+      python tools/train_text.py --task_name IMDB --data_dir aclImdb --do_lower_case \
+          --model_name_or_path CHECKPOINT --do_train --do_eval --max_seq_length 512 \
+          --trunc_medium 128 --layers 11 --discr --layer_learning_rate 2e-5 --output_dir OUT
+      python tools/train_text.py --task_name own --data_dir MY_TABLES \
+          --model_name_or_path CHECKPOINT --do_train --do_eval --output_dir OUT
     """
 
+    program = "train_text.py"
+
     task_name: str = option("", f"{', '.join(LAYOUTS)} (any case), or {OWN} (own tables)")
-    trunc_medium: int = option(
-        HEAD,
-        "which tokens of a long text are kept: -2 the first, -1 the last, 0 as many of both ends, "
-        "k the first k and the last of the rest",
-        low=HEAD,
-    )
-    layers: tuple[int, ...] = option(
-        (POOLED,),
-        "whose class token is classified, such as 10 11: numbers from 0, -1 every layer, -2 the "
-        "last one through the model's own classifier",
-    )
+    trunc_medium: int = option(HEAD, "kept: -2 head, -1 tail, 0 both, k first and tail", low=HEAD)
+    layers: tuple[int, ...] = option((POOLED,), "from 0; -1 all, -2 the model's own classifier")
     pooling_type: str | None = option(None, "over layers, none: all", choices=LAYER_POOLINGS[1:])
     discr: bool = option(False, "each layer has a learning rate of its own")
     layer_learning_rate: tuple[float, ...] | None = option(None, "discr: the last layer's, or all")
     layer_learning_rate_decay: float = option(0.95, "discr: from a layer to the one before", low=0)
-    optimizer: str | None = option(
-        None,
-        "bert_adam (published: no bias correction, each tensor clipped), hf_adamw or adamw",
-        choices=("bert_adam", "hf_adamw", "adamw"),
-    )
-    lr_scheduler: str = option(
-        "linear_drop",
-        "linear_drop (published: linear to 0 from the first step on, under a warm-up), linear, "
-        "cosine or constant",
-        choices=("linear_drop", "linear", "cosine", "constant"),
-    )
+    optimizer: str | None = option(None, "bert_adam is published", choices=OPTIMIZERS)
+    lr_scheduler: str = option("linear_drop", "linear_drop is published", choices=SCHEDULES)
     paddle_compat: bool = option(False, "optimizer, schedule and rates of the Paddle port")
     per_gpu_train_batch_size: int = 32
     weight_decay: float = 0.01
     adam_epsilon: float = 1e-6
     warmup_proportion: float = 0.1
-    max_grad_norm: float = option(
-        1.0,
-        "gradient norm limit, 0 for none; of each tensor with bert_adam, else of all together",
-        low=0,
-    )
     save_steps: int = 500
     save_total_limit: int | None = 2
+
+    tokenizer_settings = {"tokenize_chinese_chars": False}  # as the original's fine-tuning
 
     def __post_init__(self) -> None:
         self.require("task_name", "data_dir", "model_name_or_path", "output_dir")
@@ -74,18 +69,13 @@ class DocumentTrainConfig(ClassifierOptions):
             object.__setattr__(self, name, allowed[-1])
         object.__setattr__(self, "optimizer", self.optimizer or "bert_adam")
         super().__post_init__()
-        self._check_layers()
-        self._check_rates()
-
-    def _check_layers(self) -> None:
-        if not self.layers or min(self.layers) < POOLED or self.layers.count(-1) > 1:
+        lowest = min(self.layers, default=-3)
+        if lowest < POOLED:
             raise ValueError(f"layers must be numbers from 0, or -1, or -2, got {self.layers}")
-        if min(self.layers) < 0 and len(self.layers) > 1:
-            raise ValueError(f"layers {min(self.layers)} stands alone, got {self.layers}")
-        if self.pooling_type is not None and self.layers == (POOLED,):
+        if lowest < 0 and len(self.layers) > 1:
+            raise ValueError(f"layers {lowest} stands alone, got {self.layers}")
+        if self.pooling_type is not None and lowest == POOLED:
             raise ValueError("pooling_type needs layers: 0 and above, or -1 for all")
-
-    def _check_rates(self) -> None:
         if self.layer_learning_rate is not None and not self.discr:
             raise ValueError("layer_learning_rate means nothing without discr")
         if self.discr and not self.learning_rate > 0:
@@ -93,11 +83,6 @@ class DocumentTrainConfig(ClassifierOptions):
         for rate in self.layer_learning_rate or ():
             if rate < 0:
                 raise ValueError(f"layer_learning_rate must be at least 0, got {rate}")
-
-    @property
-    def tokenizer_settings(self) -> dict[str, Any]:
-        """The original's fine-tuning does not split Chinese words into letters."""
-        return {"tokenize_chinese_chars": False}
 
     @property
     def head_options(self) -> dict[str, Any]:
@@ -123,21 +108,3 @@ class DocumentTrainConfig(ClassifierOptions):
         """Steps of warm-up of a schedule of so many; whole ones in the Paddle port (D.4)."""
         warmup = super().warmup(steps)
         return math.floor(warmup) if self.paddle_compat else warmup
-
-
-COMMAND = Command(
-    "train_text.py",
-    DocumentTrainConfig,
-    """\
-Fine-tune a language model on whole texts: IMDB, TREC, Yahoo Answers or your own tables. Texts are
-tokenized when a batch asks for them. The same command continues a run that was interrupted, bit for
-bit.""",
-    """\
-examples:
-  python tools/train_text.py --task_name IMDB --data_dir aclImdb --model_name_or_path CHECKPOINT \\
-      --do_lower_case --do_train --do_eval --max_seq_length 512 --trunc_medium 128 --layers 11 \\
-      --discr --layer_learning_rate 2e-5 --layer_learning_rate_decay 0.95 --output_dir OUT
-  python tools/train_text.py --task_name own --data_dir MY_TABLES \\
-      --model_name_or_path CHECKPOINT --do_train --do_eval --output_dir OUT
-""",
-)

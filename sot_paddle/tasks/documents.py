@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.data.batches import pad_rows
-from sot_paddle.data.documents import OWN, LabelledRows, read_own, read_published
+from sot_paddle.data.documents import LabelledRows, read_own, read_published
+from sot_paddle.data.glue_tasks import OWN
 from sot_paddle.data.splits import ShuffledSplit
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.tasks.document_options import DocumentTrainConfig
@@ -21,7 +22,7 @@ from sot_paddle.tasks.glue import GlueTask, tokenizer_of
 
 
 class DocumentSplit(ShuffledSplit):
-    """Whole texts; see :class:`sot_paddle.tasks.task.Split`."""
+    """Whole texts."""
 
     def __init__(
         self, rows: LabelledRows, tokenizer: SubwordTokenizer, padding: str, batch_size: int

@@ -7,7 +7,7 @@ Shape legend: M examples, K classes.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from sklearn import metrics
 
 from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.data import glue_tasks
-from sot_paddle.data.batches import EpochBatches
 from sot_paddle.data.glue import (
     available_splits,
     own_task,
@@ -26,11 +25,10 @@ from sot_paddle.data.glue import (
     tokenize_split,
     write_predictions,
 )
-from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.splits import ShuffledSplit, TokenSplit
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
-from sot_paddle.tasks.glue_options import OWN, TrainConfig
+from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.tasks.losses import classification_loss, mean_loss
 from sot_paddle.tasks.task import Outputs, Predictions, Task
 from sot_paddle.tasks.text_options import CheckpointOptions
@@ -41,35 +39,15 @@ class GlueTask(Task):
     """A GLUE task or an own table; see :class:`sot_paddle.tasks.task.Task`."""
 
     table: glue_tasks.Task
-    batch_size: int  # training examples of each process and forward pass
+    batch_size: int
     train: ShuffledSplit | None = None
     dev: Mapping[str, ShuffledSplit] = field(default_factory=dict)
     test: Mapping[str, ShuffledSplit] = field(default_factory=dict)
     vocab_size: int = 0  # largest token id + 1, 0 where no token is fed
 
-    @property
-    def title(self) -> str:
-        """The task's official spelling."""
-        return self.table.title
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Names of the labels; () for a score."""
-        return self.table.labels
-
-    @property
-    def num_outputs(self) -> int:
-        """K, 1 for a score."""
-        return self.table.num_outputs
-
-    @property
-    def metric(self) -> str:
-        """Name of the metric that selects the best checkpoint."""
-        return self.table.metrics[-1]
-
-    def order(self, seed: int) -> EpochBatches:
-        """The global batches of each epoch, shuffled by (seed, epoch)."""
-        return self.train.order(self.batch_size, seed)
+    def __post_init__(self) -> None:
+        self.title, self.classes = self.table.title, self.table.labels
+        self.num_outputs, self.metric = self.table.num_outputs, self.table.metrics[-1]
 
     def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
         """Cross-entropy, or the mean squared error of a score."""
@@ -77,10 +55,7 @@ class GlueTask(Task):
 
     def score(self, split: str, predictions: Predictions) -> dict[str, float]:
         """Mean loss and the official metrics."""
-        task = self.table.title
-        if self.table.name == OWN:  # with the metrics of one of GLUE's
-            task = "STS-B" if self.table.is_regression else "RTE"
-        return score(task, predictions.outputs, predictions.labels)
+        return score(self.table.metrics, predictions.outputs, predictions.labels)
 
     def prediction_files(self, split: str) -> tuple[str, ...]:
         """The GLUE server's name of a test split's file."""
@@ -92,18 +67,19 @@ class GlueTask(Task):
         return write_predictions(folder, self.table, indices, decide(predictions.outputs), split)
 
 
-def score(task: str, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Mean ``loss`` and a task's, or ``MNLI-mm``'s, metrics of logits (M, K) and labels (M,)."""
-    return {"loss": mean_loss(logits, labels)} | glue_metrics(task, decide(logits), labels)
+def score(names: Sequence[str], logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Mean ``loss`` and a task's metrics of logits (M, K) and labels (M,)."""
+    return {"loss": mean_loss(logits, labels)} | glue_metrics(names, decide(logits), labels)
 
 
-def glue_metrics(task: str, predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Score predictions by the task's official metrics.
+def glue_metrics(
+    names: Sequence[str], predictions: np.ndarray, labels: np.ndarray
+) -> dict[str, float]:
+    """Score predictions by the official metrics of a task.
 
     Args:
-        task: a key of ``TASKS``, any letter case, or ``mnli-mm``; the last of its metrics selects
-            the best checkpoint.
-        predictions: (N,), N at least 1, class indices, or numbers for STS-B.
+        names: the task's metrics, see `sot_paddle.data.glue_tasks.Task`.
+        predictions: (N,), N at least 1, class indices, or numbers for correlations.
         labels: (N,) likewise.
 
     Returns:
@@ -111,22 +87,20 @@ def glue_metrics(task: str, predictions: np.ndarray, labels: np.ndarray) -> dict
         where they are 0/0, as scikit-learn defines), correlations NaN for a constant side
         (a single row is one).
     """
-    key = task.lower()
-    predictions, labels = np.asarray(predictions), np.asarray(labels)
     with warnings.catch_warnings():  # of scores that are told as 0 or NaN
         warnings.simplefilter("ignore", stats.ConstantInputWarning)
         warnings.filterwarnings("ignore", message="A single label was found", category=UserWarning)
-        if key == "sts-b":
+        if "corr" in names:
             if len(labels) < 2:  # which SciPy refuses
-                return dict.fromkeys(TASKS[key].metrics, float("nan"))
+                return dict.fromkeys(names, float("nan"))
             predictions, labels = predictions.astype("float64"), labels.astype("float64")
             pearson = float(stats.pearsonr(predictions, labels)[0])
             spearman = float(stats.spearmanr(predictions, labels)[0])
             return {"pearson": pearson, "spearmanr": spearman, "corr": (pearson + spearman) / 2}
-        if key == "cola":
+        if "mcc" in names:
             return {"mcc": float(metrics.matthews_corrcoef(labels, predictions))}
     accuracy = float(np.mean(predictions == labels))
-    if "f1" not in TASKS[key.removesuffix("-mm")].metrics:
+    if "f1" not in names:
         return {"acc": accuracy}
     f1 = float(metrics.f1_score(labels, predictions, zero_division=0.0))
     return {"acc": accuracy, "f1": f1, "acc_and_f1": (accuracy + f1) / 2}
@@ -146,7 +120,7 @@ def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
     Raises:
         ValueError: a needed file is missing or broken.
     """
-    if config.task_name == OWN:
+    if config.task_name == glue_tasks.OWN:
         table = own_task(config.data_dir, regression=config.regression)
     else:
         table = glue_tasks.get_task(config.task_name)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from sot_paddle.command_line import Command
 from sot_paddle.config import (
     CLASS_TOKEN_POOLINGS,
     FUSIONS,
     HEADS,
-    NORMALIZATIONS,
+    NORMS,
     POOLINGS,
     SECOND_ORDER,
 )
-from sot_paddle.data.glue_tasks import TASKS, get_task
+from sot_paddle.data.glue_tasks import OWN, TASKS, get_task
 from sot_paddle.options import changeable, option, record
 from sot_paddle.tasks.text_options import ClassifierOptions
-
-OWN = "own"
-"""Task name of a user's own TSV files."""
 
 MGCRP_BY_TASK: Mapping[str, Mapping[str, float]] = {
     "MNLI": {"q_dim": 112, "k_dim": 48, "head_dropout": 0.7},
@@ -39,23 +34,34 @@ HEAD_SIZES: Mapping[str, tuple[str, ...]] = {
 }
 """Pooling -> the sizes that it has; the others have none."""
 
-_NORMS = tuple(dict.fromkeys(itertools.chain(*NORMALIZATIONS.values())))
-
 
 @record
 class TrainConfig(ClassifierOptions):
-    """Every option of ``tools/train_glue.py``; the names are the flags.
+    r"""Fine-tune a language model with the second-order head on a GLUE task or your own TSV files.
 
-    The first block has the names and defaults of the original's ``run_glue.py`` (B.2). An option
-    that is None is filled in from the task or the checkpoint.
+    Or with its own head, --head plain. The flags are those of the original's run_glue.py (B.2); an
+    option that is None is filled in from the task or the checkpoint. The same command continues a
+    run that was interrupted, bit for bit.
+
+    example:
+      python tools/train_glue.py --task_name RTE --data_dir GLUE/RTE --do_lower_case \
+          --model_name_or_path CHECKPOINT --do_train --do_eval --output_dir OUT
+    more: docs/training.md
     """
+
+    program = "train_glue.py"
+    no_effect = {
+        "--local-rank N": "processes come from paddle.distributed.launch",
+        "--server-ip IP": "it is the original's remote debugging",
+        "--server-port N": "it is the original's remote debugging",
+    }
 
     task_name: str = option("", ", ".join([*(task.title for task in TASKS.values()), OWN]))
     overwrite_cache: bool = changeable(False, "no effect: tokenized data are not kept on disk")
     head: str = option("mgcrp", "mgcrp (published second-order head) or plain", choices=HEADS)
     pooling: str | None = option(None, "any pooling, goes before --head", choices=POOLINGS)
     fusion: str | None = option(None, "of class token and words: " + ", ".join(FUSIONS))
-    normalization: str | None = option(None, "power norm of the pooling", choices=_NORMS)
+    normalization: str | None = option(None, "power norm of the pooling", choices=NORMS)
     q_dim: int | None = option(None, "MGCrP q, by task when not given", low=1)
     k_dim: int | None = option(None, "MGCrP k, by task when not given", low=1)
     head_num_heads: int = option(6, "heads of --pooling mgcrp and gcp", low=1)
@@ -88,22 +94,14 @@ class TrainConfig(ClassifierOptions):
     @property
     def head_options(self) -> dict[str, Any]:
         """Options of the head for ``create_model``, the task's published values filled in."""
-        options: dict[str, Any] = {
-            "pooling": self.resolved_pooling,
-            "fusion": self.fusion,
-            "normalization": self.normalization,
-            "mask_padding": self.mask_padding,
-            "head_dropout": self.head_dropout,
-        }
+        pooling = self.resolved_pooling
+        names = ("fusion", "normalization", "mask_padding", "head_dropout")
+        names += HEAD_SIZES.get(pooling, ())
+        options = {"pooling": pooling, **{name: getattr(self, name) for name in names}}
         published = MGCRP_BY_TASK.get(self.task_name, MGCRP_BY_TASK["RTE"])
-        if self.resolved_pooling == SECOND_ORDER:
-            for name, value in published.items():
-                chosen = getattr(self, name)
-                options[name] = value if chosen is None else chosen
-        elif self.resolved_pooling == "gcp_text":
-            options["q_dim"] = published["q_dim"] if self.q_dim is None else self.q_dim
-        elif self.resolved_pooling in ("mgcrp", "gcp"):
-            options |= {"head_num_heads": self.head_num_heads, "wr_dim": self.wr_dim}
+        by_task = {SECOND_ORDER: tuple(published), "gcp_text": ("q_dim",)}
+        for name in by_task.get(pooling, ()):
+            options[name] = published[name] if options[name] is None else options[name]
         return options
 
     @property
@@ -111,29 +109,9 @@ class TrainConfig(ClassifierOptions):
         """Sizes that are given and that the head does not have."""
         used = () if self.fusion == "class_token" else HEAD_SIZES.get(self.resolved_pooling, ())
         sizes = dict.fromkeys(itertools.chain(*HEAD_SIZES.values()))
-        default = {item.name: item.default for item in dataclasses.fields(self)}
-        return [name for name in sizes if name not in used and getattr(self, name) != default[name]]
+        changed = [name for name in sizes if getattr(self, name) != getattr(type(self), name)]
+        return [name for name in changed if name not in used]
 
     def identity(self) -> dict[str, Any]:
         """See :meth:`RunOptions.identity`; the head's options as they are filled in."""
         return super().identity() | {"head_options": self.head_options}
-
-
-COMMAND = Command(
-    "train_glue.py",
-    TrainConfig,
-    """\
-Fine-tune a language model with the second-order head (or its own, --head plain) on a GLUE task or
-on your own TSV files. The flags are those of the original's run_glue.py; the same command continues
-a run that was interrupted, bit for bit.""",
-    """\
-examples:
-  python tools/train_glue.py --task_name RTE --data_dir GLUE/RTE --model_name_or_path CHECKPOINT \\
-      --do_lower_case --do_train --do_eval --max_seq_length 128 --output_dir OUT
-more: docs/training.md
-""",
-    no_effect={
-        "--local-rank": "processes come from paddle.distributed.launch",
-        **dict.fromkeys(("--server-ip", "--server-port"), "it is the original's remote debugging"),
-    },
-)

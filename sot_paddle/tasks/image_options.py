@@ -9,6 +9,9 @@ from sot_paddle.config import near_names
 from sot_paddle.data.image_transforms import IMAGENET_MEAN, IMAGENET_STD
 from sot_paddle.options import PrecisionOptions, RunOptions, changeable, option, record
 
+_VB = ("-vb", "--validation-batch-size-multiplier")
+_WEIGHTS = ("--eval-checkpoint", "--checkpoint")
+
 
 def registry_model(name: str) -> str:
     """The registry name of an image model, for its own or an original's name.
@@ -32,9 +35,20 @@ def registry_model(name: str) -> str:
 class ImageOptions(PrecisionOptions):
     """What training and evaluation can both be asked for."""
 
-    data_dir: str = changeable(
-        "", "folder with train/<class>/* and val/<class>/*, or with <class>/* alone, or digits"
-    )
+    positional = {"data_dir": "DATA", "model": "MODEL"}
+    rest = "model_options"
+    no_effect = {
+        "--model-ema": "the moving average is always on, as in the original",
+        "--model-ema-force-cpu": "the moving average is where the model is",
+        "--pin-mem": "Paddle's loader decides about it",
+        "--no-prefetcher": "normalisation and mixing are part of the loader",
+        "--use-multi-epochs-loader": "there is one loader",
+        "--channels-last": "the layout is Paddle's",
+        "--num-gpu N": "one process uses one GPU; start several with paddle.distributed.launch",
+        "--local-rank N": "processes come from paddle.distributed.launch",
+    }
+
+    data_dir: str = changeable("", "folder of train/<class>/*, val/<class>/* or <class>/*; digits")
     model: str = option("", "a name of ours, of the original or of timm; trained folders know it")
     model_options: dict = option({}, "options of the model by name (--set)")
     num_classes: int | None = option(None, "outputs, the number of folders if not given", low=2)
@@ -51,17 +65,27 @@ class ImageOptions(PrecisionOptions):
 
 @record
 class ImageTrainConfig(ImageOptions, RunOptions):
-    """Every option of ``tools/train_image.py``.
+    """Train an image model on a folder of images or on the embedded digits.
 
-    Names and defaults of the recipe are those of the original's ``main.py`` (A.9), which has
-    timm's, but for three that are its scripts' for SoT-Tiny and SoT-Small: ``lr`` 1e-3,
-    ``weight_decay`` .03 and ``batch_size`` 128 (``main.py`` alone: 5e-4, .05 and 64).
+    Names and defaults are those of the original's main.py (A.9), which has timm's, but for three
+    that are its scripts' for SoT-Tiny and SoT-Small: lr 1e-3, weight_decay .03 and batch_size 128
+    (main.py alone: 5e-4, .05 and 64). The same command continues a run that was interrupted, bit
+    for bit.
+
+    examples:
+      python tools/train_image.py DATA --model MODEL -b 128 --lr 1e-3 --weight-decay .03 --amp
+      python tools/train_image.py --config configs/digits/sot_digits.yaml --set epochs=2
+      python tools/train_image.py DATA MODEL --set depth=4 --initial-checkpoint WEIGHTS
     """
 
-    img_size: int = option(224, "side of the training images in pixels", low=8)
-    val_fraction: float = option(
-        0.2, "validation's share of each class where DATA has no train and val", gt=0, lt=1
+    program = "train_image.py"
+    refused = dict.fromkeys(
+        ("--weights", *_WEIGHTS, "--imagenet-a", "--IN-A"),
+        "evaluation is tools/eval_image.py",
     )
+
+    img_size: int = option(224, "side of the training images in pixels", low=8)
+    val_fraction: float = option(0.2, "of each class where DATA has no train and val", gt=0, lt=1)
     initial_checkpoint: str = option("", "weights to start from", flags=("--pretrained",))
     output_dir: str = changeable("", "folder [output/train/MODEL-SIZE]", flags=("--output",))
     batch_size: int = option(128, "images per process and step", low=1, flags=("-b", "--b"))
@@ -86,9 +110,7 @@ class ImageTrainConfig(ImageOptions, RunOptions):
     train_interpolation: str = option("random", "random (bilinear or bicubic), or one by name")
     hflip: float = option(0.5, "probability of a horizontal flip", low=0, high=1)
     color_jitter: float = option(0.4, "no effect beside --aa; else 0 for none", low=0, high=1)
-    aa: str | None = option(
-        "rand-m9-mstd0.5-inc1", "RandAugment policy, none for none", flags=("--auto-augment",)
-    )
+    aa: str | None = option("rand-m9-mstd0.5-inc1", "RandAugment", flags=("--auto-augment",))
     reprob: float = option(0.25, "probability of random erasing", low=0, high=1)
     remode: str = option("pixel", "what random erasing writes", choices=("pixel",))
     recount: int = option(1, "areas that random erasing erases", low=1, high=1)
@@ -103,19 +125,12 @@ class ImageTrainConfig(ImageOptions, RunOptions):
     interpolation: str = changeable("bicubic", "resizing in evaluation")
     crop_pct: float = changeable(0.875, "share that evaluation crops", low=0.01, high=1)
     model_ema_decay: float = option(0.99996, "of the moving average", low=0, high=0.9999999)
-    model_ema_warmup: bool | None = option(
-        None, "let the average follow closely at first [where the run is too short for its decay]"
-    )
+    model_ema_warmup: bool | None = option(None, "follow closely at first [in a short run]")
     eval_metric: str = option("top1", "selects the best", choices=("top1", "top5", "loss"))
     sync_bn: bool = option(False, "batch statistics over all processes")
     amp: bool = option(False, "mixed precision (GPU)", flags=("--apex-amp", "--native-amp"))
     amp_dtype: str = option("float16", "of mixed precision", choices=("float16", "bfloat16"))
-    eval_batch_multiplier: int = changeable(
-        1,
-        "evaluation's batches over ours",
-        low=1,
-        flags=("-vb", "--validation-batch-size-multiplier"),
-    )
+    eval_batch_multiplier: int = changeable(1, "evaluation's batches over ours", low=1, flags=_VB)
     log_interval: int = changeable(50, "optimizer steps between log lines", low=1)
     recovery_interval: int = changeable(0, "optimizer steps between checkpoints, 0: epochs", low=0)
     save_epochs: int = changeable(1, "epochs between checkpoints", low=1)
@@ -169,13 +184,18 @@ class ImageTrainConfig(ImageOptions, RunOptions):
 
 @record
 class ImageEvalConfig(ImageOptions):
-    """Every option of ``tools/eval_image.py``; None is filled in from the weights' folder."""
+    """Evaluate an image model: scores.
 
-    weights: str = option(
-        "",
-        "a trained folder, a converted file, or PyTorch's",
-        flags=("--eval-checkpoint", "--checkpoint"),
-    )
+    What is not given is what the weights' folder says.
+
+    examples:
+      python tools/eval_image.py DATA --weights output/train/MODEL-224
+      python tools/eval_image.py DATA MODEL --weights PYTORCH_FILE --output scores.json
+    """
+
+    program = "eval_image.py"
+
+    weights: str = option("", "a trained folder, a converted or PyTorch's file", flags=_WEIGHTS)
     no_ema: bool = option(False, "the raw weights of a checkpoint instead of their average")
     imagenet_a: bool = option(False, "200 classes of ImageNet-A out of 1000", flags=("--IN-A",))
     img_size: int | None = option(None, "side of the images in pixels [224]", low=8)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,23 +50,21 @@ from sot_paddle.tasks.task import Outputs, Predictions, Task
 
 TOP = 5
 """The second accuracy counts a label among the best five, where there are more classes."""
-TRANSFORM = fields(EvalTransform)
-"""Options of the evaluation transform, by their names in every record that has them."""
 
 
 @dataclass(frozen=True)
 class ImageSplit(ShuffledSplit):
-    """Images of one split, in training by (epoch, index); see :class:`.task.Split`.
+    """Images of one split, in training by (epoch, index).
 
     The fingerprint is of the images and, for an evaluation, of its transform; "" when no run asks.
     """
 
     images: ImageTrainSet | ImageEvalSet
-    collate: Collate
     batch_size: int
     workers: int = 0
     dtype: str = "float32"
     fingerprint: str = ""
+    collate: Collate = collate_evaluation
 
     drop_last = True
 
@@ -88,6 +86,7 @@ class ImageTask(Task):
     """Images of K classes; ``tools/eval_image.py`` predicts, not the training."""
 
     title: str
+    batch_size: int
     metric: str
     smoothing: float
     train: ImageSplit
@@ -114,12 +113,12 @@ class ImageTask(Task):
         Raises:
             ValueError: there are fewer images than a batch has.
         """
-        count, size = len(self.train), self.train.batch_size * distributed.world_size()
+        count, size = len(self.train), self.batch_size * distributed.world_size()
         if count < size:
             raise ValueError(
                 f"{count} training images do not fill one batch of {size}: lower --batch-size"
             )
-        return self.train.order(self.train.batch_size, seed)
+        return super().order(seed)
 
     def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
         """Cross-entropy, of soft targets where images are mixed or labels smoothed."""
@@ -130,23 +129,17 @@ class ImageTask(Task):
         return score(predictions.outputs, predictions.labels)
 
 
-def label_ranks(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """How many classes a label's own is behind, (M,): 0 is a hit. Of equal logits the first wins.
-
-    Logits are (M, K), labels (M,).
-    """
-    label_logits = logits[np.arange(len(labels)), labels][:, None]  # (M, 1)
-    earlier = np.arange(logits.shape[1])[None, :] < labels[:, None]
-    return ((logits > label_logits) | ((logits == label_logits) & earlier)).sum(axis=1)
-
-
 def score(logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """Accuracies in percent and the mean loss of logits (M, K) and labels (M,).
+
+    Of equal logits the first wins.
 
     Returns:
         ``top1``; ``top5`` where there are more than five classes; ``loss``, the cross-entropy.
     """
-    ranks = label_ranks(logits, labels)
+    label_logits = logits[np.arange(len(labels)), labels][:, None]  # (M, 1)
+    earlier = np.arange(logits.shape[1])[None, :] < labels[:, None]
+    ranks = ((logits > label_logits) | ((logits == label_logits) & earlier)).sum(axis=1)  # 0: a hit
     scores = {"top1": 100.0 * float(np.mean(ranks == 0))}
     if logits.shape[1] > TOP:
         scores["top5"] = 100.0 * float(np.mean(ranks < TOP))
@@ -158,8 +151,7 @@ def load_images(config: ImageTrainConfig) -> ImageTask:
 
     Raises:
         ValueError: the folder cannot be used, the classes of the splits or ``num_classes`` do not
-            fit, or an option of the augmentation is impossible.
-        ValueError: ``top5`` of five classes or fewer.
+            fit, an option of the augmentation is impossible, or ``top5`` of five classes or fewer.
     """
     digits = _is_digits(config.data_dir)
     sources = load_digits(config.img_size) if digits else _read_train_val(config)
@@ -174,26 +166,24 @@ def load_images(config: ImageTrainConfig) -> ImageTask:
     augment = part_of(config, AugmentConfig, interpolation="train_interpolation", auto_augment="aa")
     train = ImageSplit(
         ImageTrainSet(sources[0], augment, config.seed),
-        _collate(config, len(classes)),
         config.batch_size,
         config.workers,
         config.dtype,
         prints[0],
+        _collate(config, len(classes)),
     )
-    images = ImageEvalSet(sources[1], eval_transform(config))
-    batch_size = config.batch_size * config.eval_batch_multiplier
-    measured = f"{prints[1]} {config.crop_pct} {config.interpolation}"
-    val = evaluation_split(images, batch_size, config.workers, config.dtype, measured)
+    val = ImageSplit(
+        ImageEvalSet(sources[1], part_of(config, EvalTransform)),
+        config.batch_size * config.eval_batch_multiplier,
+        config.workers,
+        config.dtype,
+        f"{prints[1]} {config.crop_pct} {config.interpolation}",
+    )
     title = DIGITS if digits else Path(config.data_dir).resolve().name
-    maximise = config.eval_metric != "loss"
-    return ImageTask(title, config.eval_metric, config.smoothing, train, {"val": val}, maximise)
-
-
-def evaluation_split(
-    images: ImageEvalSet, batch_size: int, workers: int, dtype: str, fingerprint: str = ""
-) -> ImageSplit:
-    """Evaluation images as a split."""
-    return ImageSplit(images, collate_evaluation, batch_size, workers, dtype, fingerprint)
+    metric, maximise = config.eval_metric, config.eval_metric != "loss"
+    return ImageTask(
+        title, config.batch_size, metric, config.smoothing, train, {"val": val}, maximise
+    )
 
 
 def load_evaluation(
@@ -207,15 +197,10 @@ def load_evaluation(
     if _is_digits(config.data_dir):
         source: ImageSource = load_digits(transform.img_size)[1]
     else:
-        source = _read_val(config.data_dir, report, bare=config.imagenet_a)
+        source = _read_val(config.data_dir, report)
     if config.imagenet_a:
         require_synsets(source.classes, config.data_dir)
     return ImageEvalSet(source, transform)
-
-
-def eval_transform(config: Any) -> EvalTransform:
-    """The evaluation transform that a record's options describe."""
-    return part_of(config, EvalTransform)
 
 
 def fingerprint(source: ImageSource) -> str:
@@ -260,11 +245,9 @@ def _require_decodable(source: ImageSource) -> None:
         raise ValueError(reason)
 
 
-def _read_val(root: str, report: Report, *, bare: bool) -> FolderSource:
+def _read_val(root: str, report: Report) -> FolderSource:
     """ImageNet-A comes as bare class folders; so may any set that is only evaluated."""
-    place = Path(root)
-    split = any((place / name).is_dir() for name in ("val", *OTHER_NAMES["val"]))
-    if split or not place.is_dir() or ((place / "train").is_dir() and not bare):
+    if not is_bare(Path(root)):
         return read_split(root, "val", report)
     listed = read_class_folders(root, report)
     report(
@@ -286,11 +269,5 @@ def _collate(config: ImageTrainConfig, num_classes: int) -> TrainCollate:
             smoothing=config.smoothing,
             off_epoch=config.mixup_off_epoch,
         )
-    erasing = ErasingConfig(config.reprob)
-    return TrainCollate(
-        mix,
-        erasing if config.reprob and not config.no_aug else None,
-        config.seed,
-        config.mean,
-        config.std,
-    )
+    erasing = ErasingConfig(config.reprob) if config.reprob and not config.no_aug else None
+    return TrainCollate(mix, erasing, config.seed, config.mean, config.std)

@@ -1,11 +1,15 @@
 """Pre-training of a language model: masked words, and the next sentence where it is asked for.
 
+A row has the features of the original's records: ``input_ids``, ``segment_ids``, ``input_mask``
+(S,), ``masked_lm_positions``, ``masked_lm_ids``, ``masked_lm_weights`` (P,), and
+``next_sentence_labels`` (1,), -1 where it is not asked.
+
 Shape legend: M rows, B rows of a batch, S tokens, P masked words of a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,60 +17,23 @@ import numpy as np
 import paddle
 
 from sot_paddle import distributed
-from sot_paddle.data.batches import EpochBatches
+from sot_paddle.data.batches import EpochBatches, epoch_batches
 from sot_paddle.data.pretraining.pair_files import draws_of, masked
-from sot_paddle.data.splits import BatchLoader
+from sot_paddle.data.pretraining.prepared import StoredRows
+from sot_paddle.data.splits import ShuffledSplit
 from sot_paddle.tasks.losses import SUMS, pretraining_loss
 from sot_paddle.tasks.task import Outputs, Predictions, Task
 
 Arrays = dict[str, np.ndarray]
 
 
-def even_batches(rows: int, batch_size: int) -> list[range]:
-    """Rows 0, 1, 2, ... cut into batches; the last may be smaller."""
-    return [range(start, min(start + batch_size, rows)) for start in range(0, rows, batch_size)]
-
-
-class Instances:
-    """Instances with masks that were drawn when they were made.
-
-    Args:
-        rows: `sot_paddle.data.pretraining.instance_files.InstanceRows`.
-    """
-
-    by_epoch = False
-
-    def __init__(self, rows: Any) -> None:
-        self._rows, self.fingerprint = rows, rows.fingerprint
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def row(self, epoch: int, position: int) -> Arrays:
-        """``ids``, ``types``, ``mask`` (S,), ``positions``, ``words``, ``weights`` (P,), ``next``.
-
-        ``next`` is a number, -1 where it is not asked.
-        """
-        record = self._rows.row(position)
-        return {
-            "ids": record["input_ids"],
-            "types": record["segment_ids"],
-            "mask": record["input_mask"],
-            "positions": record["masked_lm_positions"],
-            "words": record["masked_lm_ids"],
-            "weights": record["masked_lm_weights"],
-            "next": record["next_sentence_labels"][0],
-        }
-
-
 @dataclass(frozen=True)
-class MaskedPairs:
-    """Pairs of sentences whose words are masked anew in every epoch.
+class WordMasks:
+    """How words of pairs of sentences are masked anew in every epoch.
 
     Source: specs.md E.3.
     """
 
-    rows: Any
     length: int  # S; longer rows lose their end, which may be the last [SEP]
     share: float
     seed: int
@@ -75,19 +42,9 @@ class MaskedPairs:
     special: tuple[int, ...]  # further ids that are never masked
     vocab_size: int  # words to draw a random one from
 
-    by_epoch = True
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of the pairs; the options of masking are in the run's identity."""
-        return self.rows.fingerprint
-
-    def row(self, epoch: int, position: int) -> Arrays:
-        """As of `Instances`; a random word that is padding by chance is masked out."""
-        ids = self.rows.row(position)[: self.length]
+    def features(self, ids: np.ndarray, epoch: int, position: int) -> Arrays:
+        """The features of a row; a random word that is padding by chance is masked out."""
+        ids = ids[: self.length]
         padded = np.full(self.length, self.pad_id, np.int64)
         padded[: len(ids)] = ids
         draws = draws_of(self.seed, epoch, position, self.length, self.vocab_size)
@@ -100,70 +57,64 @@ class MaskedPairs:
         )
         positions = np.flatnonzero(chosen)
         return {
-            "ids": shown,
-            "types": np.zeros_like(shown),
-            "mask": (shown != self.pad_id).astype(np.int64),
-            "positions": positions,
-            "words": padded[positions],
-            "weights": np.ones_like(positions),
-            "next": np.int64(-1),
+            "input_ids": shown,
+            "segment_ids": np.zeros_like(shown),
+            "input_mask": (shown != self.pad_id).astype(np.int64),
+            "masked_lm_positions": positions,
+            "masked_lm_ids": padded[positions],
+            "masked_lm_weights": np.ones_like(positions),
+            "next_sentence_labels": np.array([-1]),
         }
 
 
 def collate(rows: Sequence[Arrays], *, judged: bool) -> Arrays:
     """One batch of B rows; ``judged`` hands the targets to the model, else to the loss."""
-    places = max(1, *(len(row["positions"]) for row in rows))
-    padded = {
-        name: np.stack([_padded(row[name], places) for row in rows])
-        for name in ("positions", "words", "weights")
-    }
-    following = [[row["next"]] for row in rows]
-    targets = np.concatenate([padded["words"], padded["weights"], following], axis=1)
+    stacked = {name: np.stack([row[name] for row in rows]) for name in _OF_TOKENS}
+    places = max(1, *(len(row["masked_lm_positions"]) for row in rows))
+    for name in _OF_WORDS:
+        stacked[name] = np.zeros((len(rows), places), np.int64)
+        for at, row in enumerate(rows):
+            stacked[name][at, : len(row[name])] = row[name]
+    positions, words, weights = (stacked[name] for name in _OF_WORDS)
+    targets = np.concatenate([words, weights, stacked["next_sentence_labels"]], axis=1)
     return {
-        "input_ids": np.stack([row["ids"] for row in rows]),
-        "token_type_ids": np.stack([row["types"] for row in rows]),
-        "attention_mask": np.stack([row["mask"] for row in rows]),
-        "positions": padded["positions"],
+        "input_ids": stacked["input_ids"],
+        "token_type_ids": stacked["segment_ids"],
+        "attention_mask": stacked["input_mask"],
+        "positions": positions,
         "targets" if judged else "labels": targets,
     }
 
 
-def _padded(values: np.ndarray, length: int) -> np.ndarray:
-    return np.concatenate([values, np.zeros(length - len(values), np.int64)]).astype(np.int64)
-
-
-RowSource = Instances | MaskedPairs
+_OF_TOKENS = ("input_ids", "segment_ids", "input_mask", "next_sentence_labels")
+_OF_WORDS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
 
 @dataclass(frozen=True)
-class PretrainingSplit:
-    """Rows of one split, ``judged`` if it is evaluated on; see :class:`.task.Split`."""
+class PretrainingSplit(ShuffledSplit):
+    """Rows of one split, ``judged`` if it is evaluated on; in training by (epoch, position)."""
 
-    source: RowSource
+    rows: StoredRows
+    masks: WordMasks | None  # of pairs; None: instances, whose masks were drawn when they were made
     batch_size: int
     judged: bool = False
 
     def __len__(self) -> int:
-        return len(self.source)
+        return len(self.rows)
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the rows."""
-        return self.source.fingerprint
+        """Hash of the rows; the options of masking are in the run's identity."""
+        return self.rows.fingerprint
 
-    @property
-    def batches(self) -> Sequence[Sequence[int]]:
-        """Batches that cover the split once."""
-        return even_batches(len(self), self.batch_size)
-
-    def load(self, batches: Iterable[Sequence[Any]]) -> BatchLoader:
-        """Batches of the model's inputs, with ``labels`` in training."""
-        return BatchLoader(self._batch, batches)
-
-    def _batch(self, keys: Sequence[Any]) -> Arrays:
-        """Rows by (epoch, position), or by position."""
-        places = [key if isinstance(key, tuple) else (0, key) for key in keys]
-        return collate([self.source.row(*place) for place in places], judged=self.judged)
+    def make_batch(self, keys: Sequence[Any]) -> Arrays:
+        """The model's inputs, with ``labels`` in training."""
+        rows = []
+        for key in keys:
+            epoch, position = key if isinstance(key, tuple) else (0, key)
+            row = self.rows.row(position)
+            rows.append(self.masks.features(row, epoch, position) if self.masks else row)
+        return collate(rows, judged=self.judged)
 
 
 @dataclass
@@ -180,15 +131,12 @@ class PretrainingTask(Task):
     num_outputs = 0
     metric = "loss"
     maximise = False
-
-    @property
-    def by_epoch(self) -> bool:
-        """Whether rows differ from epoch to epoch."""
-        return self.train is not None and self.train.source.by_epoch
+    by_epoch = True
 
     def order(self, seed: int) -> EpochBatches:
         """The rows as they lie in their file, which was shuffled when it was made."""
-        batches = even_batches(len(self.train), self.batch_size * distributed.world_size())
+        size = self.batch_size * distributed.world_size()
+        batches = epoch_batches(len(self.train), size, shuffle=False)
         return lambda epoch: batches
 
     def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:

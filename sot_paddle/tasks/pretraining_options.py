@@ -5,60 +5,51 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from sot_paddle.command_line import Command
-from sot_paddle.options import changeable, option, record
+from sot_paddle.options import Options, changeable, option, record
+from sot_paddle.tasks.document_options import OPTIMIZERS, SCHEDULES
 from sot_paddle.tasks.text_options import TextRunOptions, TunedOptions
-
-KERNEL_OPTIONS = (
-    "attention_kernel",
-    "attention_head_size",
-    "qk",
-    "value_forward",
-    "remove_qk",
-    "remove_position_embeddings",
-    "embedding_size",
-)
-"""Options of the encoder that change its architecture, for weights from scratch."""
-
-_SCRATCH = "from scratch: "
 
 
 @record
-class PretrainConfig(TunedOptions, TextRunOptions):
-    """Every option of ``tools/pretrain.py``; defaults are those of BERT's further pre-training."""
+class ArchitectureOptions(Options):
+    """Options of the encoder that change its architecture, for weights from scratch."""
 
-    data_dir: str = changeable(
-        "",
-        "what prepare_pretraining.py made: instances (both tasks), or pairs (masked words alone)",
-    )
+    attention_kernel: str | None = option(None, "from scratch: such as 'qk_convq_convk 8'")
+    attention_head_size: int | None = option(None, "from scratch: channels of a head", low=1)
+    qk: str | None = option(None, "from scratch: such as 'convolution_depth 4 1'")
+    value_forward: str | None = option(None, "from scratch: how values are made")
+    remove_qk: bool = option(False, "from scratch: queries and keys are the hidden states")
+    remove_position_embeddings: bool = option(False, "from scratch: no absolute positions")
+    embedding_size: int | None = option(None, "from scratch: size of the embeddings", low=1)
+
+
+@record
+class PretrainConfig(ArchitectureOptions, TunedOptions, TextRunOptions):
+    r"""Pre-train a language model: further from a checkpoint, or from scratch.
+
+    On instances of both tasks, or on pairs with words masked anew in every epoch. Defaults are
+    those of BERT's further pre-training. The same command continues a run that was interrupted, bit
+    for bit. OUT/last is a --model_name_or_path of the other training commands.
+
+    examples:
+      python tools/prepare_pretraining.py --form instances --input imdb.txt \
+          --tokenizer_name CHECKPOINT --output_dir data/imdb
+      python tools/pretrain.py --model_name_or_path CHECKPOINT --data_dir data/imdb --do_train \
+          --max_steps 100000 --warmup_steps 10000 --output_dir output/further
+    more: docs/text.md
+    """
+
+    program = "pretrain.py"
+
+    data_dir: str = changeable("", "what prepare_pretraining.py made, instances or pairs")
     eval_data_dir: str = changeable("", "the same, to evaluate on")
     do_eval: bool = changeable(False, "beside do_train: on eval_data_dir")
     do_predict: bool = changeable(False, "refused: nothing is predicted")
     block_size: int = option(128, "pairs: longer rows are cut, in tokens", low=8)
     mlm_probability: float = option(0.15, "pairs: share of masked words", low=0, high=1)
-    paddle_compat: bool = option(
-        False,
-        "the Paddle port's loss of the words (the mean, also over places not used), AdamW, "
-        "and its clipping of each tensor; its rates: --adam_epsilon 1e-8 --weight_decay 0 "
-        "--warmup_proportion 0",
-    )
-    attention_kernel: str | None = option(None, f"{_SCRATCH}such as 'qk_convq_convk 8'")
-    attention_head_size: int | None = option(None, f"{_SCRATCH}channels of a head", low=1)
-    qk: str | None = option(None, f"{_SCRATCH}queries, keys, such as 'convolution_depth 4 1'")
-    value_forward: str | None = option(None, f"{_SCRATCH}how values are made")
-    remove_qk: bool = option(False, f"{_SCRATCH}queries and keys are the hidden states")
-    remove_position_embeddings: bool = option(False, f"{_SCRATCH}no absolute positions")
-    embedding_size: int | None = option(None, f"{_SCRATCH}size of the embeddings", low=1)
-    optimizer: str | None = option(
-        None,
-        "bert_adam (as published, of instances), hf_adamw (of pairs) or adamw (paddle_compat)",
-        choices=("bert_adam", "hf_adamw", "adamw"),
-    )
-    lr_scheduler: str | None = option(
-        None,
-        "linear_drop (as published, of instances), linear (of pairs), cosine or constant",
-        choices=("linear_drop", "linear", "cosine", "constant"),
-    )
+    paddle_compat: bool = option(False, "the Paddle port's loss of the words, AdamW and clipping")
+    optimizer: str | None = option(None, "None: as published", choices=OPTIMIZERS)
+    lr_scheduler: str | None = option(None, "None: as published", choices=SCHEDULES)
     per_gpu_train_batch_size: int = 32
     per_gpu_eval_batch_size: int = 32
     weight_decay: float = 0.01
@@ -102,23 +93,6 @@ class PretrainConfig(TunedOptions, TextRunOptions):
     @property
     def architecture(self) -> dict[str, Any]:
         """Options of the encoder that are given."""
-        values = {name: getattr(self, name) for name in KERNEL_OPTIONS}
+        fields = dataclasses.fields(ArchitectureOptions)
+        values = {field.name: getattr(self, field.name) for field in fields}
         return {name: value for name, value in values.items() if value not in (None, False)}
-
-
-COMMAND = Command(
-    "pretrain.py",
-    PretrainConfig,
-    """\
-Pre-train a language model: on instances of both tasks (further, from a checkpoint), or from scratch
-on pairs with words masked anew in every epoch. The same command continues a run that was
-interrupted, bit for bit. OUT/last is a --model_name_or_path of the other training commands.""",
-    """\
-examples:
-  python tools/prepare_pretraining.py --form instances --input imdb.txt \\
-      --tokenizer_name CHECKPOINT --output_dir data/imdb
-  python tools/pretrain.py --model_name_or_path CHECKPOINT --data_dir data/imdb --do_train \\
-      --max_steps 100000 --warmup_steps 10000 --output_dir output/further
-more: docs/text.md
-""",
-)

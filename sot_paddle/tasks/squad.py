@@ -5,14 +5,13 @@ Shape legend: M windows, T tokens of a padded window.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import paddle
 
-from sot_paddle.data.batches import EpochBatches
 from sot_paddle.data.splits import ShuffledSplit
 from sot_paddle.data.squad import (
     ANSWERS,
@@ -33,29 +32,12 @@ from sot_paddle.tasks.task import Outputs, Predictions, Task
 
 
 @dataclass(frozen=True)
-class AskedSplit:
+class Asked:
     """Questions in the file's order, and what feeds tokens or hidden states of their windows."""
 
     questions: Sequence[Question]
     features: SpanFeatures
-    windows: ShuffledSplit
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of what is fed."""
-        return self.windows.fingerprint
-
-    @property
-    def batches(self) -> Sequence[Sequence[int]]:
-        """Batches of windows that cover the split once."""
-        return self.windows.batches
-
-    def __len__(self) -> int:
-        return len(self.features)
-
-    def load(self, batches: Iterable[Sequence[int]]) -> Iterable[Mapping[str, paddle.Tensor]]:
-        """Batches of the model's inputs and ``labels``, (B, 2) first and last token."""
-        return self.windows.load(batches)
+    windows: ShuffledSplit  # its labels are (M, 2), first and last token
 
     def answer(self, outputs: np.ndarray, options: DecodingOptions) -> dict[str, Answer]:
         """Question id -> answer, from start and end scores (M, 2, T) of every window."""
@@ -68,9 +50,10 @@ class SquadTask(Task):
 
     batch_size: int
     decoding: DecodingOptions = field(default_factory=DecodingOptions)
-    train: AskedSplit | None = None
-    dev: Mapping[str, AskedSplit] = field(default_factory=dict)
-    test: Mapping[str, AskedSplit] = field(default_factory=dict)
+    train: ShuffledSplit | None = None
+    asked: Asked | None = None  # what is scored and predicted
+    dev: Mapping[str, ShuffledSplit] = field(default_factory=dict)
+    test: Mapping[str, ShuffledSplit] = field(default_factory=dict)
     vocab_size: int = 0  # largest token id + 1, 0 where no token is fed
 
     title = "SQuAD"
@@ -78,20 +61,15 @@ class SquadTask(Task):
     num_outputs = 2
     metric = "f1"
 
-    def order(self, seed: int) -> EpochBatches:
-        """The global batches of each epoch, shuffled by (seed, epoch)."""
-        return self.train.windows.order(self.batch_size, seed)
-
     def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
         """Mean of the cross-entropies of first and last token."""
         return span_loss(outputs, labels)
 
     def score(self, split: str, predictions: Predictions) -> dict[str, float]:
         """Mean loss, and the official scores in per cent."""
-        asked = self.dev[split]
-        answers = asked.answer(predictions.outputs, self.decoding)
+        answers = self.asked.answer(predictions.outputs, self.decoding)
         texts = {name: answer.text for name, answer in answers.items()}
-        scores = score_answers(asked.questions, texts)
+        scores = score_answers(self.asked.questions, texts)
         losses = [mean_loss(predictions.outputs[:, at], predictions.labels[:, at]) for at in (0, 1)]
         return {"loss": float(np.mean(losses)), **scores}
 
@@ -101,7 +79,7 @@ class SquadTask(Task):
 
     def write_predictions(self, folder: Path, split: str, predictions: Predictions) -> Path:
         """Write the answers."""
-        return write_answers(folder, self.test[split].answer(predictions.outputs, self.decoding))
+        return write_answers(folder, self.asked.answer(predictions.outputs, self.decoding))
 
 
 def read_windows(
@@ -130,7 +108,7 @@ def read_windows(
 def load_squad(
     kind: type[SquadTask],
     config: RecipeOptions,
-    ask: Callable[[str, str], AskedSplit],
+    ask: Callable[[str, str], Asked],
     vocab_size: int = 0,
 ) -> SquadTask:
     """Read what the options ask for; ``ask`` reads ``train`` or ``dev`` from a file of questions.
@@ -139,20 +117,20 @@ def load_squad(
         ValueError: a file is not named, or cannot be used.
     """
 
-    def read(split: str, flag: str) -> AskedSplit:
+    def read(split: str, flag: str) -> Asked:
         file = getattr(config, flag)
         if not file:
             raise ValueError(f"SQuAD {split} needs --{flag}, questions in the official format")
         return ask(split, file)
 
-    train = read("train", "train_file") if config.do_train else None
-    scored = config.do_eval or config.do_predict
-    dev = {"dev": read("dev", "predict_file")} if scored else {}
+    train = read("train", "train_file").windows if config.do_train else None
+    asked = read("dev", "predict_file") if config.do_eval or config.do_predict else None
     return kind(
         config.per_gpu_train_batch_size,
         config.decoding,
         train=train,
-        dev=dev if config.do_eval else {},
-        test=dev if config.do_predict else {},
+        asked=asked,
+        dev={"dev": asked.windows} if config.do_eval else {},
+        test={"dev": asked.windows} if config.do_predict else {},
         vocab_size=vocab_size,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sot_paddle.command_line import Command
 from sot_paddle.config import SPANS
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.squad import NULL_SCORES, DecodingOptions
@@ -12,15 +11,6 @@ from sot_paddle.tasks.text_options import CheckpointOptions, TextRunOptions, Tun
 
 SQUAD = "SQuAD"
 LIVE = "live"
-MODELS = ("adapter", "probes")
-
-SQUAD_LENGTH = 384
-DECODING = {
-    "n_best": "n_best_size",
-    "max_tokens": "max_answer_length",
-    "threshold": "null_score_diff_threshold",
-}
-"""Field of `DecodingOptions` to the option, where it has another name."""
 
 
 @record
@@ -51,13 +41,25 @@ class StateRows(CheckpointOptions):
     @property
     def length(self) -> int:
         """Tokens of a row."""
-        default = SQUAD_LENGTH if self.squad else LENGTHS.get(self.task_name.lower(), 128)
+        default = 384 if self.squad else LENGTHS.get(self.task_name.lower(), 128)
         return self.max_seq_length or default
 
 
 @record
 class ExtractConfig(StateRows):
-    """Every option of ``tools/extract_hidden_states.py``."""
+    r"""Store the hidden states of every layer and position of a frozen encoder in HDF5.
+
+    The layout is the original's. It says first how much disk each split needs, and refuses when
+    that is not there; after a stop the same command makes the splits that are not finished.
+
+    example:
+      python tools/extract_hidden_states.py --task_name SQuAD --train_file train-v2.0.json \
+          --predict_file dev-v2.0.json --model_name_or_path CHECKPOINT --dtype float16 \
+          --output_dir states/squad
+    """
+
+    program = "extract_hidden_states.py"
+    no_effect = {"--embed-batch-size N": "rows are stored one by one"}
 
     splits: str = option("", "splits with commas between [train and the development splits]")
     output_dir: str = option("", "folder of the files; a split that is there is left as it is")
@@ -89,9 +91,7 @@ class RecipeOptions(StateRows, TextRunOptions):
     n_best_size: int = changeable(20, f"{SQUAD}: starts and ends that are combined", low=1)
     max_answer_length: int = changeable(30, f"{SQUAD}: longest answer, in tokens", low=1)
     null_score_diff_threshold: float = changeable(0.0, f"{SQUAD}: no answer from here on")
-    null_score: str = changeable(
-        "published", f"{SQUAD}: {' or '.join(NULL_SCORES)} of the windows", choices=NULL_SCORES
-    )
+    null_score: str = changeable("published", f"{SQUAD}: of the windows", choices=NULL_SCORES)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,15 +102,34 @@ class RecipeOptions(StateRows, TextRunOptions):
     @property
     def decoding(self) -> DecodingOptions:
         """How answers are chosen."""
-        return part_of(self, DecodingOptions, **DECODING)
+        return part_of(
+            self,
+            DecodingOptions,
+            n_best="n_best_size",
+            max_tokens="max_answer_length",
+            threshold="null_score_diff_threshold",
+        )
 
 
 @record
 class StateTrainConfig(RecipeOptions):
-    """Every option of ``tools/train_adapter.py``."""
+    r"""Train the AdapterPooler, or a probe of each layer, on hidden states of a frozen encoder.
+
+    GLUE or SQuAD, from stored states or made while training. Defaults are the published recipe; the
+    same command continues a run that was interrupted, bit for bit.
+
+    example:
+      python tools/train_adapter.py --task_name RTE --states states/rte --do_train --do_eval \
+          --learning_rate 1.21668e-5 --output_dir output/adapter/rte
+    more: the page on hidden states in docs/
+    """
+
+    program = "train_adapter.py"
 
     states: str = changeable(LIVE, "live (made while training), or a folder of stored states")
-    model: str = option("adapter", "AdapterPooler, or each layer alone", choices=MODELS)
+    model: str = option(
+        "adapter", "AdapterPooler, or each layer alone", choices=("adapter", "probes")
+    )
     adapter_dim: int = option(0, "width of the adapter; 0 (published): as many as tokens", low=0)
 
     def __post_init__(self) -> None:
@@ -121,71 +140,25 @@ class StateTrainConfig(RecipeOptions):
 
 @record
 class SquadTrainConfig(TunedOptions, RecipeOptions):
-    """Every option of ``tools/train_squad.py``."""
+    r"""Fine-tune a language model on SQuAD 2.0: spans over windows of long contexts.
+
+    Writes predictions.json in the official form, and the official scores in metrics.json. The same
+    command continues a run that was interrupted, bit for bit.
+
+    example:
+      python tools/train_squad.py --model_name_or_path CHECKPOINT --train_file train-v2.0.json \
+          --predict_file dev-v2.0.json --do_train --do_eval --do_predict --output_dir output/squad
+    """
+
+    program = "train_squad.py"
 
     task_name: str = option(SQUAD, f"{SQUAD}, nothing else")
-    data_dir: str = changeable("", "not taken, GLUE's")
-    rows: str = option("original", "not taken, GLUE's", choices=ROWS)
     learning_rate: float = 2e-5
+
+    resolved_pooling = SPANS
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.squad:
             raise ValueError(f"task_name must be {SQUAD}, got {self.task_name}: use train_glue.py")
-        for name in ("data_dir", "rows"):
-            if getattr(self, name) != getattr(type(self), name):
-                raise ValueError(f"{name} means nothing for {SQUAD}: leave it out")
         self.require("model_name_or_path")
-
-    @property
-    def resolved_pooling(self) -> str:
-        """The head of question answering."""
-        return SPANS
-
-
-SQUAD_COMMAND = Command(
-    "train_squad.py",
-    SquadTrainConfig,
-    """\
-Fine-tune a language model on SQuAD 2.0: spans over windows of long contexts. Writes
-predictions.json in the official form, and the official scores in metrics.json. The same command
-continues a run that was interrupted, bit for bit.""",
-    """\
-examples:
-  python tools/train_squad.py --model_name_or_path CHECKPOINT --train_file train-v2.0.json \\
-      --predict_file dev-v2.0.json --do_train --do_eval --do_predict --output_dir output/squad
-""",
-)
-
-
-ADAPTER_COMMAND = Command(
-    "train_adapter.py",
-    StateTrainConfig,
-    """\
-Train the AdapterPooler, or a probe of each layer, on the hidden states of a frozen encoder: GLUE
-or SQuAD, from stored states or made while training. Defaults are the published recipe; the same
-command continues a run that was interrupted, bit for bit.""",
-    """\
-examples:
-  python tools/train_adapter.py --task_name RTE --states states/rte --do_train --do_eval \\
-      --learning_rate 1.21668e-5 --output_dir output/adapter/rte
-more: the page on hidden states in docs/
-""",
-)
-
-
-EXTRACT_COMMAND = Command(
-    "extract_hidden_states.py",
-    ExtractConfig,
-    """\
-Store the hidden states of every layer and position of a frozen encoder in HDF5, in the original's
-layout. It says first how much disk each split needs, and refuses when that is not there; after a
-stop the same command makes the splits that are not finished.""",
-    """\
-examples:
-  python tools/extract_hidden_states.py --task_name SQuAD --train_file train-v2.0.json \\
-      --predict_file dev-v2.0.json --model_name_or_path CHECKPOINT --dtype float16 \\
-      --output_dir states/squad
-""",
-    no_effect={"--embed-batch-size": "rows are stored one by one"},
-)

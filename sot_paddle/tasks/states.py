@@ -23,7 +23,7 @@ from sot_paddle.tasks.task import Outputs, Predictions
 
 
 class StateSplit(ShuffledSplit):
-    """Hidden states from files or from an encoder; see :class:`~.task.Split`.
+    """Hidden states from files or from an encoder.
 
     ``labels`` are (n,), (n, 2) of spans, or None; ``indices`` None where nothing is predicted.
     """

@@ -8,16 +8,17 @@ Shape legend: M examples of a split.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import paddle
 
 from sot_paddle.data.batches import EpochBatches
+from sot_paddle.data.splits import ShuffledSplit
 
 Outputs = paddle.Tensor | tuple[paddle.Tensor, ...]
 """What a model returns: logits, the pair of a ``sum_loss`` head in training, or a span's two."""
@@ -37,30 +38,6 @@ class Predictions:
     seconds: float = 0.0  # wall time of this process, reading included
 
 
-class Split(Protocol):
-    """The examples of one split.
-
-    ``fingerprint`` is a hash of what they are: a resumed run must find the same training examples,
-    and forgets scores of other examples.
-    """
-
-    fingerprint: str
-    labels: np.ndarray | None  # (M,) class of each, None where unknown or without classes
-    batches: Sequence[Sequence[int]]  # positions, each once, as an evaluation reads them
-
-    def __len__(self) -> int:
-        """Number of examples."""
-        ...
-
-    def load(self, batches: Iterable[Sequence[Any]]) -> Iterable[Mapping[str, paddle.Tensor]]:
-        """The model's arguments by name, and ``labels`` where there are any, of each batch.
-
-        ``batches`` are lists of positions, of training examples of whatever :attr:`Task.by_epoch`
-        says.
-        """
-        ...
-
-
 class Task(Protocol):
     """A kind of task, with its data. One that predicts nothing inherits that from here.
 
@@ -72,17 +49,18 @@ class Task(Protocol):
     unit: str = "examples"  # what an example is called in the plural
     classes: tuple[str, ...] = ()  # names of the model's outputs, () where they are not classes
     num_outputs: int
+    batch_size: int  # training examples of each process and forward pass
     metric: str  # the main score, which selects the best checkpoint
     maximise: bool = True
-    train: Split | None  # None when the run does not train
-    dev: Mapping[str, Split]  # to score; the first decides about the best, {} for no evaluation
-    test: Mapping[str, Split] = MappingProxyType({})  # to predict
+    train: ShuffledSplit | None  # None when the run does not train
+    dev: Mapping[str, ShuffledSplit]  # to score; the first decides about the best
+    test: Mapping[str, ShuffledSplit] = MappingProxyType({})  # to predict
     by_epoch: bool = False
     tie_breaker: str = ""  # of equal main scores that with the smaller one of this name is better
 
     def order(self, seed: int) -> EpochBatches:
         """The global batches of each training epoch, a pure function of (seed, epoch)."""
-        ...
+        return self.train.order(self.batch_size, seed)
 
     def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
         """Mean training loss of a batch, a scalar."""

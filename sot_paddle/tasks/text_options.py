@@ -7,14 +7,14 @@ from typing import Any
 from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.options import Options, RunOptions, changeable, option, record
 
+_TYPES = tuple(TEXT_BACKBONES)
+
 
 @record
 class CheckpointOptions(Options):
     """Which language model, and where it runs; by itself it is frozen, with its own head."""
 
-    model_type: str = option(
-        next(iter(TEXT_BACKBONES)), ", ".join(TEXT_BACKBONES), choices=tuple(TEXT_BACKBONES)
-    )
+    model_type: str = option(_TYPES[0], "of the checkpoint", choices=_TYPES)
     model_name_or_path: str = changeable("", "checkpoint folder, or a name found locally")
     config_name: str = changeable("", "config.json, if not the checkpoint's own")
     tokenizer_name: str = changeable("", "vocabulary, if not the checkpoint's own")
@@ -22,18 +22,9 @@ class CheckpointOptions(Options):
     no_cuda: bool = changeable(False, "use the CPU even where there is a GPU")
 
     freeze_encoder = False
-    hidden_dropout_prob = None
-    attention_probs_dropout_prob = None
-
-    @property
-    def length(self) -> int | None:
-        """Tokens of a row, None where the options do not say it."""
-        return None
-
-    @property
-    def tokenizer_settings(self) -> dict[str, Any]:
-        """Settings of WordPiece that go after those of the checkpoint's tokenizer_config.json."""
-        return {}
+    hidden_dropout_prob = attention_probs_dropout_prob = None
+    length = None  # tokens of a row, None where the options do not say it
+    tokenizer_settings = {}  # of WordPiece, after those of the checkpoint's tokenizer_config.json
 
     @property
     def resolved_pooling(self) -> str:
@@ -89,25 +80,19 @@ class TextRunOptions(RunOptions):
     weight_decay: float = option(0.0, "decay of all but biases and LayerNorm weights", low=0)
     adam_epsilon: float = option(1e-8, "epsilon of the optimizer", low=0)
     correct_bias: bool = option(True, "bias correction of hf_adamw; --set correct_bias=false")
-    max_grad_norm: float = option(1.0, "global gradient norm limit, 0 for none", low=0)
-    num_train_epochs: float = option(3.0, "passes over the training data", low=0)
+    max_grad_norm: float = option(1.0, "gradient norm limit, 0 for none", low=0)
+    num_train_epochs: float = option(3.0, "passes over the training data", gt=0)
     warmup_proportion: float = option(0.0, "share of the run that warms up", low=0.0, high=1.0)
     warmup_steps: int = option(0, "steps of warm-up, go before warmup_proportion", low=0)
     optimizer: str = option("hf_adamw", "as published, or another", choices=("hf_adamw", "adamw"))
-    lr_scheduler: str = option(
-        "linear", "as published, or another", choices=("linear", "cosine", "constant")
-    )
+    lr_scheduler: str = option("linear", "of the rate", choices=("linear", "cosine", "constant"))
     evaluate_during_training: bool = changeable(False, "evaluate at every logging step")
     logging_steps: int = changeable(50, "optimizer steps between log lines", low=1)
     save_steps: int = changeable(50, "optimizer steps between checkpoints", low=1)
     eval_steps: int | None = changeable(None, "steps between evaluations, else epochs", low=1)
 
     half, fp16_opt_level = "", "O1"  # see `TunedOptions`
-
-    @property
-    def clipping(self) -> str:
-        """How gradients are clipped, a key of `sot_paddle.train.optimizer.CLIPPINGS`."""
-        return "global"
+    clipping = "global"  # of gradients, a key of `sot_paddle.train.optimizer.CLIPPINGS`
 
     def warmup(self, steps: int) -> float:
         """Steps of warm-up of a schedule of so many steps, possibly a fraction."""
@@ -115,8 +100,6 @@ class TextRunOptions(RunOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_train_epochs <= 0:
-            raise ValueError(f"num_train_epochs must be above 0, got {self.num_train_epochs}")
         if self.early_stopping_patience is not None and not self.do_eval:
             raise ValueError("early_stopping_patience needs do_eval: it watches the dev metric")
         if not self.correct_bias and self.optimizer != "hf_adamw":

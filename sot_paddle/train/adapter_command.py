@@ -22,7 +22,7 @@ from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.distributed import say
 from sot_paddle.heads import adapter_pooler
 from sot_paddle.tasks.glue import GlueTask, dev_splits, test_splits
-from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad, read_windows
+from sot_paddle.tasks.squad import Asked, SquadTask, load_squad, read_windows
 from sot_paddle.tasks.state_options import LIVE, SQUAD, RecipeOptions, StateRows, StateTrainConfig
 from sot_paddle.tasks.states import ProbedGlueTask, ProbedSquadTask, StateSplit
 from sot_paddle.tasks.task import Task
@@ -140,7 +140,7 @@ def load_states(config: StateTrainConfig) -> tuple[Task, tuple[int, int, int]]:
     else:
         task = _glue(config, frozen)
     splits = [task.train, *task.dev.values(), *task.test.values()]
-    sources = [getattr(split, "windows", split).source for split in splits if split is not None]
+    sources = [split.source for split in splits if split is not None]
     sizes = {source.of_row for source in sources}
     if len(sizes) > 1:
         raise ValueError(f"the splits have hidden states of different sizes: {sorted(sizes)}")
@@ -197,16 +197,14 @@ def _glue_split(config: StateTrainConfig, frozen: FrozenModel | None, name: str)
     return StateSplit(source, size, indices)
 
 
-def _asked(
-    config: StateTrainConfig, frozen: FrozenModel | None, split: str, file: str
-) -> AskedSplit:
+def _asked(config: StateTrainConfig, frozen: FrozenModel | None, split: str, file: str) -> Asked:
     size = config.per_gpu_eval_batch_size
     if frozen is not None:
         labelled = split == "train" or config.do_eval
         questions, features = read_windows(
             config, frozen.tokenizer, file, frozen.max_length, labelled=labelled
         )
-        return AskedSplit(questions, features, StateSplit(frozen.windows(features, split), size))
+        return Asked(questions, features, StateSplit(frozen.windows(features, split), size))
     reader = StateReader(config.states, stored_split(SQUAD, split))
     tokens, name = reader.of_row[1], config.tokenizer_name or config.model_name_or_path
     if not name or not Path(name).exists():
@@ -221,4 +219,4 @@ def _asked(
             f"windows of {file}: give the file, vocabulary and stride that they were made from"
         )
     say(f"{split}: {len(reader):,} stored windows of {len(questions):,} questions")
-    return AskedSplit(questions, features, windows)
+    return Asked(questions, features, windows)

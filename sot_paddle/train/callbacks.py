@@ -15,8 +15,7 @@ import visualdl  # noqa: F401 (imported with the rest, while imports are quiet)
 from paddlenlp.trainer import TrainerCallback
 
 from sot_paddle import distributed
-from sot_paddle.cli import answering
-from sot_paddle.failures import INTERRUPTED, TERMINATED, Interrupted
+from sot_paddle.cli import INTERRUPTED, TERMINATED, Interrupted, answering
 from sot_paddle.train.evaluation import duration
 
 

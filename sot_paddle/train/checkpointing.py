@@ -29,7 +29,7 @@ from sot_paddle.atomic import (
     write_atomically,
 )
 from sot_paddle.checkpoint import safetensors_parts
-from sot_paddle.failures import NonFiniteState, StorageFailure
+from sot_paddle.cli import NonFiniteState, StorageFailure
 
 PREFIX = "checkpoint-"
 MANIFEST = reading.MANIFEST

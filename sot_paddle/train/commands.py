@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import logging
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from sot_paddle.cli import command, exit_status
 from sot_paddle.command_line import parse
-from sot_paddle.config import import_name
 from sot_paddle.runtime import quiet_imports
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "eval_image": ("train.image_flags:EVALUATION", "train.image_evaluation:run_config"),
-    "extract_hidden_states": (
-        "tasks.state_options:EXTRACT_COMMAND",
-        "train.extraction_command:extract_splits",
-    ),
-    "pretrain": ("tasks.pretraining_options:COMMAND", "train.pretraining_command:run_config"),
-    "train_adapter": ("tasks.state_options:ADAPTER_COMMAND", "train.adapter_command:run_config"),
-    "train_glue": ("tasks.glue_options:COMMAND", "train.text_command:run_config"),
-    "train_image": ("train.image_flags:TRAINING", "train.image_command:run_config"),
-    "train_squad": ("tasks.state_options:SQUAD_COMMAND", "train.squad_command:run_config"),
-    "train_text": ("tasks.document_options:COMMAND", "train.document_command:run_config"),
+    "eval_image": ("image_options:ImageEvalConfig", "image_evaluation:run_config"),
+    "extract_hidden_states": ("state_options:ExtractConfig", "extraction_command:extract_splits"),
+    "pretrain": ("pretraining_options:PretrainConfig", "pretraining_command:run_config"),
+    "train_adapter": ("state_options:StateTrainConfig", "adapter_command:run_config"),
+    "train_glue": ("glue_options:TrainConfig", "text_command:run_config"),
+    "train_image": ("image_options:ImageTrainConfig", "image_command:run_config"),
+    "train_squad": ("state_options:SquadTrainConfig", "squad_command:run_config"),
+    "train_text": ("document_options:DocumentTrainConfig", "document_command:run_config"),
 }
-"""Command -> its command line, and the function of its options; both in `sot_paddle`."""
+"""Command -> its record of options, in `sot_paddle.tasks`, and what runs it, in this package."""
 
 
-def part(name: str, index: int) -> object:
-    """Import the command line (0) or the function (1) of a command."""
-    return import_name(f"sot_paddle.{COMMANDS[name][index]}")
+def part(name: str, index: int) -> Any:
+    """Import the record of options (0) or the function (1) of a command."""
+    package = ("tasks", "train")[index]
+    return pkgutil.resolve_name(f"sot_paddle.{package}.{COMMANDS[name][index]}")
 
 
 def program(name: str) -> Callable[[Sequence[str] | None], int]:
@@ -36,8 +35,8 @@ def program(name: str) -> Callable[[Sequence[str] | None], int]:
 
     @command(name)
     def main(arguments: list[str]) -> int:
-        command_line = part(name, 0)
-        options = parse(command_line, arguments)  # --help ends here, before Paddle is loaded
+        record = part(name, 0)
+        options = parse(record, arguments)  # --help ends here, before Paddle is loaded
         logging.getLogger("datasets").setLevel(logging.WARNING)
         with quiet_imports():
             from sot_paddle.distributed import leave

@@ -15,9 +15,10 @@ from paddle import nn
 from tqdm import tqdm
 
 from sot_paddle import distributed
-from sot_paddle.failures import NonFiniteState
+from sot_paddle.cli import NonFiniteState
+from sot_paddle.data.splits import ShuffledSplit
 from sot_paddle.functional import at_least_float32
-from sot_paddle.tasks.task import Predictions, Split
+from sot_paddle.tasks.task import Predictions
 
 _REPORT_EVERY = 15.0  # seconds
 
@@ -37,7 +38,7 @@ def evaluation_mode(model: nn.Layer, *, gradients: bool = False) -> Iterator[Non
 
 def predict(
     model: nn.Layer,
-    split: Split,
+    split: ShuffledSplit,
     *,
     autocast: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
 ) -> Predictions:

@@ -11,11 +11,12 @@ from paddle import nn
 from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
+from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.distributed import say
 from sot_paddle.options import part_of
 from sot_paddle.registry import create_model
 from sot_paddle.tasks.image_options import ImageTrainConfig
-from sot_paddle.tasks.images import TRANSFORM, load_images
+from sot_paddle.tasks.images import load_images
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import model_folder
 from sot_paddle.train.device import prepare_device
@@ -99,7 +100,7 @@ class ImageSource:
             num_classes=task.num_outputs,
             options=model_folder.flat_options(model),
             classes=task.classes,
-            **{option.name: getattr(config, option.name) for option in TRANSFORM},
+            **vars(part_of(config, EvalTransform)),
         ).file()
 
 

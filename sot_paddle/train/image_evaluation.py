@@ -69,7 +69,7 @@ def evaluate(config: ImageEvalConfig) -> dict[str, Any]:
     classes = _check_classes(config, subject, listed)
     say(f"{subject.model.name}: weights {subject.origin}")
     say(f"{len(listed)} images of {len(classes)} classes, {subject.transform.img_size} pixels")
-    split = images.evaluation_split(listed, config.batch_size, config.workers, config.dtype)
+    split = images.ImageSplit(listed, config.batch_size, config.workers, config.dtype)
     predicted = predict(subject.model, split)
     logits = imagenet_a.gather_scores(predicted.outputs) if config.imagenet_a else predicted.outputs
     return {
@@ -130,7 +130,8 @@ def _transform(
 ) -> EvalTransform:
     """The options, then what the weights' folder says, then the published values."""
     base = trained or EvalTransform()
-    options = {field.name: getattr(config, field.name) for field in images.TRANSFORM}
+    fields = dataclasses.fields(EvalTransform)
+    options = {field.name: getattr(config, field.name) for field in fields}
     return dataclasses.replace(base, **{k: v for k, v in options.items() if v is not None})
 
 

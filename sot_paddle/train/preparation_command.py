@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sot_paddle.command_line import Command, parse
+from sot_paddle.command_line import parse
 from sot_paddle.data.pretraining.instance_files import InstanceOptions, prepare_instances
 from sot_paddle.data.pretraining.pair_files import prepare_pairs
 from sot_paddle.data.pretraining.prepared import MODEL, text_files, train_pieces
@@ -21,7 +21,18 @@ _TEXT = "text files, or folders with *.txt: one sentence a line"
 
 @record
 class PrepareConfig(Options):
-    """Every option of ``tools/prepare_pretraining.py``."""
+    r"""Turn text of any size into what tools/pretrain.py reads.
+
+    What was interrupted begins anew with the same command.
+
+    examples:
+      python tools/prepare_pretraining.py --form instances --input imdb.txt \
+          --tokenizer_name CHECKPOINT --dupe_factor 5 --output_dir data/imdb
+      python tools/prepare_pretraining.py --form pairs --input wiki/ \
+          --tokenizer_name data/sentencepiece --output_dir data/pairs
+    """
+
+    program = "prepare_pretraining.py"
 
     input: tuple[str, ...] = option((), _TEXT + "; instances: an empty line between documents")
     output_dir: str = option("", "folder of this preparation alone")
@@ -50,7 +61,13 @@ class PrepareConfig(Options):
 
 @record
 class TokenizerConfig(Options):
-    """Every option of ``tools/train_tokenizer.py``."""
+    """Train a SentencePiece model on text of any size.
+
+    example:
+      python tools/train_tokenizer.py --input wiki/ --output_dir data/sentencepiece
+    """
+
+    program = "train_tokenizer.py"
 
     input: tuple[str, ...] = option((), _TEXT)
     output_dir: str = option("", "folder of this training alone")
@@ -61,36 +78,9 @@ class TokenizerConfig(Options):
         self.require("input", "output_dir")
 
 
-PREPARE = Command(
-    "prepare_pretraining.py",
-    PrepareConfig,
-    """\
-Turn text of any size into what tools/pretrain.py reads. What was interrupted begins anew with the
-same command.""",
-    """\
-examples:
-  python tools/prepare_pretraining.py --form instances --input imdb.txt \\
-      --tokenizer_name CHECKPOINT --dupe_factor 5 --output_dir data/imdb
-  python tools/prepare_pretraining.py --form pairs --input wiki/ \\
-      --tokenizer_name data/sentencepiece --output_dir data/pairs
-""",
-)
-
-TOKENIZER = Command(
-    "train_tokenizer.py",
-    TokenizerConfig,
-    """\
-Train a SentencePiece model on text of any size.""",
-    """\
-examples:
-  python tools/train_tokenizer.py --input wiki/ --vocab_size 30000 --output_dir data/sentencepiece
-""",
-)
-
-
 def prepare(arguments: Sequence[str]) -> None:
     """Run ``tools/prepare_pretraining.py``."""
-    config = parse(PREPARE, arguments)
+    config = parse(PrepareConfig, arguments)
     files, folder = text_files(config.input), Path(config.output_dir)
     if config.form == "ids":
         tokenizer, vocab_size = None, config.vocab_size
@@ -128,7 +118,7 @@ def prepare(arguments: Sequence[str]) -> None:
 
 def train_tokenizer(arguments: Sequence[str]) -> None:
     """Run ``tools/train_tokenizer.py``."""
-    config = parse(TOKENIZER, arguments)
+    config = parse(TokenizerConfig, arguments)
     files, folder = text_files(config.input), Path(config.output_dir)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder_lock.hold_beside(folder):

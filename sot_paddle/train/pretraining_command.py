@@ -20,7 +20,7 @@ from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
 from sot_paddle.tasks.losses import row_sums
-from sot_paddle.tasks.pretraining import Instances, MaskedPairs, PretrainingSplit, PretrainingTask
+from sot_paddle.tasks.pretraining import PretrainingSplit, PretrainingTask, WordMasks
 from sot_paddle.tasks.pretraining_options import PretrainConfig
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained, text_command
@@ -89,7 +89,15 @@ def _task(
     if not judged:
         pretrained.require_positions(limit, config.block_size, origin, "lower --block_size")
     form = tokenizer.form
-    special_ids = tuple({*form.begin, *form.between, *form.end})
+    masks = WordMasks(
+        config.block_size,
+        config.mlm_probability,
+        config.seed,
+        tokenizer.mask_id,
+        tokenizer.pad_id,
+        tuple({*form.begin, *form.between, *form.end}),
+        tokenizer.vocab_size,
+    )
 
     def split(place: str, *, evaluated: bool = False) -> PretrainingSplit:
         rows = InstanceRows(Path(place)) if judged else StoredRows(Path(place), FORM)
@@ -101,19 +109,8 @@ def _task(
         if judged:
             advice = f"prepare {place} with a smaller --max_seq_length"
             pretrained.require_positions(limit, rows.max_seq_length, origin, advice)
-            source = Instances(rows)
-        else:
-            source = MaskedPairs(
-                rows,
-                config.block_size,
-                config.mlm_probability,
-                config.seed,
-                tokenizer.mask_id,
-                tokenizer.pad_id,
-                special_ids,
-                tokenizer.vocab_size,
-            )
-        return PretrainingSplit(source, config.per_gpu_eval_batch_size, evaluated)
+        size = config.per_gpu_eval_batch_size
+        return PretrainingSplit(rows, None if judged else masks, size, evaluated)
 
     return PretrainingTask(
         config.per_gpu_train_batch_size,

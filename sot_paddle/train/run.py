@@ -18,9 +18,9 @@ from paddle import nn
 from paddlenlp.trainer import TrainingArguments
 
 from sot_paddle import distributed
+from sot_paddle.cli import Interrupted
 from sot_paddle.config import some
 from sot_paddle.distributed import say
-from sot_paddle.failures import Interrupted
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.train import outcome, run_folder
 from sot_paddle.train.callbacks import ProgressLines

@@ -8,7 +8,7 @@ from typing import Any
 from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.data.splits import TokenSplit
 from sot_paddle.data.tokenizers import FAMILIES
-from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad, read_windows
+from sot_paddle.tasks.squad import Asked, SquadTask, load_squad, read_windows
 from sot_paddle.tasks.state_options import SquadTrainConfig
 from sot_paddle.train.adapter_command import optimizer_of_full_batches
 from sot_paddle.train.text_command import run_text
@@ -24,12 +24,12 @@ def _squad_of_texts(config: SquadTrainConfig, vocabulary: Mapping[str, bytes]) -
     tokenizer = family.from_files(vocabulary, max_length=config.length)
     padding = {"pad": "max_length", "max_length": config.length, "pad_id": tokenizer.pad_id}
 
-    def ask(split: str, file: str) -> AskedSplit:
+    def ask(split: str, file: str) -> Asked:
         labelled = split == "train" or config.do_eval
         questions, features = read_windows(
             config, tokenizer, file, config.length, labelled=labelled
         )
         windows = TokenSplit(features.tokens, config.per_gpu_eval_batch_size, **padding)
-        return AskedSplit(questions, features, windows)
+        return Asked(questions, features, windows)
 
     return load_squad(SquadTask, config, ask, tokenizer.vocab_size)

@@ -23,8 +23,8 @@ from paddlenlp.trainer import Trainer, TrainerCallback, TrainingArguments
 
 from sot_paddle import distributed
 from sot_paddle.checkpoint import read_tensors
+from sot_paddle.cli import NonFiniteLoss
 from sot_paddle.distributed import say
-from sot_paddle.failures import NonFiniteLoss
 from sot_paddle.reading import read_object
 from sot_paddle.train import checkpointing, exact_state, outcome
 from sot_paddle.train.callbacks import WATCHES, StopRequest

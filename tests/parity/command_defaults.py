@@ -10,6 +10,7 @@ from typing import Any
 from sot_paddle import command_line
 from sot_paddle.config import CONFIGS, load_yaml
 from sot_paddle.data import image_mixing, image_transforms
+from sot_paddle.data.glue import prediction_path
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.tasks import glue_options as arguments
 from sot_paddle.tasks import image_options as image_arguments
@@ -43,7 +44,7 @@ def text_flags() -> Named:
     """Options of ``train_glue`` with nothing but the required ones on the command line."""
     required = {"task_name": "RTE", "data_dir": "d", "model_name_or_path": "m", "output_dir": "o"}
     words = [word for name, value in required.items() for word in (f"--{name}", value)]
-    found = dataclasses.asdict(command_line.parse(arguments.COMMAND, words))
+    found = dataclasses.asdict(command_line.parse(arguments.TrainConfig, words))
     left_out = {*required, "model_type"}  # required there
     return defaults({name: value for name, value in found.items() if name not in left_out})
 
@@ -156,12 +157,12 @@ def tasks() -> Named:
             "metrics": task.metrics,
             "main metric": GlueTask(task, 1).metric,
             "outputs": task.num_outputs,
-            "train file": files["train"].name,
-            "dev files": tuple(files[split].name for split in task.dev_splits),
-            "test files": tuple(files[split].name for split in task.test_splits),
-            "files with labels": tuple(s for s, file in files.items() if file.labelled),
-            "predictions": tuple(task.prediction_files[split] for split in task.test_splits),
-            "header": files["train"].columns is None,
+            "train file": files["train"],
+            "dev files": tuple(files[split] for split in task.dev_splits),
+            "test files": tuple(files[split] for split in task.test_splits),
+            "files with labels": tuple(name for name in files if name not in task.test_splits),
+            "predictions": tuple(prediction_path("", task, s).name for s in task.test_splits),
+            "header": not task.columns,
             "rows cut short are skipped": task.skip_malformed,
             "scores": task.score_range,
         }

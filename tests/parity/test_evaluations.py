@@ -109,7 +109,9 @@ def test_evaluation_of_a_task(task: str, classes: int) -> None:
         {"logits": torch_logits, "labels": labels},
     )
     single = torch_logits.astype(np.float32)
-    assert glue.score(task, single, labels) == approx(torch_scores(task, single, labels))
+    assert glue.score(get_task(task).metrics, single, labels) == approx(
+        torch_scores(task, single, labels)
+    )
 
 
 def test_evaluation_of_spans() -> None:

@@ -135,22 +135,18 @@ def judged_batch(pad: int) -> tuple[Arrays, Arrays]:
         words = ids[chosen]
         ids[chosen[: count // 2 + 1]] = MASK
         row = {
-            "ids": ids,
-            "types": ((places > length // 2) & (places < length)).astype(np.int64),
-            "mask": (places < length).astype(np.int64),
-            "positions": np.concatenate([chosen, zeros]),
-            "words": np.concatenate([words, zeros]),
-            "weights": np.concatenate([np.ones(count, np.int64), zeros]),
-            "next": np.int64(count % 2),
+            "input_ids": ids,
+            "segment_ids": ((places > length // 2) & (places < length)).astype(np.int64),
+            "input_mask": (places < length).astype(np.int64),
+            "masked_lm_positions": np.concatenate([chosen, zeros]),
+            "masked_lm_ids": np.concatenate([words, zeros]),
+            "masked_lm_weights": np.concatenate([np.ones(count, np.int64), zeros]),
+            "next_sentence_labels": np.array([count % 2]),
         }
         rows.append(row)
     stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-    records = {name: stacked[name] for name in ("ids", "types", "mask")} | {
-        "masked_lm_positions": stacked["positions"],
-        "masked_lm_ids": stacked["words"],
-        "masked_lm_weights": stacked["weights"],
-        "next_sentence_labels": stacked["next"][:, None],
-    }
+    names = {"input_ids": "ids", "segment_ids": "types", "input_mask": "mask"}
+    records = {names.get(name, name): array for name, array in stacked.items()}
     return collate(rows, judged=False), records
 
 
@@ -177,13 +173,13 @@ def masked_batch(pad: int, count: int | None = None) -> tuple[Arrays, Arrays]:
         shown, chosen = masked(row, draws, share=0.15, mask_id=MASK, kept=(CLS, SEP, pad))
         positions = np.flatnonzero(chosen)
         features = {
-            "ids": shown,
-            "types": np.zeros_like(shown),
-            "mask": (shown != pad).astype(np.int64),
-            "positions": positions,
-            "words": row[positions],
-            "weights": np.ones_like(positions),
-            "next": np.int64(-1),
+            "input_ids": shown,
+            "segment_ids": np.zeros_like(shown),
+            "input_mask": (shown != pad).astype(np.int64),
+            "masked_lm_positions": positions,
+            "masked_lm_ids": row[positions],
+            "masked_lm_weights": np.ones_like(positions),
+            "next_sentence_labels": np.array([-1]),
         }
         rows.append(features)
     drawn = [torch.tensor(array) for array in (ids, uniform, words)]

@@ -8,8 +8,9 @@ import paddle
 
 import sot_paddle
 from sot_paddle.command_line import parse
-from sot_paddle.tasks.glue_options import COMMAND
-from sot_paddle.train import image_command, image_flags, text_command
+from sot_paddle.tasks.glue_options import TrainConfig
+from sot_paddle.tasks.image_options import ImageTrainConfig
+from sot_paddle.train import image_command, text_command
 from sot_paddle.train.feeding import Pace
 from sot_torch_ref.train import defaults as published
 from sot_torch_ref.train.optimizer import HFAdamW
@@ -26,9 +27,9 @@ _STEPS = 10
 def ours() -> Named:
     """What ``train_glue`` and ``train_image`` build, read off the optimizers."""
     text = ["--task_name", "RTE", "--data_dir", "d", "--model_name_or_path", "m"]
-    text_record = parse(COMMAND, [*text, "--output_dir", "o"])
+    text_record = parse(TrainConfig, [*text, "--output_dir", "o"])
     bare = ["d", "sot_tiny", "--lr", "5e-4", "--weight-decay", ".05", "-b", "64"]  # main.py's
-    image_record = parse(image_flags.TRAINING, bare)
+    image_record = parse(ImageTrainConfig, bare)
     models = [sot_paddle.create_model(name, **options) for name, options in (_TEXT, _IMAGES)]
     made = (
         text_command.optimizer(text_record, models[0], Pace(_STEPS, 1), _STEPS),

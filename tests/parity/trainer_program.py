@@ -27,10 +27,9 @@ import paddle  # noqa: E402
 from paddle.optimizer import AdamW  # noqa: E402 (whose step HFAdamW has too)
 
 from sot_paddle import distributed  # noqa: E402
-from sot_paddle.cli import exit_status  # noqa: E402
+from sot_paddle.cli import TERMINATED, exit_status  # noqa: E402
 from sot_paddle.command_line import parse  # noqa: E402
-from sot_paddle.failures import TERMINATED  # noqa: E402
-from sot_paddle.tasks.glue_options import COMMAND  # noqa: E402
+from sot_paddle.tasks.glue_options import TrainConfig  # noqa: E402
 from sot_paddle.train import exact_state  # noqa: E402
 from sot_paddle.train.feeding import MicroBatches  # noqa: E402
 from sot_paddle.train.text_command import run_config  # noqa: E402
@@ -115,7 +114,7 @@ def record_run(destination: Path, interrupt_after: int, flags: Sequence[str]) ->
     with recorder.installed():
         # not `commands.program`, which leaves a process of several before the record is written
         status = exit_status(
-            "train_glue", lambda: summary.update(run_config(parse(COMMAND, flags))["train"])
+            "train_glue", lambda: summary.update(run_config(parse(TrainConfig, flags))["train"])
         )
     if interrupt_after:
         status = {TERMINATED: 0, 0: 1}.get(status, status)

@@ -12,8 +12,7 @@ import pytest
 
 from align import cli as align_cli
 from sot_paddle import __version__
-from sot_paddle.cli import CommandParser, command
-from sot_paddle.failures import NonFiniteLoss, Terminated
+from sot_paddle.cli import CommandParser, NonFiniteLoss, Terminated, command
 from tests.tools import tool_runs
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ from sot_paddle.config import (
     load_yaml,
     sort_options,
 )
-from sot_paddle.train.image_flags import TRAINING
+from sot_paddle.tasks.image_options import ImageTrainConfig
 from sot_paddle.vision_config import SwinConfig, ViTConfig
 
 
@@ -80,7 +80,7 @@ def test_options_of_a_model_that_are_no_mapping_are_refused_by_file(tmp_path: Pa
     (tmp_path / "o.yaml").write_text("model_options: 5\n")
     words = ["digits", "--config", str(tmp_path / "o.yaml"), "--set", "depth=3"]
     with pytest.raises(ValueError, match="o.yaml: model_options: .*dictionary, got 5"):
-        parse(TRAINING, words)
+        parse(ImageTrainConfig, words)
 
 
 def test_a_record_is_built_of_whatever_has_the_meaning_of_its_types() -> None:

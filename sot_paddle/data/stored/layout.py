@@ -14,7 +14,7 @@ import numpy as np
 
 from sot_paddle.data.batches import TokenFeatures
 from sot_paddle.data.glue import read_split, tokenize_examples
-from sot_paddle.data.glue_tasks import SplitFile, Task, get_task, standard_splits
+from sot_paddle.data.glue_tasks import SPLITS, Task, get_task
 from sot_paddle.data.subword import SubwordTokenizer
 
 DTYPES = ("float32", "float16")
@@ -111,8 +111,8 @@ def original_task(name: str, rows: str = "original") -> Task:
     task = dataclasses.replace(get_task(name), labels=stored_split(name, "train").classes)
     if task.name == "mrpc" and rows == "original":
         # QUIRK: the whole training corpus, and the labelled test set as development set
-        train, dev = SplitFile("msr_paraphrase_train.txt"), SplitFile("msr_paraphrase_test.txt")
-        return dataclasses.replace(task, splits=standard_splits(train=train, dev=dev))
+        files = {"train": "msr_paraphrase_train.txt", "dev": "msr_paraphrase_test.txt"}
+        return dataclasses.replace(task, splits=SPLITS | files)
     return task
 
 

@@ -15,7 +15,6 @@ from sot_paddle.data.pretraining.instance_files import (
 )
 from sot_paddle.data.pretraining.pair_files import FORM, draws_of, prepare_pairs
 from sot_paddle.data.pretraining.prepared import MODEL, StoredRows, text_files, train_pieces
-from sot_paddle.tasks.pretraining import even_batches
 from sot_torch_ref.train.instances import make_instances
 
 SPECIAL = {"first": 1, "separator": 2, "mask": 3}
@@ -139,10 +138,6 @@ def test_draws_depend_on_seed_epoch_and_row() -> None:
         changed = draws_of(*other, 24, 100)
         assert (changed.uniform != first.uniform).all()
         assert (changed.words != first.words).any()
-
-
-def test_the_last_of_even_batches_is_smaller() -> None:
-    assert even_batches(11, 4) == [range(4), range(4, 8), range(8, 11)]
 
 
 def contents(folder: Path) -> dict[str, bytes]:

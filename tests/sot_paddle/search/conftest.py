@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from sot_paddle.failures import Interrupted, NonFiniteLoss
+from sot_paddle.cli import Interrupted, NonFiniteLoss
 from sot_paddle.train import callbacks, text_command
 
 STEPS = 3
@@ -49,7 +49,7 @@ class Bench:
         for step in range(done + 1, STEPS + 1):
             if (out.name, step) in self.stops:
                 self.stops.remove((out.name, step))
-                raise Interrupted("stopped")
+                raise Interrupted("stopped", status=130)
             (out / f"step-{step}").mkdir()
             scores = {"loss": (x - 0.3) ** 2 + 1 / step, "acc": 1 - x, "main": 1 - x}
             for watch in callbacks.WATCHES:

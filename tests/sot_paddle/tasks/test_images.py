@@ -7,8 +7,8 @@ from PIL import Image
 
 from sot_paddle.command_line import parse
 from sot_paddle.data.image_transforms import EvalTransform
+from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
 from sot_paddle.tasks.images import load_evaluation, load_images
-from sot_paddle.train.image_flags import EVALUATION, TRAINING
 from tests.sot_paddle.train import tiny_images
 
 DIGITS = tuple("0123456789")
@@ -24,9 +24,9 @@ def test_the_word_digits_is_a_data_set_of_that_name_where_there_is_one(
     if there == "a data set":
         tiny_images.write_images(tmp_path / "digits")
     expected = tiny_images.CLASSES if there == "a data set" else DIGITS
-    config = parse(TRAINING, ["digits", "--model", "sot_tiny", "--img-size", "16"])
+    config = parse(ImageTrainConfig, ["digits", "--model", "sot_tiny", "--img-size", "16"])
     assert load_images(config).classes == expected
-    config = parse(EVALUATION, ["digits", "--weights", "anything"])
+    config = parse(ImageEvalConfig, ["digits", "--weights", "anything"])
     assert load_evaluation(config, EvalTransform(16)).source.classes == expected
 
 
@@ -38,8 +38,10 @@ def test_what_is_left_out_of_a_folder_is_told_once(tmp_path, capfd):
             Image.new("RGB", (7, 5)).save(place / "0.jpg")
     (tmp_path / "val" / "bee" / "1.gif").touch()
     told = f"{tmp_path}/val, left out: 1 files that are no images: bee/1.gif"
-    task = load_images(parse(TRAINING, [str(tmp_path), "--model", "sot_tiny", "--img-size", "16"]))
+    task = load_images(
+        parse(ImageTrainConfig, [str(tmp_path), "--model", "sot_tiny", "--img-size", "16"])
+    )
     assert capfd.readouterr().err.count(told) == 1
-    config = parse(EVALUATION, [str(tmp_path), "--weights", "anything"])
+    config = parse(ImageEvalConfig, [str(tmp_path), "--weights", "anything"])
     load_evaluation(config, task.dev["val"].images.transform)
     assert told in capfd.readouterr().err

@@ -11,7 +11,7 @@ from sot_paddle.data.squad import Question, SpanFeatures
 from sot_paddle.data.stored.layout import original_task
 from sot_paddle.tasks.glue import GlueTask
 from sot_paddle.tasks.losses import classification_loss, probe_loss, span_loss
-from sot_paddle.tasks.squad import AskedSplit, SquadTask
+from sot_paddle.tasks.squad import Asked, SquadTask
 from sot_paddle.tasks.states import ProbedGlueTask, ProbedSquadTask, StateSplit, of_layers
 from sot_paddle.tasks.task import Predictions
 
@@ -106,12 +106,12 @@ CONTEXT = "b c"
 QUESTIONS = [Question("x", "a", CONTEXT, ("c",), (2,)), Question("y", "a", CONTEXT)]
 
 
-def asked() -> AskedSplit:
+def asked() -> Asked:
     """[CLS] a [SEP] b c [SEP], twice."""
     tokens = TokenFeatures.from_rows([range(6)] * 2, [3, 3])
     covered = np.array([[-1, -1]] * 3 + [[0, 1], [2, 3]] + [[-1, -1]])
     features = SpanFeatures(tokens, np.arange(2), np.tile(covered, (2, 1)))
-    return AskedSplit(QUESTIONS, features, StateSplit(Source([4, 0], [4, 0]), 3))
+    return Asked(QUESTIONS, features, StateSplit(Source([4, 0], [4, 0]), 3))
 
 
 def spans(*rows: tuple[int, int]) -> np.ndarray:
@@ -124,7 +124,7 @@ def spans(*rows: tuple[int, int]) -> np.ndarray:
 
 
 def test_squad_is_answered_scored_and_written(tmp_path) -> None:
-    subject = SquadTask(2, train=asked(), dev={"dev": asked()}, test={"dev": asked()})
+    subject = SquadTask(2, train=asked().windows, asked=asked())
     labels = np.array([[4, 4], [0, 0]])
     found = subject.score("dev", Predictions(np.arange(2), spans((4, 4), (3, 3)), labels))
     assert (found["exact"], found["HasAns_exact"], found["NoAns_exact"]) == (50.0, 100.0, 0.0)
@@ -139,13 +139,13 @@ def test_squad_is_answered_scored_and_written(tmp_path) -> None:
     assert path.name == subject.prediction_files("dev")[0]
     assert {one.name for one in tmp_path.iterdir()} == set(subject.prediction_files("dev"))
     assert path.read_text().split() == ["{", '"x":', '"c",', '"y":', '""', "}"]
-    (batch,) = asked().load([[1, 0]])
+    (batch,) = asked().windows.load([[1, 0]])
     assert batch["labels"].tolist() == [[0, 0], [4, 4]]
     assert sorted(sum((b.tolist() for b in subject.order(3)(0)), [])) == [0, 1, 2, 3, 4]
 
 
 def test_squad_by_probes(tmp_path) -> None:
-    subject = ProbedSquadTask(2, dev={"dev": asked()}, test={"dev": asked()})
+    subject = ProbedSquadTask(2, asked=asked())
     outputs = np.stack([spans((3, 3), (3, 3)), spans((4, 4), (0, 0))], axis=2)  # (2, 2, 2, 6)
     labels = np.array([[4, 4], [0, 0]])
     found = subject.score("dev", Predictions(np.arange(2), outputs, labels))

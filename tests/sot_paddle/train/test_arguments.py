@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from sot_paddle.command_line import Command, parse
-from sot_paddle.tasks import document_options, glue_options, pretraining_options, state_options
-from sot_paddle.tasks.glue_options import COMMAND, TrainConfig
+from sot_paddle.command_line import parse
+from sot_paddle.config import sort_options
+from sot_paddle.options import Options
+from sot_paddle.tasks.document_options import DocumentTrainConfig
+from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
-from sot_paddle.train import image_flags
+from sot_paddle.tasks.pretraining_options import PretrainConfig
+from sot_paddle.tasks.state_options import ExtractConfig, SquadTrainConfig, StateTrainConfig
 from sot_paddle.train.image_command import rates
-from sot_paddle.train.image_flags import EVALUATION, TRAINING
 from sot_paddle.train.schedule import EpochRates
+from sot_paddle.vision_config import SwinConfig, ViTConfig
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIGS = sorted((ROOT / "configs" / "glue").glob("*.yaml"))
@@ -63,7 +66,7 @@ HUGE = "9" * 20
 
 
 def source(*flags: str, of: list[str] = SOURCE_COMMAND) -> TrainConfig:
-    return parse(COMMAND, [*of, *flags])
+    return parse(TrainConfig, [*of, *flags])
 
 
 def test_the_source_command_is_read_unchanged() -> None:
@@ -145,23 +148,23 @@ def test_required_options_unknown_flags_and_abbreviations(capsys) -> None:
 _MODEL = "--model_name_or_path m --output_dir o"
 _GLUE = f"--task_name RTE --data_dir d {_MODEL}"
 COMMANDS = {
-    "text": (COMMAND, _GLUE),
-    "documents": (document_options.COMMAND, _GLUE.replace("RTE", "IMDB")),
-    "pre-training": (pretraining_options.COMMAND, f"--data_dir d {_MODEL} --do_train"),
-    "images": (image_flags.TRAINING, "d --model sot_tiny --output_dir o"),
-    "evaluation": (image_flags.EVALUATION, "d --model sot_tiny --weights w"),
-    "squad": (state_options.SQUAD_COMMAND, f"{_MODEL} --do_eval"),
+    "text": (TrainConfig, _GLUE),
+    "documents": (DocumentTrainConfig, _GLUE.replace("RTE", "IMDB")),
+    "pre-training": (PretrainConfig, f"--data_dir d {_MODEL} --do_train"),
+    "images": (ImageTrainConfig, "d --model sot_tiny --output_dir o"),
+    "evaluation": (ImageEvalConfig, "d --model sot_tiny --weights w"),
+    "squad": (SquadTrainConfig, f"{_MODEL} --do_eval"),
     "adapter": (
-        state_options.ADAPTER_COMMAND,
+        StateTrainConfig,
         "--task_name RTE --states s --do_eval --output_dir o",
     ),
-    "extraction": (state_options.EXTRACT_COMMAND, _GLUE),
+    "extraction": (ExtractConfig, _GLUE),
 }
 SIGNED = ("max_steps", "null_score_diff_threshold", "mean", "scale", "ratio", "std")
 """Options that may be negative, or are refused with the others of their kind later on."""
 
 
-def refusal(command: Command, *flags: str) -> str:
+def refusal(command: type[Options], *flags: str) -> str:
     """What a command line is refused with, "" when it is taken."""
     try:
         parse(command, flags)
@@ -175,7 +178,7 @@ def test_every_number_of_a_command_is_finite_and_in_range(name: str, tmp_path: P
     command, required = COMMANDS[name][0], COMMANDS[name][1].split()
     assert refusal(command, *required) == ""
     file, numbers = tmp_path / "options.yaml", 0
-    for item in dataclasses.fields(command.record):
+    for item in dataclasses.fields(command):
         if not re.search("int|float", item.type):
             continue
         numbers += 1
@@ -208,10 +211,10 @@ def test_a_file_goes_below_flags_and_set_and_is_named_for_what_it_says_alone(
         ("--seed -4", "seed: Input should be greater than or equal to 0, got '-4'"),
         ("--set seed=-5", "seed: Input should be greater than or equal to 0, got '-5'"),
     ):
-        assert refusal(COMMAND, "--config", str(path), *flags.split()) == said
+        assert refusal(TrainConfig, "--config", str(path), *flags.split()) == said
     path.write_text("task_name: RTE\nlerning_rate: 1.0e-5\n", encoding="utf-8")
     said = f"{path}: unknown option 'lerning_rate'; did you mean learning_rate"
-    assert refusal(COMMAND, "--config", str(path)).startswith(said)
+    assert refusal(TrainConfig, "--config", str(path)).startswith(said)
 
 
 def test_there_is_one_config_for_each_published_number() -> None:
@@ -236,7 +239,7 @@ def test_config(path: Path) -> None:
     assert config.num_train_epochs == 10.0
     required = {"data_dir": "d", "model_name_or_path": "m", "output_dir": "o"}
     if head == "mgcrp":
-        table = glue_options.TrainConfig(task_name=task, **required)
+        table = TrainConfig(task_name=task, **required)
         assert config.head_options == table.head_options
 
 
@@ -244,11 +247,11 @@ IMAGE_CONFIGS = sorted((ROOT / "configs").glob("imagenet/*.yaml"))
 
 
 def train(*flags: str) -> ImageTrainConfig:
-    return parse(TRAINING, flags)
+    return parse(ImageTrainConfig, flags)
 
 
 def evaluate(*flags: str) -> ImageEvalConfig:
-    return parse(EVALUATION, flags)
+    return parse(ImageEvalConfig, flags)
 
 
 def test_the_original_s_training_command() -> None:
@@ -306,16 +309,21 @@ def test_options_of_the_model() -> None:
         *("--set", "qkv_bias=true", "--set", "mlp_ratio=2.0", "--set", "seed=7"),
     )
     assert config.seed == 7
-    assert config.model_options == {"embed_dim": 48, "depth": 2, "qkv_bias": True, "mlp_ratio": 2.0}
+    backbone, _ = sort_options(ViTConfig, config.model_options, where="sot_tiny")
+    assert (backbone.embed_dim, backbone.depth) == (48, 2)
+    assert (backbone.qkv_bias, backbone.mlp_ratio) == (True, 2.0)
     swin = train("D", "swin_tiny", "--set", "depths=2,2,2,2", "--set", "normalization=none")
-    assert swin.model_options == {"depths": (2, 2, 2, 2), "normalization": "none"}
+    assert swin.model_options == {"depths": "2,2,2,2", "normalization": "none"}
+    backbone, head = sort_options(SwinConfig, swin.model_options, where="swin_tiny")
+    assert (backbone.depths, head.normalization) == ((2, 2, 2, 2), "none")
 
 
 def test_none_is_the_value_of_that_name_of_a_model_and_null_is_no_value() -> None:
     given = ("pooling=none", "dense_norm=none", "num_sv=null", "head_dropout=None", "on_zero=nan")
     config = train("D", "sot_tiny", *(text for pair in given for text in ("--set", pair)))
-    options = {"pooling": "none", "dense_norm": "none", "num_sv": None, "head_dropout": None}
-    assert config.model_options == {**options, "on_zero": "nan"}
+    backbone, head = sort_options(ViTConfig, config.model_options, where="sot_tiny")
+    assert (backbone.dense_norm, head.pooling, head.on_zero) == ("none", "none", "nan")
+    assert (head.num_sv, head.head_dropout) == (None, None)
     nothing = ("--aa", "none", "--color-jitter", "0", "--set", "clip_grad=none")
     assert train("D", "sot_tiny", *nothing).aa is None
 
@@ -356,7 +364,7 @@ def test_a_file_and_flags_over_it(tmp_path) -> None:
     path.write_text(text, encoding="utf-8")
     config = train("--config", str(path), "DATA", "--set", "depth=5", "--seed", "3")
     assert (config.model, config.lr, config.seed, config.aa) == ("sot_small", 0.25, 3, None)
-    assert config.model_options == {"depth": 5, "embed_dim": 12}
+    assert config.model_options == {"depth": "5", "embed_dim": 12}
 
 
 @pytest.mark.parametrize("path", IMAGE_CONFIGS, ids=lambda path: path.stem)

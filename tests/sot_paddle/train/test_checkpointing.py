@@ -11,7 +11,7 @@ import paddle
 import pytest
 from paddle import nn
 
-from sot_paddle.failures import NonFiniteState, StorageFailure
+from sot_paddle.cli import NonFiniteState, StorageFailure
 from sot_paddle.train import checkpointing, exact_state
 from sot_paddle.train.checkpointing import OPTIMIZER, STATE, TensorFile
 from sot_paddle.train.optimizer import HFAdamW

@@ -13,7 +13,7 @@ import pytest
 from sot_paddle.command_line import parse
 from sot_paddle.data.squad import read_questions, score_answers
 from sot_paddle.deploy.trained import open_trained
-from sot_paddle.tasks.state_options import ADAPTER_COMMAND
+from sot_paddle.tasks.state_options import StateTrainConfig
 from sot_paddle.train.adapter_command import schedule_steps
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.model_folder import load_trained_text
@@ -279,7 +279,7 @@ def test_probes_know_the_scores_of_every_layer(started, fill, tmp_path) -> None:
 def test_the_rate_reaches_zero_after_the_full_batches() -> None:
     """QUIRK: 22 rows in fours are five full batches and one of two, which gets no rate."""
     flags = RTE + " --states x --output_dir y --per_gpu_train_batch_size 4 --num_train_epochs 2"
-    config = parse(ADAPTER_COMMAND, flags.split())
+    config = parse(StateTrainConfig, flags.split())
     assert schedule_steps(config, Pace(6, 1, 22), 12) == 10
     limited = dataclasses.replace(config, max_steps=7)
     assert schedule_steps(limited, Pace(6, 1, 22), 7) == 7

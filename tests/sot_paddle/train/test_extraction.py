@@ -12,7 +12,7 @@ from sot_paddle.command_line import parse
 from sot_paddle.data.stored import states
 from sot_paddle.data.stored.layout import stored_split
 from sot_paddle.data.stored.states import StateReader, glue_states
-from sot_paddle.tasks.state_options import EXTRACT_COMMAND
+from sot_paddle.tasks.state_options import ExtractConfig
 from sot_paddle.train.adapter_command import load_frozen
 from tests.sot_paddle.train.run_output import in_process
 
@@ -39,7 +39,7 @@ def test_what_is_stored_are_the_encoder_s_states(store, tiny_folders, encoder, t
     assert "RTE train: 22 rows x 3 states x 20 tokens x 12 in float16: 0.0 GB" in said
     options = ["--task_name", "RTE", "--model_name_or_path", str(encoder), "--output_dir", "x"]
     options += ["--max_seq_length", "20"]
-    frozen = load_frozen(parse(EXTRACT_COMMAND, options))
+    frozen = load_frozen(parse(ExtractConfig, options))
     assert not frozen.model.training
     assert all(parameter.stop_gradient for parameter in frozen.model.parameters())
     for split, rows in (("train", 22), ("dev", 7)):
@@ -106,5 +106,5 @@ def test_files_of_others_are_not_replaced(store, tmp_path) -> None:
 def test_published_lengths_are_the_defaults() -> None:
     given = ["--model_name_or_path", "x", "--output_dir", "y", "--task_name"]
     names = ("rte", "CoLA", "squad", "WNLI")
-    lengths = {name: parse(EXTRACT_COMMAND, [*given, name]).length for name in names}
+    lengths = {name: parse(ExtractConfig, [*given, name]).length for name in names}
     assert lengths == {"rte": 219, "CoLA": 64, "squad": 384, "WNLI": 128}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from visualdl import LogReader
 
-from sot_paddle.failures import NonFiniteLoss
+from sot_paddle.cli import NonFiniteLoss
 from sot_paddle.train import checkpointing, trainer
 from sot_paddle.train.model_folder import load_trained_text
 from sot_paddle.train.run import class_counts

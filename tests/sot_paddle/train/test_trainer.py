@@ -12,7 +12,7 @@ import paddle
 import pytest
 from paddle import nn
 
-from sot_paddle.failures import Interrupted, TrainingStopped
+from sot_paddle.cli import Interrupted, TrainingStopped
 from sot_paddle.train import evaluation
 from sot_paddle.train.callbacks import ProgressLines, StopRequest
 from sot_paddle.train.ema import ModelEma
