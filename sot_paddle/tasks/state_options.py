@@ -31,6 +31,8 @@ class StateRows(CheckpointOptions):
         squad = self.task_name.lower() in ("squad", "squad2", "squadv2", "squad2.0")
         name = SQUAD if squad else get_task(self.task_name).title
         object.__setattr__(self, "task_name", name)
+        if squad and self.data_dir:
+            raise ValueError(f"--data_dir is of GLUE: {SQUAD} takes --train_file, --predict_file")
         super().__post_init__()
 
     @property

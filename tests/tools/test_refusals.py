@@ -29,6 +29,8 @@ ROWS = [
     + ("unknown image model 'SoT_Tinny'; did you mean",),
     ("train_squad", "--model_name_or_path HERE --output_dir HERE/out --do_train")
     + ("HERE holds neither config.json nor",),
+    ("train_squad", "--model_name_or_path HERE --data_dir HERE --output_dir HERE/out --do_train")
+    + ("--data_dir is of GLUE",),
     ("train_text", "--task_name TREC --data_dir HERE --model_name_or_path HERE --output_dir HERE/o")
     + ("HERE holds neither config.json nor",),
     ("train_tokenizer", "--input HERE/none --output_dir HERE/o", "HERE/none is missing: give text"),
