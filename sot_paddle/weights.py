@@ -17,7 +17,6 @@ from paddle import nn
 from sot_paddle.checkpoint import (
     FORMAT,
     FORMAT_VERSION,
-    Tensors,
     metadata_json,
     read_tensors,
     require_numbers,
@@ -59,7 +58,7 @@ def to_numpy(tensor: paddle.Tensor) -> np.ndarray:
     return array.view(ml_dtypes.bfloat16) if tensor.dtype == paddle.bfloat16 else array
 
 
-def _check_names(path: Path, tensors: Tensors, state: Mapping, absent: set[str]) -> list[str]:
+def _check_names(path: Path, tensors: Mapping, state: Mapping, absent: set[str]) -> list[str]:
     """Refuse names that do not fit; return the tensors left at their initialisation."""
     if tensors and not set(tensors) & set(state):
         raise ValueError(
@@ -192,14 +191,12 @@ def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
         check_options(path, metadata, model, has_head=has_head)
         absent = {str(name) for name in metadata_json(metadata, "absent", list)}
     missing = _check_names(path, tensors, state, absent)
-    for name, shape in tensors.shapes.items():
+    for name, array in tensors.items():
         expected = tuple(state[name].shape)
-        if shape != expected:
-            raise ValueError(f"{path}: {name} has shape {shape}, expected {expected}")
-    arrays = dict(tensors)
-    for name, array in arrays.items():
+        if array.shape != expected:
+            raise ValueError(f"{path}: {name} has shape {array.shape}, expected {expected}")
         require_numbers(name, array, path, floating=paddle.is_floating_point(state[name]))
-    for name, array in arrays.items():
+    for name, array in tensors.items():
         paddle.assign(_tensor(array).astype(state[name].dtype), output=state[name])
     if missing:
         _LOG.warning("%s has no %s: left as initialised", path, some(missing))

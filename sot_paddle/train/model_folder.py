@@ -174,7 +174,7 @@ def stated_model(source: Source) -> tuple[str, int | None, dict[str, Any]]:
         classes = metadata_json(source.metadata, "num_classes", int) or None
     options.pop("model", None)
     classes = options.pop("num_classes", classes)
-    name, shapes = source.metadata["model"], source.tensors.shapes
+    name, shapes = source.metadata["model"], source.shapes
     if POSITIONS in shapes and "img_size" not in options:
         side = math.isqrt(shapes[POSITIONS][1] - 1)
         options["img_size"] = side * image_defaults(name).patch_size

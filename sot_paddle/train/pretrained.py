@@ -303,7 +303,7 @@ def _architecture(source: Source, config: Mapping[str, Any]) -> TextBackbone:
         if trained is None:
             raise ValueError(f"{source.path}: 'sot_model' is {stated!r}, which is no text model")
         return trained
-    table = table_of(source.tensors.shapes)
+    table = table_of(source.shapes)
     for backbone in TEXT_BACKBONES.values():
         is_listed = table is not None and any(fits(table, name) for name in _built(backbone))
         has_prefix = any(name.startswith(f"{backbone.prefix}.") for name in source.tensors)
@@ -319,7 +319,7 @@ def _architecture(source: Source, config: Mapping[str, Any]) -> TextBackbone:
 def _model_to_fill(source: Source, preset: str, pooling: str | None) -> str:
     """The registry name of a model with the head that is wanted, or with the checkpoint's own."""
     if pooling is None:
-        layout, _ = recognise(source.tensors.shapes, first=layouts_of(preset)[0])
+        layout, _ = recognise(source.shapes, first=layouts_of(preset)[0])
         pools = any(name.startswith("head.pooling.") for name in source.tensors)
         if pools or (layout and layout not in layouts_of(preset)):
             pooling = SECOND_ORDER
