@@ -76,12 +76,13 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
 
 
 @contextlib.contextmanager
-def atomic_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_directory(path: str | os.PathLike[str], *, is_flushed: bool = False) -> Iterator[Path]:
     """Yield a folder that takes the name `path` only when the block ends without an exception.
 
     Args:
         path: destination; what is there is replaced, and stays when something fails. The folder
             around it must exist.
+        is_flushed: the block leaves its files on the disk.
 
     Raises:
         OSError: it cannot be written.
@@ -90,8 +91,9 @@ def atomic_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
     old = beside(path, DISCARDED)
     with _temporary_folder(path) as temporary:
         yield temporary
-        for written in (*temporary.rglob("*"), temporary):
+        for written in () if is_flushed else temporary.rglob("*"):
             sync(written)
+        sync(temporary)
         try:
             if path.exists():
                 os.replace(path, old)
@@ -138,15 +140,26 @@ def _temporary_folder(path: Path) -> Iterator[Path]:
         remove(temporary)
 
 
-def clear_leftovers(path: Path) -> None:
-    """Put back or remove what killed writers of a path left; nobody may be writing it now."""
+def leftovers_of(names: str) -> re.Pattern[str]:
+    """What a kill leaves of entries whose names match: its ``start``, and the ``name``."""
     starts = f"{re.escape(WRITING)}|{re.escape(DISCARDED)}"
-    left = re.compile(rf"({starts}){re.escape(path.name)}-\d+\.\d+")
-    for other in sorted(path.parent.iterdir()) if path.parent.is_dir() else ():
-        match = left.fullmatch(other.name)
-        if match and match[1] == DISCARDED and other.is_dir() and not path.exists():
+    return re.compile(rf"(?P<start>{starts})(?P<name>{names})-\d+\.\d+")
+
+
+def clear_leftovers(folder: Path, names: str) -> None:
+    """Put back or remove what killed writers left; nobody may be writing those entries now.
+
+    Args:
+        names: a regular expression of the entries' names.
+    """
+    for other in sorted(folder.iterdir()) if folder.is_dir() else ():
+        match = leftovers_of(names).fullmatch(other.name)
+        if match is None:
+            continue
+        path = folder / match["name"]
+        if match["start"] == DISCARDED and other.is_dir() and not path.exists():
             os.replace(other, path)  # moved aside before its successor had its name
-        elif match:
+        else:
             remove(other)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def hold_beside(path: Path) -> Iterator[None]:
     What killed writers of the path left is put back or removed before the block.
     """
     with _held(path.with_name(f".{path.name}.lock"), path):
-        clear_leftovers(path)
+        clear_leftovers(path.parent, re.escape(path.name))
         yield
 
 

@@ -35,7 +35,7 @@ from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.subword import HEAD, SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.distributed import say
-from sot_paddle.reading import field_of, named_in_refusals, read_object
+from sot_paddle.reading import field_of, named_in_refusals, read_json
 from sot_paddle.registry import create_model, image_defaults, list_models
 from sot_paddle.resampling import window_of
 from sot_paddle.train import pretrained, run_folder
@@ -106,11 +106,9 @@ def weights_file(place: Path, *, ema: bool) -> Path | None:
 def read_model_config(folder: Path) -> ImageModelConfig:
     """Read the configuration of a trained folder."""
     path = folder / CONFIG
-    names = {field.name for field in dataclasses.fields(ImageModelConfig)}
-    values = read_object(path, dict.fromkeys(names, (object, bool)) | {"options": dict})
-    values.pop("kind", None)
-    values["options"] = _with_tuples(values["options"])
-    return build_record(ImageModelConfig, values, where=str(path))
+    values = {key: value for key, value in read_json(path).items() if key != "kind"}
+    config = build_record(ImageModelConfig, values, where=str(path))
+    return dataclasses.replace(config, options=_with_tuples(config.options))
 
 
 def load_trained(place: str | Path, *, ema: bool = True) -> tuple[nn.Layer, ImageModelConfig]:
@@ -315,7 +313,7 @@ def load_trained_text(place: str | Path) -> TextModel:
             "tools/train_glue.py wrote, or its best"
         )
     model = from_pretrained(folder)
-    config, where = read_object(folder / CONFIG), str(folder / CONFIG)
+    config, where = read_json(folder / CONFIG), str(folder / CONFIG)
     options = _run_options(folder)
     limit = model.backbone.position_limit(model.encoder_config)
     length = options.get("max_seq_length") or min(_LENGTH, limit)
@@ -339,7 +337,7 @@ def _run_options(folder: Path) -> dict[str, Any]:
     for place in (folder, folder.resolve().parent):
         if (place / run_folder.RUN).is_file():
             run = place / run_folder.RUN
-            options = field_of({"options": {}, **read_object(run)}, "options", dict, str(run))
+            options = field_of(read_json(run), "options", dict, str(run), {})
             return {key: value for key, value in options.items() if value is not None}
     _LOG.warning(
         "no %s beside %s: sentences are padded to %d tokens and lower-cased as the vocabulary says",

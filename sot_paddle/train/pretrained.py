@@ -41,7 +41,7 @@ from sot_paddle.convert.engine.registry import (
 )
 from sot_paddle.convert.formats.source import Source, open_source, read_as_paddle, with_settings
 from sot_paddle.data.tokenizers import FAMILIES, TokenizerFamily
-from sot_paddle.reading import field_of, named_in_refusals, read_bytes, read_object
+from sot_paddle.reading import field_of, named_in_refusals, read_bytes, read_json
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_backbone, text_name
 from sot_paddle.tasks.text_options import CheckpointOptions
 from sot_paddle.train.saved_model import CONFIG, WEIGHTS
@@ -267,7 +267,7 @@ def read(
         with named_in_refusals(source.path):
             config |= metadata_json(source.metadata, "config")
     elif backbone is not None:
-        kind = field_of({"model_type": "", **config}, "model_type", str, f"{place}: config.json")
+        kind = field_of(config, "model_type", str, f"{place}: config.json", "")
         if kind not in ("", backbone.model_type, backbone.original_type):
             types = [name for name, other in TEXT_BACKBONES.items() if other.model_type == kind]
             meant = f": give --model_type {' or '.join(types)}" if types else ""
@@ -296,8 +296,8 @@ def read(
 
 def _architecture(source: Source, config: Mapping[str, Any]) -> TextBackbone:
     """The language model that a checkpoint is of: by its own word, or its tensors' names."""
-    recorded = {"sot_model": source.metadata.get("model", ""), **config}
-    stated = field_of(recorded, "sot_model", str, str(source.path))
+    recorded = source.metadata.get("model", "")
+    stated = field_of(config, "sot_model", str, str(source.path), recorded)
     if stated:
         trained = text_backbone(stated)
         if trained is None:
@@ -349,9 +349,7 @@ def _head_options(
 ) -> dict[str, Any]:
     """Options of the head that a checkpoint holds: those that it states, else what tensors tell."""
     recorded = metadata_json(source.metadata, "head_config")
-    stated = field_of(
-        {"sot_head": recorded, **checkpoint.config}, "sot_head", dict, checkpoint.origin
-    )
+    stated = field_of(checkpoint.config, "sot_head", dict, checkpoint.origin, recorded)
     if stated.get("pooling", PRETRAINING) != PRETRAINING:
         return stated
     signatures = {**HEAD_SIGNATURES, "gap": WORD_SCORES, PLAIN: CLASS_SCORES}
@@ -405,7 +403,7 @@ def _config_file(folder: Path) -> Path:
 
 
 def _read_config(place: Path) -> dict[str, Any]:
-    return _unnested(read_object(_config_file(place) if place.is_dir() else place))
+    return _unnested(read_json(_config_file(place) if place.is_dir() else place))
 
 
 def _unnested(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from paddle import nn
 
 from sot_paddle.config import some
-from sot_paddle.reading import field_of, listed_files, read_object, verify
+from sot_paddle.reading import MANIFEST, field_of, listed_files, read_json, verify
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -70,11 +70,11 @@ def find_folder(place: Path, is_ours: Callable[[dict[str, Any]], bool]) -> Path 
     """The folder with a model that a path means: itself, ``best`` or ``last`` in it, or None."""
     folders = [place.parent] if place.is_file() else [place, place / "best", place / "last"]
     for folder in folders:
-        if folder is not folders[0] and folder.is_dir() and listed_files(folder):
+        if folder is not folders[0] and folder.is_dir() and listed_files(folder / MANIFEST):
             verify(folder / CONFIG)  # it is a run's: it has one, or is damaged
         elif not os.path.lexists(folder / CONFIG):
             continue
-        if is_ours(read_object(folder / CONFIG)):
+        if is_ours(read_json(folder / CONFIG)):
             return folder
     return None
 

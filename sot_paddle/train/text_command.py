@@ -82,8 +82,7 @@ class TextSource:
         options = {**self.config.encoder_options, **self.config.head_options}
         model = self.checkpoint.build(task.num_outputs, options)
         if not self.config.do_train:
-            config = {"sot_head": {}, **self.checkpoint.config}
-            stated = field_of(config, "sot_head", dict, self.origin)
+            stated = field_of(self.checkpoint.config, "sot_head", dict, self.origin, {})
             check_trained_head(model, stated, self.origin)
             require_classes(self.checkpoint.config, task.classes, self.checkpoint.origin)
         return model

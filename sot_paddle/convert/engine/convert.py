@@ -196,8 +196,7 @@ class _Job:
             files = {"config.json": as_json(config)} if config else {}
             files[MANIFEST] = manifest.to_json()
             for name, content in {**files, **self.source.vocabulary}.items():
-                with atomic_file(folder / name) as handle:
-                    handle.write(content)
+                (folder / name).write_bytes(content)
         return manifest
 
     def _paddlenlp_names(self) -> dict[str, str]:

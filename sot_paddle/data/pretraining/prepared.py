@@ -156,7 +156,7 @@ class StoredRows:
             raise ValueError(
                 f"{folder} {reason}, expected prepared {form}: run prepare_pretraining.py"
             )
-        for name in listed_files(folder):
+        for name in listed_files(folder / MANIFEST):
             verify(folder / name)
         self.content = read_json(folder / MANIFEST)[_CONTENT]
         self.vocab_size = self.content["vocab_size"]
