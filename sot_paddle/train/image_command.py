@@ -21,7 +21,6 @@ from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.model_folder import (
     ImageModelConfig,
-    flat_options,
     load_foreign,
     weights_file,
 )
@@ -35,6 +34,7 @@ from sot_paddle.train.run import train
 from sot_paddle.train.run_folder import open_folder
 from sot_paddle.train.schedule import EpochRates, PerEpoch
 from sot_paddle.train.setup import Setup
+from sot_paddle.weights import options_of
 
 
 def run_config(config: ImageTrainConfig) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class ImageSource:
         return ImageModelConfig(
             model=config.model,
             num_classes=task.num_outputs,
-            options=flat_options(model),
+            options=options_of(model),
             classes=task.classes,
             **{option.name: getattr(config, option.name) for option in TRANSFORM},
         ).file()

@@ -81,8 +81,6 @@ def load_trained(run: Run) -> str | None:
     chosen = whole[-1] if run.task.dev or whole[0].name != run_folder.BEST else whole[0]
     config = read_json(chosen / saved_model.CONFIG)
     saved_model.require_classes(config, run.task.classes, chosen)
-    if "sot_head" in config:
-        saved_model.check_trained_head(run.model, config["sot_head"], chosen)
     run.restore(chosen)
     say(f"weights: {chosen}")
     if chosen.name == run_folder.BEST:

@@ -18,7 +18,7 @@ import numpy as np
 from paddle import nn
 
 from sot_paddle.backbones.families import TextBackbone
-from sot_paddle.checkpoint import FORMAT, SUFFIXES, metadata_json, unpack_files
+from sot_paddle.checkpoint import FORMAT, metadata_json, unpack_files
 from sot_paddle.config import (
     PLAIN,
     PRETRAINING,
@@ -44,7 +44,7 @@ from sot_paddle.data.tokenizers import FAMILIES, TokenizerFamily
 from sot_paddle.reading import field_of, named_in_refusals, read_bytes, read_json
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_backbone, text_name
 from sot_paddle.tasks.text_options import CheckpointOptions
-from sot_paddle.train.saved_model import CONFIG, WEIGHTS
+from sot_paddle.train.saved_model import CONFIG
 from sot_paddle.weights import fill_tensor
 
 _UNTOLD = ("num_attention_heads", "hidden_act", "layer_norm_eps")
@@ -104,9 +104,12 @@ class Pretrained:
             options: flat, of the head with its ``pooling``, and of the encoder over the
                 checkpoint's.
         """
-        name = text_name(self.preset, options["pooling"])
-        stated = self.backbone.read_config(self.config)
-        return create_model(name, num_classes, **{**stated, **options})
+        stated = self.backbone.read_config(self.config) | dict(options)
+        untold = [name for name in _UNTOLD if name not in stated]
+        if self.arrays and untold:
+            names = ", ".join(untold)
+            _LOG.warning(f"{self.origin} does not state {names}: those of {self.preset} are taken")
+        return create_model(text_name(self.preset, options["pooling"]), num_classes, **stated)
 
 
 def find(config: CheckpointOptions, *, pretraining_heads: bool = False) -> Pretrained:
@@ -122,25 +125,30 @@ def find(config: CheckpointOptions, *, pretraining_heads: bool = False) -> Pretr
     family = FAMILIES[backbone.tokenizer]
     place = locate(name, config.cache_dir)
     if place is not None:
-        source, pooling = open_weights(place), config.resolved_pooling
+        source, pooling = open_source(place), config.resolved_pooling
         checkpoint = read(place, source, backbone, pooling, pretraining_heads=pretraining_heads)
     elif name in _built(backbone):
         checkpoint = Pretrained(f"{name} (random weights)", backbone, {}, {}, {})
     else:
-        raise ValueError(_not_local(config))
-    vocabulary, holder = checkpoint.vocabulary, checkpoint.origin
+        under = f", under {config.cache_dir}" if config.cache_dir else ""
+        raise ValueError(
+            f"model {name!r} is not on this machine (looked for it as a path{under}, in the hub "
+            "cache) and nothing is downloaded: fetch config.json, the vocabulary and "
+            "model.safetensors (or pytorch_model.bin) of that model into a folder and give the "
+            f"folder as --model_name_or_path; for random weights of --model_type "
+            f"{config.model_type} give one of {', '.join(_built(backbone))}"
+        )
+    vocabulary, holder, sizes = checkpoint.vocabulary, checkpoint.origin, checkpoint.config
     if config.tokenizer_name:
         vocabulary = _vocabulary(family, Path(config.tokenizer_name))
         holder = f"--tokenizer_name {config.tokenizer_name}"
     if not family.whole(vocabulary):
         raise ValueError(f"{holder} has no {family.said}: give it with --tokenizer_name")
-    checkpoint = dataclasses.replace(checkpoint, hint=name, vocabulary=vocabulary)
-    if config.config_name:
-        checkpoint = dataclasses.replace(checkpoint, config=_read_config(Path(config.config_name)))
-    note_unstated(checkpoint)
     if backbone.tokenizer == "wordpiece":
-        files = with_settings(checkpoint.vocabulary, config.tokenizer_settings)
-        checkpoint = dataclasses.replace(checkpoint, vocabulary=files)
+        vocabulary = with_settings(vocabulary, config.tokenizer_settings)
+    if config.config_name:
+        sizes = _read_config(Path(config.config_name))
+    checkpoint = dataclasses.replace(checkpoint, hint=name, vocabulary=vocabulary, config=sizes)
     if config.length is not None:
         limit = backbone.position_limit(checkpoint.encoder)
         require_positions(limit, config.length, checkpoint.origin, "lower --max_seq_length")
@@ -216,34 +224,6 @@ def _built(backbone: TextBackbone) -> list[str]:
     return [name for name in list_models("text") if text_backbone(name) is backbone]
 
 
-def _not_local(config: CheckpointOptions) -> str:
-    under = f", under {config.cache_dir}" if config.cache_dir else ""
-    names = ", ".join(_built(TEXT_BACKBONES[config.model_type]))
-    return (
-        f"model {config.model_name_or_path!r} is not on this machine (looked for it as a path"
-        f"{under}, in the hub cache) and nothing is downloaded: fetch config.json, the vocabulary "
-        "and model.safetensors (or pytorch_model.bin) of that model into a folder and give the "
-        "folder as --model_name_or_path; for random "
-        f"weights of --model_type {config.model_type} give one of {names}"
-    )
-
-
-def open_weights(place: Path) -> Source:
-    """Open the weights of a folder, or a file; what the user should know of them is logged."""
-    file = _weights_file(place)
-    if file is None and place.is_dir() and not _config_file(place).exists():
-        inside = [place / name for name in ("best", "last") if (place / name).is_dir()]
-        hint = f", such as {inside[0]}" if inside else ""
-        raise ValueError(
-            f"{place} holds neither config.json nor a converted checkpoint "
-            f"({' or '.join(SUFFIXES)}): give a folder with a checkpoint{hint}"
-        )
-    source = open_source(file or place)
-    for note in source.notes:
-        _LOG.warning("%s", note)
-    return source
-
-
 def read(
     place: Path,
     source: Source,
@@ -258,6 +238,8 @@ def read(
         backbone: the architecture that is expected, None for the checkpoint's own.
         pooling: of the head of the model to be filled, or ``"plain"``; None for the checkpoint's.
     """
+    for note in source.notes:
+        _LOG.warning("%s", note)
     folder = source.path.parent
     config = _read_config(folder) if _config_file(folder).exists() else {}
     is_converted = FORMAT in source.metadata
@@ -366,32 +348,6 @@ def _head_options(
     }
     plain = checkpoint.backbone.plain
     return {"pooling": plain if kinds[0] in ("pooler", PLAIN) else kinds[0], **widths}
-
-
-def note_unstated(checkpoint: Pretrained, options: Mapping[str, Any] | None = None) -> None:
-    """Say which options that change every score come from the preset.
-
-    Args:
-        options: of the encoder, which go before the checkpoint's.
-    """
-    stated = {**checkpoint.backbone.read_config(checkpoint.config), **(options or {})}
-    untold = [key for key in _UNTOLD if key not in stated]
-    if checkpoint.arrays and untold:
-        _LOG.warning(
-            "%s does not state %s: those of %s are taken",
-            *(checkpoint.origin, ", ".join(untold), checkpoint.preset),
-        )
-
-
-def _weights_file(place: Path) -> Path | None:
-    """The one tensor file of a place, None when it has none or several shards."""
-    if place.is_file():
-        return place if place.suffix in SUFFIXES else None
-    preferred = place / WEIGHTS
-    if preferred.is_file():
-        return preferred
-    files = [path for suffix in SUFFIXES for path in sorted(place.glob(f"*{suffix}"))]
-    return files[0] if len(files) == 1 else None
 
 
 def _config_file(folder: Path) -> Path:

@@ -135,7 +135,11 @@ def _weights_in(folder: Path) -> Path:
     for name in WEIGHT_FILES:
         if os.path.lexists(folder / name):
             return folder / name
-    raise ValueError(f"{folder}: no weights; expected one of {', '.join(WEIGHT_FILES)}")
+    files = [path for suffix in SUFFIXES for path in folder.glob(f"*{suffix}")]
+    if len(files) == 1:
+        return files[0]
+    names = ", ".join((*WEIGHT_FILES, *SUFFIXES))
+    raise ValueError(f"{folder}: no weights; expected one of {names} (of a training its best)")
 
 
 def _open_file(path: Path, ema: bool | None) -> Source:
