@@ -65,11 +65,7 @@ def write_folder(target: Path, files: Iterable[tuple[str, bytes | TensorFile]]) 
             for name, content in files:
                 parts = [content]
                 if isinstance(content, TensorFile):
-                    if bad := first_nonfinite(content.arrays.items()):
-                        raise NonFiniteState(
-                            f"{target} is not written: {bad} (in {name}) holds a number that is "
-                            f"not finite; {way_back(target.parent)}"
-                        )
+                    _require_finite(content.arrays, name, target)
                     parts = safetensors_parts(content.arrays, content.metadata)
                 listed[name] = _write_file(folder / name, parts)
             _write_file(folder / MANIFEST, [json.dumps({"files": listed}, indent=1).encode()])
@@ -82,6 +78,15 @@ def write_folder(target: Path, files: Iterable[tuple[str, bytes | TensorFile]]) 
             "Free some space (or choose another --output_dir) and run the same command again "
             "to continue"
         ) from error
+
+
+def _require_finite(arrays: Mapping[str, np.ndarray], file: str, target: Path) -> None:
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biu" and not np.isfinite(array).all():
+            raise NonFiniteState(
+                f"{target} is not written: {name} (in {file}) holds a number that is not finite; "
+                f"{way_back(target.parent)}"
+            )
 
 
 def _write_file(path: Path, parts: Iterable[bytes | memoryview]) -> dict[str, int]:
@@ -159,14 +164,6 @@ def way_back(root: Path) -> str:
     """What a run that met a number that is not finite can be told: where to go on, and how."""
     last = last_whole(root) or "none yet"
     return f"last finite checkpoint: {last}; try a lower learning rate"
-
-
-def first_nonfinite(arrays: Iterable[tuple[str, np.ndarray]]) -> str | None:
-    """Name of the first (name, array) whose array holds NaN or infinity, None without one."""
-    for name, array in arrays:
-        if array.dtype.kind not in "biu" and not np.isfinite(array).all():
-            return name
-    return None
 
 
 def prune(root: Path, *, keep: int | None) -> None:

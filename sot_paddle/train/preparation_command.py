@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from sot_paddle.atomic import hold
 from sot_paddle.command_line import Command, parse
 from sot_paddle.data.pretraining.instance_files import InstanceOptions, prepare_instances
 from sot_paddle.data.pretraining.pair_files import prepare_pairs
@@ -13,7 +14,6 @@ from sot_paddle.data.pretraining.prepared import MODEL, text_files, train_pieces
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.options import Options, option, record
-from sot_paddle.train import folder_lock
 
 FORMS = ("instances", "pairs", "ids")
 _TEXT = "text files, or folders with *.txt: one sentence a line"
@@ -99,7 +99,7 @@ def prepare(arguments: Sequence[str]) -> None:
             Path(config.tokenizer_name), config.do_lower_case, config.max_seq_length
         )
         vocab_size = tokenizer.vocab_size
-    with folder_lock.hold(folder):
+    with hold(folder):
         if config.form == "instances":
             options = InstanceOptions(
                 first=tokenizer.form.begin[0],
@@ -129,7 +129,7 @@ def train_tokenizer(arguments: Sequence[str]) -> None:
     """Run ``tools/train_tokenizer.py``."""
     config = parse(TOKENIZER, arguments)
     files, folder = text_files(config.input), Path(config.output_dir)
-    with folder_lock.hold(folder):
+    with hold(folder):
         train_pieces(
             files,
             folder,

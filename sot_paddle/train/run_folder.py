@@ -11,7 +11,7 @@ from typing import Any
 
 from sot_paddle import atomic, distributed, strict_json
 from sot_paddle.distributed import say
-from sot_paddle.train import checkpointing, folder_lock
+from sot_paddle.train import checkpointing
 
 RUN = "run.json"
 METRICS, EVALUATION = "metrics.json", "evaluation.json"
@@ -41,7 +41,7 @@ def open_folder(options: Any, sources: Mapping[str, Path | None]) -> Iterator[Pa
     with contextlib.ExitStack() as stack:
 
         def open_on_disk() -> None:
-            stack.enter_context(folder_lock.hold(root))
+            stack.enter_context(atomic.hold(root))
             _check(root, options, sources)
             newest = checkpointing.settle(root)
             checkpoints.append(_resumable(root, options, newest))
@@ -97,7 +97,7 @@ def named_checkpoint(options: Any) -> Path | None:
 def _check(root: Path, options: Any, sources: Mapping[str, Path | None]) -> None:
     half_done = atomic.leftovers_of(checkpointing.ENTRIES)
     names = {path.name for path in root.iterdir() if not half_done.fullmatch(path.name)}
-    names -= {folder_lock.LOCK}
+    names -= {atomic.LOCK}
     if options.overwrite_output_dir:
         _check_sources(root, {"--resume": named_checkpoint(options), **sources})
         names = {name for name in names if re.fullmatch(checkpointing.ENTRIES, name)}

@@ -15,7 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from sot_paddle.atomic import atomic_directory, atomic_file, atomic_files
+from sot_paddle.atomic import atomic_directory, atomic_file, atomic_files, hold_beside
 from sot_paddle.checkpoint import (
     FORMAT,
     FORMAT_VERSION,
@@ -44,7 +44,6 @@ from sot_paddle.convert.formats.source import (
 from sot_paddle.convert.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
 from sot_paddle.convert.formats.torch_files import write_torch
 from sot_paddle.reading import entry_of, named_in_refusals
-from sot_paddle.train import folder_lock
 
 DTYPES: Mapping[str, np.dtype] = {
     "float64": np.dtype("<f8"),
@@ -137,7 +136,7 @@ def convert_file(
         )
     beside = describe(plan, table, source, num_attention_heads, directory=directory)
     job = _Job(source, table, plan, beside, ends, DTYPES.get(dtype), progress or (lambda *_: None))
-    with contextlib.nullcontext() if recorded else folder_lock.hold_beside(dst):  # look again
+    with contextlib.nullcontext() if recorded else hold_beside(dst):  # look again
         check_destination(dst, source.path, directory, reverse=reverse, overwrite=overwrite)
         return job.write_directory(dst) if directory else job.write_file(dst)
 

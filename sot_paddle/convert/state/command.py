@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sot_paddle.atomic import atomic_directory, atomic_file
+from sot_paddle.atomic import atomic_directory, atomic_file, hold_beside
 from sot_paddle.convert.engine.build import build_plan
 from sot_paddle.convert.engine.convert import OURS, check_free, convert_file, written_prefix
 from sot_paddle.convert.engine.known_models import registry_name
@@ -28,7 +28,6 @@ from sot_paddle.convert.state.torch_optimizer import (
     torch_side,
 )
 from sot_paddle.reading import named_in_refusals, read_json
-from sot_paddle.train import folder_lock
 
 WEIGHTS = "model.safetensors"
 
@@ -99,7 +98,7 @@ def convert_state(request: StateRequest) -> str:
         raise ValueError(f"{place}: no such file or folder")
     request.check_target()
     notes: list[str] = []
-    with folder_lock.hold_beside(target):
+    with hold_beside(target):
         request.check_target()  # another command may have written it meanwhile
         move = _to_paddle if request.source[0] == "torch" else _to_torch
         state = move(request, notes)
