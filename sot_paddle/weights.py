@@ -156,14 +156,35 @@ def _resolved(name: str, value: Any, model: nn.Layer) -> Any:
     return value
 
 
-def fill_tensor(name: str, target: paddle.Tensor, array: np.ndarray, origin: object) -> None:
-    """Copy an array of the same shape into a tensor of a model, in the tensor's dtype.
+def fill(
+    model: nn.Layer, arrays: Mapping[str, np.ndarray], origin: object, fresh: Collection[str]
+) -> None:
+    """Copy arrays into a model's tensors, in their dtype; all is checked before one is changed.
+
+    Args:
+        fresh: names of the tensors that keep their values.
 
     Raises:
-        ValueError: they cannot be a weight, see :func:`sot_paddle.checkpoint.require_numbers`.
+        ValueError: a tensor is missing, of another shape, or cannot be a weight, see
+            :func:`sot_paddle.checkpoint.require_numbers`.
     """
-    require_numbers(name, array, origin, floating=paddle.is_floating_point(target))
-    paddle.assign(_tensor(array).astype(target.dtype), output=target)
+    targets = {name: tensor for name, tensor in model.state_dict().items() if name not in fresh}
+    for name, target in targets.items():
+        expected = tuple(target.shape)
+        if name not in arrays:
+            raise ValueError(f"{origin}: {name} is missing, expected with shape {expected}")
+        if arrays[name].shape != expected:
+            raise ValueError(
+                f"{origin}: {name} has shape {arrays[name].shape}, expected {expected}"
+            )
+        is_floating = paddle.is_floating_point(target)
+        require_numbers(name, arrays[name], origin, floating=is_floating)
+    for name, target in targets.items():
+        array = arrays[name]
+        if array.dtype == ml_dtypes.bfloat16:
+            array = array.astype(np.float32)  # exact; Paddle takes bfloat16 as bare uint16 only
+        value = paddle.to_tensor(np.array(array, order="C"))
+        paddle.assign(value.astype(target.dtype), output=target)
 
 
 def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
@@ -186,28 +207,15 @@ def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
     path = Path(path)
     path = path / "model.safetensors" if path.is_dir() else path
     tensors, metadata = read_tensors(path)
-    state = model.state_dict()
     has_head = any(name.startswith(_HEAD_PREFIX) for name in tensors)
     with named_in_refusals(path):
         check_options(path, stated_options(metadata, model, has_head=has_head), model)
         absent = {str(name) for name in metadata_json(metadata, "absent", list)}
-    missing = _check_names(path, tensors, state, absent)
-    for name, array in tensors.items():
-        expected = tuple(state[name].shape)
-        if array.shape != expected:
-            raise ValueError(f"{path}: {name} has shape {array.shape}, expected {expected}")
-        require_numbers(name, array, path, floating=paddle.is_floating_point(state[name]))
-    for name, array in tensors.items():
-        paddle.assign(_tensor(array).astype(state[name].dtype), output=state[name])
+    missing = _check_names(path, tensors, model.state_dict(), absent)
+    fill(model, tensors, path, missing)
     if missing:
         _LOG.warning("%s has no %s: left as initialised", path, some(missing))
     return missing
-
-
-def _tensor(array: np.ndarray) -> paddle.Tensor:
-    if array.dtype == ml_dtypes.bfloat16:
-        array = array.astype(np.float32)  # exact; Paddle takes bfloat16 as bare uint16 only
-    return paddle.to_tensor(np.array(array, order="C"))
 
 
 def save_weights(model: nn.Layer, path: str | Path) -> None:

@@ -40,7 +40,7 @@ from sot_paddle.train import pretrained, run_folder
 from sot_paddle.train.saved_model import CONFIG, EMA, KIND, WEIGHTS, config_file, find_folder
 from sot_paddle.weights import (
     check_options,
-    fill_tensor,
+    fill,
     flat_options,
     load_weights,
     stated_options,
@@ -123,16 +123,13 @@ def load_foreign(model: nn.Layer, place: Path, *, ema: bool | None = None) -> Fi
     Returns:
         What was loaded and what was not; its notes have been said.
     """
-    state = model.state_dict()
-    shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     fitted = read_for_model(place, model.name, shapes, ema=ema)
-    taken = set(state) - set(fitted.fresh)
-    parts = {name.partition(".")[0] for name in taken}
+    parts = {name.partition(".")[0] for name in set(shapes) - set(fitted.fresh)}
     exempt = _RESAMPLED if "embed" in parts else (*_RESAMPLED, *_OF_TOKENS)
     stated = stated_options(fitted.metadata, model, has_head="head" in parts)
     check_options(place, stated, model, exempt=exempt)
-    for name in taken:
-        fill_tensor(name, state[name], fitted.arrays[name], place)
+    fill(model, fitted.arrays, place, fitted.fresh)
     for note in fitted.notes:
         say(note)
     if fitted.averaged is not None:
@@ -223,7 +220,7 @@ def from_pretrained(
         pooling = plain if new_head == PLAIN else new_head or trained_head.get("pooling", plain)
         of_head = trained_head if trained_head.get("pooling") == pooling else {"pooling": pooling}
         model = checkpoint.build(outputs, {**of_head, **options})
-        _, fresh = pretrained.load(model, checkpoint)
+        fresh = pretrained.load(model, checkpoint)
         if not fresh:
             check_options(path, trained_head, model)
     asks_for_new = num_classes is not None or new_head is not None or (of_images and options)

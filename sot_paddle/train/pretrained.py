@@ -18,7 +18,7 @@ import numpy as np
 from paddle import nn
 
 from sot_paddle.backbones.families import TextBackbone
-from sot_paddle.checkpoint import FORMAT, metadata_json, unpack_files
+from sot_paddle.checkpoint import FORMAT, metadata_json, shapes_of, unpack_files
 from sot_paddle.config import (
     PLAIN,
     PRETRAINING,
@@ -45,7 +45,7 @@ from sot_paddle.reading import field_of, named_in_refusals, read_bytes, read_jso
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_backbone, text_name
 from sot_paddle.tasks.text_options import CheckpointOptions
 from sot_paddle.train.saved_model import CONFIG
-from sot_paddle.weights import fill_tensor
+from sot_paddle.weights import fill
 
 _UNTOLD = ("num_attention_heads", "hidden_act", "layer_norm_eps")
 """Options that change every score and that no tensor tells."""
@@ -179,30 +179,20 @@ def require_embeddings(entries: int, sizes: EncoderConfig) -> None:
         )
 
 
-def load(model: nn.Layer, pretrained: Pretrained) -> tuple[int, list[str]]:
+def load(model: nn.Layer, pretrained: Pretrained) -> list[str]:
     """Copy the checkpoint's tensors into a model; head tensors that do not fit stay fresh.
 
     Returns:
-        (number of tensors loaded, names of the model's tensors that stay fresh).
+        Names of the model's tensors that stay fresh.
     """
-    state = model.state_dict()
-    if not pretrained.arrays:
-        return 0, sorted(state)
-    fresh, loaded = [], 0
-    for name, tensor in state.items():
-        array = pretrained.arrays.get(name)
-        if array is not None and list(array.shape) == list(tensor.shape):
-            fill_tensor(name, tensor, array, pretrained.origin)
-            loaded += 1
-        elif name.startswith("head."):
-            fresh.append(name)
-        else:
-            shape = "is missing" if array is None else f"has shape {tuple(array.shape)}"
-            raise ValueError(
-                f"{pretrained.origin}: {name} {shape}, expected {tuple(tensor.shape)}: not a "
-                "checkpoint of this architecture"
-            )
-    return loaded, fresh
+    state, arrays = model.state_dict(), pretrained.arrays
+    if not arrays:
+        return sorted(state)
+    heads = [name for name in state if name.startswith("head.")]
+    shapes = shapes_of({name: arrays[name] for name in heads if name in arrays})
+    fresh = [name for name in heads if shapes.get(name) != tuple(state[name].shape)]
+    fill(model, arrays, pretrained.origin, fresh)
+    return fresh
 
 
 def locate(name: str, cache_dir: str) -> Path | None:

@@ -90,7 +90,8 @@ class TextSource:
 
     def load(self, model: nn.Layer) -> Sequence[str]:
         """Copy the checkpoint's tensors; those of a new head stay fresh."""
-        loaded, fresh = pretrained.load(model, self.checkpoint)
+        fresh = pretrained.load(model, self.checkpoint)
+        loaded = len(model.state_dict()) - len(fresh)
         new = f", {len(fresh)} new ones in the head" if fresh and loaded else ""
         say(f"weights: {loaded} tensors from {self.checkpoint.origin}{new}")
         return fresh
