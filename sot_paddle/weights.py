@@ -54,30 +54,6 @@ def to_numpy(tensor: paddle.Tensor) -> np.ndarray:
     return array.view(ml_dtypes.bfloat16) if tensor.dtype == paddle.bfloat16 else array
 
 
-def _check_names(path: Path, tensors: Mapping, state: Mapping, absent: set[str]) -> list[str]:
-    """Refuse names that do not fit; return the tensors left at their initialisation."""
-    if tensors and not set(tensors) & set(state):
-        raise ValueError(
-            f"{path} holds none of this model's tensors (its first is {next(iter(tensors))!r}); "
-            "a PyTorch checkpoint is converted first: python tools/convert_weights.py --help"
-        )
-    unexpected = sorted(set(tensors) - set(state))
-    if unexpected:
-        raise ValueError(
-            f"{path} holds tensors that this model has not: {some(unexpected)}; "
-            "build the model that the file was made for"
-        )
-    missing = [name for name in state if name not in tensors]
-    headless = not any(name.startswith(_HEAD_PREFIX) for name in tensors)
-    fresh = {name for name in absent if name.startswith(_REPLACEABLE)}
-    if headless:
-        fresh |= {name for name in missing if name.startswith(_HEAD_PREFIX)}
-    lost = [name for name in missing if name not in fresh]
-    if lost:
-        raise ValueError(f"{path} lacks {some(lost)}")
-    return missing
-
-
 def flat_options(backbone: Mapping[str, Any], head: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a backbone and of a head beside each other, as `create_model` takes them."""
     renamed = {HEAD_QKV_BIAS if name in backbone else name: value for name, value in head.items()}
@@ -210,8 +186,23 @@ def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
     has_head = any(name.startswith(_HEAD_PREFIX) for name in tensors)
     with named_in_refusals(path):
         check_options(path, stated_options(metadata, model, has_head=has_head), model)
-        absent = {str(name) for name in metadata_json(metadata, "absent", list)}
-    missing = _check_names(path, tensors, model.state_dict(), absent)
+        absent = map(str, metadata_json(metadata, "absent", list))
+    state = model.state_dict()
+    unexpected = sorted(set(tensors) - set(state))
+    if unexpected and len(unexpected) == len(tensors):
+        raise ValueError(
+            f"{path} holds none of this model's tensors (its first is {next(iter(tensors))!r}); "
+            "a PyTorch checkpoint is converted first: python tools/convert_weights.py --help"
+        )
+    if unexpected:
+        raise ValueError(
+            f"{path} holds tensors that this model has not: {some(unexpected)}; "
+            "build the model that the file was made for"
+        )
+    replaceable = [name for name in absent if name.startswith(_REPLACEABLE)]
+    if not has_head:
+        replaceable += [name for name in state if name.startswith(_HEAD_PREFIX)]
+    missing = [name for name in state if name not in tensors and name in replaceable]
     fill(model, tensors, path, missing)
     if missing:
         _LOG.warning("%s has no %s: left as initialised", path, some(missing))

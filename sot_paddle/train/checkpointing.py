@@ -1,8 +1,7 @@
-"""Folders that are either whole or absent, whenever the process is killed.
+"""Checkpoints and the like: folders that are whole or absent, whenever the process is killed.
 
-The files of a folder are written under a temporary name beside it, each once, flushed to the disk;
-a manifest of their sizes and checksums comes last; then the folder takes its name. A kill at any
-moment leaves the old state or the new one, and a hidden entry that the next run removes.
+Each file is written once and flushed to the disk; a manifest of sizes and checksums comes last.
+`sot_paddle.atomic` says what a kill leaves, and the next run removes it.
 """
 
 from __future__ import annotations
