@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all, also after a crash.
+"""Files and folders that are there whole or not at all, also after a crash, and written by one run.
 
 Each is written under a temporary name beside its own, flushed to the disk, and renamed; a folder
 that is replaced is renamed aside first. A kill leaves the old state or the new one, and a stray
@@ -9,6 +9,7 @@ under `DISCARDED`, and `clear_leftovers` puts it back.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -17,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+LOCK = "run.lock"
+"""File whose lock stands for a folder; it is gone afterwards, and the system drops its lock."""
 WRITING, DISCARDED = ".writing-", ".discarded-"
 """Begin the names of what is being written or removed; the process id and a drawn number end it."""
 
@@ -76,12 +79,13 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
 
 
 @contextlib.contextmanager
-def atomic_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_directory(path: str | os.PathLike[str], *, is_flushed: bool = False) -> Iterator[Path]:
     """Yield a folder that takes the name `path` only when the block ends without an exception.
 
     Args:
         path: destination; what is there is replaced, and stays when something fails. The folder
             around it must exist.
+        is_flushed: the block leaves its files on the disk.
 
     Raises:
         OSError: it cannot be written.
@@ -90,8 +94,9 @@ def atomic_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
     old = beside(path, DISCARDED)
     with _temporary_folder(path) as temporary:
         yield temporary
-        for written in (*temporary.rglob("*"), temporary):
+        for written in () if is_flushed else temporary.rglob("*"):
             sync(written)
+        sync(temporary)
         try:
             if path.exists():
                 os.replace(path, old)
@@ -138,15 +143,26 @@ def _temporary_folder(path: Path) -> Iterator[Path]:
         remove(temporary)
 
 
-def clear_leftovers(path: Path) -> None:
-    """Put back or remove what killed writers of a path left; nobody may be writing it now."""
+def leftovers_of(names: str) -> re.Pattern[str]:
+    """What a kill leaves of entries whose names match: its ``start``, and the ``name``."""
     starts = f"{re.escape(WRITING)}|{re.escape(DISCARDED)}"
-    left = re.compile(rf"({starts}){re.escape(path.name)}-\d+\.\d+")
-    for other in sorted(path.parent.iterdir()) if path.parent.is_dir() else ():
-        match = left.fullmatch(other.name)
-        if match and match[1] == DISCARDED and other.is_dir() and not path.exists():
+    return re.compile(rf"(?P<start>{starts})(?P<name>{names})-\d+\.\d+")
+
+
+def clear_leftovers(folder: Path, names: str) -> None:
+    """Put back or remove what killed writers left; nobody may be writing those entries now.
+
+    Args:
+        names: a regular expression of the entries' names.
+    """
+    for other in sorted(folder.iterdir()) if folder.is_dir() else ():
+        match = leftovers_of(names).fullmatch(other.name)
+        if match is None:
+            continue
+        path = folder / match["name"]
+        if match["start"] == DISCARDED and other.is_dir() and not path.exists():
             os.replace(other, path)  # moved aside before its successor had its name
-        elif match:
+        else:
             remove(other)
 
 
@@ -166,3 +182,57 @@ def sync(path: str | os.PathLike[str]) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def hold(root: Path) -> Iterator[None]:
+    """Hold the lock of a folder inside of the block; makes the folder when it is missing.
+
+    A folder that was made for the block and is empty at its end goes again. Of several processes
+    of one run, the first one holds the lock.
+
+    Raises:
+        ValueError: another run has it, or something else than a folder has the name.
+    """
+    if root.exists() and not root.is_dir():
+        raise ValueError(f"{root} is no folder: choose another --output_dir")
+    new_folders = [folder for folder in (root, *root.parents) if not folder.exists()]
+    root.mkdir(parents=True, exist_ok=True)
+    try:
+        with _held(root / LOCK, root):
+            yield
+    finally:
+        for folder in new_folders:
+            with contextlib.suppress(OSError):  # not empty
+                folder.rmdir()
+
+
+@contextlib.contextmanager
+def hold_beside(path: Path) -> Iterator[None]:
+    """Hold a lock on a file or folder that the block replaces as a whole; see `hold`.
+
+    What killed writers of the path left is put back or removed before the block.
+    """
+    if not path.parent.is_dir():  # filelock would make it
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    with _held(path.with_name(f".{path.name}.lock"), path):
+        clear_leftovers(path.parent, re.escape(path.name))
+        yield
+
+
+@contextlib.contextmanager
+def _held(file: Path, subject: Path) -> Iterator[None]:
+    from filelock import FileLock, Timeout  # slow to import
+
+    lock = FileLock(file, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise ValueError(
+            f"{subject} is in use by another run: wait until it has ended, or choose another folder"
+        ) from None
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+        lock.release()

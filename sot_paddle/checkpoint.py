@@ -14,8 +14,8 @@ import logging
 import math
 import os
 import pickle
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -53,60 +53,13 @@ _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _TRAILER = b"\nSOT_PADDLE_METADATA\n"
 
 
-@dataclass(frozen=True)
-class TensorSpec:
-    """Shape and little-endian dtype of a tensor that has not been read."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-
-    @property
-    def nbytes(self) -> int:
-        """Size of the tensor's data in bytes."""
-        return math.prod(self.shape) * self.dtype.itemsize
+def shapes_of(arrays: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
+    """Name -> shape; of what was read no data is touched."""
+    return {name: array.shape for name, array in arrays.items()}
 
 
-class Tensors(Mapping[str, np.ndarray]):
-    """Named tensors that are produced one by one, each time they are asked for."""
-
-    def __init__(self, specs: Mapping[str, TensorSpec], load: Callable[[str], np.ndarray]) -> None:
-        self.specs = dict(specs)
-        self._load = load
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        if name not in self.specs:
-            raise KeyError(name)
-        return self._load(name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.specs  # Mapping's own would read the tensor
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.specs)
-
-    def __len__(self) -> int:
-        return len(self.specs)
-
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Name -> shape, without reading any data."""
-        return {name: spec.shape for name, spec in self.specs.items()}
-
-
-def as_tensors(arrays: Mapping[str, np.ndarray]) -> Tensors:
-    """Put arrays behind the lazy interface; a `Tensors` is returned as it is."""
-    if isinstance(arrays, Tensors):
-        return arrays
-    specs = {}
-    for name, array in arrays.items():
-        is_swapped = array.dtype.byteorder == ">"
-        dtype = array.dtype.newbyteorder("<") if is_swapped else array.dtype
-        specs[name] = TensorSpec(tuple(array.shape), dtype)
-    return Tensors(specs, arrays.__getitem__)
-
-
-def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]:
-    """Open a tensor file; the data of a ``.safetensors`` stays on disk until it is used.
+def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Arrays and metadata of a tensor file; the data of a ``.safetensors`` stay on disk until used.
 
     Raises:
         ValueError: unknown suffix, damaged or foreign content, a pickle that wants anything
@@ -116,7 +69,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]
     choice, metadata = read_entry(path, path.suffix)
     for note in choice.notes:
         _LOG.warning("%s: %s", path, note)
-    return choice.tensors, metadata
+    return dict(choice.tensors), metadata
 
 
 def read_entry(
@@ -178,7 +131,7 @@ def write_tensors(
 
     Args:
         path: destination, ``.safetensors`` or ``.pdparams``; an existing file is replaced.
-        arrays: name -> array; a `Tensors` is drawn one tensor at a time.
+        arrays: name -> array; a lazy mapping is drawn one tensor at a time, twice.
 
     Raises:
         ValueError: unknown suffix, a dtype that the format cannot hold, metadata that are not
@@ -193,7 +146,7 @@ def write_tensors(
         if path.suffix == ".safetensors":
             handle.writelines(safetensors_parts(arrays, table))
         else:
-            _write_pdparams(handle, as_tensors(arrays), table)
+            _write_pdparams(handle, arrays, table)
 
 
 def safetensors_parts(
@@ -208,27 +161,24 @@ def safetensors_parts(
     Raises:
         ValueError: a dtype that the format cannot hold.
     """
-    tensors = as_tensors(arrays)
-    widths = {name: spec.dtype.itemsize for name, spec in tensors.specs.items()}
+    specs = {name: (a.shape, a.dtype.newbyteorder("<")) for name, a in arrays.items()}
+    widths = {name: dtype.itemsize for name, (_, dtype) in specs.items()}
     names = sorted(widths, key=widths.__getitem__, reverse=True)  # aligned
     stored = metadata_json(metadata, STORED_NAMES)
     header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     end = 0
     for name in names:
-        spec = tensors.specs[name]
-        if spec.dtype not in _CODES:
-            raise ValueError(f"tensor {name!r}: safetensors cannot hold dtype {spec.dtype}")
-        begin, end = end, end + math.prod(spec.shape) * widths[name]
-        code = _CODES[spec.dtype]
-        entry = {"dtype": code, "shape": list(spec.shape), "data_offsets": [begin, end]}
+        shape, dtype = specs[name]
+        if dtype not in _CODES:
+            raise ValueError(f"tensor {name!r}: safetensors cannot hold dtype {dtype}")
+        begin, end = end, end + math.prod(shape) * widths[name]
+        entry = {"dtype": _CODES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
         header[stored.get(name, name)] = entry
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little") + text
-    for name in names:  # a save has hundreds of tensors: no call of ours for each of them
-        spec, array = tensors.specs[name], tensors._load(name)
-        assert array.shape == spec.shape, (name, array.shape, spec.shape)
-        yield np.asarray(array, spec.dtype, order="C").reshape(-1).view(np.uint8).data
+    for name in names:
+        yield np.asarray(arrays[name], specs[name][1], order="C").reshape(-1).view(np.uint8).data
 
 
 def pack_files(files: Mapping[str, bytes]) -> str:
@@ -258,32 +208,28 @@ def _with_known_suffix(path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _read_safetensors(path: Path) -> tuple[Tensors, dict[str, str]]:
+def _read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     import safetensors
 
-    reading.open_weights(path).close()
-    try:
-        file = safetensors.safe_open(path, "np")
-        metadata = file.metadata() or {}
-        stored = metadata_json(metadata, STORED_NAMES)
-        names = {name: name for name in file.offset_keys()}
-        for name, in_file in stored.items():
-            names[name] = names.pop(in_file)
-        slices = {name: file.get_slice(in_file) for name, in_file in names.items()}
-        specs = {
-            name: TensorSpec(tuple(part.get_shape()), _DTYPES[part.get_dtype()])
-            for name, part in slices.items()
-        }
-    except (safetensors.SafetensorError, OSError, LookupError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{path}: not a safetensors file, or truncated, or of a dtype not read here ({error})"
-        ) from error
-
-    def load(name: str) -> np.ndarray:
-        with reading.named_in_refusals(path):
-            return file.get_tensor(names[name])
-
-    return Tensors(specs, load), metadata
+    with reading.open_weights(path) as handle:
+        try:
+            safetensors.safe_open(path, "np")  # the header is whole, and of this file
+            header = json.loads(handle.read(int.from_bytes(handle.read(8), "little")))
+            metadata, start = header.pop("__metadata__", {}), handle.tell()
+            content = np.asarray(np.memmap(handle, np.uint8, "c"))[start:]
+            arrays = {}
+            for name in sorted(header, key=lambda name: header[name]["data_offsets"]):
+                begin, end = header[name]["data_offsets"]
+                flat = content[begin:end].view(_DTYPES[header[name]["dtype"]])
+                arrays[name] = flat.reshape(header[name]["shape"])
+            for name, in_file in metadata_json(metadata, STORED_NAMES).items():
+                arrays[name] = arrays.pop(in_file)
+        except (safetensors.SafetensorError, OSError, LookupError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{path}: not a safetensors file, or truncated, or of a dtype not read here "
+                f"({error})"
+            ) from error
+    return arrays, metadata
 
 
 def _read_pdparams(path: Path, *, ema: bool | None) -> tuple[Choice, dict[str, str]]:
@@ -292,22 +238,24 @@ def _read_pdparams(path: Path, *, ema: bool | None) -> tuple[Choice, dict[str, s
         rest = handle.read()
     arrays = dict(choice.tensors)
     halves = {n: a.view(ml_dtypes.bfloat16) for n, a in arrays.items() if a.dtype == np.uint16}
-    choice = replace(choice, tensors=as_tensors(arrays | halves))
+    choice = replace(choice, tensors=arrays | halves)
     if rest and not rest.startswith(_TRAILER):
         raise ValueError(f"{path}: damaged after the tensors")
     where = f"{path}: its metadata, after the tensors"
     return choice, reading.parse_json(rest.removeprefix(_TRAILER), where) if rest else {}
 
 
-def _write_pdparams(handle: BinaryIO, tensors: Tensors, metadata: dict[str, str]) -> None:
-    arrays = {}
-    for name, spec in tensors.specs.items():
-        array = arrays[name] = np.asarray(tensors[name], dtype=spec.dtype, order="C")
-        assert array.shape == spec.shape, (name, array.shape, spec.shape)
+def _write_pdparams(
+    handle: BinaryIO, arrays: Mapping[str, np.ndarray], metadata: dict[str, str]
+) -> None:
+    stored = {}
+    for name, array in arrays.items():
+        array = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
         if array.dtype == ml_dtypes.bfloat16:
-            arrays[name] = array.view(np.uint16)
+            array = array.view(np.uint16)
         elif array.dtype.kind not in "fiub" or array.dtype == np.uint16:
             raise ValueError(f"tensor {name!r}: .pdparams cannot hold dtype {array.dtype}")
-    pickle.dump(arrays, handle, protocol=4)
+        stored[name] = array
+    pickle.dump(stored, handle, protocol=4)
     if metadata:
         handle.write(_TRAILER + json.dumps(metadata, sort_keys=True).encode("ascii"))

@@ -95,18 +95,6 @@ def read_json(path: str | os.PathLike[str], kind: type = dict) -> Any:
     return parse_json(read_bytes(path), str(path), kind)
 
 
-def read_object(path: str | os.PathLike[str], fields: Mapping[str, Any] | None = None) -> Any:
-    """A JSON object whose named keys are there and of the expected type, or one of several.
-
-    Raises:
-        ValueError: see `parse_json` and `field_of`.
-    """
-    content = read_json(path)
-    for key, kinds in (fields or {}).items():
-        field_of(content, key, kinds, str(path))
-    return content
-
-
 def parse_json(text: str | bytes, where: str, kind: type = dict) -> Any:
     """What a JSON text says; ``kind`` is the type of the whole, object for any.
 
@@ -123,18 +111,20 @@ def parse_json(text: str | bytes, where: str, kind: type = dict) -> Any:
     return content
 
 
-def field_of(table: Mapping[str, Any], key: str, kinds: type | tuple[type, ...], where: str) -> Any:
-    """A value of a JSON object, of the expected type; a bool is no number.
+def field_of(
+    table: Mapping[str, Any], key: str, kind: type, where: str, default: Any = None
+) -> Any:
+    """A value of a JSON object, of the expected type.
 
     Raises:
-        ValueError: missing or of another type; says where.
+        ValueError: missing where there is no default, or of another type; says where.
     """
-    if key not in table:
+    value = table.get(key, default)
+    if value is None:
         raise ValueError(f"{where}: the key {key!r} is missing")
-    value, kinds = table[key], kinds if isinstance(kinds, tuple) else (kinds,)
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        names = " or ".join(kind.__name__ for kind in kinds)
-        raise ValueError(f"{where}: {key!r} is a {type(value).__name__}, expected {names}")
+    if not isinstance(value, kind):
+        actual, expected = type(value).__name__, kind.__name__
+        raise ValueError(f"{where}: {key!r} is a {actual}, expected {expected}")
     return value
 
 
@@ -164,19 +154,15 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
         raise ValueError(f"{path} is not valid YAML here: {reason}") from error
 
 
-def listed_files(folder: Path) -> dict[str, dict[str, int]] | None:
-    """Files of a folder's manifest with ``size`` and ``crc32``; None when it has no such manifest.
+def listed_files(manifest: Path) -> dict[str, dict[str, int]]:
+    """Files that a manifest lists, with ``size`` and ``crc32``; {} for none, or somebody else's.
 
     Raises:
         ValueError: a manifest that is damaged.
     """
-    return _listed_in(folder / MANIFEST)
-
-
-def _listed_in(manifest: Path) -> dict[str, dict[str, int]] | None:
     content = read_json(manifest) if manifest.exists() else {}
-    if "files" not in content or "format" in content:
-        return None  # of a dump, or somebody else's
+    if "files" not in content or "format" in content:  # the latter of a dump
+        return {}
     return field_of(content, "files", dict, str(manifest))
 
 
@@ -189,7 +175,7 @@ def verify(path: Path) -> None:
         ValueError: they differ, or the manifest is damaged.
     """
     for manifest in (path.with_name(f"{path.name}.{MANIFEST}"), path.with_name(MANIFEST)):
-        entry = (_listed_in(manifest) or {}).get(path.name)
+        entry = listed_files(manifest).get(path.name)
         if entry is not None and not is_intact(path, entry):
             raise ValueError(
                 f"{path}: its size or checksum is not that of {manifest.name}: the file is "
@@ -198,7 +184,7 @@ def verify(path: Path) -> None:
 
 
 def is_intact(path: Path, entry: Mapping[str, int]) -> bool:
-    """Whether a file is there with the size and the CRC of a manifest's entry."""
+    """Whether a file is there with the size and the checksum of a manifest's entry."""
     try:
         return entry == entry_of(path)
     except (OSError, ValueError):
@@ -207,19 +193,10 @@ def is_intact(path: Path, entry: Mapping[str, int]) -> bool:
 
 def entry_of(path: Path) -> dict[str, int]:
     """What a manifest says of a file: ``size`` in bytes, and ``crc32``."""
-    return {"size": path.stat().st_size, "crc32": crc32_of(path)}
-
-
-def crc32_of(path: Path) -> int:
-    """CRC-32 of a file's bytes.
-
-    Raises:
-        ValueError: see `open_file`.
-    """
-    value = 0
+    size = checksum = 0
     for block in _blocks(path):
-        value = zlib.crc32(block, value)
-    return value
+        size, checksum = size + len(block), zlib.crc32(block, checksum)
+    return {"size": size, "crc32": checksum}
 
 
 def sha256_of(path: Path) -> str:

@@ -63,19 +63,6 @@ _NAME_TABLE = "StructuredToParameterName@@"  # paddle.save adds it; it holds no 
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A mapping of names to tensors inside a file."""
-
-    key: str  # the keys on the way to it, joined by dots; "" for the file's own level
-    tensors: Mapping[str, Any]
-
-    @property
-    def is_averaged(self) -> bool:
-        """Whether the keys say that these are averaged weights (``model_ema``, ``ema.shadow``)."""
-        return "ema" in re.split(r"[._]", self.key.lower())
-
-
-@dataclass(frozen=True)
 class Choice:
     """The entry that is read."""
 
@@ -104,42 +91,50 @@ def choose_weights(
     if not entries:
         types = [f"{name} ({type(value).__name__})" for name, value in content.items()]
         raise ValueError(f"no entry holds tensors of weights; it holds {some(types) or 'nothing'}")
-    averages = [entry for entry in entries if entry.is_averaged]
+    averages = [key for key in entries if _is_averaged(key)]
     is_averaged = bool(averages) if ema is None else ema
-    fitting = [entry for entry in entries if entry.is_averaged is is_averaged]
+    fitting = [key for key in entries if _is_averaged(key) is is_averaged]
     if len(fitting) != 1:
         kind = "averaged weights, whose key says ema" if is_averaged else "weights, ema aside"
-        listed = some([f"{entry.key or '.'} ({len(entry.tensors)} tensors)" for entry in entries])
+        listed = some([f"{key or '.'} ({len(entries[key])} tensors)" for key in entries])
         raise ValueError(
             f"expected one entry of {kind}, got {len(fitting)} of {listed}: save the one that is "
             f"meant as a file of its own, or change --ema"
         )
-    (entry,) = fitting
-    notes = [f"the state dict under the key {entry.key!r} is used"] if entry.key else []
+    (key,) = fitting
+    notes = [f"the state dict under the key {key!r} is used"] if key else []
     if averages and not is_averaged:
-        passed = f"the averaged weights under {averages[0].key!r} are passed over"
+        passed = f"the averaged weights under {averages[0]!r} are passed over"
         notes.append(f"{passed} (--ema, or leaving --no-ema out, takes them)")
-    return Choice(entry.tensors, tuple(notes), is_averaged if averages else None)
+    return Choice(entries[key], tuple(notes), is_averaged if averages else None)
+
+
+def _is_averaged(key: str) -> bool:
+    """Whether a key says that these are averaged weights (``model_ema``, ``ema.shadow``)."""
+    return "ema" in re.split(r"[._]", key.lower())
 
 
 def _find_entries(
     mapping: Mapping, as_tensor: Callable[[Any], Any], keys: tuple[str, ...] = ()
-) -> list[Entry]:
-    """Every mapping in a file that holds weights, the file's own level first."""
+) -> dict[str, Mapping[str, Any]]:
+    """Every mapping in a file that holds weights, by its keys joined by dots.
+
+    The file's own level comes first, and has the key "".
+    """
     values = {name: as_tensor(value) for name, value in mapping.items() if isinstance(name, str)}
     tensors = {name: value for name, value in values.items() if value is not None}
     others = {name: value for name, value in mapping.items() if name not in tensors}
-    entries = []
+    entries = {}
     has_weights = any(  # fractions along an axis; Paddle keeps bfloat16 as uint16
         len(value.shape) > 0 and ("float" in str(value.dtype) or str(value.dtype) == "uint16")
         for value in tensors.values()
     )
     if has_weights or (tensors and not others and not keys):
-        entries.append(Entry(".".join(keys), tensors))
+        entries[".".join(keys)] = tensors
     for name, value in others.items():
         is_inner = isinstance(name, str) and isinstance(value, Mapping) and len(keys) < _DEEPEST
         if is_inner and not _OPTIMIZER & value.keys():
-            entries += _find_entries(value, as_tensor, (*keys, name))
+            entries |= _find_entries(value, as_tensor, (*keys, name))
     return entries
 
 

@@ -17,7 +17,6 @@ from paddle import nn
 from sot_paddle.checkpoint import (
     FORMAT,
     FORMAT_VERSION,
-    Tensors,
     metadata_json,
     read_tensors,
     require_numbers,
@@ -31,7 +30,6 @@ from sot_paddle.config import (
     some,
 )
 from sot_paddle.reading import named_in_refusals
-from sot_paddle.vision_config import ImageConfig
 
 _LOG = logging.getLogger(__name__)
 _HEAD_PREFIX = "head."
@@ -49,9 +47,6 @@ _WITHOUT_EFFECT = (
 )
 """Options that change neither a tensor nor a score in eval mode."""
 
-_WITHOUT_EFFECT_ON_IMAGES = ("mask_padding",)
-"""The same for models of images, whose tokens are all valid."""
-
 
 def to_numpy(tensor: paddle.Tensor) -> np.ndarray:
     """A tensor's value as its own array; bfloat16 becomes ``ml_dtypes.bfloat16``."""
@@ -59,88 +54,69 @@ def to_numpy(tensor: paddle.Tensor) -> np.ndarray:
     return array.view(ml_dtypes.bfloat16) if tensor.dtype == paddle.bfloat16 else array
 
 
-def _check_names(path: Path, tensors: Tensors, state: Mapping, absent: set[str]) -> list[str]:
-    """Refuse names that do not fit; return the tensors left at their initialisation."""
-    if tensors and not set(tensors) & set(state):
-        raise ValueError(
-            f"{path} holds none of this model's tensors (its first is {next(iter(tensors))!r}); "
-            "a PyTorch checkpoint is converted first: python tools/convert_weights.py --help"
-        )
-    unexpected = sorted(set(tensors) - set(state))
-    if unexpected:
-        raise ValueError(
-            f"{path} holds tensors that this model has not: {some(unexpected)}; "
-            "build the model that the file was made for"
-        )
-    missing = [name for name in state if name not in tensors]
-    headless = not any(name.startswith(_HEAD_PREFIX) for name in tensors)
-    fresh = {name for name in absent if name.startswith(_REPLACEABLE)}
-    if headless:
-        fresh |= {name for name in missing if name.startswith(_HEAD_PREFIX)}
-    lost = [name for name in missing if name not in fresh]
-    if lost:
-        raise ValueError(f"{path} lacks {some(lost)}")
-    return missing
+def flat_options(backbone: Mapping[str, Any], head: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a backbone and of a head beside each other, as `create_model` takes them."""
+    renamed = {HEAD_QKV_BIAS if name in backbone else name: value for name, value in head.items()}
+    return {**backbone, **renamed}
 
 
-def _stated(metadata: Mapping[str, str], model: nn.Layer) -> dict[str, Any] | None:
-    """Options of the backbone that a file states, None when it is a file of another family."""
-    options = metadata_json(metadata, "config")
-    text = isinstance(model.backbone_config, EncoderConfig)
-    if ("embed_dim" if text else "hidden_size") in options:
-        return None  # its names will not fit
-    if not text:
-        return options
-    options = model.backbone.read_config(options)
-    if metadata.get("num_attention_heads"):
-        options["num_attention_heads"] = metadata_json(metadata, "num_attention_heads", int)
-    return options
+def options_of(model: nn.Layer) -> dict[str, Any]:
+    """All options of a built model, flat."""
+    if not hasattr(model, "backbone_config"):  # on hidden states
+        return dataclasses.asdict(model.config)
+    backbone, head = model.backbone_config, model.head_config
+    return flat_options(dataclasses.asdict(backbone), dataclasses.asdict(head))
 
 
-def check_options(
-    path: Path,
-    metadata: Mapping[str, str],
-    model: nn.Layer,
-    *,
-    has_head: bool,
-    exempt: Collection[str] = (),
-) -> None:
-    """Refuse a file made with other options than a model of the registry; unstated ones are free.
+def stated_options(
+    metadata: Mapping[str, str], model: nn.Layer, *, has_head: bool = True
+) -> dict[str, Any]:
+    """Options that a file states, as far as a model has such; see `options_of`.
 
     Args:
         has_head: whether the file's head is taken.
-        exempt: options that may differ.
+    """
+    backbone = metadata_json(metadata, "config")
+    if isinstance(getattr(model, "backbone_config", None), EncoderConfig):
+        backbone = model.backbone.read_config(backbone)
+        if heads := metadata_json(metadata, "num_attention_heads", int):
+            backbone["num_attention_heads"] = heads
+    return flat_options(backbone, metadata_json(metadata, "head_config") if has_head else {})
+
+
+def check_options(
+    origin: object, stated: Mapping[str, Any], model: nn.Layer, *, exempt: Collection[str] = ()
+) -> None:
+    """Refuse weights that were made with other options than a model has; unstated ones are free.
+
+    ``sum_fc`` and ``aggre_all``, or a masked and an unmasked head, have tensors of equal names and
+    shapes: without this check the weights would load and the scores be wrong.
+
+    Args:
+        origin: where the weights come from.
+        stated: options by their flat names, as JSON has them.
+        exempt: options that may differ, beside those that change no score in eval mode.
 
     Raises:
-        ValueError: naming the first option that differs.
+        ValueError: naming the options that differ; of another head its pooling alone.
     """
-    backbone = getattr(model, "backbone_config", None)
-    dimensions = getattr(model, "config", None)
-    images = isinstance(backbone, ImageConfig)
-    pairs: list[tuple[Mapping[str, Any], Any]] = []
-    if backbone is None and dataclasses.is_dataclass(dimensions):
-        # of a model on hidden states, whose tensors might fit all the same
-        pairs = [(metadata_json(metadata, "config"), dimensions)]
-    elif images or isinstance(backbone, EncoderConfig):
-        stated = _stated(metadata, model)
-        if stated is None:
-            return
-        pairs = [(stated, backbone)]
-        if has_head:
-            pairs.append((metadata_json(metadata, "head_config"), model.head_config))
-    free = {*_WITHOUT_EFFECT, *exempt, *(_WITHOUT_EFFECT_ON_IMAGES if images else ())}
-    for options, record in pairs:
-        for name, expected in json.loads(json.dumps(dataclasses.asdict(record))).items():
-            if name not in options or name in free:
-                continue
-            if _resolved(name, options[name], model) == _resolved(name, expected, model):
-                continue
-            of_head = images and record is model.head_config and name == "qkv_bias"
-            flat = HEAD_QKV_BIAS if of_head else name
-            raise ValueError(
-                f"{path}: was made with {flat}={options[name]!r}, the model has {expected!r}; "
-                f"build it with {flat}={options[name]!r}"
-            )
+    options = json.loads(json.dumps(options_of(model)))  # lists for tuples
+    compared = [name for name in options if name in stated and name not in _WITHOUT_EFFECT]
+    differing = []
+    for name in compared:
+        before, now = (_resolved(name, table[name], model) for table in (stated, options))
+        if before != now and name not in exempt:
+            differing.append(name)
+    if "pooling" in differing:
+        differing = ["pooling"]
+    if differing:
+        before, now = (
+            " ".join(f"{name}={table[name]}" for name in differing) for table in (stated, options)
+        )
+        raise ValueError(
+            f"{origin} was trained with {before}, and this asks for {now}: give the same options "
+            "(of a command: --set NAME=VALUE)"
+        )
 
 
 def _resolved(name: str, value: Any, model: nn.Layer) -> Any:
@@ -156,14 +132,35 @@ def _resolved(name: str, value: Any, model: nn.Layer) -> Any:
     return value
 
 
-def fill_tensor(name: str, target: paddle.Tensor, array: np.ndarray, origin: object) -> None:
-    """Copy an array of the same shape into a tensor of a model, in the tensor's dtype.
+def fill(
+    model: nn.Layer, arrays: Mapping[str, np.ndarray], origin: object, fresh: Collection[str]
+) -> None:
+    """Copy arrays into a model's tensors, in their dtype; all is checked before one is changed.
+
+    Args:
+        fresh: names of the tensors that keep their values.
 
     Raises:
-        ValueError: they cannot be a weight, see :func:`sot_paddle.checkpoint.require_numbers`.
+        ValueError: a tensor is missing, of another shape, or cannot be a weight, see
+            :func:`sot_paddle.checkpoint.require_numbers`.
     """
-    require_numbers(name, array, origin, floating=paddle.is_floating_point(target))
-    paddle.assign(_tensor(array).astype(target.dtype), output=target)
+    targets = {name: tensor for name, tensor in model.state_dict().items() if name not in fresh}
+    for name, target in targets.items():
+        expected = tuple(target.shape)
+        if name not in arrays:
+            raise ValueError(f"{origin}: {name} is missing, expected with shape {expected}")
+        if arrays[name].shape != expected:
+            raise ValueError(
+                f"{origin}: {name} has shape {arrays[name].shape}, expected {expected}"
+            )
+        is_floating = paddle.is_floating_point(target)
+        require_numbers(name, arrays[name], origin, floating=is_floating)
+    for name, target in targets.items():
+        array = arrays[name]
+        if array.dtype == ml_dtypes.bfloat16:
+            array = array.astype(np.float32)  # exact; Paddle takes bfloat16 as bare uint16 only
+        value = paddle.to_tensor(np.array(array, order="C"))
+        paddle.assign(value.astype(target.dtype), output=target)
 
 
 def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
@@ -186,30 +183,30 @@ def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
     path = Path(path)
     path = path / "model.safetensors" if path.is_dir() else path
     tensors, metadata = read_tensors(path)
-    state = model.state_dict()
     has_head = any(name.startswith(_HEAD_PREFIX) for name in tensors)
     with named_in_refusals(path):
-        check_options(path, metadata, model, has_head=has_head)
-        absent = {str(name) for name in metadata_json(metadata, "absent", list)}
-    missing = _check_names(path, tensors, state, absent)
-    for name, shape in tensors.shapes.items():
-        expected = tuple(state[name].shape)
-        if shape != expected:
-            raise ValueError(f"{path}: {name} has shape {shape}, expected {expected}")
-    arrays = dict(tensors)
-    for name, array in arrays.items():
-        require_numbers(name, array, path, floating=paddle.is_floating_point(state[name]))
-    for name, array in arrays.items():
-        paddle.assign(_tensor(array).astype(state[name].dtype), output=state[name])
+        check_options(path, stated_options(metadata, model, has_head=has_head), model)
+        absent = map(str, metadata_json(metadata, "absent", list))
+    state = model.state_dict()
+    unexpected = sorted(set(tensors) - set(state))
+    if unexpected and len(unexpected) == len(tensors):
+        raise ValueError(
+            f"{path} holds none of this model's tensors (its first is {next(iter(tensors))!r}); "
+            "a PyTorch checkpoint is converted first: python tools/convert_weights.py --help"
+        )
+    if unexpected:
+        raise ValueError(
+            f"{path} holds tensors that this model has not: {some(unexpected)}; "
+            "build the model that the file was made for"
+        )
+    replaceable = [name for name in absent if name.startswith(_REPLACEABLE)]
+    if not has_head:
+        replaceable += [name for name in state if name.startswith(_HEAD_PREFIX)]
+    missing = [name for name in state if name not in tensors and name in replaceable]
+    fill(model, tensors, path, missing)
     if missing:
         _LOG.warning("%s has no %s: left as initialised", path, some(missing))
     return missing
-
-
-def _tensor(array: np.ndarray) -> paddle.Tensor:
-    if array.dtype == ml_dtypes.bfloat16:
-        array = array.astype(np.float32)  # exact; Paddle takes bfloat16 as bare uint16 only
-    return paddle.to_tensor(np.array(array, order="C"))
 
 
 def save_weights(model: nn.Layer, path: str | Path) -> None:
@@ -228,36 +225,20 @@ def save_weights(model: nn.Layer, path: str | Path) -> None:
 
 def weights_and_metadata(model: nn.Layer) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """A model's parameters and buffers as copies by name, and what their file says of them."""
-    metadata = {
-        "format": "np",
-        FORMAT: FORMAT_VERSION,
-        "model": model.name,
-        **_described(model),
-        "absent": "[]",
-        "ignored": "{}",
-    }
-    return {name: to_numpy(tensor) for name, tensor in model.state_dict().items()}, metadata
-
-
-def _described(model: nn.Layer) -> dict[str, str]:
-    """Metadata of the options: of the backbone (for text a Hugging Face config) and the head."""
+    metadata = {"format": "np", FORMAT: FORMAT_VERSION, "model": model.name}
+    metadata |= {"absent": "[]", "ignored": "{}"}
     backbone = getattr(model, "backbone_config", None)
-    if backbone is None:
-        return {"head": model.name, "config": json.dumps(dataclasses.asdict(model.config))}
-    head = {
-        "head": model.head_config.pooling,
-        "head_config": json.dumps(dataclasses.asdict(model.head_config)),
-    }
+    if backbone is None:  # on hidden states
+        metadata |= {"head": model.name, "config": json.dumps(dataclasses.asdict(model.config))}
+    else:
+        metadata["head"] = model.head_config.pooling
+        metadata["head_config"] = json.dumps(dataclasses.asdict(model.head_config))
     if isinstance(backbone, EncoderConfig):
-        return {
-            "source_prefix": f"{model.backbone.prefix}.",
-            "num_attention_heads": str(backbone.num_attention_heads),
-            "config": json.dumps(model.backbone.write_config(backbone)),
-            **head,
-        }
-    return {
-        "source_prefix": "",
-        "num_classes": str(model.num_classes),
-        "config": json.dumps(dataclasses.asdict(backbone)),
-        **head,
-    }
+        metadata["source_prefix"] = f"{model.backbone.prefix}."
+        metadata["num_attention_heads"] = str(backbone.num_attention_heads)
+        metadata["config"] = json.dumps(model.backbone.write_config(backbone))
+    elif backbone is not None:
+        metadata["source_prefix"] = ""
+        metadata["num_classes"] = str(model.num_classes)
+        metadata["config"] = json.dumps(dataclasses.asdict(backbone))
+    return {name: to_numpy(tensor) for name, tensor in model.state_dict().items()}, metadata

@@ -356,7 +356,7 @@ class Folder:
         """A JSON file, which holds an object."""
         return reading.read_json(self._listed(name))
 
-    def tensors(self, name: str) -> checkpoint.Tensors:
+    def tensors(self, name: str) -> dict[str, np.ndarray]:
         """Every tensor of a safetensors file, each read on access."""
         return checkpoint.read_tensors(self._listed(name))[0]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sot_paddle.atomic import atomic_directory
+from sot_paddle.atomic import atomic_directory, hold_beside
 from sot_paddle.cli import CommandParser
 from sot_paddle.data.corpus import REAL_SENTENCES
 from sot_paddle.data.image_dataset import load_digits
@@ -27,7 +27,6 @@ from sot_paddle.deploy.onnx_file import ONNX, load_onnx, translate
 from sot_paddle.deploy.recipe import RECIPE, Recipe, TextRecipe, preparation_of, recipe_json
 from sot_paddle.deploy.trained import Trained, open_trained
 from sot_paddle.runtime import environment_stamp
-from sot_paddle.train import folder_lock
 from sot_paddle.train.checkpointing import close_folder
 from sot_paddle.train.device import prepare_device
 
@@ -69,7 +68,7 @@ def _run(options: argparse.Namespace) -> None:
     prepare_device(dtype="float32", cpu=True)
     trained = open_trained(options.model, ema=not options.no_ema)
     out.parent.mkdir(parents=True, exist_ok=True)
-    with folder_lock.hold_beside(out):
+    with hold_beside(out):
         differences = export(trained, out)
     for name, size in differences.items():
         print(f"{out / name}: largest difference {size:.1e} of the largest logit (bound {BOUND:g})")

@@ -26,7 +26,7 @@ from sot_paddle.data.image_dataset import DIGITS, load_digits
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.deploy.onnx_file import load_onnx
 from sot_paddle.deploy.recipe import RECIPE, Preparation, Recipe, preparation_of, read_recipe
-from sot_paddle.reading import listed_files, verify
+from sot_paddle.reading import MANIFEST, listed_files, verify
 from sot_paddle.runtime import quiet_imports
 
 _LOG = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ def open_predictor(place: str | Path, *, ema: bool = True, cpu: bool = False) ->
     if (folder / RECIPE).is_file():
         if not ema:
             raise ValueError(f"{place} is an export, with weights of its own: drop --no-ema")
-        for name in listed_files(folder) or ():
+        for name in listed_files(folder / MANIFEST):
             if name not in _OF_PADDLE:
                 verify(folder / name)
         recipe = read_recipe(folder)

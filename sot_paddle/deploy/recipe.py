@@ -58,8 +58,8 @@ def read_recipe(folder: Path) -> Recipe:
         ValueError: it cannot be read, or is not what an export writes.
     """
     path = folder / RECIPE
-    content = reading.read_object(path, {"preparation": dict})
-    ((kind, fields),) = content["preparation"].items()
+    content = reading.read_json(path)
+    ((kind, fields),) = reading.field_of(content, "preparation", dict, str(path)).items()
     record = TextRecipe if kind == "text" else EvalTransform
     content["preparation"] = build_record(record, fields, where=str(path))
     values = {f.name: content[f.name] for f in dataclasses.fields(Recipe) if f.name in content}

@@ -11,8 +11,8 @@ from sot_paddle.config import SPANS
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.deploy.recipe import Recipe, TextRecipe
 from sot_paddle.options import part_of
-from sot_paddle.train.model_folder import find_model_folder, load_trained, load_trained_text
-from sot_paddle.train.saved_model import find_text_folder
+from sot_paddle.train.model_folder import load_trained, load_trained_text
+from sot_paddle.train.saved_model import find_folder
 
 _TEXT_INPUTS = ("input_ids", "token_type_ids", "attention_mask")  # in the order of an export
 
@@ -38,10 +38,10 @@ def open_trained(place: str | Path, *, ema: bool = True) -> Trained:
         ValueError: there is no such model, its files do not fit together, or it answers questions.
     """
     place = Path(place)
-    folder = find_text_folder(place) if place.is_dir() else None
+    folder = find_folder(place, of_images=False) if place.is_dir() else None
     if folder is not None:
         return _text(folder)
-    folder = find_model_folder(place)
+    folder = find_folder(place, of_images=True)
     if folder is None:
         raise ValueError(
             f"{place} holds no trained model: give the folder that tools/train_glue.py or "

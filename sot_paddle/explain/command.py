@@ -21,8 +21,8 @@ from sot_paddle.explain.image_maps import explain_image
 from sot_paddle.explain.word_impact import explain_sentence
 from sot_paddle.options import part_of
 from sot_paddle.train.device import prepare_device
-from sot_paddle.train.model_folder import find_model_folder, load_trained, load_trained_text
-from sot_paddle.train.saved_model import find_text_folder
+from sot_paddle.train.model_folder import load_trained, load_trained_text
+from sot_paddle.train.saved_model import find_folder
 
 MAX_ROWS = 64
 """Rows of a figure; more would not be looked at."""
@@ -67,11 +67,11 @@ def _run(options: argparse.Namespace) -> None:
     if options.count < 1:
         raise ValueError(f"--count must be at least 1, got {options.count}")
     prepare_device(dtype="float32", cpu=options.cpu)
-    if find_model_folder(place) is not None:
+    if find_folder(place, of_images=True) is not None:
         if options.sentences or not options.images:
             raise ValueError(f"{place} is an image model: name image files, a folder, or digits")
         name, figure = "images.png", _draw_images(options, place)
-    elif find_text_folder(place) is not None:
+    elif find_folder(place, of_images=False) is not None:
         if options.images or not options.sentences:
             raise ValueError(f"{place} is a text model: give --sentences, not images")
         name, figure = "words.png", _draw_words(options, place)

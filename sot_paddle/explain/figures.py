@@ -19,7 +19,7 @@ from PIL import Image
 
 from sot_paddle.explain.parts import PartEvidence
 from sot_paddle.explain.word_impact import SentenceEvidence
-from sot_paddle.reading import read_object
+from sot_paddle.reading import read_json
 
 RIGHT, WRONG = "\u2713", "\u2717"
 _WEAK, _STRONG = np.array([158, 197, 235.0]), np.array([64, 190, 92.0])  # blue to green
@@ -159,7 +159,7 @@ def layer_scores(run: Path) -> tuple[str, np.ndarray]:
         ValueError: no run of ``tools/train_adapter.py --model probes``.
     """
     path = run / "metrics.json"
-    content = read_object(path) if path.is_file() else {}
+    content = read_json(path) if path.is_file() else {}
     metric, best = content.get("metric"), content.get("best") or {}
     names = [f"layer_{layer}_{metric}" for layer in range(len(best))]
     scores = [best[name] for name in names if name in best]  # None where one was not finite

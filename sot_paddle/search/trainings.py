@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle import strict_json
-from sot_paddle.atomic import write_atomically
+from sot_paddle.atomic import LOCK, hold, write_atomically
 from sot_paddle.command_line import parse
 from sot_paddle.reading import read_json
-from sot_paddle.train import commands, folder_lock
+from sot_paddle.train import commands
 
 COMMANDS = tuple(name for name in commands.COMMANDS if name.startswith("train_"))
 """Those with scores to compare."""
@@ -72,13 +72,13 @@ def open_folder(folder: Path, record: str, recorded: Mapping[str, Any]) -> Itera
 
     The file `record` in it holds what was asked for; it goes where the block leaves nothing.
     """
-    path, names = folder / record, {record, folder_lock.LOCK}
+    path, names = folder / record, {record, LOCK}
     there = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
     if record not in there and there - names:
         raise ValueError(
             f"{folder} is not empty and holds no {record}: choose another --output_dir"
         )
-    with folder_lock.hold(folder):
+    with hold(folder):
         recorded = json.loads(strict_json.dumps(recorded))
         before = read_json(path) if path.is_file() else recorded
         for name in {**before, **recorded}:

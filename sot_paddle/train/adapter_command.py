@@ -154,7 +154,7 @@ def load_frozen(options: StateRows) -> FrozenModel:
     """Read a checkpoint: a Hugging Face folder, or a folder that tools/train_glue.py wrote."""
     trained = pretrained.find(options)
     model = trained.build(2, {**options.encoder_options, **options.head_options})
-    loaded, _ = pretrained.load(model, trained)
+    loaded = len(model.state_dict()) - len(pretrained.load(model, trained))
     model.eval()
     for parameter in model.parameters():
         parameter.stop_gradient = True

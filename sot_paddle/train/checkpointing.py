@@ -1,15 +1,13 @@
-"""Folders that are either whole or absent, whenever the process is killed.
+"""Checkpoints and the like: folders that are whole or absent, whenever the process is killed.
 
-The files of a folder are written under a temporary name beside it, each once, flushed to the disk;
-a manifest of their sizes and checksums comes last; then the folder takes its name. A kill at any
-moment leaves the old state or the new one, and a hidden entry that the next run removes.
+Each file is written once and flushed to the disk; a manifest of sizes and checksums comes last.
+`sot_paddle.atomic` says what a kill leaves, and the next run removes it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import zlib
 from collections.abc import Iterable, Mapping
@@ -20,12 +18,11 @@ import numpy as np
 
 from sot_paddle import reading
 from sot_paddle.atomic import (
-    DISCARDED,
     WRITING,
+    atomic_directory,
     beside,
     clear_leftovers,
     remove,
-    sync,
     write_atomically,
 )
 from sot_paddle.checkpoint import safetensors_parts
@@ -39,11 +36,8 @@ STATE, OPTIMIZER = "state.json", "optimizer.safetensors"
 """What only resuming needs, and older checkpoints drop."""
 KEPT_STATES = 2
 """So many of the newest checkpoints keep what resuming needs; older ones keep their weights."""
-HALF_DONE = re.compile(
-    rf"(?:{re.escape(WRITING)}|{re.escape(DISCARDED)})"
-    rf"({PREFIX}\d+|best|{POINTER}|(?:run|metrics|evaluation)\.json)-\d+\.\d+"
-)
-"""What a kill leaves of an entry of a run's folder."""
+ENTRIES = rf"{PREFIX}\d+|best|{POINTER}|runs|(?:run|metrics|evaluation)\.json"
+"""What a run writes into its folder, beside predictions: a regular expression of the names."""
 
 
 @dataclass(frozen=True)
@@ -63,40 +57,35 @@ def write_folder(target: Path, files: Iterable[tuple[str, bytes | TensorFile]]) 
         NonFiniteState: a tensor holds NaN or infinity; nothing is left of the new folder.
         StorageFailure: the disk refused (full, read-only, no permission).
     """
-    temporary, replaced = beside(target, WRITING), beside(target, DISCARDED)
     listed = {}
     try:
-        temporary.mkdir(parents=True)
-        for name, content in files:
-            parts = [content]
-            if isinstance(content, TensorFile):
-                if bad := first_nonfinite(content.arrays.items()):
-                    raise NonFiniteState(
-                        f"{target} is not written: {bad} (in {name}) holds a number that is not "
-                        f"finite; {way_back(target.parent)}"
-                    )
-                parts = safetensors_parts(content.arrays, content.metadata)
-            listed[name] = _write_file(temporary / name, parts)
-        _write_file(temporary / MANIFEST, [json.dumps({"files": listed}, indent=1).encode()])
-        if target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_directory(target, is_flushed=True) as folder:
+            for name, content in files:
+                parts = [content]
+                if isinstance(content, TensorFile):
+                    _require_finite(content.arrays, name, target)
+                    parts = safetensors_parts(content.arrays, content.metadata)
+                listed[name] = _write_file(folder / name, parts)
+            _write_file(folder / MANIFEST, [json.dumps({"files": listed}, indent=1).encode()])
             for name in set(foreign_files(target)) - set(listed):
-                (temporary / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(target / name, temporary / name)
-            os.replace(target, replaced)
-        sync(temporary)
-        os.replace(temporary, target)
-        sync(target.parent)
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(target / name, folder / name)
     except OSError as error:
         raise StorageFailure(
             f"cannot write {target}: {error.strerror or error}; what was saved before is intact. "
             "Free some space (or choose another --output_dir) and run the same command again "
             "to continue"
         ) from error
-    finally:
-        if replaced.exists() and not target.exists():
-            os.replace(replaced, target)
-        remove(temporary)
-        remove(replaced)
+
+
+def _require_finite(arrays: Mapping[str, np.ndarray], file: str, target: Path) -> None:
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biu" and not np.isfinite(array).all():
+            raise NonFiniteState(
+                f"{target} is not written: {name} (in {file}) holds a number that is not finite; "
+                f"{way_back(target.parent)}"
+            )
 
 
 def _write_file(path: Path, parts: Iterable[bytes | memoryview]) -> dict[str, int]:
@@ -157,7 +146,7 @@ def is_whole(folder: Path, *, with_state: bool = False) -> bool:
 def listed_files(folder: Path) -> dict[str, dict[str, int]]:
     """Files of the folder's manifest with size and checksum, empty without a sound one."""
     try:
-        return reading.listed_files(folder) or {}
+        return reading.listed_files(folder / MANIFEST)
     except ValueError:
         return {}
 
@@ -176,14 +165,6 @@ def way_back(root: Path) -> str:
     return f"last finite checkpoint: {last}; try a lower learning rate"
 
 
-def first_nonfinite(arrays: Iterable[tuple[str, np.ndarray]]) -> str | None:
-    """Name of the first (name, array) whose array holds NaN or infinity, None without one."""
-    for name, array in arrays:
-        if array.dtype.kind not in "biu" and not np.isfinite(array).all():
-            return name
-    return None
-
-
 def prune(root: Path, *, keep: int | None) -> None:
     """Remove all but the newest checkpoints (None keeps all), and the states of older ones.
 
@@ -200,18 +181,17 @@ def prune(root: Path, *, keep: int | None) -> None:
             remove(hidden)
 
 
-def settle(root: Path) -> None:
-    """Clear up what a killed run left half-done under ``root``.
+def settle(root: Path) -> Path | None:
+    """Clear up what a killed run left half-done under ``root``; its newest whole checkpoint.
 
     A folder that was moved aside when the kill came before its successor was in place is moved
     back. The pointer is put on the newest whole checkpoint.
     """
-    for hidden in sorted(root.glob(".*")):
-        if match := HALF_DONE.fullmatch(hidden.name):
-            clear_leftovers(root / match[1])
+    clear_leftovers(root, ENTRIES)
     newest = last_whole(root)
     if newest is not None:
         _point(root, newest.name)
+    return newest
 
 
 def _point(root: Path, target: str) -> None:

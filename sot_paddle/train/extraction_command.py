@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sot_paddle.atomic import hold
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.stored import states
 from sot_paddle.data.stored.layout import StoredSplit, stored_split
 from sot_paddle.distributed import say
 from sot_paddle.tasks.squad import read_windows
 from sot_paddle.tasks.state_options import ExtractConfig
-from sot_paddle.train import folder_lock
 from sot_paddle.train.adapter_command import load_frozen
 from sot_paddle.train.device import prepare_device
 
@@ -24,7 +24,7 @@ def extract_splits(config: ExtractConfig) -> None:
     folder = Path(config.output_dir)
     frozen = load_frozen(config)
     sources = {split: _source(config, frozen, split) for split in layouts}
-    with folder_lock.hold(folder):
+    with hold(folder):
         for split, source in sources.items():
             if states.is_stored(folder, layouts[split], config.dtype, source.origin):
                 say(f"{config.task_name} {split}: its {len(source):,} rows are there")

@@ -31,6 +31,7 @@ from sot_paddle.train.run import train
 from sot_paddle.train.run_folder import open_folder
 from sot_paddle.train.schedule import EpochRates, PerEpoch
 from sot_paddle.train.setup import Setup
+from sot_paddle.weights import options_of
 
 
 def run_config(config: ImageTrainConfig) -> dict[str, Any]:
@@ -98,7 +99,7 @@ class ImageSource:
         return model_folder.ImageModelConfig(
             model=config.model,
             num_classes=task.num_outputs,
-            options=model_folder.flat_options(model),
+            options=options_of(model),
             classes=task.classes,
             **vars(part_of(config, EvalTransform)),
         ).file()

@@ -6,7 +6,6 @@ import dataclasses
 import logging
 import math
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from paddle import nn
 
 from sot_paddle.checkpoint import FORMAT, metadata_json
 from sot_paddle.config import (
-    HEAD_QKV_BIAS,
     HEADS,
     PLAIN,
     SECOND_ORDER,
@@ -29,30 +27,27 @@ from sot_paddle.convert.formats.checkpoint_reading import (
     Fitted,
     read_for_model,
 )
-from sot_paddle.convert.formats.source import Source
+from sot_paddle.convert.formats.source import Source, open_source
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.subword import HEAD, SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.distributed import say
-from sot_paddle.reading import field_of, named_in_refusals, read_object
+from sot_paddle.reading import field_of, named_in_refusals, read_json
 from sot_paddle.registry import create_model, image_defaults, list_models
 from sot_paddle.resampling import window_of
 from sot_paddle.train import pretrained, run_folder
-from sot_paddle.train.saved_model import (
-    CONFIG,
-    EMA,
-    WEIGHTS,
-    check_trained_head,
-    config_file,
-    find_folder,
-    find_text_folder,
+from sot_paddle.train.saved_model import CONFIG, EMA, KIND, WEIGHTS, config_file, find_folder
+from sot_paddle.weights import (
+    check_options,
+    fill,
+    flat_options,
+    load_weights,
+    stated_options,
 )
-from sot_paddle.weights import check_options, fill_tensor, load_weights
 
 _LOG = logging.getLogger(__name__)
 
-KIND = "sot_paddle image model"
 _LENGTH = 128
 """Tokens of a row of text where the run's options are not there: the default of training."""
 _RESAMPLED = ("img_size",)
@@ -80,21 +75,9 @@ class ImageModelConfig(EvalTransform):
         return config_file({"kind": KIND, **dataclasses.asdict(self)})
 
 
-def flat_options(model: nn.Layer) -> dict[str, Any]:
-    """All options of a built image model, as ``create_model`` takes them."""
-    head = dataclasses.asdict(model.head_config)
-    head[HEAD_QKV_BIAS] = head.pop("qkv_bias")
-    return dataclasses.asdict(model.backbone_config) | head
-
-
-def find_model_folder(place: Path) -> Path | None:
-    """The folder with an image model that a path means, or None; see `find_folder`."""
-    return find_folder(place, lambda content: content.get("kind") == KIND)
-
-
 def weights_file(place: Path, *, ema: bool) -> Path | None:
     """The weights that a trained folder (or its run's folder, or a file in it) means, or None."""
-    folder = find_model_folder(place)
+    folder = find_folder(place, of_images=True)
     if folder is None:
         return None
     file = place if place.is_file() else folder / (EMA if ema else WEIGHTS)
@@ -106,10 +89,7 @@ def weights_file(place: Path, *, ema: bool) -> Path | None:
 def read_model_config(folder: Path) -> ImageModelConfig:
     """Read the configuration of a trained folder."""
     path = folder / CONFIG
-    names = {field.name for field in dataclasses.fields(ImageModelConfig)}
-    values = read_object(path, dict.fromkeys(names, (object, bool)) | {"options": dict})
-    values.pop("kind", None)
-    values["options"] = _with_tuples(values["options"])
+    values = {key: value for key, value in read_json(path).items() if key != "kind"}
     return build_record(ImageModelConfig, values, where=str(path))
 
 
@@ -143,15 +123,13 @@ def load_foreign(model: nn.Layer, place: Path, *, ema: bool | None = None) -> Fi
     Returns:
         What was loaded and what was not; its notes have been said.
     """
-    state = model.state_dict()
-    shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     fitted = read_for_model(place, model.name, shapes, ema=ema)
-    taken = set(state) - set(fitted.fresh)
-    parts = {name.partition(".")[0] for name in taken}
+    parts = {name.partition(".")[0] for name in set(shapes) - set(fitted.fresh)}
     exempt = _RESAMPLED if "embed" in parts else (*_RESAMPLED, *_OF_TOKENS)
-    check_options(place, fitted.metadata, model, has_head="head" in parts, exempt=exempt)
-    for name in taken:
-        fill_tensor(name, state[name], fitted.arrays[name], place)
+    stated = stated_options(fitted.metadata, model, has_head="head" in parts)
+    check_options(place, stated, model, exempt=exempt)
+    fill(model, fitted.arrays, place, fitted.fresh)
     for note in fitted.notes:
         say(note)
     if fitted.averaged is not None:
@@ -168,13 +146,11 @@ def stated_model(source: Source) -> tuple[str, int | None, dict[str, Any]]:
     """Registry name, classes and options of the image model that a file says it is of."""
     with named_in_refusals(source.path):
         head = metadata_json(source.metadata, "head_config")
-        if head:
-            head[HEAD_QKV_BIAS] = head.pop("qkv_bias")
-        options = _with_tuples({**metadata_json(source.metadata, "config"), **head})
+        options = flat_options(metadata_json(source.metadata, "config"), head)
         classes = metadata_json(source.metadata, "num_classes", int) or None
     options.pop("model", None)
     classes = options.pop("num_classes", classes)
-    name, shapes = source.metadata["model"], source.tensors.shapes
+    name, shapes = source.metadata["model"], source.shapes
     if POSITIONS in shapes and "img_size" not in options:
         side = math.isqrt(shapes[POSITIONS][1] - 1)
         options["img_size"] = side * image_defaults(name).patch_size
@@ -182,34 +158,6 @@ def stated_model(source: Source) -> tuple[str, int | None, dict[str, Any]]:
     if tables and "window_size" not in options:
         options["window_size"] = max(tables)
     return name, classes, options
-
-
-def image_from_pretrained(
-    place: Path, source: Source, num_classes: int | None, options: Mapping[str, Any]
-) -> nn.Layer:
-    """Build an image model with the sizes and weights of a checkpoint that states them."""
-    if find_model_folder(place) is not None:
-        config = read_model_config(source.path.parent)
-        name, classes, stated = config.model, config.num_classes, config.options
-    else:
-        name, classes, stated = stated_model(source)
-    outputs = classes if num_classes is None else num_classes
-    if outputs is None:
-        raise ValueError(f"{place} holds no trained classifier: give num_classes")
-    model = create_model(name, outputs, **{**stated, **options})
-    fitted = load_foreign(model, source.path)
-    if fitted.fresh and num_classes is None and not options:
-        raise ValueError(
-            f"{place} gives no value to {fitted.fresh[0]} of {name}: give num_classes for a new "
-            "classifier, or the options that the model was made with"
-        )
-    model.eval()
-    return model
-
-
-def _with_tuples(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as a model takes them: JSON has lists for tuples."""
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in options.items()}
 
 
 def from_pretrained(
@@ -246,36 +194,43 @@ def from_pretrained(
         )
     path = weights_file(path, ema=True) or path
     if path.is_dir():
-        path = find_text_folder(path) or path
-    opened = pretrained.open_weights(path)
-    if is_of_images(opened):
-        if head is not None:
-            raise ValueError(f"{path} is of an image model: give pooling in the place of head")
-        return image_from_pretrained(path, opened, num_classes, options)
+        path = find_folder(path, of_images=False) or path
+    opened = open_source(path)
+    of_images = is_of_images(opened)
+    if of_images and head is not None:
+        raise ValueError(f"{path} is of an image model: give pooling in the place of head")
     require_one_of("head", head, (None, *HEADS))
     new_head = options.get("pooling") or {"mgcrp": SECOND_ORDER}.get(head, head)
-    checkpoint = pretrained.read(path, opened, pooling=new_head)
-    pretrained.note_unstated(checkpoint, options)
-    classes = checkpoint.num_classes if num_classes is None else num_classes
-    if classes is None:
-        raise ValueError(
-            f"{checkpoint.origin} holds no trained classifier: give num_classes (and head='mgcrp' "
-            "for the second-order head)"
-        )
-    plain = checkpoint.backbone.plain
-    pooling = plain if new_head == PLAIN else new_head or checkpoint.head.get("pooling", plain)
-    of_head = checkpoint.head if checkpoint.head.get("pooling") == pooling else {"pooling": pooling}
-    model = checkpoint.build(classes, {**of_head, **options})
-    _, fresh = pretrained.load(model, checkpoint)
-    if not fresh:
-        check_trained_head(model, checkpoint.head, checkpoint.origin)
-    elif num_classes is None and new_head is None:
-        raise ValueError(
-            f"{checkpoint.origin}: {fresh[0]} is missing or of another size: give the options that "
-            "its head was trained with, or head and num_classes for a new one"
-        )
+    if of_images:
+        name, classes, stated = stated_model(opened)
     else:
-        _LOG.warning("%s: new, with random weights: %s", checkpoint.origin, some(fresh))
+        checkpoint = pretrained.read(path, opened, pooling=new_head)
+        classes = checkpoint.num_classes
+    outputs = classes if num_classes is None else num_classes
+    if outputs is None:
+        raise ValueError(
+            f"{path} holds no trained classifier: give num_classes (and, of a language model, "
+            "head='mgcrp' for the second-order head)"
+        )
+    if of_images:
+        model = create_model(name, outputs, **{**stated, **options})
+        fresh = load_foreign(model, path).fresh
+    else:
+        plain, trained_head = checkpoint.backbone.plain, checkpoint.head
+        pooling = plain if new_head == PLAIN else new_head or trained_head.get("pooling", plain)
+        of_head = trained_head if trained_head.get("pooling") == pooling else {"pooling": pooling}
+        model = checkpoint.build(outputs, {**of_head, **options})
+        fresh = pretrained.load(model, checkpoint)
+        if not fresh:
+            check_options(path, trained_head, model)
+    asks_for_new = num_classes is not None or new_head is not None or (of_images and options)
+    if fresh and not asks_for_new:
+        raise ValueError(
+            f"{path}: {fresh[0]} is missing or of another size: give the options that it was "
+            "trained with, or num_classes (and of a language model head) for a new head"
+        )
+    if fresh and not of_images:  # of those it has been said
+        _LOG.warning("%s: new, with random weights: %s", path, some(fresh))
     model.eval()
     return model
 
@@ -308,14 +263,14 @@ def load_trained_text(place: str | Path) -> TextModel:
     Args:
         place: a run's folder, its ``best``, ``last`` or a checkpoint.
     """
-    folder = find_text_folder(Path(place))
+    folder = find_folder(Path(place), of_images=False)
     if folder is None:
         raise ValueError(
             f"{place} holds no trained text model ({CONFIG} with sot_head): give the folder that "
             "tools/train_glue.py wrote, or its best"
         )
     model = from_pretrained(folder)
-    config, where = read_object(folder / CONFIG), str(folder / CONFIG)
+    config, where = read_json(folder / CONFIG), str(folder / CONFIG)
     options = _run_options(folder)
     limit = model.backbone.position_limit(model.encoder_config)
     length = options.get("max_seq_length") or min(_LENGTH, limit)
@@ -339,7 +294,7 @@ def _run_options(folder: Path) -> dict[str, Any]:
     for place in (folder, folder.resolve().parent):
         if (place / run_folder.RUN).is_file():
             run = place / run_folder.RUN
-            options = field_of({"options": {}, **read_object(run)}, "options", dict, str(run))
+            options = field_of(read_json(run), "options", dict, str(run), {})
             return {key: value for key, value in options.items() if value is not None}
     _LOG.warning(
         "no %s beside %s: sentences are padded to %d tokens and lower-cased as the vocabulary says",

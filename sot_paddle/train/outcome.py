@@ -12,7 +12,7 @@ from typing import Any
 
 from sot_paddle import distributed
 from sot_paddle.distributed import say
-from sot_paddle.reading import read_json, read_object
+from sot_paddle.reading import read_json
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.train import checkpointing, run_folder, saved_model
 from sot_paddle.train.evaluation import predict
@@ -77,10 +77,8 @@ def load_trained(run: Run) -> str | None:
             "choose another --output_dir to evaluate --model_name_or_path"
         )
     chosen = whole[-1] if run.task.dev or whole[0].name != run_folder.BEST else whole[0]
-    config = read_object(chosen / saved_model.CONFIG)
+    config = read_json(chosen / saved_model.CONFIG)
     saved_model.require_classes(config, run.task.classes, chosen)
-    if "sot_head" in config:
-        saved_model.check_trained_head(run.model, config["sot_head"], chosen)
     run.restore(chosen)
     say(f"weights: {chosen}")
     if chosen.name == run_folder.BEST:

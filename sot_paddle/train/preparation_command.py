@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from sot_paddle.atomic import hold_beside
 from sot_paddle.command_line import parse
 from sot_paddle.data.pretraining.instance_files import InstanceOptions, prepare_instances
 from sot_paddle.data.pretraining.pair_files import prepare_pairs
@@ -13,7 +14,6 @@ from sot_paddle.data.pretraining.prepared import MODEL, text_files, train_pieces
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.options import Options, option, record
-from sot_paddle.train import folder_lock
 
 FORMS = ("instances", "pairs", "ids")
 _TEXT = "text files, or folders with *.txt: one sentence a line"
@@ -90,7 +90,7 @@ def prepare(arguments: Sequence[str]) -> None:
         )
         vocab_size = tokenizer.vocab_size
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder_lock.hold_beside(folder):
+    with hold_beside(folder):
         if config.form == "instances":
             options = InstanceOptions(
                 first=tokenizer.form.begin[0],
@@ -121,7 +121,7 @@ def train_tokenizer(arguments: Sequence[str]) -> None:
     config = parse(TokenizerConfig, arguments)
     files, folder = text_files(config.input), Path(config.output_dir)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder_lock.hold_beside(folder):
+    with hold_beside(folder):
         train_pieces(files, folder, vocab_size=config.vocab_size, sentences=config.sentences)
     print(f"{config.vocab_size:,} pieces in {folder / MODEL}", file=sys.stderr)
 

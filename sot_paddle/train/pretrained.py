@@ -18,7 +18,7 @@ import numpy as np
 from paddle import nn
 
 from sot_paddle.backbones.families import TextBackbone
-from sot_paddle.checkpoint import FORMAT, SUFFIXES, metadata_json, unpack_files
+from sot_paddle.checkpoint import FORMAT, metadata_json, shapes_of, unpack_files
 from sot_paddle.config import (
     PLAIN,
     PRETRAINING,
@@ -41,11 +41,11 @@ from sot_paddle.convert.engine.registry import (
 )
 from sot_paddle.convert.formats.source import Source, open_source, read_as_paddle, with_settings
 from sot_paddle.data.tokenizers import FAMILIES, TokenizerFamily
-from sot_paddle.reading import field_of, named_in_refusals, read_bytes, read_object
+from sot_paddle.reading import field_of, named_in_refusals, read_bytes, read_json
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_backbone, text_name
 from sot_paddle.tasks.text_options import CheckpointOptions
-from sot_paddle.train.saved_model import CONFIG, WEIGHTS
-from sot_paddle.weights import fill_tensor
+from sot_paddle.train.saved_model import CONFIG
+from sot_paddle.weights import fill
 
 _UNTOLD = ("num_attention_heads", "hidden_act", "layer_norm_eps")
 """Options that change every score and that no tensor tells."""
@@ -104,9 +104,12 @@ class Pretrained:
             options: flat, of the head with its ``pooling``, and of the encoder over the
                 checkpoint's.
         """
-        name = text_name(self.preset, options["pooling"])
-        stated = self.backbone.read_config(self.config)
-        return create_model(name, num_classes, **{**stated, **options})
+        stated = self.backbone.read_config(self.config) | dict(options)
+        untold = [name for name in _UNTOLD if name not in stated]
+        if self.arrays and untold:
+            names = ", ".join(untold)
+            _LOG.warning(f"{self.origin} does not state {names}: those of {self.preset} are taken")
+        return create_model(text_name(self.preset, options["pooling"]), num_classes, **stated)
 
 
 def find(config: CheckpointOptions, *, pretraining_heads: bool = False) -> Pretrained:
@@ -122,25 +125,30 @@ def find(config: CheckpointOptions, *, pretraining_heads: bool = False) -> Pretr
     family = FAMILIES[backbone.tokenizer]
     place = locate(name, config.cache_dir)
     if place is not None:
-        source, pooling = open_weights(place), config.resolved_pooling
+        source, pooling = open_source(place), config.resolved_pooling
         checkpoint = read(place, source, backbone, pooling, pretraining_heads=pretraining_heads)
     elif name in _built(backbone):
         checkpoint = Pretrained(f"{name} (random weights)", backbone, {}, {}, {})
     else:
-        raise ValueError(_not_local(config))
-    vocabulary, holder = checkpoint.vocabulary, checkpoint.origin
+        under = f", under {config.cache_dir}" if config.cache_dir else ""
+        raise ValueError(
+            f"model {name!r} is not on this machine (looked for it as a path{under}, in the hub "
+            "cache) and nothing is downloaded: fetch config.json, the vocabulary and "
+            "model.safetensors (or pytorch_model.bin) of that model into a folder and give the "
+            f"folder as --model_name_or_path; for random weights of --model_type "
+            f"{config.model_type} give one of {', '.join(_built(backbone))}"
+        )
+    vocabulary, holder, sizes = checkpoint.vocabulary, checkpoint.origin, checkpoint.config
     if config.tokenizer_name:
         vocabulary = _vocabulary(family, Path(config.tokenizer_name))
         holder = f"--tokenizer_name {config.tokenizer_name}"
     if not family.whole(vocabulary):
         raise ValueError(f"{holder} has no {family.said}: give it with --tokenizer_name")
-    checkpoint = dataclasses.replace(checkpoint, hint=name, vocabulary=vocabulary)
-    if config.config_name:
-        checkpoint = dataclasses.replace(checkpoint, config=_read_config(Path(config.config_name)))
-    note_unstated(checkpoint)
     if backbone.tokenizer == "wordpiece":
-        files = with_settings(checkpoint.vocabulary, config.tokenizer_settings)
-        checkpoint = dataclasses.replace(checkpoint, vocabulary=files)
+        vocabulary = with_settings(vocabulary, config.tokenizer_settings)
+    if config.config_name:
+        sizes = _read_config(Path(config.config_name))
+    checkpoint = dataclasses.replace(checkpoint, hint=name, vocabulary=vocabulary, config=sizes)
     if config.length is not None:
         limit = backbone.position_limit(checkpoint.encoder)
         require_positions(limit, config.length, checkpoint.origin, "lower --max_seq_length")
@@ -171,30 +179,20 @@ def require_embeddings(entries: int, sizes: EncoderConfig) -> None:
         )
 
 
-def load(model: nn.Layer, pretrained: Pretrained) -> tuple[int, list[str]]:
+def load(model: nn.Layer, pretrained: Pretrained) -> list[str]:
     """Copy the checkpoint's tensors into a model; head tensors that do not fit stay fresh.
 
     Returns:
-        (number of tensors loaded, names of the model's tensors that stay fresh).
+        Names of the model's tensors that stay fresh.
     """
-    state = model.state_dict()
-    if not pretrained.arrays:
-        return 0, sorted(state)
-    fresh, loaded = [], 0
-    for name, tensor in state.items():
-        array = pretrained.arrays.get(name)
-        if array is not None and list(array.shape) == list(tensor.shape):
-            fill_tensor(name, tensor, array, pretrained.origin)
-            loaded += 1
-        elif name.startswith("head."):
-            fresh.append(name)
-        else:
-            shape = "is missing" if array is None else f"has shape {tuple(array.shape)}"
-            raise ValueError(
-                f"{pretrained.origin}: {name} {shape}, expected {tuple(tensor.shape)}: not a "
-                "checkpoint of this architecture"
-            )
-    return loaded, fresh
+    state, arrays = model.state_dict(), pretrained.arrays
+    if not arrays:
+        return sorted(state)
+    heads = [name for name in state if name.startswith("head.")]
+    shapes = shapes_of({name: arrays[name] for name in heads if name in arrays})
+    fresh = [name for name in heads if shapes.get(name) != tuple(state[name].shape)]
+    fill(model, arrays, pretrained.origin, fresh)
+    return fresh
 
 
 def locate(name: str, cache_dir: str) -> Path | None:
@@ -216,34 +214,6 @@ def _built(backbone: TextBackbone) -> list[str]:
     return [name for name in list_models("text") if text_backbone(name) is backbone]
 
 
-def _not_local(config: CheckpointOptions) -> str:
-    under = f", under {config.cache_dir}" if config.cache_dir else ""
-    names = ", ".join(_built(TEXT_BACKBONES[config.model_type]))
-    return (
-        f"model {config.model_name_or_path!r} is not on this machine (looked for it as a path"
-        f"{under}, in the hub cache) and nothing is downloaded: fetch config.json, the vocabulary "
-        "and model.safetensors (or pytorch_model.bin) of that model into a folder and give the "
-        "folder as --model_name_or_path; for random "
-        f"weights of --model_type {config.model_type} give one of {names}"
-    )
-
-
-def open_weights(place: Path) -> Source:
-    """Open the weights of a folder, or a file; what the user should know of them is logged."""
-    file = _weights_file(place)
-    if file is None and place.is_dir() and not _config_file(place).exists():
-        inside = [place / name for name in ("best", "last") if (place / name).is_dir()]
-        hint = f", such as {inside[0]}" if inside else ""
-        raise ValueError(
-            f"{place} holds neither config.json nor a converted checkpoint "
-            f"({' or '.join(SUFFIXES)}): give a folder with a checkpoint{hint}"
-        )
-    source = open_source(file or place)
-    for note in source.notes:
-        _LOG.warning("%s", note)
-    return source
-
-
 def read(
     place: Path,
     source: Source,
@@ -258,6 +228,8 @@ def read(
         backbone: the architecture that is expected, None for the checkpoint's own.
         pooling: of the head of the model to be filled, or ``"plain"``; None for the checkpoint's.
     """
+    for note in source.notes:
+        _LOG.warning("%s", note)
     folder = source.path.parent
     config = _read_config(folder) if _config_file(folder).exists() else {}
     is_converted = FORMAT in source.metadata
@@ -267,7 +239,7 @@ def read(
         with named_in_refusals(source.path):
             config |= metadata_json(source.metadata, "config")
     elif backbone is not None:
-        kind = field_of({"model_type": "", **config}, "model_type", str, f"{place}: config.json")
+        kind = field_of(config, "model_type", str, f"{place}: config.json", "")
         if kind not in ("", backbone.model_type, backbone.original_type):
             types = [name for name, other in TEXT_BACKBONES.items() if other.model_type == kind]
             meant = f": give --model_type {' or '.join(types)}" if types else ""
@@ -296,14 +268,14 @@ def read(
 
 def _architecture(source: Source, config: Mapping[str, Any]) -> TextBackbone:
     """The language model that a checkpoint is of: by its own word, or its tensors' names."""
-    recorded = {"sot_model": source.metadata.get("model", ""), **config}
-    stated = field_of(recorded, "sot_model", str, str(source.path))
+    recorded = source.metadata.get("model", "")
+    stated = field_of(config, "sot_model", str, str(source.path), recorded)
     if stated:
         trained = text_backbone(stated)
         if trained is None:
             raise ValueError(f"{source.path}: 'sot_model' is {stated!r}, which is no text model")
         return trained
-    table = table_of(source.tensors.shapes)
+    table = table_of(source.shapes)
     for backbone in TEXT_BACKBONES.values():
         is_listed = table is not None and any(fits(table, name) for name in _built(backbone))
         has_prefix = any(name.startswith(f"{backbone.prefix}.") for name in source.tensors)
@@ -319,7 +291,7 @@ def _architecture(source: Source, config: Mapping[str, Any]) -> TextBackbone:
 def _model_to_fill(source: Source, preset: str, pooling: str | None) -> str:
     """The registry name of a model with the head that is wanted, or with the checkpoint's own."""
     if pooling is None:
-        layout, _ = recognise(source.tensors.shapes, first=layouts_of(preset)[0])
+        layout, _ = recognise(source.shapes, first=layouts_of(preset)[0])
         pools = any(name.startswith("head.pooling.") for name in source.tensors)
         if pools or (layout and layout not in layouts_of(preset)):
             pooling = SECOND_ORDER
@@ -349,9 +321,7 @@ def _head_options(
 ) -> dict[str, Any]:
     """Options of the head that a checkpoint holds: those that it states, else what tensors tell."""
     recorded = metadata_json(source.metadata, "head_config")
-    stated = field_of(
-        {"sot_head": recorded, **checkpoint.config}, "sot_head", dict, checkpoint.origin
-    )
+    stated = field_of(checkpoint.config, "sot_head", dict, checkpoint.origin, recorded)
     if stated.get("pooling", PRETRAINING) != PRETRAINING:
         return stated
     signatures = {**HEAD_SIGNATURES, "gap": WORD_SCORES, PLAIN: CLASS_SCORES}
@@ -370,32 +340,6 @@ def _head_options(
     return {"pooling": plain if kinds[0] in ("pooler", PLAIN) else kinds[0], **widths}
 
 
-def note_unstated(checkpoint: Pretrained, options: Mapping[str, Any] | None = None) -> None:
-    """Say which options that change every score come from the preset.
-
-    Args:
-        options: of the encoder, which go before the checkpoint's.
-    """
-    stated = {**checkpoint.backbone.read_config(checkpoint.config), **(options or {})}
-    untold = [key for key in _UNTOLD if key not in stated]
-    if checkpoint.arrays and untold:
-        _LOG.warning(
-            "%s does not state %s: those of %s are taken",
-            *(checkpoint.origin, ", ".join(untold), checkpoint.preset),
-        )
-
-
-def _weights_file(place: Path) -> Path | None:
-    """The one tensor file of a place, None when it has none or several shards."""
-    if place.is_file():
-        return place if place.suffix in SUFFIXES else None
-    preferred = place / WEIGHTS
-    if preferred.is_file():
-        return preferred
-    files = [path for suffix in SUFFIXES for path in sorted(place.glob(f"*{suffix}"))]
-    return files[0] if len(files) == 1 else None
-
-
 def _config_file(folder: Path) -> Path:
     """The file with the sizes as transformers, a model's authors, or paddlenlp 2 name it."""
     authors = {f"{backbone.model_type}_config.json": None for backbone in TEXT_BACKBONES.values()}
@@ -405,7 +349,7 @@ def _config_file(folder: Path) -> Path:
 
 
 def _read_config(place: Path) -> dict[str, Any]:
-    return _unnested(read_object(_config_file(place) if place.is_dir() else place))
+    return _unnested(read_json(_config_file(place) if place.is_dir() else place))
 
 
 def _unnested(content: Mapping[str, Any]) -> dict[str, Any]:

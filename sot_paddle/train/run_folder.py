@@ -11,17 +11,12 @@ from typing import Any
 
 from sot_paddle import atomic, distributed, strict_json
 from sot_paddle.distributed import say
-from sot_paddle.train import checkpointing, folder_lock
+from sot_paddle.train import checkpointing
 
 RUN = "run.json"
 METRICS, EVALUATION = "metrics.json", "evaluation.json"
 BEST = "best"
 LOGS = "runs"
-_OF_A_RUN = re.compile(
-    rf"{checkpointing.PREFIX}\d+|{BEST}|{checkpointing.POINTER}|{LOGS}|"
-    rf"{RUN}|{METRICS}|{EVALUATION}"
-)
-"""What a run writes into its folder, beside predictions: ``--overwrite_output_dir`` removes it."""
 
 
 @contextlib.contextmanager
@@ -46,10 +41,10 @@ def open_folder(options: Any, sources: Mapping[str, Path | None]) -> Iterator[Pa
     with contextlib.ExitStack() as stack:
 
         def open_on_disk() -> None:
-            stack.enter_context(folder_lock.hold(root))
+            stack.enter_context(atomic.hold(root))
             _check(root, options, sources)
-            checkpointing.settle(root)
-            checkpoints.append(_resumable(root, options))
+            newest = checkpointing.settle(root)
+            checkpoints.append(_resumable(root, options, newest))
 
         distributed.on_first_process(open_on_disk)
         yield distributed.gather(next(iter(checkpoints), None))[0]
@@ -60,7 +55,7 @@ def start_afresh(root: Path, prediction_files: Collection[str]) -> None:
 
     Everything that can be refused has to be refused before.
     """
-    older = [path for path in root.iterdir() if _OF_A_RUN.fullmatch(path.name)]
+    older = [path for path in root.iterdir() if re.fullmatch(checkpointing.ENTRIES, path.name)]
     older += [root / name for name in prediction_files]
     for path in sorted(older, key=lambda path: path.name == RUN):  # last: it says whose the rest is
         atomic.remove(path)
@@ -100,12 +95,12 @@ def named_checkpoint(options: Any) -> Path | None:
 
 
 def _check(root: Path, options: Any, sources: Mapping[str, Path | None]) -> None:
-    entries = [path.name for path in root.iterdir()]
-    names = {name for name in entries if not checkpointing.HALF_DONE.fullmatch(name)}
-    names -= {folder_lock.LOCK}
+    half_done = atomic.leftovers_of(checkpointing.ENTRIES)
+    names = {path.name for path in root.iterdir() if not half_done.fullmatch(path.name)}
+    names -= {atomic.LOCK}
     if options.overwrite_output_dir:
         _check_sources(root, {"--resume": named_checkpoint(options), **sources})
-        names = {name for name in names if _OF_A_RUN.fullmatch(name)}
+        names = {name for name in names if re.fullmatch(checkpointing.ENTRIES, name)}
     if (options.do_train or options.overwrite_output_dir) and names and RUN not in names:
         raise ValueError(
             f"{root} holds {min(names)} and holds no run of this tool: choose another --output_dir"
@@ -125,8 +120,8 @@ def _check_sources(root: Path, sources: Mapping[str, Path | None]) -> None:
             )
 
 
-def _resumable(root: Path, options: Any) -> Path | None:
-    """The checkpoint that ``--resume`` means: the newest whole one, or the one named."""
+def _resumable(root: Path, options: Any, newest: Path | None) -> Path | None:
+    """The checkpoint that ``--resume`` means: the newest whole one, or the one that is named."""
     chosen = named_checkpoint(options)
     if not options.do_train:
         return None
@@ -140,7 +135,7 @@ def _resumable(root: Path, options: Any) -> Path | None:
     if options.overwrite_output_dir:
         return None
     for path in reversed(checkpointing.list_checkpoints(root)):
-        if checkpointing.is_whole(path, with_state=True):
-            return path
+        if path == newest:
+            break
         say(f"{path} is damaged or has no training state, and is passed over")
-    return None
+    return newest

@@ -24,9 +24,10 @@ from sot_paddle.train.optimizer import CLIPPINGS, OPTIMIZERS, decay_filter, deca
 from sot_paddle.train.pretrained import Pretrained
 from sot_paddle.train.run import train
 from sot_paddle.train.run_folder import open_folder
-from sot_paddle.train.saved_model import check_trained_head, config_file, require_classes
+from sot_paddle.train.saved_model import config_file, require_classes
 from sot_paddle.train.schedule import build_schedule
 from sot_paddle.train.setup import ModelSource, Setup
+from sot_paddle.weights import check_options
 
 
 def run_config(config: TrainConfig) -> dict[str, Any]:
@@ -82,15 +83,15 @@ class TextSource:
         options = {**self.config.encoder_options, **self.config.head_options}
         model = self.checkpoint.build(task.num_outputs, options)
         if not self.config.do_train:
-            config = {"sot_head": {}, **self.checkpoint.config}
-            stated = field_of(config, "sot_head", dict, self.origin)
-            check_trained_head(model, stated, self.origin)
+            stated = field_of(self.checkpoint.config, "sot_head", dict, self.origin, {})
+            check_options(self.origin, stated, model)
             require_classes(self.checkpoint.config, task.classes, self.checkpoint.origin)
         return model
 
     def load(self, model: nn.Layer) -> Sequence[str]:
         """Copy the checkpoint's tensors; those of a new head stay fresh."""
-        loaded, fresh = pretrained.load(model, self.checkpoint)
+        fresh = pretrained.load(model, self.checkpoint)
+        loaded = len(model.state_dict()) - len(fresh)
         new = f", {len(fresh)} new ones in the head" if fresh and loaded else ""
         say(f"weights: {loaded} tensors from {self.checkpoint.origin}{new}")
         return fresh

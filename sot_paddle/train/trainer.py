@@ -25,7 +25,7 @@ from sot_paddle import distributed
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.cli import NonFiniteLoss
 from sot_paddle.distributed import say
-from sot_paddle.reading import read_object
+from sot_paddle.reading import read_json
 from sot_paddle.train import checkpointing, exact_state, outcome
 from sot_paddle.train.callbacks import WATCHES, StopRequest
 from sot_paddle.train.checkpointing import TensorFile
@@ -191,7 +191,7 @@ class ExactTrainer(Trainer, TrainerCallback):
         """Read the state of the checkpoint to resume from, if there is one."""
         step = 0
         if checkpoint is not None:
-            saved = self._saved = read_object(checkpoint / checkpointing.STATE)
+            saved = self._saved = read_json(checkpoint / checkpointing.STATE)
             check_identity(saved["identity"], self.run.identity, checkpoint)
             step, self.progress = saved["step"], Progress(**saved["progress"])
             losses = saved["losses"][distributed.rank()]

@@ -87,7 +87,7 @@ def test_what_is_replaced_is_old_or_new_whenever_it_ends(tmp_path, monkeypatch, 
                     is_done = True
                 except KeyboardInterrupt:
                     is_done = False
-        atomic.clear_leftovers(path)  # as the next command does
+        atomic.clear_leftovers(tmp_path, "x")  # as the next command does
         texts = [found.read_text() for found in tmp_path.rglob("*") if found.is_file()]
         assert path.exists(), count
         assert len(set(texts)) == 1, count

@@ -18,9 +18,9 @@ from sot_paddle.convert.state.record import Group, OptimizerState
 from sot_paddle.registry import create_model
 from sot_paddle.train import checkpointing
 from sot_paddle.train.ema import ModelEma
-from sot_paddle.train.model_folder import ImageModelConfig, flat_options
+from sot_paddle.train.model_folder import ImageModelConfig
 from sot_paddle.train.saved_model import EMA, WEIGHTS
-from sot_paddle.weights import weights_and_metadata
+from sot_paddle.weights import options_of, weights_and_metadata
 from tests.sot_paddle.train import tiny_images, tiny_run
 from tests.sot_paddle.train.original_checkpoints import BERT
 from tests.sot_paddle.train.run_output import arrays_of
@@ -40,7 +40,7 @@ def write_image_run(root: Path) -> None:
     config = ImageModelConfig(
         model="sot_tiny",
         num_classes=3,
-        options=flat_options(model),
+        options=options_of(model),
         classes=tiny_images.CLASSES,
         **{"img_size": 16, "crop_pct": 0.9, "mean": (0.5, 0.5, 0.5), "std": (0.2, 0.2, 0.2)},
     )

@@ -15,7 +15,7 @@ ROWS = [
     ("predict", "HERE - --cpu", NO_MODEL),
     ("prepare_pretraining", "--input HERE/none --output_dir HERE/o", "tokenizer_name is required"),
     ("pretrain", "--do_train --data_dir HERE --model_name_or_path HERE --output_dir HERE/out")
-    + ("HERE holds neither config.json nor",),
+    + ("HERE: no weights; expected one of",),
     ("train_adapter", "--task_name RTE --states HERE --output_dir HERE/out --do_train")
     + ("HERE/rte_labels.h5 is not there: make it",),
     (
@@ -28,11 +28,11 @@ ROWS = [
     ("train_image", "HERE --model SoT_Tinny --output HERE/o")
     + ("unknown image model 'SoT_Tinny'; did you mean",),
     ("train_squad", "--model_name_or_path HERE --output_dir HERE/out --do_train")
-    + ("HERE holds neither config.json nor",),
+    + ("HERE: no weights; expected one of",),
     ("train_squad", "--model_name_or_path HERE --data_dir HERE --output_dir HERE/out --do_train")
     + ("--data_dir is of GLUE",),
     ("train_text", "--task_name TREC --data_dir HERE --model_name_or_path HERE --output_dir HERE/o")
-    + ("HERE holds neither config.json nor",),
+    + ("HERE: no weights; expected one of",),
     ("train_tokenizer", "--input HERE/none --output_dir HERE/o", "HERE/none is missing: give text"),
     ("visualize", "HERE a.png --out HERE/out", "HERE holds no trained model, nor probes of layers"),
 ]

@@ -15,14 +15,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from sot_paddle.atomic import atomic_directory, atomic_file, atomic_files
+from sot_paddle.atomic import atomic_directory, atomic_file, atomic_files, hold_beside
 from sot_paddle.checkpoint import (
     FORMAT,
     FORMAT_VERSION,
     STORED_NAMES,
     SUFFIXES,
-    Tensors,
-    TensorSpec,
     pack_files,
     require_numbers,
     write_tensors,
@@ -46,7 +44,6 @@ from sot_paddle.convert.formats.source import (
 from sot_paddle.convert.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
 from sot_paddle.convert.formats.torch_files import write_torch
 from sot_paddle.reading import entry_of, named_in_refusals
-from sot_paddle.train import folder_lock
 
 DTYPES: Mapping[str, np.dtype] = {
     "float64": np.dtype("<f8"),
@@ -61,7 +58,7 @@ OURS = (*WEIGHT_FILES, *VOCABULARY_FILES, "config.json", MANIFEST)
 """Every file that a written directory can hold; only such a directory is ever replaced."""
 
 Progress = Callable[[int, int, str], None]
-"""Called with (bytes done, bytes in all, name of the tensor just written)."""
+"""Called with (bytes done, bytes in all, name of the tensor just converted)."""
 
 
 def convert_file(
@@ -131,7 +128,7 @@ def convert_file(
         plan = build_plan(
             layout,
             model,
-            source.tensors.shapes,
+            source.shapes,
             reverse=reverse,
             config=None if reverse else source.config,
             prefix=prefix,
@@ -139,7 +136,7 @@ def convert_file(
         )
     beside = describe(plan, table, source, num_attention_heads, directory=directory)
     job = _Job(source, table, plan, beside, ends, DTYPES.get(dtype), progress or (lambda *_: None))
-    with contextlib.nullcontext() if recorded else folder_lock.hold_beside(dst):  # look again
+    with contextlib.nullcontext() if recorded else hold_beside(dst):  # look again
         check_destination(dst, source.path, directory, reverse=reverse, overwrite=overwrite)
         return job.write_directory(dst) if directory else job.write_file(dst)
 
@@ -198,8 +195,7 @@ class _Job:
             files = {"config.json": as_json(config)} if config else {}
             files[MANIFEST] = manifest.to_json()
             for name, content in {**files, **self.source.vocabulary}.items():
-                with atomic_file(folder / name) as handle:
-                    handle.write(content)
+                (folder / name).write_bytes(content)
         return manifest
 
     def _paddlenlp_names(self) -> dict[str, str]:
@@ -214,14 +210,14 @@ class _Job:
     def _write_weights(
         self, path: Path, more: Mapping[str, str] = MappingProxyType({})
     ) -> Manifest:
-        tensors, keys = self._tensors(), self.table.written_under
+        arrays, keys = self._arrays(), self.table.written_under
         if path.suffix not in TORCH_SUFFIXES:
-            write_tensors(path, tensors, {**self._metadata(), **more})
+            write_tensors(path, arrays, {**self._metadata(), **more})
         else:
             if keys:
                 self.notes.append(f"the state dict is written under {' and '.join(keys)}")
             with atomic_file(path) as handle:
-                write_torch(path, handle, tensors, keys)
+                write_torch(path, handle, arrays, keys)
         order = [*self.plan.by_destination, *self.plan.counters]
         return Manifest(
             self.plan,
@@ -232,30 +228,20 @@ class _Job:
             files={path.name: entry_of(path)},
         )
 
-    def _tensors(self) -> Tensors:
-        """The destination's tensors, each converted, checked and recorded when it is drawn."""
-        specs = {}
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """The destination's arrays, each converted, checked and recorded."""
+        arrays, source, done = {}, self.source.tensors, 0
+        total = sum(source[entry.source].nbytes for entry in self.plan.entries)
         for name, entry in self.plan.by_destination.items():
-            kept = self.source.tensors.specs[entry.source].dtype
-            cast = self.dtype is not None and kept in DTYPES.values()
-            specs[name] = TensorSpec(entry.destination_shape, self.dtype if cast else kept)
-        specs.update({name: TensorSpec((), np.dtype("<i8")) for name in self.plan.counters})
-        total, done = sum(spec.nbytes for spec in specs.values()), 0
-
-        def load(name: str) -> np.ndarray:
-            nonlocal done
-            if name in self.plan.counters:
-                array = np.zeros((), np.int64)
-            else:
-                array = self.plan.convert(name, self.source.tensors)
-                require_numbers(self.plan.by_destination[name].source, array, self.source.path)
-            array = _cast(name, array, specs[name].dtype)
-            self.records[name] = self._record(name, array)
-            done += specs[name].nbytes
+            array = self.plan.convert(name, source)
+            require_numbers(entry.source, array, self.source.path)
+            is_cast = self.dtype is not None and array.dtype in DTYPES.values()
+            arrays[name] = _cast(name, array, self.dtype if is_cast else array.dtype)
+            done += array.nbytes
             self.progress(done, total, name)
-            return array
-
-        return Tensors(specs, load)
+        arrays |= {name: np.zeros((), np.int64) for name in self.plan.counters}
+        self.records = {name: self._record(name, array) for name, array in arrays.items()}
+        return arrays
 
     def _record(self, name: str, array: np.ndarray) -> dict[str, Any]:
         entry = self.plan.by_destination.get(name)
@@ -267,7 +253,7 @@ class _Job:
             "shape": list(array.shape),
             "source_shape": list(entry.source_shape) if entry else None,
             "dtype": str(array.dtype),
-            "source_dtype": str(self.source.tensors.specs[entry.source].dtype) if entry else None,
+            "source_dtype": str(self.source.tensors[entry.source].dtype) if entry else None,
             "sha256": hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest(),
         }
 

@@ -87,7 +87,7 @@ def read_for_model(
         plan = _plan(source, layout, model)
         wanted = {name: tuple(shape) for name, shape in shapes.items()}
         if plan is None:
-            fitted = _fit(source.tensors.shapes, wanted, source.tensors.__getitem__)
+            fitted = _fit(source.shapes, wanted, source.tensors.__getitem__)
             notes, metadata = fitted.notes, source.metadata
         else:
             tensors, converted = source.tensors, plan.destination_shapes
@@ -101,7 +101,7 @@ def read_for_model(
 
 def _plan(source: Source, layout: str, model: str) -> ConversionPlan | None:
     """The conversion to Paddle's names; None for a file that has them."""
-    shapes = source.tensors.shapes
+    shapes = source.shapes
     recognised, side = recognise(shapes, first=layout)
     is_ours = FORMAT in source.metadata or source.path.suffix == ".pdparams"
     if is_ours or side == "paddle":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,9 @@ import numpy as np
 from sot_paddle import reading
 from sot_paddle.checkpoint import (
     SUFFIXES,
-    Tensors,
-    TensorSpec,
     metadata_json,
     read_entry,
+    shapes_of,
     unpack_files,
 )
 from sot_paddle.convert.engine.build import build_plan
@@ -55,7 +54,7 @@ class Source:
 
     Args:
         path: the weights file (of several shards: the index).
-        tensors: its tensors, read when used.
+        tensors: its tensors; those of a ``.safetensors`` are read when used.
         metadata: its metadata table.
         config: content of config.json, {} when there is none.
         vocabulary: tokenizer file name -> content.
@@ -65,12 +64,17 @@ class Source:
     """
 
     path: Path
-    tensors: Tensors
+    tensors: dict[str, np.ndarray]
     metadata: dict[str, str]
     config: dict[str, Any] = field(default_factory=dict)
     vocabulary: dict[str, bytes] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     averaged: bool | None = None
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the tensors by name."""
+        return shapes_of(self.tensors)
 
 
 def open_source(path: Path, *, ema: bool | None = False) -> Source:
@@ -131,7 +135,11 @@ def _weights_in(folder: Path) -> Path:
     for name in WEIGHT_FILES:
         if os.path.lexists(folder / name):
             return folder / name
-    raise ValueError(f"{folder}: no weights; expected one of {', '.join(WEIGHT_FILES)}")
+    files = [path for suffix in SUFFIXES for path in folder.glob(f"*{suffix}")]
+    if len(files) == 1:
+        return files[0]
+    names = ", ".join((*WEIGHT_FILES, *SUFFIXES))
+    raise ValueError(f"{folder}: no weights; expected one of {names} (of a training its best)")
 
 
 def _open_file(path: Path, ema: bool | None) -> Source:
@@ -151,7 +159,7 @@ def _open_file(path: Path, ema: bool | None) -> Source:
             f"{path}: expected a directory or a file that ends in"
             f" {', '.join((*SUFFIXES, *TORCH_SUFFIXES))}, got {path.suffix!r}"
         )
-    source = Source(path, choice.tensors, metadata, averaged=choice.averaged)
+    source = Source(path, dict(choice.tensors), metadata, averaged=choice.averaged)
     source.notes = [f"{path.name}: {note}" for note in choice.notes]
     return source
 
@@ -161,7 +169,7 @@ def _with_twins(source: Source) -> Source:
     stored = source.tensors
     twins = {n: kept for n, kept in source.metadata.items() if n not in stored and kept in stored}
     if twins:
-        source.tensors = _renamed(stored, {**{name: name for name in stored}, **twins})
+        source.tensors = {**stored, **{name: stored[kept] for name, kept in twins.items()}}
         source.notes += [
             f"{source.path.name}: {name!r} is stored once, as {kept!r}: both are that tensor"
             for name, kept in twins.items()
@@ -173,15 +181,10 @@ def _unwrapped(source: Source) -> Source:
     """Take off what wrapping a model put before all its names."""
     prefix = find_wrapping(source.tensors)
     if prefix:
-        names = {name.removeprefix(prefix): name for name in source.tensors}
-        source.tensors = _renamed(source.tensors, names)
+        tensors = source.tensors
+        source.tensors = {name.removeprefix(prefix): array for name, array in tensors.items()}
         source.notes.append(f"{source.path.name}: every name begins with {prefix!r}: stripped")
     return source
-
-
-def _renamed(tensors: Tensors, names: Mapping[str, str]) -> Tensors:
-    specs = {name: tensors.specs[old] for name, old in names.items()}
-    return Tensors(specs, lambda name: tensors[names[name]])
 
 
 def _open_shards(index: Path, ema: bool | None) -> Source:
@@ -189,8 +192,7 @@ def _open_shards(index: Path, ema: bool | None) -> Source:
     placed = reading.read_json(index).get("weight_map")
     if not isinstance(placed, dict) or not all(isinstance(f, str) for f in placed.values()):
         raise ValueError(f"{index}: no 'weight_map' of tensor names to files")
-    specs: dict[str, TensorSpec] = {}
-    loaders: dict[str, Callable[[str], Any]] = {}
+    tensors: dict[str, np.ndarray] = {}
     metadata: dict[str, str] = {}
     for file in sorted(set(placed.values())):
         if Path(file).name != file or not (index.parent / file).is_file():
@@ -203,10 +205,8 @@ def _open_shards(index: Path, ema: bool | None) -> Source:
         if odd:
             where = "missing from" if odd[0] in listed else "not in the index but in"
             raise ValueError(f"{index}: tensor {odd[0]!r} is {where} {file}")
-        specs.update(shard.tensors.specs)
-        loaders.update(dict.fromkeys(shard.tensors, shard.tensors.__getitem__))
+        tensors.update(shard.tensors)
         metadata = {**metadata, **shard.metadata}
-    tensors = Tensors(specs, lambda name: loaders[name](name))
     return Source(index, tensors, metadata)
 
 
@@ -228,11 +228,11 @@ def read_as_paddle(
         ValueError: not a checkpoint, or one that does not fit the model.
     """
     usual = layouts_of(model)[0]
-    layout, side = recognise(source.tensors.shapes, first=usual)
+    layout, side = recognise(source.shapes, first=usual)
     if side == "paddle":
         return source.tensors
     heads = _pretraining_heads(source.tensors) if pretraining_heads else {}
-    plan = build_plan(layout or usual, model, source.tensors.shapes, config=source.config)
+    plan = build_plan(layout or usual, model, source.shapes, config=source.config)
     table = find_table(layout or usual, model)
     reasons = {reason for rows in table.foreign.values() for reason in rows.values()}
     reasons |= {reason for _, reason in table.companions.values()}

@@ -9,6 +9,7 @@ import re
 import struct
 import zipfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +19,6 @@ import ml_dtypes
 import numpy as np
 
 from sot_paddle import reading
-from sot_paddle.checkpoint import Tensors, as_tensors
 from sot_paddle.weight_entries import BROKEN_PICKLE, NUMPY_GLOBALS, Choice, choose_weights
 
 SUFFIXES = (".bin", ".pth", ".pt", ".tar", ".ckpt")
@@ -109,7 +109,7 @@ def read_torch(path: Path, *, ema: bool | None = False) -> Choice:
         ema: whether averaged weights are taken, see `choose_weights`.
 
     Returns:
-        Its tensors as `Tensors`, and notes.
+        Its tensors as arrays, and notes.
 
     Raises:
         ValueError: torch is missing, the file is damaged, holds more than tensors, or holds a
@@ -125,7 +125,7 @@ def read_torch(path: Path, *, ema: bool | None = False) -> Choice:
     with reading.named_in_refusals(path):
         choice = choose_weights(content, as_tensor, ema=ema)
         arrays = {n: to_numpy(f"tensor {n!r}", t) for n, t in choice.tensors.items()}
-    return replace(choice, tensors=as_tensors(arrays))
+    return replace(choice, tensors=arrays)
 
 
 def to_numpy(what: str, tensor: Any) -> np.ndarray:
@@ -169,23 +169,25 @@ def from_numpy(what: str, array: np.ndarray) -> Any:
         raise ValueError(f"{what}: PyTorch cannot hold dtype {array.dtype}") from error
 
 
-def write_torch(path: Path, handle: BinaryIO, tensors: Tensors, keys: tuple[str, ...] = ()) -> None:
+def write_torch(
+    path: Path,
+    handle: BinaryIO,
+    arrays: Mapping[str, np.ndarray],
+    keys: tuple[str, ...] = (),
+) -> None:
     """Save a state dict.
 
     Args:
         path: destination, for messages.
         handle: open binary file.
-        tensors: what to save.
+        arrays: what to save.
         keys: where to put it (under several keys it is stored once); plain when there is none.
 
     Raises:
         ValueError: torch is missing, or lacks a dtype.
     """
     torch = _torch(path)
-    state = {
-        name: from_numpy(f"tensor {name!r}", np.asarray(tensors[name], spec.dtype))
-        for name, spec in tensors.specs.items()
-    }
+    state = {name: from_numpy(f"tensor {name!r}", array) for name, array in arrays.items()}
     save(torch, dict.fromkeys(keys, state) if keys else state, handle)
 
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sot_paddle.atomic import atomic_directory, atomic_file
-from sot_paddle.checkpoint import as_tensors
+from sot_paddle.atomic import atomic_directory, atomic_file, hold_beside
 from sot_paddle.convert.engine.build import build_plan
 from sot_paddle.convert.engine.convert import OURS, check_free, convert_file, written_prefix
 from sot_paddle.convert.engine.known_models import registry_name
@@ -29,7 +28,6 @@ from sot_paddle.convert.state.torch_optimizer import (
     torch_side,
 )
 from sot_paddle.reading import named_in_refusals, read_json
-from sot_paddle.train import folder_lock
 
 WEIGHTS = "model.safetensors"
 
@@ -100,7 +98,7 @@ def convert_state(request: StateRequest) -> str:
         raise ValueError(f"{place}: no such file or folder")
     request.check_target()
     notes: list[str] = []
-    with folder_lock.hold_beside(target):
+    with hold_beside(target):
         request.check_target()  # another command may have written it meanwhile
         move = _to_paddle if request.source[0] == "torch" else _to_torch
         state = move(request, notes)
@@ -141,7 +139,7 @@ def _to_paddle(request: StateRequest, notes: list[str]) -> OptimizerState:
     schedule = _first(content, _SCHEDULERS)
     source = open_source(place)
     with named_in_refusals(place):
-        plan = build_plan(request.layout, model, source.tensors.shapes, config=source.config)
+        plan = build_plan(request.layout, model, source.shapes, config=source.config)
         names = None if request.names is None else read_names(request.names)
         schedule = schedule if isinstance(schedule, Mapping) else None
         state = from_torch(optimizer, names, schedule=schedule, kind=request.optimizer)
@@ -168,13 +166,13 @@ def _to_torch(request: StateRequest, notes: list[str]) -> OptimizerState:
     names = read_names(request.names)
     source = open_source(place / WEIGHTS)
     model = _model(request, source.metadata)
-    prefix, shapes = written_prefix(source, request.layout), source.tensors.shapes
+    prefix, shapes = written_prefix(source, request.layout), source.shapes
     table = find_table(request.layout, model)
     with named_in_refusals(source.path):
         plan = build_plan(request.layout, model, shapes, reverse=True, prefix=prefix)
         state.check(shapes, untouched=request.unused)
         moved = dataclasses.replace(convert(state, plan), masters={})
-    tensors = as_tensors({**source.tensors, **state.masters})  # instead of half precision
+    tensors = {**source.tensors, **state.masters}  # instead of half precision
     weights = {n: from_numpy(n, array) for n, array in plan.apply(tensors).items()}
     content: dict[str, Any] = dict.fromkeys(table.written_under or ("state_dict",), weights)
     content["optimizer"] = to_torch(moved, names)

@@ -142,7 +142,7 @@ class StoredRows:
             raise ValueError(
                 f"{folder} {reason}, expected prepared {form}: run prepare_pretraining.py"
             )
-        for name in reading.listed_files(folder):
+        for name in reading.listed_files(folder / reading.MANIFEST):
             reading.verify(folder / name)
         self.content = reading.read_json(folder / reading.MANIFEST)[_CONTENT]
         self.vocab_size = self.content["vocab_size"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sot_paddle.checkpoint import Tensors, read_tensors, write_tensors
+from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.convert import Manifest, build_plan, convert_file
 
 CONSTANTS = (*("relative_position_index", "attn_mask", "position_ids", "relative_positions_mat"),)
@@ -33,7 +33,7 @@ class Conversion:
         write_tensors(self.folder / name, arrays, *metadata)
         return self.folder / name
 
-    def read(self, name: str) -> Tensors:
+    def read(self, name: str) -> dict[str, np.ndarray]:
         """The tensors of a file."""
         return read_tensors(self.folder / name)[0]
 

@@ -87,7 +87,7 @@ def test_every_dtype_survives(official, official_shapes, random_arrays, dtype, s
     }
     official.write("a.safetensors", arrays)
     official("a.safetensors", f"there{suffix}")
-    assert {str(spec.dtype) for spec in official.read(f"there{suffix}").specs.values()} == {dtype}
+    assert {str(array.dtype) for array in official.read(f"there{suffix}").values()} == {dtype}
     official(f"there{suffix}", "back.safetensors", reverse=True)
     assert_same_file(official.folder / "back.safetensors", arrays)
 

@@ -11,8 +11,8 @@ import paddle
 from PIL import Image
 
 from sot_paddle.registry import create_model
-from sot_paddle.train.model_folder import ImageModelConfig, flat_options
-from sot_paddle.weights import save_weights
+from sot_paddle.train.model_folder import ImageModelConfig
+from sot_paddle.weights import options_of, save_weights
 
 CLASSES = ("ant", "bee", "cow")
 SIZE = 16
@@ -55,7 +55,7 @@ def write_image_model(folder: Path, name: str = "sot_tiny", **options: object) -
     config = ImageModelConfig(
         model=name,
         num_classes=len(CLASSES),
-        options=flat_options(model),
+        options=options_of(model),
         classes=CLASSES,
         **{"img_size": SIZE, "crop_pct": 1.0, "mean": statistics[0], "std": statistics[1]},
     )

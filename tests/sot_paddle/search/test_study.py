@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+from sot_paddle import atomic
 from sot_paddle.search.study import read_space, run_command
 from sot_paddle.search.trainings import COMMANDS, all_options
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.tasks.state_options import StateTrainConfig
-from sot_paddle.train import folder_lock
 from tests.sot_paddle.search.conftest import Bench
 
 
@@ -119,7 +119,7 @@ def test_only_the_same_search_goes_on_in_its_folder(bench, capsys):
     config.write_text("weight_decay: 0.1\n", encoding="utf-8")
     more = ("--config", config)
     assert search(bench, training=more) == 0
-    with folder_lock.hold(bench.out):
+    with atomic.hold(bench.out):
         assert search(bench, training=more) == 2
         assert "in use by another run" in capsys.readouterr().err
     for own, space, words in (

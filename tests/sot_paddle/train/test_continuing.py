@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from sot_paddle.checkpoint import read_tensors, write_tensors
+from sot_paddle.cli import NonFiniteState
 from sot_paddle.train import checkpointing, ema, exact_state, trainer
-from sot_paddle.train.checkpointing import first_nonfinite
+from sot_paddle.train.checkpointing import TensorFile
 from sot_paddle.train.exact_state import check_identity
 from tests.sot_paddle.train import tiny_run
 from tests.sot_paddle.train.run_output import (
@@ -144,13 +145,17 @@ def test_a_checkpoint_of_another_run_is_refused_before_anything_changes(tiny, do
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float16, ml_dtypes.bfloat16])
-def test_numbers_of_every_kind_are_looked_at(kind):
+def test_numbers_of_every_kind_are_looked_at(tmp_path, kind):
     good = np.ones((2, 3), kind)
     for bad in (np.nan, np.inf, -np.inf):
         array = good.copy()
         array[1, 2] = bad
-        assert first_nonfinite([("a", good), ("b", array), ("c", array)]) == "b"
-    assert first_nonfinite([("a", good), ("whole", np.array([1])), ("none", good[:0])]) is None
+        file = TensorFile({"a": good, "b": array, "c": array})
+        with pytest.raises(NonFiniteState, match=r"b \(in w\.safetensors\) holds a number"):
+            checkpointing.write_folder(tmp_path / "best", [("w.safetensors", file)])
+    whole = TensorFile({"a": good, "whole": np.array([1]), "none": good[:0]})
+    checkpointing.write_folder(tmp_path / "best", [("w.safetensors", whole)])
+    assert [path.name for path in tmp_path.iterdir()] == ["best"]
 
 
 def test_a_weight_that_is_not_finite_is_not_saved(tiny, tmp_path, monkeypatch):

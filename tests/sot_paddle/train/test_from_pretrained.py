@@ -207,7 +207,7 @@ def test_what_cannot_be_used_is_refused_by_its_name(bert, tmp_path):
     refused("give pooling", place=tmp_path / "image.safetensors", head="mgcrp")
     refused("unknown option 'q_dimm'", q_dimm=4)
     (tmp_path / "empty").mkdir()
-    refused("empty holds neither config.json nor", place=tmp_path / "empty")
+    refused("empty: no weights; expected one of", place=tmp_path / "empty")
 
 
 # through the command

@@ -162,7 +162,7 @@ def test_options_and_names_that_contradict_the_weights_are_refused(
 ):
     flags = (image_folder, "--weights", trained)
     for option, said in (
-        ("num_heads=2", "made with num_heads=3, the model has 2"),
+        ("num_heads=2", "trained with num_heads=3, and this asks for num_heads=2"),
         ("pooling=gap", "gives no value to head."),
         ("depth=1", "has what the model lacks: blocks.1"),
     ):

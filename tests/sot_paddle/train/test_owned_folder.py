@@ -19,7 +19,6 @@ import pytest
 from sot_paddle import atomic
 from sot_paddle.train import (
     checkpointing,
-    folder_lock,
     outcome,
     run_folder,
 )
@@ -343,7 +342,7 @@ def test_an_evaluation_does_not_replace_a_users_file(tiny, done, tmp_path):
 
 def test_a_second_run_is_refused_by_name_and_changes_nothing(tiny, done):
     before = content_of(done)
-    with folder_lock.hold(done):
+    with atomic.hold(done):
         line = tiny.refused(done, *STEPS, AFRESH)
     assert f"{done} is in use by another run: wait" in line
     assert content_of(done) == before
@@ -351,22 +350,22 @@ def test_a_second_run_is_refused_by_name_and_changes_nothing(tiny, done):
 
 def test_a_lock_leaves_nothing(tmp_path):
     folder = tmp_path / "new" / "out"
-    with folder_lock.hold(folder), pytest.raises(ValueError, match="out is in use by another run"):
-        folder_lock.hold(folder).__enter__()
+    with atomic.hold(folder), pytest.raises(ValueError, match="out is in use by another run"):
+        atomic.hold(folder).__enter__()
     with (
-        folder_lock.hold_beside(tmp_path / "a"),
-        folder_lock.hold_beside(tmp_path / "b"),
+        atomic.hold_beside(tmp_path / "a"),
+        atomic.hold_beside(tmp_path / "b"),
         pytest.raises(ValueError, match="a is in use"),
     ):
-        folder_lock.hold_beside(tmp_path / "a").__enter__()
+        atomic.hold_beside(tmp_path / "a").__enter__()
     assert not list(tmp_path.iterdir())
 
 
 HOLDER = """
 import sys
 from pathlib import Path
-from sot_paddle.train import folder_lock
-with folder_lock.hold(Path(sys.argv[1])):
+from sot_paddle import atomic
+with atomic.hold(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.readline()
 """
@@ -377,8 +376,8 @@ def test_a_killed_holder_leaves_no_lock(tmp_path):
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], **pipes) as holder:
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(ValueError, match="in use by another run"):
-            folder_lock.hold(tmp_path).__enter__()
+            atomic.hold(tmp_path).__enter__()
         holder.kill()
         assert holder.wait() == -9
-        with folder_lock.hold(tmp_path):
+        with atomic.hold(tmp_path):
             pass

@@ -19,14 +19,12 @@ from sot_paddle.train import pretrained
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.model_folder import (
     ImageModelConfig,
-    find_model_folder,
-    flat_options,
     load_foreign,
     load_trained,
     weights_file,
 )
-from sot_paddle.train.saved_model import CONFIG, EMA, WEIGHTS
-from sot_paddle.weights import save_weights
+from sot_paddle.train.saved_model import CONFIG, EMA, WEIGHTS, find_folder
+from sot_paddle.weights import options_of, save_weights
 from tests.sot_paddle.train import tiny_run
 
 SIZES = {
@@ -68,7 +66,7 @@ def test_what_a_config_does_not_state_is_said(tmp_path, one_tensor, caplog):
         (folder / "config.json").write_text(json.dumps(kept))
         caplog.clear()
         with caplog.at_level(logging.WARNING, logger="sot_paddle.train.pretrained"):
-            pretrained.find(_config(folder))
+            pretrained.find(_config(folder)).build(2, {"pooling": "pooler"})
         expected = f"does not state {', '.join(left_out)}: those of bert_base are taken"
         assert [expected in line for line in caplog.messages] == [True] * bool(left_out)
 
@@ -166,12 +164,11 @@ def test_paddlenlp_2_keeps_the_sizes_in_model_config_json(tmp_path, file, prefix
     found = pretrained.find(config)
     built = found.build(2, config.head_options)
     assert built.encoder_config.layer_norm_eps == 1e-5
-    loaded, fresh = pretrained.load(built, found)
+    fresh = pretrained.load(built, found)
     assert fresh == ["head.cls_fc.weight", "head.cls_fc.bias"]
     for name, array in arrays.items():
         assert (built.state_dict()[name].numpy() == array).all()
     assert (built.state_dict()["head.dense.bias"].numpy() == 1).all()
-    assert loaded == len(arrays) + 2
 
 
 def test_the_authors_of_bert_name_it_bert_config_json(tmp_path):
@@ -186,7 +183,7 @@ def test_the_authors_of_bert_name_it_bert_config_json(tmp_path):
     options = _config(folder, head="plain")
     found = pretrained.find(options)
     built = found.build(2, options.head_options)
-    assert pretrained.load(built, found)[1] == ["head.cls_fc.weight", "head.cls_fc.bias"]
+    assert pretrained.load(built, found) == ["head.cls_fc.weight", "head.cls_fc.bias"]
     query = built.state_dict()["bert.encoder.layers.0.self_attn.q_proj.weight"]
     theirs = arrays["bert.encoder.layer.0.attention.self.query.weight"]
     assert (query.numpy() == theirs.T).all()
@@ -209,7 +206,7 @@ def _write(folder: Path, name: str, options: dict, classes=("a", "b", "c")):
         parameter.set_value(parameter * 2.0 + 0.1)
     ema.update()
     config = ImageModelConfig(
-        **{"model": name, "num_classes": len(classes), "options": flat_options(model)},
+        **{"model": name, "num_classes": len(classes), "options": options_of(model)},
         **{"classes": classes, "img_size": 16, "crop_pct": 0.9, "interpolation": "bilinear"},
         **{"mean": (0.1, 0.2, 0.3), "std": (1.0, 2.0, 3.0)},
     )
@@ -224,12 +221,12 @@ def _write(folder: Path, name: str, options: dict, classes=("a", "b", "c")):
 def test_what_a_path_means(tmp_path):
     _write(tmp_path / "run" / "best", "sot_tiny", VIT)
     best = tmp_path / "run" / "best"
-    assert find_model_folder(tmp_path / "run") == best
-    assert find_model_folder(best / WEIGHTS) == best
+    assert find_folder(tmp_path / "run", of_images=True) == best
+    assert find_folder(best / WEIGHTS, of_images=True) == best
     assert weights_file(tmp_path / "run", ema=True) == best / EMA
     assert weights_file(best / WEIGHTS, ema=True) == best / WEIGHTS
     assert weights_file(best / WEIGHTS, ema=False) == best / WEIGHTS
-    assert find_model_folder(tmp_path) is None
+    assert find_folder(tmp_path, of_images=True) is None
     with pytest.raises(ValueError, match="holds no trained image model"):
         load_trained(tmp_path)
     (best / EMA).unlink()
@@ -240,9 +237,13 @@ def test_what_a_path_means(tmp_path):
 @pytest.mark.parametrize(
     ("saved", "built", "said"),
     [
-        ({"num_heads": 2}, {}, "made with num_heads=2, the model has 3; build it with num_heads=2"),
-        ({"large_output": True, "wr_dim": 5}, {}, "made with large_output=True"),
-        ({"token_type": "linear", "alpha": 0.25}, {}, "made with alpha=0.25"),
+        (
+            {"num_heads": 2},
+            {},
+            "trained with num_heads=2, and this asks for num_heads=3: give the same",
+        ),
+        ({"large_output": True, "wr_dim": 5}, {}, "trained with large_output=True"),
+        ({"token_type": "linear", "alpha": 0.25}, {}, "trained with alpha=0.25"),
         ({"token_type": "linear", "alpha": 0.25, "wr_dim": 5}, {}, ""),  # both start afresh
         ({}, {"head_dropout": 0.3, "drop_rate": 0.2}, ""),
         ({"img_size": 32}, {}, ""),

@@ -11,7 +11,7 @@ from sot_paddle.cli import NonFiniteLoss
 from sot_paddle.train import checkpointing, trainer
 from sot_paddle.train.model_folder import load_trained_text
 from sot_paddle.train.run import class_counts
-from sot_paddle.train.saved_model import find_text_folder
+from sot_paddle.train.saved_model import find_folder
 from tests.sot_paddle.train.run_output import arrays_of, in_process, metrics, only_line
 
 STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
@@ -202,7 +202,7 @@ def test_a_trained_folder_rebuilds_model_tokenizer_and_padding(tiny, tmp_path, c
     out = tmp_path / "out"
     tiny.done(out, "--max_steps", "1", "--do_lower_case")
     subject = load_trained_text(out)
-    assert find_text_folder(out) == out / "best"
+    assert find_folder(out, of_images=False) == out / "best"
     assert subject.labels == ("entailment", "not_entailment")
     assert (subject.num_texts, subject.padding) == (2, "max_length")
     assert (subject.tokenizer.max_length, subject.tokenizer.do_lower_case) == (20, True)
