@@ -274,7 +274,11 @@ def _by_parameters(
     layer_names: Collection[str],
     weights: WeightMapping,
 ) -> None:
-    """Pair modules whose tensors are each other's; a second name of a layer is none."""
+    """Pair modules whose tensors are each other's; a second name of a layer is none.
+
+    A module with layers inside (PyTorch's attention, with its packed projection) is not the layer
+    that has its own tensors, but the innermost that holds them all.
+    """
     owners: dict[str, set[str]] = {}
     back: dict[str, set[str]] = {}
     for row in weights.rows:
@@ -282,13 +286,24 @@ def _by_parameters(
         target = "" if split else row.destination.owner
         owners.setdefault(row.source.owner, set()).add(target)
         back.setdefault(row.destination.owner, set()).add("" if split else row.source.owner)
+    tensors_in: tuple[dict[str, set[str]], ...] = {}, {}  # module -> Paddle's tensors in it
+    for row in weights.rows:
+        for modules, tensor in zip(
+            tensors_in, (row.source.name, row.destination.name), strict=True
+        ):
+            for module in itertools.accumulate(tensor.split(".")[:-1], "{}.{}".format):
+                modules.setdefault(module, set()).add(row.destination.name)
     taken = {value for value in pairs.values() if value}
     for name in torch_names:
         targets = owners.get(name, set())
         if name in pairs or len(targets) != 1:
             continue
         (target,) = targets
-        if target in layer_names and len(back[target]) == 1 and target not in taken:
+        inside, inside_target = tensors_in[0].get(name, set()), tensors_in[1].get(target, set())
+        if target in layer_names and inside != inside_target:
+            holders = [other for other in layer_names if tensors_in[1].get(other) == inside]
+            target = max(holders, key=len, default=target)
+        if target in layer_names and len(back.get(target, "1")) == 1 and target not in taken:
             pairs[name] = target
             taken.add(target)
 

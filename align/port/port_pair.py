@@ -36,7 +36,7 @@ from align.port.port_inputs import (
 )
 from align.port.row import WORDS_DIM, Batch, Choices, PortRow, TimmModel
 from align.record.arrays import Arrays
-from align.record.recording import ROOT, Recording
+from align.record.recording import ROOT
 from align.record.request import Request
 from align.record.results import Divergence, StepResult
 from align.record.run_report import Report
@@ -58,6 +58,7 @@ from sot_torch_ref.heads import build_head as build_torch_head
 from sot_torch_ref.train import losses as torch_losses
 from sot_torch_ref.train.metrics import glue_metrics
 
+TAPS = "return_taps"
 ORDER = "(order of the taps)"
 _PASSES = ("forward", "backward", "training")
 """Steps whose differences a wrong layer makes; the others are compared without the model."""
@@ -148,7 +149,7 @@ def layer_findings(request: Request, forward_only: bool) -> list[Divergence]:
     """Compare the layers of a row whose taps differ, in float64; return wrong ones with causes.
 
     Taps say that and where along the model two sides part. Causes and lines of code come from the
-    layers, which are paired by their weights; those that return other shapes are left out.
+    layers, which are paired by their weights.
 
     Returns:
         Nothing where the layers agree, or cannot be paired.
@@ -159,25 +160,9 @@ def layer_findings(request: Request, forward_only: bool) -> list[Divergence]:
             take_backward(pair, outcome, forward_failed=False)
 
     with contextlib.suppress(ValueError):  # what the taps say stands
-        setup = Setup(_by_layers(request, ()))
-        pair = AnyPair(setup, "float64")
-        torch_shapes, paddle_shapes = _output_shapes(pair.reference), _output_shapes(pair.ours)
-        unlike = [
-            torch_name
-            for torch_name, paddle_name in setup.modules.to_paddle.items()
-            if torch_name != ROOT and torch_shapes.get(torch_name) != paddle_shapes.get(paddle_name)
-        ]
-        layers = Setup(_by_layers(request, unlike))
+        layers = Setup(_by_layers(request))
         return without_faults(take_passes, Outcome(Report({})), layers, "float64").findings
     return []
-
-
-def _output_shapes(recording: Recording) -> dict[str, list[tuple[int, ...]]]:
-    """Return module -> the shapes of all that its calls returned."""
-    shapes: dict[str, list[tuple[int, ...]]] = {}
-    for call in recording.calls.values():
-        shapes.setdefault(call.name, []).extend(a.shape for a in call.outputs.values())
-    return shapes
 
 
 def _from_layers(layers: Sequence[Divergence], taps: Sequence[Divergence]) -> Sequence[Divergence]:
@@ -233,16 +218,18 @@ def _training(row: PortRow, choices: Choices) -> dict[str, Any]:
     }
 
 
-def _by_layers(request: Request, unlike: Sequence[str]) -> Request:
+def _by_layers(request: Request) -> Request:
     """Turn a row's request into one that pairs the layers of both models, forward and backward.
 
     Returns:
-        The request in float64, whose outputs are the logits alone.
+        The request in float64, for the logits alone: taps that a layer is handed to write into
+        would count among its arguments.
     """
     return dataclasses.replace(
         request,
+        inputs={name: x for name, x in request.inputs.items() if name != TAPS},
         outputs=_outputs_of_both(None, "logits"),
-        weights={**request.weights, "modules": dict.fromkeys(unlike)},
+        weights={**request.weights, "modules": {}},
         dtype=("float64",),
         optimizer=None,
         batches=None,
@@ -256,7 +243,7 @@ def _inputs_and_labels(row: PortRow, batch: Arrays) -> tuple[dict[str, Any], np.
     """Split a batch; a whole model is asked for its taps, a head alone returns them unasked."""
     inputs: dict[str, Any] = {name: value for name, value in batch.items() if name != "labels"}
     if row.subject in ("text", "images"):
-        inputs["return_taps"] = True
+        inputs[TAPS] = True
     return inputs, batch["labels"]
 
 
@@ -291,7 +278,7 @@ def _outputs_of_both(valid: np.ndarray | None, shown: str) -> tuple[Callable, Ca
 def _outputs(
     output: Any, *, make_tensor: Callable, valid: np.ndarray | None, shown: str
 ) -> dict[str, Any]:
-    """Turn (logits, taps) into one mapping: the taps, what the loss takes, the order of the taps.
+    """Turn (logits, taps), or logits, into one mapping: taps, what the loss takes, their order.
 
     Of real sentences the last hidden states come at valid positions as well: padded positions are
     ill-conditioned, the words themselves are not.
@@ -300,7 +287,8 @@ def _outputs(
         valid: flat positions of the words.
         shown: pattern of the taps that both sides have, "" for all.
     """
-    logits, all_taps = output
+    has_taps = isinstance(output, tuple) and isinstance(output[1], Mapping)
+    logits, all_taps = output if has_taps else (output, {"logits": output})
     taps = {name: t for name, t in all_taps.items() if not shown or re.fullmatch(shown, name)}
     outputs: dict[str, Any] = {}
     if valid is not None:
@@ -333,7 +321,7 @@ def _losses(row: PortRow) -> tuple[Callable, Callable]:
 
 
 def _of_outputs(loss: Callable) -> Callable:
-    return lambda outputs, labels: loss(outputs.get("output", outputs["logits"]), labels)
+    return lambda outputs, labels: loss(outputs.get("output", outputs.get("logits")), labels)
 
 
 def _loaded_torch_model(row: PortRow, state: Arrays) -> torch.nn.Module:

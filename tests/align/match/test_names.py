@@ -428,3 +428,54 @@ def test_the_paddle_side_is_not_changed_by_a_refusal(tmp_path) -> None:
         outcome(torch.nn.Conv1d(6, 6, 1, bias=False), ours, out=tmp_path)
     assert np.array_equal(ours.weight.numpy(), before)
     assert paddle.get_default_dtype() == "float32"
+
+
+class TheirBlock(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(8)
+        self.attn = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x):
+        y = self.norm(x)
+        return x + self.attn(y, y, y, need_weights=False)[0]
+
+
+class PackedAttention(nn.Layer):
+    """Keys, queries and values by one linear layer."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.qkv, self.out, self.size = nn.Linear(8, 24), nn.Linear(8, 8), size
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).reshape([*x.shape[:2], 3, 2, 4]).transpose([2, 0, 3, 1, 4]).unbind(0)
+        a = nn.functional.softmax(q @ k.transpose([0, 1, 3, 2]) / self.size**0.5, axis=-1)
+        return self.out((a @ v).transpose([0, 2, 1, 3]).reshape(x.shape))
+
+
+class PackedBlock(nn.Layer):
+    def __init__(self, size: int = 4) -> None:
+        super().__init__()
+        self.norm, self.attention = nn.LayerNorm(8), PackedAttention(size)
+
+    def forward(self, x):
+        return x + self.attention(self.norm(x))
+
+
+PACKED = {
+    "attn.in_proj_weight": "attention.qkv.weight",
+    "attn.in_proj_bias": "attention.qkv.bias",
+    "attn.out_proj": "attention.out",
+}
+
+
+def test_a_packed_attention_is_the_layer_that_holds_all_its_tensors() -> None:
+    options = {"weights": PACKED, "dtype": "float64", "inject": True}
+    inputs = np.random.default_rng(0).normal(size=(2, 5, 8))
+    right = align.compare(TheirBlock(), PackedBlock(), inputs, **options)
+    assert right.passed
+    assert not any("which changes nothing" in note for note in right.notes)
+    wrong = align.compare(TheirBlock(), PackedBlock(8), inputs, **options)
+    assert wrong.root.place == "attention"
+    assert wrong.root.cause.startswith("scale of the attention scores: Paddle divides by the root")

@@ -16,6 +16,7 @@ from align.port import port_pair
 from align.port.port_pair import PortPair, layer_findings, request_of, run_row
 from align.port.port_run import PortRun, run
 from align.port.row import Choices, PortRow, Recipe
+from sot_paddle.features import record
 from sot_paddle.heads import pooling
 from sot_paddle.heads.power_norm import SvPN
 from sot_torch_ref.heads import pooling as torch_pooling
@@ -120,6 +121,23 @@ def test_a_number_that_paddle_holds_in_float32_is_put_right_as_for_a_users_pair(
     outcome = run_row(rows[0], ("float64",), Choices())
     assert outcome.findings[0].place == "qk: head.pooling.norm"
     assert not any("no fault of the port" in finding.cause for finding in outcome.findings)
+
+
+def test_a_pooling_that_records_a_tap_is_the_place_of_its_fault(monkeypatch):
+    def paddle_mean(self, tokens, mask=None, taps=None):
+        pooled = tokens.mean(axis=1) * 1.001
+        record(taps, "head.mean", pooled)
+        return pooled
+
+    def torch_mean(self, tokens, mask):
+        return tokens.mean(dim=1), {"mean": tokens.mean(dim=1)}
+
+    monkeypatch.setattr(pooling.AveragePooling, "forward", paddle_mean)
+    monkeypatch.setattr(torch_pooling.GAP, "forward", torch_mean)
+    row = PortRow("gap", options={**OPTIONS, "pooling": "gap"})
+    first = run_row(row, ("float64",), Choices()).findings[0]
+    assert first.place == "gap: head.pooling"
+    assert "test_port_steps.py" in first.source
 
 
 @pytest.mark.parametrize(("forward_only", "passes"), [(True, 0), (False, 1)])
