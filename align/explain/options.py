@@ -64,7 +64,13 @@ def unequal(layer: Any, module: Any) -> Iterator[Unequal]:
             value = in_form_of(paddle_value, value)
             a, b = _shown(paddle_value), _shown(value)
             if a != b:  # PyTorch's norms follow the float32 of Paddle's kernels
-                yield Unequal(name, value, f"{word}: Paddle's layer has {a}, PyTorch's {b}")
+                raw = torch_options.get(word, value)  # a momentum counts the other way round
+                meant = (
+                    f" (its {word} is {_shown(raw)})"
+                    if isinstance(raw, float) and raw != value
+                    else ""
+                )
+                yield Unequal(name, value, f"{word}: Paddle's layer has {a}, PyTorch's {b}{meant}")
 
 
 def unseen(layer: Any, module: Any) -> str:

@@ -101,6 +101,7 @@ def test_running_statistics_that_are_wrong_after_training_are_explained() -> Non
     theirs, ours = torch.nn.BatchNorm1d(4), paddle.nn.BatchNorm1D(4, momentum=0.1)
     held = pair_in(theirs, ours, INPUTS, optimizer="sgd", steps=2)
     assert (
-        locate.running_statistic(held, "_mean") == "momentum: Paddle's layer has 0.1, PyTorch's 0.9"
+        locate.running_statistic(held, "_mean") == "momentum: Paddle's layer has 0.1, "
+        "PyTorch's 0.9 (its momentum is 0.1)"
     )
     assert locate.running_statistic(held, "weight") == ""
