@@ -53,10 +53,10 @@ def faulty(layer: nn.Layer, factor: float) -> nn.Layer:
 
 
 def pair(
-    *faults: str, cut: tuple[str, ...] = (), seed: int = 0, dtype: str = "float64", **options
+    *faults: str, theirs: tuple[str, ...] = (), seed: int = 0, dtype: str = "float64", **options
 ) -> AnyPair:
     torch.manual_seed(seed)
-    return pair_in(net(torch, cut), net(paddle, faults), X, dtype, seed=seed, **options)
+    return pair_in(net(torch, theirs), net(paddle, faults), X, dtype, seed=seed, **options)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -95,7 +95,7 @@ def test_a_container_is_guilty_of_its_own_code_only(fault, place, cause) -> None
 
 
 def test_a_detach_that_the_port_forgot_accuses_the_caller() -> None:
-    _, guilty = isolated_backward(pair(cut=("cut",)))
+    _, guilty = isolated_backward(pair(theirs=("cut",)))
     assert [one.place for one in guilty] == ["(model)"]
     assert isolated_backward(pair())[1] == []
 

@@ -45,33 +45,26 @@ def sines(numbers: np.ndarray) -> np.ndarray:
     return np.sin(numbers[:, None] / 10.0 ** np.arange(6))
 
 
-class TorchPlaces(torch.nn.Module):
+def torch_places(frozen: bool) -> torch.nn.Module:
     """Adds sines, held with the digits of float32 in a frozen parameter or beside all tensors."""
 
-    def __init__(self, frozen: bool) -> None:
-        super().__init__()
-        self.layer = torch.nn.Linear(6, 6)
-        numbers = torch.FloatTensor(sines(np.arange(4.0)))
-        if frozen:
-            self.places = torch.nn.Parameter(numbers.to(torch.get_default_dtype()), False)
-        else:
-            self.kept = [numbers]
+    def forward(model, x):
+        return model.layer(x + (model.places if frozen else model.kept[0])).tanh()
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        places = self.places if hasattr(self, "places") else self.kept[0]
-        return self.layer(x + places).tanh()
+    numbers = torch.FloatTensor(sines(np.arange(4.0)))
+    places = torch.nn.Parameter(numbers.to(torch.get_default_dtype()), False)
+    parts = {"places": places} if frozen else {"kept": [numbers]}
+    return model_of(torch, forward, layer=torch.nn.Linear(6, 6), **parts)
 
 
-class PaddlePlaces(nn.Layer):
+def paddle_places(factor: float) -> nn.Layer:
     """Computes the sines in the precision of the model."""
 
-    def __init__(self, factor: float) -> None:
-        super().__init__()
-        self.layer, self.factor = nn.Linear(6, 6), factor
+    def forward(model, x):
+        places = paddle.to_tensor(sines(factor * np.arange(4.0)), dtype=x.dtype)
+        return paddle.tanh(model.layer(x + places))
 
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        places = paddle.to_tensor(sines(self.factor * np.arange(4.0)), dtype=x.dtype)
-        return paddle.tanh(self.layer(x + places))
+    return model_of(paddle, forward, layer=nn.Linear(6, 6))
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.00001])
@@ -79,7 +72,7 @@ class PaddlePlaces(nn.Layer):
 def test_constants_that_pytorch_rounds_to_float32_are_allowed_for(frozen, factor) -> None:
     weights = {"places": None} if frozen else None
     result = align.compare(
-        lambda: TorchPlaces(frozen), lambda: PaddlePlaces(factor), X, weights=weights
+        lambda: torch_places(frozen), lambda: paddle_places(factor), X, weights=weights
     )
     assert result.passed is (factor == 1), str(result)
     assert any("PyTorch computes in float32 in places" in note for note in result.notes)

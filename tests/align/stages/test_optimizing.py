@@ -353,11 +353,8 @@ def packed() -> tuple[torch.nn.Module, paddle.nn.Layer]:
     return model_of(torch, forward, **parts), model_of(paddle, ported, both=both, wide=wide)
 
 
-PACKED = {
-    f"{name}.{leaf}": f"both.{leaf}[{i}/2]"
-    for i, name in enumerate("qk")
-    for leaf in ("weight", "bias")
-}
+PACKED = {f"{n}.weight": f"both.weight[{i}/2]" for i, n in enumerate("qk")}
+PACKED |= {f"{n}.bias": f"both.bias[{i}/2]" for i, n in enumerate("qk")}
 
 
 def test_packed_and_sampled_tensors_are_followed() -> None:
