@@ -35,6 +35,33 @@ def in_both(define: Callable[[ModuleType, type], type]) -> tuple[type, type]:
     return define(torch, torch.nn.Module), define(paddle, paddle.nn.Layer)
 
 
+def _models(_: ModuleType, module: type) -> type:
+    class Model(module):
+        def __init__(self, compute: Callable, **parts: Any) -> None:
+            super().__init__()
+            self.compute = compute
+            for name, part in parts.items():
+                setattr(self, name, part)
+
+        def forward(self, *inputs: Any, **named: Any) -> Any:
+            return self.compute(self, *inputs, **named)
+
+    return Model
+
+
+TorchModel, PaddleModel = in_both(_models)
+
+
+def model_of(f: ModuleType, compute: Callable, **parts: Any) -> Any:
+    """A model of framework ``f`` with layers and options by name; forward is compute(model, x)."""
+    return (TorchModel if f is torch else PaddleModel)(compute, **parts)
+
+
+def linears(f: ModuleType, names: str, *sizes: int) -> dict[str, Any]:
+    """Linear layers of equal sizes under names of one word each, as parts of a model."""
+    return {name: f.nn.Linear(*sizes) for name in names.split()}
+
+
 class Scaled(paddle.autograd.PyLayer):
     """Identity whose gradient is multiplied by a factor."""
 

@@ -9,7 +9,7 @@ import torch
 from paddle import nn
 
 import align
-from tests.align.small_pairs import Scaled, steps_due
+from tests.align.small_pairs import Scaled, model_of, steps_due
 
 RNG = np.random.default_rng(7)
 IDS = RNG.integers(1, 11, (3, 5))
@@ -229,48 +229,17 @@ def test_the_users_models_are_left_as_they_were() -> None:
     assert paddle.get_default_dtype() == "float32"
 
 
-class TorchWords(torch.nn.Module):
-    """Words after the first one, pooled by a module inside a module."""
+def words(f, cut: slice = slice(1, None), begin: int = 0) -> torch.nn.Module | nn.Layer:
+    """A cut of the words, pooled by a model inside a model: the mean from a position on."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.emb, self.pool = torch.nn.Embedding(11, 6), torch.nn.Sequential(TorchMean())
-        self.fc = torch.nn.Linear(6, 3)
+    def mean(model, words):
+        return model.inner(words[:, begin:].mean(1))
 
-    def forward(self, ids):
-        return self.fc(self.pool(self.emb(ids)[:, 1:]))
+    def forward(model, ids):
+        return model.fc(model.pool(model.emb(ids)[:, cut]))
 
-
-class TorchMean(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = torch.nn.Linear(6, 6)
-
-    def forward(self, words):
-        return self.inner(words.mean(1))
-
-
-class Mean(nn.Layer):
-    """The mean of the words from a position on."""
-
-    def __init__(self, begin: int) -> None:
-        super().__init__()
-        self.begin, self.inner = begin, nn.Linear(6, 6)
-
-    def forward(self, words):
-        return self.inner(words[:, self.begin :].mean(1))
-
-
-class Words(nn.Layer):
-    """Cuts before the pooling as PyTorch does, or leaves that to the pooling."""
-
-    def __init__(self, cut: slice, begin: int = 0) -> None:
-        super().__init__()
-        self.emb, self.pool = nn.Embedding(11, 6), nn.Sequential(Mean(begin))
-        self.fc, self.cut = nn.Linear(6, 3), cut
-
-    def forward(self, ids):
-        return self.fc(self.pool(self.emb(ids)[:, self.cut]))
+    pool = f.nn.Sequential(model_of(f, mean, inner=f.nn.Linear(6, 6)))
+    return model_of(f, forward, emb=f.nn.Embedding(11, 6), pool=pool, fc=f.nn.Linear(6, 3))
 
 
 @pytest.mark.parametrize(
@@ -282,30 +251,22 @@ class Words(nn.Layer):
     ],
 )
 def test_a_tensor_cut_at_another_place_accuses_who_cut_it(cut, lengths) -> None:
-    result = align.compare(TorchWords(), Words(cut), IDS)
+    result = align.compare(words(torch), words(paddle, cut), IDS)
     assert result.root.place == "(model)"
     assert f"pool is given a tensor of shape {lengths}" in result.root.cause
 
 
 def test_a_layer_that_is_given_a_picture_of_another_size_is_not_wrong() -> None:
-    class Theirs(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Conv2d(4, 5, 1))
+    def pooling(f, convolution):
+        def forward(model, x):
+            pooled = f.nn.functional.max_pool2d(x, 2, ceil_mode=f is torch)
+            return model.body(pooled).mean((2, 3))
 
-        def forward(self, x):
-            pooled = torch.nn.functional.max_pool2d(x, 2, ceil_mode=True)
-            return self.body(pooled).mean((2, 3))
+        body = f.nn.Sequential(convolution(3, 4, 3), convolution(4, 5, 1))
+        return model_of(f, forward, body=body)
 
-    class Ours(nn.Layer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body = nn.Sequential(nn.Conv2D(3, 4, 3), nn.Conv2D(4, 5, 1))
-
-        def forward(self, x):
-            return self.body(nn.functional.max_pool2d(x, 2)).mean((2, 3))
-
-    result = align.compare(Theirs, Ours, RNG.normal(size=(2, 3, 9, 11)), dtype="float64")
+    pair = pooling(torch, torch.nn.Conv2d), pooling(paddle, nn.Conv2D)
+    result = align.compare(*pair, RNG.normal(size=(2, 3, 9, 11)), dtype="float64")
     assert [one.place for one in result.guilty] == ["(model)"]
     assert "body is given a tensor of shape (2, 3, 4, 5), in PyTorch of (2, 3, 5, 6)" in (
         result.root.cause
@@ -313,7 +274,7 @@ def test_a_layer_that_is_given_a_picture_of_another_size_is_not_wrong() -> None:
 
 
 def test_a_port_that_cuts_elsewhere_is_right() -> None:
-    result = align.compare(TorchWords(), Words(slice(0, None), 1), IDS, inject=True)
+    result = align.compare(words(torch), words(paddle, slice(0, None), 1), IDS, inject=True)
     assert result.passed, result
     assert result.findings == []
 

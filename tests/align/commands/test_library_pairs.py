@@ -24,6 +24,7 @@ from align.match import mapping
 from align.match.draft import propose
 from align.match.name_table import Table
 from align.match.paired_names import SideNames, pair_names
+from tests.align.small_pairs import model_of
 
 import sot_torch_ref  # noqa: F401  isort: skip (timm and transformers beside a CPU build of torch)
 import timm  # isort: skip
@@ -56,28 +57,12 @@ def image(size: int) -> Callable[[np.random.Generator], np.ndarray]:
     return lambda rng: rng.normal(size=(BATCH, 3, size, size))
 
 
-class TorchTagger(torch.nn.Module):
+def tagger(f: Any) -> Any:
     """A recurrent layer inside a user's model."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rnn = torch.nn.GRU(DIM, INNER, batch_first=True, dropout=0.3, num_layers=2)
-        self.out = torch.nn.Linear(INNER, CLASSES)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.out(self.rnn(x)[0])
-
-
-class PaddleTagger(nn.Layer):
-    """Its port."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rnn = nn.GRU(DIM, INNER, num_layers=2, dropout=0.3)
-        self.out = nn.Linear(INNER, CLASSES)
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        return self.out(self.rnn(x)[0])
+    options = {"batch_first": True} if f is torch else {}
+    rnn = f.nn.GRU(DIM, INNER, dropout=0.3, num_layers=2, **options)
+    out = f.nn.Linear(INNER, CLASSES)
+    return model_of(f, lambda model, x: model.out(model.rnn(x)[0]), rnn=rnn, out=out)
 
 
 def both(
@@ -170,7 +155,7 @@ PAIRS = {
         sequence,
         "(model)",
     ),
-    "gru_in_a_model": LibraryPair((TorchTagger, PaddleTagger), sequence, "rnn"),
+    "gru_in_a_model": LibraryPair((lambda: tagger(torch), lambda: tagger(paddle)), sequence, "rnn"),
     "transformer_layer": LibraryPair(
         (
             lambda: torch.nn.TransformerEncoderLayer(DIM, HEADS, INNER, batch_first=True),

@@ -10,38 +10,34 @@ from paddle import nn
 
 import align
 from align.record.request import Request
+from tests.align.small_pairs import model_of
 
 X = np.random.default_rng(3).normal(size=(2, 3))
 
 
-class TorchPair(torch.nn.Module):
+def torch_pair():
     """Returns the hidden state and the scores."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.a, self.b = torch.nn.Linear(3, 4), torch.nn.Linear(4, 5)
+    def forward(model, x):
+        hidden = model.a(x)
+        return hidden, model.b(hidden)
 
-    def forward(self, x):
-        hidden = self.a(x)
-        return hidden, self.b(hidden)
+    return model_of(torch, forward, a=torch.nn.Linear(3, 4), b=torch.nn.Linear(4, 5))
 
 
-class PaddleScores(nn.Layer):
+def paddle_scores(key: str, factor: float):
     """Returns the scores alone, or in a mapping."""
 
-    def __init__(self, key: str = "", factor: float = 1.0) -> None:
-        super().__init__()
-        self.a, self.b = nn.Linear(3, 4), nn.Linear(4, 5)
-        self.key, self.factor = key, factor
+    def forward(model, x):
+        scores = model.b(model.a(x)) * factor
+        return {"loss": scores.sum(), key: scores} if key else scores
 
-    def forward(self, x):
-        scores = self.b(self.a(x)) * self.factor
-        return {"loss": scores.sum(), self.key: scores} if self.key else scores
+    return model_of(paddle, forward, a=nn.Linear(3, 4), b=nn.Linear(4, 5))
 
 
 def compare(key: str = "", factor: float = 1.0, **options):
     options = {"dtype": "float64", **options}
-    return align.compare(TorchPair, lambda: PaddleScores(key, factor), X, **options)
+    return align.compare(torch_pair, lambda: paddle_scores(key, factor), X, **options)
 
 
 def test_outputs_of_another_structure_are_told_with_the_remedy() -> None:
@@ -97,17 +93,15 @@ def test_dotted_paths_lead_into_nested_outputs() -> None:
 
 
 def test_outputs_of_one_name_in_another_order_are_told() -> None:
-    class Theirs(torch.nn.Linear):
-        def forward(self, x):
-            scores = super().forward(x)
-            return {"scores": scores, "half": scores / 2}
+    def named(f, *names):
+        def forward(model, x):
+            scores = model.layer(x)
+            values = {"scores": scores, "half": scores / 2}
+            return {name: values[name] for name in names}
 
-    class Ours(nn.Linear):
-        def forward(self, x):
-            scores = super().forward(x)
-            return {"half": scores / 2, "scores": scores}
+        return model_of(f, forward, layer=f.nn.Linear(3, 4))
 
-    asked = (Theirs(3, 4), Ours(3, 4), X)
+    asked = named(torch, "scores", "half"), named(paddle, "half", "scores"), X
     for options in ({}, {"loss": "mse", "labels": np.ones((2, 4))}):
         root = align.compare(*asked, dtype="float64", **options).root
         assert root.cause.startswith("PyTorch returns scores, half, Paddle half, scores: return")
@@ -146,31 +140,14 @@ def test_the_line_that_builds_a_librarys_layer_is_the_users() -> None:
     assert source.startswith("LayerNorm.forward, paddle/nn/layer/norm.py:")
 
 
-class Cut(nn.Layer):
-    """A port that leaves out a column of the scores when it is told to."""
-
-    def __init__(self, columns: int) -> None:
-        super().__init__()
-        self.lin, self.columns = nn.Linear(4, 3), columns
-
-    def forward(self, x):
-        return self.lin(x)[:, : self.columns]
-
-
-class TorchCut(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lin = torch.nn.Linear(4, 3)
-
-    def forward(self, x):
-        return self.lin(x)
-
-
 def compared_losses(theirs, ours, columns: int = 3):
+    """Losses of a layer, of whose scores the port leaves out a column when it is told to."""
     rng = np.random.default_rng(3)
     given = {"labels": rng.normal(size=(5, 3)), "optimizer": "sgd", "steps": 2, "dtype": "float64"}
     inputs = rng.normal(size=(5, 4))
-    return align.compare(TorchCut, lambda: Cut(columns), inputs, loss=(theirs, ours), **given)
+    model = model_of(torch, lambda model, x: model.lin(x), lin=torch.nn.Linear(4, 3))
+    port = model_of(paddle, lambda model, x: model.lin(x)[:, :columns], lin=nn.Linear(4, 3))
+    return align.compare(model, port, inputs, loss=(theirs, ours), **given)
 
 
 def torch_mean(output, labels):

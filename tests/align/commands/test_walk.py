@@ -17,23 +17,13 @@ PACKAGE = Path(align.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "architecture.md"
 
 
-class Theirs(torch.nn.Sequential):
-    def __init__(self) -> None:
-        super().__init__(torch.nn.Linear(4, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
-
-
-class Ours(nn.Sequential):
-    def __init__(self) -> None:
-        super().__init__(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
-
-
 def compare():
     """Forward, loss, backward, two steps of sgd, in float64."""
     given = {"loss": "cross_entropy", "labels": np.array([0, 2, 1, 1, 0, 2])}
     inputs = np.random.default_rng(0).normal(size=(6, 4))
-    return align.compare(
-        Theirs(), Ours(), inputs, **given, optimizer="sgd", steps=2, dtype="float64"
-    )
+    theirs = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
+    ours = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+    return align.compare(theirs, ours, inputs, **given, optimizer="sgd", steps=2, dtype="float64")
 
 
 def walked() -> list[str]:

@@ -9,13 +9,12 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from paddle import nn
 from paddle.nn import functional as F
 from torch.nn import functional as T
 
 from align.explain import call_rows, calls
 from align.stages import stages
-from tests.align.small_pairs import pair_in
+from tests.align.small_pairs import model_of, pair_in
 
 RNG = np.random.default_rng(5)
 TOKENS, IMAGES = RNG.normal(size=(2, 4, 6)), RNG.normal(size=(2, 4, 6, 8))
@@ -26,27 +25,15 @@ WIDE = 3 * TOKENS
 WIDE[:, 0] *= 1e-4  # rows whose norm an epsilon changes
 
 
-class TorchOne(torch.nn.Module):
-    def __init__(self, function: Callable) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
-
-class PaddleOne(nn.Layer):
-    def __init__(self, function: Callable) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
-
 def cause(theirs: Callable, ours: Callable, x: np.ndarray = TOKENS) -> str:
     """What the experiments prove of a layer that computes ``ours`` instead of ``theirs``."""
-    pair = pair_in(lambda: TorchOne(theirs), lambda: PaddleOne(ours), (x,))
+
+    def forward(model, x):
+        return model.function(x)
+
+    sides = (torch, theirs), (paddle, ours)
+    models = (model_of(f, forward, function=function) for f, function in sides)
+    pair = pair_in(*models, (x,))
     guilty = stages.isolated(pair)[1]
     assert guilty
     return calls.study(pair, guilty[0])[0]

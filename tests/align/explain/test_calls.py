@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable
+
 import numpy as np
 import paddle
 import pytest
@@ -14,62 +17,55 @@ from align.explain import calls, locate, options
 from align.explain.hints import UNKNOWN
 from align.pair.any_pair import AnyPair
 from align.stages import stages
-from tests.align.small_pairs import pair_in
+from tests.align.small_pairs import model_of, pair_in
 
 RNG = np.random.default_rng(5)
 TOKENS = RNG.normal(size=(2, 5, 6))
 KEEP = (np.arange(5)[None] < np.array([[5], [3]])).astype("int64")
 
 
-class TorchBlock(torch.nn.Module):
+def torch_block() -> torch.nn.Module:
     """Attention of two heads, a norm, a power, pieces joined; no layer inside but the linears."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale, self.top = 0.5, 2
-        self.qkv = torch.nn.Linear(6, 18)
-        self.out = torch.nn.Linear(12, 6)
-
-    def forward(self, x, keep):
-        q, k, v = self.qkv(x).reshape(2, 5, 3, 2, 3).permute(2, 0, 3, 1, 4)
+    def forward(model, x, keep):
+        q, k, v = model.qkv(x).reshape(2, 5, 3, 2, 3).permute(2, 0, 3, 1, 4)
         scores = q @ k.transpose(-1, -2) / 3**0.5
         scores = scores.masked_fill(keep[:, None, None] == 0, -1e30)
         mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(2, 5, 6)
         centred = mixed - mixed.mean(1, keepdim=True)
         size = (centred**2).mean(-1, keepdim=True) + 1e-5
-        normed = torch.nn.functional.gelu(centred / size**self.scale)
-        return self.out(torch.cat([normed, x], -1)) * self.top + x[:, :1]
+        normed = torch.nn.functional.gelu(centred / size**model.scale)
+        return model.out(torch.cat([normed, x], -1)) * model.top + x[:, :1]
+
+    parts = {"qkv": torch.nn.Linear(6, 18), "out": torch.nn.Linear(12, 6)}
+    return model_of(torch, forward, scale=0.5, top=2, **parts)
 
 
-class PaddleBlock(nn.Layer):
+def paddle_block(slip: str) -> nn.Layer:
     """The port; ``slip`` names what is wrong in it."""
 
-    def __init__(self, slip: str = "") -> None:
-        super().__init__()
-        self.slip = slip
-        self.scale, self.top = 0.5, 3 if slip == "attribute" else 2
-        self.qkv = nn.Linear(6, 18)
-        self.out = nn.Linear(12, 6)
-
-    def forward(self, x, keep):
-        q, k, v = self.qkv(x).reshape([2, 5, 3, 2, 3]).transpose([2, 0, 3, 1, 4]).unbind(0)
+    def forward(model, x, keep):
+        q, k, v = model.qkv(x).reshape([2, 5, 3, 2, 3]).transpose([2, 0, 3, 1, 4]).unbind(0)
         scores = q @ k.transpose([0, 1, 3, 2])
-        scores = scores if self.slip == "scale" else scores / 3**0.5
+        scores = scores if slip == "scale" else scores / 3**0.5
         hidden = keep.unsqueeze([1, 2]) == 0
-        low = paddle.full_like(scores, -2.0 if self.slip == "weak" else -1e30)
-        scores = scores if self.slip == "unmasked" else paddle.where(hidden, low, scores)
+        low = paddle.full_like(scores, -2.0 if slip == "weak" else -1e30)
+        scores = scores if slip == "unmasked" else paddle.where(hidden, low, scores)
         weights = F.softmax(scores, axis=-1)
-        mixed = weights @ (v.detach() if self.slip == "detached" else v)
-        mixed = mixed if self.slip == "merged" else mixed.transpose([0, 2, 1, 3])
+        mixed = weights @ (v.detach() if slip == "detached" else v)
+        mixed = mixed if slip == "merged" else mixed.transpose([0, 2, 1, 3])
         mixed = mixed.reshape([2, 5, 6])
-        centred = mixed - mixed.mean(axis=2 if self.slip == "mean" else 1, keepdim=True)
+        centred = mixed - mixed.mean(axis=2 if slip == "mean" else 1, keepdim=True)
         size = (centred * centred).mean(axis=-1, keepdim=True) + 1e-5
-        normed = F.gelu(centred / paddle.pow(size, self.scale))
-        return self.out(paddle.concat([normed, x], axis=-1)) * self.top + x[:, :1]
+        normed = F.gelu(centred / paddle.pow(size, model.scale))
+        return model.out(paddle.concat([normed, x], axis=-1)) * model.top + x[:, :1]
+
+    parts = {"qkv": nn.Linear(6, 18), "out": nn.Linear(12, 6)}
+    return model_of(paddle, forward, scale=0.5, top=3 if slip == "attribute" else 2, **parts)
 
 
 def pair_of(slip: str) -> AnyPair:
-    return pair_in(TorchBlock, lambda: PaddleBlock(slip), (TOKENS, KEEP))
+    return pair_in(torch_block, lambda: paddle_block(slip), (TOKENS, KEEP))
 
 
 def cause_of(slip: str) -> str:
@@ -118,36 +114,23 @@ def test_the_model_is_as_it_was_afterwards() -> None:
     assert all((before[n] == p.numpy()).all() for n, p in pair.model.state_dict().items())
 
 
-class Detaching(nn.Layer):
-    """A layer of its own whose graph is cut in a loop."""
-
-    def forward(self, x):
-        total = x
-        for _ in range(2):
-            total = total + paddle.tanh(x.detach() * x)
-        return total
+def detaching(_, x):
+    """The graph is cut in a loop."""
+    total = x
+    for _ in range(2):
+        total = total + paddle.tanh(x.detach() * x)
+    return total
 
 
-class Keeping(torch.nn.Module):
-    def forward(self, x):
-        return x + 2 * torch.tanh(x * x)
+def keeping(_, x):
+    return x + 2 * torch.tanh(x * x)
 
 
-class Joined(nn.Layer):
-    def forward(self, x):
-        return x * paddle.tanh(x)
-
-
-class Detached(torch.nn.Module):
-    def forward(self, x):
-        return x * torch.tanh(x).detach()
-
-
-def behind_a_linear(torch_inner: type, paddle_inner: type) -> AnyPair:
-    """A pair whose layer "1" is of these classes."""
+def behind_a_linear(torch_inner: Callable, paddle_inner: Callable) -> AnyPair:
+    """A pair whose layer "1" computes these."""
     return pair_in(
-        lambda: torch.nn.Sequential(torch.nn.Linear(6, 6), torch_inner()),
-        lambda: nn.Sequential(nn.Linear(6, 6), paddle_inner()),
+        lambda: torch.nn.Sequential(torch.nn.Linear(6, 6), model_of(torch, torch_inner)),
+        lambda: nn.Sequential(nn.Linear(6, 6), model_of(paddle, paddle_inner)),
         (TOKENS,),
     )
 
@@ -155,8 +138,12 @@ def behind_a_linear(torch_inner: type, paddle_inner: type) -> AnyPair:
 @pytest.mark.parametrize(
     ("torch_inner", "paddle_inner", "cause"),
     [
-        (Keeping, Detaching, "detach() cuts the graph"),  # in a loop: undone as a whole
-        (Detached, Joined, "PyTorch cuts the graph after tanh, Paddle does not: detach()"),
+        (keeping, detaching, "detach() cuts the graph"),  # in a loop: undone as a whole
+        (
+            lambda _, x: x * torch.tanh(x).detach(),
+            lambda _, x: x * paddle.tanh(x),
+            "PyTorch cuts the graph after tanh, Paddle does not: detach()",
+        ),
     ],
 )
 def test_a_cut_on_one_side_is_named_with_its_line(torch_inner, paddle_inner, cause) -> None:
@@ -165,8 +152,8 @@ def test_a_cut_on_one_side_is_named_with_its_line(torch_inner, paddle_inner, cau
     assert "test_calls.py:" in named
 
 
-class _Crooked(paddle.autograd.PyLayer):
-    """Keeping's function with a gradient of its own, which is wrong."""
+class Crooked(paddle.autograd.PyLayer):
+    """`keeping` here with a gradient of its own, which is wrong."""
 
     @staticmethod
     def forward(ctx, x):
@@ -178,25 +165,15 @@ class _Crooked(paddle.autograd.PyLayer):
         return gradient * paddle.sin(ctx.saved_tensor()[0])
 
 
-class Crooked(nn.Layer):
-    def forward(self, x):
-        return _Crooked.apply(x)
-
-
 def test_where_no_cut_explains_a_gradient_its_own_backward_pass_is_suspected() -> None:
-    pair = behind_a_linear(Keeping, Crooked)
+    pair = behind_a_linear(keeping, lambda _, x: Crooked.apply(x))
     assert calls.explain_backward(pair, "1", UNKNOWN) == calls.OTHERWISE
     assert "perhaps a backward pass of its own (PyLayer)" in calls.OTHERWISE
     assert calls.explain_backward(pair, "1", "the gradient is 3") == "the gradient is 3"
 
 
-class Unknown(nn.Layer):
-    def forward(self, x):
-        return paddle.sin(3.0 * x) * 0.1 + x
-
-
 def test_what_no_known_slip_explains_says_what_pytorch_alone_calls() -> None:
-    pair = behind_a_linear(Keeping, Unknown)
+    pair = behind_a_linear(keeping, lambda _, x: paddle.sin(3.0 * x) * 0.1 + x)
     guilty = stages.isolated(pair)[1]
     assert guilty[0].place == "1"
     missing = "perhaps a call is missing: PyTorch calls tanh there, Paddle does not"
@@ -204,24 +181,12 @@ def test_what_no_known_slip_explains_says_what_pytorch_alone_calls() -> None:
     assert locate.forward_divergences(pair, guilty)[0].cause == missing
 
 
-class TorchStates(torch.nn.Module):
-    def __init__(self, kind: type, **options) -> None:
-        super().__init__()
-        self.inner = kind(6, 2, **options)
+def states(f, kind: type) -> torch.nn.Module | nn.Layer:
+    def forward(model, x):
+        made = model.inner(x, x, x) if hasattr(model.inner, "num_heads") else model.inner(x)
+        return made[0] if isinstance(made, tuple) else made
 
-    def forward(self, x):
-        return (self.inner(x, x, x) if hasattr(self.inner, "num_heads") else self.inner(x))[0]
-
-
-class States(nn.Layer):
-    def __init__(self, kind: type) -> None:
-        super().__init__()
-        self.inner = kind(6, 2)
-
-    def forward(self, x):
-        if hasattr(self.inner, "num_heads"):
-            return self.inner(x, x, x)
-        return self.inner(x)[0]
+    return model_of(f, forward, inner=kind(6, 2))
 
 
 @pytest.mark.parametrize(
@@ -236,7 +201,7 @@ class States(nn.Layer):
     ],
 )
 def test_axes_of_a_sequence_are_told(theirs, ours, cause) -> None:
-    pair = pair_in(lambda: TorchStates(theirs), lambda: States(ours), (TOKENS,))
+    pair = pair_in(lambda: states(torch, theirs), lambda: states(paddle, ours), (TOKENS,))
     found = locate.forward_divergences(pair, stages.isolated(pair)[1])
     assert found[0].place == "inner"
     assert found[0].cause.startswith(cause)
@@ -278,29 +243,17 @@ def test_a_padding_by_name_is_told_from_one_by_number(
     assert calls.study(pair, guilty[0]).proved == f"{cause}; with PyTorch's it agrees"
 
 
-class Rows(nn.Layer):
-    """Looks up other rows than PyTorch: the numbers are moved, and one more is looked up."""
-
-    def __init__(self, step: int, more: int = 0) -> None:
-        super().__init__()
-        self.words, self.step, self.more = nn.Embedding(7, 4), step, more
-
-    def forward(self, ids):
-        return self.words(paddle.concat([ids + self.step, ids[:, : self.more]], axis=1))
-
-
-class TorchRows(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.words = torch.nn.Embedding(7, 4)
-
-    def forward(self, ids):
-        return self.words(ids)
-
-
 def cause_of_rows(step: int, more: int = 0) -> str:
-    ids = np.array([[1, 4, 2], [5, 0, 3]])
-    pair = pair_in(TorchRows, lambda: Rows(step, more), (ids,))
+    """Rows are looked up under numbers that are moved, and some once more."""
+
+    def forward(model, ids):
+        return model.words(paddle.concat([ids + step, ids[:, :more]], axis=1))
+
+    pair = pair_in(
+        lambda: torch.nn.Sequential(OrderedDict(words=torch.nn.Embedding(7, 4))),
+        lambda: model_of(paddle, forward, words=nn.Embedding(7, 4)),
+        (np.array([[1, 4, 2], [5, 0, 3]]),),
+    )
     found = {one.place: one for one in stages.isolated(pair)[1]}
     return calls.study(pair, found["words"])[0]
 
@@ -321,59 +274,40 @@ def test_numbers_that_differ_by_the_float32_of_a_kernel_are_no_cause() -> None:
     assert odd.says == "epsilon: Paddle's layer has 1e-05, PyTorch's 1.00002e-05"
 
 
-class TorchScaled(torch.nn.Module):
+def torch_scaled() -> torch.nn.Module:
     """A product divided by its count, then a layer that is told nothing of axes."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.pool = torch.nn.ModuleDict({"norm": torch.nn.Softmax(1)})
-        self.out = torch.nn.Linear(12, 2)
-
-    def forward(self, x):
+    def forward(model, x):
         product = x[..., :4].transpose(1, 2) @ x[..., :3] / 4
-        return self.out(self.pool.norm(product).reshape(-1, 12))
+        return model.out(model.pool.norm(product).reshape(-1, 12))
+
+    pool = torch.nn.ModuleDict({"norm": torch.nn.Softmax(1)})
+    return model_of(torch, forward, pool=pool, out=torch.nn.Linear(12, 2))
 
 
-class PaddlePool(nn.Layer):
-    """Without a call of PyTorch's to compare its output with; the count is wrong."""
+def paddle_scaled() -> nn.Layer:
+    """A pool without a call of PyTorch's to compare its output with; the count is wrong."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm = nn.Softmax(1)
-
-    def forward(self, x):
+    def forward(model, x):
         product = x[..., :4].transpose([0, 2, 1]) @ x[..., :3] / 5
-        return self.norm(product.transpose([0, 1, 2])).transpose([0, 1, 2]).reshape([-1, 12])
+        return model.norm(product.transpose([0, 1, 2])).transpose([0, 1, 2]).reshape([-1, 12])
 
-
-class PaddleScaled(nn.Layer):
-    def __init__(self) -> None:
-        super().__init__()
-        self.pool, self.out = PaddlePool(), nn.Linear(12, 2)
-
-    def forward(self, x):
-        return self.out(self.pool(x))
+    pool = model_of(paddle, forward, norm=nn.Softmax(1))
+    return nn.Sequential(("pool", pool), ("out", nn.Linear(12, 2)))
 
 
 def test_an_edit_that_hands_another_shape_to_a_layer_inside_proves_nothing() -> None:
     """What that layer is handed cannot be judged then: 'axes of transpose' was called proved."""
-    result = align.compare(TorchScaled, PaddleScaled, TOKENS, dtype="float64")
+    result = align.compare(torch_scaled, paddle_scaled, TOKENS, dtype="float64")
     assert result.root.place == "pool"
     assert "transpose" not in result.root.cause, result.root.cause
 
 
-class Power(torch.nn.Linear):
-    def forward(self, x):
-        return (super().forward(x).clamp(min=1e-6) ** 3).mean(1) ** (1 / 3)
+def power(f, last: Callable) -> torch.nn.Module | nn.Layer:
+    def forward(model, x):
+        return last((model.layer(x).clip(min=1e-6) ** 3).mean(1))
 
-
-class PowerPort(nn.Linear):
-    def __init__(self, last) -> None:
-        super().__init__(6, 4)
-        self.last = last
-
-    def forward(self, x):
-        return self.last((super().forward(x).clip(min=1e-6) ** 3).mean(1))
+    return model_of(f, forward, layer=f.nn.Linear(6, 4))
 
 
 @pytest.mark.parametrize(
@@ -384,5 +318,5 @@ class PowerPort(nn.Linear):
     ],
 )
 def test_a_wrong_exponent_is_named_another_function_is_not(last, words: str) -> None:
-    ours = lambda: PowerPort(last)  # noqa: E731
-    assert f": {words}" in align.compare(lambda: Power(6, 4), ours, TOKENS, dtype="float64").verdict
+    pair = power(torch, lambda x: x ** (1 / 3)), power(paddle, last)
+    assert f": {words}" in align.compare(*pair, TOKENS, dtype="float64").verdict

@@ -11,147 +11,131 @@ import torch
 from paddle import nn
 
 import align
+from tests.align.small_pairs import linears, model_of
 
 X = np.random.default_rng(3).normal(size=(2, 5, 6))
 
 
-class TorchStack(torch.nn.Module):
+def drafted(theirs, ours, inputs, folder) -> dict:
+    """The draft of the table by which a pair passes."""
+    options = {"dtype": "float64", "weights": "draft", "out": folder}
+    result = align.compare(theirs, ours, inputs, **options)
+    assert result.passed, str(result)
+    return json.loads((folder / "weights_draft.json").read_text(encoding="utf-8"))
+
+
+def torch_stack() -> torch.nn.Module:
     """Two blocks of three projections and two norms, then a norm."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        names = ("k_proj", "v_proj", "q_proj"), ("self_attn_layer_norm", "final_layer_norm")
-        self.layers = torch.nn.ModuleList(
-            torch.nn.ModuleDict(
-                {name: torch.nn.Linear(6, 6) for name in names[0]}
-                | {name: torch.nn.LayerNorm(6) for name in names[1]}
-            )
-            for _ in range(2)
-        )
-        self.layer_norm = torch.nn.LayerNorm(6)
-
-    def forward(self, x):
-        for layer in self.layers:
+    def forward(model, x):
+        for layer in model.layers:
             x = layer["self_attn_layer_norm"](x + layer["k_proj"](x) * layer["q_proj"](x))
             x = layer["final_layer_norm"](layer["v_proj"](x).tanh())
-        return self.layer_norm(x)
+        return model.layer_norm(x)
+
+    norms = ("self_attn_layer_norm", "final_layer_norm")
+    layers = torch.nn.ModuleList(
+        torch.nn.ModuleDict(
+            linears(torch, "k_proj v_proj q_proj", 6, 6)
+            | {name: torch.nn.LayerNorm(6) for name in norms}
+        )
+        for _ in range(2)
+    )
+    return model_of(torch, forward, layers=layers, layer_norm=torch.nn.LayerNorm(6))
 
 
-class PaddleStack(nn.Layer):
+def paddle_stack() -> nn.Layer:
     """Its port: the last norm and the query are registered first, norms have other names."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.encoder_layernorm = nn.LayerNorm(6)
-        self.blocks = nn.LayerList(
-            nn.LayerDict(
-                {name: nn.Linear(6, 6) for name in ("q_proj", "k_proj", "v_proj")}
-                | {name: nn.LayerNorm(6) for name in ("norm1", "norm2")}
-            )
-            for _ in range(2)
-        )
-
-    def forward(self, x):
-        for layer in self.blocks:
+    def forward(model, x):
+        for layer in model.blocks:
             x = layer["norm1"](x + layer["k_proj"](x) * layer["q_proj"](x))
             x = layer["norm2"](paddle.tanh(layer["v_proj"](x)))
-        return self.encoder_layernorm(x)
+        return model.encoder_layernorm(x)
+
+    blocks = nn.LayerList(
+        nn.LayerDict(
+            linears(paddle, "q_proj k_proj v_proj", 6, 6)
+            | {name: nn.LayerNorm(6) for name in ("norm1", "norm2")}
+        )
+        for _ in range(2)
+    )
+    return model_of(paddle, forward, encoder_layernorm=nn.LayerNorm(6), blocks=blocks)
 
 
 def test_a_draft_goes_by_equal_words_and_by_order_within_equal_indices(tmp_path) -> None:
-    result = align.compare(
-        TorchStack, PaddleStack, X, dtype="float64", weights="draft", out=tmp_path
-    )
-    assert result.passed, str(result)
-    draft = json.loads((tmp_path / "weights_draft.json").read_text(encoding="utf-8"))["map"]
+    draft = drafted(torch_stack, paddle_stack, X, tmp_path)["map"]
     assert draft["layers.{}.k_proj.weight"] == "blocks.{}.k_proj.weight"
     assert draft["layers.1.final_layer_norm.bias"].startswith("? blocks.1.norm2.bias | ")
 
 
-class TorchPacked(torch.nn.Module):
+def torch_packed() -> torch.nn.Module:
     """A packed projection and a batch norm of the same width."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem_bn = torch.nn.BatchNorm1d(6)
-        self.to_qkv = torch.nn.Linear(6, 18)
-
-    def forward(self, x):
-        q, k, v = self.to_qkv(self.stem_bn(x)).chunk(3, dim=-1)
+    def forward(model, x):
+        q, k, v = model.to_qkv(model.stem_bn(x)).chunk(3, dim=-1)
         return q * k.tanh() + v
 
+    parts = {"stem_bn": torch.nn.BatchNorm1d(6), "to_qkv": torch.nn.Linear(6, 18)}
+    return model_of(torch, forward, **parts)
 
-class PaddleSplit(nn.Layer):
+
+def paddle_split(biased: bool = True) -> nn.Layer:
     """Its port with three projections, one of which lacks a bias if that is asked for."""
 
-    def __init__(self, biased: bool = True) -> None:
-        super().__init__()
-        self.bn = nn.BatchNorm1D(6)
-        self.q, self.k = nn.Linear(6, 6), nn.Linear(6, 6)
-        self.v = nn.Linear(6, 6, bias_attr=None if biased else False)
+    def forward(model, x):
+        x = model.bn(x)
+        return model.q(x) * paddle.tanh(model.k(x)) + model.v(x)
 
-    def forward(self, x):
-        x = self.bn(x)
-        return self.q(x) * paddle.tanh(self.k(x)) + self.v(x)
+    parts = {"bn": nn.BatchNorm1D(6), **linears(paddle, "q k", 6, 6)}
+    return model_of(
+        paddle, forward, **parts, v=nn.Linear(6, 6, bias_attr=None if biased else False)
+    )
 
 
 def test_a_packed_bias_goes_to_the_projections_not_to_a_norm_of_their_width(tmp_path) -> None:
-    result = align.compare(
-        TorchPacked, PaddleSplit, X[0], dtype="float64", weights="draft", out=tmp_path
-    )
-    assert result.passed, str(result)
-    draft = json.loads((tmp_path / "weights_draft.json").read_text(encoding="utf-8"))["map"]
+    draft = drafted(torch_packed, paddle_split, X[0], tmp_path)["map"]
     assert draft["to_qkv.bias"] == ["q.bias", "k.bias", "v.bias"]
 
 
 def test_a_draft_that_leaves_tensors_of_both_sides_alone_proves_nothing(tmp_path) -> None:
     with pytest.raises(ValueError, match=r"no partner for PyTorch's to_qkv.bias, .*pair them"):
         align.compare(
-            TorchPacked, lambda: PaddleSplit(biased=False), X[0], weights="draft", out=tmp_path
+            torch_packed, lambda: paddle_split(biased=False), X[0], weights="draft", out=tmp_path
         )
 
 
-class TorchBare(torch.nn.Module):
+def torch_bare() -> torch.nn.Module:
     """Blocks of two bare matrices, used as a linear layer's, and a linear layer."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.blocks = torch.nn.ModuleList(torch.nn.Module() for _ in range(2))
-        for block in self.blocks:
-            block.wq, block.wk = (torch.nn.Parameter(torch.randn(6, 6)) for _ in "qk")
-            block.wv = torch.nn.Linear(6, 6, bias=False)
-
-    def forward(self, x):
-        for block in self.blocks:
+    def forward(model, x):
+        for block in model.blocks:
             x = (x @ block.wq.T) * (x @ block.wk.T).tanh() + block.wv(x).sin()
         return x
 
+    blocks = torch.nn.ModuleList(torch.nn.Module() for _ in range(2))
+    for block in blocks:
+        block.wq, block.wk = (torch.nn.Parameter(torch.randn(6, 6)) for _ in "qk")
+        block.wv = torch.nn.Linear(6, 6, bias=False)
+    return model_of(torch, forward, blocks=blocks)
 
-class PaddleLinear(nn.Layer):
+
+def paddle_linear() -> nn.Layer:
     """Its port with three linear layers in a block."""
+    names = ("query", "key", "value")
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.stack = nn.LayerList(
-            nn.LayerDict({name: nn.Linear(6, 6, bias_attr=False) for name in WORDS})
-            for _ in range(2)
-        )
-
-    def forward(self, x):
-        for layer in self.stack:
-            q, k, v = (layer[name](x) for name in WORDS)
+    def forward(model, x):
+        for layer in model.stack:
+            q, k, v = (layer[name](x) for name in names)
             x = q * paddle.tanh(k) + paddle.sin(v)
         return x
 
-
-WORDS = ("query", "key", "value")
+    blocks = [{name: nn.Linear(6, 6, bias_attr=False) for name in names} for _ in range(2)]
+    return model_of(paddle, forward, stack=nn.LayerList(map(nn.LayerDict, blocks)))
 
 
 def test_a_draft_pairs_bare_matrices_with_linear_layers_that_stay_alone(tmp_path) -> None:
-    options = {"dtype": "float64", "weights": "draft", "out": tmp_path}
-    result = align.compare(TorchBare, PaddleLinear, X, **options)
-    assert result.passed, str(result)
-    draft = json.loads((tmp_path / "weights_draft.json").read_text(encoding="utf-8"))
+    draft = drafted(torch_bare, paddle_linear, X, tmp_path)
     row = draft["map"]["blocks.0.wq"]
     assert row["to"].startswith("? stack.0.query.weight | ")
     assert row["transform"] == "transpose"
@@ -165,9 +149,9 @@ def test_a_table_that_leaves_out_what_may_be_partners_is_refused() -> None:
         "ignore_paddle": {f"stack.{{}}.{name}": "? no PyTorch tensor fits it" for name in ALONE},
     }
     with pytest.raises(ValueError, match=r"no partner for PyTorch's blocks.0.wq, Paddle's stack"):
-        align.compare(TorchBare, PaddleLinear, X, weights=table)
+        align.compare(torch_bare, paddle_linear, X, weights=table)
     table["ignore_torch"] = dict.fromkeys(table["ignore_torch"], "the port has none")
-    assert not align.compare(TorchBare, PaddleLinear, X, dtype="float64", weights=table).passed
+    assert not align.compare(torch_bare, paddle_linear, X, dtype="float64", weights=table).passed
 
 
 BARE, ALONE = ("wq", "wk"), ("query", "key")
@@ -181,72 +165,54 @@ def test_the_other_layout_of_a_row_is_tried_where_both_fit(copied) -> None:
         for name, other in zip(BARE, ALONE, strict=True)
     }
     weights = rows | {"blocks.{}.wv.weight": "stack.{}.value.weight"}
-    result = align.compare(TorchBare, PaddleLinear, X, dtype="float64", weights=weights)
+    result = align.compare(torch_bare, paddle_linear, X, dtype="float64", weights=weights)
     says = "the table copies blocks.0.{0}, blocks.1.{0} where it has to transpose"
     assert result.root.cause == "; ".join(map(says.format, copied)), str(result)
 
 
-class TorchTagger(torch.nn.Module):
+def torch_tagger() -> torch.nn.Module:
     """A recurrent layer, whose cells have two names in Paddle, and an output tied to the input."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words, self.rnn = torch.nn.Embedding(9, 6), torch.nn.GRU(6, 6, batch_first=True)
-        self.out = torch.nn.Linear(6, 9, bias=False)
-        self.out.weight = self.words.weight
-
-    def forward(self, ids):
-        return self.out(self.rnn(self.words(ids))[0])
+    parts = {"words": torch.nn.Embedding(9, 6), "rnn": torch.nn.GRU(6, 6, batch_first=True)}
+    parts["out"] = torch.nn.Linear(6, 9, bias=False)
+    parts["out"].weight = parts["words"].weight
+    return model_of(torch, lambda model, ids: model.out(model.rnn(model.words(ids))[0]), **parts)
 
 
-class PaddleTagger(nn.Layer):
+def paddle_tagger() -> nn.Layer:
     """Its port under other names."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding, self.encoder = nn.Embedding(9, 6), nn.GRU(6, 6)
+    def forward(model, ids):
+        states, _ = model.encoder(model.embedding(ids))
+        return paddle.matmul(states, model.embedding.weight.T)
 
-    def forward(self, ids):
-        return paddle.matmul(self.encoder(self.embedding(ids))[0], self.embedding.weight.T)
+    return model_of(paddle, forward, embedding=nn.Embedding(9, 6), encoder=nn.GRU(6, 6))
 
 
 def test_second_names_of_a_tensor_that_is_paired_are_left_alone(tmp_path) -> None:
     ids = np.random.default_rng(0).integers(0, 9, (2, 5))
-    options = {"dtype": "float64", "weights": "draft", "out": tmp_path}
-    result = align.compare(TorchTagger, PaddleTagger, ids, **options)
-    assert result.passed, str(result)
-    draft = json.loads((tmp_path / "weights_draft.json").read_text(encoding="utf-8"))
+    draft = drafted(torch_tagger, paddle_tagger, ids, tmp_path)
     assert draft["ignore_torch"] == draft["ignore_paddle"] == {}
 
 
-class PaddleTied(nn.Layer):
-    """One layer under two names, beside a layer that doubles what it is given."""
+def tied(f) -> torch.nn.Module | nn.Layer:
+    """Two names of one layer in Paddle, that doubles what it is given; tied layers in PyTorch."""
+    first, second, shared = (f.nn.Linear(6, 6) for _ in range(3))
+    if f is torch:
+        first.weight, first.bias = shared.weight, shared.bias
+    else:
+        first = shared
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.shared = nn.Linear(6, 6)
-        self.inner = nn.LayerDict({"first": self.shared, "second": nn.Linear(6, 6)})
+    def forward(model, x):
+        return model.inner["second"]((1 if f is torch else 2) * model.inner["first"](x))
 
-    def forward(self, x):
-        return self.inner["second"](2 * self.inner["first"](x))
-
-
-class TorchTied(torch.nn.Module):
-    """Two layers that share their tensors; nothing is doubled."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.shared = torch.nn.Linear(6, 6)
-        first, second = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
-        first.weight, first.bias = self.shared.weight, self.shared.bias
-        self.inner = torch.nn.ModuleDict({"first": first, "second": second})
-
-    def forward(self, x):
-        return self.inner["second"](self.inner["first"](x))
+    inner = (torch.nn.ModuleDict if f is torch else nn.LayerDict)(
+        {"first": first, "second": second}
+    )
+    return model_of(f, forward, shared=shared, inner=inner)
 
 
 def test_a_second_name_of_a_layer_is_no_layer_that_is_never_called() -> None:
-    result = align.compare(TorchTied, PaddleTied, X, dtype="float64")
+    result = align.compare(tied(torch), tied(paddle), X, dtype="float64")
     assert not result.passed
     assert "called" not in result.root.cause, str(result)
     assert not [note for note in result.notes if "inner.first: called" in note]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import OrderedDict
 
 import numpy as np
 import paddle
@@ -15,6 +16,7 @@ import align
 from align.commands.dumps import rows_of_table
 from align.match.name_table import read_table
 from sot_paddle.convert import ConversionPlan, PlanEntry
+from tests.align.small_pairs import linears, model_of
 
 X = np.random.default_rng(3).normal(size=(2, 5, 6))
 
@@ -29,48 +31,31 @@ def outcome(theirs, ours, inputs=X, **options):
     return align.compare(theirs, ours, inputs, dtype="float64", **options)
 
 
-class TorchFused(torch.nn.Module):
+def fused() -> torch.nn.Module:
     """Attention with one fused projection, twice."""
 
-    def __init__(self, fused: bool = True) -> None:
-        super().__init__()
-        self.blocks = torch.nn.ModuleList(
-            torch.nn.ModuleDict({"qkv": torch.nn.Linear(6, 18), "proj": torch.nn.Linear(6, 6)})
-            for _ in range(2)
-        )
+    def attend(block, x):
+        q, k, v = block.qkv(x).split(6, -1)
+        return x + block.proj((q @ k.transpose(1, 2)).softmax(-1) @ v)
 
-    def forward(self, x):
-        for block in self.blocks:
-            q, k, v = block["qkv"](x).split(6, -1)
-            x = x + block["proj"]((q @ k.transpose(1, 2)).softmax(-1) @ v)
-        return x
+    blocks = [
+        model_of(torch, attend, qkv=torch.nn.Linear(6, 18), proj=torch.nn.Linear(6, 6))
+        for _ in range(2)
+    ]
+    return torch.nn.Sequential(OrderedDict(blocks=torch.nn.Sequential(*blocks)))
 
 
-class Block(nn.Layer):
-    """The same with three projections."""
+def split() -> nn.Layer:
+    """The port of `fused` with three projections."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.query, self.key, self.value = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 6)
-        self.output = nn.Linear(6, 6)
-
-    def forward(self, x):
-        q, k, v = self.query(x), self.key(x), self.value(x)
+    def attend(block, x):
+        q, k, v = block.query(x), block.key(x), block.value(x)
         weights = nn.functional.softmax(q @ k.transpose([0, 2, 1]), -1)
-        return x + self.output(weights @ v)
+        return x + block.output(weights @ v)
 
-
-class PaddleSplit(nn.Layer):
-    """The port of `TorchFused`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.LayerList([Block(), Block()])
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = layer(x)
-        return x
+    names = "query key value output"
+    blocks = [model_of(paddle, attend, **linears(paddle, names, 6, 6)) for _ in range(2)]
+    return nn.Sequential(("layers", nn.Sequential(*blocks)))
 
 
 FUSED = {
@@ -81,7 +66,7 @@ FUSED = {
 
 
 def test_a_fused_projection_goes_to_three_by_table() -> None:
-    result = outcome(TorchFused(), PaddleSplit(), weights=FUSED, optimizer="sgd", steps=2)
+    result = outcome(fused(), split(), weights=FUSED, optimizer="sgd", steps=2)
     assert result.passed, str(result)
     assert "layers.0.query" in result.paddle_only
     assert "blocks.0.qkv" in result.torch_only
@@ -120,46 +105,35 @@ def test_a_wrong_entry_of_a_conversion_plan_fails() -> None:
 
 
 def test_three_projections_go_to_a_fused_one_by_pieces() -> None:
-    class Fused(nn.Layer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.qkv = nn.Linear(6, 18)
+    def join(model, x):
+        return torch.cat([part(x) for part in model.parts], -1)
 
-        def forward(self, x):
-            return self.qkv(x)
-
-    class Split(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.parts = torch.nn.ModuleList(torch.nn.Linear(6, 6) for _ in range(3))
-
-        def forward(self, x):
-            return torch.cat([part(x) for part in self.parts], -1)
-
+    parts = torch.nn.ModuleList(torch.nn.Linear(6, 6) for _ in range(3))
+    pair = model_of(torch, join, parts=parts), nn.Sequential(("qkv", nn.Linear(6, 18)))
     table = {
         f"parts.{i}.{leaf}": f"qkv.{leaf}[{i}/3]" for i in range(3) for leaf in ("weight", "bias")
     }
-    assert outcome(Split(), Fused(), weights=table).passed
+    assert outcome(*pair, weights=table).passed
     del table["parts.2.bias"]
     with pytest.raises(ValueError, match="no partner"):
-        outcome(Split(), Fused(), weights=table)
+        outcome(*pair, weights=table)
 
 
 def test_names_that_do_not_match_are_refused_with_a_draft_that_works(tmp_path) -> None:
     with pytest.raises(ValueError, match="8 of 8 PyTorch tensors") as caught:
-        outcome(TorchFused(), PaddleSplit(), out=tmp_path)
+        outcome(fused(), split(), out=tmp_path)
     path = tmp_path / "weights_draft.json"
     assert str(path) in str(caught.value)
     draft = json.loads(path.read_text(encoding="utf-8"))
     assert draft["map"]["blocks.{}.qkv.weight"] == FUSED["blocks.{}.qkv.weight"]
-    assert outcome(TorchFused(), PaddleSplit(), weights=path).passed
+    assert outcome(fused(), split(), weights=path).passed
     begun = dict(list(FUSED.items())[:1])  # a part of the table: its draft takes its place
     with pytest.raises(ValueError, match="6 of 8 PyTorch tensors"):
-        outcome(TorchFused(), PaddleSplit(), weights=begun, out=tmp_path / "begun")
-    assert outcome(TorchFused(), PaddleSplit(), weights=tmp_path / "begun" / path.name).passed
+        outcome(fused(), split(), weights=begun, out=tmp_path / "begun")
+    assert outcome(fused(), split(), weights=tmp_path / "begun" / path.name).passed
     path.write_text("{}")  # an edited draft is not replaced
     with pytest.raises(ValueError, match="weights_draft_2.json, beside an older one"):
-        outcome(TorchFused(), PaddleSplit(), out=tmp_path)
+        outcome(fused(), split(), out=tmp_path)
 
 
 def test_a_draft_marks_what_names_and_order_do_not_settle(tmp_path) -> None:
@@ -234,26 +208,19 @@ def test_mistakes_in_a_table_are_named(table, message, tmp_path) -> None:
         outcome(torch.nn.Linear(6, 6), nn.Linear(6, 6), weights=table, out=tmp_path)
 
 
-class TorchHeads(torch.nn.Module):
+def torch_heads() -> torch.nn.Module:
     """A projection of 2 heads that holds (heads, in, out)."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.heads = torch.nn.ParameterList([torch.nn.Parameter(torch.randn(2, 6, 4))])
+    def project(model, x):
+        return torch.einsum("bni,hio->bnho", x, model.heads[0]).flatten(2)
 
-    def forward(self, x):
-        return torch.einsum("bni,hio->bnho", x, self.heads[0]).flatten(2)
+    heads = torch.nn.ParameterList([torch.nn.Parameter(torch.randn(2, 6, 4))])
+    return model_of(torch, project, heads=heads)
 
 
-class PaddleHeads(nn.Layer):
+def paddle_heads() -> nn.Layer:
     """Its port with one matrix (in, heads * out)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.dense = nn.Linear(6, 8, bias_attr=False)
-
-    def forward(self, x):
-        return self.dense(x)
+    return nn.Sequential(("dense", nn.Linear(6, 8, bias_attr=False)))
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -262,7 +229,7 @@ def test_a_function_moves_weight_gradient_and_state_of_the_optimizer(right) -> N
         return (w.transpose(1, 0, 2) if right else w).reshape(6, 8)
 
     table = {"heads.{}": ("dense.weight", in_one_matrix)}
-    result = outcome(TorchHeads, PaddleHeads, weights=table, optimizer="adamw", steps=2)
+    result = outcome(torch_heads, paddle_heads, weights=table, optimizer="adamw", steps=2)
     assert result.passed is right, str(result)
     names = {one.step: {c.name for c in one.comparisons} for one in result.report.results}
     assert "dense.weight" in names["backward"]
@@ -270,39 +237,28 @@ def test_a_function_moves_weight_gradient_and_state_of_the_optimizer(right) -> N
         assert "moment1/dense.weight" in names["optimizer"], names
 
 
-class TorchBlock(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.attention = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Linear(5, 6))
-        self.mlp = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Linear(4, 6))
-
-    def forward(self, x):
-        return x + self.mlp(x + self.attention(x)).relu()
-
-
-class PaddleBlock(nn.Layer):
-    """Its port, whose second container holds the ReLU as well."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mixing = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 6))
-        self.inner = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 6), nn.ReLU())
-
-    def forward(self, x):
-        return x + self.inner(x + self.mixing(x))
-
-
 def test_containers_pair_by_their_parameters_where_they_return_the_same() -> None:
-    table = {f"{a}.{i}": f"{b}.{i}" for a, b in BLOCKS.items() for i in (0, 1)}
-    result = outcome(TorchBlock, PaddleBlock, weights=table, inject=True)
+    def block(model, x):
+        return x + model.mlp(x + model.attention(x)).relu()
+
+    def ported(model, x):
+        return x + model.inner(x + model.mixing(x))
+
+    def first(f):
+        return f.nn.Sequential(f.nn.Linear(6, 5), f.nn.Linear(5, 6))
+
+    mlp = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Linear(4, 6))
+    inner = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 6), nn.ReLU())
+    theirs = model_of(torch, block, attention=first(torch), mlp=mlp)
+    ours = model_of(paddle, ported, mixing=first(paddle), inner=inner)
+    names = {"attention": "mixing", "mlp": "inner"}
+    table = {f"{a}.{i}": f"{b}.{i}" for a, b in names.items() for i in (0, 1)}
+    result = outcome(theirs, ours, weights=table, inject=True)
     assert result.passed, str(result)
     names = {c.name for one in result.report.results for c in one.comparisons}
     assert {"mixing", "gradient at mixing"} <= names
     assert "inner" not in names
     assert any(note.startswith("inner: returns something else than mlp") for note in result.notes)
-
-
-BLOCKS = {"attention": "mixing", "mlp": "inner"}
 
 
 @pytest.mark.parametrize("weights", ["draft", {"a": ("b", np.transpose)}])
@@ -311,28 +267,16 @@ def test_a_dump_takes_no_function_and_no_draft(weights) -> None:
         rows_of_table(read_table(weights))
 
 
-class TorchTwo(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.alpha, self.beta = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
-
-    def forward(self, x):
-        return self.beta(self.alpha(x).tanh())
+def torch_two() -> torch.nn.Module:
+    parts = linears(torch, "alpha beta", 6, 6)
+    return model_of(torch, lambda model, x: model.beta(model.alpha(x).tanh()), **parts)
 
 
-class PaddleTwo(nn.Layer):
+def paddle_two(reverse: bool) -> nn.Layer:
     """Its port with other names; the second layer is written by hand."""
-
-    def __init__(self, reverse: bool) -> None:
-        super().__init__()
-        if reverse:
-            self.last = Matrix()
-        self.one = nn.Linear(6, 6)
-        if not reverse:
-            self.last = Matrix()
-
-    def forward(self, x):
-        return self.last(paddle.tanh(self.one(x)))
+    parts = {"one": nn.Linear(6, 6), "last": Matrix()}
+    parts = dict(reversed(parts.items())) if reverse else parts
+    return model_of(paddle, lambda model, x: model.last(paddle.tanh(model.one(x))), **parts)
 
 
 class Matrix(nn.Layer):
@@ -346,7 +290,7 @@ class Matrix(nn.Layer):
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_first_candidates_of_a_draft_are_proved_by_the_comparison(reverse, tmp_path) -> None:
-    result = outcome(TorchTwo, lambda: PaddleTwo(reverse), weights="draft", out=tmp_path)
+    result = outcome(torch_two, lambda: paddle_two(reverse), weights="draft", out=tmp_path)
     assert result.passed is not reverse, str(result)
     (note,) = [note for note in result.notes if "first candidates" in note]
     assert str(tmp_path / "weights_draft.json") in note
@@ -355,21 +299,12 @@ def test_the_first_candidates_of_a_draft_are_proved_by_the_comparison(reverse, t
 
 
 def test_a_custom_layer_against_a_linear_one_must_say_which_way_round(tmp_path) -> None:
-    class Ours(nn.Layer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = self.create_parameter([6, 6])
-            self.bias = self.create_parameter([6], is_bias=True)
-
-        def forward(self, x):
-            return x @ self.weight + self.bias
-
     with pytest.raises(ValueError, match="do not say whether to transpose"):
-        outcome(torch.nn.Linear(6, 6), Ours(), out=tmp_path)
+        outcome(torch.nn.Linear(6, 6), Matrix(), out=tmp_path)
     right = {"weight": {"to": "weight", "transform": "transpose"}}
-    assert outcome(torch.nn.Linear(6, 6), Ours(), weights=right).passed
+    assert outcome(torch.nn.Linear(6, 6), Matrix(), weights=right).passed
     wrong = {"weight": {"to": "weight", "transform": "copy"}}
-    first = outcome(torch.nn.Linear(6, 6), Ours(), weights=wrong).first_divergence
+    first = outcome(torch.nn.Linear(6, 6), Matrix(), weights=wrong).first_divergence
     assert first.cause == "the table copies weight where it has to transpose"
 
 
@@ -381,44 +316,39 @@ def test_the_frameworks_own_attention_and_recurrent_layers_map_by_themselves() -
     assert outcome(*recurrent).passed
 
 
-class TorchNormed(torch.nn.Module):
+def bilinear(model, x):
+    x = model.conv(x)[:, :, 0]
+    return model.both(model.lin(x), model.bounded(x))
+
+
+def torch_normed() -> torch.nn.Module:
     """Weights split by a weight norm and a spectral norm, and a bilinear layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        weight_norm, spectral_norm = torch.nn.utils.weight_norm, torch.nn.utils.spectral_norm
-        self.conv = weight_norm(torch.nn.Conv1d(5, 6, 3))
-        self.lin = weight_norm(torch.nn.Linear(6, 4))
-        self.bounded = spectral_norm(torch.nn.Linear(6, 3))
-        self.both = torch.nn.Bilinear(4, 3, 2)
-
-    def forward(self, x):
-        x = self.conv(x)[:, :, 0]
-        return self.both(self.lin(x), self.bounded(x))
+    weight_norm, spectral_norm = torch.nn.utils.weight_norm, torch.nn.utils.spectral_norm
+    parts = {
+        "conv": weight_norm(torch.nn.Conv1d(5, 6, 3)),
+        "lin": weight_norm(torch.nn.Linear(6, 4)),
+        "bounded": spectral_norm(torch.nn.Linear(6, 3)),
+    }
+    return model_of(torch, bilinear, **parts, both=torch.nn.Bilinear(4, 3, 2))
 
 
-class PaddleNormed(nn.Layer):
+def paddle_normed(axis: int = 1) -> nn.Layer:
     """The port: a factor for each output is a vector here, a bilinear bias a row."""
-
-    def __init__(self, axis: int = 1) -> None:
-        super().__init__()
-        self.conv = nn.utils.weight_norm(nn.Conv1D(5, 6, 3))
-        self.lin = nn.utils.weight_norm(nn.Linear(6, 4), dim=axis)
-        self.bounded = nn.utils.spectral_norm(nn.Linear(6, 3))
-        self.both = nn.Bilinear(4, 3, 2)
-
-    def forward(self, x):
-        x = self.conv(x)[:, :, 0]
-        return self.both(self.lin(x), self.bounded(x))
+    parts = {
+        "conv": nn.utils.weight_norm(nn.Conv1D(5, 6, 3)),
+        "lin": nn.utils.weight_norm(nn.Linear(6, 4), dim=axis),
+        "bounded": nn.utils.spectral_norm(nn.Linear(6, 3)),
+    }
+    return model_of(paddle, bilinear, **parts, both=nn.Bilinear(4, 3, 2))
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated:FutureWarning")
 def test_normed_and_bilinear_weights_map_by_themselves() -> None:
     options = {"train": True, "optimizer": "adamw", "steps": 2}
-    assert outcome(TorchNormed, PaddleNormed, **options).passed
+    assert outcome(torch_normed, paddle_normed, **options).passed
     mistake = "weights: 1 mistake: lin.weight_g of shape \\(4, 1\\) -> lin.weight_g of shape \\(6,"
     with pytest.raises(ValueError, match=mistake):
-        outcome(TorchNormed, lambda: PaddleNormed(0))
+        outcome(torch_normed, lambda: paddle_normed(0))
 
 
 def test_the_paddle_side_is_not_changed_by_a_refusal(tmp_path) -> None:

@@ -12,71 +12,51 @@ import align
 from align.pair.any_pair import AnyPair
 from align.pair.isolation_backward import BackwardIsolation
 from align.stages.stages import isolated_backward
-from tests.align.small_pairs import Scaled, in_both, pair_in
+from tests.align.small_pairs import Scaled, linears, model_of, pair_in
 
 X = np.random.default_rng(1).normal(size=(3, 4, 6))
 
 
-class Faulty(nn.Layer):
-    """A layer without parameters with a factor on its gradient."""
+def net(f, faults: tuple[str, ...] = ()) -> torch.nn.Module | nn.Layer:
+    """Attention by hand, a block with a residual connection, layers without parameters.
 
-    def __init__(self, layer: nn.Layer, factor: float) -> None:
-        super().__init__()
-        self._call, self._factor = layer, factor
+    `faults` names what is wrong in its backward pass.
+    """
 
-    def forward(self, x):
-        return Scaled.apply(self._call(x), self._factor)
-
-
-def net(f, module):
-    class Block(module):
+    def block(model, x):
         """x + drop(fc(norm(x)))."""
+        shortcut = x.detach() if "shortcut" in faults else x
+        out = model.fc(model.norm(x))
+        return shortcut + model.drop(Scaled.apply(out, 2.0) if "container" in faults else out)
 
-        def __init__(self, faults: tuple[str, ...]) -> None:
-            super().__init__()
-            self.faults = faults
-            self.norm, self.fc, self.drop = f.nn.LayerNorm(6), f.nn.Linear(6, 6), f.nn.Dropout(0.0)
+    def forward(model, x):
+        value = model.v(x).detach() if "value" in faults else model.v(x)
+        x = model.soft(model.q(x) @ f.swapaxes(model.k(x), 1, 2)) @ value
+        hidden = model.block(x)  # it goes on and goes out
+        return model.head(model.act(hidden.detach() if "cut" in faults else hidden)), hidden
 
-        def forward(self, x):
-            shortcut = x.detach() if "shortcut" in self.faults else x
-            out = self.fc(self.norm(x))
-            return shortcut + self.drop(
-                Scaled.apply(out, 2.0) if "container" in self.faults else out
-            )
-
-    class Net(module):
-        """Attention by hand, a block with a residual connection, layers without parameters.
-
-        `faults` names what is wrong in its backward pass.
-        """
-
-        def __init__(self, faults: tuple[str, ...] = ()) -> None:
-            super().__init__()
-            self.faults = faults
-            self.q, self.k, self.v = (f.nn.Linear(6, 6) for _ in range(3))
-            self.soft = Faulty(nn.Softmax(-1), 0.5) if "soft" in faults else f.nn.Softmax(-1)
-            self.block = Block(faults)
-            self.act = Faulty(nn.Tanh(), 3.0) if "act" in faults else f.nn.Tanh()
-            self.head = f.nn.Linear(6, 3)
-
-        def forward(self, x):
-            value = self.v(x).detach() if "value" in self.faults else self.v(x)
-            turned = (1, 2) if f is torch else ([0, 2, 1],)
-            x = self.soft(self.q(x) @ self.k(x).transpose(*turned)) @ value
-            hidden = self.block(x)  # it goes on and goes out
-            return self.head(self.act(hidden.detach() if "cut" in self.faults else hidden)), hidden
-
-    return Net
+    norm, fc, drop = f.nn.LayerNorm(6), f.nn.Linear(6, 6), f.nn.Dropout(0.0)
+    return model_of(
+        f,
+        forward,
+        **linears(f, "q k v", 6, 6),
+        soft=faulty(nn.Softmax(-1), 0.5) if "soft" in faults else f.nn.Softmax(-1),
+        block=model_of(f, block, norm=norm, fc=fc, drop=drop),
+        act=faulty(nn.Tanh(), 3.0) if "act" in faults else f.nn.Tanh(),
+        head=f.nn.Linear(6, 3),
+    )
 
 
-TorchNet, PaddleNet = in_both(net)
+def faulty(layer: nn.Layer, factor: float) -> nn.Layer:
+    """A layer without parameters with a factor on its gradient."""
+    return model_of(paddle, lambda model, x: Scaled.apply(model.call(x), factor), call=layer)
 
 
 def pair(
-    *faults: str, theirs=TorchNet, seed: int = 0, dtype: str = "float64", **options
+    *faults: str, theirs: tuple[str, ...] = (), seed: int = 0, dtype: str = "float64", **options
 ) -> AnyPair:
     torch.manual_seed(seed)
-    return pair_in(theirs(), PaddleNet(faults), X, dtype, seed=seed, **options)
+    return pair_in(net(torch, theirs), net(paddle, faults), X, dtype, seed=seed, **options)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -115,7 +95,7 @@ def test_a_container_is_guilty_of_its_own_code_only(fault, place, cause) -> None
 
 
 def test_a_detach_that_the_port_forgot_accuses_the_caller() -> None:
-    _, guilty = isolated_backward(pair(theirs=lambda: TorchNet(("cut",))))
+    _, guilty = isolated_backward(pair(theirs=("cut",)))
     assert [one.place for one in guilty] == ["(model)"]
     assert isolated_backward(pair())[1] == []
 
@@ -128,46 +108,32 @@ def test_the_planted_gradient_is_seen_in_every_single_layer() -> None:
         assert {one.place for one in run.wrong} == {place}
 
 
-def attending(f, module):
-    class Attending(module):
-        """One tensor given three times, in the port once or twice as well."""
-
-        def __init__(self, times: int = 3) -> None:
-            super().__init__()
-            options = {"batch_first": True} if f is torch else {}
-            self.attn, self.times = getattr(f.nn, ATTENTION[f])(6, 2, **options), times
-
-        def forward(self, x):
-            out = self.attn(*[x] * self.times)
-            return out[0] if f is torch else out
-
-    return Attending
-
-
-ATTENTION = {torch: "MultiheadAttention", paddle: "MultiHeadAttention"}
-
-
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_tensor_that_is_given_several_times_has_one_gradient(times: int) -> None:
-    theirs, ours = in_both(attending)
-    pair = pair_in(theirs(), ours(times), X, train=True)
+    def attending(model, x):
+        return model.attn(x, x, x)[0]
+
+    def ported(model, x):
+        return model.attn(*[x] * times)
+
+    theirs = torch.nn.MultiheadAttention(6, 2, batch_first=True)
+    ours = model_of(paddle, ported, attn=nn.MultiHeadAttention(6, 2))
+    pair = pair_in(model_of(torch, attending, attn=theirs), ours, X, train=True)
     result, guilty = isolated_backward(pair)
     assert result.passed, result.failures
     assert guilty == []
 
 
 def test_gradients_that_are_no_numbers_on_both_sides_are_a_difference_and_no_refusal() -> None:
-    def roots(f, _):
+    def roots(f):
         class Roots(f.nn.Linear):
             def forward(self, x):
                 z = super().forward(x)
                 return (z - z).square().sum(-1).sqrt()  # its gradient is 0 / 0
 
-        return Roots
+        return f.nn.Sequential(f.nn.Linear(6, 6), Roots(6, 6))
 
-    theirs, ours = in_both(roots)
-    behind = torch.nn.Sequential(torch.nn.Linear(6, 6), theirs(6, 6))
-    result = align.compare(behind, nn.Sequential(nn.Linear(6, 6), ours(6, 6)), X, dtype="float64")
+    result = align.compare(roots(torch), roots(paddle), X, dtype="float64")
     assert result.root.step == "backward"
     assert "NaN" in result.root.reason
 
@@ -175,64 +141,44 @@ def test_gradients_that_are_no_numbers_on_both_sides_are_a_difference_and_no_ref
 def test_a_parameter_without_axes_keeps_its_precision() -> None:
     """The scale of CLIP's logits: NumPy makes float64 of 0 and one number of float32."""
 
-    class Theirs(torch.nn.Linear):
-        def __init__(self) -> None:
-            super().__init__(6, 3)
-            self.scale = torch.nn.Parameter(torch.tensor(0.7))
+    def forward(model, x):
+        return model.layer(x) * model.scale.exp()
 
-        def forward(self, x):
-            return super().forward(x) * self.scale.exp()
-
-    class Ours(nn.Linear):
-        def __init__(self) -> None:
-            super().__init__(6, 3)
-            self.scale = self.create_parameter([])
-
-        def forward(self, x):
-            return super().forward(x) * self.scale.exp()
-
-    result, wrong = isolated_backward(pair_in(Theirs, Ours, X, "float32"))
+    scale = torch.nn.Parameter(torch.tensor(0.7))
+    theirs = model_of(torch, forward, layer=torch.nn.Linear(6, 3), scale=scale)
+    scale = paddle.create_parameter([], "float32")
+    ours = model_of(paddle, forward, layer=nn.Linear(6, 3), scale=scale)
+    result, wrong = isolated_backward(pair_in(theirs, ours, X, "float32"))
     assert not wrong
     assert result.passed, [c.reason for c in result.failures]
 
 
-class TorchPacked(torch.nn.Module):
+def torch_packed() -> torch.nn.Module:
     """Queries and keys of one packed layer, multiplied, then a layer."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.packed, self.out = torch.nn.Linear(6, 12), torch.nn.Linear(6, 3)
+    def forward(model, x):
+        q, k = model.packed(x).chunk(2, -1)
+        return model.out(q * torch.sin(k))
 
-    def forward(self, x):
-        q, k = self.packed(x).chunk(2, -1)
-        return self.out(q * torch.sin(k))
+    return model_of(torch, forward, packed=torch.nn.Linear(6, 12), out=torch.nn.Linear(6, 3))
 
 
-class PaddleMix(nn.Layer):
-    """Queries and keys in two layers, multiplied with a term too many; no layer of PyTorch's."""
+def paddle_split() -> nn.Layer:
+    """Its port in a layer that PyTorch has not: two projections and a term too many."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.q, self.k, self.out = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+    def mix(model, x):
+        product = model.q(x) * paddle.sin(model.k(x))
+        return model.out(product + 0.3 * model.q(x) * model.k(x))
 
-    def forward(self, x):
-        return self.out(self.q(x) * paddle.sin(self.k(x)) + 0.3 * self.q(x) * self.k(x))
-
-
-class PaddleSplit(nn.Layer):
-    """The port of `TorchPacked` around it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mix = PaddleMix()
-
-    def forward(self, x):
-        return self.mix(x)
+    parts = {**linears(paddle, "q k", 6, 6), "out": nn.Linear(6, 3)}
+    return nn.Sequential(("mix", model_of(paddle, mix, **parts)))
 
 
 def test_a_wrong_gradient_of_code_that_is_wrong_in_the_forward_pass_is_its_consequence() -> None:
     table = {f"packed.{leaf}": [f"mix.q.{leaf}", f"mix.k.{leaf}"] for leaf in ("weight", "bias")}
     table["out"] = "mix.out"
-    result = align.compare(TorchPacked, PaddleSplit, X, dtype="float64", inject=True, weights=table)
+    result = align.compare(
+        torch_packed, paddle_split, X, dtype="float64", inject=True, weights=table
+    )
     assert [finding.step for finding in result.report.repairs] == ["forward"], str(result)
     assert {finding.follows for finding in result.report.consequences} == {"forward"}

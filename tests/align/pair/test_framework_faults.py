@@ -18,7 +18,7 @@ import torch.nn.functional as TF
 
 import align
 from align.frameworks.watched_calls import WatchedCall
-from tests.align.small_pairs import in_both
+from tests.align.small_pairs import Scaled, model_of
 
 DRAWN = np.random.default_rng(7)
 X, Y = DRAWN.normal(size=(6, 8)), DRAWN.normal(size=(6, 4))
@@ -36,21 +36,13 @@ def strided_views() -> Iterator[None]:
     paddle.set_flags(before)
 
 
-def around(f, module):
-    class Around(module):
-        """A layer, a function of what it returns, a layer."""
+def around(f, function: Callable, first: Any, last: Any) -> Any:
+    """A layer, a function of what it returns, a layer."""
 
-        def __init__(self, function: Callable, layers: tuple) -> None:
-            super().__init__()
-            self.function, (self.a, self.o) = function, layers
+    def forward(model, x, *more):
+        return model.o(function(model.a(x), *more))
 
-        def forward(self, x, *more):
-            return self.o(self.function(self.a(x), *more))
-
-    return Around
-
-
-TorchAround, PaddleAround = in_both(around)
+    return model_of(f, forward, a=first, o=last)
 
 
 def compared(theirs: Callable, own: Callable, inputs: Any, **options: Any) -> align.Outcome:
@@ -61,8 +53,8 @@ def compared(theirs: Callable, own: Callable, inputs: Any, **options: Any) -> al
         kinds = (torch.nn.Linear, paddle.nn.Linear, (4, 6), (6, 2))
     t, p, a, o = kinds
     return align.compare(
-        lambda: TorchAround(theirs, (t(*a), t(*o))),
-        lambda: PaddleAround(own, (p(*a), p(*o))),
+        lambda: around(torch, theirs, t(*a), t(*o)),
+        lambda: around(paddle, own, p(*a), p(*o)),
         inputs,
         **options,
     )
@@ -110,24 +102,9 @@ def test_a_right_assignment_by_index_fails_in_float64_alone_and_paddle_is_named(
     assert compared(torch_row, row, GIVEN, dtype="float32").passed
 
 
-class Halved(paddle.autograd.PyLayer):
-    """A port's own backward pass, of a factor of its gradient."""
-
-    factor = 0.5
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * Halved.factor
-
-
 @pytest.mark.parametrize("factor", [0.5, 1 + 1e-7])
-def test_a_wrong_backward_pass_of_the_port_is_not_laid_on_paddle(monkeypatch, factor) -> None:
-    monkeypatch.setattr(Halved, "factor", factor)
-    result = compared(lambda v: v * 1, Halved.apply, X)
+def test_a_wrong_backward_pass_of_the_port_is_not_laid_on_paddle(factor) -> None:
+    result = compared(lambda v: v * 1, lambda v: Scaled.apply(v, factor), X)
     assert not result.passed
     assert "no fault of the port" not in result.root.cause
 
@@ -137,7 +114,7 @@ def test_pytorch_is_not_accused_of_a_right_gradient_of_zero() -> None:
         return v * 0 + 1
 
     def zero(v):
-        return Halved.apply(v) * 1 - v + 1  # a gradient of -0.5 where the right one is 0
+        return Scaled.apply(v, 0.5) * 1 - v + 1  # a gradient of -0.5 where the right one is 0
 
     result = compared(torch_zero, zero, X)
     assert not result.passed
@@ -193,26 +170,24 @@ def test_two_coarse_functions_in_one_layer_are_put_right_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "cause", "dtype"),
+    ("right", "wrong", "cause"),
     [
         (
             {"scale_factor": 1.3, "recompute_scale_factor": True},
             {"scale_factor": 1.3},
             "recompute_scale_factor of interpolate: Paddle has None, PyTorch True; with",
-            "float64",
         ),
         (
             {"size": (5, 4), "antialias": True},
             {"size": (5, 4)},
             "antialias of interpolate: Paddle has False, PyTorch True; with",
-            "float64",
         ),
     ],
     ids=["ratio", "antialias"],
 )
-def test_a_wrong_interpolation_is_never_excused(right, wrong, cause, dtype) -> None:
+def test_a_wrong_interpolation_is_never_excused(right, wrong, cause) -> None:
     theirs, own = resized(**right)[0], resized(**wrong)[1]
-    result = compared(theirs, own, IMAGES, dtype=dtype)
+    result = compared(theirs, own, IMAGES, dtype="float64")
     assert not result.passed
     assert result.root.cause.startswith(cause), result.root.cause
 
@@ -223,69 +198,40 @@ SHORT = 1e-4 * X
 SINGLE = np.array([[0.3], [1.7e-3], [-3.1e-3], [2.3e-3], [-1.1]])
 
 
-def unit(f, module):
-    class Unit(module):
-        """Rows of length 1, after a product with numbers that get no gradient."""
+def unit(f, eps: float = 1e-12) -> Any:
+    """Rows of length 1, after a product with numbers that get no gradient."""
 
-        def __init__(self, eps: float = 1e-12) -> None:
-            super().__init__()
-            bias = {"bias" if f is torch else "bias_attr": False}
-            self.layer, self.eps = f.nn.Linear(8, 4, **bias), eps
-            self.register_buffer("fixed", f.eye(4))
+    def forward(model, x):
+        return f.nn.functional.normalize(f.matmul(model.layer(x), model.fixed), 2, 1, model.eps)
 
-        def forward(self, x):
-            return f.nn.functional.normalize(f.matmul(self.layer(x), self.fixed), 2, 1, self.eps)
-
-    return Unit
+    bias = {"bias" if f is torch else "bias_attr": False}
+    model = model_of(f, forward, layer=f.nn.Linear(8, 4, **bias), eps=eps)
+    model.register_buffer("fixed", f.eye(4))
+    return model
 
 
-def signs(f, module):
-    class Signs(module):
-        """x / |x| of single numbers: a gradient that cancels out, and leaves rounding."""
-
-        def __init__(self, eps: float = 1e-12) -> None:
-            super().__init__()
-            self.eps = eps
-
-        def forward(self, x):
-            return f.nn.functional.normalize(x, 2, -1, self.eps) + x
-
-    return Signs
+def signs(f, eps: float = 1e-12) -> Any:
+    """x / |x| of single numbers: a gradient that cancels out, and leaves rounding."""
+    return model_of(f, lambda _, x: f.nn.functional.normalize(x, 2, -1, eps) + x)
 
 
-def gated(f, module):
-    class Gated(module):
-        """elu(x) of a small x beside a square linear layer, whose weight could be transposed."""
+def gated(f, alpha: float = 0.5) -> Any:
+    """elu(x) of a small x beside a square linear layer, whose weight could be transposed."""
 
-        def __init__(self, alpha: float = 0.5) -> None:
-            super().__init__()
-            self.linear, self.alpha = f.nn.Linear(7, 7), alpha
+    def forward(model, x):
+        return model.linear(x) * f.nn.functional.elu(x, model.alpha)
 
-        def forward(self, x):
-            return self.linear(x) * f.nn.functional.elu(x, self.alpha)
-
-    return Gated
+    return model_of(f, forward, linear=f.nn.Linear(7, 7), alpha=alpha)
 
 
-def normed(f, module):
-    class Normed(module):
-        """x / |x| after a norm of small variance, whose epsilon Paddle holds in float32."""
+def normed(f, eps: float = 1e-12) -> Any:
+    """x / |x| after a norm of small variance, whose epsilon Paddle holds in float32."""
 
-        def __init__(self, eps: float = 1e-12) -> None:
-            super().__init__()
-            self.norm, self.eps = f.nn.LayerNorm(8), eps
+    def forward(model, x):
+        small = 5e-2 * model.norm(x)
+        return f.nn.functional.normalize(small[..., None], 2, -1, model.eps)[..., 0] + small
 
-        def forward(self, x):
-            small = 5e-2 * self.norm(x)
-            return f.nn.functional.normalize(small[..., None], 2, -1, self.eps)[..., 0] + small
-
-    return Normed
-
-
-TorchUnit, PaddleUnit = in_both(unit)
-TorchSigns, PaddleSigns = in_both(signs)
-TorchGated, PaddleGated = in_both(gated)
-TorchNormed, PaddleNormed = in_both(normed)
+    return model_of(f, forward, norm=f.nn.LayerNorm(8), eps=eps)
 
 
 @pytest.mark.parametrize(
@@ -300,10 +246,10 @@ TorchNormed, PaddleNormed = in_both(normed)
             "float64",
             "group_norm",
         ),
-        (TorchUnit(), PaddleUnit(), PaddleUnit(2e-7), SHORT, "float64", "normalize"),
-        (TorchSigns(), PaddleSigns(), PaddleSigns(2e-3), SINGLE, "float64", "normalize"),
-        (TorchNormed(), PaddleNormed(), PaddleNormed(2e-3), 1e-2 * X, "float64", "normalize"),
-        (TorchGated(), PaddleGated(), PaddleGated(0.5001), SMALL * 1e-5, "float64", "elu"),
+        (unit(torch), unit(paddle), unit(paddle, 2e-7), SHORT, "float64", "normalize"),
+        (signs(torch), signs(paddle), signs(paddle, 2e-3), SINGLE, "float64", "normalize"),
+        (normed(torch), normed(paddle), normed(paddle, 2e-3), 1e-2 * X, "float64", "normalize"),
+        (gated(torch), gated(paddle), gated(paddle, 0.5001), SMALL * 1e-5, "float64", "elu"),
     ],
     ids=["ELU", "group norm", "normalize", "signs", "after a norm", "beside a linear layer"],
 )
@@ -318,31 +264,17 @@ def test_a_function_that_rounds_more_is_put_right(theirs, port, wrong, inputs, d
     assert "no fault of the port" not in str(failed)
 
 
-class Gate(paddle.nn.Layer):
-    """What lets little or nothing through."""
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        return paddle.clip(x, -1.0, 1.0)
-
-
-def peak(f, module):
-    class Peak(module):
-        """A value that is next to nothing far from 0."""
-
-        def forward(self, x):
-            return f.exp(-x.square())
-
-    return Peak
-
-
 def test_a_loss_that_counts_as_zero_has_a_control_that_shows() -> None:
-    found = align.compare(*in_both(peak), 10 + np.abs(X), dtype="float64")
+    def peak(f):
+        return model_of(f, lambda _, x: f.exp(-x.square()))  # next to nothing far from 0
+
+    found = align.compare(peak(torch), peak(paddle), 10 + np.abs(X), dtype="float64")
     assert found.passed, str(found)
 
 
 def test_gradients_of_zero_are_a_note() -> None:
-    given = 10 + np.abs(X)
-    found = align.compare(torch.nn.Hardtanh(), Gate(), given)
+    gate = model_of(paddle, lambda _, x: paddle.clip(x, -1.0, 1.0))
+    found = align.compare(torch.nn.Hardtanh(), gate, 10 + np.abs(X))
     assert found.passed, str(found)
     assert "every gradient behind the output counts as 0" in found.notes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -11,92 +12,65 @@ import torch
 
 import align
 from align.commands.steps import Outcome
+from tests.align.small_pairs import linears, model_of
 
 TOKENS = np.random.default_rng(4).normal(size=(2, 5, 6))
 
 
-class TorchAttention(torch.nn.Module):
+def torch_attention(packed: bool) -> torch.nn.Module:
     """Attention of two heads, its projections packed into one or apart."""
 
-    def __init__(self, packed: bool) -> None:
-        super().__init__()
-        sizes = [18] if packed else [6, 6, 6]
-        self.into = torch.nn.ModuleList([torch.nn.Linear(6, size) for size in sizes])
-        self.out = torch.nn.Linear(6, 6)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        qkv = torch.cat([layer(x) for layer in self.into], -1)
+    def attend(model, x):
+        qkv = torch.cat([layer(x) for layer in model.into], -1)
         q, k, v = qkv.reshape(2, 5, 3, 2, 3).permute(2, 0, 3, 1, 4)
         weights = torch.softmax(q @ k.transpose(-1, -2) / 3**0.5, -1)
-        return self.out((weights @ v).transpose(1, 2).reshape(2, 5, 6))
+        return model.out((weights @ v).transpose(1, 2).reshape(2, 5, 6))
+
+    into = [torch.nn.Linear(6, size) for size in ([18] if packed else [6, 6, 6])]
+    return model_of(torch, attend, into=torch.nn.ModuleList(into), out=torch.nn.Linear(6, 6))
 
 
-class TorchNet(torch.nn.Module):
-    """Two layers in a row, and a head."""
+def torch_net(packed: bool) -> torch.nn.Module:
+    """Two layers with a norm before attention and a residual connection, and a head."""
 
-    def __init__(self, packed: bool) -> None:
-        super().__init__()
-        self.blocks = torch.nn.ModuleList([TorchBlock(packed) for _ in range(2)])
-        self.head = torch.nn.Linear(6, 3)
+    def forward(block, x):
+        return x + block.attn(block.norm(x))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for block in self.blocks:
-            x = block(x)
-        return self.head(x)
-
-
-class TorchBlock(torch.nn.Module):
-    """A norm before attention, a residual connection."""
-
-    def __init__(self, packed: bool) -> None:
-        super().__init__()
-        self.norm, self.attn = torch.nn.LayerNorm(6), TorchAttention(packed)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.attn(self.norm(x))
+    blocks = [
+        model_of(torch, forward, norm=torch.nn.LayerNorm(6), attn=torch_attention(packed))
+        for _ in range(2)
+    ]
+    parts = {"blocks": torch.nn.Sequential(*blocks), "head": torch.nn.Linear(6, 3)}
+    return torch.nn.Sequential(OrderedDict(parts))
 
 
-class Attention(paddle.nn.Layer):
-    def __init__(self, slip: str) -> None:
-        super().__init__()
-        self.slip = slip
-        self.query, self.key, self.value = (paddle.nn.Linear(6, 6) for _ in range(3))
-        self.proj = paddle.nn.Linear(6, 6)
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+def paddle_attention(slip: str) -> paddle.nn.Layer:
+    def attend(model, x):
         q, k, v = (
             layer(x).reshape([2, 5, 2, 3]).transpose([0, 2, 1, 3])
-            for layer in (self.query, self.key, self.value)
+            for layer in (model.query, model.key, model.value)
         )
-        size = {"width": 6, "number": 2}.get(self.slip, 3)
+        size = {"width": 6, "number": 2}.get(slip, 3)
         scores = paddle.matmul(q, k, transpose_y=True)
-        scores = scores * 2**-0.5 if self.slip == "factor" else scores / size**0.5
+        scores = scores * 2**-0.5 if slip == "factor" else scores / size**0.5
         mixed = paddle.matmul(paddle.nn.functional.softmax(scores), v)
-        return self.proj(mixed.transpose([0, 2, 1, 3]).reshape([2, 5, 6]))
+        return model.proj(mixed.transpose([0, 2, 1, 3]).reshape([2, 5, 6]))
+
+    return model_of(paddle, attend, **linears(paddle, "query key value proj", 6, 6))
 
 
-class Block(paddle.nn.Layer):
-    def __init__(self, slip: str) -> None:
-        super().__init__()
-        self.slip = slip
-        self.ln, self.attention = paddle.nn.LayerNorm(6), Attention(slip)
+def paddle_net(slip: str) -> paddle.nn.Layer:
+    def forward(block, x):
+        if slip == "post-norm":
+            return block.ln(x + block.attention(x))
+        return x + block.attention(block.ln(x))
 
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        if self.slip == "post-norm":
-            return self.ln(x + self.attention(x))
-        return x + self.attention(self.ln(x))
-
-
-class Net(paddle.nn.Layer):
-    def __init__(self, slip: str) -> None:
-        super().__init__()
-        self.layers = paddle.nn.LayerList([Block(slip) for _ in range(2)])
-        self.classifier = paddle.nn.Linear(6, 3)
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        for layer in self.layers:
-            x = layer(x)
-        return self.classifier(x)
+    blocks = [
+        model_of(paddle, forward, ln=paddle.nn.LayerNorm(6), attention=paddle_attention(slip))
+        for _ in range(2)
+    ]
+    parts = ("layers", paddle.nn.Sequential(*blocks)), ("classifier", paddle.nn.Linear(6, 3))
+    return paddle.nn.Sequential(*parts)
 
 
 PARTS = {
@@ -117,7 +91,7 @@ def compared(slip: str, packed: bool) -> Outcome:
         else:
             table |= {f"blocks.{{}}.attn.into.{i}.{end}": target for i, target in enumerate(ends)}
     return align.compare(
-        lambda: TorchNet(packed), lambda: Net(slip), TOKENS, weights=table, dtype="float64"
+        lambda: torch_net(packed), lambda: paddle_net(slip), TOKENS, weights=table, dtype="float64"
     )
 
 
@@ -147,59 +121,41 @@ def test_a_wrong_number_in_a_container_is_named(slip: str, cause: str, packed: b
     assert result.root.cause.startswith(cause), str(result)
 
 
-class TorchGate(torch.nn.Module):
-    """A gate and what it lets through."""
+def torch_gated() -> torch.nn.Module:
+    """A norm, a gate of two layers, a norm."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.a, self.b = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
+    def gate(model, x):
+        return torch.sigmoid(model.a(x)) * torch.tanh(model.b(x))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.sigmoid(self.a(x)) * torch.tanh(self.b(x))
+    def forward(model, x):
+        return model.norm(x + model.gate(model.before(x)))
 
-
-class TorchGated(torch.nn.Module):
-    """A norm, a gate, a norm."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.before, self.gate = torch.nn.LayerNorm(6), TorchGate()
-        self.norm = torch.nn.LayerNorm(6)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.norm(x + self.gate(self.before(x)))
+    norms = {name: torch.nn.LayerNorm(6) for name in ("before", "norm")}
+    inner = model_of(torch, gate, **linears(torch, "a b", 6, 6))
+    return model_of(torch, forward, gate=inner, **norms)
 
 
-class Gate(paddle.nn.Layer):
-    def __init__(self, slip: str) -> None:
-        super().__init__()
-        self.slip = slip
-        self.one, self.two = paddle.nn.Linear(6, 6), paddle.nn.Linear(6, 6)
+def paddle_gated(slip: str) -> paddle.nn.Layer:
+    """Its port; the gate adds the shortcut, too, where it is "inside", or swaps two axes."""
 
-    def forward(self, x: paddle.Tensor, shortcut: paddle.Tensor | None = None) -> paddle.Tensor:
-        one, two = self.one(x), self.two(x)
-        if self.slip == "swapped":
+    def gate(model, x, shortcut=None):
+        one, two = model.one(x), model.two(x)
+        if slip == "swapped":
             one, two = two, one
         mixed = paddle.nn.functional.sigmoid(one) * paddle.tanh(two)
-        if "turned" in self.slip:
+        if "turned" in slip:
             return mixed.transpose([1, 0, 2])
         return mixed if shortcut is None else shortcut + mixed
 
+    def forward(model, x):
+        if "inside" in slip:
+            return model.last(model.mixer(model.first(x), x))
+        mixed = model.mixer(model.first(x))
+        return model.last(x + (mixed.transpose([1, 0, 2]) if "turned" in slip else mixed))
 
-class Gated(paddle.nn.Layer):
-    """Its port; the gate adds the shortcut, too, where it is "inside", or swaps two axes."""
-
-    def __init__(self, slip: str) -> None:
-        super().__init__()
-        self.slip, epsilon = slip, 1e-3 if "epsilon" in slip else 1e-5
-        self.first = paddle.nn.LayerNorm(6, epsilon=epsilon)
-        self.mixer, self.last = Gate(slip), paddle.nn.LayerNorm(6)
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        if "inside" in self.slip:
-            return self.last(self.mixer(self.first(x), x))
-        mixed = self.mixer(self.first(x))
-        return self.last(x + (mixed.transpose([1, 0, 2]) if "turned" in self.slip else mixed))
+    first = paddle.nn.LayerNorm(6, epsilon=1e-3 if "epsilon" in slip else 1e-5)
+    mixer = model_of(paddle, gate, **linears(paddle, "one two", 6, 6))
+    return model_of(paddle, forward, first=first, mixer=mixer, last=paddle.nn.LayerNorm(6))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +171,7 @@ class Gated(paddle.nn.Layer):
 def test_a_container_is_compared_where_it_does_the_same_part(slip, places, is_compared) -> None:
     pairs = {"before": "first", "gate.a": "mixer.one", "gate.b": "mixer.two", "norm": "last"}
     result = align.compare(
-        TorchGated, lambda: Gated(slip), TOKENS, weights=pairs, dtype="float64", inject=True
+        torch_gated, lambda: paddle_gated(slip), TOKENS, weights=pairs, dtype="float64", inject=True
     )
     assert [layer.place for layer in result.guilty if layer.step == "forward"] == places, str(
         result

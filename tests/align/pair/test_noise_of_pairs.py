@@ -7,7 +7,7 @@ import torch
 
 import align
 from align.judge import noise_band
-from tests.align.small_pairs import in_both
+from tests.align.small_pairs import model_of
 
 import sot_torch_ref  # noqa: F401  isort: skip (declares the operators that torchvision lacks)
 import torchvision  # isort: skip
@@ -42,27 +42,22 @@ def test_a_right_model_passes_where_its_batch_norm_sees_two_values(name, seed, d
 def test_what_float32_leaves_out_is_refused_where_no_float64_judges_it():
     """Otherwise neither the output nor a gradient would be compared, and all the rest passes."""
 
-    class Theirs(torch.nn.Linear):
-        def forward(self, x):
-            return (super().forward(x) + 1e7) - 1e7
+    def rounding(f, factor):
+        def forward(model, x):
+            return (factor * model.layer(x) + 1e7) - 1e7
 
-    class Ours(paddle.nn.Linear):
-        def forward(self, x):
-            return (1.5 * super().forward(x) + 1e7) - 1e7
+        return model_of(f, forward, layer=f.nn.Linear(4, 3))
 
     data = np.random.default_rng(0).normal(size=(5, 4))
     with pytest.raises(ValueError, match=r"float32 alone: .* about \(model\), .* float64 too"):
-        align.compare(lambda: Theirs(4, 3), lambda: Ours(4, 3), data, dtype="float32")
+        align.compare(rounding(torch, 1), rounding(paddle, 1.5), data, dtype="float32")
 
 
 def test_a_fault_still_fails_after_the_scatter_was_measured():
     theirs = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.BatchNorm1d(5), torch.nn.ReLU())
 
-    class Ours(paddle.nn.Sequential):
-        def forward(self, x):
-            return super().forward(x) * 1.001
-
-    ours = Ours(paddle.nn.Linear(6, 5), paddle.nn.BatchNorm1D(5), paddle.nn.ReLU())
+    ours = paddle.nn.Sequential(paddle.nn.Linear(6, 5), paddle.nn.BatchNorm1D(5), paddle.nn.ReLU())
+    ours.register_forward_post_hook(lambda _, __, output: output * 1.001)
     data = np.random.default_rng(3).normal(size=(7, 6)).astype("float32")
     found = align.compare(theirs, ours, data, train=True, dtype="float32")
     assert not found.passed
@@ -138,15 +133,11 @@ def test_a_kink_within_rounding_passes_on_either_side_and_one_beyond_fails(
 def test_the_weight_that_is_planted_wrong_is_one_that_one_percent_changes():
     """1 % of a single negative number, and of its size, is nothing."""
 
-    def scaled(framework):
-        class Scaled(framework.nn.Linear):
-            def forward(self, x):
-                return super().forward(x) * self.gain
+    def scaled(f, gain):
+        return model_of(f, lambda m, x: m.layer(x) * m.gain, layer=f.nn.Linear(6, 5), gain=gain)
 
-        return Scaled(6, 5)
-
-    theirs, ours = scaled(torch), scaled(paddle)
-    theirs.gain, ours.gain = torch.nn.Parameter(torch.full((1,), -0.01)), ours.create_parameter([1])
+    theirs = scaled(torch, torch.nn.Parameter(torch.full((1,), -0.01)))
+    ours = scaled(paddle, paddle.create_parameter([1], "float32"))
     data = np.random.default_rng(3).normal(size=(7, 6)).astype("float32")
     found = align.compare(theirs, ours, data, dtype="float64")
     forward = next(r for r in found.report.results if r.step == "forward")
@@ -154,33 +145,23 @@ def test_the_weight_that_is_planted_wrong_is_one_that_one_percent_changes():
     assert all(control.caught for control in forward.controls)
 
 
-def normed(f, module):
-    class Norm(module):
-        """An RMS norm of language models: its statistics are of float32 in every precision."""
+def normed(f, eps: float = 1e-6):
+    """An RMS norm of language models: its statistics are of float32 in every precision."""
 
-        def __init__(self, eps: float = 1e-6):
-            super().__init__()
-            if f is torch:
-                self.weight = torch.nn.Parameter(torch.ones(5))
-            else:
-                self.weight = self.create_parameter([5])
-            self.eps = eps
+    def norm(model, x):
+        narrow = x.float() if f is torch else x.astype("float32")
+        return model.weight * (x * f.rsqrt(narrow.pow(2).mean(-1, keepdim=True) + model.eps))
 
-        def forward(self, x):
-            narrow = x.float() if f is torch else x.astype("float32")
-            return self.weight * (x * f.rsqrt(narrow.pow(2).mean(-1, keepdim=True) + self.eps))
-
-    class Normed(f.nn.Sequential):
-        def __init__(self, *eps: float):
-            super().__init__(f.nn.Linear(6, 5), Norm(*eps), f.nn.Linear(5, 5))
-
-    return Normed
+    weight = torch.nn.Parameter(torch.ones(5))
+    if f is paddle:
+        weight = paddle.create_parameter([5], "float32")
+    middle = model_of(f, norm, weight=weight, eps=eps)
+    return f.nn.Sequential(f.nn.Linear(6, 5), middle, f.nn.Linear(5, 5))
 
 
 def of_norms(eps=1e-6, **options):
-    theirs, ours = in_both(normed)
     data = np.random.default_rng(0).normal(size=(7, 6))
-    return align.compare(theirs(), ours(eps), data, dtype="float64", **options)
+    return align.compare(normed(torch), normed(paddle, eps), data, dtype="float64", **options)
 
 
 def test_float64_allows_for_what_pytorch_itself_computes_in_float32():
@@ -196,22 +177,16 @@ def test_a_wrong_epsilon_beside_float32_is_named():
     assert found.root.cause.startswith("eps: Paddle's layer has 0.001, PyTorch's 1e-06; with ")
 
 
-def narrow(f, module):
-    class Narrow(module):
-        """A norm in float32, as most language models have one, and scores in float32."""
+def narrow(f, eps: float = 1e-6):
+    """A norm in float32, as most language models have one, and scores in float32."""
+    cast = torch.Tensor.to if f is torch else paddle.Tensor.astype
 
-        def __init__(self, eps: float = 1e-6) -> None:
-            super().__init__()
-            self.first, self.last = f.nn.Linear(6, 5), f.nn.Linear(5, 3)
-            self.eps = eps
+    def forward(model, x):
+        made = cast(model.first(x), f.float32)
+        made = made * f.rsqrt(made.pow(2).mean(-1, keepdim=True) + model.eps)
+        return cast(model.last(cast(made, x.dtype)), f.float32)
 
-        def forward(self, x):
-            cast = torch.Tensor.to if f is torch else paddle.Tensor.astype
-            made = cast(self.first(x), f.float32)
-            made = made * f.rsqrt(made.pow(2).mean(-1, keepdim=True) + self.eps)
-            return cast(self.last(cast(made, x.dtype)), f.float32)
-
-    return Narrow
+    return model_of(f, forward, first=f.nn.Linear(6, 5), last=f.nn.Linear(5, 3), eps=eps)
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", None])
@@ -219,10 +194,9 @@ def test_what_a_model_computes_in_float32_is_judged_by_it_in_float64_too(loss):
     data = np.random.default_rng(3).normal(size=(7, 6))
     given = {"loss": loss, "labels": np.arange(7) % 3 if loss else None}
     given |= {"optimizer": "adamw", "steps": 2}
-    theirs, ours = in_both(narrow)
-    found = align.compare(theirs, ours, data, **given)
+    found = align.compare(narrow(torch), narrow(paddle), data, **given)
     assert found.passed, str(found)
-    found = align.compare(theirs, lambda: ours(1e-3), data, **given)
+    found = align.compare(narrow(torch), narrow(paddle, 1e-3), data, **given)
     assert (found.exit_code, found.root.step, found.root.place) == (1, "forward", "(model)")
 
 
@@ -250,25 +224,17 @@ ON_A_STEP = np.random.default_rng(0).normal(size=(40, 6))
 ON_A_STEP[0, 0] = 3.0  # the moved runs fall below it
 
 
-def stepped(f, module):
-    class Stepped(f.nn.Sequential):
-        """A choice that the moved runs make otherwise: a step at a whole number."""
-
-        def __init__(self, gelu):
-            super().__init__(f.nn.Linear(6, 30), gelu, f.nn.Linear(30, 3))
-
-        def forward(self, x):
-            return super().forward(x + 0.02 * f.floor(x))
-
-    return Stepped
+def stepped(f, gelu):
+    """A choice that the moved runs make otherwise: a step at a whole number."""
+    inner = f.nn.Sequential(f.nn.Linear(6, 30), gelu, f.nn.Linear(30, 3))
+    return model_of(f, lambda model, x: model.inner(x + 0.02 * f.floor(x)), inner=inner)
 
 
 @pytest.mark.parametrize("wrong", [False, True])
 def test_one_input_on_a_step_hides_no_other_gelu(wrong):
-    theirs, ours = in_both(stepped)
-    pair = theirs(torch.nn.GELU()), ours(paddle.nn.GELU(approximate=wrong))
-    found = align.compare(*pair, ON_A_STEP, dtype="float64")
+    ours = stepped(paddle, paddle.nn.GELU(approximate=wrong))
+    found = align.compare(stepped(torch, torch.nn.GELU()), ours, ON_A_STEP, dtype="float64")
     assert found.passed != wrong, str(found)
     if wrong:
-        assert found.root.place == "1"
+        assert found.root.place == "inner.1"
         assert "tanh approximation" in found.root.cause

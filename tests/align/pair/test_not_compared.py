@@ -13,30 +13,25 @@ import align
 from align.commands.steps import Outcome
 from align.record.results import Comparison, ControlResult, StepResult, Tolerance
 from align.record.run_report import Report
-from tests.align.small_pairs import in_both
+from tests.align.small_pairs import linears, model_of
 
 INPUTS = np.random.default_rng(2).normal(size=(5, 4))
 
 
-def rare(f, module):
-    class Rare(module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.used, self.rare = f.nn.Linear(4, 3), f.nn.Linear(4, 3)
+def rare(f):
+    def forward(model, x):
+        sign = 1 if f is torch else -1
+        made = model.used(x) if len(x) == 5 else sign * model.rare(x)
+        more = {"count": 7, "values": 2.0}
+        if f is torch:
+            more = {"count": 5, "values": made.detach().numpy()}
+        return {"scores": made, "boxes": sign * made[:0], **more}
 
-        def forward(self, x):
-            sign = 1 if f is torch else -1
-            made = self.used(x) if len(x) == 5 else sign * self.rare(x)
-            more = {"count": 7, "values": 2.0}
-            if f is torch:
-                more = {"count": 5, "values": made.detach().numpy()}
-            return {"scores": made, "boxes": sign * made[:0], **more}
-
-    return Rare
+    return model_of(f, forward, **linears(f, "used rare", 4, 3))
 
 
 def test_what_no_comparison_looks_at_is_noted() -> None:
-    found = align.compare(*in_both(rare), INPUTS)
+    found = align.compare(rare(torch), rare(paddle), INPUTS)
     assert found.passed, str(found)
     for note in (
         "PyTorch returns beside tensors, not compared: count (int), values (ndarray)",
@@ -47,19 +42,14 @@ def test_what_no_comparison_looks_at_is_noted() -> None:
         assert note in found.notes
 
 
-def steep(f, module):
-    class Steep(module):
-        """Values that float32 knows, and gradients that it does not."""
+def steep(f):
+    """Values that float32 knows, and gradients that it does not."""
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.last = f.nn.Linear(4, 4), f.nn.Linear(4, 3)
+    def forward(model, x):
+        made = model.first(x)
+        return model.last(made + f.sin(3e6 * made) * 1e-6)
 
-        def forward(self, x):
-            made = self.first(x)
-            return self.last(made + f.sin(3e6 * made) * 1e-6)
-
-    return Steep
+    return model_of(f, forward, first=f.nn.Linear(4, 4), last=f.nn.Linear(4, 3))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +57,9 @@ def steep(f, module):
     [("float32", "compare in float64 too"), (("float64", "float32"), "float64 can")],
 )
 def test_gradients_that_float32_leaves_out_are_noted(dtype: Any, judge: str) -> None:
-    found = align.compare(*in_both(steep), INPUTS, dtype=dtype, optimizer="sgd", steps=2)
+    found = align.compare(
+        steep(torch), steep(paddle), INPUTS, dtype=dtype, optimizer="sgd", steps=2
+    )
     told = "PyTorch's own runs scatter too far to judge"
     (note,) = (n for n in found.notes if n.startswith(f"backward in float32: {told} 4: "))
     assert "first.weight" in note
@@ -86,22 +78,16 @@ def test_training_without_dropout_is_noted() -> None:
         assert any(told in note for note in found.notes) == (options == {"train": True})
 
 
-def masked(f, module):
-    class Masked(module):
-        def __init__(self, masks: bool) -> None:
-            super().__init__()
-            self.layer, self.masks = f.nn.Linear(4, 3), masks
+def masked(f, masks: bool):
+    def forward(model, x, mask):
+        return model.layer(x) * mask[:, None] if masks else model.layer(x)
 
-        def forward(self, x, mask):
-            return self.layer(x) * mask[:, None] if self.masks else self.layer(x)
-
-    return Masked
+    return model_of(f, forward, layer=f.nn.Linear(4, 3))
 
 
 def test_a_mask_that_masks_nothing_is_noted() -> None:
     told = "input mask is 1 everywhere: what another value does is not compared"
-    theirs, ours = in_both(masked)
-    pair = (lambda: theirs(True)), (lambda: ours(False))
+    pair = masked(torch, True), masked(paddle, False)
     found = align.compare(*pair, {"x": INPUTS, "mask": np.ones(5, np.int64)})
     assert found.passed
     assert told in found.notes
@@ -110,18 +96,13 @@ def test_a_mask_that_masks_nothing_is_noted() -> None:
     assert told not in found.notes
 
 
-def two_heads(f: Any, base: type) -> type:
-    class Heads(base):
-        """Two outputs of one layer each."""
+def two_heads(f):
+    """Two outputs of one layer each."""
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.one, self.two = f.nn.Linear(4, 3), f.nn.Linear(4, 2)
+    def forward(model, x):
+        return {"first": model.one(x), "second": model.two(x)}
 
-        def forward(self, x):
-            return {"first": self.one(x), "second": self.two(x)}
-
-    return Heads
+    return model_of(f, forward, one=f.nn.Linear(4, 3), two=f.nn.Linear(4, 2))
 
 
 @pytest.mark.parametrize("reads_both", [False, True])
@@ -129,34 +110,30 @@ def test_an_output_that_the_loss_does_not_read_is_noted(reads_both: bool) -> Non
     def loss(out: Any, _: Any = None) -> Any:
         return (out["first"] ** 2).sum() + (out["second"].sum() if reads_both else 0)
 
-    result = align.compare(*in_both(two_heads), INPUTS, loss=(loss, loss), dtype="float64")
+    pair = two_heads(torch), two_heads(paddle)
+    result = align.compare(*pair, INPUTS, loss=(loss, loss), dtype="float64")
     assert result.passed, str(result)
     says = "output second gets no gradient from the loss; its backward pass is not compared"
     assert (says in result.notes) is not reads_both
 
 
 def test_gradients_that_count_as_zero_are_noted() -> None:
-    def theirs() -> torch.nn.Module:
-        parts = [part for _ in range(20) for part in (torch.nn.Linear(4, 4), torch.nn.Sigmoid())]
-        return torch.nn.Sequential(*parts)
+    def deep(f, forward):
+        parts = [part for _ in range(20) for part in (f.nn.Linear(4, 4), f.nn.Sigmoid())]
+        return model_of(f, forward, parts=f.nn.Sequential(*parts))
 
-    class Cut(paddle.nn.Sequential):
+    def cut(model, x):
         """The first layer is never trained."""
+        for i, layer in enumerate(model.parts):
+            x = layer(x)
+            x = 0 * x + x.detach() if i == 1 else x
+        return x
 
-        def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-            for i, layer in enumerate(self):
-                x = layer(x)
-                x = 0 * x + x.detach() if i == 1 else x
-            return x
-
-    def ours() -> paddle.nn.Layer:
-        parts = [part for _ in range(20) for part in (paddle.nn.Linear(4, 4), paddle.nn.Sigmoid())]
-        return Cut(*parts)
-
+    theirs, ours = deep(torch, lambda model, x: model.parts(x)), deep(paddle, cut)
     found = align.compare(theirs, ours, INPUTS, dtype="float64")
     assert found.passed
     (note,) = (n for n in found.notes if n.startswith("gradients so small beside the largest"))
-    assert "0.weight" in note
+    assert "parts.0.weight" in note
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,98 +11,71 @@ import torch
 
 import align
 from align.record.arrays import pair_paths
-from tests.align.small_pairs import in_both
+from tests.align.small_pairs import linears, model_of
 
 INPUTS = np.random.default_rng(2).normal(size=(5, 4))
 
 
-def gated(f, module):
-    class Gated(module):
-        """A branch behind a gate that is closed at the beginning."""
+def gated(f, squash: Any):
+    """A branch behind a gate that is closed at the beginning."""
 
-        def __init__(self, squash: Any = f.tanh) -> None:
-            super().__init__()
-            self.layer, self.squash = f.nn.Linear(4, 4), squash
-            if f is torch:
-                self.gate = torch.nn.Parameter(torch.zeros(1))
-            else:
-                closed = paddle.nn.initializer.Constant(0.0)
-                self.gate = self.create_parameter([1], default_initializer=closed)
+    def forward(model, x):
+        return x + squash(model.gate) * model.layer(x)
 
-        def forward(self, x):
-            return x + self.squash(self.gate) * self.layer(x)
-
-    return Gated
+    gate = torch.nn.Parameter(torch.zeros(1))
+    if f is paddle:
+        closed = paddle.nn.initializer.Constant(0.0)
+        gate = paddle.create_parameter([1], "float32", default_initializer=closed)
+    return model_of(f, forward, layer=f.nn.Linear(4, 4), gate=gate)
 
 
 def test_a_gate_that_begins_at_zero_is_opened() -> None:
-    theirs, ours = in_both(gated)
-    assert align.compare(theirs, ours, INPUTS).passed
-    found = align.compare(theirs, lambda: ours(lambda gate: gate), INPUTS)
+    theirs = gated(torch, torch.tanh)
+    assert align.compare(theirs, gated(paddle, paddle.tanh), INPUTS).passed
+    found = align.compare(theirs, gated(paddle, lambda gate: gate), INPUTS)
     assert found.first_divergence is not None, str(found)
 
 
-def two(f, module):
-    class Two(module):
-        """Two outputs by name."""
-
-        def __init__(self, *names: str) -> None:
-            super().__init__()
-            self.a, self.b = f.nn.Linear(4, 3), f.nn.Linear(4, 3)
-            self.names = names or ("scores", "aux")
-
-        def forward(self, x):
-            return dict(zip(self.names, (self.a(x), self.b(x)), strict=True))
-
-    return Two
-
-
-Two, TwoPort = in_both(two)
+def two(f, give: Callable):
+    """Two layers, and what is given of their outputs."""
+    parts = linears(f, "a b", 4, 3)
+    return model_of(f, lambda model, x: give(model.a(x), model.b(x)), **parts)
 
 
 def test_an_output_under_the_name_of_another_one_is_found() -> None:
-    assert align.compare(Two, lambda: TwoPort("logits", "more"), INPUTS).passed
-    found = align.compare(Two, lambda: TwoPort("aux", "logits"), INPUTS)
+    theirs = two(torch, lambda a, b: {"scores": a, "aux": b})
+    right = two(paddle, lambda a, b: {"logits": a, "more": b})
+    assert align.compare(theirs, right, INPUTS).passed
+    found = align.compare(theirs, two(paddle, lambda a, b: {"aux": a, "logits": b}), INPUTS)
     assert found.first_divergence is not None, str(found)
 
 
-def _with(held: str, flags: str) -> Any:
-    """TwoPort's scores and where they are positive, each cast to a dtype."""
-
-    class Cast(TwoPort):
-        def forward(self, x: paddle.Tensor) -> Any:
-            scores = super().forward(x)["scores"]
-            return scores.astype(held), (scores > 0).astype(flags)
-
-    return lambda: Cast("scores", "aux")
-
-
-class Flags(Two):
-    def forward(self, x: torch.Tensor) -> Any:
-        scores = super().forward(x)["scores"]
-        return scores, scores > 0
-
-
 def test_flags_that_become_numbers_and_a_cast_are_told() -> None:
-    assert align.compare(Flags, _with("float64", "bool"), INPUTS, dtype="float64").passed
-    for held in (("float64", "int64"), ("float32", "bool")):
-        found = align.compare(Flags, _with(*held), INPUTS, dtype="float64")
-        assert found.first_divergence.cause.startswith("a cast: Paddle returns"), str(found)
+    """Scores and where they are positive, each cast to a dtype in the port."""
+
+    def found(scores_dtype: str, flags_dtype: str) -> Any:
+        def give(scores, _):
+            return scores.astype(scores_dtype), (scores > 0).astype(flags_dtype)
+
+        theirs = two(torch, lambda scores, _: (scores, scores > 0))
+        return align.compare(theirs, two(paddle, give), INPUTS, dtype="float64")
+
+    assert found("float64", "bool").passed
+    for dtypes in (("float64", "int64"), ("float32", "bool")):
+        outcome = found(*dtypes)
+        assert outcome.first_divergence.cause.startswith("a cast: Paddle returns"), str(outcome)
 
 
 def test_a_loss_gets_the_outputs_as_they_are_paired() -> None:
-    class Turned(TwoPort):
-        def forward(self, x: paddle.Tensor) -> dict[str, paddle.Tensor]:
-            made = super().forward(x)
-            return {"aux": made["aux"], "logits": made["scores"]}
-
     def theirs(made: Any) -> Any:
         return made["scores"].pow(2).sum() + made["aux"].abs().sum()
 
     def ours(made: Any) -> Any:
         return made["logits"].pow(2).sum() + made["aux"].abs().sum()
 
-    found = align.compare(Two, lambda: Turned("scores", "aux"), INPUTS, loss=(theirs, ours))
+    model = two(torch, lambda a, b: {"scores": a, "aux": b})
+    port = two(paddle, lambda a, b: {"aux": b, "logits": a})
+    found = align.compare(model, port, INPUTS, loss=(theirs, ours))
     assert found.passed, str(found)
 
 
@@ -111,27 +85,21 @@ def test_names_that_both_have_are_paired_first() -> None:
     assert [b for _, _, b in pair_paths(["0.0", "0.1", "1"], ["0", "1", "2"])[0]] == ["0", "1", "2"]
 
 
-def filled(f, module):
-    class Filled(module):
-        """Takes unknown ids for 0."""
+def filled(f, writes: bool = False):
+    """Takes unknown ids for 0."""
 
-        def __init__(self, writes: bool = False) -> None:
-            super().__init__()
-            self.layer, self.writes = f.nn.Embedding(6, 4), writes
+    def forward(model, ids):
+        known = ids if writes else ids.clone()
+        known[known < 0] = 0
+        return model.layer(known)
 
-        def forward(self, ids):
-            known = ids if self.writes else ids.clone()
-            known[known < 0] = 0
-            return self.layer(known)
-
-    return Filled
+    return model_of(f, forward, layer=f.nn.Embedding(6, 4))
 
 
 def test_an_input_that_the_port_changes_in_place_is_found() -> None:
     ids = {"ids": np.array([[1, -1, 3], [5, 0, 2]])}
-    theirs, ours = in_both(filled)
-    assert align.compare(theirs, ours, ids).passed
-    outcome = align.compare(theirs, lambda: ours(writes=True), ids)
+    assert align.compare(filled(torch), filled(paddle), ids).passed
+    outcome = align.compare(filled(torch), filled(paddle, writes=True), ids)
     assert outcome.root.cause == "changed in place in Paddle, not in PyTorch: input ids"
 
 

@@ -28,14 +28,21 @@ from sot_torch_ref.features import Features as TorchFeatures
 from sot_torch_ref.heads import HeadConfig as TorchHeadConfig
 from sot_torch_ref.heads import build_head as torch_head
 from sot_torch_ref.vision_config import ViTConfig as TorchViTConfig
-from tests.align.right_pairs.pair_rows import ANY, IMAGES, ROWS, TOKENS, Row, Wrong, call
-from tests.align.small_pairs import in_both
+from tests.align.right_pairs.pair_rows import (
+    ANY,
+    IMAGES,
+    ROWS,
+    TOKENS,
+    WRONG_AXIS,
+    Row,
+    Wrong,
+    alike,
+    call,
+    draw_axis,
+)
+from tests.align.small_pairs import model_of
 
 TF, PF = torch.nn.functional, paddle.nn.functional
-
-
-def _axis(d, s):
-    return {"axis": d.of(-1, 1)}
 
 
 def _factor(d, s):
@@ -54,17 +61,16 @@ def _few(d, s):
     return {"k": d.of(*range(1, min(8, s[-1]) + 1))}
 
 
-_WRONG_AXIS = {"axis": Wrong(0, ("axis",))}
 _WRONG_FACTOR = {"factor": Wrong(lambda s, o: 1.02 * o.factor, ("factor", "scale", "times"))}
 
 CALLS = (
     call("scale", ANY, lambda f, x, o: x * o.factor, _factor, _WRONG_FACTOR),
-    call("cumsum", ANY, lambda f, x, o: f.cumsum(x, o.axis), _axis, _WRONG_AXIS),
+    call("cumsum", ANY, lambda f, x, o: f.cumsum(x, o.axis), draw_axis, WRONG_AXIS),
     call(
         "logsumexp",
         (TOKENS, IMAGES),
         lambda f, x, o: f.logsumexp(x, o.axis, keepdim=True),
-        _axis,
+        draw_axis,
     ),
     call(
         "normalize",
@@ -77,8 +83,8 @@ CALLS = (
         "softmax call",
         ANY,
         lambda f, x, o: f.nn.functional.softmax(x, o.axis),
-        _axis,
-        _WRONG_AXIS,
+        draw_axis,
+        WRONG_AXIS,
     ),
     Row(
         "clip",
@@ -151,7 +157,7 @@ CALLS = (
         {"by": Wrong(lambda s, o: -o.by, ("shift", "roll"))},
         lambda s: s[1] > 4,
     ),
-    call("flip", ANY, lambda f, x, o: f.flip(x, [o.axis]), _axis),
+    call("flip", ANY, lambda f, x, o: f.flip(x, [o.axis]), draw_axis),
     Row(
         "pad",
         (TOKENS,),
@@ -250,44 +256,10 @@ CALLS = (
 )
 
 
-def _bilinear(f, module):
-    class Bilinear(module):
-        """A bilinear form of a tensor and itself."""
-
-        def __init__(self, width, out):
-            super().__init__()
-            self.form = f.nn.Bilinear(width, width, out)
-
-        def forward(self, x):
-            return self.form(x, x)
-
-    return Bilinear
-
-
-TorchBilinear, PaddleBilinear = in_both(_bilinear)
-
-
-class TorchHead(torch.nn.Module):
-    """A head of the reference on tokens, the first of which is the class token."""
-
-    def __init__(self, width, classes, options):
-        super().__init__()
-        config = TorchHeadConfig(**options)
-        self.head = torch_head(config, hidden_size=width, num_classes=classes)
-
-    def forward(self, x):
-        return self.head(TorchFeatures(x[:, 0], x[:, 1:]))[0]
-
-
-class PaddleHead(paddle.nn.Layer):
-    """A head of the product on tokens, the first of which is the class token."""
-
-    def __init__(self, width, classes, options):
-        super().__init__()
-        self.head = paddle_head(PaddleHeadConfig(**options), dim=width, num_classes=classes)
-
-    def forward(self, x):
-        return self.head(PaddleFeatures(x[:, 0], x[:, 1:]))
+def _bilinear(f, s, o):
+    """A bilinear form of a tensor and itself."""
+    form = f.nn.Bilinear(s[-1], s[-1], o.width)
+    return model_of(f, lambda model, x: model.form(x, x), form=form)
 
 
 def _mgcrp(d, s):
@@ -308,18 +280,20 @@ def _gcp(d, s):
 
 
 def _head_row(name, draw, wrong):
+    """A head of either side on tokens, the first of which is the class token."""
+
     def of(o):
         return {key: value for key, value in vars(o).items() if key != "classes"}
 
-    return Row(
-        name,
-        (TOKENS,),
-        lambda s, o: TorchHead(s[-1], o.classes, of(o)),
-        lambda s, o: PaddleHead(s[-1], o.classes, of(o)),
-        draw,
-        wrong,
-        lambda s: s[1] > 2,
-    )
+    def torch_side(s, o):
+        head = torch_head(TorchHeadConfig(**of(o)), hidden_size=s[-1], num_classes=o.classes)
+        return model_of(torch, lambda m, x: m.head(TorchFeatures(x[:, 0], x[:, 1:]))[0], head=head)
+
+    def paddle_side(s, o):
+        head = paddle_head(PaddleHeadConfig(**of(o)), dim=s[-1], num_classes=o.classes)
+        return model_of(paddle, lambda m, x: m.head(PaddleFeatures(x[:, 0], x[:, 1:])), head=head)
+
+    return Row(name, (TOKENS,), torch_side, paddle_side, draw, wrong, lambda s: s[1] > 2)
 
 
 _ALPHA = Wrong(lambda s, o: 0.75 * o.alpha, ("alpha",))
@@ -333,11 +307,10 @@ def _vit_config(s, o):
 
 
 OWN = (
-    Row(
+    alike(
         "Bilinear",
         (ROWS,),
-        lambda s, o: TorchBilinear(s[-1], o.width),
-        lambda s, o: PaddleBilinear(s[-1], o.width),
+        _bilinear,
         lambda d, s: {"width": d.log(1, 32)},
         fits=lambda s: s[-1] <= 64,
     ),

@@ -13,8 +13,6 @@ differ in float64 (docs/differences.md), so that no port is right there:
 
 from __future__ import annotations
 
-import functools
-
 import paddle
 import torch
 
@@ -24,11 +22,14 @@ from tests.align.right_pairs.pair_rows import (
     IMAGES,
     ROWS,
     TOKENS,
+    WRONG_AXIS,
     Row,
     Wrong,
     alike,
     by_dims,
+    draw_axis,
 )
+from tests.align.small_pairs import model_of
 
 T, P = torch.nn, paddle.nn
 
@@ -50,15 +51,15 @@ def _elementwise(name, paddle_name="", wrong=None, ties=False, **options):
     )
 
 
-def _axis(d, s):
-    return {"axis": d.of(-1, 1)}
+def _shrinking(name):
+    return alike(
+        name,
+        ANY,
+        lambda f, s, o: getattr(f.nn, name)(o.limit),
+        lambda d, s: {"limit": d.of(0.5, 0.25)},
+        {"limit": Wrong(lambda s, o: 1.5 * o.limit, ("threshold", "lambd"))},
+    )
 
-
-def _shrinking(name, f, s, o):
-    return getattr(f.nn, name)(o.limit)
-
-
-_WRONG_AXIS = {"axis": Wrong(0, ("axis",))}
 
 ACTIVATIONS = (
     _elementwise("ReLU"),
@@ -85,15 +86,13 @@ ACTIVATIONS = (
         wrong={"negative_slope": Wrong(lambda s, o: o.negative_slope + 0.05, ("slope",))},
         ties=True,
     ),
-    _elementwise(
-        "ELU",
-        alpha=(1.0, 0.5, 2.0),
-        wrong={"alpha": Wrong(lambda s, o: 1.25 * o.alpha, ("alpha",))},
-    ),
-    _elementwise(
-        "CELU",
-        alpha=(1.0, 0.5, 2.0),
-        wrong={"alpha": Wrong(lambda s, o: 1.25 * o.alpha, ("alpha",))},
+    *(
+        _elementwise(
+            name,
+            alpha=(1.0, 0.5, 2.0),
+            wrong={"alpha": Wrong(lambda s, o: 1.25 * o.alpha, ("alpha",))},
+        )
+        for name in ("ELU", "CELU")
     ),
     alike(
         "Softplus",
@@ -109,29 +108,21 @@ ACTIVATIONS = (
         lambda d, s: {"limit": d.of(1.0, 0.5, 2.0)},
         {"limit": Wrong(lambda s, o: 1.5 * o.limit, ("min", "max", "limit"))},
     ),
-    *(
-        alike(
-            name,
-            ANY,
-            functools.partial(_shrinking, name),
-            lambda d, s: {"limit": d.of(0.5, 0.25)},
-            {"limit": Wrong(lambda s, o: 1.5 * o.limit, ("threshold", "lambd"))},
-        )
-        for name in ("Hardshrink", "Softshrink")
-    ),
+    _shrinking("Hardshrink"),
+    _shrinking("Softshrink"),
     alike(
         "PReLU",
         (TOKENS, IMAGES),
         lambda f, s, o: f.nn.PReLU(o.slopes),
         lambda d, s: {"slopes": d.of(1, s[1])},
     ),
-    alike("Softmax", ANY, lambda f, s, o: f.nn.Softmax(o.axis), _axis, _WRONG_AXIS),
-    alike("LogSoftmax", ANY, lambda f, s, o: f.nn.LogSoftmax(o.axis), _axis, _WRONG_AXIS),
+    alike("Softmax", ANY, lambda f, s, o: f.nn.Softmax(o.axis), draw_axis, WRONG_AXIS),
+    alike("LogSoftmax", ANY, lambda f, s, o: f.nn.LogSoftmax(o.axis), draw_axis, WRONG_AXIS),
     alike(
         "GLU",
         ANY,
         lambda f, s, o: f.nn.GLU(o.axis),
-        _axis,
+        draw_axis,
         fits=lambda s: s[1] % 2 == 0 and s[-1] % 2 == 0,
     ),
     Row(
@@ -362,26 +353,19 @@ NORMS = (
 )
 
 
-class TorchSelfAttention(T.Module):
+def _self_attention(f, s, o):
     """An attention of a tensor to itself."""
+    if f is torch:
+        attention = T.MultiheadAttention(s[-1], o.heads, batch_first=True)
+    else:
+        attention = P.MultiHeadAttention(s[-1], o.heads)
 
-    def __init__(self, width, heads):
-        super().__init__()
-        self.attention = T.MultiheadAttention(width, heads, batch_first=True)
+    def forward(model, x):
+        if f is torch:
+            return model.attention(x, x, x, need_weights=False)[0]
+        return model.attention(x, x, x)
 
-    def forward(self, x):
-        return self.attention(x, x, x, need_weights=False)[0]
-
-
-class PaddleSelfAttention(P.Layer):
-    """An attention of a tensor to itself."""
-
-    def __init__(self, width, heads):
-        super().__init__()
-        self.attention = P.MultiHeadAttention(width, heads)
-
-    def forward(self, x):
-        return self.attention(x, x, x)
+    return model_of(f, forward, attention=attention)
 
 
 def _recurrent(name: str, paddle_name: str) -> Row:
@@ -418,11 +402,10 @@ WEIGHTED = (
         lambda f, s, o: f.nn.Embedding(o.rows, o.width),
         lambda d, s: {"rows": 1000, "width": d.width()},
     ),
-    Row(
+    alike(
         "MultiHeadAttention",
         (TOKENS,),
-        lambda s, o: TorchSelfAttention(s[-1], o.heads),
-        lambda s, o: PaddleSelfAttention(s[-1], o.heads),
+        _self_attention,
         lambda d, s: {"heads": d.divisor(s[-1])},
         {"heads": Wrong(lambda s, o: s[-1] if o.heads != s[-1] else 1, ("head",))},
     ),

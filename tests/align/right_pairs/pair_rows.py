@@ -91,6 +91,14 @@ class Row:
     ties: bool = False
 
 
+def draw_axis(d: Draws, s: Shape) -> dict[str, int]:
+    """The last axis or the second one."""
+    return {"axis": d.of(-1, 1)}
+
+
+WRONG_AXIS = {"axis": Wrong(0, ("axis",))}
+
+
 def alike(name: str, takes: tuple[int, ...], build: Callable[..., Any], *more: Any, **named: Any):
     """A row whose sides are both made by ``build`` of (framework, shape, options)."""
     return Row(

@@ -102,13 +102,7 @@ def _takes(pair: Pair, index: int, kind: str) -> bool:
 def _pairs(pair: Pair, index: int, kind: str) -> tuple[Pair, Pair]:
     one = pair.layers[index]
     if kind != "epsilon":
-        return pair, _replaced(pair, index, edit=kind)
+        return pair, pair.with_layer(index, edit=kind)
     right, wrong = ({**one.options, "epsilon": epsilon} for epsilon in EPSILONS)
-    right_pair = _replaced(pair, index, options=right)
-    return right_pair, _replaced(right_pair, index, paddle_options=wrong)
-
-
-def _replaced(pair: Pair, index: int, **changes: Any) -> Pair:
-    layers = list(pair.layers)
-    layers[index] = dataclasses.replace(layers[index], **changes)
-    return dataclasses.replace(pair, layers=tuple(layers))
+    right_pair = pair.with_layer(index, options=right)
+    return right_pair, right_pair.with_layer(index, paddle_options=wrong)

@@ -18,7 +18,7 @@ from tests.align.right_pairs.call_rows import CALLS, OWN
 from tests.align.right_pairs.layer_rows import ACTIVATIONS, NORMS, SPATIAL, WEIGHTED
 from tests.align.right_pairs.pair_rows import IDS, IMAGES, ROWS, TOKENS, VOLUMES, Draws, Row, Shape
 from tests.align.right_pairs.training_rows import Loss, Optimizer, draw_loss, draw_optimizer
-from tests.align.small_pairs import in_both
+from tests.align.small_pairs import in_both, model_of
 
 REPEATING = (
     *("ReLU", "ReLU6", "Hardshrink", "Softshrink", "Hardtanh", "clip", "masked fill", "pad"),
@@ -69,13 +69,13 @@ class Drawn:
         """PyTorch's module or function; on "meta" without numbers."""
         with torch.device(device):
             made = TABLE[self.row].torch(self.shape, SimpleNamespace(**self.options))
-        return TorchCall(made) if self.wrapped else made
+        return model_of(torch, _call, function=made) if self.wrapped else made
 
     def paddle_layer(self) -> Any:
         """Paddle's layer or function."""
         options = self.options if self.paddle_options is None else self.paddle_options
         made = TABLE[self.row].paddle(self.shape, SimpleNamespace(**options))
-        made = PaddleCall(made) if self.wrapped else made
+        made = model_of(paddle, _call, function=made) if self.wrapped else made
         return EDITS[self.edit](made) if self.edit else made
 
 
@@ -131,6 +131,12 @@ class Pair:
         """Modules that are not compared: dropouts on attention scores, which we hold per head."""
         own = (k for k, one in enumerate(self.layers) if one.row == "own attention")
         return {f"layer{index}.attn_drop": None for index in own}
+
+    def with_layer(self, index: int, **changes: Any) -> Pair:
+        """The pair with other fields of one layer."""
+        layers = list(self.layers)
+        layers[index] = dataclasses.replace(layers[index], **changes)
+        return dataclasses.replace(self, layers=tuple(layers))
 
     def recipe(self) -> str:
         """The pair in one line."""
@@ -188,18 +194,8 @@ class Wired:
         return x
 
 
-def calls(_, module):
-    class Call(module):
-        """A call as a module."""
-
-        def __init__(self, function: Callable) -> None:
-            super().__init__()
-            self.function = function
-
-        def forward(self, x):
-            return self.function(x)
-
-    return Call
+def _call(model: Any, x: Any) -> Any:
+    return model.function(x)
 
 
 def wired(f, module):
@@ -215,7 +211,6 @@ def wired(f, module):
     return Model
 
 
-TorchCall, PaddleCall = in_both(calls)
 TorchWired, PaddleWired = in_both(wired)
 
 

@@ -46,12 +46,6 @@ def draw_edit(pair: Pair) -> tuple[Edit, Pair] | None:
 _Edits = Iterator[tuple[str, Edit, Pair]]
 
 
-def _with_layer(pair: Pair, index: int, **changes: object) -> Pair:
-    layers = list(pair.layers)
-    layers[index] = dataclasses.replace(layers[index], **changes)
-    return dataclasses.replace(pair, layers=tuple(layers))
-
-
 def places(pair: Pair, index: int) -> tuple[str, ...]:
     """Where a report may place a fault of a layer: at it or at what takes its output next."""
     found = [f"layer{index}"]
@@ -74,7 +68,7 @@ def _of_options(pair: Pair) -> _Edits:
             if value == one.options[option]:
                 continue
             told = f"layer{index} {one.row}: {option}={value}, right is {one.options[option]}"
-            port = _with_layer(pair, index, paddle_options={**one.options, option: value})
+            port = pair.with_layer(index, paddle_options={**one.options, option: value})
             values = _numbers(value, one.options[option])
             edit = Edit(told, places(pair, index), words=wrong.words, values=values)
             yield f"option {option}", edit, port
@@ -108,7 +102,7 @@ def _of_layers(pair: Pair) -> _Edits:
         for kind in kinds:
             words = (*_WORDS[kind], one.row.lower()) if kind == "left out" else _WORDS[kind]
             edit = Edit(f"layer{index} {one.row}: {kind}", places(pair, index), words=words)
-            yield kind, edit, _with_layer(pair, index, edit=kind)
+            yield kind, edit, pair.with_layer(index, edit=kind)
 
 
 _KEEP_THE_SHAPE = (

@@ -34,37 +34,23 @@ MODULES = {
 SHUFFLED = np.random.default_rng(1).permutation(11)
 
 
-class Theirs(torch.nn.Module):
-    """Layers of every kind; it is not run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        for name, (make, _) in MODULES.items():
-            self.add_module(name, make())
-
-
-class Ours(nn.Layer):
-    """The port."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        for name, (_, make) in MODULES.items():
-            self.add_sublayer(name, make())
+def theirs() -> torch.nn.Module:
+    """Layers of every kind; the model is not run."""
+    return torch.nn.ModuleDict({name: make() for name, (make, _) in MODULES.items()})
 
 
 @pytest.fixture(scope="module")
 def pair() -> tuple[Setup, dict]:
     """A converted pair and the right tensors by Paddle's names."""
     torch.manual_seed(0)
-    theirs, ours = Theirs(), Ours()
+    model, port = theirs(), nn.LayerDict({name: make() for name, (_, make) in MODULES.items()})
     with torch.no_grad():
-        theirs.bn.running_mean.normal_()
-        theirs.bn.running_var.uniform_(0.5, 1.5)
-        theirs.norm.weight.normal_()
-        theirs.norm.bias.normal_()
-    plan = Request(theirs, ours, (np.zeros((1, 1)),), train=True, converted=True)
-    setup = Setup(plan)
-    return setup, setup.weights.to_paddle(on_torch.state(theirs))
+        model.bn.running_mean.normal_()
+        model.bn.running_var.uniform_(0.5, 1.5)
+        model.norm.weight.normal_()
+        model.norm.bias.normal_()
+    setup = Setup(Request(model, port, (np.zeros((1, 1)),), train=True, converted=True))
+    return setup, setup.weights.to_paddle(on_torch.state(model))
 
 
 def run(pair, fault=None):
@@ -82,9 +68,9 @@ def test_a_right_conversion_passes(pair, seed) -> None:
     """The reference's fresh zeros and ones included: nothing is shaken here."""
     setup, _ = pair
     torch.manual_seed(seed)
-    theirs = Theirs()
-    setup.plan = dataclasses.replace(setup.plan, torch_module=theirs)
-    result, found = run((setup, setup.weights.to_paddle(on_torch.state(theirs))))
+    model = theirs()
+    setup.plan = dataclasses.replace(setup.plan, torch_module=model)
+    result, found = run((setup, setup.weights.to_paddle(on_torch.state(model))))
     assert result.passed, [c.reason for c in result.failures] + result.problems
     assert found == []
     assert len(result.controls) == 5

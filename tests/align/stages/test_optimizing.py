@@ -12,50 +12,33 @@ import torch
 from align.frameworks.live_models import unpack
 from align.frameworks.on_torch import MOMENTS, as_paddle
 from align.stages.training import optimizer
-from tests.align.small_pairs import pair_in
+from tests.align.small_pairs import linears, model_of, pair_in
 
 T, S = torch.optim, torch.optim.lr_scheduler
 P, L = paddle.optimizer, paddle.optimizer.lr
 LR = 1e-3
 
 
-class TorchNet(torch.nn.Module):
+def net(f):
     """Two layers, a norm, a scalar, and a layer that never gets a gradient."""
+    scale = torch.nn.Parameter(torch.tensor(1.5))
+    if f is paddle:
+        start = paddle.nn.initializer.Constant(1.5)
+        scale = paddle.create_parameter([], "float32", default_initializer=start)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = torch.nn.Linear(3, 4)
-        self.norm = torch.nn.LayerNorm(4)
-        self.head = torch.nn.Linear(4, 2)
-        self.unused = torch.nn.Linear(2, 3)
-        self.scale = torch.nn.Parameter(torch.tensor(1.5))
+    def forward(model, x):
+        return model.head(model.norm(model.fc(x))) * model.scale
 
-    def forward(self, x):
-        return self.head(self.norm(self.fc(x))) * self.scale
-
-
-class PaddleNet(paddle.nn.Layer):
-    """The port."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = paddle.nn.Linear(3, 4)
-        self.norm = paddle.nn.LayerNorm(4)
-        self.head = paddle.nn.Linear(4, 2)
-        self.unused = paddle.nn.Linear(2, 3)
-        self.scale = self.create_parameter(
-            [], default_initializer=paddle.nn.initializer.Constant(1.5)
-        )
-
-    def forward(self, x):
-        return self.head(self.norm(self.fc(x))) * self.scale
+    parts = {"fc": f.nn.Linear(3, 4), "norm": f.nn.LayerNorm(4), "head": f.nn.Linear(4, 2)}
+    return model_of(f, forward, **parts, unused=f.nn.Linear(2, 3), scale=scale)
 
 
-def run(*given, dtype="float64", seed=0, steps=1, nets=(TorchNet, PaddleNet), weights=None):
+def run(*given, dtype="float64", seed=0, steps=1, nets=None, weights=None):
     """The stage on a pair of factories, or on the name of an optimizer."""
     inputs = np.random.default_rng(seed).normal(size=(5, 3))
     made = given[0] if len(given) == 1 else given
     given = {"optimizer": made, "steps": steps, "seed": seed, "weights": weights}
+    nets = nets or (net(torch), net(paddle))
     return optimizer(pair_in(*nets, inputs, dtype, **given))
 
 
@@ -355,39 +338,29 @@ def test_a_reference_with_paddles_numbers_follows_paddle_to_rounding() -> None:
     assert found[1] < 1e-14
 
 
-class TorchPacked(torch.nn.Module):
-    """Two projections, and one too large to keep whole."""
+def packed() -> tuple[torch.nn.Module, paddle.nn.Layer]:
+    """Two projections that are one in Paddle, and one too large to keep whole."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.q, self.k = torch.nn.Linear(3, 4), torch.nn.Linear(3, 4)
-        self.wide = torch.nn.Linear(4, 700)
+    def forward(model, x):
+        return model.wide(model.q(x) * model.k(x))
 
-    def forward(self, x):
-        return self.wide(self.q(x) * self.k(x))
+    def ported(model, x):
+        q, k = model.both(x).split(2, -1)
+        return model.wide(q * k)
 
-
-class PaddlePacked(paddle.nn.Layer):
-    """Both projections in one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.both, self.wide = paddle.nn.Linear(3, 8), paddle.nn.Linear(4, 700)
-
-    def forward(self, x):
-        q, k = self.both(x).split(2, -1)
-        return self.wide(q * k)
+    parts = {**linears(torch, "q k", 3, 4), "wide": torch.nn.Linear(4, 700)}
+    both, wide = paddle.nn.Linear(3, 8), paddle.nn.Linear(4, 700)
+    return model_of(torch, forward, **parts), model_of(paddle, ported, both=both, wide=wide)
 
 
-PACKED = {f"{n}.{leaf}": f"both.{leaf}[{i}/2]" for i, n in enumerate("qk") for leaf in ("weight",)}
+PACKED = {f"{n}.weight": f"both.weight[{i}/2]" for i, n in enumerate("qk")}
 PACKED |= {f"{n}.bias": f"both.bias[{i}/2]" for i, n in enumerate("qk")}
 
 
 def test_packed_and_sampled_tensors_are_followed() -> None:
-    nets = TorchPacked, PaddlePacked
-    result, _ = run("adamw", nets=nets, weights=PACKED)
+    result, _ = run("adamw", nets=packed(), weights=PACKED)
     assert result.passed, (result.first_failure, result.problems)
-    _, found = run(adamw(), ours(beta2=0.99), nets=nets, weights=PACKED)
+    _, found = run(adamw(), ours(beta2=0.99), nets=packed(), weights=PACKED)
     assert found[0].cause.startswith("beta2: Paddle 0.99, PyTorch 0.999")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 
 import numpy as np
 import paddle
@@ -12,26 +11,21 @@ import torch
 
 from align.pair.any_pair import AnyPair
 from align.stages.numbers import learning_rate
-from tests.align.small_pairs import pair_in
+from tests.align.small_pairs import model_of, pair_in
 
 S, L = torch.optim.lr_scheduler, paddle.optimizer.lr
 LR = 1e-3
 
 
-def torch_two() -> torch.nn.Module:
+def two(f) -> torch.nn.Module | paddle.nn.Layer:
     """A body and a head, for groups."""
-    layers = {"body": torch.nn.Linear(3, 4), "head": torch.nn.Linear(4, 2)}
-    return torch.nn.Sequential(OrderedDict(layers))
-
-
-def paddle_two() -> paddle.nn.Layer:
-    layers = {"body": paddle.nn.Linear(3, 4), "head": paddle.nn.Linear(4, 2)}
-    return paddle.nn.Sequential(*layers.items())
+    parts = {"body": f.nn.Linear(3, 4), "head": f.nn.Linear(4, 2)}
+    return model_of(f, lambda model, x: model.head(model.body(x)), **parts)
 
 
 def pair_of(steps: int = 40, optimizer=None, schedule=None) -> AnyPair:
     given = {"optimizer": optimizer, "schedule": schedule, "schedule_steps": steps}
-    return pair_in(torch_two, paddle_two, np.ones((2, 3)), **given)
+    return pair_in(two(torch), two(paddle), np.ones((2, 3)), **given)
 
 
 def factories(theirs, ours, rate=LR):

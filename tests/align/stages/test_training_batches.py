@@ -10,6 +10,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from paddle import nn
 
 import align
 from align.frameworks import on_paddle
@@ -22,30 +23,18 @@ STEPS = 5
 
 def drawn() -> list[tuple[dict[str, np.ndarray], np.ndarray]]:
     rng = np.random.default_rng(3)
-    return [({"x": rng.normal(size=(n, 5))}, rng.integers(0, 3, n)) for n in SIZES]
+    return [({"input": rng.normal(size=(n, 5))}, rng.integers(0, 3, n)) for n in SIZES]
 
 
 def theirs(p: float = 0.0) -> torch.nn.Module:
     torch.manual_seed(0)
-    return Named(
+    return torch.nn.Sequential(
         torch.nn.Linear(5, 7), torch.nn.BatchNorm1d(7), torch.nn.Dropout(p), torch.nn.Linear(7, 3)
     )
 
 
 def ours(p: float = 0.0) -> paddle.nn.Layer:
-    from paddle import nn
-
-    return PaddleNamed(nn.Linear(5, 7), nn.BatchNorm1D(7), nn.Dropout(p), nn.Linear(7, 3))
-
-
-class Named(torch.nn.Sequential):
-    def forward(self, x):
-        return super().forward(x)
-
-
-class PaddleNamed(paddle.nn.Sequential):
-    def forward(self, x):
-        return super().forward(x)
+    return nn.Sequential(nn.Linear(5, 7), nn.BatchNorm1D(7), nn.Dropout(p), nn.Linear(7, 3))
 
 
 def asked(**options):
@@ -101,14 +90,14 @@ PADDLES = {"Adadelta": {"rho": 0.9}}
 def test_step_k_takes_batch_k_and_begins_again() -> None:
     """Against a loop written here; also for an endless generator, of which no more is read."""
     drawn_again = enumerate([*drawn(), drawn()[0]])
-    batches = [({"x": x["x"] + number}, labels) for number, (x, labels) in drawn_again]
+    batches = [({"input": x["input"] + number}, labels) for number, (x, labels) in drawn_again]
     model = theirs().double()
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     losses = []
     for step in range(STEPS):
         inputs, labels = batches[step % 4]
         loss = torch.nn.functional.cross_entropy(
-            model(torch.from_numpy(inputs["x"])), torch.from_numpy(labels)
+            model(torch.from_numpy(inputs["input"])), torch.from_numpy(labels)
         )
         optimizer.zero_grad()
         loss.backward()
