@@ -65,11 +65,8 @@ def unequal(layer: Any, module: Any) -> Iterator[Unequal]:
             a, b = _shown(paddle_value), _shown(value)
             if a != b:  # PyTorch's norms follow the float32 of Paddle's kernels
                 raw = torch_options.get(word, value)  # a momentum counts the other way round
-                meant = (
-                    f" (its {word} is {_shown(raw)})"
-                    if isinstance(raw, float) and raw != value
-                    else ""
-                )
+                is_turned = isinstance(raw, float) and raw != value
+                meant = f" (its {word} is {_shown(raw)})" if is_turned else ""
                 yield Unequal(name, value, f"{word}: Paddle's layer has {a}, PyTorch's {b}{meant}")
 
 
