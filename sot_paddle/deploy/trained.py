@@ -11,8 +11,7 @@ from sot_paddle.config import SPANS
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.deploy.recipe import Recipe, TextRecipe
 from sot_paddle.options import part_of
-from sot_paddle.train.model_folder import load_trained, load_trained_text
-from sot_paddle.train.saved_model import find_folder
+from sot_paddle.train.model_folder import find_folder, load_trained, load_trained_text
 
 _TEXT_INPUTS = ("input_ids", "token_type_ids", "attention_mask")  # in the order of an export
 

@@ -21,8 +21,7 @@ from sot_paddle.explain.image_maps import explain_image
 from sot_paddle.explain.word_impact import explain_sentence
 from sot_paddle.options import part_of
 from sot_paddle.train.device import prepare_device
-from sot_paddle.train.model_folder import load_trained, load_trained_text
-from sot_paddle.train.saved_model import find_folder
+from sot_paddle.train.model_folder import find_folder, load_trained, load_trained_text
 
 MAX_ROWS = 64
 """Rows of a figure; more would not be looked at."""

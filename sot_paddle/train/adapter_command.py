@@ -30,8 +30,7 @@ from sot_paddle.train import pretrained
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.run import train
-from sot_paddle.train.run_folder import open_folder
-from sot_paddle.train.saved_model import config_file
+from sot_paddle.train.run_folder import config_file, open_folder
 from sot_paddle.train.text_command import optimizer, prepare_text_device, text_setup
 
 _MODELS: Mapping[tuple[str, bool], Callable[[adapter_pooler.AdapterConfig, int], nn.Layer]] = {

@@ -44,7 +44,7 @@ from sot_paddle.data.tokenizers import FAMILIES, TokenizerFamily
 from sot_paddle.reading import field_of, named_in_refusals, read_bytes, read_json
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_backbone, text_name
 from sot_paddle.tasks.text_options import CheckpointOptions
-from sot_paddle.train.saved_model import CONFIG
+from sot_paddle.train.run_folder import CONFIG
 from sot_paddle.weights import fill
 
 _UNTOLD = ("num_attention_heads", "hidden_act", "layer_norm_eps")

@@ -23,8 +23,7 @@ from sot_paddle.train.feeding import Pace
 from sot_paddle.train.optimizer import CLIPPINGS, OPTIMIZERS, decay_filter, decayed_names
 from sot_paddle.train.pretrained import Pretrained
 from sot_paddle.train.run import train
-from sot_paddle.train.run_folder import open_folder
-from sot_paddle.train.saved_model import config_file, require_classes
+from sot_paddle.train.run_folder import config_file, open_folder, require_classes
 from sot_paddle.train.schedule import build_schedule
 from sot_paddle.train.setup import ModelSource, Setup
 from sot_paddle.weights import check_options

@@ -19,7 +19,7 @@ from sot_paddle.registry import create_model
 from sot_paddle.train import checkpointing
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.model_folder import ImageModelConfig
-from sot_paddle.train.saved_model import EMA, WEIGHTS
+from sot_paddle.train.run_folder import EMA, WEIGHTS
 from sot_paddle.weights import options_of, weights_and_metadata
 from tests.sot_paddle.train import tiny_images, tiny_run
 from tests.sot_paddle.train.original_checkpoints import BERT

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sot_paddle.weight_entries import choose_weights
+from sot_paddle.checkpoint import choose_weights
 
 WEIGHTS = {"w": np.ones((2, 3), np.float32), "b": np.ones(3), "count": np.array(7)}
 SCORE = np.array(0.9)

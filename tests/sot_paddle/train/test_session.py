@@ -9,9 +9,8 @@ from visualdl import LogReader
 
 from sot_paddle.cli import NonFiniteLoss
 from sot_paddle.train import checkpointing, trainer
-from sot_paddle.train.model_folder import load_trained_text
+from sot_paddle.train.model_folder import find_folder, load_trained_text
 from sot_paddle.train.run import class_counts
-from sot_paddle.train.saved_model import find_folder
 from tests.sot_paddle.train.run_output import arrays_of, in_process, metrics, only_line
 
 STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
