@@ -35,12 +35,6 @@ class Example:
     label: int | float | None  # class index, score for regression, None where withheld
 
 
-def available_splits(data_dir: str | Path, task: str | Task) -> tuple[str, ...]:
-    """Names of the task's splits whose files are present in ``data_dir``, in the task's order."""
-    task, folder = get_task(task), Path(data_dir)
-    return tuple(split for split, file in task.splits.items() if (folder / file).is_file())
-
-
 def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Example]:
     """Read one split of a task: the examples in the file's order, at least one.
 

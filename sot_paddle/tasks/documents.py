@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from sot_paddle.data.glue_tasks import OWN
 from sot_paddle.data.splits import ShuffledSplit
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.tasks.document_options import DocumentTrainConfig
-from sot_paddle.tasks.glue import GlueTask, tokenizer_of
+from sot_paddle.tasks.glue import GlueTask
 
 
 class DocumentSplit(ShuffledSplit):
@@ -56,7 +56,7 @@ class DocumentSplit(ShuffledSplit):
         )
 
 
-def load_documents(config: DocumentTrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
+def load_documents(config: DocumentTrainConfig, tokenizer: SubwordTokenizer) -> GlueTask:
     """Index what the options ask for.
 
     Returns:
@@ -72,7 +72,7 @@ def load_documents(config: DocumentTrainConfig, vocabulary: Mapping[str, bytes])
     splits = list(dict.fromkeys(name for name, wanted in asked if wanted))
     if not splits:
         raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
-    tokenizer = tokenizer_of(config, vocabulary).truncating(config.trunc_medium)
+    tokenizer = tokenizer.truncating(config.trunc_medium)
     folder = Path(config.data_dir)
     if is_own:
         table, rows = read_own(folder, splits)
@@ -88,5 +88,4 @@ def load_documents(config: DocumentTrainConfig, vocabulary: Mapping[str, bytes])
         train=documents.get("train"),
         dev={"dev": documents["dev"]} if config.do_eval else {},
         test={"test": documents[test]} if config.do_predict else {},
-        vocab_size=tokenizer.vocab_size,
     )

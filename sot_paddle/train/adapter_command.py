@@ -16,14 +16,15 @@ from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle import distributed
 from sot_paddle.backbones.families import TEXT_BACKBONES
-from sot_paddle.data.stored.layout import original_task, stored_split
+from sot_paddle.data.squad import SpanFeatures
+from sot_paddle.data.stored.layout import SQUAD, original_task, stored_split
 from sot_paddle.data.stored.states import FrozenModel, StateReader, glue_states
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.distributed import say
 from sot_paddle.heads import adapter_pooler
 from sot_paddle.tasks.glue import GlueTask, dev_splits, test_splits
-from sot_paddle.tasks.squad import Asked, SquadTask, load_squad, read_windows
-from sot_paddle.tasks.state_options import LIVE, SQUAD, RecipeOptions, StateRows, StateTrainConfig
+from sot_paddle.tasks.squad import SquadTask, load_squad
+from sot_paddle.tasks.state_options import LIVE, RecipeOptions, StateRows, StateTrainConfig
 from sot_paddle.tasks.states import ProbedGlueTask, ProbedSquadTask, StateSplit
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained
@@ -133,11 +134,7 @@ def load_states(config: StateTrainConfig) -> tuple[Task, tuple[int, int, int]]:
         The task, and (L, T, F) of its hidden states.
     """
     frozen = load_frozen(config) if config.states == LIVE else None
-    if config.squad:
-        kind = ProbedSquadTask if config.model == "probes" else SquadTask
-        task = load_squad(kind, config, functools.partial(_asked, config, frozen))
-    else:
-        task = _glue(config, frozen)
+    task = (_squad if config.squad else _glue)(config, frozen)
     splits = [task.train, *task.dev.values(), *task.test.values()]
     sources = [split.source for split in splits if split is not None]
     sizes = {source.of_row for source in sources}
@@ -157,10 +154,8 @@ def load_frozen(options: StateRows) -> FrozenModel:
     model.eval()
     for parameter in model.parameters():
         parameter.stop_gradient = True
-    family = FAMILIES[model.backbone.tokenizer]
-    tokenizer = family.from_files(trained.vocabulary, max_length=options.length, tie_break="fast")
     say(f"encoder: {loaded} tensors from {trained.origin}")
-    return FrozenModel(model, tokenizer, options.length)
+    return FrozenModel(model, trained.tokenizer(options.length, tie_break="fast"))
 
 
 def _glue(config: StateTrainConfig, frozen: FrozenModel | None) -> GlueTask:
@@ -196,26 +191,31 @@ def _glue_split(config: StateTrainConfig, frozen: FrozenModel | None, name: str)
     return StateSplit(source, size, indices)
 
 
-def _asked(config: StateTrainConfig, frozen: FrozenModel | None, split: str, file: str) -> Asked:
+def _squad(config: StateTrainConfig, frozen: FrozenModel | None) -> SquadTask:
     size = config.per_gpu_eval_batch_size
+    kind = ProbedSquadTask if config.model == "probes" else SquadTask
+
+    def live(split: str, features: SpanFeatures) -> StateSplit:
+        return StateSplit(frozen.states(features.tokens, SQUAD, split), size)
+
     if frozen is not None:
-        labelled = split == "train" or config.do_eval
-        questions, features = read_windows(
-            config, frozen.tokenizer, file, frozen.max_length, labelled=labelled
-        )
-        return Asked(questions, features, StateSplit(frozen.windows(features, split), size))
-    reader = StateReader(config.states, stored_split(SQUAD, split))
-    tokens, name = reader.of_row[1], config.tokenizer_name or config.model_name_or_path
+        return load_squad(kind, config, frozen.tokenizer, live)
+    first = StateReader(config.states, stored_split(SQUAD, "train" if config.do_train else "dev"))
+    name = config.tokenizer_name or config.model_name_or_path
     if not name or not Path(name).exists():
         raise ValueError(f"{name!r} holds no vocabulary: give --tokenizer_name (its folder)")
     family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
-    tokenizer = family.build(Path(name), max_length=tokens, tie_break="fast")
-    questions, features = read_windows(config, tokenizer, file, tokens)
-    windows = StateSplit(reader, size)
-    if not np.array_equal(windows.labels, features.tokens.labels):
-        raise ValueError(
-            f"the {len(reader):,} stored rows of {config.states} are not the {len(features):,} "
-            f"windows of {file}: give the file, vocabulary and stride that they were made from"
-        )
-    say(f"{split}: {len(reader):,} stored windows of {len(questions):,} questions")
-    return Asked(questions, features, windows)
+    tokenizer = family.build(Path(name), max_length=first.of_row[1], tie_break="fast")
+
+    def stored(split: str, features: SpanFeatures) -> StateSplit:
+        windows = StateSplit(StateReader(config.states, stored_split(SQUAD, split)), size)
+        if not np.array_equal(windows.labels, features.tokens.labels):
+            raise ValueError(
+                f"the {len(windows):,} stored rows of {config.states} are not the "
+                f"{len(features):,} windows of the questions: give the file, vocabulary and "
+                "stride that they were made from"
+            )
+        say(f"{split}: {len(windows):,} stored windows of {config.states}")
+        return windows
+
+    return load_squad(kind, config, tokenizer, stored)

@@ -7,7 +7,7 @@ from pathlib import Path
 from sot_paddle.atomic import hold
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.stored import states
-from sot_paddle.data.stored.layout import StoredSplit, stored_split
+from sot_paddle.data.stored.layout import SQUAD, StoredSplit, stored_split
 from sot_paddle.distributed import say
 from sot_paddle.tasks.squad import read_windows
 from sot_paddle.tasks.state_options import ExtractConfig
@@ -56,19 +56,18 @@ def _source(config: ExtractConfig, frozen: states.FrozenModel, split: str) -> st
         )
         return source
     file = getattr(config, _SQUAD_FILES[split])
-    _, features = read_windows(config, frozen.tokenizer, file, frozen.max_length)
-    return frozen.windows(features, split)
+    _, features = read_windows(config, frozen.tokenizer, file)
+    return frozen.states(features.tokens, SQUAD, split)
 
 
 def _store(
     config: ExtractConfig, folder: Path, split: str, layout: StoredSplit, source: states.LiveStates
 ) -> None:
-    sizes = states.StateSizes(len(source), *source.of_row, config.dtype)
-    layers, tokens, width = source.of_row
+    count, (layers, tokens, width) = len(source), source.of_row
+    needed = states.require_space(folder, (count, layers, tokens, width), config.dtype)
     say(
-        f"{config.task_name} {split}: {len(source):,} rows x {layers} states x {tokens} tokens x "
-        f"{width} in {config.dtype}: {sizes.gigabytes:.1f} GB"
+        f"{config.task_name} {split}: {count:,} rows x {layers} states x {tokens} tokens x "
+        f"{width} in {config.dtype}: {needed:.1f} GB"
     )
-    states.require_space(folder, sizes)
-    states.extract(source, folder, layout, sizes, batch_size=config.batch_size)
-    say(f"{folder / layout.states.file}: {len(source):,} rows")
+    states.extract(source, folder, layout, config.dtype, batch_size=config.batch_size)
+    say(f"{folder / layout.states.file}: {count:,} rows")

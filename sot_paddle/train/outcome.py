@@ -181,7 +181,7 @@ def _predict_tests(run: Run) -> dict[str, str]:
             outputs = predict(run.model, split, autocast=run.autocast)
         write = functools.partial(run.task.write_predictions, run.root, name, outputs)
         distributed.on_first_process(write)
-        written[name] = run.task.prediction_files(name)[0]
+        written[name] = run.task.prediction_file(name)
         say(f"predictions of {name}: {run.root / written[name]}")
     return written
 

@@ -40,6 +40,7 @@ from sot_paddle.convert.engine.registry import (
     table_of,
 )
 from sot_paddle.convert.formats.source import Source, open_source, read_as_paddle, with_settings
+from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES, TokenizerFamily
 from sot_paddle.reading import field_of, named_in_refusals, read_bytes, read_json
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_backbone, text_name
@@ -96,6 +97,11 @@ class Pretrained:
         """Outputs of the classifier that the checkpoint holds, None where it holds none."""
         names = (CLASS_SCORES[0], WORD_SCORES[0])
         return next((self.arrays[n].shape[-1] for n in names if n in self.arrays), None)
+
+    def tokenizer(self, max_length: int, **options: Any) -> SubwordTokenizer:
+        """What its vocabulary makes of texts; the options are of `TokenizerFamily.build`."""
+        family = FAMILIES[self.backbone.tokenizer]
+        return family.from_files(self.vocabulary, max_length=max_length, **options)
 
     def build(self, num_classes: int, options: Mapping[str, Any]) -> nn.Layer:
         """Build the model with fresh weights; :func:`load` fills them in.

@@ -17,7 +17,6 @@ from sot_paddle.data.pretraining.instance_files import InstanceRows
 from sot_paddle.data.pretraining.pair_files import FORM
 from sot_paddle.data.pretraining.prepared import StoredRows, form_of
 from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
 from sot_paddle.tasks.losses import row_sums
 from sot_paddle.tasks.pretraining import PretrainingSplit, PretrainingTask, WordMasks
@@ -39,8 +38,7 @@ def run_config(config: PretrainConfig) -> dict[str, Any]:
     data = {flag: Path(name) if name else None for flag, name in data.items()}
     with open_folder(config, {**pretrained.sources(config), **data}) as resume_from:
         checkpoint = pretrained.find(config, pretraining_heads=True)
-        family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
-        tokenizer = family.from_files(checkpoint.vocabulary, max_length=config.block_size)
+        tokenizer = checkpoint.tokenizer(config.block_size)
         judged = form_of(Path(config.data_dir)) != FORM
         config = config.filled(judged)
         sizes = encoder_config(config, checkpoint, tokenizer)

@@ -64,7 +64,7 @@ def train(setup: Setup, checkpoint: Path | None) -> dict[str, Any]:
     if setup.ema_decay is not None:
         ema = ModelEma(model, setup.ema_decay, warmup=bool(setup.ema_warmup))
     run = Run(setup, Path(options.output_dir), model, ema)
-    predictions = [name for split in task.test for name in task.prediction_files(split)]
+    predictions = [task.prediction_file(split) for split in task.test]
     run_folder.check_outputs(run.root, options, predictions)
     trainer = None
     if options.do_train:

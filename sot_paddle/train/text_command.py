@@ -11,6 +11,7 @@ from paddle import nn
 from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
+from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.distributed import say
 from sot_paddle.reading import field_of
 from sot_paddle.tasks.glue import load_glue
@@ -38,20 +39,23 @@ def run_config(config: TrainConfig) -> dict[str, Any]:
 
 def run_text(
     config: TextRunOptions,
-    load_task: Callable[[Any, Mapping[str, bytes]], Task],
+    load_task: Callable[[Any, SubwordTokenizer], Task],
     make_optimizer: Callable[..., tuple[Optimizer, LRScheduler]],
 ) -> dict[str, Any]:
     """Fine-tune a language model on a task; returns what its file of scores holds.
 
     Args:
-        load_task: (options, vocabulary files) to the task.
+        load_task: (options, tokenizer) to the task.
         make_optimizer: see `Setup`.
     """
     prepare_text_device(config)
     with open_folder(config, pretrained.sources(config)) as resume_from:
-        source = TextSource(config, pretrained.find(config))
-        task = load_task(config, source.checkpoint.vocabulary)
-        pretrained.require_embeddings(task.vocab_size, source.checkpoint.encoder)
+        checkpoint = pretrained.find(config)
+        # REF: where there is a flag about lower-casing, it alone decides (B.1)
+        tokenizer = checkpoint.tokenizer(config.length, do_lower_case=config.do_lower_case)
+        task = load_task(config, tokenizer)
+        pretrained.require_embeddings(tokenizer.vocab_size, checkpoint.encoder)
+        source = TextSource(config, checkpoint)
         return train(text_setup(config, task, source, make_optimizer), resume_from)
 
 
