@@ -18,8 +18,7 @@ import paddle
 
 from sot_paddle import distributed
 from sot_paddle.data.batches import EpochBatches, epoch_batches
-from sot_paddle.data.pretraining.pair_files import draws_of, masked
-from sot_paddle.data.pretraining.prepared import StoredRows
+from sot_paddle.data.pretraining.prepared import StoredRows, draws_of, masked
 from sot_paddle.data.splits import ShuffledSplit
 from sot_paddle.tasks.losses import SUMS, pretraining_loss
 from sot_paddle.tasks.task import Outputs, Predictions, Task

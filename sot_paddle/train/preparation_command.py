@@ -9,8 +9,7 @@ from pathlib import Path
 from sot_paddle.atomic import hold_beside
 from sot_paddle.command_line import parse
 from sot_paddle.data.pretraining.instance_files import InstanceOptions, prepare_instances
-from sot_paddle.data.pretraining.pair_files import prepare_pairs
-from sot_paddle.data.pretraining.prepared import MODEL, text_files, train_pieces
+from sot_paddle.data.pretraining.prepared import MODEL, prepare_pairs, text_files, train_pieces
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.options import Options, option, record

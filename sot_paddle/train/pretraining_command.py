@@ -14,8 +14,7 @@ from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.backbones.pretraining import PretrainingModel
 from sot_paddle.config import EncoderConfig, build_record
 from sot_paddle.data.pretraining.instance_files import InstanceRows
-from sot_paddle.data.pretraining.pair_files import FORM
-from sot_paddle.data.pretraining.prepared import StoredRows, form_of
+from sot_paddle.data.pretraining.prepared import PAIRS, StoredRows, form_of
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
 from sot_paddle.tasks.losses import row_sums
@@ -39,7 +38,7 @@ def run_config(config: PretrainConfig) -> dict[str, Any]:
     with open_folder(config, {**pretrained.sources(config), **data}) as resume_from:
         checkpoint = pretrained.find(config, pretraining_heads=True)
         tokenizer = checkpoint.tokenizer(config.block_size)
-        judged = form_of(Path(config.data_dir)) != FORM
+        judged = form_of(Path(config.data_dir)) != PAIRS
         config = config.filled(judged)
         sizes = encoder_config(config, checkpoint, tokenizer)
         task = _task(config, sizes, tokenizer, judged, checkpoint.origin)
@@ -98,7 +97,7 @@ def _task(
     )
 
     def split(place: str, *, evaluated: bool = False) -> PretrainingSplit:
-        rows = InstanceRows(Path(place)) if judged else StoredRows(Path(place), FORM)
+        rows = InstanceRows(Path(place)) if judged else StoredRows(Path(place), PAIRS)
         if rows.vocab_size > tokenizer.vocab_size:
             raise ValueError(
                 f"{place} holds ids up to {rows.vocab_size - 1}, the vocabulary has "
