@@ -204,6 +204,12 @@ def listed_files(manifest: Path) -> dict[str, dict[str, int]]:
     return field_of(content, "files", dict, str(manifest))
 
 
+def write_manifest(folder: Path, **more: Any) -> None:
+    """Write the manifest of the files in a folder, with what else it says."""
+    files = {path.name: entry_of(path) for path in sorted(folder.iterdir())}
+    (folder / MANIFEST).write_text(json.dumps({"files": files, **more}, indent=1))
+
+
 def verify(path: Path) -> None:
     """Compare a file with size and checksum in the manifest beside it, or of its folder.
 

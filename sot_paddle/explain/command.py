@@ -41,27 +41,9 @@ examples:
 """
 
 
-def run_command(arguments: Sequence[str]) -> int:
-    """Run ``tools/visualize.py``; returns its exit status."""
-    return parser().run(arguments, _run)
-
-
-def parser() -> CommandParser:
-    """The command line of ``tools/visualize.py``."""
-    command_line = CommandParser(prog="visualize.py", description=DESCRIPTION, epilog=EXAMPLES)
-    add = command_line.add_argument
-    add("model", metavar="MODEL_FOLDER", help="of train_image, _glue or _text, or of probes")
-    images = "image files; a folder of class folders, or with val in it; or digits; of probes: runs"
-    add("images", nargs="*", metavar="IMAGES", help=images)
-    add("--out", required=True, metavar="DIR", help="where the figure is written")
-    add("--count", type=int, default=1, metavar="N", help="images of each class folder [1]")
-    add("--sentences", metavar="FILE", help="a line each; columns by TAB, the label first if given")
-    add("--no-ema", action="store_true", help="raw weights instead of the moving average")
-    add("--cpu", action="store_true", help="use the CPU even where there is a GPU")
-    return command_line
-
-
-def _run(options: argparse.Namespace) -> None:
+def run_command(arguments: Sequence[str]) -> None:
+    """Run ``tools/visualize.py``."""
+    options = parser().parse_args(arguments)
     place, out = Path(options.model), Path(options.out)
     if options.count < 1:
         raise ValueError(f"--count must be at least 1, got {options.count}")
@@ -78,6 +60,21 @@ def _run(options: argparse.Namespace) -> None:
         runs = [place, *map(Path, options.images)]
         name, figure = "layers.png", figures.layer_figure(list(map(figures.layer_scores, runs)))
     print(write_atomically(out / name, figure))
+
+
+def parser() -> CommandParser:
+    """The command line of ``tools/visualize.py``."""
+    command_line = CommandParser(prog="visualize.py", description=DESCRIPTION, epilog=EXAMPLES)
+    add = command_line.add_argument
+    add("model", metavar="MODEL_FOLDER", help="of train_image, _glue or _text, or of probes")
+    images = "image files; a folder of class folders, or with val in it; or digits; of probes: runs"
+    add("images", nargs="*", metavar="IMAGES", help=images)
+    add("--out", required=True, metavar="DIR", help="where the figure is written")
+    add("--count", type=int, default=1, metavar="N", help="images of each class folder [1]")
+    add("--sentences", metavar="FILE", help="a line each; columns by TAB, the label first if given")
+    add("--no-ema", action="store_true", help="raw weights instead of the moving average")
+    add("--cpu", action="store_true", help="use the CPU even where there is a GPU")
+    return command_line
 
 
 def _draw_images(options: argparse.Namespace, place: Path) -> bytes:

@@ -30,7 +30,6 @@ from sot_paddle.data.image_dataset import (
 from sot_paddle.data.image_folder import (
     OTHER_NAMES,
     FolderSource,
-    Report,
     check_class_count,
     is_bare,
     read_class_folders,
@@ -186,9 +185,7 @@ def load_images(config: ImageTrainConfig) -> ImageTask:
     )
 
 
-def load_evaluation(
-    config: ImageEvalConfig, transform: EvalTransform, report: Report = say
-) -> ImageEvalSet:
+def load_evaluation(config: ImageEvalConfig, transform: EvalTransform) -> ImageEvalSet:
     """The images of an evaluation: ``val`` of the folder, or the class folders in it.
 
     Raises:
@@ -197,7 +194,7 @@ def load_evaluation(
     if _is_digits(config.data_dir):
         source: ImageSource = load_digits(transform.img_size)[1]
     else:
-        source = _read_val(config.data_dir, report)
+        source = _read_val(config.data_dir)
     if config.imagenet_a:
         require_synsets(source.classes, config.data_dir)
     return ImageEvalSet(source, transform)
@@ -224,8 +221,8 @@ def _is_digits(root: str) -> bool:
 def _read_train_val(config: ImageTrainConfig) -> tuple[FolderSource, FolderSource]:
     """Both splits of a folder; bare class folders are split here."""
     if not is_bare(Path(config.data_dir)):
-        return read_train_val(config.data_dir, say)
-    whole = read_class_folders(config.data_dir, say)
+        return read_train_val(config.data_dir)
+    whole = read_class_folders(config.data_dir)
     train, val = split_classes(whole, config.val_fraction, config.seed)
     say(
         f"{config.data_dir} has no train and val: {len(val)} of its {len(whole)} images are for "
@@ -245,12 +242,12 @@ def _require_decodable(source: ImageSource) -> None:
         raise ValueError(reason)
 
 
-def _read_val(root: str, report: Report) -> FolderSource:
+def _read_val(root: str) -> FolderSource:
     """ImageNet-A comes as bare class folders; so may any set that is only evaluated."""
     if not is_bare(Path(root)):
-        return read_split(root, "val", report)
-    listed = read_class_folders(root, report)
-    report(
+        return read_split(root, "val")
+    listed = read_class_folders(root)
+    say(
         f"{root} has no val: all {len(listed)} images of its class folders are evaluated, also "
         "those of the training (scores on the others are in its metrics.json)"
     )

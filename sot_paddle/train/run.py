@@ -18,7 +18,7 @@ from paddle import nn
 from paddlenlp.trainer import TrainingArguments
 
 from sot_paddle import distributed
-from sot_paddle.cli import Interrupted
+from sot_paddle.cli import TrainingStopped
 from sot_paddle.config import some
 from sot_paddle.distributed import say
 from sot_paddle.runtime import environment_stamp
@@ -173,7 +173,7 @@ def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> dict[str
         trainer.resume(checkpoint)
     step = trainer.state.global_step
     if trainer.stop.requested:
-        raise Interrupted(
+        raise TrainingStopped(
             f"stopped after step {step}, saved in {run.root / f'checkpoint-{step}'}; run the same "
             "command again to continue",
             status=trainer.stop.status,

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from sot_paddle import reading
 from sot_paddle.checkpoint import write_tensors
 from sot_paddle.convert.state.record import Group, OptimizerState
 from sot_paddle.registry import create_model
@@ -232,7 +233,7 @@ def state(best: Path, **changes: object) -> None:
     content = json.loads((best / "config.json").read_text())
     (best / "config.json").write_text(json.dumps(content | changes))
     (best / "manifest.json").unlink()
-    checkpointing.close_folder(best)
+    reading.write_manifest(best)
 
 
 DAMAGES: list[tuple[str, Callable[[Path], object]]] = [

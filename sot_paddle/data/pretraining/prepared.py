@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
-import json
 import random
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -119,9 +118,7 @@ def new_folder(folder: Path, content: Mapping[str, Any]) -> Iterator[Path]:
         )
     with atomic_directory(folder) as writing:
         yield writing
-        files = {path.name: reading.entry_of(path) for path in sorted(writing.iterdir())}
-        manifest = json.dumps({"files": files, _CONTENT: dict(content)}, indent=1)
-        (writing / reading.MANIFEST).write_text(manifest, encoding="utf-8")
+        reading.write_manifest(writing, **{_CONTENT: dict(content)})
 
 
 def form_of(folder: Path) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from visualdl import LogReader
 
-from sot_paddle.cli import NonFiniteLoss
+from sot_paddle.cli import NonFinite
 from sot_paddle.train import checkpointing, trainer
 from sot_paddle.train.model_folder import find_folder, load_trained_text
 from sot_paddle.train.run import class_counts
@@ -63,7 +63,7 @@ def test_a_training_that_is_ended_early_leaves_no_open_log(tiny, tmp_path, monke
     """A search goes on in this process; each log has a thread."""
 
     def end(*_, **__):
-        raise NonFiniteLoss("ended by the search")
+        raise NonFinite("ended by the search")
 
     threads = set(threading.enumerate())
     monkeypatch.setattr(trainer.ExactTrainer, "evaluate", end)
