@@ -148,13 +148,12 @@ class SubwordTokenizer:
         pad: str = "max_length",
     ) -> dict[str, np.ndarray]:
         """Tokenize and pad, to ``"max_length"`` or to the ``"longest"``, see `pad_rows`."""
-        rows = self.tokenize(text_a, text_b)
+        return self.padded(self.tokenize(text_a, text_b), pad)
+
+    def padded(self, rows: TokenFeatures, pad: str) -> dict[str, np.ndarray]:
+        """All of the rows as one batch of the tokenizer's length, see `pad_rows`."""
         places, length = range(len(rows)), self.max_length
         return pad_rows(rows, places, pad=pad, max_length=length, pad_id=self.pad_id)
-
-    def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The word pieces of token ids, for people to read."""
-        return [self.backend.id_to_token(int(token)) for token in ids]
 
     def pieces(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """For each text its ids, and for each id its first character and the one after its last."""

@@ -48,8 +48,7 @@ def open_trained(place: str | Path, *, ema: bool = True) -> Trained:
             "encoder it does not hold, predicts with tools/train_adapter.py --do_predict)"
         )
     model, config = load_trained(place, ema=ema)
-    classes = config.classes or tuple(map(str, range(config.num_classes)))
-    recipe = Recipe(model.name, classes, ("images",), part_of(config, EvalTransform))
+    recipe = Recipe(model.name, config.classes, ("images",), part_of(config, EvalTransform))
     return Trained(model, recipe, folder)
 
 

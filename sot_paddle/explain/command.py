@@ -79,7 +79,6 @@ def parser() -> CommandParser:
 
 def _draw_images(options: argparse.Namespace, place: Path) -> bytes:
     model, config = load_trained(place, ema=not options.no_ema)
-    classes = config.classes or tuple(map(str, range(config.num_classes)))
     transform = part_of(config, EvalTransform)
     rows, chosen = [], _few(choose_images(options.images, options.count, transform))
     for source, index in chosen:
@@ -89,10 +88,10 @@ def _draw_images(options: argparse.Namespace, place: Path) -> bytes:
             parts = explain_image(model, transform(picture))
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
-        label = label if label in classes else ""
+        label = label if label in config.classes else ""
         rows.append(figures.ExplainedImage(name, transform.crop(picture), parts, label))
         say(f"{len(rows)} of {len(chosen)}: {name}")
-    return figures.image_figure(rows, classes)
+    return figures.image_figure(rows, config.classes)
 
 
 def choose_images(

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from sot_paddle.data.batches import pad_rows
 from sot_paddle.data.documents import LabelledRows, read_own, read_published
 from sot_paddle.data.glue_tasks import OWN
 from sot_paddle.data.splits import ShuffledSplit
@@ -47,13 +46,8 @@ class DocumentSplit(ShuffledSplit):
         features = self._tokenizer.tokenize(*columns)
         targets = self._rows.labels
         labels = None if targets is None else [targets[position] for position in positions]
-        return pad_rows(
-            features.with_targets(positions, labels, np.int64),
-            range(len(positions)),  # B
-            pad=self._padding,
-            max_length=self._tokenizer.max_length,
-            pad_id=self._tokenizer.pad_id,
-        )
+        labelled = features.with_targets(positions, labels, np.int64)
+        return self._tokenizer.padded(labelled, self._padding)
 
 
 def load_documents(config: DocumentTrainConfig, tokenizer: SubwordTokenizer) -> GlueTask:

@@ -5,6 +5,7 @@ Shape legend: B images, K classes, M examples.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,11 +19,13 @@ from sot_paddle import distributed
 from sot_paddle.data.batches import EpochBatches
 from sot_paddle.data.image_dataset import (
     DIGITS,
+    BatchWorkers,
     Collate,
     ImageEvalSet,
     ImageSource,
     ImageTrainSet,
     TrainCollate,
+    collate_as,
     collate_evaluation,
     first_corrupt,
     load_digits,
@@ -40,7 +43,7 @@ from sot_paddle.data.image_folder import (
 from sot_paddle.data.image_mixing import ErasingConfig, MixConfig
 from sot_paddle.data.image_transforms import AugmentConfig, EvalTransform
 from sot_paddle.data.imagenet_a import require_synsets
-from sot_paddle.data.splits import BatchLoader, ShuffledSplit, image_loader
+from sot_paddle.data.splits import BatchLoader, ShuffledSplit
 from sot_paddle.distributed import say
 from sot_paddle.options import part_of
 from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
@@ -76,8 +79,13 @@ class ImageSplit(ShuffledSplit):
         return self.images.source.labels
 
     def load(self, batches: Iterable[Sequence[Any]]) -> BatchLoader:
-        """Batches of ``images`` (B, 3, S, S) and ``labels`` (B,), or (B, K) where mixed."""
-        return image_loader(self.images, batches, self.collate, self.workers, self.dtype)
+        """Batches of ``images`` (B, 3, S, S) and ``labels`` (B,), or (B, K) where mixed.
+
+        They come from this process or from worker processes.
+        """
+        images, collate = self.images, functools.partial(collate_as, self.dtype, self.collate)
+        pool = BatchWorkers(images, collate, self.workers) if self.workers else None
+        return BatchLoader(lambda keys: collate([images[key] for key in keys]), batches, pool)
 
 
 @dataclass(frozen=True)

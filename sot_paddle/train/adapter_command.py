@@ -50,11 +50,11 @@ def run_config(config: StateTrainConfig) -> dict[str, Any]:
     if config.model_name_or_path:
         sources |= pretrained.sources(config)
     with open_folder(config, sources) as resume_from:
-        task, of_row = load_states(config)
+        frozen = load_frozen(config) if config.states == LIVE else None
+        task = (_squad if config.squad else _glue)(config, frozen)
         decay = every_name if config.squad else decayed_names
         make_optimizer = functools.partial(optimizer_of_full_batches, decay=decay)
-        setup = text_setup(config, task, StateModel(config, of_row), make_optimizer)
-        return train(setup, resume_from)
+        return train(text_setup(config, task, StateModel(config), make_optimizer), resume_from)
 
 
 def every_name(model: nn.Layer) -> set[str]:
@@ -67,14 +67,19 @@ class StateModel:
     """A model on hidden states; see :class:`sot_paddle.train.setup.ModelSource`."""
 
     config: StateTrainConfig
-    of_row: tuple[int, int, int]  # (L, T, F) of the hidden states
     origin = "the start"
 
     def build(self, task: Task) -> nn.Layer:
         """The model that the options and the sizes of the hidden states describe."""
-        layers, tokens, features = self.of_row
-        sizes = adapter_pooler.AdapterConfig(layers, features, tokens, self.config.adapter_dim)
-        return _MODELS[self.config.model, self.config.squad](sizes, task.num_outputs)
+        config, splits = self.config, (task.train, *task.dev.values(), *task.test.values())
+        sizes = {split.source.of_row for split in splits if split is not None}
+        if len(sizes) > 1:
+            raise ValueError(f"the splits have hidden states of different sizes: {sorted(sizes)}")
+        ((layers, tokens, features),) = sizes
+        if config.max_seq_length not in (None, tokens):
+            say(f"--max_seq_length has no effect: rows of {config.states} have {tokens} tokens")
+        options = adapter_pooler.AdapterConfig(layers, features, tokens, config.adapter_dim)
+        return _MODELS[config.model, config.squad](options, task.num_outputs)
 
     def load(self, model: nn.Layer) -> Sequence[str]:
         """Nothing to load: every tensor is fresh."""
@@ -82,9 +87,10 @@ class StateModel:
 
     def about(self, model: nn.Layer) -> str:
         """The sizes of the hidden states."""
-        layers, tokens, features = self.of_row
-        width = f", width {model.config.width}" if self.config.model == "adapter" else ""
-        return f"on {layers} hidden states of {tokens} tokens x {features}{width}"
+        sizes = model.config
+        width = f", width {sizes.width}" if self.config.model == "adapter" else ""
+        tokens = f"{sizes.seq_length} tokens x {sizes.hidden_size}"
+        return f"on {sizes.num_layers} hidden states of {tokens}{width}"
 
     def files(self, model: nn.Layer, task: Task) -> Mapping[str, bytes]:
         """What rebuilds the model, and the names of its classes."""
@@ -125,25 +131,6 @@ def optimizer_of_full_batches(
 ) -> tuple[Optimizer, LRScheduler]:
     """The published recipe (C.4): :func:`optimizer` with the steps of :func:`schedule_steps`."""
     return optimizer(config, model, pace, schedule_steps(config, pace, steps), decay)
-
-
-def load_states(config: StateTrainConfig) -> tuple[Task, tuple[int, int, int]]:
-    """Read the task that the options ask for, and the sizes of its hidden states.
-
-    Returns:
-        The task, and (L, T, F) of its hidden states.
-    """
-    frozen = load_frozen(config) if config.states == LIVE else None
-    task = (_squad if config.squad else _glue)(config, frozen)
-    splits = [task.train, *task.dev.values(), *task.test.values()]
-    sources = [split.source for split in splits if split is not None]
-    sizes = {source.of_row for source in sources}
-    if len(sizes) > 1:
-        raise ValueError(f"the splits have hidden states of different sizes: {sorted(sizes)}")
-    of_row = sizes.pop()
-    if config.max_seq_length not in (None, of_row[1]):
-        say(f"--max_seq_length has no effect: rows of {config.states} have {of_row[1]} tokens")
-    return task, of_row
 
 
 def load_frozen(options: StateRows) -> FrozenModel:

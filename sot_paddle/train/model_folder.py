@@ -67,17 +67,12 @@ _OF_TOKENS = ("token_type", "token_dim", "large_output", "dense_norm", "patch_si
 
 @dataclass(frozen=True, kw_only=True)
 class ImageModelConfig(EvalTransform):
-    """Everything that rebuilds an image model, and its evaluation transform.
-
-    Attributes:
-        options: flat options of ``create_model``, all of them.
-        classes: class names; a label is a position in it.
-    """
+    """Everything that rebuilds an image model, and its evaluation transform."""
 
     model: str
     num_classes: int
-    options: dict
-    classes: tuple[str, ...]
+    options: dict  # flat ones of ``create_model``, all of them
+    classes: tuple[str, ...]  # names; a label is a position in it
 
     def file(self) -> dict[str, bytes]:
         """The configuration as a file of the model's folder."""
@@ -265,21 +260,13 @@ def from_pretrained(
 
 @dataclass(frozen=True)
 class TextModel:
-    """A trained text model and what its sentences go through.
+    """A trained text model and what its sentences go through."""
 
-    Attributes:
-        model: with its weights, in evaluation mode.
-        tokenizer: cuts and lower-cases as in training.
-        labels: class names; () for regression.
-        num_texts: 1 for sentences, 2 for pairs, None when the task is not one of GLUE's.
-        padding: ``"max_length"`` or ``"longest"``, as in training.
-    """
-
-    model: nn.Layer
-    tokenizer: SubwordTokenizer
-    labels: tuple[str, ...]
-    num_texts: int | None
-    padding: str
+    model: nn.Layer  # with its weights, in evaluation mode
+    tokenizer: SubwordTokenizer  # cuts and lower-cases as in training
+    labels: tuple[str, ...]  # class names; () for regression
+    num_texts: int | None  # 1 for sentences, 2 for pairs, None when the task is not one of GLUE's
+    padding: str  # ``"max_length"`` or ``"longest"``, as in training
 
 
 def load_trained_text(place: str | Path) -> TextModel:

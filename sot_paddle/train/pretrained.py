@@ -62,23 +62,16 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A language model to start from.
-
-    Attributes:
-        backbone: what is known about its architecture.
-        config: the content of config.json, at least the sizes that are not the preset's.
-        arrays: tensors under this project's names, empty for random weights.
-        head: options of the head that it holds, as far as anything tells; {} for none.
-        hint: a name of the checkpoint; one that begins with a preset's asks for it.
-    """
+    """A language model to start from."""
 
     origin: str
-    backbone: TextBackbone
-    config: Mapping[str, Any]
-    arrays: Mapping[str, np.ndarray]
+    backbone: TextBackbone  # what is known about its architecture
+    config: Mapping[str, Any]  # of config.json, at least the sizes that are not the preset's
+    arrays: Mapping[str, np.ndarray]  # under this project's names, empty for random weights
     vocabulary: Mapping[str, bytes]
+    # options of the head that it holds, as far as anything tells; {} for none
     head: Mapping[str, Any] = field(default_factory=dict)
-    hint: str = ""
+    hint: str = ""  # a name of the checkpoint; one that begins with a preset's asks for it
 
     @property
     def preset(self) -> str:

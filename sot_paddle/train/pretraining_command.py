@@ -85,16 +85,7 @@ def _task(
     limit = TEXT_BACKBONES[config.model_type].position_limit(sizes)
     if not judged:
         pretrained.require_positions(limit, config.block_size, origin, "lower --block_size")
-    form = tokenizer.form
-    masks = WordMasks(
-        config.block_size,
-        config.mlm_probability,
-        config.seed,
-        tokenizer.mask_id,
-        tokenizer.pad_id,
-        tuple({*form.begin, *form.between, *form.end}),
-        tokenizer.vocab_size,
-    )
+    masks = WordMasks(config.block_size, config.mlm_probability, config.seed, tokenizer)
 
     def split(place: str, *, evaluated: bool = False) -> PretrainingSplit:
         rows = InstanceRows(Path(place)) if judged else StoredRows(Path(place), PAIRS)

@@ -134,7 +134,7 @@ def _trainer(run: Run) -> ExactTrainer:
         world=distributed.world_size(),
         by_epoch=task.by_epoch,
     )
-    accumulation = min(setup.arguments["gradient_accumulation_steps"], len(batches))
+    accumulation = min(setup.options.gradient_accumulation_steps, len(batches))
     pace = Pace(len(batches), accumulation, len(task.train))
     progress = ProgressLines(
         items=_examples_per_step(run, pace), unit=task.unit, evaluated=next(iter(task.dev), "")
@@ -194,7 +194,7 @@ def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> dict[str
 
 def _arguments(run: Run, pace: Pace) -> TrainingArguments:
     head = getattr(run.model, "head_config", None)  # models on hidden states have none
-    arguments = {**run.setup.arguments, "gradient_accumulation_steps": pace.accumulation}
+    arguments = dict(run.setup.arguments)
     if PADDLE >= (3, 0):  # paddlenlp 2.8, which runs before it, has no such option
         unused = head is None or head.fusion in _UNUSED_PARAMETERS
         arguments["ddp_find_unused_parameters"] = unused
@@ -202,6 +202,7 @@ def _arguments(run: Run, pace: Pace) -> TrainingArguments:
         output_dir=str(run.root),
         logging_dir=str(run.root / run_folder.LOGS),
         max_steps=run.setup.options.max_steps,
+        gradient_accumulation_steps=pace.accumulation,
         seed=run.setup.options.seed,
         device=paddle.get_device().partition(":")[0],
         disable_tqdm=not sys.stderr.isatty(),  # a bar in a terminal, beside the lines

@@ -132,7 +132,6 @@ def text_setup(
     eval_steps = config.logging_steps if config.evaluate_during_training else config.eval_steps
     arguments = {
         "per_device_train_batch_size": config.per_gpu_train_batch_size,
-        "gradient_accumulation_steps": config.gradient_accumulation_steps,
         "num_train_epochs": config.num_train_epochs,
         "logging_steps": config.logging_steps,
         "save_steps": config.save_steps,

@@ -25,6 +25,7 @@ from sot_paddle.data.stored.states import (
     hidden_states,
 )
 from sot_paddle.data.subword import SubwordTokenizer
+from tests.sot_paddle.conftest import tokens_of
 from tests.sot_paddle.data.conftest import letters
 
 N, L, T, F = 5, 3, 4, 2
@@ -139,7 +140,7 @@ def test_cola_loses_its_first_row(tmp_path, tokenizer) -> None:
     found = original_features(tmp_path, "CoLA", "train", tokenizer)
     assert found.labels.tolist() == [1, 0]
     assert found.indices.tolist() == [0, 1]
-    assert tokenizer.tokens(found.row(0)) == ["[CLS]", "c", "d", "[SEP]"]
+    assert tokens_of(tokenizer, found.row(0)) == ["[CLS]", "c", "d", "[SEP]"]
     everything = original_features(tmp_path, "CoLA", "train", tokenizer, "all")
     assert everything.labels.tolist() == [0, 1, 0]
 
