@@ -71,14 +71,6 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
     return examples
 
 
-def tokenize_split(
-    data_dir: str | Path, task: str | Task, split: str, tokenizer: SubwordTokenizer
-) -> TokenFeatures:
-    """Read one split, see :func:`read_split`, and tokenize it, see :func:`tokenize_examples`."""
-    task = get_task(task)
-    return tokenize_examples(read_split(data_dir, task, split), task, tokenizer)
-
-
 def tokenize_examples(
     examples: Sequence[Example], task: Task, tokenizer: SubwordTokenizer
 ) -> TokenFeatures:

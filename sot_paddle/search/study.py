@@ -166,9 +166,8 @@ class Search:
 
         def watch(step: int, steps: int, scores: Mapping[str, float]) -> None:
             """Report an evaluation; end the training where others did better at that step."""
-            if (
-                self.space.metric in scores and step not in reported
-            ):  # one that goes on repeats some
+            # one that goes on repeats some
+            if self.space.metric in scores and step not in reported:
                 trial.report(scores[self.space.metric], step)
             if step < steps and trial.should_prune():
                 raise optuna.TrialPruned(f"ended at step {step}, the others do better")

@@ -20,7 +20,8 @@ from sot_paddle.data import glue_tasks
 from sot_paddle.data.glue import (
     own_task,
     prediction_path,
-    tokenize_split,
+    read_split,
+    tokenize_examples,
     write_predictions,
 )
 from sot_paddle.data.splits import ShuffledSplit, TokenSplit
@@ -128,7 +129,7 @@ def load_glue(config: TrainConfig, tokenizer: SubwordTokenizer) -> GlueTask:
     length = config.max_seq_length
     padding = {"pad": config.padding, "max_length": length, "pad_id": tokenizer.pad_id}
     for split in wanted:
-        features = tokenize_split(config.data_dir, table, split, tokenizer)
+        features = tokenize_examples(read_split(config.data_dir, table, split), table, tokenizer)
         splits[split] = TokenSplit(features, config.per_gpu_eval_batch_size, **padding)
     return GlueTask(
         table,

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
+import warnings
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +30,6 @@ from sot_paddle.data.image_dataset import (
     TrainCollate,
     collate_as,
     collate_evaluation,
-    first_corrupt,
     load_digits,
 )
 from sot_paddle.data.image_folder import (
@@ -243,11 +245,21 @@ def _read_train_val(config: ImageTrainConfig) -> tuple[FolderSource, FolderSourc
 def _require_decodable(source: ImageSource) -> None:
     """Decode every validation image now: a damaged one would else end the run an epoch later."""
     say(f"checking {len(source)} validation images")
+
+    def damage(index: int) -> str:
+        try:
+            source.image(index)
+        except ValueError as error:
+            return str(error)
+        return ""
+
     mine = range(distributed.rank(), len(source), distributed.world_size())
-    reasons = distributed.gather(first_corrupt(source, mine))
-    reason = next((reason for reason in reasons if reason), None)
-    if reason:
-        raise ValueError(reason)
+    # decoding silences warnings, whose filters are the process's: they are put back after the last
+    with warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        reason = next(filter(None, pool.map(damage, mine)), "")
+    reasons = list(filter(None, distributed.gather(reason)))
+    if reasons:
+        raise ValueError(reasons[0])
 
 
 def _read_val(root: str) -> FolderSource:
