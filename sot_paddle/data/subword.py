@@ -141,11 +141,7 @@ class SubwordTokenizer:
         return TokenFeatures.from_rows([row for row, _ in rows], [start for _, start in rows])
 
     def encode_batch(
-        self,
-        text_a: Sequence[str],
-        text_b: Sequence[str] | None = None,
-        *,
-        pad: str = "max_length",
+        self, text_a: Sequence[str], text_b: Sequence[str] | None = None, *, pad: str = "max_length"
     ) -> dict[str, np.ndarray]:
         """Tokenize and pad, to ``"max_length"`` or to the ``"longest"``, see `pad_rows`."""
         return self.padded(self.tokenize(text_a, text_b), pad)

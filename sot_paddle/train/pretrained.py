@@ -231,12 +231,13 @@ def read(
         _LOG.warning("%s", note)
     folder = source.path.parent
     config = _read_config(folder) if _config_file(folder).exists() else {}
-    is_converted = FORMAT in source.metadata
+    is_converted, vocabulary = FORMAT in source.metadata, {}
     if is_converted:
         if text_backbone(source.metadata["model"]) is None:
             raise ValueError(f"{place} is of {source.metadata['model']}, which is no text model")
         with named_in_refusals(source.path):
             config |= metadata_json(source.metadata, "config")
+            vocabulary = unpack_files(source.metadata.get("vocabulary", "{}"))
     elif backbone is not None:
         kind = field_of(config, "model_type", str, f"{place}: config.json", "")
         if kind not in ("", backbone.model_type, backbone.original_type):
@@ -245,10 +246,7 @@ def read(
             expected = backbone.model_type
             raise ValueError(f"{place} is a {kind!r} checkpoint, expected {expected}{meant}")
     backbone = backbone or _architecture(source, config)
-    vocabulary = _vocabulary(FAMILIES[backbone.tokenizer], folder)
-    if is_converted and "vocabulary" in source.metadata:
-        with named_in_refusals(source.path):
-            vocabulary = unpack_files(source.metadata["vocabulary"])
+    vocabulary = vocabulary or _vocabulary(FAMILIES[backbone.tokenizer], folder)
     checkpoint = Pretrained(str(place), backbone, config, source.tensors, vocabulary)
     if is_converted:
         arrays = source.tensors

@@ -129,7 +129,7 @@ def text_setup(
     make_optimizer: Callable[..., tuple[Optimizer, LRScheduler]],
 ) -> Setup:
     """What a command on text trains."""
-    eval_steps = config.logging_steps if config.evaluate_during_training else config.eval_steps
+    steps = config.logging_steps if config.evaluate_during_training else config.eval_steps
     arguments = {
         "per_device_train_batch_size": config.per_gpu_train_batch_size,
         "num_train_epochs": config.num_train_epochs,
@@ -139,14 +139,8 @@ def text_setup(
         "bf16": config.half == "bfloat16",
         "fp16_opt_level": config.fp16_opt_level,
     }
-    return Setup(
-        config,
-        task,
-        source,
-        make_optimizer,
-        arguments,
-        eval_steps=eval_steps if config.do_eval else 0,
-    )
+    steps = steps if config.do_eval else 0
+    return Setup(config, task, source, make_optimizer, arguments, eval_steps=steps)
 
 
 def optimizer(
