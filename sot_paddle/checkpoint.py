@@ -4,18 +4,26 @@ Both formats carry a string-to-string metadata table; docs/weights.md lists the 
 conversion and ``save_weights`` write.
 
 In a ``.pdparams`` file the table follows the pickle's end, where ``paddle.load`` does not look.
-bfloat16 is `ml_dtypes.bfloat16` in memory, and uint16 inside ``.pdparams`` as Paddle stores it.
+Of a pickle nothing but arrays is made, and nothing is run. bfloat16 is `ml_dtypes.bfloat16` in
+memory, and uint16 inside ``.pdparams`` as Paddle stores it.
+
+A training saves more than weights: ``{"epoch": 3, "model": {...}, "optimizer": {...}}``. Every
+mapping that holds a tensor of fractions with an axis is an entry. Numbers kept as tensors, states
+of random generators and states of optimizers are none. One entry is taken; several are refused.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import logging
 import math
 import os
 import pickle
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,7 +32,7 @@ import numpy as np
 
 from sot_paddle import reading
 from sot_paddle.atomic import atomic_file
-from sot_paddle.weight_entries import Choice, read_arrays
+from sot_paddle.config import some
 
 _LOG = logging.getLogger(__name__)
 
@@ -52,6 +60,45 @@ _DTYPES = {
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _TRAILER = b"\nSOT_PADDLE_METADATA\n"
 
+_OPTIMIZER = {"param_groups", "LR_Scheduler"}  # of PyTorch's and of Paddle's state of an optimizer
+_DEEPEST = 8  # levels of mappings
+
+BROKEN_PICKLE = (
+    EOFError,
+    pickle.UnpicklingError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What reading a damaged pickle raises."""
+
+_OF_NUMPY = {
+    "_reconstruct": np.empty(0).__reduce__()[0],
+    "scalar": np.float64(0).__reduce__()[0],
+    "ndarray": np.ndarray,
+    "dtype": np.dtype,
+}
+_HOMES = ("numpy", "numpy.core.multiarray", "numpy._core.multiarray")  # of old and new releases
+NUMPY_GLOBALS: Mapping[str, Any] = {
+    f"{home}.{name}": value for home in _HOMES for name, value in _OF_NUMPY.items()
+}
+"""What NumPy's arrays and numbers need in a pickle, by its name there."""
+
+_ADMITTED: Mapping[str, Any] = {
+    **NUMPY_GLOBALS,
+    "_codecs.encode": codecs.encode,  # protocol 2 spells bytes this way
+    "collections.OrderedDict": OrderedDict,
+    "builtins.tuple": tuple,
+    "__builtin__.tuple": tuple,
+}
+_NAME_TABLE = "StructuredToParameterName@@"  # paddle.save adds it; it holds no tensor
+
 
 def shapes_of(arrays: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
     """Name -> shape; of what was read no data is touched."""
@@ -66,15 +113,13 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], d
             besides arrays, or another content than a manifest of the folder says.
     """
     path = _with_known_suffix(path)
-    choice, metadata = read_entry(path, path.suffix)
+    choice = read_entry(path, path.suffix)
     for note in choice.notes:
         _LOG.warning("%s: %s", path, note)
-    return dict(choice.tensors), metadata
+    return dict(choice.tensors), choice.metadata
 
 
-def read_entry(
-    path: Path, suffix: str, *, ema: bool | None = False
-) -> tuple[Choice, dict[str, str]]:
+def read_entry(path: Path, suffix: str, *, ema: bool | None = False) -> Choice:
     """Open a tensor file, or the one entry of weights in a ``.pdparams``.
 
     Raises:
@@ -85,8 +130,7 @@ def read_entry(
         return _read_pdparams(path, ema=ema)
     if ema:
         raise ValueError(f"{path}: a {suffix} file holds one set of weights; drop --ema")
-    tensors, metadata = _read_safetensors(path)
-    return Choice(tensors), metadata
+    return _read_safetensors(path)
 
 
 def require_numbers(name: str, array: np.ndarray, origin: object, *, floating: bool = True) -> None:
@@ -208,7 +252,7 @@ def _with_known_suffix(path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+def _read_safetensors(path: Path) -> Choice:
     import safetensors
 
     with reading.open_weights(path) as handle:
@@ -229,20 +273,31 @@ def _read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]
                 f"{path}: not a safetensors file, or truncated, or of a dtype not read here "
                 f"({error})"
             ) from error
-    return arrays, metadata
+    return Choice(arrays, metadata=metadata)
 
 
-def _read_pdparams(path: Path, *, ema: bool | None) -> tuple[Choice, dict[str, str]]:
+def _read_pdparams(path: Path, *, ema: bool | None) -> Choice:
+    """Read a pickled dict of arrays, flat or with such dicts as entries, and what follows it."""
     with reading.open_weights(path) as handle:
-        choice = read_arrays(path, handle, ema=ema)
+        try:
+            content = _ArrayUnpickler(handle, encoding="latin1").load()
+        except BROKEN_PICKLE as error:
+            raise ValueError(
+                f"{path}: not a .pdparams file of arrays alone, or damaged ({error})"
+            ) from error
         rest = handle.read()
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: expected a dict of arrays, got a {type(content).__name__}")
+    content.pop(_NAME_TABLE, None)
+    with reading.named_in_refusals(path):
+        choice = choose_weights(content, _as_array, ema=ema) if content else Choice({})
     arrays = dict(choice.tensors)
     halves = {n: a.view(ml_dtypes.bfloat16) for n, a in arrays.items() if a.dtype == np.uint16}
-    choice = replace(choice, tensors=arrays | halves)
     if rest and not rest.startswith(_TRAILER):
         raise ValueError(f"{path}: damaged after the tensors")
     where = f"{path}: its metadata, after the tensors"
-    return choice, reading.parse_json(rest.removeprefix(_TRAILER), where) if rest else {}
+    metadata = reading.parse_json(rest.removeprefix(_TRAILER), where) if rest else {}
+    return replace(choice, tensors=arrays | halves, metadata=metadata)
 
 
 def _write_pdparams(
@@ -259,3 +314,96 @@ def _write_pdparams(
     pickle.dump(stored, handle, protocol=4)
     if metadata:
         handle.write(_TRAILER + json.dumps(metadata, sort_keys=True).encode("ascii"))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The entry that is read."""
+
+    tensors: Mapping[str, Any]
+    notes: tuple[str, ...] = ()  # which entry it is and what is passed over, for the user
+    averaged: bool | None = None  # whether these are averaged weights; None: there is one set
+    metadata: Mapping[str, str] = field(default_factory=dict)  # the file's table
+
+
+def choose_weights(
+    content: Any, as_tensor: Callable[[Any], Any], *, ema: bool | None = False
+) -> Choice:
+    """Choose the weights among a file's entries.
+
+    Args:
+        as_tensor: value -> what has ``dtype`` and ``shape``, or None where it is no tensor.
+        ema: take averaged weights (True), the others (False), or the averaged ones where there
+            are any (None).
+
+    Raises:
+        ValueError: no entry holds such tensors, or several do; the message lists those that there
+            are.
+    """
+    if not isinstance(content, Mapping):
+        raise ValueError(f"expected a dict of tensors, got {type(content).__name__}")
+    entries = _find_entries(content, as_tensor)
+    if not entries:
+        types = [f"{name} ({type(value).__name__})" for name, value in content.items()]
+        raise ValueError(f"no entry holds tensors of weights; it holds {some(types) or 'nothing'}")
+    averages = [key for key in entries if _is_averaged(key)]
+    is_averaged = bool(averages) if ema is None else ema
+    fitting = [key for key in entries if _is_averaged(key) is is_averaged]
+    if len(fitting) != 1:
+        kind = "averaged weights, whose key says ema" if is_averaged else "weights, ema aside"
+        listed = some([f"{key or '.'} ({len(entries[key])} tensors)" for key in entries])
+        raise ValueError(
+            f"expected one entry of {kind}, got {len(fitting)} of {listed}: save the one that is "
+            f"meant as a file of its own, or change --ema"
+        )
+    (key,) = fitting
+    notes = [f"the state dict under the key {key!r} is used"] if key else []
+    if averages and not is_averaged:
+        passed = f"the averaged weights under {averages[0]!r} are passed over"
+        notes.append(f"{passed} (--ema, or leaving --no-ema out, takes them)")
+    return Choice(entries[key], tuple(notes), is_averaged if averages else None)
+
+
+def _is_averaged(key: str) -> bool:
+    """Whether a key says that these are averaged weights (``model_ema``, ``ema.shadow``)."""
+    return "ema" in re.split(r"[._]", key.lower())
+
+
+def _find_entries(
+    mapping: Mapping, as_tensor: Callable[[Any], Any], keys: tuple[str, ...] = ()
+) -> dict[str, Mapping[str, Any]]:
+    """Every mapping in a file that holds weights, by its keys joined by dots.
+
+    The file's own level comes first, and has the key "".
+    """
+    values = {name: as_tensor(value) for name, value in mapping.items() if isinstance(name, str)}
+    tensors = {name: value for name, value in values.items() if value is not None}
+    others = {name: value for name, value in mapping.items() if name not in tensors}
+    entries = {}
+    has_weights = any(  # fractions along an axis; Paddle keeps bfloat16 as uint16
+        len(value.shape) > 0 and ("float" in str(value.dtype) or str(value.dtype) == "uint16")
+        for value in tensors.values()
+    )
+    if has_weights or (tensors and not others and not keys):
+        entries[".".join(keys)] = tensors
+    for name, value in others.items():
+        is_inner = isinstance(name, str) and isinstance(value, Mapping) and len(keys) < _DEEPEST
+        if is_inner and not _OPTIMIZER & value.keys():
+            entries |= _find_entries(value, as_tensor, (*keys, name))
+    return entries
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Admits what ``paddle.save`` needs for arrays, and no other global."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if f"{module}.{name}" not in _ADMITTED:
+            raise pickle.UnpicklingError(f"the pickle asks for {module}.{name}")
+        return _ADMITTED[f"{module}.{name}"]
+
+
+def _as_array(value: Any) -> np.ndarray | None:
+    if isinstance(value, tuple) and len(value) == 2:  # (Paddle's own name, array)
+        value = value[1]
+    is_numbers = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+    return value if is_numbers else None

@@ -33,20 +33,11 @@ class TrainingStopped(RuntimeError):
         self.status = status
 
 
-class NonFiniteLoss(TrainingStopped):
-    """The loss became NaN or infinite; raised before the optimizer could spread it."""
+class NonFinite(TrainingStopped):
+    """A loss, a weight, a moment or an average is NaN or infinite.
 
-
-class NonFiniteState(TrainingStopped):
-    """A weight, a moment or an average is NaN or infinite; raised before it reaches the disk."""
-
-
-class StorageFailure(TrainingStopped):
-    """A file could not be written (no space, no permission); nothing half-written remains."""
-
-
-class Interrupted(TrainingStopped):
-    """The user (Ctrl-C, status 130) or the system (SIGTERM, 143) asked the run to stop."""
+    It is raised before the optimizer could spread it and before it reaches the disk.
+    """
 
 
 class Terminated(KeyboardInterrupt):
@@ -181,11 +172,6 @@ class CommandParser(argparse.ArgumentParser):
         self.add_argument(VERSION, action="version", version=f"%(prog)s {sot_paddle.__version__}")
         what = "after a failure, show where it arose as well as the line"
         self.add_argument(TRACEBACK, action="store_true", default=argparse.SUPPRESS, help=what)
-
-    def run(self, arguments: Sequence[str], action: Callable[[argparse.Namespace], object]) -> int:
-        """Hand the options of a command line to a function; returns the `exit_status`."""
-        options = self.parse_args(list(arguments))
-        return exit_status(self.prog.removesuffix(".py"), lambda: action(options))
 
     def parse_known_args(self, args=None, namespace=None):
         """Parse as argparse does; ``--traceback``, of `exit_status`, leaves no option here."""

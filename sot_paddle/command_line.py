@@ -64,7 +64,7 @@ def _parser(record: type[Record]) -> argparse.ArgumentParser:
     parser = CommandParser(prog=record.program, description=inspect.getdoc(record))
     for name, shown in record.positional.items():
         parser.add_argument(f"{name} in place", nargs="?", metavar=shown, help=f"as --{name}")
-    parser.add_argument("-c", "--config", metavar="FILE", help="YAML or .json file of options")
+    parser.add_argument("-c", "--config", metavar="FILE", help="YAML or JSON file of options")
     repeated = {"action": "append", "default": [], "metavar": "NAME=VALUE"}
     what = "an option by its name, over the file's value; may be repeated"
     parser.add_argument("--set", dest="assigned", help=what, **repeated)

@@ -205,7 +205,7 @@ CONFIGS = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).resolve().parent
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
-    """Read a YAML mapping with safe loading, refusing duplicate keys; or a JSON object (.json).
+    """Read a YAML mapping, such as a JSON object, with safe loading, refusing duplicate keys.
 
     Args:
         path: a file holding one mapping; ``configs/...`` also where there is no such folder.
@@ -215,8 +215,6 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     """
     if not Path(path).exists() and Path(path).parts[:1] == (CONFIGS.name,):
         path = CONFIGS.joinpath(*Path(path).parts[1:])
-    if Path(path).suffix == ".json":  # its 2e-05 is a number, which YAML reads as text
-        return reading.read_json(path)
     values = reading.read_yaml(path)
     if not isinstance(values or {}, dict):
         raise ValueError(f"{path} must hold a mapping of options, got {type(values).__name__}")

@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -111,6 +112,43 @@ def parse_json(text: str | bytes, where: str, kind: type = dict) -> Any:
     return content
 
 
+def as_null(_: float) -> None:
+    """What stands for a number that is not finite where readers expect numbers or nothing."""
+
+
+def json_ready(value: Any, nonfinite: Callable[[float], Any] = str) -> Any:
+    """Turns a value into what strict JSON can hold.
+
+    Args:
+        value: None, bool, str, number (NumPy's too), list, tuple, or mapping with string keys.
+        nonfinite: what becomes of NaN and infinities: text ("nan", "inf", "-inf"), or `as_null`.
+
+    Raises:
+        TypeError: any other type, named.
+    """
+    import numpy as np  # takes longer than all else that --help needs
+
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return nonfinite(value)
+    if value is None or isinstance(value, bool | str | int | float):
+        return value
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise TypeError(f"a mapping for JSON needs string keys, got {sorted(map(repr, value))}")
+        return {key: json_ready(item, nonfinite) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_ready(item, nonfinite) for item in value]
+    raise TypeError(f"{type(value).__name__} cannot go into JSON: convert it to a number or text")
+
+
+def dumps(value: Any, nonfinite: Callable[[float], Any] = str) -> str:
+    """A whole file of strict JSON, with indented lines; see `json_ready`."""
+    ready = json_ready(value, nonfinite)
+    return json.dumps(ready, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
 def field_of(
     table: Mapping[str, Any], key: str, kind: type, where: str, default: Any = None
 ) -> Any:
@@ -164,6 +202,12 @@ def listed_files(manifest: Path) -> dict[str, dict[str, int]]:
     if "files" not in content or "format" in content:  # the latter of a dump
         return {}
     return field_of(content, "files", dict, str(manifest))
+
+
+def write_manifest(folder: Path, **more: Any) -> None:
+    """Write the manifest of the files in a folder, with what else it says."""
+    files = {path.name: entry_of(path) for path in sorted(folder.iterdir())}
+    (folder / MANIFEST).write_text(json.dumps({"files": files, **more}, indent=1))
 
 
 def verify(path: Path) -> None:

@@ -129,14 +129,9 @@ def tune_cpu() -> dict[str, str]:
     return dict(_applied)
 
 
-def quiet_graphs() -> None:
-    """Keep Paddle's C++ part, which notes how it runs a graph, to errors; before its import."""
-    os.environ.setdefault("GLOG_minloglevel", "2")
-
-
 def ignore_import_warnings() -> None:
     """Leave out two warnings that Paddle's import prints and that no user can act on."""
-    quiet_graphs()
+    os.environ.setdefault("GLOG_minloglevel", "2")  # of the C++ part errors alone
     warnings.filterwarnings("ignore", message="No ccache found", category=UserWarning)
     warnings.filterwarnings("ignore", message="Setuptools is replacing distutils")
 
@@ -159,7 +154,7 @@ def quiet_imports() -> Iterator[None]:
 
     No garbage is looked for there, nor ever after among what the imports made: there is none.
     """
-    quiet_graphs()
+    os.environ.setdefault("GLOG_minloglevel", "2")
     muted = _Muted()
     gc.disable()
     try:

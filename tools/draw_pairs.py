@@ -20,7 +20,7 @@ from right_pairs import running
 
 from sot_paddle.atomic import write_atomically
 from sot_paddle.cli import CommandParser, command
-from sot_paddle.strict_json import dumps
+from sot_paddle.reading import dumps
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:

@@ -34,7 +34,7 @@ from align.record.arrays import (
 )
 from align.record.recording import Call, Recording
 from align.record.request import DTYPES, LOSSES, Request
-from sot_paddle import checkpoint, reading, strict_json
+from sot_paddle import checkpoint, reading
 from sot_paddle.atomic import atomic_directory
 
 FORMAT, VERSION = "align dump", 7
@@ -206,7 +206,7 @@ def _short(row: Mapping[str, Any] | None) -> str:
 
 def write_json(path: Path, value: Any) -> None:
     """Write strict JSON (NaN and infinities as text)."""
-    path.write_text(strict_json.dumps(value), encoding="utf-8")
+    path.write_text(reading.dumps(value), encoding="utf-8")
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from sot_paddle.strict_json import json_ready
+from sot_paddle.reading import json_ready
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from unittest import mock
 import sot_paddle
 from align.record.recording import ROOT
 from align.record.results import Divergence, StepResult
-from sot_paddle.strict_json import dumps, json_ready
+from sot_paddle.reading import dumps, json_ready
 
 SIDES = {"paddle": "Paddle", "torch": "PyTorch"}
 LIBRARIES = {"site-packages", "dist-packages"}

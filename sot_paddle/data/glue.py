@@ -35,12 +35,6 @@ class Example:
     label: int | float | None  # class index, score for regression, None where withheld
 
 
-def available_splits(data_dir: str | Path, task: str | Task) -> tuple[str, ...]:
-    """Names of the task's splits whose files are present in ``data_dir``, in the task's order."""
-    task, folder = get_task(task), Path(data_dir)
-    return tuple(split for split, file in task.splits.items() if (folder / file).is_file())
-
-
 def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Example]:
     """Read one split of a task: the examples in the file's order, at least one.
 
@@ -75,14 +69,6 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
         texts = [row[name] for name in task.text]
         examples.append(Example(index, texts[0], texts[1] if len(texts) == 2 else None, label))
     return examples
-
-
-def tokenize_split(
-    data_dir: str | Path, task: str | Task, split: str, tokenizer: SubwordTokenizer
-) -> TokenFeatures:
-    """Read one split, see :func:`read_split`, and tokenize it, see :func:`tokenize_examples`."""
-    task = get_task(task)
-    return tokenize_examples(read_split(data_dir, task, split), task, tokenizer)
 
 
 def tokenize_examples(

@@ -16,11 +16,10 @@ import multiprocessing
 import os
 import signal
 import threading
-import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import connection
@@ -97,21 +96,6 @@ def load_digits(img_size: int = 32) -> tuple[ArraySource, ArraySource]:
         names = [f"digit {number}" for number in np.flatnonzero(part)]
         sources.append(ArraySource(images[part], labels[part], tuple("0123456789"), names))
     return sources[0], sources[1]
-
-
-def first_corrupt(source: ImageSource, indices: Sequence[int]) -> str | None:
-    """Decode images, forget them, and say what is wrong with the first that cannot be had."""
-
-    def reason(index: int) -> str | None:
-        try:
-            source.image(index)
-        except ValueError as error:
-            return str(error)
-        return None
-
-    # decoding silences warnings, whose filters are the process's: they are put back after the last
-    with warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
-        return next(filter(None, pool.map(reason, indices)), None)
 
 
 def generator(stream: str, seed: int, epoch: int, index: int) -> np.random.Generator:

@@ -20,7 +20,7 @@ import os
 import struct
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -32,9 +32,6 @@ from sot_paddle.config import some
 EXTENSIONS = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 OTHER_NAMES = {"val": ("validation",)}
 """The original's second name of the validation folder."""
-
-Report = Callable[[str], None]
-"""Is told what a folder holds and is not read."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,11 +63,9 @@ class FolderSource:
         return str(self.root / self.files[index])
 
 
-def read_train_val(
-    root: str | Path, report: Report = _LOG.warning
-) -> tuple[FolderSource, FolderSource]:
+def read_train_val(root: str | Path) -> tuple[FolderSource, FolderSource]:
     """List both splits, see :func:`read_split`, and refuse a class that is in one of them only."""
-    train, val = read_split(root, "train", report), read_split(root, "val", report)
+    train, val = read_split(root, "train"), read_split(root, "val")
     if names := sorted(set(train.classes) ^ set(val.classes)):
         raise ValueError(
             f"{root}: expected the same classes in train ({len(train.classes)}) and val "
@@ -108,7 +103,7 @@ def split_classes(
     return parts[0], parts[1]
 
 
-def read_split(root: str | Path, split: str, report: Report = _LOG.warning) -> FolderSource:
+def read_split(root: str | Path, split: str) -> FolderSource:
     """List one split, ``"train"`` or ``"val"`` (then ``validation`` is accepted as well).
 
     Raises:
@@ -118,7 +113,7 @@ def read_split(root: str | Path, split: str, report: Report = _LOG.warning) -> F
     names = (split, *OTHER_NAMES.get(split, ()))
     for name in names:
         if (root / name).is_dir():
-            return read_class_folders(root / name, report)
+            return read_class_folders(root / name)
     content = "no folder"
     if root.is_dir():
         content = some(sorted(entry.name for entry in root.iterdir())) or "an empty folder"
@@ -128,7 +123,7 @@ def read_split(root: str | Path, split: str, report: Report = _LOG.warning) -> F
     )
 
 
-def read_class_folders(folder: str | Path, report: Report = _LOG.warning) -> FolderSource:
+def read_class_folders(folder: str | Path) -> FolderSource:
     """List a folder of class folders, ``<class>/*`` below it; every image comes once.
 
     Raises:
@@ -159,7 +154,7 @@ def read_class_folders(folder: str | Path, report: Report = _LOG.warning) -> Fol
             f"in {len(empty)} of {len(classes)}: {some(empty)}; remove these folders or "
             "fill them"
         )
-    report_others(folder, [*beside, *itertools.chain(*listings)], report)
+    report_others(folder, [*beside, *itertools.chain(*listings)])
     labels = np.repeat(np.arange(len(classes), dtype=np.int64), list(map(len, images)))
     return FolderSource(folder, classes, tuple(itertools.chain(*images)), labels)
 
@@ -180,10 +175,11 @@ def _is_below(folder: Path) -> bool:
     return not (is_above or folder.name.startswith("."))
 
 
-def report_others(folder: Path, files: Sequence[str], report: Report) -> None:
+def report_others(folder: Path, files: Sequence[str]) -> None:
     """Say how many of the files of a folder are no images by their name, and name some."""
     if others := list(itertools.filterfalse(is_image, files)):
-        report(f"{folder}, left out: {len(others)} files that are no images: {some(others)}")
+        text = "%s, left out: %d files that are no images: %s"
+        _LOG.warning(text, folder, len(others), some(others))
 
 
 def is_image(name: str) -> bool:

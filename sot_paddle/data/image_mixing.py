@@ -39,21 +39,12 @@ class MixConfig:
 
 
 @dataclass(frozen=True)
-class Box:
-    """Rows ``top`` to below ``bottom``, columns ``left`` to below ``right``."""
-
-    top: int
-    bottom: int
-    left: int
-    right: int
-
-
-@dataclass(frozen=True)
 class Mix:
     """The draw of one batch."""
 
     lam: float = 1.0  # weight of an image's own label, 0 to 1; of its pixels too without a box
-    box: Box | None = None  # the part that comes from the other image (CutMix), None for mixup
+    # top, bottom, left, right of the part that comes from the other image (CutMix), None for mixup
+    box: tuple[int, int, int, int] | None = None
 
 
 def draw_mix(
@@ -75,9 +66,9 @@ def draw_mix(
     for size in (height, width):
         place, half = int(rng.integers(size)), int(size * math.sqrt(1 - lam)) // 2
         bounds += [max(0, place - half), min(size, place + half)]
-    box = Box(*bounds)
-    area = (box.bottom - box.top) * (box.right - box.left)
-    return Mix(1.0 - area / float(height * width), box)
+    top, bottom, left, right = bounds
+    area = (bottom - top) * (right - left)
+    return Mix(1.0 - area / float(height * width), (top, bottom, left, right))
 
 
 def mix_images(images: np.ndarray, mix: Mix) -> np.ndarray:
@@ -85,9 +76,8 @@ def mix_images(images: np.ndarray, mix: Mix) -> np.ndarray:
     if mix.lam == 1.0:
         return images
     if mix.box is not None:
-        box, mixed = mix.box, images.copy()
-        part = (slice(None), slice(box.top, box.bottom), slice(box.left, box.right))
-        mixed[part] = images[::-1][part]
+        (top, bottom, left, right), mixed = mix.box, images.copy()
+        mixed[:, top:bottom, left:right] = images[::-1, top:bottom, left:right]
         return mixed
     mixed = np.empty_like(images)
     weight, partner_weight = np.float32(mix.lam), np.float32(1 - mix.lam)

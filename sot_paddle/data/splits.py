@@ -15,8 +15,8 @@ import paddle
 from paddle.io import DataLoader, Dataset
 
 from sot_paddle import distributed
-from sot_paddle.data import image_dataset
 from sot_paddle.data.batches import EpochBatches, TokenFeatures, epoch_batches, pad_rows
+from sot_paddle.data.image_dataset import BatchWorkers
 
 
 class BatchLoader(DataLoader):
@@ -41,7 +41,7 @@ class BatchLoader(DataLoader):
         self,
         make: Callable[[Sequence[Any]], Mapping[str, np.ndarray]],
         batches: Iterable[Sequence[Any]],
-        workers: image_dataset.BatchWorkers | None = None,
+        workers: BatchWorkers | None = None,
     ) -> None:
         super().__init__(Dataset(), batch_sampler=batches, collate_fn=make)
         self._workers = workers
@@ -55,22 +55,6 @@ class BatchLoader(DataLoader):
         make = partial(map, self.collate_fn) if self._workers is None else self._workers.batches
         for arrays in make(self.batch_sampler):
             yield {name: paddle.to_tensor(array) for name, array in arrays.items()}
-
-
-def image_loader(
-    dataset: image_dataset.ImageTrainSet | image_dataset.ImageEvalSet,
-    batches: Iterable[Sequence[Any]],
-    collate: image_dataset.Collate,
-    workers: int = 0,
-    dtype: str = "float32",
-) -> BatchLoader:
-    """Batches of images, from this process or from so many worker processes.
-
-    ``batches`` are lists of (epoch, index) pairs for training, of indices for evaluation.
-    """
-    collate = partial(image_dataset.collate_as, dtype, collate)
-    pool = image_dataset.BatchWorkers(dataset, collate, workers) if workers else None
-    return BatchLoader(lambda keys: collate([dataset[key] for key in keys]), batches, pool)
 
 
 class ShuffledSplit:

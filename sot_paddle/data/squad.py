@@ -20,8 +20,7 @@ import numpy as np
 from sot_paddle.atomic import write_atomically
 from sot_paddle.data.batches import TokenFeatures
 from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.reading import read_json
-from sot_paddle.strict_json import dumps
+from sot_paddle.reading import dumps, read_json
 
 
 @dataclass(frozen=True)

@@ -133,37 +133,23 @@ class SubwordTokenizer:
         fingerprint = _hash(f"{self.fingerprint} {trunc_medium}")
         return replace(self, trunc_medium=trunc_medium, fingerprint=fingerprint)
 
-    def tokenize(
-        self,
-        text_a: Sequence[str],
-        text_b: Sequence[str] | None = None,
-        *,
-        max_length: int | None = None,
-    ) -> TokenFeatures:
-        """Token ids of B sentences or pairs, truncated to ``max_length`` or the tokenizer's."""
-        limit = max_length or self.max_length
+    def tokenize(self, text_a: Sequence[str], text_b: Sequence[str] | None = None) -> TokenFeatures:
+        """Token ids of B sentences or pairs, truncated to ``max_length``."""
         first = self.ids(text_a)
         second = [None] * len(first) if text_b is None else self.ids(text_b)
-        rows = [self._assemble(*pair, limit) for pair in zip(first, second, strict=True)]
+        rows = [self._assemble(*pair, self.max_length) for pair in zip(first, second, strict=True)]
         return TokenFeatures.from_rows([row for row, _ in rows], [start for _, start in rows])
 
     def encode_batch(
-        self,
-        text_a: Sequence[str],
-        text_b: Sequence[str] | None = None,
-        *,
-        pad: str = "max_length",
-        max_length: int | None = None,
+        self, text_a: Sequence[str], text_b: Sequence[str] | None = None, *, pad: str = "max_length"
     ) -> dict[str, np.ndarray]:
         """Tokenize and pad, to ``"max_length"`` or to the ``"longest"``, see `pad_rows`."""
-        limit = max_length or self.max_length
-        features = self.tokenize(text_a, text_b, max_length=limit)
-        rows = range(len(features))
-        return pad_rows(features, rows, pad=pad, max_length=limit, pad_id=self.pad_id)
+        return self.padded(self.tokenize(text_a, text_b), pad)
 
-    def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The word pieces of token ids, for people to read."""
-        return [self.backend.id_to_token(int(token)) for token in ids]
+    def padded(self, rows: TokenFeatures, pad: str) -> dict[str, np.ndarray]:
+        """All of the rows as one batch of the tokenizer's length, see `pad_rows`."""
+        places, length = range(len(rows)), self.max_length
+        return pad_rows(rows, places, pad=pad, max_length=length, pad_id=self.pad_id)
 
     def pieces(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """For each text its ids, and for each id its first character and the one after its last."""

@@ -293,9 +293,6 @@ class _Pieces:
         """What the tokenizer is made of, for a fingerprint."""
         return f"{self._lower} {self._content.hex()}"
 
-    def id_to_token(self, index: int) -> str:
-        return self._tokens[index]
-
     def encode_batch_fast(
         self, texts: Sequence[str], *, add_special_tokens: bool
     ) -> list[SimpleNamespace]:

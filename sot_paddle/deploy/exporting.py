@@ -8,7 +8,6 @@ Shape legend: B rows of a batch, K classes, S tokens.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -26,8 +25,8 @@ from sot_paddle.deploy.graph import JSON, PARAMETERS, Runner, load_graph, run_mo
 from sot_paddle.deploy.onnx_file import ONNX, load_onnx, translate
 from sot_paddle.deploy.recipe import RECIPE, Recipe, TextRecipe, preparation_of, recipe_json
 from sot_paddle.deploy.trained import Trained, open_trained
+from sot_paddle.reading import write_manifest
 from sot_paddle.runtime import environment_stamp
-from sot_paddle.train.checkpointing import close_folder
 from sot_paddle.train.device import prepare_device
 
 DESCRIPTION = """\
@@ -53,17 +52,14 @@ ROWS = 16
 Batch = Mapping[str, np.ndarray]
 
 
-def run_command(arguments: Sequence[str]) -> int:
-    """Run ``tools/export.py``, which writes all or nothing; returns its exit status."""
+def run_command(arguments: Sequence[str]) -> None:
+    """Run ``tools/export.py``, which writes all or nothing."""
     parser = CommandParser(prog="export.py", description=DESCRIPTION, epilog=EXAMPLES)
     add = parser.add_argument
     add("model", metavar="MODEL_FOLDER", help="of train_glue.py, _text or _image")
     add("out", metavar="DIR", help="folder of the export, made by the command")
     add("--no-ema", action="store_true", help="raw weights instead of the moving average")
-    return parser.run(arguments, _run)
-
-
-def _run(options: argparse.Namespace) -> None:
+    options = parser.parse_args(arguments)
     out = Path(options.out)
     prepare_device(dtype="float32", cpu=True)
     trained = open_trained(options.model, ema=not options.no_ema)
@@ -106,7 +102,7 @@ def export(trained: Trained, out: Path) -> dict[str, float]:
                     shutil.copyfile(trained.folder / name, folder / name)
         more = {"source": str(trained.folder), "environment": environment_stamp()}
         (folder / RECIPE).write_text(recipe_json(recipe, more), encoding="utf-8")
-        close_folder(folder)
+        write_manifest(folder)
     return differences
 
 

@@ -5,7 +5,6 @@ Shape legend: B rows, K classes.
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import sys
@@ -48,8 +47,8 @@ examples:
 """
 
 
-def run_command(arguments: Sequence[str]) -> int:
-    """Run ``tools/predict.py``; returns its exit status, 0 when every row is predicted."""
+def run_command(arguments: Sequence[str]) -> None:
+    """Run ``tools/predict.py``."""
     parser = CommandParser(prog="predict.py", description=DESCRIPTION, epilog=EXAMPLES)
     add = parser.add_argument
     add("model", metavar="MODEL_FOLDER", help="a training's folder, or an export")
@@ -63,10 +62,7 @@ def run_command(arguments: Sequence[str]) -> int:
     add("--batch-size", type=int, default=32, metavar="N", help="rows computed together [32]")
     add("--no-ema", action="store_true", help="raw weights instead of the moving average")
     add("--cpu", action="store_true", help="use the CPU even where there is a GPU")
-    return parser.run(arguments, _run)
-
-
-def _run(options: argparse.Namespace) -> None:
+    options = parser.parse_args(arguments)
     if options.batch_size < 1:
         raise ValueError(f"--batch-size must be at least 1, got {options.batch_size}")
     predictor = open_predictor(options.model, ema=not options.no_ema, cpu=options.cpu)
@@ -230,7 +226,7 @@ def _images_of(place: str, details: EvalTransform) -> list[Row]:
         raise ValueError(
             f"{place}: expected images ({' '.join(image_folder.EXTENSIONS)}), got none"
         )
-    image_folder.report_others(path, files, _LOG.warning)
+    image_folder.report_others(path, files)
     return [_image(path / name) for name in images]
 
 

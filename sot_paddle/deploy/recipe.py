@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sot_paddle import reading, strict_json
+from sot_paddle import reading
 from sot_paddle.config import build_record
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.subword import HEAD
@@ -48,7 +48,7 @@ def recipe_json(recipe: Recipe, more: Mapping[str, Any]) -> str:
     content = dataclasses.asdict(recipe)
     kind = "text" if isinstance(recipe.preparation, TextRecipe) else "image"
     content["preparation"] = {kind: content["preparation"]}
-    return strict_json.dumps({**content, **more})
+    return reading.dumps({**content, **more})
 
 
 def read_recipe(folder: Path) -> Recipe:

@@ -11,8 +11,7 @@ from sot_paddle.config import SPANS
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.deploy.recipe import Recipe, TextRecipe
 from sot_paddle.options import part_of
-from sot_paddle.train.model_folder import load_trained, load_trained_text
-from sot_paddle.train.saved_model import find_folder
+from sot_paddle.train.model_folder import find_folder, load_trained, load_trained_text
 
 _TEXT_INPUTS = ("input_ids", "token_type_ids", "attention_mask")  # in the order of an export
 
@@ -49,8 +48,7 @@ def open_trained(place: str | Path, *, ema: bool = True) -> Trained:
             "encoder it does not hold, predicts with tools/train_adapter.py --do_predict)"
         )
     model, config = load_trained(place, ema=ema)
-    classes = config.classes or tuple(map(str, range(config.num_classes)))
-    recipe = Recipe(model.name, classes, ("images",), part_of(config, EvalTransform))
+    recipe = Recipe(model.name, config.classes, ("images",), part_of(config, EvalTransform))
     return Trained(model, recipe, folder)
 
 

@@ -21,8 +21,7 @@ from sot_paddle.explain.image_maps import explain_image
 from sot_paddle.explain.word_impact import explain_sentence
 from sot_paddle.options import part_of
 from sot_paddle.train.device import prepare_device
-from sot_paddle.train.model_folder import load_trained, load_trained_text
-from sot_paddle.train.saved_model import find_folder
+from sot_paddle.train.model_folder import find_folder, load_trained, load_trained_text
 
 MAX_ROWS = 64
 """Rows of a figure; more would not be looked at."""
@@ -42,27 +41,9 @@ examples:
 """
 
 
-def run_command(arguments: Sequence[str]) -> int:
-    """Run ``tools/visualize.py``; returns its exit status."""
-    return parser().run(arguments, _run)
-
-
-def parser() -> CommandParser:
-    """The command line of ``tools/visualize.py``."""
-    command_line = CommandParser(prog="visualize.py", description=DESCRIPTION, epilog=EXAMPLES)
-    add = command_line.add_argument
-    add("model", metavar="MODEL_FOLDER", help="of train_image, _glue or _text, or of probes")
-    images = "image files; a folder of class folders, or with val in it; or digits; of probes: runs"
-    add("images", nargs="*", metavar="IMAGES", help=images)
-    add("--out", required=True, metavar="DIR", help="where the figure is written")
-    add("--count", type=int, default=1, metavar="N", help="images of each class folder [1]")
-    add("--sentences", metavar="FILE", help="a line each; columns by TAB, the label first if given")
-    add("--no-ema", action="store_true", help="raw weights instead of the moving average")
-    add("--cpu", action="store_true", help="use the CPU even where there is a GPU")
-    return command_line
-
-
-def _run(options: argparse.Namespace) -> None:
+def run_command(arguments: Sequence[str]) -> None:
+    """Run ``tools/visualize.py``."""
+    options = parser().parse_args(arguments)
     place, out = Path(options.model), Path(options.out)
     if options.count < 1:
         raise ValueError(f"--count must be at least 1, got {options.count}")
@@ -81,9 +62,23 @@ def _run(options: argparse.Namespace) -> None:
     print(write_atomically(out / name, figure))
 
 
+def parser() -> CommandParser:
+    """The command line of ``tools/visualize.py``."""
+    command_line = CommandParser(prog="visualize.py", description=DESCRIPTION, epilog=EXAMPLES)
+    add = command_line.add_argument
+    add("model", metavar="MODEL_FOLDER", help="of train_image, _glue or _text, or of probes")
+    images = "image files; a folder of class folders, or with val in it; or digits; of probes: runs"
+    add("images", nargs="*", metavar="IMAGES", help=images)
+    add("--out", required=True, metavar="DIR", help="where the figure is written")
+    add("--count", type=int, default=1, metavar="N", help="images of each class folder [1]")
+    add("--sentences", metavar="FILE", help="a line each; columns by TAB, the label first if given")
+    add("--no-ema", action="store_true", help="raw weights instead of the moving average")
+    add("--cpu", action="store_true", help="use the CPU even where there is a GPU")
+    return command_line
+
+
 def _draw_images(options: argparse.Namespace, place: Path) -> bytes:
     model, config = load_trained(place, ema=not options.no_ema)
-    classes = config.classes or tuple(map(str, range(config.num_classes)))
     transform = part_of(config, EvalTransform)
     rows, chosen = [], _few(choose_images(options.images, options.count, transform))
     for source, index in chosen:
@@ -93,10 +88,10 @@ def _draw_images(options: argparse.Namespace, place: Path) -> bytes:
             parts = explain_image(model, transform(picture))
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
-        label = label if label in classes else ""
+        label = label if label in config.classes else ""
         rows.append(figures.ExplainedImage(name, transform.crop(picture), parts, label))
         say(f"{len(rows)} of {len(chosen)}: {name}")
-    return figures.image_figure(rows, classes)
+    return figures.image_figure(rows, config.classes)
 
 
 def choose_images(

@@ -19,7 +19,7 @@ from itertools import chain
 import numpy as np
 import paddle
 
-from sot_paddle.data.batches import TokenFeatures, pad_rows
+from sot_paddle.data.batches import TokenFeatures
 from sot_paddle.data.subword import SubwordTokenizer, kept_tokens, truncated_lengths
 from sot_paddle.explain.parts import PartEvidence, contrast, part_logits, parts_of
 from sot_paddle.train.evaluation import evaluation_mode
@@ -80,13 +80,7 @@ def _taps(
 ) -> dict[str, paddle.Tensor]:
     """Taps of the model for rows that are padded as they were in training."""
     features = TokenFeatures.from_rows(rows, [boundary] * len(rows))
-    batch = pad_rows(
-        features,
-        range(len(rows)),
-        pad=subject.padding,
-        max_length=subject.tokenizer.max_length,
-        pad_id=subject.tokenizer.pad_id,
-    )
+    batch = subject.tokenizer.padded(features, subject.padding)
     with evaluation_mode(subject.model):
         _, taps = subject.model(
             **{name: paddle.to_tensor(array) for name, array in batch.items()}, return_taps=True

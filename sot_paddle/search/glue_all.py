@@ -54,13 +54,10 @@ TABLES: Mapping[str, Mapping[str, tuple[float, int, int, int]]] = {
 """``--hyperparams`` -> task -> (rate, batch, steps, warm-up steps), as published (specs.md E.4)."""
 
 
-def run_command(arguments: Sequence[str]) -> int:
-    """Run ``tools/glue_all.py``; returns its exit status."""
-    tool_words, training_words = trainings.split_arguments(arguments)
-    return parser().run(tool_words, lambda options: _run(options, training_words))
-
-
-def _run(options: argparse.Namespace, shared: Sequence[str]) -> None:
+def run_command(arguments: Sequence[str]) -> None:
+    """Run ``tools/glue_all.py``."""
+    tool_words, shared = trainings.split_arguments(arguments)
+    options = parser().parse_args(tool_words)
     tasks = options.tasks.split(",")
     if unknown := set(tasks) - set(ORDER):
         raise ValueError(f"--tasks: unknown {min(unknown)!r}, expected some of {', '.join(ORDER)}")

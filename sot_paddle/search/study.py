@@ -10,7 +10,6 @@ drawn depends on the seed, the trial's number and the earlier trials only.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +26,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.engine import URL
 
 from sot_paddle.atomic import remove, write_atomically
-from sot_paddle.cli import CommandParser, NonFiniteLoss, NonFiniteState
+from sot_paddle.cli import CommandParser, NonFinite
 from sot_paddle.config import build_record, load_yaml, require_one_of, require_positive
 from sot_paddle.search import trainings
 
@@ -95,19 +94,16 @@ def read_space(path: str | Path) -> SearchSpace:
     return build_record(SearchSpace, values, where=str(path))
 
 
-def run_command(arguments: Sequence[str]) -> int:
-    """Run ``tools/search.py``; returns its exit status."""
+def run_command(arguments: Sequence[str]) -> None:
+    """Run ``tools/search.py``."""
     parser = CommandParser(prog="search.py", description=DESCRIPTION, epilog=EXAMPLES)
     add = parser.add_argument
     add("--space", required=True, metavar="FILE", help="YAML file of a space (configs/search)")
     add("--output_dir", required=True, metavar="DIR", help="folder of this search")
     add("--trials", type=int, metavar="N", help="trials in all, later more [the space's]")
     add("--seed", type=int, default=0, metavar="N", help="of what is drawn [0]")
-    tool_words, training_words = trainings.split_arguments(arguments)
-    return parser.run(tool_words, lambda options: _run(options, training_words))
-
-
-def _run(options: argparse.Namespace, training: Sequence[str]) -> None:
+    tool_words, training = trainings.split_arguments(arguments)
+    options = parser.parse_args(tool_words)
     space, folder = read_space(options.space), Path(options.output_dir)
     if options.trials is not None:
         space = dataclasses.replace(space, trials=options.trials)
@@ -170,9 +166,8 @@ class Search:
 
         def watch(step: int, steps: int, scores: Mapping[str, float]) -> None:
             """Report an evaluation; end the training where others did better at that step."""
-            if (
-                self.space.metric in scores and step not in reported
-            ):  # one that goes on repeats some
+            # one that goes on repeats some
+            if self.space.metric in scores and step not in reported:
                 trial.report(scores[self.space.metric], step)
             if step < steps and trial.should_prune():
                 raise optuna.TrialPruned(f"ended at step {step}, the others do better")
@@ -187,7 +182,7 @@ class Search:
         except optuna.TrialPruned as error:
             study.tell(trial, state=TrialState.PRUNED)
             outcome = str(error)
-        except (ValueError, NonFiniteLoss, NonFiniteState) as error:
+        except (ValueError, NonFinite) as error:
             if isinstance(error, ValueError) and not trial.number:
                 (self.folder / STORAGE).unlink()
                 raise
@@ -221,7 +216,7 @@ class Search:
             raise ValueError(f"no score {name!r}; the runs have {', '.join(evaluations[0])}")
         finite = [scores[name] for scores in evaluations if scores[name] is not None]
         if not finite:
-            raise NonFiniteLoss(f"{name} was never a finite number")
+            raise NonFinite(f"{name} was never a finite number")
         return max(finite) if self.space.direction == "maximize" else min(finite)
 
     def _remove_weights(self, study: optuna.Study, best: FrozenTrial | None) -> None:

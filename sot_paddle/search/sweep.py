@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -31,8 +30,8 @@ example:
 """
 
 
-def run_command(arguments: Sequence[str]) -> int:
-    """Run ``tools/sweep.py``; returns its exit status."""
+def run_command(arguments: Sequence[str]) -> None:
+    """Run ``tools/sweep.py``."""
     parser = CommandParser(prog="sweep.py", description=DESCRIPTION, epilog=EXAMPLES)
     add = parser.add_argument
     add("--command", required=True, choices=trainings.COMMANDS, help="training command")
@@ -41,11 +40,8 @@ def run_command(arguments: Sequence[str]) -> int:
     add("--seeds", required=True, metavar="LIST", help="such as 1,2,3,4,5")
     add("--output_dir", required=True, metavar="DIR", help="folder of this sweep")
     add("--metric", metavar="NAME", help="score to compare [the command's main one]")
-    tool_words, training_words = trainings.split_arguments(arguments)
-    return parser.run(tool_words, lambda options: _run(options, training_words))
-
-
-def _run(options: argparse.Namespace, shared: Sequence[str]) -> None:
+    tool_words, shared = trainings.split_arguments(arguments)
+    options = parser.parse_args(tool_words)
     command, folder = options.command, Path(options.output_dir)
     seeds = [int(part) for part in options.seeds.split(",")]
     if len(set(seeds)) < len(seeds):

@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sot_paddle import strict_json
 from sot_paddle.atomic import LOCK, hold, write_atomically
 from sot_paddle.command_line import parse
-from sot_paddle.reading import read_json
+from sot_paddle.reading import as_null, dumps, read_json
 from sot_paddle.train import commands
 
 COMMANDS = tuple(name for name in commands.COMMANDS if name.startswith("train_"))
@@ -79,7 +78,7 @@ def open_folder(folder: Path, record: str, recorded: Mapping[str, Any]) -> Itera
             f"{folder} is not empty and holds no {record}: choose another --output_dir"
         )
     with hold(folder):
-        recorded = json.loads(strict_json.dumps(recorded))
+        recorded = json.loads(dumps(recorded))
         before = read_json(path) if path.is_file() else recorded
         for name in {**before, **recorded}:
             if before.get(name) != recorded.get(name):
@@ -88,7 +87,7 @@ def open_folder(folder: Path, record: str, recorded: Mapping[str, Any]) -> Itera
                     f"{recorded.get(name)}; repeat the first command to go on, or choose another "
                     "--output_dir"
                 )
-        write_atomically(path, strict_json.dumps(recorded).encode())
+        write_atomically(path, dumps(recorded).encode())
         try:
             yield
         finally:
@@ -105,7 +104,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def write_summary(folder: Path, summary: Mapping[str, Any], page: str) -> None:
     """Write summary.json, NaN as null, and the page as summary.md; print the page."""
-    content = strict_json.dumps(summary, strict_json.as_null)
+    content = dumps(summary, as_null)
     write_atomically(folder / "summary.json", content.encode())
     write_atomically(folder / "summary.md", page.encode())
     print(page, end="")

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from sot_paddle.data.batches import pad_rows
 from sot_paddle.data.documents import LabelledRows, read_own, read_published
 from sot_paddle.data.glue_tasks import OWN
 from sot_paddle.data.splits import ShuffledSplit
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.tasks.document_options import DocumentTrainConfig
-from sot_paddle.tasks.glue import GlueTask, tokenizer_of
+from sot_paddle.tasks.glue import GlueTask
 
 
 class DocumentSplit(ShuffledSplit):
@@ -47,16 +46,11 @@ class DocumentSplit(ShuffledSplit):
         features = self._tokenizer.tokenize(*columns)
         targets = self._rows.labels
         labels = None if targets is None else [targets[position] for position in positions]
-        return pad_rows(
-            features.with_targets(positions, labels, np.int64),
-            range(len(positions)),  # B
-            pad=self._padding,
-            max_length=self._tokenizer.max_length,
-            pad_id=self._tokenizer.pad_id,
-        )
+        labelled = features.with_targets(positions, labels, np.int64)
+        return self._tokenizer.padded(labelled, self._padding)
 
 
-def load_documents(config: DocumentTrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
+def load_documents(config: DocumentTrainConfig, tokenizer: SubwordTokenizer) -> GlueTask:
     """Index what the options ask for.
 
     Returns:
@@ -72,7 +66,7 @@ def load_documents(config: DocumentTrainConfig, vocabulary: Mapping[str, bytes])
     splits = list(dict.fromkeys(name for name, wanted in asked if wanted))
     if not splits:
         raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
-    tokenizer = tokenizer_of(config, vocabulary).truncating(config.trunc_medium)
+    tokenizer = tokenizer.truncating(config.trunc_medium)
     folder = Path(config.data_dir)
     if is_own:
         table, rows = read_own(folder, splits)
@@ -88,5 +82,4 @@ def load_documents(config: DocumentTrainConfig, vocabulary: Mapping[str, bytes])
         train=documents.get("train"),
         dev={"dev": documents["dev"]} if config.do_eval else {},
         test={"test": documents[test]} if config.do_predict else {},
-        vocab_size=tokenizer.vocab_size,
     )

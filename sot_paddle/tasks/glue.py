@@ -16,22 +16,19 @@ import paddle
 from scipy import stats
 from sklearn import metrics
 
-from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.data import glue_tasks
 from sot_paddle.data.glue import (
-    available_splits,
     own_task,
     prediction_path,
-    tokenize_split,
+    read_split,
+    tokenize_examples,
     write_predictions,
 )
 from sot_paddle.data.splits import ShuffledSplit, TokenSplit
 from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.tasks.losses import classification_loss, mean_loss
 from sot_paddle.tasks.task import Outputs, Predictions, Task
-from sot_paddle.tasks.text_options import CheckpointOptions
 
 
 @dataclass
@@ -43,7 +40,6 @@ class GlueTask(Task):
     train: ShuffledSplit | None = None
     dev: Mapping[str, ShuffledSplit] = field(default_factory=dict)
     test: Mapping[str, ShuffledSplit] = field(default_factory=dict)
-    vocab_size: int = 0  # largest token id + 1, 0 where no token is fed
 
     def __post_init__(self) -> None:
         self.title, self.classes = self.table.title, self.table.labels
@@ -57,9 +53,9 @@ class GlueTask(Task):
         """Mean loss and the official metrics."""
         return score(self.table.metrics, predictions.outputs, predictions.labels)
 
-    def prediction_files(self, split: str) -> tuple[str, ...]:
+    def prediction_file(self, split: str) -> str:
         """The GLUE server's name of a test split's file."""
-        return (prediction_path("", self.table, split).name,)
+        return prediction_path("", self.table, split).name
 
     def write_predictions(self, folder: Path, split: str, predictions: Predictions) -> Path:
         """Write the file that the GLUE server accepts."""
@@ -111,7 +107,7 @@ def decide(logits: np.ndarray) -> np.ndarray:
     return logits[:, 0] if logits.shape[1] == 1 else logits.argmax(axis=1)
 
 
-def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
+def load_glue(config: TrainConfig, tokenizer: SubwordTokenizer) -> GlueTask:
     """Read and tokenize what the options ask for.
 
     Returns:
@@ -124,7 +120,6 @@ def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
         table = own_task(config.data_dir, regression=config.regression)
     else:
         table = glue_tasks.get_task(config.task_name)
-    tokenizer = tokenizer_of(config, vocabulary)
     dev = dev_splits(config.data_dir, table) if config.do_eval else []
     test = test_splits(config.data_dir, table) if config.do_predict else []
     wanted = (["train"] if config.do_train else []) + dev + test
@@ -134,7 +129,7 @@ def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
     length = config.max_seq_length
     padding = {"pad": config.padding, "max_length": length, "pad_id": tokenizer.pad_id}
     for split in wanted:
-        features = tokenize_split(config.data_dir, table, split, tokenizer)
+        features = tokenize_examples(read_split(config.data_dir, table, split), table, tokenizer)
         splits[split] = TokenSplit(features, config.per_gpu_eval_batch_size, **padding)
     return GlueTask(
         table,
@@ -142,24 +137,20 @@ def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
         train=splits.get("train"),
         dev={name: splits[name] for name in dev},
         test={name: splits[name] for name in test},
-        vocab_size=tokenizer.vocab_size,
     )
 
 
 def dev_splits(folder: str | Path, table: glue_tasks.Task) -> list[str]:
     """The development splits that are there; without the first, which decides, it alone."""
-    there = available_splits(folder, table)
-    first = table.dev_splits[0]
-    return [name for name in table.dev_splits if name in there] if first in there else [first]
+    first, *others = table.dev_splits
+    there = _present(folder, table, others) if _present(folder, table, [first]) else []
+    return [first, *there]
 
 
 def test_splits(folder: str | Path, table: glue_tasks.Task) -> list[str]:
     """The test splits that are there, else the first; reading it says what is missing."""
-    there = available_splits(folder, table)
-    return [name for name in table.test_splits if name in there] or [table.test_splits[0]]
+    return _present(folder, table, table.test_splits) or [table.test_splits[0]]
 
 
-def tokenizer_of(config: CheckpointOptions, files: Mapping[str, bytes]) -> SubwordTokenizer:
-    """A vocabulary's tokenizer; REF: the flag alone decides about lower-casing it (B.1)."""
-    family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
-    return family.from_files(files, do_lower_case=config.do_lower_case, max_length=config.length)
+def _present(folder: str | Path, table: glue_tasks.Task, splits: Sequence[str]) -> list[str]:
+    return [split for split in splits if (Path(folder) / table.splits[split]).is_file()]

@@ -5,8 +5,12 @@ Shape legend: B images, K classes, M examples.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import os
+import warnings
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,19 +22,19 @@ from sot_paddle import distributed
 from sot_paddle.data.batches import EpochBatches
 from sot_paddle.data.image_dataset import (
     DIGITS,
+    BatchWorkers,
     Collate,
     ImageEvalSet,
     ImageSource,
     ImageTrainSet,
     TrainCollate,
+    collate_as,
     collate_evaluation,
-    first_corrupt,
     load_digits,
 )
 from sot_paddle.data.image_folder import (
     OTHER_NAMES,
     FolderSource,
-    Report,
     check_class_count,
     is_bare,
     read_class_folders,
@@ -41,7 +45,7 @@ from sot_paddle.data.image_folder import (
 from sot_paddle.data.image_mixing import ErasingConfig, MixConfig
 from sot_paddle.data.image_transforms import AugmentConfig, EvalTransform
 from sot_paddle.data.imagenet_a import require_synsets
-from sot_paddle.data.splits import BatchLoader, ShuffledSplit, image_loader
+from sot_paddle.data.splits import BatchLoader, ShuffledSplit
 from sot_paddle.distributed import say
 from sot_paddle.options import part_of
 from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
@@ -77,8 +81,13 @@ class ImageSplit(ShuffledSplit):
         return self.images.source.labels
 
     def load(self, batches: Iterable[Sequence[Any]]) -> BatchLoader:
-        """Batches of ``images`` (B, 3, S, S) and ``labels`` (B,), or (B, K) where mixed."""
-        return image_loader(self.images, batches, self.collate, self.workers, self.dtype)
+        """Batches of ``images`` (B, 3, S, S) and ``labels`` (B,), or (B, K) where mixed.
+
+        They come from this process or from worker processes.
+        """
+        images, collate = self.images, functools.partial(collate_as, self.dtype, self.collate)
+        pool = BatchWorkers(images, collate, self.workers) if self.workers else None
+        return BatchLoader(lambda keys: collate([images[key] for key in keys]), batches, pool)
 
 
 @dataclass(frozen=True)
@@ -186,9 +195,7 @@ def load_images(config: ImageTrainConfig) -> ImageTask:
     )
 
 
-def load_evaluation(
-    config: ImageEvalConfig, transform: EvalTransform, report: Report = say
-) -> ImageEvalSet:
+def load_evaluation(config: ImageEvalConfig, transform: EvalTransform) -> ImageEvalSet:
     """The images of an evaluation: ``val`` of the folder, or the class folders in it.
 
     Raises:
@@ -197,7 +204,7 @@ def load_evaluation(
     if _is_digits(config.data_dir):
         source: ImageSource = load_digits(transform.img_size)[1]
     else:
-        source = _read_val(config.data_dir, report)
+        source = _read_val(config.data_dir)
     if config.imagenet_a:
         require_synsets(source.classes, config.data_dir)
     return ImageEvalSet(source, transform)
@@ -224,8 +231,8 @@ def _is_digits(root: str) -> bool:
 def _read_train_val(config: ImageTrainConfig) -> tuple[FolderSource, FolderSource]:
     """Both splits of a folder; bare class folders are split here."""
     if not is_bare(Path(config.data_dir)):
-        return read_train_val(config.data_dir, say)
-    whole = read_class_folders(config.data_dir, say)
+        return read_train_val(config.data_dir)
+    whole = read_class_folders(config.data_dir)
     train, val = split_classes(whole, config.val_fraction, config.seed)
     say(
         f"{config.data_dir} has no train and val: {len(val)} of its {len(whole)} images are for "
@@ -238,19 +245,29 @@ def _read_train_val(config: ImageTrainConfig) -> tuple[FolderSource, FolderSourc
 def _require_decodable(source: ImageSource) -> None:
     """Decode every validation image now: a damaged one would else end the run an epoch later."""
     say(f"checking {len(source)} validation images")
+
+    def damage(index: int) -> str:
+        try:
+            source.image(index)
+        except ValueError as error:
+            return str(error)
+        return ""
+
     mine = range(distributed.rank(), len(source), distributed.world_size())
-    reasons = distributed.gather(first_corrupt(source, mine))
-    reason = next((reason for reason in reasons if reason), None)
-    if reason:
-        raise ValueError(reason)
+    # decoding silences warnings, whose filters are the process's: they are put back after the last
+    with warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        reason = next(filter(None, pool.map(damage, mine)), "")
+    reasons = list(filter(None, distributed.gather(reason)))
+    if reasons:
+        raise ValueError(reasons[0])
 
 
-def _read_val(root: str, report: Report) -> FolderSource:
+def _read_val(root: str) -> FolderSource:
     """ImageNet-A comes as bare class folders; so may any set that is only evaluated."""
     if not is_bare(Path(root)):
-        return read_split(root, "val", report)
-    listed = read_class_folders(root, report)
-    report(
+        return read_split(root, "val")
+    listed = read_class_folders(root)
+    say(
         f"{root} has no val: all {len(listed)} images of its class folders are evaluated, also "
         "those of the training (scores on the others are in its metrics.json)"
     )

@@ -18,9 +18,9 @@ import paddle
 
 from sot_paddle import distributed
 from sot_paddle.data.batches import EpochBatches, epoch_batches
-from sot_paddle.data.pretraining.pair_files import draws_of, masked
-from sot_paddle.data.pretraining.prepared import StoredRows
+from sot_paddle.data.pretraining.prepared import StoredRows, draws_of, masked
 from sot_paddle.data.splits import ShuffledSplit
+from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.tasks.losses import SUMS, pretraining_loss
 from sot_paddle.tasks.task import Outputs, Predictions, Task
 
@@ -37,29 +37,23 @@ class WordMasks:
     length: int  # S; longer rows lose their end, which may be the last [SEP]
     share: float
     seed: int
-    mask_id: int
-    pad_id: int
-    special: tuple[int, ...]  # further ids that are never masked
-    vocab_size: int  # words to draw a random one from
+    tokenizer: SubwordTokenizer  # of words to draw a random one from
 
     def features(self, ids: np.ndarray, epoch: int, position: int) -> Arrays:
         """The features of a row; a random word that is padding by chance is masked out."""
-        ids = ids[: self.length]
-        padded = np.full(self.length, self.pad_id, np.int64)
+        tokenizer, form, ids = self.tokenizer, self.tokenizer.form, ids[: self.length]
+        padded = np.full(self.length, tokenizer.pad_id, np.int64)
         padded[: len(ids)] = ids
-        draws = draws_of(self.seed, epoch, position, self.length, self.vocab_size)
+        draws = draws_of(self.seed, epoch, position, self.length, tokenizer.vocab_size)
+        kept = {*form.begin, *form.between, *form.end, tokenizer.pad_id}
         shown, chosen = masked(
-            padded,
-            draws,
-            share=self.share,
-            mask_id=self.mask_id,
-            kept=(*self.special, self.pad_id),
+            padded, draws, share=self.share, mask_id=tokenizer.mask_id, kept=kept
         )
         positions = np.flatnonzero(chosen)
         return {
             "input_ids": shown,
             "segment_ids": np.zeros_like(shown),
-            "input_mask": (shown != self.pad_id).astype(np.int64),
+            "input_mask": (shown != tokenizer.pad_id).astype(np.int64),
             "masked_lm_positions": positions,
             "masked_lm_ids": padded[positions],
             "masked_lm_weights": np.ones_like(positions),

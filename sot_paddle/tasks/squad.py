@@ -54,7 +54,6 @@ class SquadTask(Task):
     asked: Asked | None = None  # what is scored and predicted
     dev: Mapping[str, ShuffledSplit] = field(default_factory=dict)
     test: Mapping[str, ShuffledSplit] = field(default_factory=dict)
-    vocab_size: int = 0  # largest token id + 1, 0 where no token is fed
 
     title = "SQuAD"
     unit = "windows"
@@ -73,9 +72,9 @@ class SquadTask(Task):
         losses = [mean_loss(predictions.outputs[:, at], predictions.labels[:, at]) for at in (0, 1)]
         return {"loss": float(np.mean(losses)), **scores}
 
-    def prediction_files(self, split: str) -> tuple[str, ...]:
-        """Name of the official file of answers."""
-        return (ANSWERS,)
+    def prediction_file(self, split: str) -> str:
+        """The official file of answers."""
+        return ANSWERS
 
     def write_predictions(self, folder: Path, split: str, predictions: Predictions) -> Path:
         """Write the answers."""
@@ -83,14 +82,9 @@ class SquadTask(Task):
 
 
 def read_windows(
-    options: StateRows,
-    tokenizer: SubwordTokenizer,
-    file: str,
-    max_length: int,
-    *,
-    labelled: bool = True,
+    options: StateRows, tokenizer: SubwordTokenizer, file: str, *, labelled: bool = True
 ) -> tuple[list[Question], SpanFeatures]:
-    """The questions of a file, and the windows of at most so many tokens that the options ask for.
+    """The questions of a file, and the windows of the tokenizer's length that the options ask for.
 
     A question without answers is refused where ``labelled``.
     """
@@ -98,7 +92,7 @@ def read_windows(
     features = span_features(
         questions,
         tokenizer,
-        max_length=max_length,
+        max_length=tokenizer.max_length,
         stride=options.doc_stride,
         published_labels=options.published_labels,
     )
@@ -108,10 +102,10 @@ def read_windows(
 def load_squad(
     kind: type[SquadTask],
     config: RecipeOptions,
-    ask: Callable[[str, str], Asked],
-    vocab_size: int = 0,
+    tokenizer: SubwordTokenizer,
+    feed: Callable[[str, SpanFeatures], ShuffledSplit],
 ) -> SquadTask:
-    """Read what the options ask for; ``ask`` reads ``train`` or ``dev`` from a file of questions.
+    """Read what the options ask for; ``feed`` makes the split, ``train`` or ``dev``, of windows.
 
     Raises:
         ValueError: a file is not named, or cannot be used.
@@ -121,7 +115,9 @@ def load_squad(
         file = getattr(config, flag)
         if not file:
             raise ValueError(f"SQuAD {split} needs --{flag}, questions in the official format")
-        return ask(split, file)
+        labelled = split == "train" or config.do_eval
+        questions, features = read_windows(config, tokenizer, file, labelled=labelled)
+        return Asked(questions, features, feed(split, features))
 
     train = read("train", "train_file").windows if config.do_train else None
     asked = read("dev", "predict_file") if config.do_eval or config.do_predict else None
@@ -132,5 +128,4 @@ def load_squad(
         asked=asked,
         dev={"dev": asked.windows} if config.do_eval else {},
         test={"dev": asked.windows} if config.do_predict else {},
-        vocab_size=vocab_size,
     )

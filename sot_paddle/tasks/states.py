@@ -15,7 +15,7 @@ import paddle
 
 from sot_paddle.data.splits import ShuffledSplit
 from sot_paddle.data.stored.states import StateSource
-from sot_paddle.strict_json import dumps
+from sot_paddle.reading import dumps
 from sot_paddle.tasks.glue import GlueTask
 from sot_paddle.tasks.losses import probe_loss
 from sot_paddle.tasks.squad import SquadTask

@@ -70,8 +70,8 @@ class Task(Protocol):
         """Scores of a dev split by name: ``loss`` where there is one, and :attr:`metric`."""
         ...
 
-    def prediction_files(self, split: str) -> tuple[str, ...]:
-        """Names of the files that a test split is predicted into, the main one first."""
+    def prediction_file(self, split: str) -> str:
+        """Name of the file that a test split is predicted into."""
         raise AssertionError(split)
 
     def write_predictions(self, folder: Path, split: str, predictions: Predictions) -> Path:

@@ -24,6 +24,7 @@ class CheckpointOptions(Options):
     freeze_encoder = False
     hidden_dropout_prob = attention_probs_dropout_prob = None
     length = None  # tokens of a row, None where the options do not say it
+    do_lower_case = None  # None: as the vocabulary
     tokenizer_settings = {}  # of WordPiece, after those of the checkpoint's tokenizer_config.json
 
     @property

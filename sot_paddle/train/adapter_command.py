@@ -16,22 +16,22 @@ from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle import distributed
 from sot_paddle.backbones.families import TEXT_BACKBONES
-from sot_paddle.data.stored.layout import original_task, stored_split
+from sot_paddle.data.squad import SpanFeatures
+from sot_paddle.data.stored.layout import SQUAD, original_task, stored_split
 from sot_paddle.data.stored.states import FrozenModel, StateReader, glue_states
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.distributed import say
 from sot_paddle.heads import adapter_pooler
 from sot_paddle.tasks.glue import GlueTask, dev_splits, test_splits
-from sot_paddle.tasks.squad import Asked, SquadTask, load_squad, read_windows
-from sot_paddle.tasks.state_options import LIVE, SQUAD, RecipeOptions, StateRows, StateTrainConfig
+from sot_paddle.tasks.squad import SquadTask, load_squad
+from sot_paddle.tasks.state_options import LIVE, RecipeOptions, StateRows, StateTrainConfig
 from sot_paddle.tasks.states import ProbedGlueTask, ProbedSquadTask, StateSplit
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.run import train
-from sot_paddle.train.run_folder import open_folder
-from sot_paddle.train.saved_model import config_file
+from sot_paddle.train.run_folder import config_file, open_folder
 from sot_paddle.train.text_command import optimizer, prepare_text_device, text_setup
 
 _MODELS: Mapping[tuple[str, bool], Callable[[adapter_pooler.AdapterConfig, int], nn.Layer]] = {
@@ -50,11 +50,11 @@ def run_config(config: StateTrainConfig) -> dict[str, Any]:
     if config.model_name_or_path:
         sources |= pretrained.sources(config)
     with open_folder(config, sources) as resume_from:
-        task, of_row = load_states(config)
+        frozen = load_frozen(config) if config.states == LIVE else None
+        task = (_squad if config.squad else _glue)(config, frozen)
         decay = every_name if config.squad else decayed_names
         make_optimizer = functools.partial(optimizer_of_full_batches, decay=decay)
-        setup = text_setup(config, task, StateModel(config, of_row), make_optimizer)
-        return train(setup, resume_from)
+        return train(text_setup(config, task, StateModel(config), make_optimizer), resume_from)
 
 
 def every_name(model: nn.Layer) -> set[str]:
@@ -67,14 +67,19 @@ class StateModel:
     """A model on hidden states; see :class:`sot_paddle.train.setup.ModelSource`."""
 
     config: StateTrainConfig
-    of_row: tuple[int, int, int]  # (L, T, F) of the hidden states
     origin = "the start"
 
     def build(self, task: Task) -> nn.Layer:
         """The model that the options and the sizes of the hidden states describe."""
-        layers, tokens, features = self.of_row
-        sizes = adapter_pooler.AdapterConfig(layers, features, tokens, self.config.adapter_dim)
-        return _MODELS[self.config.model, self.config.squad](sizes, task.num_outputs)
+        config, splits = self.config, (task.train, *task.dev.values(), *task.test.values())
+        sizes = {split.source.of_row for split in splits if split is not None}
+        if len(sizes) > 1:
+            raise ValueError(f"the splits have hidden states of different sizes: {sorted(sizes)}")
+        ((layers, tokens, features),) = sizes
+        if config.max_seq_length not in (None, tokens):
+            say(f"--max_seq_length has no effect: rows of {config.states} have {tokens} tokens")
+        options = adapter_pooler.AdapterConfig(layers, features, tokens, config.adapter_dim)
+        return _MODELS[config.model, config.squad](options, task.num_outputs)
 
     def load(self, model: nn.Layer) -> Sequence[str]:
         """Nothing to load: every tensor is fresh."""
@@ -82,9 +87,10 @@ class StateModel:
 
     def about(self, model: nn.Layer) -> str:
         """The sizes of the hidden states."""
-        layers, tokens, features = self.of_row
-        width = f", width {model.config.width}" if self.config.model == "adapter" else ""
-        return f"on {layers} hidden states of {tokens} tokens x {features}{width}"
+        sizes = model.config
+        width = f", width {sizes.width}" if self.config.model == "adapter" else ""
+        tokens = f"{sizes.seq_length} tokens x {sizes.hidden_size}"
+        return f"on {sizes.num_layers} hidden states of {tokens}{width}"
 
     def files(self, model: nn.Layer, task: Task) -> Mapping[str, bytes]:
         """What rebuilds the model, and the names of its classes."""
@@ -127,29 +133,6 @@ def optimizer_of_full_batches(
     return optimizer(config, model, pace, schedule_steps(config, pace, steps), decay)
 
 
-def load_states(config: StateTrainConfig) -> tuple[Task, tuple[int, int, int]]:
-    """Read the task that the options ask for, and the sizes of its hidden states.
-
-    Returns:
-        The task, and (L, T, F) of its hidden states.
-    """
-    frozen = load_frozen(config) if config.states == LIVE else None
-    if config.squad:
-        kind = ProbedSquadTask if config.model == "probes" else SquadTask
-        task = load_squad(kind, config, functools.partial(_asked, config, frozen))
-    else:
-        task = _glue(config, frozen)
-    splits = [task.train, *task.dev.values(), *task.test.values()]
-    sources = [split.source for split in splits if split is not None]
-    sizes = {source.of_row for source in sources}
-    if len(sizes) > 1:
-        raise ValueError(f"the splits have hidden states of different sizes: {sorted(sizes)}")
-    of_row = sizes.pop()
-    if config.max_seq_length not in (None, of_row[1]):
-        say(f"--max_seq_length has no effect: rows of {config.states} have {of_row[1]} tokens")
-    return task, of_row
-
-
 def load_frozen(options: StateRows) -> FrozenModel:
     """Read a checkpoint: a Hugging Face folder, or a folder that tools/train_glue.py wrote."""
     trained = pretrained.find(options)
@@ -158,10 +141,8 @@ def load_frozen(options: StateRows) -> FrozenModel:
     model.eval()
     for parameter in model.parameters():
         parameter.stop_gradient = True
-    family = FAMILIES[model.backbone.tokenizer]
-    tokenizer = family.from_files(trained.vocabulary, max_length=options.length, tie_break="fast")
     say(f"encoder: {loaded} tensors from {trained.origin}")
-    return FrozenModel(model, tokenizer, options.length)
+    return FrozenModel(model, trained.tokenizer(options.length, tie_break="fast"))
 
 
 def _glue(config: StateTrainConfig, frozen: FrozenModel | None) -> GlueTask:
@@ -197,26 +178,31 @@ def _glue_split(config: StateTrainConfig, frozen: FrozenModel | None, name: str)
     return StateSplit(source, size, indices)
 
 
-def _asked(config: StateTrainConfig, frozen: FrozenModel | None, split: str, file: str) -> Asked:
+def _squad(config: StateTrainConfig, frozen: FrozenModel | None) -> SquadTask:
     size = config.per_gpu_eval_batch_size
+    kind = ProbedSquadTask if config.model == "probes" else SquadTask
+
+    def live(split: str, features: SpanFeatures) -> StateSplit:
+        return StateSplit(frozen.states(features.tokens, SQUAD, split), size)
+
     if frozen is not None:
-        labelled = split == "train" or config.do_eval
-        questions, features = read_windows(
-            config, frozen.tokenizer, file, frozen.max_length, labelled=labelled
-        )
-        return Asked(questions, features, StateSplit(frozen.windows(features, split), size))
-    reader = StateReader(config.states, stored_split(SQUAD, split))
-    tokens, name = reader.of_row[1], config.tokenizer_name or config.model_name_or_path
+        return load_squad(kind, config, frozen.tokenizer, live)
+    first = StateReader(config.states, stored_split(SQUAD, "train" if config.do_train else "dev"))
+    name = config.tokenizer_name or config.model_name_or_path
     if not name or not Path(name).exists():
         raise ValueError(f"{name!r} holds no vocabulary: give --tokenizer_name (its folder)")
     family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
-    tokenizer = family.build(Path(name), max_length=tokens, tie_break="fast")
-    questions, features = read_windows(config, tokenizer, file, tokens)
-    windows = StateSplit(reader, size)
-    if not np.array_equal(windows.labels, features.tokens.labels):
-        raise ValueError(
-            f"the {len(reader):,} stored rows of {config.states} are not the {len(features):,} "
-            f"windows of {file}: give the file, vocabulary and stride that they were made from"
-        )
-    say(f"{split}: {len(reader):,} stored windows of {len(questions):,} questions")
-    return Asked(questions, features, windows)
+    tokenizer = family.build(Path(name), max_length=first.of_row[1], tie_break="fast")
+
+    def stored(split: str, features: SpanFeatures) -> StateSplit:
+        windows = StateSplit(StateReader(config.states, stored_split(SQUAD, split)), size)
+        if not np.array_equal(windows.labels, features.tokens.labels):
+            raise ValueError(
+                f"the {len(windows):,} stored rows of {config.states} are not the "
+                f"{len(features):,} windows of the questions: give the file, vocabulary and "
+                "stride that they were made from"
+            )
+        say(f"{split}: {len(windows):,} stored windows of {config.states}")
+        return windows
+
+    return load_squad(kind, config, tokenizer, stored)

@@ -15,7 +15,7 @@ import visualdl  # noqa: F401 (imported with the rest, while imports are quiet)
 from paddlenlp.trainer import TrainerCallback
 
 from sot_paddle import distributed
-from sot_paddle.cli import INTERRUPTED, TERMINATED, Interrupted, answering
+from sot_paddle.cli import INTERRUPTED, TERMINATED, TrainingStopped, answering
 from sot_paddle.train.evaluation import duration
 
 
@@ -41,7 +41,7 @@ class StopRequest:
         self.status = self.SIGNALS[signal.Signals(number)]
         if self.requested:
             name = signal.Signals(number).name
-            raise Interrupted(
+            raise TrainingStopped(
                 f"stopped by {name}; what was saved is intact: run the same command again to "
                 "continue",
                 status=self.status,

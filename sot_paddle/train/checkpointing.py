@@ -23,10 +23,9 @@ from sot_paddle.atomic import (
     beside,
     clear_leftovers,
     remove,
-    write_atomically,
 )
 from sot_paddle.checkpoint import safetensors_parts
-from sot_paddle.cli import NonFiniteState, StorageFailure
+from sot_paddle.cli import NonFinite, TrainingStopped
 
 PREFIX = "checkpoint-"
 MANIFEST = reading.MANIFEST
@@ -54,8 +53,8 @@ def write_folder(target: Path, files: Iterable[tuple[str, bytes | TensorFile]]) 
     Files in the old folder that no run wrote are copied into the new one.
 
     Raises:
-        NonFiniteState: a tensor holds NaN or infinity; nothing is left of the new folder.
-        StorageFailure: the disk refused (full, read-only, no permission).
+        NonFinite: a tensor holds NaN or infinity; nothing is left of the new folder.
+        TrainingStopped: the disk refused (full, read-only, no permission).
     """
     listed = {}
     try:
@@ -72,7 +71,7 @@ def write_folder(target: Path, files: Iterable[tuple[str, bytes | TensorFile]]) 
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(target / name, folder / name)
     except OSError as error:
-        raise StorageFailure(
+        raise TrainingStopped(
             f"cannot write {target}: {error.strerror or error}; what was saved before is intact. "
             "Free some space (or choose another --output_dir) and run the same command again "
             "to continue"
@@ -82,7 +81,7 @@ def write_folder(target: Path, files: Iterable[tuple[str, bytes | TensorFile]]) 
 def _require_finite(arrays: Mapping[str, np.ndarray], file: str, target: Path) -> None:
     for name, array in arrays.items():
         if array.dtype.kind not in "biu" and not np.isfinite(array).all():
-            raise NonFiniteState(
+            raise NonFinite(
                 f"{target} is not written: {name} (in {file}) holds a number that is not finite; "
                 f"{way_back(target.parent)}"
             )
@@ -109,7 +108,7 @@ def write_checkpoint(
     A whole checkpoint of that step is left as it is: a resumed run repeats it bit for bit.
 
     Raises:
-        NonFiniteState, StorageFailure: see :func:`write_folder`.
+        NonFinite, TrainingStopped: see :func:`write_folder`.
     """
     target = root / f"{PREFIX}{step}"
     if not is_whole(target):
@@ -199,13 +198,3 @@ def _point(root: Path, target: str) -> None:
     temporary = beside(root / POINTER, WRITING)
     os.symlink(target, temporary)
     os.replace(temporary, root / POINTER)
-
-
-def close_folder(folder: Path) -> None:
-    """Write the manifest of a folder that was filled by others."""
-    files = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            name = path.relative_to(folder).as_posix()
-            files[name] = reading.entry_of(path)
-    write_atomically(folder / MANIFEST, json.dumps({"files": files}, indent=1).encode())

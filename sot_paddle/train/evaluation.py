@@ -15,7 +15,7 @@ from paddle import nn
 from tqdm import tqdm
 
 from sot_paddle import distributed
-from sot_paddle.cli import NonFiniteState
+from sot_paddle.cli import NonFinite
 from sot_paddle.data.splits import ShuffledSplit
 from sot_paddle.functional import at_least_float32
 from sot_paddle.tasks.task import Predictions
@@ -52,7 +52,7 @@ def predict(
 
     Raises:
         ValueError: an example cannot be read.
-        NonFiniteState: an output is NaN or infinite.
+        NonFinite: an output is NaN or infinite.
     """
     mine = list(split.batches)[distributed.rank() :: distributed.world_size()]
     started, outputs, labels = time.monotonic(), [], []
@@ -96,6 +96,6 @@ def _joined(shares: Sequence[tuple], seconds: float) -> Predictions:
     if not np.isfinite(outputs).all():
         finite = np.isfinite(outputs.reshape(len(outputs), -1)).all(axis=1)
         bad = indices[np.flatnonzero(~finite)[0]]
-        raise NonFiniteState(f"the model's output for example {bad} is not a finite number")
+        raise NonFinite(f"the model's output for example {bad} is not a finite number")
     joined = np.concatenate(labels)[order] if labels else None
     return Predictions(indices, outputs, joined, seconds)

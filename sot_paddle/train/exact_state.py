@@ -123,21 +123,16 @@ def _states_of_devices() -> list[core.GeneratorState]:
 
 @dataclass
 class Progress:
-    """Running sums that a resumed run continues.
+    """Running sums that a resumed run continues."""
 
-    Attributes:
-        window: losses of the steps since the last log line.
-        evaluations: metrics by step (as text, for JSON).
-        evaluation_data: fingerprint of the data they were measured on.
-        operators: `operators_in_use` by the step (as text) from which on they computed.
-    """
-
-    window: list[float] = field(default_factory=list)
+    window: list[float] = field(default_factory=list)  # losses since the last log line
     loss_sum: float = 0.0
     best_step: int = 0
     since_best: int = 0
+    # metrics by step (as text, for JSON)
     evaluations: dict[str, dict[str, float]] = field(default_factory=dict)
-    evaluation_data: str = ""
+    evaluation_data: str = ""  # fingerprint of the data they were measured on
+    # `operators_in_use` by the step (as text) from which on they computed
     operators: dict[str, str] = field(default_factory=dict)
 
 

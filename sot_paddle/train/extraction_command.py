@@ -7,7 +7,7 @@ from pathlib import Path
 from sot_paddle.atomic import hold
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.stored import states
-from sot_paddle.data.stored.layout import StoredSplit, stored_split
+from sot_paddle.data.stored.layout import SQUAD, StoredSplit, stored_split
 from sot_paddle.distributed import say
 from sot_paddle.tasks.squad import read_windows
 from sot_paddle.tasks.state_options import ExtractConfig
@@ -20,16 +20,23 @@ _SQUAD_FILES = {"train": "train_file", "dev": "predict_file"}
 def extract_splits(config: ExtractConfig) -> None:
     """Store the splits that the options name."""
     prepare_device(dtype="float32", cpu=config.no_cuda)
-    layouts = _layouts(config)
-    folder = Path(config.output_dir)
+    layouts, folder = _layouts(config), Path(config.output_dir)
     frozen = load_frozen(config)
     sources = {split: _source(config, frozen, split) for split in layouts}
     with hold(folder):
         for split, source in sources.items():
-            if states.is_stored(folder, layouts[split], config.dtype, source.origin):
-                say(f"{config.task_name} {split}: its {len(source):,} rows are there")
-            else:
-                _store(config, folder, split, layouts[split], source)
+            layout, count, title = layouts[split], len(source), f"{config.task_name} {split}"
+            if states.is_stored(folder, layout, config.dtype, source.origin):
+                say(f"{title}: its {count:,} rows are there")
+                continue
+            layers, tokens, width = source.of_row
+            needed = states.require_space(folder, (count, layers, tokens, width), config.dtype)
+            say(
+                f"{title}: {count:,} rows x {layers} states x {tokens} tokens x {width} in "
+                f"{config.dtype}: {needed:.1f} GB"
+            )
+            states.extract(source, folder, layout, config.dtype, batch_size=config.batch_size)
+            say(f"{folder / layout.states.file}: {count:,} rows")
 
 
 def _layouts(config: ExtractConfig) -> dict[str, StoredSplit]:
@@ -56,19 +63,5 @@ def _source(config: ExtractConfig, frozen: states.FrozenModel, split: str) -> st
         )
         return source
     file = getattr(config, _SQUAD_FILES[split])
-    _, features = read_windows(config, frozen.tokenizer, file, frozen.max_length)
-    return frozen.windows(features, split)
-
-
-def _store(
-    config: ExtractConfig, folder: Path, split: str, layout: StoredSplit, source: states.LiveStates
-) -> None:
-    sizes = states.StateSizes(len(source), *source.of_row, config.dtype)
-    layers, tokens, width = source.of_row
-    say(
-        f"{config.task_name} {split}: {len(source):,} rows x {layers} states x {tokens} tokens x "
-        f"{width} in {config.dtype}: {sizes.gigabytes:.1f} GB"
-    )
-    states.require_space(folder, sizes)
-    states.extract(source, folder, layout, sizes, batch_size=config.batch_size)
-    say(f"{folder / layout.states.file}: {len(source):,} rows")
+    _, features = read_windows(config, frozen.tokenizer, file)
+    return frozen.states(features.tokens, SQUAD, split)

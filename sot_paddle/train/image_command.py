@@ -109,7 +109,6 @@ def image_setup(config: ImageTrainConfig, task: Task) -> Setup:
     """What a command on images trains; processes draw masks of their own, as published."""
     arguments = {
         "per_device_train_batch_size": config.batch_size,
-        "gradient_accumulation_steps": config.gradient_accumulation_steps,
         "num_train_epochs": rates(config).total_epochs,
         "logging_steps": config.log_interval,
         "save_steps": config.recovery_interval,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from paddle import nn
 from sot_paddle import distributed
 from sot_paddle.convert.formats.source import open_source
 from sot_paddle.data import imagenet_a
-from sot_paddle.data.image_dataset import ImageEvalSet
 from sot_paddle.data.image_folder import check_class_count
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.distributed import say
@@ -23,18 +22,7 @@ from sot_paddle.tasks.image_options import ImageEvalConfig
 from sot_paddle.train import model_folder, run_folder
 from sot_paddle.train.device import prepare_device, seed_everything
 from sot_paddle.train.evaluation import duration, predict
-
-_LOG = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True)
-class Subject:
-    """A model to evaluate."""
-
-    model: nn.Layer
-    transform: EvalTransform
-    classes: tuple[str, ...]
-    origin: str
+from sot_paddle.train.model_folder import ImageModelConfig
 
 
 def run_config(config: ImageEvalConfig) -> None:
@@ -64,17 +52,24 @@ def evaluate(config: ImageEvalConfig) -> dict[str, Any]:
     if config.output and Path(config.output).is_dir():
         raise ValueError(f"--output {config.output}: expected a file's name, got a folder")
     seed_everything(0)
-    subject = find_subject(config)
-    listed = images.load_evaluation(config, subject.transform)
-    classes = _check_classes(config, subject, listed)
-    say(f"{subject.model.name}: weights {subject.origin}")
-    say(f"{len(listed)} images of {len(classes)} classes, {subject.transform.img_size} pixels")
+    place = Path(config.weights)
+    if not place.exists():
+        raise ValueError(f"--weights {place}: there is no such file or folder")
+    file = model_folder.weights_file(place, ema=not config.no_ema)
+    trained = model_folder.read_model_config(file.parent) if file else None
+    transform = _transform(config, trained)
+    listed = images.load_evaluation(config, transform)
+    classes = listed.source.classes
+    model = _build(config, file or place, trained, len(classes))
+    _check_classes(config, model, trained, classes)
+    say(f"{model.name}: weights {file or place}")
+    say(f"{len(listed)} images of {len(classes)} classes, {transform.img_size} pixels")
     split = images.ImageSplit(listed, config.batch_size, config.workers, config.dtype)
-    predicted = predict(subject.model, split)
+    predicted = predict(model, split)
     logits = imagenet_a.gather_scores(predicted.outputs) if config.imagenet_a else predicted.outputs
     return {
-        "model": subject.model.name,
-        "weights": subject.origin,
+        "model": model.name,
+        "weights": str(file or place),
         "images": len(predicted.labels),
         "scores": images.score(logits, predicted.labels),
         "seconds": predicted.seconds,
@@ -85,14 +80,15 @@ def evaluate(config: ImageEvalConfig) -> dict[str, Any]:
     }
 
 
-def find_subject(config: ImageEvalConfig) -> Subject:
-    """Build the model that the options name, of a training or any checkpoint; load its weights."""
-    place = Path(config.weights)
-    if not place.exists():
-        raise ValueError(f"--weights {place}: there is no such file or folder")
-    trained, ema = None, False if config.no_ema else None
-    if file := model_folder.weights_file(place, ema=not config.no_ema):
-        place, ema, trained = file, None, model_folder.read_model_config(file.parent)
+def _build(
+    config: ImageEvalConfig, place: Path, trained: ImageModelConfig | None, in_data: int
+) -> nn.Layer:
+    """The model that the options name, of a training or any checkpoint, with its weights.
+
+    Args:
+        in_data: classes of the images, as many as the model's where nothing else says them.
+    """
+    if trained:
         name, classes, stated = trained.model, trained.num_classes, trained.options
         if config.model and config.model != name:
             raise ValueError(f"{place} is of a {name}, and --model is {config.model}: drop it")
@@ -101,12 +97,10 @@ def find_subject(config: ImageEvalConfig) -> Subject:
                 f"{place} has {classes} classes, and --num-classes is {config.num_classes}"
             )
     else:
-        name, classes, stated = config.model, config.num_classes, {}
-        if classes is None and config.imagenet_a:
-            classes = imagenet_a.IMAGENET_CLASSES
-        elif classes is None:
-            listed = images.load_evaluation(config, _transform(config, None), report=_LOG.debug)
-            classes = len(listed.source.classes)  # said later
+        name, stated = config.model, {}
+        classes = config.num_classes
+        if classes is None:
+            classes = imagenet_a.IMAGENET_CLASSES if config.imagenet_a else in_data
         if not name:
             source = open_source(place)
             if not model_folder.is_of_images(source):
@@ -114,6 +108,7 @@ def find_subject(config: ImageEvalConfig) -> Subject:
             name, _, stated = model_folder.stated_model(source)
     size = {} if config.img_size is None else {"img_size": config.img_size}
     model = create_model(name, classes, **{**stated, **config.model_options, **size})
+    ema = False if config.no_ema and not trained else None
     fitted = model_folder.load_foreign(model, place, ema=ema)
     if fitted.fresh:  # to evaluate a tensor at its random start would mean nothing
         raise ValueError(
@@ -121,13 +116,10 @@ def find_subject(config: ImageEvalConfig) -> Subject:
             f"{fitted.fresh[0]}; check --model, --num-classes and --set"
         )
     model.eval()
-    classes = trained.classes if trained else ()
-    return Subject(model, _transform(config, trained), classes, str(place))
+    return model
 
 
-def _transform(
-    config: ImageEvalConfig, trained: model_folder.ImageModelConfig | None
-) -> EvalTransform:
+def _transform(config: ImageEvalConfig, trained: ImageModelConfig | None) -> EvalTransform:
     """The options, then what the weights' folder says, then the published values."""
     base = trained or EvalTransform()
     fields = dataclasses.fields(EvalTransform)
@@ -136,22 +128,23 @@ def _transform(
 
 
 def _check_classes(
-    config: ImageEvalConfig, subject: Subject, listed: ImageEvalSet
-) -> tuple[str, ...]:
-    classes = listed.source.classes
-    outputs = subject.model.num_classes
+    config: ImageEvalConfig,
+    model: nn.Layer,
+    trained: ImageModelConfig | None,
+    classes: Sequence[str],
+) -> None:
+    """Refuse images of other classes than the model's."""
     if config.imagenet_a:
-        if outputs != imagenet_a.IMAGENET_CLASSES:
+        if model.num_classes != imagenet_a.IMAGENET_CLASSES:
             raise ValueError(
-                f"--imagenet-a needs a model of ImageNet's 1000 classes, this one has {outputs}"
+                "--imagenet-a needs a model of ImageNet's 1000 classes, this one has "
+                f"{model.num_classes}"
             )
-        return classes
-    check_class_count(classes, outputs, config.data_dir)
-    if subject.classes and subject.classes != classes:
-        pairs = zip(subject.classes, classes, strict=True)
-        in_model, in_data = next(pair for pair in pairs if pair[0] != pair[1])
-        raise ValueError(
-            f"{config.data_dir} has other classes than the model was trained on: {in_data!r} where "
-            f"the model has {in_model!r}"
-        )
-    return classes
+        return
+    check_class_count(classes, model.num_classes, config.data_dir)
+    for in_model, in_data in zip(trained.classes if trained else (), classes, strict=False):
+        if in_model != in_data:
+            raise ValueError(
+                f"{config.data_dir} has other classes than the model was trained on: {in_data!r} "
+                f"where the model has {in_model!r}"
+            )

@@ -33,11 +33,18 @@ from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.subword import HEAD, SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.distributed import say
-from sot_paddle.reading import field_of, named_in_refusals, read_json
+from sot_paddle.reading import (
+    MANIFEST,
+    field_of,
+    listed_files,
+    named_in_refusals,
+    read_json,
+    verify,
+)
 from sot_paddle.registry import create_model, image_defaults, list_models
 from sot_paddle.resampling import window_of
 from sot_paddle.train import pretrained, run_folder
-from sot_paddle.train.saved_model import CONFIG, EMA, KIND, WEIGHTS, config_file, find_folder
+from sot_paddle.train.run_folder import CONFIG, EMA, WEIGHTS, config_file
 from sot_paddle.weights import (
     check_options,
     fill,
@@ -48,6 +55,8 @@ from sot_paddle.weights import (
 
 _LOG = logging.getLogger(__name__)
 
+_KIND = "sot_paddle image model"
+"""What config.json says of a model of images; one of texts has the options of its head."""
 _LENGTH = 128
 """Tokens of a row of text where the run's options are not there: the default of training."""
 _RESAMPLED = ("img_size",)
@@ -58,21 +67,35 @@ _OF_TOKENS = ("token_type", "token_dim", "large_output", "dense_norm", "patch_si
 
 @dataclass(frozen=True, kw_only=True)
 class ImageModelConfig(EvalTransform):
-    """Everything that rebuilds an image model, and its evaluation transform.
-
-    Attributes:
-        options: flat options of ``create_model``, all of them.
-        classes: class names; a label is a position in it.
-    """
+    """Everything that rebuilds an image model, and its evaluation transform."""
 
     model: str
     num_classes: int
-    options: dict
-    classes: tuple[str, ...]
+    options: dict  # flat ones of ``create_model``, all of them
+    classes: tuple[str, ...]  # names; a label is a position in it
 
     def file(self) -> dict[str, bytes]:
         """The configuration as a file of the model's folder."""
-        return config_file({"kind": KIND, **dataclasses.asdict(self)})
+        return config_file({"kind": _KIND, **dataclasses.asdict(self)})
+
+
+def find_folder(place: Path, *, of_images: bool) -> Path | None:
+    """The folder with a model that a path means: itself, ``best`` or ``last`` in it, or None.
+
+    Args:
+        of_images: a model of images, else one of texts.
+    """
+    folders = [place.parent] if place.is_file() else [place, place / "best", place / "last"]
+    for folder in folders:
+        if folder is not folders[0] and folder.is_dir() and listed_files(folder / MANIFEST):
+            verify(folder / CONFIG)  # it is a run's: it has one, or is damaged
+        elif not os.path.lexists(folder / CONFIG):
+            continue
+        content = read_json(folder / CONFIG)
+        is_text = isinstance(content.get("sot_head"), dict)
+        if content.get("kind") == _KIND if of_images else is_text:
+            return folder
+    return None
 
 
 def weights_file(place: Path, *, ema: bool) -> Path | None:
@@ -237,21 +260,13 @@ def from_pretrained(
 
 @dataclass(frozen=True)
 class TextModel:
-    """A trained text model and what its sentences go through.
+    """A trained text model and what its sentences go through."""
 
-    Attributes:
-        model: with its weights, in evaluation mode.
-        tokenizer: cuts and lower-cases as in training.
-        labels: class names; () for regression.
-        num_texts: 1 for sentences, 2 for pairs, None when the task is not one of GLUE's.
-        padding: ``"max_length"`` or ``"longest"``, as in training.
-    """
-
-    model: nn.Layer
-    tokenizer: SubwordTokenizer
-    labels: tuple[str, ...]
-    num_texts: int | None
-    padding: str
+    model: nn.Layer  # with its weights, in evaluation mode
+    tokenizer: SubwordTokenizer  # cuts and lower-cases as in training
+    labels: tuple[str, ...]  # class names; () for regression
+    num_texts: int | None  # 1 for sentences, 2 for pairs, None when the task is not one of GLUE's
+    padding: str  # ``"max_length"`` or ``"longest"``, as in training
 
 
 def load_trained_text(place: str | Path) -> TextModel:

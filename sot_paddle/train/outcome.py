@@ -14,7 +14,7 @@ from sot_paddle import distributed
 from sot_paddle.distributed import say
 from sot_paddle.reading import read_json
 from sot_paddle.runtime import environment_stamp
-from sot_paddle.train import checkpointing, run_folder, saved_model
+from sot_paddle.train import checkpointing, run_folder
 from sot_paddle.train.evaluation import predict
 from sot_paddle.train.setup import Run
 
@@ -77,8 +77,8 @@ def load_trained(run: Run) -> str | None:
             "choose another --output_dir to evaluate --model_name_or_path"
         )
     chosen = whole[-1] if run.task.dev or whole[0].name != run_folder.BEST else whole[0]
-    config = read_json(chosen / saved_model.CONFIG)
-    saved_model.require_classes(config, run.task.classes, chosen)
+    config = read_json(chosen / run_folder.CONFIG)
+    run_folder.require_classes(config, run.task.classes, chosen)
     run.restore(chosen)
     say(f"weights: {chosen}")
     if chosen.name == run_folder.BEST:
@@ -181,7 +181,7 @@ def _predict_tests(run: Run) -> dict[str, str]:
             outputs = predict(run.model, split, autocast=run.autocast)
         write = functools.partial(run.task.write_predictions, run.root, name, outputs)
         distributed.on_first_process(write)
-        written[name] = run.task.prediction_files(name)[0]
+        written[name] = run.task.prediction_file(name)
         say(f"predictions of {name}: {run.root / written[name]}")
     return written
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from sot_paddle.atomic import hold_beside
 from sot_paddle.command_line import parse
 from sot_paddle.data.pretraining.instance_files import InstanceOptions, prepare_instances
-from sot_paddle.data.pretraining.pair_files import prepare_pairs
-from sot_paddle.data.pretraining.prepared import MODEL, text_files, train_pieces
+from sot_paddle.data.pretraining.prepared import MODEL, prepare_pairs, text_files, train_pieces
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.options import Options, option, record
@@ -131,8 +130,9 @@ def find_tokenizer(folder: Path, lower: bool | None, max_length: int) -> Subword
     if not folder.is_dir():
         raise ValueError(f"--tokenizer_name {folder} is no folder")
     present = [path.name for path in folder.iterdir()]
-    for name, family in FAMILIES.items():
-        if name not in ("byte_bpe", "word_bpe") and family.whole(present):
+    families = [FAMILIES[name] for name in ("wordpiece", "sentencepiece")]
+    for family in families:
+        if family.whole(present):
             return family.build(folder, do_lower_case=lower, max_length=max_length)
-    expected = ", ".join(FAMILIES[name].said for name in ("wordpiece", "sentencepiece"))
+    expected = ", ".join(family.said for family in families)
     raise ValueError(f"--tokenizer_name {folder}: no vocabulary there, expected {expected}")

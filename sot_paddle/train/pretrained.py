@@ -40,11 +40,12 @@ from sot_paddle.convert.engine.registry import (
     table_of,
 )
 from sot_paddle.convert.formats.source import Source, open_source, read_as_paddle, with_settings
+from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizers import FAMILIES, TokenizerFamily
 from sot_paddle.reading import field_of, named_in_refusals, read_bytes, read_json
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_backbone, text_name
 from sot_paddle.tasks.text_options import CheckpointOptions
-from sot_paddle.train.saved_model import CONFIG
+from sot_paddle.train.run_folder import CONFIG
 from sot_paddle.weights import fill
 
 _UNTOLD = ("num_attention_heads", "hidden_act", "layer_norm_eps")
@@ -61,23 +62,16 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A language model to start from.
-
-    Attributes:
-        backbone: what is known about its architecture.
-        config: the content of config.json, at least the sizes that are not the preset's.
-        arrays: tensors under this project's names, empty for random weights.
-        head: options of the head that it holds, as far as anything tells; {} for none.
-        hint: a name of the checkpoint; one that begins with a preset's asks for it.
-    """
+    """A language model to start from."""
 
     origin: str
-    backbone: TextBackbone
-    config: Mapping[str, Any]
-    arrays: Mapping[str, np.ndarray]
+    backbone: TextBackbone  # what is known about its architecture
+    config: Mapping[str, Any]  # of config.json, at least the sizes that are not the preset's
+    arrays: Mapping[str, np.ndarray]  # under this project's names, empty for random weights
     vocabulary: Mapping[str, bytes]
+    # options of the head that it holds, as far as anything tells; {} for none
     head: Mapping[str, Any] = field(default_factory=dict)
-    hint: str = ""
+    hint: str = ""  # a name of the checkpoint; one that begins with a preset's asks for it
 
     @property
     def preset(self) -> str:
@@ -96,6 +90,11 @@ class Pretrained:
         """Outputs of the classifier that the checkpoint holds, None where it holds none."""
         names = (CLASS_SCORES[0], WORD_SCORES[0])
         return next((self.arrays[n].shape[-1] for n in names if n in self.arrays), None)
+
+    def tokenizer(self, max_length: int, **options: Any) -> SubwordTokenizer:
+        """What its vocabulary makes of texts; the options are of `TokenizerFamily.build`."""
+        family = FAMILIES[self.backbone.tokenizer]
+        return family.from_files(self.vocabulary, max_length=max_length, **options)
 
     def build(self, num_classes: int, options: Mapping[str, Any]) -> nn.Layer:
         """Build the model with fresh weights; :func:`load` fills them in.
@@ -232,12 +231,13 @@ def read(
         _LOG.warning("%s", note)
     folder = source.path.parent
     config = _read_config(folder) if _config_file(folder).exists() else {}
-    is_converted = FORMAT in source.metadata
+    is_converted, vocabulary = FORMAT in source.metadata, {}
     if is_converted:
         if text_backbone(source.metadata["model"]) is None:
             raise ValueError(f"{place} is of {source.metadata['model']}, which is no text model")
         with named_in_refusals(source.path):
             config |= metadata_json(source.metadata, "config")
+            vocabulary = unpack_files(source.metadata.get("vocabulary", "{}"))
     elif backbone is not None:
         kind = field_of(config, "model_type", str, f"{place}: config.json", "")
         if kind not in ("", backbone.model_type, backbone.original_type):
@@ -246,10 +246,7 @@ def read(
             expected = backbone.model_type
             raise ValueError(f"{place} is a {kind!r} checkpoint, expected {expected}{meant}")
     backbone = backbone or _architecture(source, config)
-    vocabulary = _vocabulary(FAMILIES[backbone.tokenizer], folder)
-    if is_converted and "vocabulary" in source.metadata:
-        with named_in_refusals(source.path):
-            vocabulary = unpack_files(source.metadata["vocabulary"])
+    vocabulary = vocabulary or _vocabulary(FAMILIES[backbone.tokenizer], folder)
     checkpoint = Pretrained(str(place), backbone, config, source.tensors, vocabulary)
     if is_converted:
         arrays = source.tensors

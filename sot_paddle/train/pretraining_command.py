@@ -14,10 +14,8 @@ from sot_paddle.backbones.families import TEXT_BACKBONES
 from sot_paddle.backbones.pretraining import PretrainingModel
 from sot_paddle.config import EncoderConfig, build_record
 from sot_paddle.data.pretraining.instance_files import InstanceRows
-from sot_paddle.data.pretraining.pair_files import FORM
-from sot_paddle.data.pretraining.prepared import StoredRows, form_of
+from sot_paddle.data.pretraining.prepared import PAIRS, StoredRows, form_of
 from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
 from sot_paddle.tasks.losses import row_sums
 from sot_paddle.tasks.pretraining import PretrainingSplit, PretrainingTask, WordMasks
@@ -39,9 +37,8 @@ def run_config(config: PretrainConfig) -> dict[str, Any]:
     data = {flag: Path(name) if name else None for flag, name in data.items()}
     with open_folder(config, {**pretrained.sources(config), **data}) as resume_from:
         checkpoint = pretrained.find(config, pretraining_heads=True)
-        family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
-        tokenizer = family.from_files(checkpoint.vocabulary, max_length=config.block_size)
-        judged = form_of(Path(config.data_dir)) != FORM
+        tokenizer = checkpoint.tokenizer(config.block_size)
+        judged = form_of(Path(config.data_dir)) != PAIRS
         config = config.filled(judged)
         sizes = encoder_config(config, checkpoint, tokenizer)
         task = _task(config, sizes, tokenizer, judged, checkpoint.origin)
@@ -88,19 +85,10 @@ def _task(
     limit = TEXT_BACKBONES[config.model_type].position_limit(sizes)
     if not judged:
         pretrained.require_positions(limit, config.block_size, origin, "lower --block_size")
-    form = tokenizer.form
-    masks = WordMasks(
-        config.block_size,
-        config.mlm_probability,
-        config.seed,
-        tokenizer.mask_id,
-        tokenizer.pad_id,
-        tuple({*form.begin, *form.between, *form.end}),
-        tokenizer.vocab_size,
-    )
+    masks = WordMasks(config.block_size, config.mlm_probability, config.seed, tokenizer)
 
     def split(place: str, *, evaluated: bool = False) -> PretrainingSplit:
-        rows = InstanceRows(Path(place)) if judged else StoredRows(Path(place), FORM)
+        rows = InstanceRows(Path(place)) if judged else StoredRows(Path(place), PAIRS)
         if rows.vocab_size > tokenizer.vocab_size:
             raise ValueError(
                 f"{place} holds ids up to {rows.vocab_size - 1}, the vocabulary has "

@@ -18,7 +18,7 @@ from paddle import nn
 from paddlenlp.trainer import TrainingArguments
 
 from sot_paddle import distributed
-from sot_paddle.cli import Interrupted
+from sot_paddle.cli import TrainingStopped
 from sot_paddle.config import some
 from sot_paddle.distributed import say
 from sot_paddle.runtime import environment_stamp
@@ -64,7 +64,7 @@ def train(setup: Setup, checkpoint: Path | None) -> dict[str, Any]:
     if setup.ema_decay is not None:
         ema = ModelEma(model, setup.ema_decay, warmup=bool(setup.ema_warmup))
     run = Run(setup, Path(options.output_dir), model, ema)
-    predictions = [name for split in task.test for name in task.prediction_files(split)]
+    predictions = [task.prediction_file(split) for split in task.test]
     run_folder.check_outputs(run.root, options, predictions)
     trainer = None
     if options.do_train:
@@ -134,7 +134,7 @@ def _trainer(run: Run) -> ExactTrainer:
         world=distributed.world_size(),
         by_epoch=task.by_epoch,
     )
-    accumulation = min(setup.arguments["gradient_accumulation_steps"], len(batches))
+    accumulation = min(setup.options.gradient_accumulation_steps, len(batches))
     pace = Pace(len(batches), accumulation, len(task.train))
     progress = ProgressLines(
         items=_examples_per_step(run, pace), unit=task.unit, evaluated=next(iter(task.dev), "")
@@ -173,7 +173,7 @@ def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> dict[str
         trainer.resume(checkpoint)
     step = trainer.state.global_step
     if trainer.stop.requested:
-        raise Interrupted(
+        raise TrainingStopped(
             f"stopped after step {step}, saved in {run.root / f'checkpoint-{step}'}; run the same "
             "command again to continue",
             status=trainer.stop.status,
@@ -194,7 +194,7 @@ def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> dict[str
 
 def _arguments(run: Run, pace: Pace) -> TrainingArguments:
     head = getattr(run.model, "head_config", None)  # models on hidden states have none
-    arguments = {**run.setup.arguments, "gradient_accumulation_steps": pace.accumulation}
+    arguments = dict(run.setup.arguments)
     if PADDLE >= (3, 0):  # paddlenlp 2.8, which runs before it, has no such option
         unused = head is None or head.fusion in _UNUSED_PARAMETERS
         arguments["ddp_find_unused_parameters"] = unused
@@ -202,6 +202,7 @@ def _arguments(run: Run, pace: Pace) -> TrainingArguments:
         output_dir=str(run.root),
         logging_dir=str(run.root / run_folder.LOGS),
         max_steps=run.setup.options.max_steps,
+        gradient_accumulation_steps=pace.accumulation,
         seed=run.setup.options.seed,
         device=paddle.get_device().partition(":")[0],
         disable_tqdm=not sys.stderr.isatty(),  # a bar in a terminal, beside the lines

@@ -1,22 +1,31 @@
-"""The output folder of a run: whose it is, what is removed to start afresh, what it says."""
+"""The output folder of a run: whose it is, what is removed to start afresh, what it says.
+
+What a folder with a model says of it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sot_paddle import atomic, distributed, strict_json
+from sot_paddle import atomic, distributed
+from sot_paddle.config import some
 from sot_paddle.distributed import say
+from sot_paddle.reading import as_null, dumps, field_of
 from sot_paddle.train import checkpointing
 
 RUN = "run.json"
 METRICS, EVALUATION = "metrics.json", "evaluation.json"
 BEST = "best"
 LOGS = "runs"
+
+CONFIG, WEIGHTS, EMA = "config.json", "model.safetensors", "ema.safetensors"
+"""Files of a folder with a model."""
 
 
 @contextlib.contextmanager
@@ -86,12 +95,29 @@ def scores_file(root: Path, options: Any) -> str:
 
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file atomically; numbers that JSON does not have (NaN) become null."""
-    atomic.write_atomically(path, strict_json.dumps(content, strict_json.as_null).encode())
+    atomic.write_atomically(path, dumps(content, as_null).encode())
 
 
-def named_checkpoint(options: Any) -> Path | None:
-    """The checkpoint that ``--resume`` names, None for ``auto``."""
-    return None if options.resume == "auto" else Path(options.resume)
+def config_file(content: Mapping[str, Any]) -> dict[str, bytes]:
+    """What rebuilds a model, as a file of its folder."""
+    return {CONFIG: (json.dumps(content, indent=1) + "\n").encode()}
+
+
+def require_classes(recorded: Mapping[str, Any], classes: Sequence[str], origin: object) -> None:
+    """Refuse a trained model of other classes than the data's, or of the same in another order.
+
+    Args:
+        recorded: the content of the model's config.json; one that no run wrote is not checked.
+    """
+    if "sot_model" not in recorded or "id2label" not in recorded:
+        return
+    trained = tuple(field_of(recorded, "id2label", dict, str(origin)).values())
+    if trained != tuple(classes):
+        there, here = (some(map(str, names)) or "none" for names in (trained, classes))
+        raise ValueError(
+            f"{origin} was trained on the classes {there}, the data has {here}: give data with "
+            "the labels of the training (of an own table in train.tsv)"
+        )
 
 
 def _check(root: Path, options: Any, sources: Mapping[str, Path | None]) -> None:
@@ -99,7 +125,8 @@ def _check(root: Path, options: Any, sources: Mapping[str, Path | None]) -> None
     names = {path.name for path in root.iterdir() if not half_done.fullmatch(path.name)}
     names -= {atomic.LOCK}
     if options.overwrite_output_dir:
-        _check_sources(root, {"--resume": named_checkpoint(options), **sources})
+        named = None if options.resume == "auto" else Path(options.resume)
+        _check_sources(root, {"--resume": named, **sources})
         names = {name for name in names if re.fullmatch(checkpointing.ENTRIES, name)}
     if (options.do_train or options.overwrite_output_dir) and names and RUN not in names:
         raise ValueError(
@@ -122,10 +149,10 @@ def _check_sources(root: Path, sources: Mapping[str, Path | None]) -> None:
 
 def _resumable(root: Path, options: Any, newest: Path | None) -> Path | None:
     """The checkpoint that ``--resume`` means: the newest whole one, or the one that is named."""
-    chosen = named_checkpoint(options)
     if not options.do_train:
         return None
-    if chosen is not None:
+    if options.resume != "auto":
+        chosen = Path(options.resume)
         if not checkpointing.is_whole(chosen, with_state=True):
             raise ValueError(
                 f"--resume {chosen}: not a whole checkpoint with its training state; auto takes "

@@ -14,7 +14,7 @@ from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle import distributed
 from sot_paddle.tasks.task import Task
-from sot_paddle.train import saved_model
+from sot_paddle.train import run_folder
 from sot_paddle.train.checkpointing import TensorFile
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.feeding import Pace
@@ -97,14 +97,14 @@ class Run:
     def files(self) -> Iterator[tuple[str, bytes | TensorFile]]:
         """The model as files of a folder, drawn one by one."""
         arrays, metadata = weights_and_metadata(self.model)
-        yield saved_model.WEIGHTS, TensorFile(arrays, metadata)
+        yield run_folder.WEIGHTS, TensorFile(arrays, metadata)
         if self.ema is not None:
-            yield saved_model.EMA, TensorFile(self.ema.arrays(), metadata)
+            yield run_folder.EMA, TensorFile(self.ema.arrays(), metadata)
         yield from self.setup.source.files(self.model, self.task).items()
 
     def restore(self, folder: Path) -> None:
         """Take the model from a folder."""
         if self.ema is not None:
-            load_weights(self.model, folder / saved_model.EMA)
+            load_weights(self.model, folder / run_folder.EMA)
             self.ema.restart()
         load_weights(self.model, folder)

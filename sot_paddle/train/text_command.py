@@ -11,6 +11,7 @@ from paddle import nn
 from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
+from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.distributed import say
 from sot_paddle.reading import field_of
 from sot_paddle.tasks.glue import load_glue
@@ -23,8 +24,7 @@ from sot_paddle.train.feeding import Pace
 from sot_paddle.train.optimizer import CLIPPINGS, OPTIMIZERS, decay_filter, decayed_names
 from sot_paddle.train.pretrained import Pretrained
 from sot_paddle.train.run import train
-from sot_paddle.train.run_folder import open_folder
-from sot_paddle.train.saved_model import config_file, require_classes
+from sot_paddle.train.run_folder import config_file, open_folder, require_classes
 from sot_paddle.train.schedule import build_schedule
 from sot_paddle.train.setup import ModelSource, Setup
 from sot_paddle.weights import check_options
@@ -39,20 +39,23 @@ def run_config(config: TrainConfig) -> dict[str, Any]:
 
 def run_text(
     config: TextRunOptions,
-    load_task: Callable[[Any, Mapping[str, bytes]], Task],
+    load_task: Callable[[Any, SubwordTokenizer], Task],
     make_optimizer: Callable[..., tuple[Optimizer, LRScheduler]],
 ) -> dict[str, Any]:
     """Fine-tune a language model on a task; returns what its file of scores holds.
 
     Args:
-        load_task: (options, vocabulary files) to the task.
+        load_task: (options, tokenizer) to the task.
         make_optimizer: see `Setup`.
     """
     prepare_text_device(config)
     with open_folder(config, pretrained.sources(config)) as resume_from:
-        source = TextSource(config, pretrained.find(config))
-        task = load_task(config, source.checkpoint.vocabulary)
-        pretrained.require_embeddings(task.vocab_size, source.checkpoint.encoder)
+        checkpoint = pretrained.find(config)
+        # REF: where there is a flag about lower-casing, it alone decides (B.1)
+        tokenizer = checkpoint.tokenizer(config.length, do_lower_case=config.do_lower_case)
+        task = load_task(config, tokenizer)
+        pretrained.require_embeddings(tokenizer.vocab_size, checkpoint.encoder)
+        source = TextSource(config, checkpoint)
         return train(text_setup(config, task, source, make_optimizer), resume_from)
 
 
@@ -126,10 +129,9 @@ def text_setup(
     make_optimizer: Callable[..., tuple[Optimizer, LRScheduler]],
 ) -> Setup:
     """What a command on text trains."""
-    eval_steps = config.logging_steps if config.evaluate_during_training else config.eval_steps
+    steps = config.logging_steps if config.evaluate_during_training else config.eval_steps
     arguments = {
         "per_device_train_batch_size": config.per_gpu_train_batch_size,
-        "gradient_accumulation_steps": config.gradient_accumulation_steps,
         "num_train_epochs": config.num_train_epochs,
         "logging_steps": config.logging_steps,
         "save_steps": config.save_steps,
@@ -137,14 +139,8 @@ def text_setup(
         "bf16": config.half == "bfloat16",
         "fp16_opt_level": config.fp16_opt_level,
     }
-    return Setup(
-        config,
-        task,
-        source,
-        make_optimizer,
-        arguments,
-        eval_steps=eval_steps if config.do_eval else 0,
-    )
+    steps = steps if config.do_eval else 0
+    return Setup(config, task, source, make_optimizer, arguments, eval_steps=steps)
 
 
 def optimizer(

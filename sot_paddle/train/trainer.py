@@ -23,7 +23,7 @@ from paddlenlp.trainer import Trainer, TrainerCallback, TrainingArguments
 
 from sot_paddle import distributed
 from sot_paddle.checkpoint import read_tensors
-from sot_paddle.cli import NonFiniteLoss
+from sot_paddle.cli import NonFinite
 from sot_paddle.distributed import say
 from sot_paddle.reading import read_json
 from sot_paddle.train import checkpointing, exact_state, outcome
@@ -134,7 +134,7 @@ class ExactTrainer(Trainer, TrainerCallback):
         self._losses.clear()
         step = self.state.global_step + 1
         if not math.isfinite(value) and not self.do_grad_scaling:
-            raise NonFiniteLoss(
+            raise NonFinite(
                 f"the loss is {value} at step {step} (learning rate "
                 f"{self.optimizer.get_lr():.3g}); the weights before it are intact, "
                 f"{checkpointing.way_back(self.run.root)}"

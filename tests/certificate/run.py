@@ -13,8 +13,8 @@ from pathlib import Path
 
 from sot_paddle.atomic import write_atomically
 from sot_paddle.cli import CommandParser, command
+from sot_paddle.reading import dumps
 from sot_paddle.runtime import ignore_import_warnings
-from sot_paddle.strict_json import dumps
 from tests.certificate import certificate_table, faults
 from tests.certificate.certificate import SEEDS, CleanRun, FaultRow
 

@@ -18,6 +18,7 @@ import torch
 from sot_paddle import distributed
 from sot_paddle.data.corpus import REAL_SENTENCES
 from sot_paddle.data.subword import kept_tokens
+from sot_paddle.data.tokenizers import word_piece_tokenizer
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.tasks.documents import DocumentSplit, load_documents
 from sot_paddle.tasks.glue import GlueTask
@@ -201,7 +202,9 @@ def load_task(checkpoint: Path, data: DataSet, split: str, **options: Any) -> Gl
         **options,
         **data.options,
     )
-    return load_documents(config, {"vocab.txt": (checkpoint / "vocab.txt").read_bytes()})
+    lower, length = config.do_lower_case, config.length
+    tokenizer = word_piece_tokenizer(checkpoint, do_lower_case=lower, max_length=length)
+    return load_documents(config, tokenizer)
 
 
 def split_of(task: GlueTask, name: str) -> DocumentSplit:

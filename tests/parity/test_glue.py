@@ -13,11 +13,8 @@ import torch
 
 from sot_paddle.data.batches import epoch_batches
 from sot_paddle.data.corpus import FOLDER, REAL_SENTENCES
-from sot_paddle.data.glue import (
-    available_splits,
-    tokenize_split,
-    write_predictions,
-)
+from sot_paddle.data.glue import read_split, tokenize_examples, write_predictions
+from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.splits import TokenSplit
 from sot_paddle.data.tokenizers import word_piece_tokenizer
 from sot_paddle.train.feeding import MicroBatches
@@ -53,9 +50,8 @@ def test_batches_of_a_task(
 ) -> None:
     """An epoch, read from the official layout; both sides are given the order of the rows."""
     folder = FOLDER if embedded else write_fixture(tmp_path, task, REAL_SENTENCES)
-    assert split in available_splits(folder, task)
     tokenizer = word_piece_tokenizer(real_checkpoint, max_length=max_length)
-    features = tokenize_split(folder, task, split, tokenizer)
+    features = tokenize_examples(read_split(folder, task, split), get_task(task), tokenizer)
     examples = torch_examples(folder, task, split)
     assert len(features) == len(examples)
     rows = min(len(features), ROWS)
@@ -112,7 +108,8 @@ def test_diagnostic_set(real_checkpoint: Path, tmp_path: Path) -> None:
     max_length = 24
     folder = write_fixture(tmp_path / "MNLI", "ax", REAL_SENTENCES)
     tokenizer = word_piece_tokenizer(real_checkpoint, max_length=max_length)
-    features = tokenize_split(folder, "mnli", "test_diagnostic", tokenizer)
+    rows = read_split(folder, "mnli", "test_diagnostic")
+    features = tokenize_examples(rows, get_task("mnli"), tokenizer)
     reader = transformers_processor("rte")
     lines = reader._read_tsv(str(folder / "diagnostic.tsv"))
     with warnings.catch_warnings():

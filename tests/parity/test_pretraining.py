@@ -15,7 +15,7 @@ import torch
 
 from sot_paddle.backbones.pretraining import PretrainingModel
 from sot_paddle.data.pretraining.instance_files import InstanceOptions, document_instances
-from sot_paddle.data.pretraining.pair_files import MaskDraws, masked
+from sot_paddle.data.pretraining.prepared import MaskDraws, masked
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
 from sot_paddle.tasks.losses import pretraining_loss, row_sums
 from sot_paddle.tasks.pretraining import PretrainingTask, collate

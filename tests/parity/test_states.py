@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -12,9 +13,9 @@ import torch
 from sot_paddle.data.batches import TokenFeatures, pad_rows
 from sot_paddle.data.stored.layout import stored_split
 from sot_paddle.data.stored.states import (
+    FrozenModel,
     LiveStates,
     StateReader,
-    StateSizes,
     StateWriter,
     hidden_states,
 )
@@ -22,6 +23,7 @@ from tests.parity.models import BERT, models_of_equal_weights
 from tests.parity.sides import assert_same, paddle_precision
 
 LENGTHS = np.array([11, 6, 9, 4])
+OF_11_TOKENS = SimpleNamespace(max_length=11, pad_id=0)  # all that is asked of a tokenizer
 
 
 def token_rows() -> TokenFeatures:
@@ -48,7 +50,7 @@ def test_states_of_a_live_encoder_are_those_of_transformers() -> None:
         actual = hidden_states(paddle_model, batch).numpy()
         assert paddle_model.training
         paddle_model.eval()  # it stays in the mode that it has
-        source = LiveStates(paddle_model, token_rows(), 11, pad_id=0, origin={})
+        source = LiveStates(FrozenModel(paddle_model, OF_11_TOKENS), token_rows(), {})
         second_row = source.states([1])
     assert not paddle_model.training
     assert (len(source), source.dtype, source.of_row) == (4, "float64", actual.shape[1:])
@@ -119,9 +121,8 @@ def test_rows_come_back_from_the_files_bit_for_bit(
     states = rng.normal(size=(rows, 3, 4, 6)).astype(dtype)
     layout = stored_split(task, split)
     labels = [rng.integers(0, 4, rows) for _ in layout.labels]
-    sizes = StateSizes(*states.shape, dtype)
     for stop in (2, rows):
-        with StateWriter(tmp_path, layout, sizes, {"from": "numbers"}) as writer:
+        with StateWriter(tmp_path, layout, states.shape, dtype, {"from": "numbers"}) as writer:
             part = slice(writer.done, stop)
             writer.append(states[part], [kind[part] for kind in labels], range(*part.indices(rows)))
     reader = StateReader(tmp_path, layout)

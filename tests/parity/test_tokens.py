@@ -104,7 +104,8 @@ def test_sentences_in_word_pieces(
     first = list(REAL_SENTENCES)
     second = first[1:] + first[:1] if pairs else None
     tokenizer = build(real_checkpoint, tmp_path, options)
-    encoded = tokenizer.encode_batch(first, second, pad=pad, max_length=max_length)
+    tokenizer.max_length = max_length
+    encoded = tokenizer.encode_batch(first, second, pad=pad)
     paddle_values = {name: encoded[name] for name in NAMES}
     paddle_values |= {
         "vocabulary": tokenizer.vocab_size,

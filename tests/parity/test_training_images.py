@@ -138,7 +138,7 @@ def paddle_batch(split: ImageSplit, epoch: int, pixels: np.ndarray, batch: Array
     if collate.mix is not None:
         rng = uniform_generator("mix", collate.seed, epoch, 0)
         mix = image_mixing.draw_mix(rng, collate.mix, *pixels.shape[1:3], epoch=epoch)
-    box = (0, 0, 0, 0) if mix.box is None else dataclasses.astuple(mix.box)
+    box = mix.box or (0, 0, 0, 0)
     arrays = {
         "cutmix box": np.asarray(box),
         "lam": np.asarray(mix.lam),

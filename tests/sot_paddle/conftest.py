@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import paddle
 import pytest
 
 from sot_paddle import registry
+from sot_paddle.data.subword import SubwordTokenizer
 
 STEP = 1e-6
 TINY_BERT = {
@@ -37,6 +38,11 @@ def _seed_and_default_dtype() -> Iterator[None]:
     before = paddle.get_default_dtype()
     yield
     paddle.set_default_dtype(before)
+
+
+def tokens_of(tokenizer: SubwordTokenizer, ids: Iterable[int]) -> list[str]:
+    """The word pieces of token ids."""
+    return [tokenizer.backend.id_to_token(int(token)) for token in ids]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from align import cli as align_cli
 from sot_paddle import __version__
-from sot_paddle.cli import CommandParser, NonFiniteLoss, Terminated, command
+from sot_paddle.cli import CommandParser, NonFinite, Terminated, command
 from tests.tools import tool_runs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +34,7 @@ ESCAPES = {
     "disk": (lambda: _raise(OSError(28, "No space left", "x")), 2, "[Errno 28] No space left: 'x'"),
     "value": (lambda: _raise(ValueError("a\nb")), 2, "a b"),
     "import": (lambda: __import__("no_such_package"), 2, "No module named 'no_such_package'"),
-    "loss": (lambda: _raise(NonFiniteLoss("the loss is nan")), 2, "the loss is nan"),
+    "loss": (lambda: _raise(NonFinite("the loss is nan")), 2, "the loss is nan"),
     "interrupt": (lambda: _raise(KeyboardInterrupt()), 130, "interrupted; run the same command"),
     "interrupt of an import": (
         lambda: _raise(ImportError("initialization failed"), KeyboardInterrupt()),

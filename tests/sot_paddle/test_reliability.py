@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 import torch
 
+from sot_paddle import reading
 from sot_paddle.checkpoint import write_tensors
 from sot_paddle.convert.state.record import Group, OptimizerState
 from sot_paddle.registry import create_model
 from sot_paddle.train import checkpointing
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.model_folder import ImageModelConfig
-from sot_paddle.train.saved_model import EMA, WEIGHTS
+from sot_paddle.train.run_folder import EMA, WEIGHTS
 from sot_paddle.weights import options_of, weights_and_metadata
 from tests.sot_paddle.train import tiny_images, tiny_run
 from tests.sot_paddle.train.original_checkpoints import BERT
@@ -232,7 +233,7 @@ def state(best: Path, **changes: object) -> None:
     content = json.loads((best / "config.json").read_text())
     (best / "config.json").write_text(json.dumps(content | changes))
     (best / "manifest.json").unlink()
-    checkpointing.close_folder(best)
+    reading.write_manifest(best)
 
 
 DAMAGES: list[tuple[str, Callable[[Path], object]]] = [

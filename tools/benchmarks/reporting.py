@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle.atomic import write_atomically
-from sot_paddle.strict_json import dumps
+from sot_paddle.reading import dumps
 from tools.benchmarks import workloads
 from tools.benchmarks.step_rows import StepRow, measured, step_table
 from tools.benchmarks.timed_steps import MODES

@@ -147,11 +147,11 @@ def _open_file(path: Path, ema: bool | None) -> Source:
         return _open_shards(path, ema)
     with reading.open_weights(path) as handle:
         start = handle.read(20)
-    suffix, metadata = path.suffix, {}
+    suffix = path.suffix
     if suffix not in SUFFIXES and start[8:9] == b"{":
         suffix = ".safetensors"
     if suffix in SUFFIXES:
-        choice, metadata = read_entry(path, suffix, ema=ema)
+        choice = read_entry(path, suffix, ema=ema)
     elif start.startswith(FIRST_BYTES) or suffix in TORCH_SUFFIXES:
         choice = read_torch(path, ema=ema)
     else:
@@ -159,9 +159,9 @@ def _open_file(path: Path, ema: bool | None) -> Source:
             f"{path}: expected a directory or a file that ends in"
             f" {', '.join((*SUFFIXES, *TORCH_SUFFIXES))}, got {path.suffix!r}"
         )
-    source = Source(path, dict(choice.tensors), metadata, averaged=choice.averaged)
-    source.notes = [f"{path.name}: {note}" for note in choice.notes]
-    return source
+    notes = [f"{path.name}: {note}" for note in choice.notes]
+    tensors, metadata = dict(choice.tensors), dict(choice.metadata)
+    return Source(path, tensors, metadata, notes=notes, averaged=choice.averaged)
 
 
 def _with_twins(source: Source) -> Source:

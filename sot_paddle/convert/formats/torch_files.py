@@ -19,7 +19,7 @@ import ml_dtypes
 import numpy as np
 
 from sot_paddle import reading
-from sot_paddle.weight_entries import BROKEN_PICKLE, NUMPY_GLOBALS, Choice, choose_weights
+from sot_paddle.checkpoint import BROKEN_PICKLE, NUMPY_GLOBALS, Choice, choose_weights
 
 SUFFIXES = (".bin", ".pth", ".pt", ".tar", ".ckpt")
 """``.tar`` is the end of ``.pth.tar``, as timm names the checkpoints of a training, ``.ckpt`` that

@@ -187,33 +187,11 @@ def prepare_instances(
         for _ in range(dupes):
             for index in range(len(documents)):
                 for instance in document_instances(documents, index, options, rng):
-                    yield packed(instance)
+                    head = [instance.boundary, instance.random_next, len(instance.positions)]
+                    yield [*head, *instance.tokens, *instance.positions, *instance.words]
 
     content = {"form": FORM, **dataclasses.asdict(options)}
     return store_rows(folder, files, rows(), content, rng.shuffle)
-
-
-def packed(instance: Instance) -> list[int]:
-    """The numbers of a stored instance; see `unpacked`."""
-    head = [instance.boundary, int(instance.random_next), len(instance.positions)]
-    return [*head, *instance.tokens, *instance.positions, *instance.words]
-
-
-def unpacked(row: np.ndarray, max_seq_length: int, max_predictions: int) -> dict[str, np.ndarray]:
-    """The features of the original's records: int64 arrays of S, of P, and of 1 number."""
-    boundary, random_next, count = row[:3]
-    ids, positions, words = np.split(row[3:], [len(row) - 3 - 2 * count, len(row) - 3 - count])
-    places = np.arange(max_seq_length)
-    features = {
-        "input_mask": places < len(ids),
-        "segment_ids": (places >= boundary) & (places < len(ids)),
-        "masked_lm_weights": np.arange(max_predictions) < count,
-        "next_sentence_labels": np.array([random_next]),
-        "input_ids": np.pad(ids, (0, max_seq_length - len(ids))),
-        "masked_lm_positions": np.pad(positions, (0, max_predictions - count)),
-        "masked_lm_ids": np.pad(words, (0, max_predictions - count)),
-    }
-    return {name: array.astype(np.int64) for name, array in features.items()}
 
 
 class InstanceRows(StoredRows):
@@ -222,8 +200,21 @@ class InstanceRows(StoredRows):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, FORM)
         self.max_seq_length = self.content["max_seq_length"]
+        self.max_predictions = self.content["max_predictions"]
 
     def row(self, position: int) -> dict[str, np.ndarray]:
-        """See `unpacked`."""
-        numbers = super().row(position)
-        return unpacked(numbers, self.max_seq_length, self.content["max_predictions"])
+        """The features of the original's records: int64 arrays of S, of P, and of 1 number."""
+        row, length, most = super().row(position), self.max_seq_length, self.max_predictions
+        boundary, random_next, count = row[:3]
+        ids, positions, words = np.split(row[3:], [len(row) - 3 - 2 * count, len(row) - 3 - count])
+        places = np.arange(length)
+        features = {
+            "input_mask": places < len(ids),
+            "segment_ids": (places >= boundary) & (places < len(ids)),
+            "masked_lm_weights": np.arange(most) < count,
+            "next_sentence_labels": np.array([random_next]),
+            "input_ids": np.pad(ids, (0, length - len(ids))),
+            "masked_lm_positions": np.pad(positions, (0, most - count)),
+            "masked_lm_ids": np.pad(words, (0, most - count)),
+        }
+        return {name: array.astype(np.int64) for name, array in features.items()}

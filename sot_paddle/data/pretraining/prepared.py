@@ -1,7 +1,12 @@
-"""Folders of pre-training data: rows of numbers, whole or not there; text files.
+"""Folders of pre-training data: rows of numbers, whole or not there; pairs; text files.
 
 The numbers of all rows lie one after another in a file, and where each row begins and ends in
-another one, in the order in which rows are read. Memory holds 16 bytes a row.
+another one, in the order in which rows are read: that in which `random.Random(seed).shuffle` puts a
+list, or that of the text. Memory holds 16 bytes a row.
+
+Words of pairs are masked anew in every epoch, from draws that are a function of (seed, epoch, row).
+
+Shape legend: S tokens of a row.
 """
 
 from __future__ import annotations
@@ -9,9 +14,10 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
-import json
+import random
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +26,7 @@ import numpy as np
 from sot_paddle import reading
 from sot_paddle.atomic import atomic_directory
 from sot_paddle.config import some
+from sot_paddle.data.subword import SubwordTokenizer
 
 
 def text_files(names: Sequence[str]) -> list[Path]:
@@ -111,9 +118,7 @@ def new_folder(folder: Path, content: Mapping[str, Any]) -> Iterator[Path]:
         )
     with atomic_directory(folder) as writing:
         yield writing
-        files = {path.name: reading.entry_of(path) for path in sorted(writing.iterdir())}
-        manifest = json.dumps({"files": files, _CONTENT: dict(content)}, indent=1)
-        (writing / reading.MANIFEST).write_text(manifest, encoding="utf-8")
+        reading.write_manifest(writing, **{_CONTENT: dict(content)})
 
 
 def form_of(folder: Path) -> str:
@@ -157,6 +162,101 @@ class StoredRows:
         """The int64 numbers of a row."""
         start, end = self._spans[position]
         return self._numbers[start:end].astype(np.int64)
+
+
+REPLACED, RANDOM = 0.8, 0.5  # of the chosen words: [MASK]; of the others: random words
+
+
+@dataclass(frozen=True)
+class MaskDraws:
+    """What masking a row draws."""
+
+    uniform: np.ndarray  # (3, S) from 0 to 1: whether a token is chosen, is hidden, is replaced
+    words: np.ndarray  # (S,) random words
+
+
+def draws_of(seed: int, epoch: int, row: int, length: int, vocab_size: int) -> MaskDraws:
+    """The draws of a row in an epoch, whatever was drawn before."""
+    rng = np.random.Generator(np.random.PCG64([seed, epoch, row]))
+    return MaskDraws(rng.random((3, length)), rng.integers(0, vocab_size, length))
+
+
+def masked(
+    ids: np.ndarray, draws: MaskDraws, *, share: float, mask_id: int, kept: Collection[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mask words of a row.
+
+    Args:
+        ids: (S,) token ids, padded.
+        share: of the tokens that are chosen, each by itself.
+        kept: ids that are never chosen (special tokens, padding).
+
+    Returns:
+        (S,) ids with words masked, (S,) bool: which words were chosen.
+
+    Source: specs.md E.3.
+    """
+    chosen = (draws.uniform[0] < share) & ~np.isin(ids, list(kept))
+    hidden = chosen & (draws.uniform[1] < REPLACED)
+    other = chosen & ~hidden & (draws.uniform[2] < RANDOM)
+    return np.where(hidden, mask_id, np.where(other, draws.words, ids)), chosen
+
+
+PAIRS = "pairs"
+
+
+def prepare_pairs(
+    files: Sequence[Path],
+    tokenizer: SubwordTokenizer | None,
+    folder: Path,
+    *,
+    vocab_size: int,
+    seed: int = 42,
+    shuffle: bool = True,
+) -> int:
+    """Make shuffled pairs of token ids below ``vocab_size``, and return how many there are.
+
+    Args:
+        files: one sentence a line, consecutive ones are a pair, an odd last one of a file is left
+            out; lines of token ids where there is no tokenizer.
+        tokenizer: cuts the sentences; None for files of token ids (the originals' iterable text).
+
+    Raises:
+        ValueError: text that cannot be used, or a folder that holds files already.
+
+    Source: specs.md E.3.
+    """
+    rows = _id_rows(files, vocab_size) if tokenizer is None else _pair_rows(files, tokenizer)
+    content = {"form": PAIRS, "vocab_size": vocab_size}
+    return store_rows(
+        folder, files, rows, content, random.Random(seed).shuffle if shuffle else None
+    )
+
+
+def _id_rows(files: Sequence[Path], vocab_size: int) -> Iterator[list[int]]:
+    """The token ids of each line."""
+    for path in files:
+        for number, line in enumerate(lines_of(path), 1):
+            try:
+                ids = [int(word) for word in line.split()]
+            except ValueError:
+                ids = [vocab_size]
+            if ids and not 0 <= min(ids) <= max(ids) < vocab_size:
+                raise ValueError(
+                    f"{path}, line {number}: expected token ids from 0 to {vocab_size - 1}, got "
+                    f"{line[:40]!r}"
+                )
+            if ids:
+                yield ids
+
+
+def _pair_rows(files: Sequence[Path], tokenizer: SubwordTokenizer) -> Iterator[list[int]]:
+    """The row of each two consecutive lines with text."""
+    for path in files:
+        for texts in batches_of(filter(None, lines_of(path))):
+            ids = tokenizer.ids(texts)
+            for first, second in zip(ids[::2], ids[1::2], strict=False):
+                yield tokenizer.pair(first, second)[0]
 
 
 MODEL = "spm.model"

@@ -8,8 +8,10 @@ Shape legend: n rows, B rows of a batch, L hidden states, T tokens, F features.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,8 +26,7 @@ from paddle import nn
 from tqdm import tqdm
 
 from sot_paddle.data.batches import TokenFeatures, pad_rows
-from sot_paddle.data.squad import SpanFeatures
-from sot_paddle.data.stored.layout import SQUAD, Dataset, StoredSplit, original_features
+from sot_paddle.data.stored.layout import Dataset, StoredSplit, original_features
 from sot_paddle.data.subword import SubwordTokenizer
 
 _REPORT_EVERY = 10.0  # seconds
@@ -33,36 +34,21 @@ LAST, ORIGIN = "last_index", "made_from"
 """Attributes: rows that are written, and what the rows were made from."""
 
 
-@dataclass(frozen=True)
-class StateSizes:
-    """How much is stored."""
-
-    rows: int  # n
-    layers: int  # L
-    tokens: int  # T
-    features: int  # F
-    dtype: str = "float32"  # of a hidden state, one of `DTYPES`
-
-    @property
-    def of_row(self) -> tuple[int, int, int]:
-        """(L, T, F)."""
-        return self.layers, self.tokens, self.features
-
-    @property
-    def gigabytes(self) -> float:
-        """Of all hidden states."""
-        return self.rows * np.prod(self.of_row) * np.dtype(self.dtype).itemsize / 1e9
+Shape = tuple[int, int, int, int]
+"""(n, L, T, F)."""
 
 
-def require_space(folder: Path, sizes: StateSizes) -> None:
-    """Refuse to begin what the disk cannot hold."""
-    free = shutil.disk_usage(folder).free / 1e9
-    if sizes.gigabytes > free:
-        half = " (--dtype float16 needs half of it)" if sizes.dtype == "float32" else ""
+def require_space(folder: Path, shape: Shape, dtype: str) -> float:
+    """Refuse to begin what the disk cannot hold; returns the gigabytes of the hidden states."""
+    free, needed = shutil.disk_usage(folder).free / 1e9, math.prod(shape) / 1e9
+    needed *= np.dtype(dtype).itemsize
+    if needed > free:
+        half = " (--dtype float16 needs half of it)" if dtype == "float32" else ""
         raise ValueError(
-            f"{folder}: the hidden states of {sizes.rows:,} rows need {sizes.gigabytes:.1f} GB and "
+            f"{folder}: the hidden states of {shape[0]:,} rows need {needed:.1f} GB and "
             f"{free:.1f} GB are free{half}; without files: --states live"
         )
+    return needed
 
 
 def is_stored(folder: Path, split: StoredSplit, dtype: str, origin: Mapping[str, str]) -> bool:
@@ -85,13 +71,19 @@ class StateWriter:
     They have their names when it ends without an error.
 
     Args:
+        dtype: of a hidden state, one of `DTYPES`.
         origin: what the rows are made from, by name.
     """
 
     def __init__(
-        self, folder: Path, split: StoredSplit, sizes: StateSizes, origin: Mapping[str, str]
+        self,
+        folder: Path,
+        split: StoredSplit,
+        shape: Shape,
+        dtype: str,
+        origin: Mapping[str, str],
     ) -> None:
-        self._sizes, self._origin, self.done = sizes, dict(origin), 0
+        self._shape, self._dtype, self._origin, self.done = shape, dtype, dict(origin), 0
         self._paths = split.paths(folder)
         self._sets = list(map(self._create, self._paths, split.datasets))
 
@@ -107,13 +99,13 @@ class StateWriter:
 
     def _create(self, path: Path, dataset: Dataset) -> h5py.Dataset:
         """A dataset to fill; its file stays open."""
-        shape = (self._sizes.rows, *(() if dataset.dtype else self._sizes.of_row))
+        shape = self._shape[:1] if dataset.dtype else self._shape
         stored = h5py.File(path.with_suffix(".part"), "w").create_dataset(
             dataset.name,
             shape=shape,
             maxshape=(None, *shape[1:]),
             chunks=(1, *shape[1:]),
-            dtype=dataset.dtype or self._sizes.dtype,
+            dtype=dataset.dtype or self._dtype,
             fletcher32=True,
         )
         stored.attrs[ORIGIN] = json.dumps(self._origin)
@@ -128,12 +120,12 @@ class StateWriter:
             rows: (B,) numbers of the examples.
         """
         with np.errstate(over="ignore"):  # refused below
-            stored = np.asarray(states).astype(self._sizes.dtype)
+            stored = np.asarray(states).astype(self._dtype)
         if not np.isfinite(stored).all():
             largest = float(np.abs(np.asarray(states, dtype="float64")).max())
             raise ValueError(
                 f"row {self.done} or one of the {len(stored)} after it has hidden states up to "
-                f"{largest:g}, which {self._sizes.dtype} cannot hold; give --dtype float32"
+                f"{largest:g}, which {self._dtype} cannot hold; give --dtype float32"
             )
         stop = self.done + len(stored)
         for dataset, values in zip(self._sets, (*labels, rows, stored), strict=True):
@@ -243,14 +235,34 @@ def hidden_states(model: nn.Layer, inputs: Mapping[str, Any]) -> paddle.Tensor:
     return paddle.stack([taps["embeddings"], *layers], axis=1)
 
 
+@dataclass(frozen=True)
+class FrozenModel:
+    """A language model whose hidden states are used, and its tokenizer, which says T."""
+
+    model: nn.Layer  # its head is not used
+    tokenizer: SubwordTokenizer
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Hash of every weight of the encoder."""
+        digest = hashlib.sha256()
+        for name, weight in self.model.named_parameters():
+            if not name.startswith("head."):
+                digest.update(name.encode() + weight.numpy().tobytes())
+        return digest.hexdigest()[:32]
+
+    def states(self, tokens: TokenFeatures, task: str, split: str) -> LiveStates:
+        """The hidden states of rows of at most T tokens."""
+        origin = {"encoder": self.fingerprint, "rows": tokens.fingerprint}
+        return LiveStates(self, tokens, origin | {"task": task, "split": split})
+
+
 @dataclass(eq=False)
 class LiveStates:
     """Hidden states of a frozen encoder, computed when they are asked for."""
 
-    model: nn.Layer
+    frozen: FrozenModel
     tokens: TokenFeatures  # n rows
-    max_length: int  # T
-    pad_id: int
     origin: Mapping[str, str]  # what the rows are made from
 
     def __len__(self) -> int:
@@ -265,20 +277,22 @@ class LiveStates:
     @property
     def of_row(self) -> tuple[int, int, int]:
         """(L, T, F)."""
-        sizes = self.model.encoder_config
-        return sizes.num_hidden_layers + 1, self.max_length, sizes.hidden_size
+        sizes = self.frozen.model.encoder_config
+        return sizes.num_hidden_layers + 1, self.frozen.tokenizer.max_length, sizes.hidden_size
 
     @property
     def dtype(self) -> str:
         """Of a hidden state."""
-        return str(next(iter(self.model.parameters())).dtype).removeprefix("paddle.")
+        parameter = next(iter(self.frozen.model.parameters()))
+        return str(parameter.dtype).removeprefix("paddle.")
 
     def states(self, positions: Sequence[int]) -> np.ndarray:
         """Hidden states (B, L, T, F) of rows, in the order asked for."""
-        pad = {"max_length": self.max_length, "pad_id": self.pad_id}
+        tokenizer = self.frozen.tokenizer
+        pad = {"max_length": tokenizer.max_length, "pad_id": tokenizer.pad_id}
         inputs = pad_rows(self.tokens, positions, **pad)
         inputs.pop("labels", None)
-        return hidden_states(self.model, inputs).numpy()
+        return hidden_states(self.frozen.model, inputs).numpy()
 
 
 StateSource = StateReader | LiveStates
@@ -286,45 +300,16 @@ StateSource = StateReader | LiveStates
 
 
 def extract(
-    source: LiveStates, folder: Path, split: StoredSplit, sizes: StateSizes, *, batch_size: int = 8
+    source: LiveStates, folder: Path, split: StoredSplit, dtype: str, *, batch_size: int = 8
 ) -> None:
     """Write the hidden states of a split, with a bar on stderr."""
-    starts = range(0, sizes.rows, batch_size)
-    with StateWriter(folder, split, sizes, source.origin) as writer:
+    count = len(source)
+    starts = range(0, count, batch_size)
+    with StateWriter(folder, split, (count, *source.of_row), dtype, source.origin) as writer:
         for start in tqdm(starts, unit=" rows", unit_scale=batch_size, mininterval=_REPORT_EVERY):
-            rows = range(start, min(start + batch_size, sizes.rows))
+            rows = range(start, min(start + batch_size, count))
             labels = [kind[rows.start : rows.stop] for kind in source.labels]
             writer.append(source.states(rows), labels, rows)
-
-
-@dataclass(frozen=True)
-class FrozenModel:
-    """A language model whose hidden states are used, and its tokenizer."""
-
-    model: nn.Layer  # its head is not used
-    tokenizer: SubwordTokenizer
-    max_length: int  # T, tokens of a padded row
-
-    def fingerprint(self) -> str:
-        """Hash of every weight of the encoder."""
-        digest = hashlib.sha256()
-        for name, weight in self.model.named_parameters():
-            if not name.startswith("head."):
-                digest.update(name.encode() + weight.numpy().tobytes())
-        return digest.hexdigest()[:32]
-
-    def states(self, tokens: TokenFeatures, about: Mapping[str, Any]) -> LiveStates:
-        """The hidden states of rows of at most T tokens; ``about`` says what they are, by name."""
-        origin = {
-            "encoder": self.fingerprint(),
-            "rows": tokens.fingerprint,
-            **{name: str(value) for name, value in about.items()},
-        }
-        return LiveStates(self.model, tokens, self.max_length, self.tokenizer.pad_id, origin)
-
-    def windows(self, features: SpanFeatures, split: str) -> LiveStates:
-        """The hidden states of the windows of a SQuAD split."""
-        return self.states(features.tokens, {"task": SQUAD, "split": split})
 
 
 def glue_states(
@@ -335,4 +320,4 @@ def glue_states(
     Split and rows are those of :func:`sot_paddle.data.stored.layout.original_features`.
     """
     tokens = original_features(folder, task, split, frozen.tokenizer, rows)
-    return frozen.states(tokens, {"task": task, "split": split}), tokens.indices
+    return frozen.states(tokens, task, split), tokens.indices

@@ -11,7 +11,7 @@ import pytest
 from align.judge.comparator import compare_arrays
 from align.record.results import STEPS, Comparison, ControlResult, StepResult, Tolerance
 from align.record.run_report import Report
-from sot_paddle.strict_json import json_ready
+from sot_paddle.reading import json_ready
 
 RULE = Tolerance("scaled", 1e-10, "rounding is far below")
 STAMPS = {"ours": {"framework": "paddle"}, "reference": {"framework": "torch"}}

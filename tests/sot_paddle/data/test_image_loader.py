@@ -20,13 +20,13 @@ from sot_paddle.data.image_dataset import (
     ImageEvalSet,
     ImageTrainSet,
     TrainCollate,
-    collate_evaluation,
     load_digits,
 )
 from sot_paddle.data.image_folder import FolderSource, read_class_folders
 from sot_paddle.data.image_mixing import ErasingConfig, MixConfig
 from sot_paddle.data.image_transforms import AugmentConfig, EvalTransform
-from sot_paddle.data.splits import BatchLoader, image_loader
+from sot_paddle.data.splits import BatchLoader
+from sot_paddle.tasks.images import ImageSplit
 from tests.sot_paddle.data import worker_items
 
 SIDE = 12
@@ -81,7 +81,7 @@ def arrays(loader: BatchLoader) -> list[dict[str, np.ndarray]]:
 
 def evaluation_loader(dataset: ImageEvalSet, batch_size: int, workers: int = 0) -> BatchLoader:
     batches = epoch_batches(len(dataset), batch_size, shuffle=False)
-    return image_loader(dataset, batches, collate_evaluation, workers)
+    return ImageSplit(dataset, batch_size, workers).load(batches)
 
 
 def train_loader(source, workers: int) -> BatchLoader:
@@ -90,7 +90,7 @@ def train_loader(source, workers: int) -> BatchLoader:
     collate = TrainCollate(MixConfig(len(source.classes)), ErasingConfig(), seed=9)
     batches = epoch_batches(min(24, len(source)), 4, drop_last=True)
     keys = [[(0, int(index)) for index in batch] for batch in batches]
-    return image_loader(dataset, keys, collate, workers)
+    return ImageSplit(dataset, 4, workers, collate=collate).load(keys)
 
 
 def test_workers_change_nothing_on_the_digits() -> None:

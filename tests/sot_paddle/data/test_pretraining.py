@@ -13,8 +13,15 @@ from sot_paddle.data.pretraining.instance_files import (
     InstanceRows,
     prepare_instances,
 )
-from sot_paddle.data.pretraining.pair_files import FORM, draws_of, prepare_pairs
-from sot_paddle.data.pretraining.prepared import MODEL, StoredRows, text_files, train_pieces
+from sot_paddle.data.pretraining.prepared import (
+    MODEL,
+    PAIRS,
+    StoredRows,
+    draws_of,
+    prepare_pairs,
+    text_files,
+    train_pieces,
+)
 from sot_torch_ref.train.instances import make_instances
 
 SPECIAL = {"first": 1, "separator": 2, "mask": 3}
@@ -111,7 +118,7 @@ def write_lines(folder: Path) -> tuple[list[Path], list[str]]:
 
 def pairs_of(files, folder, tokenizer=Numbers(), **more):  # noqa: B008
     count = prepare_pairs(files, tokenizer, folder, vocab_size=100, **more)
-    rows = StoredRows(folder, FORM)
+    rows = StoredRows(folder, PAIRS)
     assert len(rows) == count
     return [" ".join(map(str, rows.row(at))) for at in range(count)]
 
@@ -173,7 +180,7 @@ def test_a_finished_folder_stays_and_is_compared_with_its_manifest(tmp_path, ids
     for damaged in (whole["numbers.bin"][:-4], whole["numbers.bin"].replace(b"\x05", b"\x06")):
         (folder / "numbers.bin").write_bytes(damaged)
         with pytest.raises(ValueError, match=r"numbers\.bin.*not that of manifest\.json"):
-            StoredRows(folder, FORM)
+            StoredRows(folder, PAIRS)
 
 
 @pytest.mark.parametrize(
@@ -189,10 +196,10 @@ def test_what_did_not_finish_begins_anew_also_with_other_text(tmp_path, ids, con
     with pytest.raises(ValueError, match=match):
         pairs_of([ids], folder, None)
     with pytest.raises(ValueError, match="is not finished"):
-        StoredRows(folder, FORM)
+        StoredRows(folder, PAIRS)
     ids.write_text("1 5 2\n", "utf-8")
     pairs_of([ids], folder, None)
-    assert len(StoredRows(folder, FORM)) == 1
+    assert len(StoredRows(folder, PAIRS)) == 1
     with pytest.raises(ValueError, match=r"none\.txt is missing"):
         text_files([str(tmp_path / "none.txt")])
 

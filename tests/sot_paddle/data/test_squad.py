@@ -22,6 +22,7 @@ from sot_paddle.data.squad import (
 )
 from sot_paddle.data.subword import RowForm, SubwordTokenizer
 from sot_paddle.data.tokenizers import word_piece_tokenizer
+from tests.sot_paddle.conftest import tokens_of
 from tests.sot_paddle.data.conftest import letters
 
 CONTEXT = "The Normans came in 1066."
@@ -98,7 +99,7 @@ def test_rows_have_the_special_tokens_of_the_language_model(tokenizer) -> None:
     tokenizer.form = RowForm((2,), (3, 3), (3,), typed=False)
     found = span_features([ask("b c d e f", "d e")], tokenizer, max_length=9, stride=1)
     start = ["[CLS]", "a", "?", "[SEP]", "[SEP]"]
-    pieces = [tokenizer.tokens(found.tokens.row(at)) for at in range(len(found))]
+    pieces = [tokens_of(tokenizer, found.tokens.row(at)) for at in range(len(found))]
     assert pieces == [[*start, *"bcd", "[SEP]"], [*start, *"def", "[SEP]"]]
     assert found.tokens.boundaries.tolist() == [9, 9]
     assert found.tokens.labels.tolist() == [list(NO_ANSWER), [5, 6]]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -16,14 +17,15 @@ from sot_paddle.data.batches import TokenFeatures, pad_rows
 from sot_paddle.data.stored import states
 from sot_paddle.data.stored.layout import original_features, original_task, stored_split
 from sot_paddle.data.stored.states import (
+    FrozenModel,
     LiveStates,
     StateReader,
-    StateSizes,
     StateWriter,
     extract,
     hidden_states,
 )
 from sot_paddle.data.subword import SubwordTokenizer
+from tests.sot_paddle.conftest import tokens_of
 from tests.sot_paddle.data.conftest import letters
 
 N, L, T, F = 5, 3, 4, 2
@@ -35,7 +37,7 @@ ORIGIN = {"encoder": "abc"}
 
 def write(folder: Path) -> None:
     """Write rows in twos."""
-    with StateWriter(folder, RTE, StateSizes(N, L, T, F), ORIGIN) as writer:
+    with StateWriter(folder, RTE, STATES.shape, "float32", ORIGIN) as writer:
         while writer.done < N:
             rows = np.arange(writer.done, min(writer.done + 2, N))
             writer.append(STATES[rows], [LABELS[rows]], rows)
@@ -86,23 +88,21 @@ def test_a_damaged_or_missing_file_is_refused(tmp_path) -> None:
 
 
 def test_a_number_that_half_precision_cannot_hold_is_refused(tmp_path) -> None:
-    sizes = StateSizes(N, L, T, F, "float16")
     large = STATES[:1] * 0 + 7e4
     with (
         pytest.raises(ValueError, match="up to 70000, which float16 cannot hold"),
-        StateWriter(tmp_path, RTE, sizes, {}) as writer,
+        StateWriter(tmp_path, RTE, STATES.shape, "float16", {}) as writer,
     ):
         writer.append(large, [LABELS[:1]], [0])
     assert not list(tmp_path.glob("*.h5"))
 
 
 def test_the_space_is_known_before_and_refused_when_it_is_not_there(tmp_path, monkeypatch) -> None:
-    wide = StateSizes(2490, 13, 219, 768)
-    assert f"{wide.gigabytes:.1f}" == "21.8"  # C.2
+    wide = (2490, 13, 219, 768)  # C.2
     usage = shutil.disk_usage(tmp_path)._replace(free=10**10)
     monkeypatch.setattr(states.shutil, "disk_usage", lambda folder: usage)
     with pytest.raises(ValueError, match=r"need 21.8 GB and 10.0 GB are free \(--dtype float16"):
-        states.require_space(tmp_path, wide)
+        states.require_space(tmp_path, wide, "float32")
 
 
 FEATURES = TokenFeatures.from_rows([[2, 7, 8, 3], [2, 9, 3], [2, 5, 6, 7, 8, 3]], [4, 3, 3])
@@ -119,8 +119,8 @@ def test_no_gradient_flows_through_the_states(tiny_bert) -> None:
 def test_extracted_rows_are_the_live_ones_whatever_the_batches(tiny_bert, tmp_path) -> None:
     model = tiny_bert("bert_base")
     tokens = FEATURES.with_targets(range(3), LIVE_LABELS, np.int64)
-    source = LiveStates(model, tokens, 6, pad_id=0, origin={})
-    extract(source, tmp_path, WNLI, StateSizes(3, 3, 6, 12), batch_size=2)
+    source = LiveStates(FrozenModel(model, SimpleNamespace(max_length=6, pad_id=0)), tokens, {})
+    extract(source, tmp_path, WNLI, "float32", batch_size=2)
     reader = StateReader(tmp_path, WNLI)
     assert (len(reader), reader.of_row) == (3, source.of_row)
     np.testing.assert_array_equal(reader.labels[0], LIVE_LABELS)
@@ -140,7 +140,7 @@ def test_cola_loses_its_first_row(tmp_path, tokenizer) -> None:
     found = original_features(tmp_path, "CoLA", "train", tokenizer)
     assert found.labels.tolist() == [1, 0]
     assert found.indices.tolist() == [0, 1]
-    assert tokenizer.tokens(found.row(0)) == ["[CLS]", "c", "d", "[SEP]"]
+    assert tokens_of(tokenizer, found.row(0)) == ["[CLS]", "c", "d", "[SEP]"]
     everything = original_features(tmp_path, "CoLA", "train", tokenizer, "all")
     assert everything.labels.tolist() == [0, 1, 0]
 

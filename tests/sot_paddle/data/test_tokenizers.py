@@ -138,11 +138,11 @@ def folder(tmp_path_factory):
 
 
 def test_special_tokens_follow_the_pieces(folder):
-    tokenizer = sentence_piece_tokenizer(folder)
+    tokenizer = sentence_piece_tokenizer(folder, max_length=16)
     first = tokenizer.vocab_size - 4
     assert tokenizer.form == RowForm((first,), (first + 1,), (first + 1,), typed=True)
     assert (tokenizer.pad_id, tokenizer.mask_id) == (first + 2, first + 3)
-    rows = tokenizer.encode_batch(["a cat"], ["a dog"], max_length=16)
+    rows = tokenizer.encode_batch(["a cat"], ["a dog"])
     ids, types = rows["input_ids"][0], rows["token_type_ids"][0]
     middle, last = np.flatnonzero(ids == first + 1)
     assert ids[0] == first

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import pytest
 
+from sot_paddle import cli
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.deploy import exporting, predictor
 from sot_paddle.deploy.exporting import BOUND, difference, export
@@ -177,7 +178,10 @@ def test_a_file_of_an_export_that_was_changed_is_seen(exports, tmp_path, name):
 @pytest.fixture
 def run(ran):
     """Status, lines on stdout and stderr of a command."""
-    return lambda command, *arguments: ran(command.run_command, *arguments)
+    programs = {exporting: "export", predictor: "predict"}
+    return lambda module, *arguments: ran(
+        cli.command(programs[module])(module.run_command), *arguments
+    )
 
 
 def test_export_then_predict_a_file_and_stdin(exports, run, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sot_paddle.cli import lazy_command
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.explain import command
 from tests.sot_paddle.explain import tiny_models as tiny
@@ -14,7 +15,8 @@ from tests.sot_paddle.explain import tiny_models as tiny
 @pytest.fixture
 def run(ran):
     """Status, lines on stdout and stderr of the command."""
-    return lambda *arguments: ran(command.run_command, *arguments, "--cpu")
+    main = lazy_command("visualize", "sot_paddle.explain.command:run_command")
+    return lambda *arguments: ran(main, *arguments, "--cpu")
 
 
 def test_images_of_every_class(run, tmp_path, monkeypatch) -> None:

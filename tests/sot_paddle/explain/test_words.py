@@ -11,6 +11,7 @@ from sot_paddle.data.tokenizers import word_piece_tokenizer
 from sot_paddle.explain.parts import PartEvidence, contrast, part_logits, parts_of
 from sot_paddle.explain.word_impact import explain_sentence, words_of
 from sot_paddle.train.model_folder import TextModel, load_trained_text
+from tests.sot_paddle.conftest import tokens_of
 from tests.sot_paddle.explain import tiny_models as tiny
 
 THREE = ["ClassT", "WordT", "ClassT+WordT"]
@@ -64,7 +65,7 @@ def subject(tmp_path) -> TextModel:
 
 def test_words_align_with_their_pieces(tokenizer) -> None:
     text = "The  running\tcat, older \u200b red. "
-    assert tokenizer.tokens(tokenizer.tokenize([text]).row(0)) == [
+    assert tokens_of(tokenizer, tokenizer.tokenize([text]).row(0)) == [
         *("[CLS]", "the", "run", "##ning", "cat", ",", "old", "##er", "red", ".", "[SEP]")
     ]
     assert [(word.text, word.places) for word in words_of(tokenizer, [text])] == [

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from sot_paddle.cli import Interrupted, NonFiniteLoss
+from sot_paddle.cli import NonFinite, TrainingStopped
 from sot_paddle.train import callbacks, text_command
 
 STEPS = 3
@@ -44,12 +44,12 @@ class Bench:
         with open(out / "started", "a") as stream:
             stream.write("x")
         if x > self.nan_above:
-            raise NonFiniteLoss("the loss is nan")
+            raise NonFinite("the loss is nan")
         done = len(list(out.glob("step-*")))
         for step in range(done + 1, STEPS + 1):
             if (out.name, step) in self.stops:
                 self.stops.remove((out.name, step))
-                raise Interrupted("stopped", status=130)
+                raise TrainingStopped("stopped", status=130)
             (out / f"step-{step}").mkdir()
             scores = {"loss": (x - 0.3) ** 2 + 1 / step, "acc": 1 - x, "main": 1 - x}
             for watch in callbacks.WATCHES:

@@ -6,7 +6,10 @@ import json
 
 import pytest
 
-from sot_paddle.search.glue_all import ORDER, SEEDS, TABLES, run_command
+from sot_paddle.cli import lazy_command
+from sot_paddle.search.glue_all import ORDER, SEEDS, TABLES
+
+run_command = lazy_command("glue_all", "sot_paddle.search.glue_all:run_command")
 
 
 def test_the_tables_are_the_published_ones() -> None:

@@ -11,11 +11,14 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from sot_paddle import atomic
-from sot_paddle.search.study import read_space, run_command
+from sot_paddle.cli import lazy_command
+from sot_paddle.search.study import read_space
 from sot_paddle.search.trainings import COMMANDS, all_options
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.tasks.state_options import StateTrainConfig
 from tests.sot_paddle.search.conftest import Bench
+
+run_command = lazy_command("search", "sot_paddle.search.study:run_command")
 
 
 def rows(out: Path) -> list[dict]:

@@ -7,9 +7,11 @@ import json
 import pytest
 from scipy import stats
 
-from sot_paddle.search.sweep import run_command, seed_scores
+from sot_paddle.cli import lazy_command
+from sot_paddle.search.sweep import seed_scores
 from tests.sot_paddle.search.conftest import Bench
 
+run_command = lazy_command("sweep", "sot_paddle.search.sweep:run_command")
 A, B = (0.71, 0.66, 0.75, 0.69), (0.64, 0.67, 0.70, 0.61)
 
 

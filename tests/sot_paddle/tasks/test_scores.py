@@ -21,8 +21,8 @@ def test_a_model_of_mnli_predicts_the_diagnostic_set_where_it_is(tmp_path):
     (folder / "test_matched.tsv").touch()
     (folder / "diagnostic.tsv").touch()
     found = glue.test_splits(folder, table)
-    files = [glue.GlueTask(table, 1).prediction_files(split) for split in found]
-    assert files == [("MNLI-m.tsv",), ("AX.tsv",)]
+    files = [glue.GlueTask(table, 1).prediction_file(split) for split in found]
+    assert files == ["MNLI-m.tsv", "AX.tsv"]
 
 
 B, K = 5, 3

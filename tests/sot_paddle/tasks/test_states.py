@@ -75,7 +75,7 @@ def test_a_glue_task_scores_and_predicts(tmp_path) -> None:
     found = Predictions(np.arange(5), logits, LABELS)
     assert subject.score("dev", found)["acc"] == pytest.approx(0.6)
     path = subject.write_predictions(tmp_path, "test", found)
-    assert (path.name,) == subject.prediction_files("test") == ("RTE.tsv",)
+    assert path.name == subject.prediction_file("test") == "RTE.tsv"
     # BERTVision numbers entailment 1
     assert path.read_text().splitlines()[1:3] == ["10\tentailment", "11\tnot_entailment"]
     given = paddle.to_tensor(logits), paddle.to_tensor(LABELS)
@@ -136,8 +136,8 @@ def test_squad_is_answered_scored_and_written(tmp_path) -> None:
     assert right["loss"] == pytest.approx(expected, rel=1e-5)
     assert float(subject.loss(given, paddle.to_tensor(labels))) == expected
     path = subject.write_predictions(tmp_path, "dev", Predictions(np.arange(2), outputs))
-    assert path.name == subject.prediction_files("dev")[0]
-    assert {one.name for one in tmp_path.iterdir()} == set(subject.prediction_files("dev"))
+    assert path.name == subject.prediction_file("dev")
+    assert {one.name for one in tmp_path.iterdir()} == {subject.prediction_file("dev")}
     assert path.read_text().split() == ["{", '"x":', '"c",', '"y":', '""', "}"]
     (batch,) = asked().windows.load([[1, 0]])
     assert batch["labels"].tolist() == [[0, 0], [4, 4]]

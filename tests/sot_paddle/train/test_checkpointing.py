@@ -11,7 +11,7 @@ import paddle
 import pytest
 from paddle import nn
 
-from sot_paddle.cli import NonFiniteState, StorageFailure
+from sot_paddle.cli import NonFinite, TrainingStopped
 from sot_paddle.train import checkpointing, exact_state
 from sot_paddle.train.checkpointing import OPTIMIZER, STATE, TensorFile
 from sot_paddle.train.optimizer import HFAdamW
@@ -60,14 +60,14 @@ def test_a_failing_disk_or_a_bad_number_leaves_the_old_folder(tmp_path, monkeypa
 
     replace, best = os.replace, tmp_path / "best"
     checkpointing.write_folder(best, _files("old"))
-    with pytest.raises(StorageFailure, match="No space left on device; what was saved before"):
+    with pytest.raises(TrainingStopped, match="No space left on device; what was saved before"):
         checkpointing.write_folder(best, full())
     bad = TensorFile({"w": np.array([1.0, np.inf])})
-    with pytest.raises(NonFiniteState, match=r"w \(in m\.safetensors\) holds a number"):
+    with pytest.raises(NonFinite, match=r"w \(in m\.safetensors\) holds a number"):
         checkpointing.write_folder(best, [("m.safetensors", bad)])
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", refused)
-        with pytest.raises(StorageFailure, match="what was saved before is intact"):
+        with pytest.raises(TrainingStopped, match="what was saved before is intact"):
             checkpointing.write_folder(best, _files("new"))
     assert (best / "model.bin").read_text(encoding="utf-8") == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["best"]

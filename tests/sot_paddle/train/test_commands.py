@@ -18,6 +18,7 @@ from sot_paddle.train.adapter_command import schedule_steps
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.model_folder import load_trained_text
 from sot_paddle.train.preparation_command import prepare
+from tests.sot_paddle.conftest import tokens_of
 from tests.sot_paddle.train import state_files, tiny_pretraining, tiny_run
 from tests.sot_paddle.train.run_output import arrays_of, in_process, metrics, same_arrays
 
@@ -167,12 +168,12 @@ def test_it_learns_from_the_end_of_a_text_and_predicts_by_itself(started, tmp_pa
     # the trained folder cuts texts as in training
     text = " ".join(tiny_run.WORDS[:10] * 2 + ["old"])
     model = load_trained_text(learnt)
-    row = model.tokenizer.tokens(model.tokenizer.tokenize([text]).row(0))
+    row = tokens_of(model.tokenizer, model.tokenizer.tokenize([text]).row(0))
     assert row == ["[CLS]", "the", "a", *tiny_run.WORDS[3:10], "old", "[SEP]"]
     assert open_trained(learnt).recipe.preparation.trunc_medium == 2
     assert model.model.head_config.layers == (0, 1)
     # and takes a Chinese word whole, as the original's fine-tuning does
-    chinese = model.tokenizer.tokens(model.tokenizer.tokenize(["中文 cat"]).row(0))
+    chinese = tokens_of(model.tokenizer, model.tokenizer.tokenize(["中文 cat"]).row(0))
     assert chinese[1:-1] == ["[UNK]", "cat"]
 
 

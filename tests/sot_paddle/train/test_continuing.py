@@ -10,8 +10,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from sot_paddle import reading
 from sot_paddle.checkpoint import read_tensors, write_tensors
-from sot_paddle.cli import NonFiniteState
+from sot_paddle.cli import NonFinite
 from sot_paddle.train import checkpointing, ema, exact_state, trainer
 from sot_paddle.train.checkpointing import TensorFile
 from sot_paddle.train.exact_state import check_identity
@@ -151,7 +152,7 @@ def test_numbers_of_every_kind_are_looked_at(tmp_path, kind):
         array = good.copy()
         array[1, 2] = bad
         file = TensorFile({"a": good, "b": array, "c": array})
-        with pytest.raises(NonFiniteState, match=r"b \(in w\.safetensors\) holds a number"):
+        with pytest.raises(NonFinite, match=r"b \(in w\.safetensors\) holds a number"):
             checkpointing.write_folder(tmp_path / "best", [("w.safetensors", file)])
     whole = TensorFile({"a": good, "whole": np.array([1]), "none": good[:0]})
     checkpointing.write_folder(tmp_path / "best", [("w.safetensors", whole)])
@@ -224,7 +225,7 @@ def test_weights_that_are_not_finite_are_not_started_from(tiny, done, tmp_path):
     name = next(key for key, array in arrays.items() if array.size > 1)
     arrays[name].flat[-1] = np.nan
     write_tensors(file, arrays, read_tensors(file)[1])
-    checkpointing.close_folder(done / "best")
+    reading.write_manifest(done / "best")
     assert f"{done / 'best'}: {name} holds a number that is not finite" in tiny.refused(
         again, *STEPS, "--model_name_or_path", str(done / "best")
     )

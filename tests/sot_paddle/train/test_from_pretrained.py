@@ -27,7 +27,7 @@ from sot_paddle.deploy.predictor import Row, open_predictor
 from sot_paddle.deploy.trained import open_trained
 from sot_paddle.explain.word_impact import explain_sentence
 from sot_paddle.train.model_folder import load_trained_text
-from sot_paddle.train.saved_model import EMA
+from sot_paddle.train.run_folder import EMA
 from tests.sot_paddle.explain import tiny_models
 from tests.sot_paddle.train import tiny_run
 from tests.sot_paddle.train.original_checkpoints import BERT, ORIGINALS, _shaken

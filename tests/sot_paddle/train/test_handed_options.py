@@ -89,9 +89,10 @@ def text_setup(**changes: Any) -> Setup:
 
 def plan_of(setup: Setup) -> list[Any]:
     """Batch, accumulation, epochs, steps between logs and between saves; masks, average."""
-    names = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs")
-    numbers = [setup.arguments[name] for name in (*names, "logging_steps", "save_steps")]
-    return [*numbers, setup.own_masks, setup.ema_decay]
+    names = ("num_train_epochs", "logging_steps", "save_steps")
+    batch = setup.arguments["per_device_train_batch_size"]
+    numbers = [setup.options.gradient_accumulation_steps, *map(setup.arguments.get, names)]
+    return [batch, *numbers, setup.own_masks, setup.ema_decay]
 
 
 def test_options_of_a_command_reach_its_plan() -> None:

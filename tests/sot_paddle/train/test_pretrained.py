@@ -19,11 +19,12 @@ from sot_paddle.train import pretrained
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.model_folder import (
     ImageModelConfig,
+    find_folder,
     load_foreign,
     load_trained,
     weights_file,
 )
-from sot_paddle.train.saved_model import CONFIG, EMA, WEIGHTS, find_folder
+from sot_paddle.train.run_folder import CONFIG, EMA, WEIGHTS
 from sot_paddle.weights import options_of, save_weights
 from tests.sot_paddle.train import tiny_run
 

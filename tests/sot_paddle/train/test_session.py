@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from visualdl import LogReader
 
-from sot_paddle.cli import NonFiniteLoss
+from sot_paddle.cli import NonFinite
 from sot_paddle.train import checkpointing, trainer
-from sot_paddle.train.model_folder import load_trained_text
+from sot_paddle.train.model_folder import find_folder, load_trained_text
 from sot_paddle.train.run import class_counts
-from sot_paddle.train.saved_model import find_folder
 from tests.sot_paddle.train.run_output import arrays_of, in_process, metrics, only_line
 
 STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
@@ -64,7 +63,7 @@ def test_a_training_that_is_ended_early_leaves_no_open_log(tiny, tmp_path, monke
     """A search goes on in this process; each log has a thread."""
 
     def end(*_, **__):
-        raise NonFiniteLoss("ended by the search")
+        raise NonFinite("ended by the search")
 
     threads = set(threading.enumerate())
     monkeypatch.setattr(trainer.ExactTrainer, "evaluate", end)

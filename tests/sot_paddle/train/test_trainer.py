@@ -12,7 +12,7 @@ import paddle
 import pytest
 from paddle import nn
 
-from sot_paddle.cli import Interrupted, TrainingStopped
+from sot_paddle.cli import TrainingStopped
 from sot_paddle.train import evaluation
 from sot_paddle.train.callbacks import ProgressLines, StopRequest
 from sot_paddle.train.ema import ModelEma
@@ -69,7 +69,7 @@ def test_a_stop_request_saves_and_stops(capsys):
         _end_step(_trainer(0, stop=stop), _state(1), control)
         assert control.should_save
         assert control.should_training_stop
-        with pytest.raises(Interrupted, match="stopped by SIGINT") as error:
+        with pytest.raises(TrainingStopped, match="stopped by SIGINT") as error:
             os.kill(os.getpid(), signal.SIGINT)
         assert error.value.status == 130
     assert "once more to stop at once" in capsys.readouterr().err

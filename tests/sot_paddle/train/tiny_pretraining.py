@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.data.pretraining.instance_files import InstanceOptions, prepare_instances
-from sot_paddle.data.pretraining.pair_files import prepare_pairs
+from sot_paddle.data.pretraining.prepared import prepare_pairs
 from sot_paddle.data.tokenizers import word_piece_tokenizer
 
 WORDS = [f"word{index}" for index in range(40)]
