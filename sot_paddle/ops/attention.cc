@@ -15,8 +15,7 @@ extern "C" void cblas_sgemm(int layout, int transpose_a, int transpose_b, int ro
                             int inner, float alpha, const float* a, int lda, const float* b,
                             int ldb, float beta, float* c, int ldc);
 
-namespace sot {
-namespace attention {
+namespace sot::attention {
 
 // C = alpha op(A) op(B) + beta C, (rows, columns), rows apart by lda, ldb, ldc. Within a block of
 // `in_blocks` MKL computes with the calling thread alone.
@@ -139,15 +138,9 @@ inline void drop(float* at, const uint8_t* kept, int64_t count, float scale) {
   for (int64_t j = 0; j < count; ++j) at[j] = kept[j] ? at[j] * scale : 0.0f;
 }
 
-Tensors dense_parts(const Tensors& parts) {
-  Tensors made;
-  for (const Tensor& part : parts) made.push_back(dense(part));
-  return made;
-}
-
 Tensors Forward(const Tensors& given, const MaybeTensor& bias_tensor, int64_t heads, double scale,
                 double chance, bool heads_first) {
-  const Tensors parts = dense_parts(given);
+  const Tensors parts = dense(given);
   const Sizes n(parts, heads);
   const paddle::Place place = parts[0].place();
   const paddle::DataType type = parts[0].dtype();
@@ -158,7 +151,7 @@ Tensors Forward(const Tensors& given, const MaybeTensor& bias_tensor, int64_t he
   Tensor mask = paddle::empty({p > 0.0f ? n.pairs() * area : 0}, paddle::DataType::UINT8, place);
   if (p > 0.0f) draw_mask(p, n.pairs() * area, mask.data<uint8_t>());
   const Columns<const float> from = columns<const float>(parts);
-  const MaybeTensor added = bias_tensor ? MaybeTensor(dense(*bias_tensor)) : bias_tensor;
+  const MaybeTensor added = dense(bias_tensor);
   const Bias bias(added, heads_first);
   const uint8_t* kept = p > 0.0f ? mask.data<uint8_t>() : nullptr;
   Row* row_of = reinterpret_cast<Row*>(rows.data<float>());
@@ -211,16 +204,15 @@ inline void step_back(float* scores, float* dropped, float* slope, const float* 
 Tensors Backward(const Tensors& given, const MaybeTensor& bias_tensor, const Tensor& rows,
                  const Tensor& mask, const Tensor& gradient, int64_t heads, double scale,
                  double chance, bool heads_first) {
-  const Tensors parts = dense_parts(given);
+  const Tensors parts = dense(given);
   const Tensor dense_gradient = dense(gradient);
   const Sizes n(parts, heads);
   const int64_t inner = n.heads * n.width;
-  Tensors made;
-  for (const Tensor& part : parts) made.push_back(paddle::empty_like(part));
+  Tensors made = empty_like(parts);
   const float p = static_cast<float>(chance), over_kept = 1.0f / (1.0f - p);
   const Columns<const float> from = columns<const float>(parts);
   const Columns<float> to = columns<float>(made);
-  const MaybeTensor added = bias_tensor ? MaybeTensor(dense(*bias_tensor)) : bias_tensor;
+  const MaybeTensor added = dense(bias_tensor);
   const Bias bias(added, heads_first);
   const uint8_t* kept = p > 0.0f ? mask.data<uint8_t>() : nullptr;
   const Row* row_of = reinterpret_cast<const Row*>(rows.data<float>());
@@ -256,19 +248,11 @@ Tensors Backward(const Tensors& given, const MaybeTensor& bias_tensor, const Ten
   return made;
 }
 
-}  // namespace attention
-}  // namespace sot
+const Operator kAttention("sot_attention",
+                          {"heads: int64_t", "scale: double", "p: double", "heads_first: bool"},
+                          {{paddle::Vec("Parts"), Optional("Bias")},
+                           {"Out", "Rows", "Mask"}, PD_KERNEL(Forward)},
+                          {{paddle::Vec("Parts"), Optional("Bias"), "Rows", "Mask", Grad("Out")},
+                           {Grad(paddle::Vec("Parts"))}, PD_KERNEL(Backward)});
 
-PD_BUILD_OP(sot_attention)
-    .Inputs({paddle::Vec("Parts"), paddle::Optional("Bias")})
-    .Outputs({"Out", "Rows", "Mask"})
-    .Attrs({"heads: int64_t", "scale: double", "p: double", "heads_first: bool"})
-    .SetKernelFn(PD_KERNEL(sot::attention::Forward));
-
-PD_BUILD_GRAD_OP(sot_attention)
-    .Inputs({paddle::Vec("Parts"), paddle::Optional("Bias"), "Rows", "Mask", paddle::Grad("Out")})
-    .Outputs({paddle::Grad(paddle::Vec("Parts"))})
-    .Attrs({"heads: int64_t", "scale: double", "p: double", "heads_first: bool"})
-    .SetKernelFn(PD_KERNEL(sot::attention::Backward));
-
-SOT_ONCE_ONLY(sot_attention, paddle::Vec("Parts"));
+}  // namespace sot::attention

@@ -5,8 +5,7 @@
 // kept packed, and nothing is differentiated.
 #include "packed_weights.h"
 
-namespace sot {
-namespace bfloat16 {
+namespace sot::bfloat16 {
 
 Tensor rows_like(const Tensor& x, int64_t width) {
   auto shape = x.shape();
@@ -33,10 +32,7 @@ Tensors Backward(const Tensor& input, const Tensor& weight, const Tensor& gradie
   const Factor left(x, depth), right(w, width), g(dy, width);
   onednn::multiply(g.plain(), right.turned(), nullptr, floats(rows, depth, dx.data<float>()));
   onednn::multiply(left.turned(), g.plain(), nullptr, floats(depth, width, dw.data<float>()));
-  const float* from = dy.data<float>();
-  const auto sums =
-      column_sums(rows, width, [=](int64_t row, int64_t i) { return from[row * width + i]; });
-  std::copy(sums.begin(), sums.end(), db.data<float>());
+  column_sums<double>(rows, width, dy.data<float>(), db.data<float>());
   return {dx, dw, db};
 }
 
@@ -69,27 +65,14 @@ Tensors PackedFeedForward(const Tensor& input, const Tensor& weight1, const Tens
   return {y};
 }
 
-}  // namespace bfloat16
-}  // namespace sot
+const Operator kBfloat16Linear("sot_bfloat16_linear", {},
+                               {{"X", "Weight", "Bias"}, {"Out"}, PD_KERNEL(Forward)},
+                               {{"X", "Weight", Grad("Out")},
+                                {Grad("X"), Grad("Weight"), Grad("Bias")}, PD_KERNEL(Backward)});
+const Operator kPackedLinear("sot_packed_linear", {},
+                             {{"X", "Weight", "Bias"}, {"Out"}, PD_KERNEL(PackedLinear)});
+const Operator kPackedFeedForward("sot_packed_feed_forward", {},
+                                  {{"X", "Weight1", "Bias1", "Weight2", "Bias2"},
+                                   {"Out"}, PD_KERNEL(PackedFeedForward)});
 
-PD_BUILD_OP(sot_bfloat16_linear)
-    .Inputs({"X", "Weight", "Bias"})
-    .Outputs({"Out"})
-    .SetKernelFn(PD_KERNEL(sot::bfloat16::Forward));
-
-PD_BUILD_GRAD_OP(sot_bfloat16_linear)
-    .Inputs({"X", "Weight", paddle::Grad("Out")})
-    .Outputs({paddle::Grad("X"), paddle::Grad("Weight"), paddle::Grad("Bias")})
-    .SetKernelFn(PD_KERNEL(sot::bfloat16::Backward));
-
-SOT_ONCE_ONLY(sot_bfloat16_linear, "X");
-
-PD_BUILD_OP(sot_packed_linear)
-    .Inputs({"X", "Weight", "Bias"})
-    .Outputs({"Out"})
-    .SetKernelFn(PD_KERNEL(sot::bfloat16::PackedLinear));
-
-PD_BUILD_OP(sot_packed_feed_forward)
-    .Inputs({"X", "Weight1", "Bias1", "Weight2", "Bias2"})
-    .Outputs({"Out"})
-    .SetKernelFn(PD_KERNEL(sot::bfloat16::PackedFeedForward));
+}  // namespace sot::bfloat16

@@ -10,8 +10,7 @@
 #include "blocks.h"
 #include "small_matrices.h"
 
-namespace sot {
-namespace covariance {
+namespace sot::covariance {
 
 constexpr int64_t kChunk = 16;  // tokens of a partial sum
 
@@ -90,9 +89,46 @@ float* centred(const Call& call, const Tokens& tokens, int64_t sample, const Wei
   return rows;
 }
 
-void forward(const Call& call, float* out) {
+// dx_t = w_t (da_t - mean), of da in a workspace.
+void uncentre(const Call& call, const Tokens& tokens, int64_t sample, const Weights& weights,
+              const float* da, Workspace* space, float* to) {
+  float *mean = space->take(tokens.stride()), *part = space->take(tokens.stride());
+  means(da, tokens.stride(), call.count, tokens.columns, tokens.width, call.by_scalar, weights,
+        mean, part);
+  subtract(da, tokens.stride(), call.count, tokens.columns, mean, weights,
+           to + sample * call.count * tokens.row + tokens.first, tokens.row);
+}
+
+// The inputs without gaps, and the call that reads them: one tensor of both sets, or two.
+struct Inputs {
+  Tensors sets;
+  MaybeTensor mask;
+  Call call;
+
+  Inputs(const Tensors& given, const MaybeTensor& weights, int64_t heads, bool by_scalar)
+      : sets(dense(given)), mask(dense(weights)) {
+    const Tensor &x = sets.front(), &y = sets.back();
+    const bool apart = sets.size() == 2;
+    const int64_t row = x.shape()[2], left = apart ? row : row / 2;
+    const int64_t right = apart ? y.shape()[2] : row / 2;
+    call = {x.shape()[0],
+            heads,
+            x.shape()[1],
+            {x.data<float>(), row, 0, left, left / heads},
+            {y.data<float>(), y.shape()[2], apart ? 0 : left, right, right / heads},
+            mask ? mask->data<float>() : nullptr,
+            by_scalar};
+  }
+};
+
+Tensors Forward(const Tensors& sets, const MaybeTensor& mask, int64_t heads, bool by_scalar) {
+  const Inputs in(sets, mask, heads, by_scalar);
+  const Call call = in.call;
+  const int64_t w1 = call.x.width, w2 = call.y.width, wide = padded(w2);
+  const Tensor& x = in.sets.front();
+  Tensor made = paddle::empty({call.batch * heads, w1, w2}, x.dtype(), x.place());
+  float* out = made.data<float>();
   in_blocks(call.batch, 1, [=](int64_t sample, int64_t) {
-    const int64_t w1 = call.x.width, w2 = call.y.width, wide = padded(w2);
     Workspace space(call.x.space(call.count) + call.y.space(call.count) + w1 * wide);
     const Weights weights(call.weights, sample, call.count);
     const float* a = centred(call, call.x, sample, weights, &space);
@@ -106,19 +142,17 @@ void forward(const Call& call, float* out) {
         for (int64_t j = 0; j < w2; ++j) to[i * w2 + j] = c[i * wide + j] / weights.n;
     }
   });
+  return {made};
 }
 
-// dx_t = w_t (da_t - mean), of da in a workspace.
-void uncentre(const Call& call, const Tokens& tokens, int64_t sample, const Weights& weights,
-              const float* da, Workspace* space, float* to) {
-  float *mean = space->take(tokens.stride()), *part = space->take(tokens.stride());
-  means(da, tokens.stride(), call.count, tokens.columns, tokens.width, call.by_scalar, weights,
-        mean, part);
-  subtract(da, tokens.stride(), call.count, tokens.columns, mean, weights,
-           to + sample * call.count * tokens.row + tokens.first, tokens.row);
-}
-
-void backward(const Call& call, const float* dc, float* dx, float* dy) {
+Tensors Backward(const Tensors& sets, const MaybeTensor& mask, const Tensor& gradient,
+                 int64_t heads, bool by_scalar) {
+  const Inputs in(sets, mask, heads, by_scalar);
+  const Call call = in.call;
+  const Tensor dense_gradient = dense(gradient);
+  Tensors slopes = empty_like(in.sets);
+  const float* dc = dense_gradient.data<float>();
+  float *dx = slopes.front().data<float>(), *dy = slopes.back().data<float>();
   in_blocks(call.batch, 1, [=](int64_t sample, int64_t) {
     const Tokens &x = call.x, &y = call.y;
     const int64_t w1 = x.width, w2 = y.width, wide = padded(w2), tall = padded(w1);
@@ -144,63 +178,12 @@ void backward(const Call& call, const float* dc, float* dx, float* dy) {
     uncentre(call, x, sample, weights, da, &space, dx);
     uncentre(call, y, sample, weights, db, &space, dy);
   });
-}
-
-// The inputs without gaps, and the call that reads them: one tensor of both sets, or two.
-struct Inputs {
-  Tensors sets;
-  MaybeTensor mask;
-  Call call;
-
-  Inputs(const Tensors& given, const MaybeTensor& weights, int64_t heads, bool by_scalar) {
-    for (const Tensor& set : given) sets.push_back(dense(set));
-    if (weights) mask = dense(weights.get());
-    const Tensor &x = sets.front(), &y = sets.back();
-    const bool apart = sets.size() == 2;
-    const int64_t row = x.shape()[2], left = apart ? row : row / 2;
-    const int64_t right = apart ? y.shape()[2] : row / 2;
-    call = {x.shape()[0],
-            heads,
-            x.shape()[1],
-            {x.data<float>(), row, 0, left, left / heads},
-            {y.data<float>(), y.shape()[2], apart ? 0 : left, right, right / heads},
-            mask ? mask->data<float>() : nullptr,
-            by_scalar};
-  }
-};
-
-Tensors Forward(const Tensors& sets, const MaybeTensor& mask, int64_t heads, bool by_scalar) {
-  const Inputs in(sets, mask, heads, by_scalar);
-  const Tensor& x = in.sets.front();
-  Tensor out = paddle::empty({in.call.batch * heads, in.call.x.width, in.call.y.width}, x.dtype(),
-                             x.place());
-  forward(in.call, out.data<float>());
-  return {out};
-}
-
-Tensors Backward(const Tensors& sets, const MaybeTensor& mask, const Tensor& dc, int64_t heads,
-                 bool by_scalar) {
-  const Inputs in(sets, mask, heads, by_scalar);
-  Tensors slopes;
-  for (const Tensor& set : in.sets) slopes.push_back(paddle::empty_like(set));
-  backward(in.call, dense(dc).data<float>(), slopes.front().data<float>(),
-           slopes.back().data<float>());
   return slopes;
 }
 
-}  // namespace covariance
-}  // namespace sot
+const Operator kCovariance("sot_covariance", {"heads: int64_t", "by_scalar: bool"},
+                           {{paddle::Vec("Sets"), Optional("Mask")}, {"Out"}, PD_KERNEL(Forward)},
+                           {{paddle::Vec("Sets"), Optional("Mask"), Grad("Out")},
+                            {Grad(paddle::Vec("Sets"))}, PD_KERNEL(Backward)});
 
-PD_BUILD_OP(sot_covariance)
-    .Inputs({paddle::Vec("Sets"), paddle::Optional("Mask")})
-    .Outputs({"Out"})
-    .Attrs({"heads: int64_t", "by_scalar: bool"})
-    .SetKernelFn(PD_KERNEL(sot::covariance::Forward));
-
-PD_BUILD_GRAD_OP(sot_covariance)
-    .Inputs({paddle::Vec("Sets"), paddle::Optional("Mask"), paddle::Grad("Out")})
-    .Outputs({paddle::Grad(paddle::Vec("Sets"))})
-    .Attrs({"heads: int64_t", "by_scalar: bool"})
-    .SetKernelFn(PD_KERNEL(sot::covariance::Backward));
-
-SOT_ONCE_ONLY(sot_covariance, paddle::Vec("Sets"));
+}  // namespace sot::covariance

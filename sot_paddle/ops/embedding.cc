@@ -8,8 +8,7 @@
 
 #include "blocks.h"
 
-namespace sot {
-namespace embedding {
+namespace sot::embedding {
 
 constexpr int64_t kBlock = 65536, kColumns = 64, kPage = 4096;
 constexpr int64_t kFresh = 32 << 20;  // bytes from which glibc's malloc asks the system each time
@@ -74,19 +73,8 @@ Tensors Backward(const Tensor& rows, const Tensor& weight, const Tensor& gradien
   return {made};
 }
 
-}  // namespace embedding
-}  // namespace sot
+const Operator kEmbedding("sot_embedding", {"padding: int64_t"},
+                          {{"Ids", "Weight"}, {"Out"}, PD_KERNEL(Forward)},
+                          {{"Ids", "Weight", Grad("Out")}, {Grad("Weight")}, PD_KERNEL(Backward)});
 
-PD_BUILD_OP(sot_embedding)
-    .Inputs({"Ids", "Weight"})
-    .Outputs({"Out"})
-    .Attrs({"padding: int64_t"})
-    .SetKernelFn(PD_KERNEL(sot::embedding::Forward));
-
-PD_BUILD_GRAD_OP(sot_embedding)
-    .Inputs({"Ids", "Weight", paddle::Grad("Out")})
-    .Outputs({paddle::Grad("Weight")})
-    .Attrs({"padding: int64_t"})
-    .SetKernelFn(PD_KERNEL(sot::embedding::Backward));
-
-SOT_ONCE_ONLY(sot_embedding, "Weight");
+}  // namespace sot::embedding

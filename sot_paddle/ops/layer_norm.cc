@@ -7,8 +7,7 @@
 
 #include "blocks.h"
 
-namespace sot {
-namespace layer_norm {
+namespace sot::layer_norm {
 
 struct Moments {
   float mean, scale;  // scale r
@@ -52,7 +51,7 @@ Tensors Forward(const Tensor& input, const Tensor& weight, const Tensor& bias, d
 }
 
 Tensors Backward(const Tensor& input, const Tensor& weight, const Tensor& means,
-                 const Tensor& scales, const Tensor& gradient) {
+                 const Tensor& scales, const Tensor& gradient, double) {
   const Tensor x = dense(input), dy = dense(gradient);
   const int64_t width = weight.numel(), rows = means.numel();
   Tensor dx = paddle::empty_like(x);
@@ -90,18 +89,9 @@ Tensors Backward(const Tensor& input, const Tensor& weight, const Tensor& means,
   return {dx, dw, db};
 }
 
-}  // namespace layer_norm
-}  // namespace sot
+const Operator kLayerNorm("sot_layer_norm", {"epsilon: double"},
+                          {{"X", "Weight", "Bias"}, {"Out", "Mean", "Scale"}, PD_KERNEL(Forward)},
+                          {{"X", "Weight", "Mean", "Scale", Grad("Out")},
+                           {Grad("X"), Grad("Weight"), Grad("Bias")}, PD_KERNEL(Backward)});
 
-PD_BUILD_OP(sot_layer_norm)
-    .Inputs({"X", "Weight", "Bias"})
-    .Outputs({"Out", "Mean", "Scale"})
-    .Attrs({"epsilon: double"})
-    .SetKernelFn(PD_KERNEL(sot::layer_norm::Forward));
-
-PD_BUILD_GRAD_OP(sot_layer_norm)
-    .Inputs({"X", "Weight", "Mean", "Scale", paddle::Grad("Out")})
-    .Outputs({paddle::Grad("X"), paddle::Grad("Weight"), paddle::Grad("Bias")})
-    .SetKernelFn(PD_KERNEL(sot::layer_norm::Backward));
-
-SOT_ONCE_ONLY(sot_layer_norm, "X");
+}  // namespace sot::layer_norm

@@ -9,11 +9,10 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "halves.h"
+#include "onednn.h"
 #include "paddle/phi/core/dense_tensor.h"
 
-namespace sot {
-namespace packed {
+namespace sot::packed {
 
 // Sums over pieces of memory, each of `kColumns` columns: sum <- sum * odd + bits. One number that is
 // another always shows; any other change escapes one column with probability 2^-32.
@@ -116,5 +115,4 @@ inline void forget(const Tensor& weight) {
   kept().packs.erase(weight.data<float>());
 }
 
-}  // namespace packed
-}  // namespace sot
+}  // namespace sot::packed

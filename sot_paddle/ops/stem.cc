@@ -8,8 +8,7 @@
 #include "blocks.h"
 #include "planes.h"
 
-namespace sot {
-namespace stem {
+namespace sot::stem {
 
 using namespace planes;  // NOLINT
 
@@ -197,17 +196,9 @@ Tensors Backward(const Tensor& images, const Tensor& weight, const Tensor& index
   return {dw, db};
 }
 
-}  // namespace stem
-}  // namespace sot
+const Operator kStem("sot_stem", {},
+                     {{"Images", "Weight", "Bias"}, {"Out", "Index"}, PD_KERNEL(Forward)},
+                     {{"Images", "Weight", "Index", Grad("Out")},
+                      {Grad("Weight"), Grad("Bias")}, PD_KERNEL(Backward)});
 
-PD_BUILD_OP(sot_stem)
-    .Inputs({"Images", "Weight", "Bias"})
-    .Outputs({"Out", "Index"})
-    .SetKernelFn(PD_KERNEL(sot::stem::Forward));
-
-PD_BUILD_GRAD_OP(sot_stem)
-    .Inputs({"Images", "Weight", "Index", paddle::Grad("Out")})
-    .Outputs({paddle::Grad("Weight"), paddle::Grad("Bias")})
-    .SetKernelFn(PD_KERNEL(sot::stem::Backward));
-
-SOT_ONCE_ONLY(sot_stem, "Weight");
+}  // namespace sot::stem
