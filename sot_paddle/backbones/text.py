@@ -17,7 +17,7 @@ from sot_paddle.backbones.families import TextBackbone
 from sot_paddle.config import LAYERS, EncoderConfig, HeadConfig
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
-from sot_paddle.ops.gelu import gelu
+from sot_paddle.ops.functions import gelu
 
 _tanh_gelu = functools.partial(F.gelu, approximate=True)
 

@@ -26,8 +26,8 @@ from sot_paddle.backbones.token_stages import (
     Transition,
 )
 from sot_paddle.features import Taps, record
-from sot_paddle.ops import stem
 from sot_paddle.ops.dispatch import is_plain
+from sot_paddle.ops.images import stem
 from sot_paddle.vision_config import ImageConfig
 
 STEM_DIM, STEM_STRIDE = 64, 2
@@ -64,8 +64,9 @@ class _Stem(nn.Layer):
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (B, in_chans, H, W) to (B, token_dim, H / 2, W / 2)."""
         plain = is_plain(_StemConv, [self.conv]) and is_plain(nn.MaxPool2D, [self.pool])
-        if plain and stem.can_run(x, self.conv.weight):
-            return stem.stem(x, self.conv.weight, self.conv.bias)
+        output = stem(x, self.conv.weight, self.conv.bias) if plain else None
+        if output is not None:
+            return output
         x = self.pool(self.conv(x))
         return x + self.conv.bias.astype(x.dtype).reshape([1, -1, 1, 1])
 

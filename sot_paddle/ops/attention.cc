@@ -99,12 +99,6 @@ inline float weight(float s) {
   return s < 80.0f ? made : 0.0f;
 }
 
-// exp(score - largest) share of a row, in place.
-inline void weigh(float* at, int64_t count, Row row) {
-#pragma omp simd
-  for (int64_t j = 0; j < count; ++j) at[j] = weight(row.largest - at[j]) * row.share;
-}
-
 // Add the bias and make weights of a row of scores.
 inline Row softmax(float* at, const float* bias, int64_t count) {
   float largest = -std::numeric_limits<float>::infinity(), total = 0.0f;
@@ -185,7 +179,8 @@ inline void step_back(float* scores, float* dropped, float* slope, const float* 
 #pragma omp simd
     for (int64_t j = 0; j < count; ++j) scores[j] += bias[j];
   }
-  weigh(scores, count, row);
+#pragma omp simd
+  for (int64_t j = 0; j < count; ++j) scores[j] = weight(row.largest - scores[j]) * row.share;
   float along = 0.0f;
   if (kept) {
 #pragma omp simd

@@ -50,20 +50,11 @@ void means(const float* rows, int64_t stride, int64_t count, int64_t columns, in
   }
 }
 
-// to_t = w_t (rows_t - mean).
-void subtract(const float* rows, int64_t stride, int64_t count, int64_t columns, const float* mean,
-              const Weights& weights, float* to, int64_t apart) {
-  for (int64_t t = 0; t < count; ++t) {
-    const float weight = weights.of(t);
-    const float* from = rows + t * stride;
-    for (int64_t i = 0; i < columns; ++i) to[t * apart + i] = weight * (from[i] - mean[i]);
-  }
-}
-
 // One set of tokens: columns from `first` on of a tensor (B, N, row), `width` for each head.
 struct Tokens {
   const float* at;
   int64_t row, first, columns, width;
+  int64_t begin(int64_t sample, int64_t count) const { return sample * count * row + first; }
   int64_t stride() const { return columns + padded(width); }  // of its rows in a workspace
   int64_t space(int64_t count) const { return (count + 2) * stride(); }
 };
@@ -75,28 +66,29 @@ struct Call {
   bool by_scalar;
 };
 
+// to_t = w_t (rows_t - mean) of the tokens of a sample; rows and their results in two strides.
+void centre(const Call& call, const Tokens& tokens, const Weights& weights, const float* rows,
+            int64_t stride, Workspace* space, float* to, int64_t apart) {
+  float *mean = space->take(tokens.stride()), *part = space->take(tokens.stride());
+  means(rows, stride, call.count, tokens.columns, tokens.width, call.by_scalar, weights, mean,
+        part);
+  for (int64_t t = 0; t < call.count; ++t) {
+    const float weight = weights.of(t);
+    const float* from = rows + t * stride;
+    for (int64_t i = 0; i < tokens.columns; ++i) to[t * apart + i] = weight * (from[i] - mean[i]);
+  }
+}
+
 // The centred tokens of a sample; whole vectors can be read from any column on.
 float* centred(const Call& call, const Tokens& tokens, int64_t sample, const Weights& weights,
                Workspace* space) {
-  float *rows = space->take(call.count * tokens.stride()), *mean = space->take(tokens.stride());
-  float* part = space->take(tokens.stride());
-  const float* from = tokens.at + sample * call.count * tokens.row + tokens.first;
+  const int64_t stride = tokens.stride();
+  float* rows = space->take(call.count * stride);
   for (int64_t t = 0; t < call.count; ++t)
-    std::fill(rows + t * tokens.stride() + tokens.columns, rows + (t + 1) * tokens.stride(), 0.0f);
-  means(from, tokens.row, call.count, tokens.columns, tokens.width, call.by_scalar, weights, mean,
-        part);
-  subtract(from, tokens.row, call.count, tokens.columns, mean, weights, rows, tokens.stride());
+    std::fill(rows + t * stride + tokens.columns, rows + (t + 1) * stride, 0.0f);
+  centre(call, tokens, weights, tokens.at + tokens.begin(sample, call.count), tokens.row, space,
+         rows, stride);
   return rows;
-}
-
-// dx_t = w_t (da_t - mean), of da in a workspace.
-void uncentre(const Call& call, const Tokens& tokens, int64_t sample, const Weights& weights,
-              const float* da, Workspace* space, float* to) {
-  float *mean = space->take(tokens.stride()), *part = space->take(tokens.stride());
-  means(da, tokens.stride(), call.count, tokens.columns, tokens.width, call.by_scalar, weights,
-        mean, part);
-  subtract(da, tokens.stride(), call.count, tokens.columns, mean, weights,
-           to + sample * call.count * tokens.row + tokens.first, tokens.row);
 }
 
 // The inputs without gaps, and the call that reads them: one tensor of both sets, or two.
@@ -175,8 +167,8 @@ Tensors Backward(const Tensors& sets, const MaybeTensor& mask, const Tensor& gra
       product({a + head * w1, x.stride(), 1}, {g, wide}, call.count, w1, w2,
               {db + head * w2, y.stride()});
     }
-    uncentre(call, x, sample, weights, da, &space, dx);
-    uncentre(call, y, sample, weights, db, &space, dy);
+    centre(call, x, weights, da, x.stride(), &space, dx + x.begin(sample, call.count), x.row);
+    centre(call, y, weights, db, y.stride(), &space, dy + y.begin(sample, call.count), y.row);
   });
   return slopes;
 }

@@ -20,18 +20,12 @@ constexpr float kZeroNorm = 1e-12f;      // functional.ZERO_NORM
 constexpr float kBeside = 1e-5f;         // stands beside the power of s
 
 struct Call {
-  int64_t matrices, n, d;
+  std::vector<int64_t> shape;
   float alpha;
   int iterations;
   bool zeros;  // a zero matrix gives 0 with gradient 0
+  int64_t matrices = shape[0], n = shape[1], d = shape[2];
 
-  Call(const Tensor& x, float alpha, int iterations, bool zeros)
-      : matrices(x.shape()[0]),
-        n(x.shape()[1]),
-        d(x.shape()[2]),
-        alpha(alpha),
-        iterations(iterations),
-        zeros(zeros) {}
   int64_t down() const { return padded(n); }
   int64_t wide() const { return padded(d); }
 };
@@ -157,7 +151,7 @@ void gradient(const Call& call, const float* x, const float* g, const float* sta
 Tensors Forward(const Tensor& input, const Tensor& vector, float alpha, int iterations,
                 bool zeros) {
   const Tensor matrices = dense(input), dense_vector = dense(vector);
-  const Call call(matrices, alpha, iterations, zeros);
+  const Call call{matrices.shape(), alpha, iterations, zeros};
   const int64_t size = call.n * call.d, wide = call.wide();
   Tensor made = paddle::empty_like(matrices);
   const float *from = matrices.data<float>(), *start = dense_vector.data<float>();
@@ -189,7 +183,7 @@ Tensors Backward(const Tensor& input, const Tensor& vector, const Tensor& gradie
                  float alpha, int iterations, bool zeros) {
   const Tensor matrices = dense(input), dense_vector = dense(vector);
   const Tensor dense_gradient = dense(gradient_tensor);
-  const Call call(matrices, alpha, iterations, zeros);
+  const Call call{matrices.shape(), alpha, iterations, zeros};
   const int64_t size = call.n * call.d, wide = call.wide();
   Tensor dx_tensor = paddle::empty_like(matrices), dstart = paddle::empty_like(dense_vector);
   std::vector<float> all_shares(call.matrices * wide);

@@ -70,18 +70,13 @@ struct Norm {
 
 // Sizes, and tiles of an image: whole pooled rows, about `kTilePixels` together.
 struct Sizes {
-  int64_t batch, channels, height, width, outputs, step, rows, columns, tile_rows, tiles;
-  Sizes(const Tensor& x, const Tensor& weight, int64_t step)
-      : batch(x.shape()[0]),
-        channels(x.shape()[1]),
-        height(x.shape()[2]),
-        width(x.shape()[3]),
-        outputs(weight.shape()[0]),
-        step(step),
-        rows(height / step),
-        columns(width / step),
-        tile_rows(std::max<int64_t>(1, kTilePixels / std::max<int64_t>(1, columns))),
-        tiles((rows + tile_rows - 1) / tile_rows) {}
+  std::vector<int64_t> images;
+  int64_t outputs, step;
+  int64_t batch = images[0], channels = images[1], height = images[2], width = images[3];
+  int64_t rows = height / step, columns = width / step;
+  int64_t tile_rows = std::max<int64_t>(1, kTilePixels / std::max<int64_t>(1, columns));
+  int64_t tiles = (rows + tile_rows - 1) / tile_rows;
+
   int64_t plane() const { return height * width; }
   int64_t pooled() const { return rows * columns; }
   int64_t tile() const { return padded(std::min(tile_rows, rows) * columns); }
@@ -124,7 +119,7 @@ Tensors Forward(const Tensor& input, const Tensor& scale, const Tensor& bias, co
                 const MaybeTensor& mean, const MaybeTensor& var, int64_t step, double epsilon,
                 bool) {
   const Tensor x = dense(input), w = dense(weight);
-  const Sizes n(x, w, step);
+  const Sizes n{x.shape(), w.shape()[0], step};
   const Norm norm(x, scale, bias, mean, var, epsilon);
   Tensor y = paddle::empty({n.batch, n.outputs, n.rows, n.columns}, x.dtype(), x.place());
   const float *from = x.data<float>(), *matrix = w.data<float>();
@@ -211,7 +206,7 @@ Tensors Backward(const Tensor& input, const Tensor& scale, const Tensor& bias, c
                  const Tensor& mean, const Tensor& var, const Tensor& gradient, int64_t step,
                  double epsilon, bool trained) {
   const Tensor x = dense(input), w = dense(weight), dy = dense(gradient);
-  const Sizes n(x, w, step);
+  const Sizes n{x.shape(), w.shape()[0], step};
   const Norm norm(x, scale, bias, mean, var, epsilon);
   std::vector<float> slopes(n.batch * n.channels * n.pooled());
   const std::vector<double> sums = collect(n, norm, x.data<float>(), dy.data<float>(),
