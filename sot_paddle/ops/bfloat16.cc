@@ -13,14 +13,20 @@ Tensor rows_like(const Tensor& x, int64_t width) {
   return paddle::empty(shape, x.dtype(), x.place());
 }
 
+// y (rows, n) = f(x w + b) in one precision or the other; f is GELU or nothing.
+void apply(const Factor& x, const onednn::Matrix& w, const Tensor& b, const onednn::Matrix& y,
+           bool gelu) {
+  const onednn::Matrix shift = floats(1, b.numel(), b.data<float>());
+  onednn::multiply(x.plain(), w, &shift, y, gelu);
+}
+
 Tensors Forward(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const Tensor x = dense(input), w = dense(weight), b = dense(bias);
   const int64_t depth = w.shape()[0], width = w.shape()[1], rows = x.numel() / depth;
   Tensor y = rows_like(x, width);
   packed::forget(w);
-  const Factor left(x, depth), right(w, width);
-  const onednn::Matrix shift = floats(1, width, b.data<float>());
-  onednn::multiply(left.plain(), right.plain(), &shift, floats(rows, width, y.data<float>()));
+  const Factor right(w, width);
+  apply(Factor(x, depth), right.plain(), b, floats(rows, width, y.data<float>()), false);
   return {y};
 }
 
@@ -36,18 +42,11 @@ Tensors Backward(const Tensor& input, const Tensor& weight, const Tensor& gradie
   return {dx, dw, db};
 }
 
-// y (rows, n) = f(x w + b) in one precision or the other; f is GELU or nothing.
-void apply(const Factor& x, const packed::Pack& w, const Tensor& b, const onednn::Matrix& y,
-           bool gelu) {
-  const onednn::Matrix shift = floats(1, w.width, b.data<float>());
-  onednn::multiply(x.plain(), *w.matrix, &shift, y, gelu);
-}
-
 Tensors PackedLinear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const Tensor x = dense(input), w = dense(weight), b = dense(bias);
   const int64_t depth = w.shape()[0], width = w.shape()[1], rows = x.numel() / depth;
   Tensor y = rows_like(x, width);
-  apply(Factor(x, depth), *packed::of(w, rows), b, floats(rows, width, y.data<float>()), false);
+  apply(Factor(x, depth), *packed::of(w, rows)->matrix, b, floats(rows, width, y.data<float>()), false);
   return {y};
 }
 
@@ -59,9 +58,9 @@ Tensors PackedFeedForward(const Tensor& input, const Tensor& weight1, const Tens
   const int64_t depth = w1.shape()[0], inner = w1.shape()[1], width = w2.shape()[1];
   const int64_t rows = x.numel() / depth;
   const Factor between(rows, inner);
-  apply(Factor(x, depth), *packed::of(w1, rows), b1, between.plain(), true);
+  apply(Factor(x, depth), *packed::of(w1, rows)->matrix, b1, between.plain(), true);
   Tensor y = rows_like(x, width);
-  apply(between, *packed::of(w2, rows), b2, floats(rows, width, y.data<float>()), false);
+  apply(between, *packed::of(w2, rows)->matrix, b2, floats(rows, width, y.data<float>()), false);
   return {y};
 }
 

@@ -59,11 +59,22 @@ struct Tokens {
   int64_t space(int64_t count) const { return (count + 2) * stride(); }
 };
 
+// The inputs without gaps: one tensor of both sets, or two; and the weights of all tokens.
 struct Call {
-  int64_t batch, heads, count;
-  Tokens x, y;
-  const float* weights;
+  Tensors sets;
+  MaybeTensor mask;
+  int64_t heads;
   bool by_scalar;
+  int64_t batch = sets[0].shape()[0], count = sets[0].shape()[1];
+  Tokens x = tokens(0), y = tokens(1);
+  const float* weights = mask ? mask->data<float>() : nullptr;
+
+  Tokens tokens(int64_t set) const {
+    const bool apart = sets.size() == 2;
+    const Tensor& tensor = sets[apart ? set : 0];
+    const int64_t row = tensor.shape()[2], columns = apart ? row : row / 2;
+    return {tensor.data<float>(), row, apart ? 0 : set * columns, columns, columns / heads};
+  }
 };
 
 // to_t = w_t (rows_t - mean) of the tokens of a sample; rows and their results in two strides.
@@ -91,36 +102,13 @@ float* centred(const Call& call, const Tokens& tokens, int64_t sample, const Wei
   return rows;
 }
 
-// The inputs without gaps, and the call that reads them: one tensor of both sets, or two.
-struct Inputs {
-  Tensors sets;
-  MaybeTensor mask;
-  Call call;
-
-  Inputs(const Tensors& given, const MaybeTensor& weights, int64_t heads, bool by_scalar)
-      : sets(dense(given)), mask(dense(weights)) {
-    const Tensor &x = sets.front(), &y = sets.back();
-    const bool apart = sets.size() == 2;
-    const int64_t row = x.shape()[2], left = apart ? row : row / 2;
-    const int64_t right = apart ? y.shape()[2] : row / 2;
-    call = {x.shape()[0],
-            heads,
-            x.shape()[1],
-            {x.data<float>(), row, 0, left, left / heads},
-            {y.data<float>(), y.shape()[2], apart ? 0 : left, right, right / heads},
-            mask ? mask->data<float>() : nullptr,
-            by_scalar};
-  }
-};
-
 Tensors Forward(const Tensors& sets, const MaybeTensor& mask, int64_t heads, bool by_scalar) {
-  const Inputs in(sets, mask, heads, by_scalar);
-  const Call call = in.call;
+  const Call call{dense(sets), dense(mask), heads, by_scalar};
   const int64_t w1 = call.x.width, w2 = call.y.width, wide = padded(w2);
-  const Tensor& x = in.sets.front();
+  const Tensor& x = call.sets[0];
   Tensor made = paddle::empty({call.batch * heads, w1, w2}, x.dtype(), x.place());
   float* out = made.data<float>();
-  in_blocks(call.batch, 1, [=](int64_t sample, int64_t) {
+  in_blocks(call.batch, 1, [&](int64_t sample, int64_t) {
     Workspace space(call.x.space(call.count) + call.y.space(call.count) + w1 * wide);
     const Weights weights(call.weights, sample, call.count);
     const float* a = centred(call, call.x, sample, weights, &space);
@@ -139,13 +127,12 @@ Tensors Forward(const Tensors& sets, const MaybeTensor& mask, int64_t heads, boo
 
 Tensors Backward(const Tensors& sets, const MaybeTensor& mask, const Tensor& gradient,
                  int64_t heads, bool by_scalar) {
-  const Inputs in(sets, mask, heads, by_scalar);
-  const Call call = in.call;
+  const Call call{dense(sets), dense(mask), heads, by_scalar};
   const Tensor dense_gradient = dense(gradient);
-  Tensors slopes = empty_like(in.sets);
+  Tensors slopes = empty_like(call.sets);
   const float* dc = dense_gradient.data<float>();
   float *dx = slopes.front().data<float>(), *dy = slopes.back().data<float>();
-  in_blocks(call.batch, 1, [=](int64_t sample, int64_t) {
+  in_blocks(call.batch, 1, [&](int64_t sample, int64_t) {
     const Tokens &x = call.x, &y = call.y;
     const int64_t w1 = x.width, w2 = y.width, wide = padded(w2), tall = padded(w1);
     Workspace space(2 * (x.space(call.count) + y.space(call.count)) + w1 * wide + w2 * tall);

@@ -19,10 +19,7 @@ struct Block {
 };
 
 // The block that the next gradient of its size takes; never freed, as tensors may outlive it.
-std::atomic<Block*>& spare() {
-  static auto* kept = new std::atomic<Block*>(nullptr);
-  return *kept;
-}
+std::atomic<Block*> spare{nullptr};
 
 void release(Block* block) {
   if (block == nullptr) return;
@@ -33,14 +30,14 @@ void release(Block* block) {
 Tensor memory_like(const Tensor& weight) {
   const int64_t bytes = (weight.numel() * sizeof(float) + kPage - 1) / kPage * kPage;
   if (bytes < kFresh) return paddle::empty_like(weight);
-  Block* block = spare().exchange(nullptr);
+  Block* block = spare.exchange(nullptr);
   if (block == nullptr || block->bytes != bytes) {
     release(block);
     block = new Block{std::aligned_alloc(kPage, bytes), bytes};
     PD_CHECK(block->at != nullptr, "out of memory: no ", bytes, " bytes for a gradient");
   }
   return paddle::from_blob(block->at, weight.shape(), weight.dtype(), paddle::DataLayout::NCHW,
-                           weight.place(), [block](void*) { release(spare().exchange(block)); });
+                           weight.place(), [block](void*) { release(spare.exchange(block)); });
 }
 
 Tensors Forward(const Tensor& ids, const Tensor& weight, int64_t padding) {

@@ -9,29 +9,6 @@
 
 namespace sot::layer_norm {
 
-struct Moments {
-  float mean, scale;  // scale r
-};
-
-inline Moments normalize(const float* at, int64_t width, const float* w, const float* b,
-                         double epsilon, float* out) {
-  float total = 0.0f, rest = 0.0f, squares = 0.0f;
-#pragma omp simd reduction(+ : total)
-  for (int64_t i = 0; i < width; ++i) total += at[i];
-  const float near = total / width;
-#pragma omp simd reduction(+ : rest, squares)
-  for (int64_t i = 0; i < width; ++i) {
-    rest += at[i] - near;
-    squares += (at[i] - near) * (at[i] - near);
-  }
-  const double off = static_cast<double>(rest) / width;
-  const float mean = static_cast<float>(near + off);
-  const float scale = static_cast<float>(1.0 / std::sqrt(squares / width - off * off + epsilon));
-#pragma omp simd
-  for (int64_t i = 0; i < width; ++i) out[i] = std::fma((at[i] - mean) * scale, w[i], b[i]);
-  return {mean, scale};
-}
-
 Tensors Forward(const Tensor& input, const Tensor& weight, const Tensor& bias, double epsilon) {
   const Tensor x = dense(input);
   const int64_t width = weight.numel(), rows = x.numel() / width;
@@ -42,9 +19,23 @@ Tensors Forward(const Tensor& input, const Tensor& weight, const Tensor& bias, d
   float *to = y.data<float>(), *mean_of = means.data<float>(), *scale_of = scales.data<float>();
   in_blocks(rows, rows_of_block(rows), [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const Moments of = normalize(from + row * width, width, w, b, epsilon, to + row * width);
-      mean_of[row] = of.mean;
-      scale_of[row] = of.scale;
+      const float* at = from + row * width;
+      float *out = to + row * width, total = 0.0f, rest = 0.0f, squares = 0.0f;
+#pragma omp simd reduction(+ : total)
+      for (int64_t i = 0; i < width; ++i) total += at[i];
+      const float near = total / width;
+#pragma omp simd reduction(+ : rest, squares)
+      for (int64_t i = 0; i < width; ++i) {
+        rest += at[i] - near;
+        squares += (at[i] - near) * (at[i] - near);
+      }
+      const double off = static_cast<double>(rest) / width, var = squares / width - off * off;
+      const float mean = static_cast<float>(near + off);
+      const float scale = static_cast<float>(1.0 / std::sqrt(var + epsilon));
+#pragma omp simd
+      for (int64_t i = 0; i < width; ++i) out[i] = std::fma((at[i] - mean) * scale, w[i], b[i]);
+      mean_of[row] = mean;
+      scale_of[row] = scale;
     }
   });
   return {y, means, scales};

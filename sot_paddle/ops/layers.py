@@ -75,9 +75,8 @@ class MultiHeadAttention(nn.MultiHeadAttention):
         """As Paddle's; natively for self-attention without a cache or weights to return."""
         alone = all(other is None or other is query for other in (key, value))
         p = self.dropout if self.training else 0.0
-        if not alone or cache is not None or self.need_weights or not may_drop(p):
-            return super().forward(query, key, value, attn_mask, cache)
-        if not can_attend([query] * 3, attn_mask):
+        fits = alone and cache is None and not self.need_weights and may_drop(p)
+        if not fits or not can_attend([query] * 3, attn_mask):
             return super().forward(query, key, value, attn_mask, cache)
         parts = self.q_proj(query), self.k_proj(query), self.v_proj(query)
         scale = self.head_dim**-0.5
