@@ -68,9 +68,8 @@ class BatchNorm2D(TokenBatchNorm):
         takes these images.
         """
         pool_kind = nn.AvgPool2D if isinstance(pool, nn.AvgPool2D) else nn.Identity
-        kinds = (BatchNorm2D, self), (nn.Conv2D, conv), (pool_kind, pool)
-        plain = all(is_plain(kind, [layer]) for kind, layer in kinds)
-        if not plain or not self._has_kernel(x):
+        plain = is_plain(BatchNorm2D, [self]) and is_plain(nn.Conv2D, [conv])
+        if not plain or not is_plain(pool_kind, [pool]) or not self._has_kernel(x):
             return None
         self._check(x)
         running = None if self.training else (self.running_mean, self.running_var)

@@ -125,17 +125,6 @@ def _strides(config: ImageConfig) -> Strides:
     return (2, 1, 1) if kind == "densenet" else (1, 1, 1)
 
 
-def _staged_grid(config: ImageConfig) -> int:
-    """Side of the token grid of an embedding with stages, which divides the image's."""
-    reduction = math.prod(_strides(config), start=STEM_STRIDE)
-    if config.img_size % reduction:
-        raise ValueError(
-            f"token_type {config.token_type!r} divides the image by {reduction}: img_size must be "
-            f"a multiple of it, got {config.img_size}"
-        )
-    return config.img_size // reduction
-
-
 def _patch(config: ImageConfig) -> int:
     """Side of a patch of ``patch``, or of ``linear``: ``img_size // 14``.
 
@@ -240,5 +229,11 @@ def build_token_embed(
         grid = config.img_size // patch
         dim = config.in_chans
         return TokenEmbedding(config, [], grid=grid, stage_dim=dim, patch=patch, norm=norm)
-    grid, (build, stage_dim) = _staged_grid(config), _STAGES[kind]
+    reduction = math.prod(_strides(config), start=STEM_STRIDE)
+    if config.img_size % reduction:
+        raise ValueError(
+            f"token_type {kind!r} divides the image by {reduction}: img_size must be a multiple of "
+            f"it, got {config.img_size}"
+        )
+    grid, (build, stage_dim) = config.img_size // reduction, _STAGES[kind]
     return TokenEmbedding(config, build(config), grid=grid, stage_dim=stage_dim, patch=1)

@@ -30,10 +30,15 @@ inline void product(int64_t rows, int64_t columns, int64_t inner, double alpha, 
 }
 
 // Where queries, keys and values lie: three tensors (B, S, H d), or one (B, S, 3 H d).
-template <class Number>
 struct Columns {
-  Number* part[3];
+  float* part[3];
   int64_t row;  // from one token to the next
+
+  explicit Columns(const Tensors& parts) : row(parts[0].shape()[2]) {
+    const bool apart = parts.size() == 3;
+    for (int64_t i = 0; i < 3; ++i)
+      part[i] = const_cast<float*>(parts[apart ? i : 0].data<float>()) + (apart ? 0 : i * (row / 3));
+  }
 };
 
 struct Sizes {
@@ -46,18 +51,6 @@ struct Sizes {
   }
   int64_t pairs() const { return batch * heads; }
 };
-
-template <class Number, class Tensors>
-Columns<Number> columns(Tensors& parts) {
-  const int64_t row = parts[0].shape()[2];
-  if (parts.size() == 3) {
-    return {{(Number*)parts[0].template data<float>(), (Number*)parts[1].template data<float>(),
-             (Number*)parts[2].template data<float>()},
-            row};
-  }
-  Number* first = (Number*)parts[0].template data<float>();
-  return {{first, first + row / 3, first + 2 * (row / 3)}, row};
-}
 
 // (b, h, queries, keys), or (h, b, queries, keys) when heads come first; an axis of length 1 is
 // shared, and so is one of w < B entries in turn by samples.
@@ -144,7 +137,7 @@ Tensors Forward(const Tensors& given, const MaybeTensor& bias_tensor, int64_t he
   Tensor rows = paddle::empty({n.pairs() * n.tokens, 2}, type, place);
   Tensor mask = paddle::empty({p > 0.0f ? n.pairs() * area : 0}, paddle::DataType::UINT8, place);
   if (p > 0.0f) draw_mask(p, n.pairs() * area, mask.data<uint8_t>());
-  const Columns<const float> from = columns<const float>(parts);
+  const Columns from(parts);
   const MaybeTensor added = dense(bias_tensor);
   const Bias bias(added, heads_first);
   const uint8_t* kept = p > 0.0f ? mask.data<uint8_t>() : nullptr;
@@ -205,8 +198,8 @@ Tensors Backward(const Tensors& given, const MaybeTensor& bias_tensor, const Ten
   const int64_t inner = n.heads * n.width;
   Tensors made = empty_like(parts);
   const float p = static_cast<float>(chance), over_kept = 1.0f / (1.0f - p);
-  const Columns<const float> from = columns<const float>(parts);
-  const Columns<float> to = columns<float>(made);
+  const Columns from(parts);
+  const Columns to(made);
   const MaybeTensor added = dense(bias_tensor);
   const Bias bias(added, heads_first);
   const uint8_t* kept = p > 0.0f ? mask.data<uint8_t>() : nullptr;

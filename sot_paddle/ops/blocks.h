@@ -81,6 +81,22 @@ void column_sums(int64_t rows, int64_t width, const float* from, float* to) {
   sums.add_up(0, width, to);
 }
 
+// x = f(x + bias), (rows, width), on the memory of x.
+template <class Function>
+Tensors add_bias(const Tensor& x, const Tensor& bias, const Function& f) {
+  const int64_t width = bias.numel(), rows = x.numel() / width;
+  float* at = const_cast<float*>(x.data<float>());
+  const float* b = bias.data<float>();
+  in_blocks(rows, rows_of_block(rows), [=](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* to = at + row * width;
+#pragma omp simd
+      for (int64_t i = 0; i < width; ++i) to[i] = f(to[i] + b[i]);
+    }
+  });
+  return {x};
+}
+
 // Memory of the calling thread, kept from call to call; another one for each use at a time.
 template <int kUse = 0>
 float* scratch(int64_t size) {

@@ -53,19 +53,7 @@ Tensors Forward(const Tensor& input, bool trained) {
 }
 
 Tensors OfSum(const Tensor& x, const Tensor& bias) {
-  const int64_t width = bias.numel(), rows = x.numel() / width;
-  float* product = const_cast<float*>(x.data<float>());
-  const float* b = bias.data<float>();
-  in_blocks(rows, rows_of_block(rows), [=](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      float* at = product + row * width;
-      for (int64_t i = 0; i < width; ++i) {
-        const float sum = at[i] + b[i];
-        at[i] = sum * normal(sum).cumulative;
-      }
-    }
-  });
-  return {x};
+  return add_bias(x, bias, [](float sum) { return sum * normal(sum).cumulative; });
 }
 
 Tensors Backward(const Tensor& slopes, const Tensor& gradient, bool) {

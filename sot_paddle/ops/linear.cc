@@ -5,17 +5,7 @@
 namespace sot::linear {
 
 Tensors Forward(const Tensor& x, const Tensor& bias) {
-  const int64_t width = bias.numel(), rows = x.numel() / width;
-  float* at = const_cast<float*>(x.data<float>());
-  const float* b = bias.data<float>();
-  in_blocks(rows, rows_of_block(rows), [=](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      float* to = at + row * width;
-#pragma omp simd
-      for (int64_t i = 0; i < width; ++i) to[i] += b[i];
-    }
-  });
-  return {x};
+  return add_bias(x, bias, [](float sum) { return sum; });
 }
 
 Tensors Backward(const Tensor& bias, const Tensor& gradient) {

@@ -99,14 +99,10 @@ struct Matrix {
   }
 
   // In the layout that a description of oneDNN's states; the memory is given later.
-  explicit Matrix(Handle described) {
-    check(dnnl_memory_desc_clone(desc.place(), described));
-  }
+  explicit Matrix(Handle described) { check(dnnl_memory_desc_clone(desc.place(), described)); }
 
-  size_t size() const { return dnnl_memory_desc_get_size(desc.get()); }
   void place(const void* data) {
-    check(dnnl_memory_create(memory.place(), desc.get(), engine(),
-                                  const_cast<void*>(data)));
+    check(dnnl_memory_create(memory.place(), desc.get(), engine(), const_cast<void*>(data)));
   }
 };
 
