@@ -31,8 +31,7 @@ from sot_paddle.backbones.attention import (
     spans,
 )
 from sot_paddle.backbones.layers import LayerNorm, embedding
-from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS
-from sot_paddle.backbones.text_encoder import TextEncoder
+from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS, TextEncoder
 from sot_paddle.config import EncoderConfig, require_positive
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads.pooling import linear

@@ -12,8 +12,7 @@ from paddle import nn
 
 from sot_paddle.backbones.families import GPT, GPT_ACTIVATIONS
 from sot_paddle.backbones.layers import Attention, LayerNorm, embedding
-from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS
-from sot_paddle.backbones.text_encoder import TextEncoder
+from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS, TextEncoder
 from sot_paddle.config import EncoderConfig, require_one_of
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads.pooling import linear
@@ -93,7 +92,14 @@ class GptEncoder(TextEncoder):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        _check(config)
+        activations = sorted(set(GPT_ACTIVATIONS.values()))
+        require_one_of("hidden_act of a GPT", config.hidden_act, activations)
+        width = GPT.inner_factor * config.hidden_size
+        if config.intermediate_size != width or config.type_vocab_size != 1:
+            raise ValueError(
+                f"a GPT has intermediate_size {GPT.inner_factor} * hidden_size = {width} and "
+                f"type_vocab_size 1, got {config.intermediate_size} and {config.type_vocab_size}"
+            )
         dim, std = config.hidden_size, config.initializer_range
         self.word_embeddings = embedding(config.vocab_size, dim, std)
         self.position_embeddings = embedding(config.max_position_embeddings, dim, std)
@@ -118,17 +124,6 @@ class GptEncoder(TextEncoder):
         for index, layer in enumerate(self.layers):
             hidden = record(taps, f"layers.{index}", layer(hidden, bias))
         return _split(hidden, places, mask)
-
-
-def _check(config: EncoderConfig) -> None:
-    activations = sorted(set(GPT_ACTIVATIONS.values()))
-    require_one_of("hidden_act of a GPT", config.hidden_act, activations)
-    width = GPT.inner_factor * config.hidden_size
-    if config.intermediate_size != width or config.type_vocab_size != 1:
-        raise ValueError(
-            f"a GPT has intermediate_size {GPT.inner_factor} * hidden_size = {width} and "
-            f"type_vocab_size 1, got {config.intermediate_size} and {config.type_vocab_size}"
-        )
 
 
 def _bias(places: paddle.Tensor, mask: paddle.Tensor | None, dtype: paddle.dtype) -> paddle.Tensor:

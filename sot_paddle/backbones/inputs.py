@@ -39,10 +39,9 @@ def check_tokens(
     """
     if not paddle.in_dynamic_mode() or psdb.in_sot():
         return
-    arrays = {"input_ids": input_ids}
     others = {"token_type_ids": token_type_ids, "attention_mask": attention_mask}
-    arrays |= {name: value for name, value in others.items() if value is not None}
-    for name, value in arrays.items():
+    others = {name: value for name, value in others.items() if value is not None}
+    for name, value in {"input_ids": input_ids, **others}.items():
         _require_tensor(name, value, "(B, S)")
     shape = list(input_ids.shape)
     if len(shape) != 2 or shape[0] == 0 or not 1 <= shape[1] <= max_positions:
@@ -50,10 +49,9 @@ def check_tokens(
             f"input_ids must be (B, S), B at least 1, with between 1 and {max_positions} tokens, "
             f"for which the model has positions, got shape {shape}"
         )
-    for name, value in arrays.items():
-        if value.shape != input_ids.shape:
-            its_shape = list(value.shape)
-            raise ValueError(f"{name} must have the shape of input_ids {shape}, got {its_shape}")
+    for name, value in others.items():
+        if list(value.shape) != shape:
+            raise ValueError(f"{name} must have the shape of input_ids {shape}, got {value.shape}")
     _require_rows("input_ids", input_ids, "vocab_size", vocab_size)
     if token_type_ids is not None:
         _require_rows("token_type_ids", token_type_ids, "type_vocab_size", type_vocab_size)

@@ -13,10 +13,10 @@ from paddle.nn import functional as F
 
 from sot_paddle.heads.pooling import TokenBatchNorm, linear
 from sot_paddle.heads.power_norm import RowLayerNorm
-from sot_paddle.ops import transition
 from sot_paddle.ops.attention import attention, can_attend
 from sot_paddle.ops.dispatch import is_plain
-from sot_paddle.ops.layer_norm import layer_norm
+from sot_paddle.ops.functions import layer_norm
+from sot_paddle.ops.images import transition
 from sot_paddle.ops.layers import can_fuse_dropout, feed_forward
 from sot_paddle.vision_config import ImageConfig
 
@@ -68,17 +68,18 @@ class BatchNorm2D(TokenBatchNorm):
         takes these images.
         """
         pool_kind = nn.AvgPool2D if isinstance(pool, nn.AvgPool2D) else nn.Identity
-        kinds = (BatchNorm2D, self), (nn.Conv2D, conv), (pool_kind, pool)
-        plain = all(is_plain(kind, [layer]) for kind, layer in kinds)
-        can_run = transition.can_run(x, self.weight, conv.weight)
-        if not plain or not can_run or not self._has_kernel(x):
+        plain = is_plain(BatchNorm2D, [self]) and is_plain(nn.Conv2D, [conv])
+        if not plain or not is_plain(pool_kind, [pool]) or not self._has_kernel(x):
             return None
         self._check(x)
         running = None if self.training else (self.running_mean, self.running_var)
         step = 2 if pool_kind is nn.AvgPool2D else 1
-        output, mean, var = transition.transition(
+        outputs = transition(
             x, self.weight, self.bias, conv.weight, running, step=step, epsilon=self.epsilon
         )
+        if outputs is None:
+            return None
+        output, mean, var = outputs
         if self.training:
             self._update_running(mean, var, paddle.full([], x.size // x.shape[1], "float32"))
         return output

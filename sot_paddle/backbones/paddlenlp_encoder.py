@@ -15,8 +15,7 @@ from paddlenlp.transformers import BertConfig, BertModel, RobertaConfig, Roberta
 
 from sot_paddle.backbones.families import BERT, ROBERTA
 from sot_paddle.backbones.layers import LayerNorm
-from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS
-from sot_paddle.backbones.text_encoder import TextEncoder
+from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS, TextEncoder
 from sot_paddle.config import EncoderConfig
 from sot_paddle.features import Features, Taps, record
 

@@ -26,8 +26,8 @@ from sot_paddle.backbones.token_stages import (
     Transition,
 )
 from sot_paddle.features import Taps, record
-from sot_paddle.ops import stem
 from sot_paddle.ops.dispatch import is_plain
+from sot_paddle.ops.images import stem
 from sot_paddle.vision_config import ImageConfig
 
 STEM_DIM, STEM_STRIDE = 64, 2
@@ -64,8 +64,9 @@ class _Stem(nn.Layer):
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (B, in_chans, H, W) to (B, token_dim, H / 2, W / 2)."""
         plain = is_plain(_StemConv, [self.conv]) and is_plain(nn.MaxPool2D, [self.pool])
-        if plain and stem.can_run(x, self.conv.weight):
-            return stem.stem(x, self.conv.weight, self.conv.bias)
+        output = stem(x, self.conv.weight, self.conv.bias) if plain else None
+        if output is not None:
+            return output
         x = self.pool(self.conv(x))
         return x + self.conv.bias.astype(x.dtype).reshape([1, -1, 1, 1])
 
@@ -122,17 +123,6 @@ def _strides(config: ImageConfig) -> Strides:
     if not config.large_output:
         return (2, 2, min(third, 2))
     return (2, 1, 1) if kind == "densenet" else (1, 1, 1)
-
-
-def _staged_grid(config: ImageConfig) -> int:
-    """Side of the token grid of an embedding with stages, which divides the image's."""
-    reduction = math.prod(_strides(config), start=STEM_STRIDE)
-    if config.img_size % reduction:
-        raise ValueError(
-            f"token_type {config.token_type!r} divides the image by {reduction}: img_size must be "
-            f"a multiple of it, got {config.img_size}"
-        )
-    return config.img_size // reduction
 
 
 def _patch(config: ImageConfig) -> int:
@@ -239,5 +229,11 @@ def build_token_embed(
         grid = config.img_size // patch
         dim = config.in_chans
         return TokenEmbedding(config, [], grid=grid, stage_dim=dim, patch=patch, norm=norm)
-    grid, (build, stage_dim) = _staged_grid(config), _STAGES[kind]
+    reduction = math.prod(_strides(config), start=STEM_STRIDE)
+    if config.img_size % reduction:
+        raise ValueError(
+            f"token_type {kind!r} divides the image by {reduction}: img_size must be a multiple of "
+            f"it, got {config.img_size}"
+        )
+    grid, (build, stage_dim) = config.img_size // reduction, _STAGES[kind]
     return TokenEmbedding(config, build(config), grid=grid, stage_dim=stage_dim, patch=1)

@@ -12,8 +12,8 @@ from paddle import nn
 from paddle.nn import functional as F
 
 from sot_paddle.backbones.layers import BatchNorm2D, conv
-from sot_paddle.ops import dense_block
 from sot_paddle.ops.dispatch import is_plain
+from sot_paddle.ops.images import dense_block
 
 GROWTH = 16
 BOTTLENECK = 2 * GROWTH
@@ -87,9 +87,9 @@ class DenseBlock(nn.Layer):
         norms = [norm for layer in self.layers for norm in (layer.norm1, layer.norm2)]
         plain = is_plain(DenseLayer, self.layers) and is_plain(nn.Identity, norms)
         if plain and is_plain(nn.Conv2D, convs):
-            weights = [conv.weight for conv in convs]
-            if dense_block.can_run(x, weights):
-                return dense_block.dense_block(x, weights)
+            output = dense_block(x, [conv.weight for conv in convs])
+            if output is not None:
+                return output
         features = [x]
         for layer in self.layers:
             features.append(layer(features))

@@ -77,10 +77,17 @@ class VisionTransformer(ImageClassifier):
         else:
             self.pos_embed = self.create_parameter([1, length, dim], default_initializer=normal)
         self.pos_drop = nn.Dropout(backbone.drop_rate)
-        self.blocks = nn.LayerList(
-            _block(backbone, rate)
-            for rate in drop_path_rates(backbone.drop_path_rate, backbone.depth)
-        )
+        self.blocks = nn.LayerList()
+        for rate in drop_path_rates(backbone.drop_path_rate, backbone.depth):
+            attn = Attention(
+                dim,
+                backbone.num_heads,
+                qkv_bias=backbone.qkv_bias,
+                qk_scale=backbone.qk_scale,
+                attn_drop=backbone.attn_drop_rate,
+                proj_drop=backbone.drop_rate,
+            )
+            self.blocks.append(PreNormBlock(backbone, attn, dim=dim, drop_path=rate))
         self.norm = LayerNorm(dim, epsilon=backbone.layer_norm_eps)
         self.head = build_head(
             head, dim=dim, num_classes=num_classes, pooler_dropout=backbone.drop_rate
@@ -101,15 +108,3 @@ class VisionTransformer(ImageClassifier):
             x = record(taps, f"blocks.{index}", block(x))
         x = record(taps, "norm", self.norm(x))
         return Features(x[:, 0], x[:, 1:])
-
-
-def _block(config: ViTConfig, drop_path: float) -> PreNormBlock:
-    attn = Attention(
-        config.embed_dim,
-        config.num_heads,
-        qkv_bias=config.qkv_bias,
-        qk_scale=config.qk_scale,
-        attn_drop=config.attn_drop_rate,
-        proj_drop=config.drop_rate,
-    )
-    return PreNormBlock(config, attn, dim=config.embed_dim, drop_path=drop_path)

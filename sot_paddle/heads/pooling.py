@@ -110,23 +110,18 @@ class TokenBatchNorm(nn.Layer):
     def _running(self, x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
         return self.running_mean.astype(x.dtype), self.running_var.astype(x.dtype)
 
-    def _valid_tokens(
-        self, x: paddle.Tensor, mask: paddle.Tensor | None
-    ) -> tuple[paddle.Tensor | None, paddle.Tensor]:
-        """Weights (B, N, 1) of the tokens, None without a mask, and their sum, at least 1."""
-        if mask is not None:
-            weights = mask.astype(x.dtype).unsqueeze(-1)  # (B, N, 1)
-            return weights, self.sum_across_processes(weights.sum()).clip(min=1.0)
-        self._check(x)
-        local = paddle.full([], x.shape[0] * x.shape[1], dtype=x.dtype)
-        return None, self.sum_across_processes(local)
-
     def _batch_statistics(
         self, x: paddle.Tensor, mask: paddle.Tensor | None
     ) -> tuple[paddle.Tensor, paddle.Tensor]:
         """Mean and biased variance (C,) of the batch; updates the running values."""
         reduce = self.sum_across_processes
-        weights, count = self._valid_tokens(x, mask)
+        if mask is None:
+            self._check(x)
+            weights = None
+            count = reduce(paddle.full([], x.shape[0] * x.shape[1], dtype=x.dtype))
+        else:
+            weights = mask.astype(x.dtype).unsqueeze(-1)  # (B, N, 1)
+            count = reduce(weights.sum()).clip(min=1.0)
         mean = reduce((x if weights is None else x * weights).sum(axis=[0, 1])) / count
         squares = paddle.square(x - mean)
         squares = squares if weights is None else squares * weights

@@ -8,8 +8,7 @@
 
 #include "blocks.h"
 
-namespace sot {
-namespace adamw {
+namespace sot::adamw {
 
 constexpr int64_t kBlock = 16384, kLanes = 16;
 
@@ -26,14 +25,11 @@ Tensors Step(const Tensor& parameter, const Tensor& gradient, const Tensor& mome
   const double left = std::sqrt(1.0 - *power2.data<float>());
   const float rate = lr * left / (1.0 - *power1.data<float>()), e = epsilon * left;
   const float b1 = beta1, b2 = beta2, c1 = 1.0 - beta1, c2 = 1.0 - beta2, a = after, b = before;
-  in_blocks(parameter.numel(), kBlock, [=](int64_t begin, int64_t end) {
-#pragma omp simd
-    for (int64_t i = begin; i < end; ++i) {
-      const float slope = f * g[i];
-      m[i] = b1 * m[i] + c1 * slope;
-      v[i] = b2 * v[i] + c2 * (slope * slope);
-      p[i] = a * (b * p[i] - rate * (m[i] / (std::sqrt(v[i]) + e)));
-    }
+  for_each(parameter.numel(), [=](int64_t i) {
+    const float slope = f * g[i];
+    m[i] = b1 * m[i] + c1 * slope;
+    v[i] = b2 * v[i] + c2 * (slope * slope);
+    p[i] = a * (b * p[i] - rate * (m[i] / (std::sqrt(v[i]) + e)));
   });
   *memory(power1) *= b1;
   *memory(power2) *= b2;
@@ -57,18 +53,12 @@ Tensors SumOfSquares(const Tensor& input) {
   return {made};
 }
 
-}  // namespace adamw
-}  // namespace sot
+const Operator kAdamw("sot_adamw",
+                      {"beta1: double", "beta2: double", "epsilon: double", "lr: double",
+                       "before: double", "after: double"},
+                      {{"Parameter", "Gradient", "Moment1", "Moment2", "Power1", "Power2",
+                        Optional("Factor")}, {"Out"}, PD_KERNEL(Step)});
+const Operator kSumOfSquares("sot_sum_of_squares", {},
+                             {{"X"}, {"Out"}, PD_KERNEL(SumOfSquares)});
 
-PD_BUILD_OP(sot_adamw)
-    .Inputs({"Parameter", "Gradient", "Moment1", "Moment2", "Power1", "Power2",
-             paddle::Optional("Factor")})
-    .Outputs({"Out"})
-    .Attrs({"beta1: double", "beta2: double", "epsilon: double", "lr: double", "before: double",
-            "after: double"})
-    .SetKernelFn(PD_KERNEL(sot::adamw::Step));
-
-PD_BUILD_OP(sot_sum_of_squares)
-    .Inputs({"X"})
-    .Outputs({"Out"})
-    .SetKernelFn(PD_KERNEL(sot::adamw::SumOfSquares));
+}  // namespace sot::adamw

@@ -15,8 +15,7 @@ extern "C" void cblas_sgemm(int layout, int transpose_a, int transpose_b, int ro
                             int inner, float alpha, const float* a, int lda, const float* b,
                             int ldb, float beta, float* c, int ldc);
 
-namespace sot {
-namespace attention {
+namespace sot::attention {
 
 // C = alpha op(A) op(B) + beta C, (rows, columns), rows apart by lda, ldb, ldc. Within a block of
 // `in_blocks` MKL computes with the calling thread alone.
@@ -31,10 +30,15 @@ inline void product(int64_t rows, int64_t columns, int64_t inner, double alpha, 
 }
 
 // Where queries, keys and values lie: three tensors (B, S, H d), or one (B, S, 3 H d).
-template <class Number>
 struct Columns {
-  Number* part[3];
+  float* part[3];
   int64_t row;  // from one token to the next
+
+  explicit Columns(const Tensors& parts) : row(parts[0].shape()[2]) {
+    const bool apart = parts.size() == 3;
+    for (int64_t i = 0; i < 3; ++i)
+      part[i] = const_cast<float*>(parts[apart ? i : 0].data<float>()) + (apart ? 0 : i * (row / 3));
+  }
 };
 
 struct Sizes {
@@ -47,18 +51,6 @@ struct Sizes {
   }
   int64_t pairs() const { return batch * heads; }
 };
-
-template <class Number, class Tensors>
-Columns<Number> columns(Tensors& parts) {
-  const int64_t row = parts[0].shape()[2];
-  if (parts.size() == 3) {
-    return {{(Number*)parts[0].template data<float>(), (Number*)parts[1].template data<float>(),
-             (Number*)parts[2].template data<float>()},
-            row};
-  }
-  Number* first = (Number*)parts[0].template data<float>();
-  return {{first, first + row / 3, first + 2 * (row / 3)}, row};
-}
 
 // (b, h, queries, keys), or (h, b, queries, keys) when heads come first; an axis of length 1 is
 // shared, and so is one of w < B entries in turn by samples.
@@ -100,12 +92,6 @@ inline float weight(float s) {
   return s < 80.0f ? made : 0.0f;
 }
 
-// exp(score - largest) share of a row, in place.
-inline void weigh(float* at, int64_t count, Row row) {
-#pragma omp simd
-  for (int64_t j = 0; j < count; ++j) at[j] = weight(row.largest - at[j]) * row.share;
-}
-
 // Add the bias and make weights of a row of scores.
 inline Row softmax(float* at, const float* bias, int64_t count) {
   float largest = -std::numeric_limits<float>::infinity(), total = 0.0f;
@@ -139,15 +125,9 @@ inline void drop(float* at, const uint8_t* kept, int64_t count, float scale) {
   for (int64_t j = 0; j < count; ++j) at[j] = kept[j] ? at[j] * scale : 0.0f;
 }
 
-Tensors dense_parts(const Tensors& parts) {
-  Tensors made;
-  for (const Tensor& part : parts) made.push_back(dense(part));
-  return made;
-}
-
 Tensors Forward(const Tensors& given, const MaybeTensor& bias_tensor, int64_t heads, double scale,
                 double chance, bool heads_first) {
-  const Tensors parts = dense_parts(given);
+  const Tensors parts = dense(given);
   const Sizes n(parts, heads);
   const paddle::Place place = parts[0].place();
   const paddle::DataType type = parts[0].dtype();
@@ -157,8 +137,8 @@ Tensors Forward(const Tensors& given, const MaybeTensor& bias_tensor, int64_t he
   Tensor rows = paddle::empty({n.pairs() * n.tokens, 2}, type, place);
   Tensor mask = paddle::empty({p > 0.0f ? n.pairs() * area : 0}, paddle::DataType::UINT8, place);
   if (p > 0.0f) draw_mask(p, n.pairs() * area, mask.data<uint8_t>());
-  const Columns<const float> from = columns<const float>(parts);
-  const MaybeTensor added = bias_tensor ? MaybeTensor(dense(*bias_tensor)) : bias_tensor;
+  const Columns from(parts);
+  const MaybeTensor added = dense(bias_tensor);
   const Bias bias(added, heads_first);
   const uint8_t* kept = p > 0.0f ? mask.data<uint8_t>() : nullptr;
   Row* row_of = reinterpret_cast<Row*>(rows.data<float>());
@@ -192,7 +172,8 @@ inline void step_back(float* scores, float* dropped, float* slope, const float* 
 #pragma omp simd
     for (int64_t j = 0; j < count; ++j) scores[j] += bias[j];
   }
-  weigh(scores, count, row);
+#pragma omp simd
+  for (int64_t j = 0; j < count; ++j) scores[j] = weight(row.largest - scores[j]) * row.share;
   float along = 0.0f;
   if (kept) {
 #pragma omp simd
@@ -211,16 +192,15 @@ inline void step_back(float* scores, float* dropped, float* slope, const float* 
 Tensors Backward(const Tensors& given, const MaybeTensor& bias_tensor, const Tensor& rows,
                  const Tensor& mask, const Tensor& gradient, int64_t heads, double scale,
                  double chance, bool heads_first) {
-  const Tensors parts = dense_parts(given);
+  const Tensors parts = dense(given);
   const Tensor dense_gradient = dense(gradient);
   const Sizes n(parts, heads);
   const int64_t inner = n.heads * n.width;
-  Tensors made;
-  for (const Tensor& part : parts) made.push_back(paddle::empty_like(part));
+  Tensors made = empty_like(parts);
   const float p = static_cast<float>(chance), over_kept = 1.0f / (1.0f - p);
-  const Columns<const float> from = columns<const float>(parts);
-  const Columns<float> to = columns<float>(made);
-  const MaybeTensor added = bias_tensor ? MaybeTensor(dense(*bias_tensor)) : bias_tensor;
+  const Columns from(parts);
+  const Columns to(made);
+  const MaybeTensor added = dense(bias_tensor);
   const Bias bias(added, heads_first);
   const uint8_t* kept = p > 0.0f ? mask.data<uint8_t>() : nullptr;
   const Row* row_of = reinterpret_cast<const Row*>(rows.data<float>());
@@ -256,19 +236,11 @@ Tensors Backward(const Tensors& given, const MaybeTensor& bias_tensor, const Ten
   return made;
 }
 
-}  // namespace attention
-}  // namespace sot
+const Operator kAttention("sot_attention",
+                          {"heads: int64_t", "scale: double", "p: double", "heads_first: bool"},
+                          {{paddle::Vec("Parts"), Optional("Bias")},
+                           {"Out", "Rows", "Mask"}, PD_KERNEL(Forward)},
+                          {{paddle::Vec("Parts"), Optional("Bias"), "Rows", "Mask", Grad("Out")},
+                           {Grad(paddle::Vec("Parts"))}, PD_KERNEL(Backward)});
 
-PD_BUILD_OP(sot_attention)
-    .Inputs({paddle::Vec("Parts"), paddle::Optional("Bias")})
-    .Outputs({"Out", "Rows", "Mask"})
-    .Attrs({"heads: int64_t", "scale: double", "p: double", "heads_first: bool"})
-    .SetKernelFn(PD_KERNEL(sot::attention::Forward));
-
-PD_BUILD_GRAD_OP(sot_attention)
-    .Inputs({paddle::Vec("Parts"), paddle::Optional("Bias"), "Rows", "Mask", paddle::Grad("Out")})
-    .Outputs({paddle::Grad(paddle::Vec("Parts"))})
-    .Attrs({"heads: int64_t", "scale: double", "p: double", "heads_first: bool"})
-    .SetKernelFn(PD_KERNEL(sot::attention::Backward));
-
-SOT_ONCE_ONLY(sot_attention, paddle::Vec("Parts"));
+}  // namespace sot::attention

@@ -5,8 +5,7 @@
 // kept packed, and nothing is differentiated.
 #include "packed_weights.h"
 
-namespace sot {
-namespace bfloat16 {
+namespace sot::bfloat16 {
 
 Tensor rows_like(const Tensor& x, int64_t width) {
   auto shape = x.shape();
@@ -14,14 +13,20 @@ Tensor rows_like(const Tensor& x, int64_t width) {
   return paddle::empty(shape, x.dtype(), x.place());
 }
 
+// y (rows, n) = f(x w + b) in one precision or the other; f is GELU or nothing.
+void apply(const Factor& x, const onednn::Matrix& w, const Tensor& b, const onednn::Matrix& y,
+           bool gelu) {
+  const onednn::Matrix shift = floats(1, b.numel(), b.data<float>());
+  onednn::multiply(x.plain(), w, &shift, y, gelu);
+}
+
 Tensors Forward(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const Tensor x = dense(input), w = dense(weight), b = dense(bias);
   const int64_t depth = w.shape()[0], width = w.shape()[1], rows = x.numel() / depth;
   Tensor y = rows_like(x, width);
   packed::forget(w);
-  const Factor left(x, depth), right(w, width);
-  const onednn::Matrix shift = floats(1, width, b.data<float>());
-  onednn::multiply(left.plain(), right.plain(), &shift, floats(rows, width, y.data<float>()));
+  const Factor right(w, width);
+  apply(Factor(x, depth), right.plain(), b, floats(rows, width, y.data<float>()), false);
   return {y};
 }
 
@@ -33,25 +38,15 @@ Tensors Backward(const Tensor& input, const Tensor& weight, const Tensor& gradie
   const Factor left(x, depth), right(w, width), g(dy, width);
   onednn::multiply(g.plain(), right.turned(), nullptr, floats(rows, depth, dx.data<float>()));
   onednn::multiply(left.turned(), g.plain(), nullptr, floats(depth, width, dw.data<float>()));
-  const float* from = dy.data<float>();
-  const auto sums =
-      column_sums(rows, width, [=](int64_t row, int64_t i) { return from[row * width + i]; });
-  std::copy(sums.begin(), sums.end(), db.data<float>());
+  column_sums<double>(rows, width, dy.data<float>(), db.data<float>());
   return {dx, dw, db};
-}
-
-// y (rows, n) = f(x w + b) in one precision or the other; f is GELU or nothing.
-void apply(const Factor& x, const packed::Pack& w, const Tensor& b, const onednn::Matrix& y,
-           bool gelu) {
-  const onednn::Matrix shift = floats(1, w.width, b.data<float>());
-  onednn::multiply(x.plain(), *w.matrix, &shift, y, gelu);
 }
 
 Tensors PackedLinear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const Tensor x = dense(input), w = dense(weight), b = dense(bias);
   const int64_t depth = w.shape()[0], width = w.shape()[1], rows = x.numel() / depth;
   Tensor y = rows_like(x, width);
-  apply(Factor(x, depth), *packed::of(w, rows), b, floats(rows, width, y.data<float>()), false);
+  apply(Factor(x, depth), *packed::of(w, rows)->matrix, b, floats(rows, width, y.data<float>()), false);
   return {y};
 }
 
@@ -63,33 +58,20 @@ Tensors PackedFeedForward(const Tensor& input, const Tensor& weight1, const Tens
   const int64_t depth = w1.shape()[0], inner = w1.shape()[1], width = w2.shape()[1];
   const int64_t rows = x.numel() / depth;
   const Factor between(rows, inner);
-  apply(Factor(x, depth), *packed::of(w1, rows), b1, between.plain(), true);
+  apply(Factor(x, depth), *packed::of(w1, rows)->matrix, b1, between.plain(), true);
   Tensor y = rows_like(x, width);
-  apply(between, *packed::of(w2, rows), b2, floats(rows, width, y.data<float>()), false);
+  apply(between, *packed::of(w2, rows)->matrix, b2, floats(rows, width, y.data<float>()), false);
   return {y};
 }
 
-}  // namespace bfloat16
-}  // namespace sot
+const Operator kBfloat16Linear("sot_bfloat16_linear", {},
+                               {{"X", "Weight", "Bias"}, {"Out"}, PD_KERNEL(Forward)},
+                               {{"X", "Weight", Grad("Out")},
+                                {Grad("X"), Grad("Weight"), Grad("Bias")}, PD_KERNEL(Backward)});
+const Operator kPackedLinear("sot_packed_linear", {},
+                             {{"X", "Weight", "Bias"}, {"Out"}, PD_KERNEL(PackedLinear)});
+const Operator kPackedFeedForward("sot_packed_feed_forward", {},
+                                  {{"X", "Weight1", "Bias1", "Weight2", "Bias2"},
+                                   {"Out"}, PD_KERNEL(PackedFeedForward)});
 
-PD_BUILD_OP(sot_bfloat16_linear)
-    .Inputs({"X", "Weight", "Bias"})
-    .Outputs({"Out"})
-    .SetKernelFn(PD_KERNEL(sot::bfloat16::Forward));
-
-PD_BUILD_GRAD_OP(sot_bfloat16_linear)
-    .Inputs({"X", "Weight", paddle::Grad("Out")})
-    .Outputs({paddle::Grad("X"), paddle::Grad("Weight"), paddle::Grad("Bias")})
-    .SetKernelFn(PD_KERNEL(sot::bfloat16::Backward));
-
-SOT_ONCE_ONLY(sot_bfloat16_linear, "X");
-
-PD_BUILD_OP(sot_packed_linear)
-    .Inputs({"X", "Weight", "Bias"})
-    .Outputs({"Out"})
-    .SetKernelFn(PD_KERNEL(sot::bfloat16::PackedLinear));
-
-PD_BUILD_OP(sot_packed_feed_forward)
-    .Inputs({"X", "Weight1", "Bias1", "Weight2", "Bias2"})
-    .Outputs({"Out"})
-    .SetKernelFn(PD_KERNEL(sot::bfloat16::PackedFeedForward));
+}  // namespace sot::bfloat16

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import paddle
-from paddle import nn
 from paddle.nn import functional as F
 from paddle.nn.functional.common import linear as paddle_linear
 
@@ -57,18 +56,6 @@ def linear(
     bias = paddle.zeros(weight.shape[1:], x.dtype) if bias is None else bias
     is_kept = weight.persistable and not paddle.is_grad_enabled()
     return run("sot_packed_linear" if is_kept else "sot_bfloat16_linear", x, weight, bias)
-
-
-def feed_forward(x: paddle.Tensor, first: nn.Linear, second: nn.Linear) -> paddle.Tensor:
-    """``second(gelu(first(x)))`` without gradients: what lies between is written once, rounded.
-
-    Args:
-        x: (..., C), float32 on the CPU.
-        first: C to D, with a bias.
-        second: D to C', with a bias.
-    """
-    weights = (first.weight, first.bias, second.weight, second.bias)
-    return run("sot_packed_feed_forward", x, *weights)
 
 
 def is_chosen() -> bool:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "paddle/phi/api/all.h"
@@ -12,6 +13,9 @@ namespace sot {
 using Tensor = paddle::Tensor;
 using Tensors = std::vector<Tensor>;
 using MaybeTensor = paddle::optional<Tensor>;
+using Names = std::vector<std::string>;
+using paddle::Grad;
+using paddle::Optional;
 
 // Call work(begin, end) on pieces of [0, count) of `size` each, on Paddle's threads. The pieces do
 // not depend on the number of threads, so sums that are made piece by piece do not either.
@@ -22,6 +26,15 @@ void in_blocks(int64_t count, int64_t size, const Work& work) {
   for (int64_t piece = 0; piece < pieces; ++piece) {
     work(piece * size, std::min(count, (piece + 1) * size));
   }
+}
+
+// Call work(i) for each i in [0, count), in vectors of the processor.
+template <class Work>
+void for_each(int64_t count, const Work& work) {
+  in_blocks(count, 16384, [&](int64_t begin, int64_t end) {
+#pragma omp simd
+    for (int64_t i = begin; i < end; ++i) work(i);
+  });
 }
 
 // Rows of a matrix that one piece of work takes.
@@ -39,12 +52,13 @@ class ColumnSums {
   Number* of_block(int64_t begin) { return parts_.data() + begin / size_ * width_; }
 
   // Write the sums of `count` columns from `first` on.
-  void add_up(int64_t first, int64_t count, Number* to) const {
-    std::fill(to, to + count, Number(0));
+  void add_up(int64_t first, int64_t count, float* to) const {
+    std::vector<Number> total(count);
     for (size_t part = first; part < parts_.size(); part += width_) {
       const Number* from = parts_.data() + part;
-      for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+      for (int64_t i = 0; i < count; ++i) total[i] += from[i];
     }
+    std::copy(total.begin(), total.end(), to);
   }
 
  private:
@@ -52,18 +66,35 @@ class ColumnSums {
   std::vector<Number> parts_;
 };
 
-// For each column the sum of term(row, column), in double.
-template <class Term>
-std::vector<double> column_sums(int64_t rows, int64_t columns, const Term& term) {
-  ColumnSums<double> sums(rows, columns);
+// Write the sum of each column of a matrix, made in numbers of that kind.
+template <class Number>
+void column_sums(int64_t rows, int64_t width, const float* from, float* to) {
+  ColumnSums<Number> sums(rows, width);
   in_blocks(rows, rows_of_block(rows), [=, &sums](int64_t begin, int64_t end) {
-    double* part = sums.of_block(begin);
-    for (int64_t row = begin; row < end; ++row)
-      for (int64_t i = 0; i < columns; ++i) part[i] += term(row, i);
+    Number* part = sums.of_block(begin);
+    for (int64_t row = begin; row < end; ++row) {
+      const float* at = from + row * width;
+#pragma omp simd
+      for (int64_t i = 0; i < width; ++i) part[i] += at[i];
+    }
   });
-  std::vector<double> total(columns);
-  sums.add_up(0, columns, total.data());
-  return total;
+  sums.add_up(0, width, to);
+}
+
+// x = f(x + bias), (rows, width), on the memory of x.
+template <class Function>
+Tensors add_bias(const Tensor& x, const Tensor& bias, const Function& f) {
+  const int64_t width = bias.numel(), rows = x.numel() / width;
+  float* at = const_cast<float*>(x.data<float>());
+  const float* b = bias.data<float>();
+  in_blocks(rows, rows_of_block(rows), [=](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* to = at + row * width;
+#pragma omp simd
+      for (int64_t i = 0; i < width; ++i) to[i] = f(to[i] + b[i]);
+    }
+  });
+  return {x};
 }
 
 // Memory of the calling thread, kept from call to call; another one for each use at a time.
@@ -79,17 +110,56 @@ inline Tensor dense(const Tensor& tensor) {
   return tensor.is_contiguous() ? tensor : tensor.contiguous();
 }
 
+inline MaybeTensor dense(const MaybeTensor& tensor) {
+  return tensor ? MaybeTensor(dense(*tensor)) : tensor;
+}
+
+inline Tensors dense(const Tensors& tensors) {
+  Tensors made;
+  for (const Tensor& tensor : tensors) made.push_back(dense(tensor));
+  return made;
+}
+
+inline Tensors empty_like(const Tensors& tensors) {
+  Tensors made;
+  for (const Tensor& tensor : tensors) made.push_back(paddle::empty_like(tensor));
+  return made;
+}
+
 // The second derivative of every native operator.
 inline void refuse(paddle::CustomOpKernelContext*) {
   PD_THROW("a native operator can be differentiated once; for second derivatives set "
            "SOT_PADDLE_NATIVE=0 or call sot_paddle.ops.native(False)");
 }
 
-}  // namespace sot
+// A function, and the names of the tensors that it takes and gives.
+struct Kernel {
+  Names inputs, outputs;
+  paddle::KernelFunc compute;
+};
 
-// Register that refusal for the input x of an operator; without it the derivative is left out.
-#define SOT_ONCE_ONLY(op, x)                                         \
-  PD_BUILD_DOUBLE_GRAD_OP(op)                                        \
-      .Inputs({paddle::Grad("Out"), paddle::Grad(paddle::Grad(x))})  \
-      .Outputs({paddle::Grad(paddle::Grad("Out"))})                  \
-      .SetKernelFn(sot::refuse)
+// Registers an operator for Paddle, and its gradient, which can be taken once.
+struct Operator {
+  Operator(const char* name, const Names& attributes, const Kernel& forward) {
+    add(name, 0, attributes, forward);
+  }
+
+  // `backward` gives the gradient of a tensor that is always there first.
+  Operator(const char* name, const Names& attributes, const Kernel& forward, const Kernel& backward)
+      : Operator(name, attributes, forward) {
+    add(name, 1, attributes, backward);
+    const std::string slope = Grad("Out"), first = Grad(backward.outputs[0]);
+    add(name, 2, {}, {{slope, first}, {Grad(slope)}, refuse});  // else it would be left out
+  }
+
+ private:
+  void add(const char* name, size_t derivative, Names attributes, Kernel kernel) {
+    paddle::OpMetaInfoBuilder(name, derivative)
+        .Inputs(std::move(kernel.inputs))
+        .Outputs(std::move(kernel.outputs))
+        .Attrs(std::move(attributes))
+        .SetKernelFn(kernel.compute);
+  }
+};
+
+}  // namespace sot

@@ -18,7 +18,6 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -182,12 +181,6 @@ def state() -> str:
     return f"not used: {reason}" if reason else "used"
 
 
-def main() -> int:
-    """Compile and load; say what became of it in one line."""
+if __name__ == "__main__":
     reason = why_not()
     print(f"native operators: {'not used: ' + reason if reason else 'ready'}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,8 +10,7 @@
 #include "blocks.h"
 #include "small_matrices.h"
 
-namespace sot {
-namespace covariance {
+namespace sot::covariance {
 
 constexpr int64_t kChunk = 16;  // tokens of a partial sum
 
@@ -51,48 +50,65 @@ void means(const float* rows, int64_t stride, int64_t count, int64_t columns, in
   }
 }
 
-// to_t = w_t (rows_t - mean).
-void subtract(const float* rows, int64_t stride, int64_t count, int64_t columns, const float* mean,
-              const Weights& weights, float* to, int64_t apart) {
-  for (int64_t t = 0; t < count; ++t) {
-    const float weight = weights.of(t);
-    const float* from = rows + t * stride;
-    for (int64_t i = 0; i < columns; ++i) to[t * apart + i] = weight * (from[i] - mean[i]);
-  }
-}
-
 // One set of tokens: columns from `first` on of a tensor (B, N, row), `width` for each head.
 struct Tokens {
   const float* at;
   int64_t row, first, columns, width;
+  int64_t begin(int64_t sample, int64_t count) const { return sample * count * row + first; }
   int64_t stride() const { return columns + padded(width); }  // of its rows in a workspace
   int64_t space(int64_t count) const { return (count + 2) * stride(); }
 };
 
+// The inputs without gaps: one tensor of both sets, or two; and the weights of all tokens.
 struct Call {
-  int64_t batch, heads, count;
-  Tokens x, y;
-  const float* weights;
+  Tensors sets;
+  MaybeTensor mask;
+  int64_t heads;
   bool by_scalar;
+  int64_t batch = sets[0].shape()[0], count = sets[0].shape()[1];
+  Tokens x = tokens(0), y = tokens(1);
+  const float* weights = mask ? mask->data<float>() : nullptr;
+
+  Tokens tokens(int64_t set) const {
+    const bool apart = sets.size() == 2;
+    const Tensor& tensor = sets[apart ? set : 0];
+    const int64_t row = tensor.shape()[2], columns = apart ? row : row / 2;
+    return {tensor.data<float>(), row, apart ? 0 : set * columns, columns, columns / heads};
+  }
 };
+
+// to_t = w_t (rows_t - mean) of the tokens of a sample; rows and their results in two strides.
+void centre(const Call& call, const Tokens& tokens, const Weights& weights, const float* rows,
+            int64_t stride, Workspace* space, float* to, int64_t apart) {
+  float *mean = space->take(tokens.stride()), *part = space->take(tokens.stride());
+  means(rows, stride, call.count, tokens.columns, tokens.width, call.by_scalar, weights, mean,
+        part);
+  for (int64_t t = 0; t < call.count; ++t) {
+    const float weight = weights.of(t);
+    const float* from = rows + t * stride;
+    for (int64_t i = 0; i < tokens.columns; ++i) to[t * apart + i] = weight * (from[i] - mean[i]);
+  }
+}
 
 // The centred tokens of a sample; whole vectors can be read from any column on.
 float* centred(const Call& call, const Tokens& tokens, int64_t sample, const Weights& weights,
                Workspace* space) {
-  float *rows = space->take(call.count * tokens.stride()), *mean = space->take(tokens.stride());
-  float* part = space->take(tokens.stride());
-  const float* from = tokens.at + sample * call.count * tokens.row + tokens.first;
+  const int64_t stride = tokens.stride();
+  float* rows = space->take(call.count * stride);
   for (int64_t t = 0; t < call.count; ++t)
-    std::fill(rows + t * tokens.stride() + tokens.columns, rows + (t + 1) * tokens.stride(), 0.0f);
-  means(from, tokens.row, call.count, tokens.columns, tokens.width, call.by_scalar, weights, mean,
-        part);
-  subtract(from, tokens.row, call.count, tokens.columns, mean, weights, rows, tokens.stride());
+    std::fill(rows + t * stride + tokens.columns, rows + (t + 1) * stride, 0.0f);
+  centre(call, tokens, weights, tokens.at + tokens.begin(sample, call.count), tokens.row, space,
+         rows, stride);
   return rows;
 }
 
-void forward(const Call& call, float* out) {
-  in_blocks(call.batch, 1, [=](int64_t sample, int64_t) {
-    const int64_t w1 = call.x.width, w2 = call.y.width, wide = padded(w2);
+Tensors Forward(const Tensors& sets, const MaybeTensor& mask, int64_t heads, bool by_scalar) {
+  const Call call{dense(sets), dense(mask), heads, by_scalar};
+  const int64_t w1 = call.x.width, w2 = call.y.width, wide = padded(w2);
+  const Tensor& x = call.sets[0];
+  Tensor made = paddle::empty({call.batch * heads, w1, w2}, x.dtype(), x.place());
+  float* out = made.data<float>();
+  in_blocks(call.batch, 1, [&](int64_t sample, int64_t) {
     Workspace space(call.x.space(call.count) + call.y.space(call.count) + w1 * wide);
     const Weights weights(call.weights, sample, call.count);
     const float* a = centred(call, call.x, sample, weights, &space);
@@ -106,20 +122,17 @@ void forward(const Call& call, float* out) {
         for (int64_t j = 0; j < w2; ++j) to[i * w2 + j] = c[i * wide + j] / weights.n;
     }
   });
+  return {made};
 }
 
-// dx_t = w_t (da_t - mean), of da in a workspace.
-void uncentre(const Call& call, const Tokens& tokens, int64_t sample, const Weights& weights,
-              const float* da, Workspace* space, float* to) {
-  float *mean = space->take(tokens.stride()), *part = space->take(tokens.stride());
-  means(da, tokens.stride(), call.count, tokens.columns, tokens.width, call.by_scalar, weights,
-        mean, part);
-  subtract(da, tokens.stride(), call.count, tokens.columns, mean, weights,
-           to + sample * call.count * tokens.row + tokens.first, tokens.row);
-}
-
-void backward(const Call& call, const float* dc, float* dx, float* dy) {
-  in_blocks(call.batch, 1, [=](int64_t sample, int64_t) {
+Tensors Backward(const Tensors& sets, const MaybeTensor& mask, const Tensor& gradient,
+                 int64_t heads, bool by_scalar) {
+  const Call call{dense(sets), dense(mask), heads, by_scalar};
+  const Tensor dense_gradient = dense(gradient);
+  Tensors slopes = empty_like(call.sets);
+  const float* dc = dense_gradient.data<float>();
+  float *dx = slopes.front().data<float>(), *dy = slopes.back().data<float>();
+  in_blocks(call.batch, 1, [&](int64_t sample, int64_t) {
     const Tokens &x = call.x, &y = call.y;
     const int64_t w1 = x.width, w2 = y.width, wide = padded(w2), tall = padded(w1);
     Workspace space(2 * (x.space(call.count) + y.space(call.count)) + w1 * wide + w2 * tall);
@@ -141,66 +154,15 @@ void backward(const Call& call, const float* dc, float* dx, float* dy) {
       product({a + head * w1, x.stride(), 1}, {g, wide}, call.count, w1, w2,
               {db + head * w2, y.stride()});
     }
-    uncentre(call, x, sample, weights, da, &space, dx);
-    uncentre(call, y, sample, weights, db, &space, dy);
+    centre(call, x, weights, da, x.stride(), &space, dx + x.begin(sample, call.count), x.row);
+    centre(call, y, weights, db, y.stride(), &space, dy + y.begin(sample, call.count), y.row);
   });
-}
-
-// The inputs without gaps, and the call that reads them: one tensor of both sets, or two.
-struct Inputs {
-  Tensors sets;
-  MaybeTensor mask;
-  Call call;
-
-  Inputs(const Tensors& given, const MaybeTensor& weights, int64_t heads, bool by_scalar) {
-    for (const Tensor& set : given) sets.push_back(dense(set));
-    if (weights) mask = dense(weights.get());
-    const Tensor &x = sets.front(), &y = sets.back();
-    const bool apart = sets.size() == 2;
-    const int64_t row = x.shape()[2], left = apart ? row : row / 2;
-    const int64_t right = apart ? y.shape()[2] : row / 2;
-    call = {x.shape()[0],
-            heads,
-            x.shape()[1],
-            {x.data<float>(), row, 0, left, left / heads},
-            {y.data<float>(), y.shape()[2], apart ? 0 : left, right, right / heads},
-            mask ? mask->data<float>() : nullptr,
-            by_scalar};
-  }
-};
-
-Tensors Forward(const Tensors& sets, const MaybeTensor& mask, int64_t heads, bool by_scalar) {
-  const Inputs in(sets, mask, heads, by_scalar);
-  const Tensor& x = in.sets.front();
-  Tensor out = paddle::empty({in.call.batch * heads, in.call.x.width, in.call.y.width}, x.dtype(),
-                             x.place());
-  forward(in.call, out.data<float>());
-  return {out};
-}
-
-Tensors Backward(const Tensors& sets, const MaybeTensor& mask, const Tensor& dc, int64_t heads,
-                 bool by_scalar) {
-  const Inputs in(sets, mask, heads, by_scalar);
-  Tensors slopes;
-  for (const Tensor& set : in.sets) slopes.push_back(paddle::empty_like(set));
-  backward(in.call, dense(dc).data<float>(), slopes.front().data<float>(),
-           slopes.back().data<float>());
   return slopes;
 }
 
-}  // namespace covariance
-}  // namespace sot
+const Operator kCovariance("sot_covariance", {"heads: int64_t", "by_scalar: bool"},
+                           {{paddle::Vec("Sets"), Optional("Mask")}, {"Out"}, PD_KERNEL(Forward)},
+                           {{paddle::Vec("Sets"), Optional("Mask"), Grad("Out")},
+                            {Grad(paddle::Vec("Sets"))}, PD_KERNEL(Backward)});
 
-PD_BUILD_OP(sot_covariance)
-    .Inputs({paddle::Vec("Sets"), paddle::Optional("Mask")})
-    .Outputs({"Out"})
-    .Attrs({"heads: int64_t", "by_scalar: bool"})
-    .SetKernelFn(PD_KERNEL(sot::covariance::Forward));
-
-PD_BUILD_GRAD_OP(sot_covariance)
-    .Inputs({paddle::Vec("Sets"), paddle::Optional("Mask"), paddle::Grad("Out")})
-    .Outputs({paddle::Grad(paddle::Vec("Sets"))})
-    .Attrs({"heads: int64_t", "by_scalar: bool"})
-    .SetKernelFn(PD_KERNEL(sot::covariance::Backward));
-
-SOT_ONCE_ONLY(sot_covariance, paddle::Vec("Sets"));
+}  // namespace sot::covariance

@@ -8,8 +8,7 @@
 
 extern "C" int omp_get_max_threads();
 
-namespace sot {
-namespace dense_block {
+namespace sot::dense_block {
 
 using namespace planes;  // NOLINT
 
@@ -24,29 +23,18 @@ struct Layer {
         grown(second.shape()[0]),
         squeeze_at(at),
         grow_at(at + first.numel()),
-        squeeze(hidden, before, Of(first.data<float>(), before)),
-        grow(grown, hidden * kWindow * kWindow, Of(second.data<float>(), hidden * 9)),
-        squeeze_back(backward ? before : 0, hidden, Turned(first.data<float>(), before)),
-        grow_back(backward ? hidden : 0, grown * 9, Mirrored(second.data<float>(), hidden)) {}
+        squeeze(hidden, before, [&, w = first.data<float>()](int64_t o, int64_t t) {
+          return w[o * before + t];
+        }),
+        grow(grown, hidden * 9, [&, w = second.data<float>()](int64_t o, int64_t t) {
+          return w[o * hidden * 9 + t];
+        }),
+        squeeze_back(backward ? before : 0, hidden, [&, w = first.data<float>()](
+            int64_t o, int64_t t) { return w[t * before + o]; }),
+        // taps (grown channel, window) of hidden channel o, the window turned round
+        grow_back(backward ? hidden : 0, grown * 9, [&, w = second.data<float>()](
+            int64_t o, int64_t t) { return w[(t / 9 * hidden + o) * 9 + 8 - t % 9]; }) {}
   int64_t numel() const { return hidden * (before + grown * kWindow * kWindow); }
-
- private:
-  struct Of {
-    const float* from;
-    int64_t wide;
-    Of(const float* from, int64_t wide) : from(from), wide(wide) {}
-    float operator()(int64_t o, int64_t t) const { return from[o * wide + t]; }
-  };
-  struct Turned : Of {
-    using Of::Of;
-    float operator()(int64_t o, int64_t t) const { return from[t * wide + o]; }
-  };
-  struct Mirrored : Of {  // taps (grown channel, window) of hidden channel o, window turned round
-    using Of::Of;
-    float operator()(int64_t o, int64_t t) const {
-      return from[(t / 9 * wide + o) * 9 + 8 - t % 9];
-    }
-  };
 };
 
 // Sizes of a block, and pieces of an image: whole rows, about `kTilePixels` together.
@@ -57,7 +45,8 @@ struct Block {
   Bordered bordered;
 
   Block(const std::vector<int64_t>& shape, int64_t first, const Tensors& given, bool backward)
-      : batch(shape[0]),
+      : weights(dense(given)),
+        batch(shape[0]),
         first(first),
         height(shape[2]),
         width(shape[3]),
@@ -65,7 +54,6 @@ struct Block {
         channels(first),
         rows(std::max<int64_t>(1, kTilePixels / std::max<int64_t>(1, width))),
         bordered(height, width) {
-    for (const Tensor& weight : given) weights.push_back(dense(weight));
     for (size_t i = 0; i + 1 < weights.size(); i += 2) {
       layers.emplace_back(weights[i], weights[i + 1], numel, backward);
       numel += layers.back().numel();
@@ -213,17 +201,9 @@ Tensors Backward(const Tensors& weights, const Tensor& output, const Tensor& gra
   return made;
 }
 
-}  // namespace dense_block
-}  // namespace sot
+const Operator kDenseBlock("sot_dense_block", {},
+                           {{"X", paddle::Vec("Weights")}, {"Out"}, PD_KERNEL(Forward)},
+                           {{paddle::Vec("Weights"), "Out", Grad("Out")},
+                            {Grad("X"), Grad(paddle::Vec("Weights"))}, PD_KERNEL(Backward)});
 
-PD_BUILD_OP(sot_dense_block)
-    .Inputs({"X", paddle::Vec("Weights")})
-    .Outputs({"Out"})
-    .SetKernelFn(PD_KERNEL(sot::dense_block::Forward));
-
-PD_BUILD_GRAD_OP(sot_dense_block)
-    .Inputs({paddle::Vec("Weights"), "Out", paddle::Grad("Out")})
-    .Outputs({paddle::Grad("X"), paddle::Grad(paddle::Vec("Weights"))})
-    .SetKernelFn(PD_KERNEL(sot::dense_block::Backward));
-
-SOT_ONCE_ONLY(sot_dense_block, "X");
+}  // namespace sot::dense_block

@@ -1,10 +1,7 @@
 // Dropout, float32: y = x / (1 - p) where a mask says so, else 0; dx = dy mask / (1 - p).
 #include "mersenne.h"
 
-namespace sot {
-namespace dropout {
-
-constexpr int64_t kBlock = 16384;
+namespace sot::dropout {
 
 Tensors Forward(const Tensor& input, double chance) {
   const Tensor x = dense(input);
@@ -15,9 +12,9 @@ Tensors Forward(const Tensor& input, double chance) {
   uint8_t* drawn = mask.data<uint8_t>();
   float* to = y.data<float>();
   draw_mask(p, x.numel(), drawn);
-  in_blocks(x.numel(), kBlock, [=](int64_t begin, int64_t end) {
-#pragma omp simd
-    for (int64_t i = begin; i < end; ++i) to[i] = dropped(from[i], drawn[i], kept);
+  for_each(x.numel(), [=](int64_t i) {
+    const float scaled = from[i] / kept;  // of all: a branch would take twice the time
+    to[i] = drawn[i] ? scaled : 0.0f;
   });
   return {y, mask};
 }
@@ -29,26 +26,12 @@ Tensors Backward(const Tensor& mask, const Tensor& gradient, double chance) {
   const uint8_t* drawn = mask.data<uint8_t>();
   const float* g = dy.data<float>();
   float* to = dx.data<float>();
-  in_blocks(dy.numel(), kBlock, [=](int64_t begin, int64_t end) {
-#pragma omp simd
-    for (int64_t i = begin; i < end; ++i) to[i] = dropped_gradient(g[i], drawn[i], kept);
-  });
+  for_each(dy.numel(), [=](int64_t i) { to[i] = g[i] * static_cast<float>(drawn[i]) / kept; });
   return {dx};
 }
 
-}  // namespace dropout
-}  // namespace sot
+const Operator kDropout("sot_dropout", {"p: double"},
+                        {{"X"}, {"Out", "Mask"}, PD_KERNEL(Forward)},
+                        {{"Mask", Grad("Out")}, {Grad("X")}, PD_KERNEL(Backward)});
 
-PD_BUILD_OP(sot_dropout)
-    .Inputs({"X"})
-    .Outputs({"Out", "Mask"})
-    .Attrs({"p: double"})
-    .SetKernelFn(PD_KERNEL(sot::dropout::Forward));
-
-PD_BUILD_GRAD_OP(sot_dropout)
-    .Inputs({"Mask", paddle::Grad("Out")})
-    .Outputs({paddle::Grad("X")})
-    .Attrs({"p: double"})
-    .SetKernelFn(PD_KERNEL(sot::dropout::Backward));
-
-SOT_ONCE_ONLY(sot_dropout, "X");
+}  // namespace sot::dropout

@@ -8,8 +8,7 @@
 
 #include "blocks.h"
 
-namespace sot {
-namespace embedding {
+namespace sot::embedding {
 
 constexpr int64_t kBlock = 65536, kColumns = 64, kPage = 4096;
 constexpr int64_t kFresh = 32 << 20;  // bytes from which glibc's malloc asks the system each time
@@ -20,10 +19,7 @@ struct Block {
 };
 
 // The block that the next gradient of its size takes; never freed, as tensors may outlive it.
-std::atomic<Block*>& spare() {
-  static auto* kept = new std::atomic<Block*>(nullptr);
-  return *kept;
-}
+std::atomic<Block*> spare{nullptr};
 
 void release(Block* block) {
   if (block == nullptr) return;
@@ -34,14 +30,14 @@ void release(Block* block) {
 Tensor memory_like(const Tensor& weight) {
   const int64_t bytes = (weight.numel() * sizeof(float) + kPage - 1) / kPage * kPage;
   if (bytes < kFresh) return paddle::empty_like(weight);
-  Block* block = spare().exchange(nullptr);
+  Block* block = spare.exchange(nullptr);
   if (block == nullptr || block->bytes != bytes) {
     release(block);
     block = new Block{std::aligned_alloc(kPage, bytes), bytes};
     PD_CHECK(block->at != nullptr, "out of memory: no ", bytes, " bytes for a gradient");
   }
   return paddle::from_blob(block->at, weight.shape(), weight.dtype(), paddle::DataLayout::NCHW,
-                           weight.place(), [block](void*) { release(spare().exchange(block)); });
+                           weight.place(), [block](void*) { release(spare.exchange(block)); });
 }
 
 Tensors Forward(const Tensor& ids, const Tensor& weight, int64_t padding) {
@@ -74,19 +70,8 @@ Tensors Backward(const Tensor& rows, const Tensor& weight, const Tensor& gradien
   return {made};
 }
 
-}  // namespace embedding
-}  // namespace sot
+const Operator kEmbedding("sot_embedding", {"padding: int64_t"},
+                          {{"Ids", "Weight"}, {"Out"}, PD_KERNEL(Forward)},
+                          {{"Ids", "Weight", Grad("Out")}, {Grad("Weight")}, PD_KERNEL(Backward)});
 
-PD_BUILD_OP(sot_embedding)
-    .Inputs({"Ids", "Weight"})
-    .Outputs({"Out"})
-    .Attrs({"padding: int64_t"})
-    .SetKernelFn(PD_KERNEL(sot::embedding::Forward));
-
-PD_BUILD_GRAD_OP(sot_embedding)
-    .Inputs({"Ids", "Weight", paddle::Grad("Out")})
-    .Outputs({paddle::Grad("Weight")})
-    .Attrs({"padding: int64_t"})
-    .SetKernelFn(PD_KERNEL(sot::embedding::Backward));
-
-SOT_ONCE_ONLY(sot_embedding, "Weight");
+}  // namespace sot::embedding

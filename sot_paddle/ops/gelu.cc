@@ -10,13 +10,10 @@
 #include "blocks.h"
 #include "exponential.h"
 
-namespace sot {
-namespace gelu {
-
-constexpr int64_t kBlock = 16384;
+namespace sot::gelu {
 
 struct Normal {
-  float cumulative, bell;  // Phi(x), exp(-x^2 / 2)
+  float cumulative, bell;  // Phi(x), exp(-x^2 / 2): phi(x) is the bell over the root of 2 pi
 };
 
 inline Normal normal(float x) {
@@ -37,43 +34,26 @@ inline Normal normal(float x) {
   return {x > 0.0f ? 1.0f - tail : tail, bell};
 }
 
-// dy / dx = Phi(x) + x phi(x), with phi the bell over the root of 2 pi.
-inline float slope(float x, Normal at) { return std::fma(x * 0.398942280f, at.bell, at.cumulative); }
-
 Tensors Forward(const Tensor& input, bool trained) {
   const Tensor x = dense(input);
   Tensor y = paddle::empty_like(x);
   Tensor slopes = trained ? paddle::empty_like(x) : paddle::empty({0}, x.dtype(), x.place());
   const float* from = x.data<float>();
   float *to = y.data<float>(), *slope_of = slopes.data<float>();
-  in_blocks(x.numel(), kBlock, [=](int64_t begin, int64_t end) {
-    if (!trained) {
-      for (int64_t i = begin; i < end; ++i) to[i] = from[i] * normal(from[i]).cumulative;
-      return;
-    }
-    for (int64_t i = begin; i < end; ++i) {
-      const Normal of = normal(from[i]);
-      to[i] = from[i] * of.cumulative;
-      slope_of[i] = slope(from[i], of);
-    }
+  if (!trained) {
+    for_each(x.numel(), [=](int64_t i) { to[i] = from[i] * normal(from[i]).cumulative; });
+    return {y, slopes};
+  }
+  for_each(x.numel(), [=](int64_t i) {
+    const Normal of = normal(from[i]);
+    to[i] = from[i] * of.cumulative;
+    slope_of[i] = std::fma(from[i] * 0.398942280f, of.bell, of.cumulative);
   });
   return {y, slopes};
 }
 
 Tensors OfSum(const Tensor& x, const Tensor& bias) {
-  const int64_t width = bias.numel(), rows = x.numel() / width;
-  float* product = const_cast<float*>(x.data<float>());
-  const float* b = bias.data<float>();
-  in_blocks(rows, rows_of_block(rows), [=](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      float* at = product + row * width;
-      for (int64_t i = 0; i < width; ++i) {
-        const float sum = at[i] + b[i];
-        at[i] = sum * normal(sum).cumulative;
-      }
-    }
-  });
-  return {x};
+  return add_bias(x, bias, [](float sum) { return sum * normal(sum).cumulative; });
 }
 
 Tensors Backward(const Tensor& slopes, const Tensor& gradient, bool) {
@@ -81,30 +61,14 @@ Tensors Backward(const Tensor& slopes, const Tensor& gradient, bool) {
   Tensor dx = paddle::empty_like(slopes);
   const float *slope_of = slopes.data<float>(), *g = dy.data<float>();
   float* to = dx.data<float>();
-  in_blocks(dx.numel(), kBlock, [=](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) to[i] = g[i] * slope_of[i];
-  });
+  for_each(dx.numel(), [=](int64_t i) { to[i] = g[i] * slope_of[i]; });
   return {dx};
 }
 
-}  // namespace gelu
-}  // namespace sot
+const Operator kGelu("sot_gelu", {"trained: bool"},
+                     {{"X"}, {"Out", "Slope"}, PD_KERNEL(Forward)},
+                     {{"Slope", Grad("Out")}, {Grad("X")}, PD_KERNEL(Backward)});
+const Operator kGeluOfSum("sot_gelu_of_sum", {},
+                          {{"X", "Bias"}, {"Out"}, PD_KERNEL(OfSum)});
 
-PD_BUILD_OP(sot_gelu)
-    .Inputs({"X"})
-    .Outputs({"Out", "Slope"})
-    .Attrs({"trained: bool"})
-    .SetKernelFn(PD_KERNEL(sot::gelu::Forward));
-
-PD_BUILD_GRAD_OP(sot_gelu)
-    .Inputs({"Slope", paddle::Grad("Out")})
-    .Outputs({paddle::Grad("X")})
-    .Attrs({"trained: bool"})
-    .SetKernelFn(PD_KERNEL(sot::gelu::Backward));
-
-SOT_ONCE_ONLY(sot_gelu, "X");
-
-PD_BUILD_OP(sot_gelu_of_sum)
-    .Inputs({"X", "Bias"})
-    .Outputs({"Out"})
-    .SetKernelFn(PD_KERNEL(sot::gelu::OfSum));
+}  // namespace sot::gelu

@@ -7,31 +7,7 @@
 
 #include "blocks.h"
 
-namespace sot {
-namespace layer_norm {
-
-struct Moments {
-  float mean, scale;  // scale r
-};
-
-inline Moments normalize(const float* at, int64_t width, const float* w, const float* b,
-                         double epsilon, float* out) {
-  float total = 0.0f, rest = 0.0f, squares = 0.0f;
-#pragma omp simd reduction(+ : total)
-  for (int64_t i = 0; i < width; ++i) total += at[i];
-  const float near = total / width;
-#pragma omp simd reduction(+ : rest, squares)
-  for (int64_t i = 0; i < width; ++i) {
-    rest += at[i] - near;
-    squares += (at[i] - near) * (at[i] - near);
-  }
-  const double off = static_cast<double>(rest) / width;
-  const float mean = static_cast<float>(near + off);
-  const float scale = static_cast<float>(1.0 / std::sqrt(squares / width - off * off + epsilon));
-#pragma omp simd
-  for (int64_t i = 0; i < width; ++i) out[i] = std::fma((at[i] - mean) * scale, w[i], b[i]);
-  return {mean, scale};
-}
+namespace sot::layer_norm {
 
 Tensors Forward(const Tensor& input, const Tensor& weight, const Tensor& bias, double epsilon) {
   const Tensor x = dense(input);
@@ -43,16 +19,30 @@ Tensors Forward(const Tensor& input, const Tensor& weight, const Tensor& bias, d
   float *to = y.data<float>(), *mean_of = means.data<float>(), *scale_of = scales.data<float>();
   in_blocks(rows, rows_of_block(rows), [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const Moments of = normalize(from + row * width, width, w, b, epsilon, to + row * width);
-      mean_of[row] = of.mean;
-      scale_of[row] = of.scale;
+      const float* at = from + row * width;
+      float *out = to + row * width, total = 0.0f, rest = 0.0f, squares = 0.0f;
+#pragma omp simd reduction(+ : total)
+      for (int64_t i = 0; i < width; ++i) total += at[i];
+      const float near = total / width;
+#pragma omp simd reduction(+ : rest, squares)
+      for (int64_t i = 0; i < width; ++i) {
+        rest += at[i] - near;
+        squares += (at[i] - near) * (at[i] - near);
+      }
+      const double off = static_cast<double>(rest) / width, var = squares / width - off * off;
+      const float mean = static_cast<float>(near + off);
+      const float scale = static_cast<float>(1.0 / std::sqrt(var + epsilon));
+#pragma omp simd
+      for (int64_t i = 0; i < width; ++i) out[i] = std::fma((at[i] - mean) * scale, w[i], b[i]);
+      mean_of[row] = mean;
+      scale_of[row] = scale;
     }
   });
   return {y, means, scales};
 }
 
 Tensors Backward(const Tensor& input, const Tensor& weight, const Tensor& means,
-                 const Tensor& scales, const Tensor& gradient) {
+                 const Tensor& scales, const Tensor& gradient, double) {
   const Tensor x = dense(input), dy = dense(gradient);
   const int64_t width = weight.numel(), rows = means.numel();
   Tensor dx = paddle::empty_like(x);
@@ -90,18 +80,9 @@ Tensors Backward(const Tensor& input, const Tensor& weight, const Tensor& means,
   return {dx, dw, db};
 }
 
-}  // namespace layer_norm
-}  // namespace sot
+const Operator kLayerNorm("sot_layer_norm", {"epsilon: double"},
+                          {{"X", "Weight", "Bias"}, {"Out", "Mean", "Scale"}, PD_KERNEL(Forward)},
+                          {{"X", "Weight", "Mean", "Scale", Grad("Out")},
+                           {Grad("X"), Grad("Weight"), Grad("Bias")}, PD_KERNEL(Backward)});
 
-PD_BUILD_OP(sot_layer_norm)
-    .Inputs({"X", "Weight", "Bias"})
-    .Outputs({"Out", "Mean", "Scale"})
-    .Attrs({"epsilon: double"})
-    .SetKernelFn(PD_KERNEL(sot::layer_norm::Forward));
-
-PD_BUILD_GRAD_OP(sot_layer_norm)
-    .Inputs({"X", "Weight", "Mean", "Scale", paddle::Grad("Out")})
-    .Outputs({paddle::Grad("X"), paddle::Grad("Weight"), paddle::Grad("Bias")})
-    .SetKernelFn(PD_KERNEL(sot::layer_norm::Backward));
-
-SOT_ONCE_ONLY(sot_layer_norm, "X");
+}  // namespace sot::layer_norm

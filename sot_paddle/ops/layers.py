@@ -11,11 +11,15 @@ from paddle import nn
 from sot_paddle.ops import bfloat16
 from sot_paddle.ops.attention import attention, can_attend
 from sot_paddle.ops.dispatch import is_plain, run, runs_natively
-from sot_paddle.ops.dropout import LARGEST, dropout, may_drop
-from sot_paddle.ops.embedding import embedding
-from sot_paddle.ops.gelu import gelu
-from sot_paddle.ops.layer_norm import layer_norm
-from sot_paddle.ops.linear import linear
+from sot_paddle.ops.functions import (
+    LARGEST,
+    dropout,
+    embedding,
+    gelu,
+    layer_norm,
+    linear,
+    may_drop,
+)
 
 
 class Linear(nn.Linear):
@@ -71,9 +75,8 @@ class MultiHeadAttention(nn.MultiHeadAttention):
         """As Paddle's; natively for self-attention without a cache or weights to return."""
         alone = all(other is None or other is query for other in (key, value))
         p = self.dropout if self.training else 0.0
-        if not alone or cache is not None or self.need_weights or not may_drop(p):
-            return super().forward(query, key, value, attn_mask, cache)
-        if not can_attend([query] * 3, attn_mask):
+        fits = alone and cache is None and not self.need_weights and may_drop(p)
+        if not fits or not can_attend([query] * 3, attn_mask):
             return super().forward(query, key, value, attn_mask, cache)
         parts = self.q_proj(query), self.k_proj(query), self.v_proj(query)
         scale = self.head_dim**-0.5
@@ -108,17 +111,15 @@ def feed_forward(
         (..., C'). Gradient: as of the layers.
     """
     is_idle = not drop.training and can_fuse_dropout(drop) and not paddle.is_grad_enabled()
-    if not is_idle or not is_plain(Linear, (first, second)) or not _suits(x, first, second):
+    if not is_idle or not is_plain(Linear, (first, second)):
+        return second(drop(gelu(first(x))))
+    weights = [first.weight, first.bias, second.weight, second.bias]
+    fits = runs_natively(x, *weights) and x.ndim > 1 and 0 not in x.shape
+    if not fits or x.shape[-1:] != first.weight.shape[:1]:
         return second(drop(gelu(first(x))))
     if bfloat16.is_chosen():
-        return bfloat16.feed_forward(x, first, second)
+        return run("sot_packed_feed_forward", x, *weights)
     return second(run("sot_gelu_of_sum", paddle.matmul(x, first.weight), first.bias))
-
-
-def _suits(x: paddle.Tensor, first: nn.Linear, second: nn.Linear) -> bool:
-    weights = (first.weight, first.bias, second.weight, second.bias)
-    fits = runs_natively(x, *weights) and x.ndim > 1 and 0 not in x.shape
-    return fits and x.shape[-1:] == first.weight.shape[:1]
 
 
 def side_by_side(x: paddle.Tensor, layers: Sequence[nn.Linear]) -> list[paddle.Tensor]:

@@ -84,10 +84,4 @@ inline void draw_mask(float p, int64_t count, uint8_t* mask) {
   std::memcpy(static_cast<void*>(&engine), state, sizeof *state);
 }
 
-// An element after dropout, and its gradient, where 1 - p is left.
-inline float dropped(float x, uint8_t drawn, float left) { return drawn ? x / left : 0.0f; }
-inline float dropped_gradient(float g, uint8_t drawn, float left) {
-  return g * static_cast<float>(drawn) / left;
-}
-
 }  // namespace sot

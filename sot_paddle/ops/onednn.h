@@ -5,6 +5,11 @@
 // no need of its headers.
 #pragma once
 
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+
 #include "blocks.h"
 
 namespace sot {
@@ -94,14 +99,10 @@ struct Matrix {
   }
 
   // In the layout that a description of oneDNN's states; the memory is given later.
-  explicit Matrix(Handle described) {
-    check(dnnl_memory_desc_clone(desc.place(), described));
-  }
+  explicit Matrix(Handle described) { check(dnnl_memory_desc_clone(desc.place(), described)); }
 
-  size_t size() const { return dnnl_memory_desc_get_size(desc.get()); }
   void place(const void* data) {
-    check(dnnl_memory_create(memory.place(), desc.get(), engine(),
-                                  const_cast<void*>(data)));
+    check(dnnl_memory_create(memory.place(), desc.get(), engine(), const_cast<void*>(data)));
   }
 };
 
@@ -135,4 +136,47 @@ inline void multiply(const Matrix& a, const Matrix& b, const Matrix* bias, const
 }
 
 }  // namespace onednn
+
+// To nearest, ties to even.
+inline Half rounded(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  const uint32_t nearest = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  return static_cast<Half>(value == value ? nearest : bits >> 16 | 0x40u);
+}
+
+// Memory that begins with a line of the cache: from elsewhere AMX takes twice the time.
+struct Freed {
+  void operator()(void* at) const { std::free(at); }
+};
+using Lines = std::unique_ptr<Half[], Freed>;
+
+inline Lines lines(size_t bytes) {
+  constexpr size_t kLine = 64;
+  void* at = std::aligned_alloc(kLine, (bytes / kLine + 1) * kLine);
+  if (!at) throw std::bad_alloc();
+  return Lines(static_cast<Half*>(at));
+}
+
+// A matrix (rows, columns) in bfloat16.
+struct Factor {
+  int64_t rows, columns;
+  Lines at;
+
+  Factor(int64_t rows_, int64_t columns_)
+      : rows(rows_), columns(columns_), at(lines(sizeof(Half) * rows_ * columns_)) {}
+
+  Factor(const Tensor& tensor, int64_t width) : Factor(tensor.numel() / width, width) {
+    const float* from = tensor.data<float>();
+    Half* to = at.get();
+    for_each(tensor.numel(), [=](int64_t i) { to[i] = rounded(from[i]); });
+  }
+  onednn::Matrix plain() const { return {rows, columns, onednn::kHalf, false, at.get()}; }
+  onednn::Matrix turned() const { return {columns, rows, onednn::kHalf, true, at.get()}; }
+};
+
+inline onednn::Matrix floats(int64_t rows, int64_t columns, const float* at) {
+  return {rows, columns, onednn::kFloat, false, at};
+}
+
 }  // namespace sot

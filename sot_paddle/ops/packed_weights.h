@@ -9,11 +9,10 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "halves.h"
+#include "onednn.h"
 #include "paddle/phi/core/dense_tensor.h"
 
-namespace sot {
-namespace packed {
+namespace sot::packed {
 
 // Sums over pieces of memory, each of `kColumns` columns: sum <- sum * odd + bits. One number that is
 // another always shows; any other change escapes one column with probability 2^-32.
@@ -57,20 +56,16 @@ inline Kept& kept() {
 
 // The memory of a tensor, which Holder() hands out since Paddle 3.3 only.
 struct Memory : phi::DenseTensor {
-  static const std::shared_ptr<phi::Allocation>& of(const phi::DenseTensor& tensor) {
-    return tensor.*(&Memory::holder_);
+  static std::shared_ptr<phi::Allocation> of(const Tensor& tensor) {
+    return static_cast<phi::DenseTensor*>(tensor.impl().get())->*(&Memory::holder_);
   }
 };
-
-inline std::shared_ptr<phi::Allocation> owner_of(const Tensor& weight) {
-  return Memory::of(*static_cast<phi::DenseTensor*>(weight.impl().get()));
-}
 
 // The weight in the layout that suits products of so many rows.
 inline std::shared_ptr<const Pack> pack(const Tensor& weight, int64_t rows, Sums sums) {
   using namespace onednn;  // NOLINT
   auto made = std::make_shared<Pack>();
-  made->owner = owner_of(weight);
+  made->owner = Memory::of(weight);
   made->depth = weight.shape()[0];
   made->width = weight.shape()[1];
   made->sums = std::move(sums);
@@ -84,7 +79,7 @@ inline std::shared_ptr<const Pack> pack(const Tensor& weight, int64_t rows, Sums
   check(dnnl_matmul_primitive_desc_create(product.place(), engine(), left.desc.get(), any.get(),
                                           nullptr, target.desc.get(), nullptr));
   made->matrix = std::make_unique<Matrix>(dnnl_primitive_desc_query_md(product.get(), kWeightsOf, 0));
-  made->memory = lines(made->matrix->size());
+  made->memory = lines(dnnl_memory_desc_get_size(made->matrix->desc.get()));
   made->matrix->place(made->memory.get());
   check(dnnl_reorder_primitive_desc_create(reorder.place(), from.desc.get(), engine(),
                                            made->matrix->desc.get(), engine(), nullptr));
@@ -116,5 +111,4 @@ inline void forget(const Tensor& weight) {
   kept().packs.erase(weight.data<float>());
 }
 
-}  // namespace packed
-}  // namespace sot
+}  // namespace sot::packed

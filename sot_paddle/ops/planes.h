@@ -9,8 +9,7 @@
 
 #include "small_matrices.h"
 
-namespace sot {
-namespace planes {
+namespace sot::planes {
 
 // Outputs x vectors of pixels at once, or sums x taps, as many as the registers hold.
 constexpr int kOutputs = kLanes == 16 ? 8 : 4, kAtOnce = 3;
@@ -177,5 +176,4 @@ inline std::vector<double> totals(const std::vector<float>& parts, int64_t size)
   return total;
 }
 
-}  // namespace planes
-}  // namespace sot
+}  // namespace sot::planes

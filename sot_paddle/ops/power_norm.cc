@@ -12,8 +12,7 @@
 #include "blocks.h"
 #include "small_matrices.h"
 
-namespace sot {
-namespace power_norm {
+namespace sot::power_norm {
 
 constexpr int64_t kTogether = 4;         // matrices of a piece
 constexpr float kLeastSquare = 1e-24f;   // of a norm, as in functional._unit
@@ -21,10 +20,12 @@ constexpr float kZeroNorm = 1e-12f;      // functional.ZERO_NORM
 constexpr float kBeside = 1e-5f;         // stands beside the power of s
 
 struct Call {
-  int64_t matrices, n, d;
+  std::vector<int64_t> shape;
   float alpha;
   int iterations;
   bool zeros;  // a zero matrix gives 0 with gradient 0
+  int64_t matrices = shape[0], n = shape[1], d = shape[2];
+
   int64_t down() const { return padded(n); }
   int64_t wide() const { return padded(d); }
 };
@@ -92,30 +93,6 @@ bool is_zero(const Call& call, const float* x) {
   return std::sqrt(dot(x, x, call.n * call.wide())) <= kZeroNorm;
 }
 
-void forward(const Call& call, const float* from, const float* start, float* to) {
-  const int64_t size = call.n * call.d, wide = call.wide();
-  in_blocks(call.matrices, kTogether, [=](int64_t begin, int64_t end) {
-    for (int64_t m = begin; m < end; ++m) {
-      Workspace space((call.n + 1) * wide + triplet_space(call));
-      float *x = space.take(call.n * wide), *first = space.take(wide), *y = to + m * size;
-      pack(from + m * size, call.d, call.n, call.d, x);
-      pack(start, call.d, 1, call.d, first);
-      if (call.zeros && is_zero(call, x)) {
-        std::fill(y, y + size, 0.0f);
-        continue;
-      }
-      const Triplet made = leading(call, x, first, &space);
-      const float power = std::pow(made.s, call.alpha);
-      const float f = 1.0f / (std::pow(made.s, 1.0f - call.alpha) + kBeside);
-      for (int64_t i = 0; i < call.n; ++i)
-        for (int64_t j = 0; j < call.d; ++j) {
-          const float outer = made.u()[i] * made.v()[j];
-          y[i * call.d + j] = power * outer + (x[i * wide + j] - made.s * outer) * f;
-        }
-    }
-  });
-}
-
 // add left right^T to x (n, wide)
 void add_outer(const Call& call, const float* left, const float* right, float* x) {
   for (int64_t i = 0; i < call.n; ++i)
@@ -171,9 +148,48 @@ void gradient(const Call& call, const float* x, const float* g, const float* sta
   std::copy(dv, dv + wide, dstart);
 }
 
-void backward(const Call& call, const float* from, const float* start, const float* dy, float* to,
-              float* shares) {
+Tensors Forward(const Tensor& input, const Tensor& vector, float alpha, int iterations,
+                bool zeros) {
+  const Tensor matrices = dense(input), dense_vector = dense(vector);
+  const Call call{matrices.shape(), alpha, iterations, zeros};
   const int64_t size = call.n * call.d, wide = call.wide();
+  Tensor made = paddle::empty_like(matrices);
+  const float *from = matrices.data<float>(), *start = dense_vector.data<float>();
+  float* to = made.data<float>();
+  in_blocks(call.matrices, kTogether, [=](int64_t begin, int64_t end) {
+    for (int64_t m = begin; m < end; ++m) {
+      Workspace space((call.n + 1) * wide + triplet_space(call));
+      float *x = space.take(call.n * wide), *first = space.take(wide), *y = to + m * size;
+      pack(from + m * size, call.d, call.n, call.d, x);
+      pack(start, call.d, 1, call.d, first);
+      if (call.zeros && is_zero(call, x)) {
+        std::fill(y, y + size, 0.0f);
+        continue;
+      }
+      const Triplet of = leading(call, x, first, &space);
+      const float power = std::pow(of.s, call.alpha);
+      const float f = 1.0f / (std::pow(of.s, 1.0f - call.alpha) + kBeside);
+      for (int64_t i = 0; i < call.n; ++i)
+        for (int64_t j = 0; j < call.d; ++j) {
+          const float outer = of.u()[i] * of.v()[j];
+          y[i * call.d + j] = power * outer + (x[i * wide + j] - of.s * outer) * f;
+        }
+    }
+  });
+  return {made};
+}
+
+Tensors Backward(const Tensor& input, const Tensor& vector, const Tensor& gradient_tensor,
+                 float alpha, int iterations, bool zeros) {
+  const Tensor matrices = dense(input), dense_vector = dense(vector);
+  const Tensor dense_gradient = dense(gradient_tensor);
+  const Call call{matrices.shape(), alpha, iterations, zeros};
+  const int64_t size = call.n * call.d, wide = call.wide();
+  Tensor dx_tensor = paddle::empty_like(matrices), dstart = paddle::empty_like(dense_vector);
+  std::vector<float> all_shares(call.matrices * wide);
+  const float *from = matrices.data<float>(), *start = dense_vector.data<float>();
+  const float* dy = dense_gradient.data<float>();
+  float *to = dx_tensor.data<float>(), *shares = all_shares.data(), *sum = dstart.data<float>();
   in_blocks(call.matrices, kTogether, [=](int64_t begin, int64_t end) {
     for (int64_t m = begin; m < end; ++m) {
       Workspace space((3 * call.n + 3) * wide + 2 * call.down() + triplet_space(call));
@@ -192,51 +208,17 @@ void backward(const Call& call, const float* from, const float* start, const flo
         std::copy(dx + i * wide, dx + i * wide + call.d, to + m * size + i * call.d);
     }
   });
-}
-
-Call call_of(const Tensor& x, float alpha, int iterations, bool zeros) {
-  const auto shape = x.shape();
-  return {shape[0], shape[1], shape[2], alpha, iterations, zeros};
-}
-
-Tensors Forward(const Tensor& input, const Tensor& start, float alpha, int iterations, bool zeros) {
-  const Tensor x = dense(input), first = dense(start);
-  Tensor y = paddle::empty_like(x);
-  forward(call_of(x, alpha, iterations, zeros), x.data<float>(), first.data<float>(),
-          y.data<float>());
-  return {y};
-}
-
-Tensors Backward(const Tensor& input, const Tensor& start, const Tensor& dy, float alpha,
-                 int iterations, bool zeros) {
-  const Tensor x = dense(input), first = dense(start), g = dense(dy);
-  const Call call = call_of(x, alpha, iterations, zeros);
-  Tensor dx = paddle::empty_like(x), dstart = paddle::empty_like(first);
-  std::vector<float> shares(call.matrices * call.wide());
-  backward(call, x.data<float>(), first.data<float>(), g.data<float>(), dx.data<float>(),
-           shares.data());
-  float* sum = dstart.data<float>();
   for (int64_t j = 0; j < call.d; ++j) {
     double total = 0.0;
-    for (int64_t m = 0; m < call.matrices; ++m) total += shares[m * call.wide() + j];
+    for (int64_t m = 0; m < call.matrices; ++m) total += shares[m * wide + j];
     sum[j] = static_cast<float>(total);
   }
-  return {dx, dstart};
+  return {dx_tensor, dstart};
 }
 
-}  // namespace power_norm
-}  // namespace sot
+const Operator kSvPowerNorm("sot_sv_power_norm", {"alpha: float", "iterations: int", "zeros: bool"},
+                            {{"X", "Start"}, {"Out"}, PD_KERNEL(Forward)},
+                            {{"X", "Start", Grad("Out")},
+                             {Grad("X"), Grad("Start")}, PD_KERNEL(Backward)});
 
-PD_BUILD_OP(sot_sv_power_norm)
-    .Inputs({"X", "Start"})
-    .Outputs({"Out"})
-    .Attrs({"alpha: float", "iterations: int", "zeros: bool"})
-    .SetKernelFn(PD_KERNEL(sot::power_norm::Forward));
-
-PD_BUILD_GRAD_OP(sot_sv_power_norm)
-    .Inputs({"X", "Start", paddle::Grad("Out")})
-    .Outputs({paddle::Grad("X"), paddle::Grad("Start")})
-    .Attrs({"alpha: float", "iterations: int", "zeros: bool"})
-    .SetKernelFn(PD_KERNEL(sot::power_norm::Backward));
-
-SOT_ONCE_ONLY(sot_sv_power_norm, "X");
+}  // namespace sot::power_norm

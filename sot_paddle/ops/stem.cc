@@ -8,8 +8,7 @@
 #include "blocks.h"
 #include "planes.h"
 
-namespace sot {
-namespace stem {
+namespace sot::stem {
 
 using namespace planes;  // NOLINT
 
@@ -18,35 +17,24 @@ constexpr uint8_t kNowhere = 255;  // nothing above -inf in a window
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 struct Sizes {
-  int64_t batch, inputs, height, width, outputs, rows, columns, bands, groups;
-  Sizes(const Tensor& x, const Tensor& weight)
-      : batch(x.shape()[0]),
-        inputs(x.shape()[1]),
-        height(x.shape()[2]),
-        width(x.shape()[3]),
-        outputs(weight.shape()[0]),
-        rows((height + 1) / 2),
-        columns((width + 1) / 2),
-        bands((rows + kBand - 1) / kBand),
-        groups((outputs + kOutputs - 1) / kOutputs) {}
+  std::vector<int64_t> images;
+  int64_t outputs;
+  int64_t batch = images[0], inputs = images[1], height = images[2], width = images[3];
+  int64_t rows = (height + 1) / 2, columns = (width + 1) / 2;
+  int64_t bands = (rows + kBand - 1) / kBand, groups = (outputs + kOutputs - 1) / kOutputs;
   int64_t taps() const { return inputs * kWindow * kWindow; }
   int64_t group(int64_t first) const { return std::min<int64_t>(kOutputs, outputs - first); }
 };
 
 // Pooled rows of an image, the rows of the convolution under them, and its input with borders.
 struct Band {
-  int64_t image, begin, end, top, bottom;
-  Bordered in;
+  const Sizes& n;
+  int64_t at;
+  int64_t image = at / n.bands, begin = at % n.bands * kBand, end = std::min(n.rows, begin + kBand);
+  int64_t top = std::max<int64_t>(0, 2 * begin - 1), bottom = std::min(n.height, 2 * end);
+  Bordered in{bottom - top, n.width};
 
-  Band(const Sizes& n, int64_t at)
-      : image(at / n.bands),
-        begin(at % n.bands * kBand),
-        end(std::min(n.rows, begin + kBand)),
-        top(std::max<int64_t>(0, 2 * begin - 1)),
-        bottom(std::min(n.height, 2 * end)),
-        in(bottom - top, n.width) {}
-
-  float* input(const Sizes& n, const float* images) const {
+  float* input(const float* images) const {
     float* to = scratch<0>(in.size(n.inputs));
     std::fill_n(to, in.size(n.inputs), 0.0f);
     const int64_t first = std::max<int64_t>(0, top - 1), last = std::min(n.height, bottom + 1);
@@ -119,7 +107,7 @@ std::vector<Weights> by_groups(const Sizes& n, const float* weight) {
 
 Tensors Forward(const Tensor& images, const Tensor& weight, const Tensor& bias) {
   const Tensor x = dense(images), w = dense(weight), b = dense(bias);
-  const Sizes n(x, w);
+  const Sizes n{x.shape(), w.shape()[0]};
   const std::vector<int64_t> shape{n.batch, n.outputs, n.rows, n.columns};
   Tensor y = paddle::empty(shape, x.dtype(), x.place());
   Tensor index = paddle::empty(shape, paddle::DataType::UINT8, x.place());
@@ -128,8 +116,8 @@ Tensors Forward(const Tensor& images, const Tensor& weight, const Tensor& bias) 
   float* to = y.data<float>();
   uint8_t* where = index.data<uint8_t>();
   in_blocks(n.batch * n.bands, 1, [&](int64_t at, int64_t) {
-    const Band band(n, at);
-    const float* in = band.input(n, from);
+    const Band band{n, at};
+    const float* in = band.input(from);
     const Offsets taps = windows(n.inputs, band.in.plane, band.in.stride);
     const int64_t stride = padded(n.width), plane = band.in.height * stride;
     float* made = scratch<1>(kOutputs * plane);
@@ -158,14 +146,14 @@ Tensors Forward(const Tensor& images, const Tensor& weight, const Tensor& bias) 
 Tensors Backward(const Tensor& images, const Tensor& weight, const Tensor& index,
                  const Tensor& gradient) {
   const Tensor x = dense(images), dy = dense(gradient);
-  const Sizes n(x, weight);
+  const Sizes n{x.shape(), weight.shape()[0]};
   const int64_t wide = n.outputs * n.taps();
   std::vector<float> sums(n.batch * n.bands * wide, 0.0f), biases(n.batch * n.bands * n.outputs);
   const float *from = x.data<float>(), *g = dy.data<float>();
   const uint8_t* where = index.data<uint8_t>();
   in_blocks(n.batch * n.bands, 1, [&](int64_t at, int64_t) {
-    const Band band(n, at);
-    const float* in = band.input(n, from);
+    const Band band{n, at};
+    const float* in = band.input(from);
     const Offsets taps = windows(n.inputs, band.in.plane, band.in.stride);
     const int64_t stride = padded(n.width), plane = band.in.height * stride;
     float* slope = scratch<1>(kOutputs * plane);
@@ -197,17 +185,9 @@ Tensors Backward(const Tensor& images, const Tensor& weight, const Tensor& index
   return {dw, db};
 }
 
-}  // namespace stem
-}  // namespace sot
+const Operator kStem("sot_stem", {},
+                     {{"Images", "Weight", "Bias"}, {"Out", "Index"}, PD_KERNEL(Forward)},
+                     {{"Images", "Weight", "Index", Grad("Out")},
+                      {Grad("Weight"), Grad("Bias")}, PD_KERNEL(Backward)});
 
-PD_BUILD_OP(sot_stem)
-    .Inputs({"Images", "Weight", "Bias"})
-    .Outputs({"Out", "Index"})
-    .SetKernelFn(PD_KERNEL(sot::stem::Forward));
-
-PD_BUILD_GRAD_OP(sot_stem)
-    .Inputs({"Images", "Weight", "Index", paddle::Grad("Out")})
-    .Outputs({paddle::Grad("Weight"), paddle::Grad("Bias")})
-    .SetKernelFn(PD_KERNEL(sot::stem::Backward));
-
-SOT_ONCE_ONLY(sot_stem, "Weight");
+}  // namespace sot::stem

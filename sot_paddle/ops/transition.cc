@@ -10,8 +10,7 @@
 #include "blocks.h"
 #include "planes.h"
 
-namespace sot {
-namespace transition {
+namespace sot::transition {
 
 using namespace planes;  // NOLINT
 
@@ -20,37 +19,27 @@ struct Norm {
   Tensor means, vars, scales, biases;
   std::vector<double> inverse;  // 1 / sqrt(v + eps)
 
-  Norm(const Tensor& mean, const Tensor& var, const Tensor& scale,
-       const Tensor& bias, double epsilon)
-      : means(copied(mean)), vars(copied(var)), scales(dense(scale)), biases(dense(bias)) {
-    invert(epsilon);
-  }
-  // With the mean and the biased variance of each channel of x.
-  Norm(const Tensor& x, const Tensor& scale, const Tensor& bias,
-       double epsilon)
+  // With the mean and the biased variance of each channel of x, or with those that are given.
+  Norm(const Tensor& x, const Tensor& scale, const Tensor& bias, const MaybeTensor& mean,
+       const MaybeTensor& var, double epsilon)
       : means(paddle::empty({x.shape()[1]}, x.dtype(), x.place())),
         vars(paddle::empty_like(means)),
         scales(dense(scale)),
         biases(dense(bias)) {
-    measure(x);
-    invert(epsilon);
+    if (mean) {  // copied: running values go on changing
+      std::copy_n(dense(*mean).data<float>(), means.numel(), means.data<float>());
+      std::copy_n(dense(*var).data<float>(), vars.numel(), vars.data<float>());
+    } else {
+      measure(x);
+    }
+    const float* of = vars.data<float>();
+    for (int64_t c = 0; c < vars.numel(); ++c) inverse.push_back(1.0 / std::sqrt(of[c] + epsilon));
   }
   float mean(int64_t c) const { return means.data<float>()[c]; }
   float scale(int64_t c) const { return scales.data<float>()[c]; }
   float bias(int64_t c) const { return biases.data<float>()[c]; }
 
  private:
-  static Tensor copied(const Tensor& values) {  // running values go on changing
-    Tensor made = paddle::empty(values.shape(), values.dtype(), values.place());
-    std::copy_n(dense(values).data<float>(), values.numel(), made.data<float>());
-    return made;
-  }
-
-  void invert(double epsilon) {
-    const float* var = vars.data<float>();
-    for (int64_t c = 0; c < vars.numel(); ++c) inverse.push_back(1.0 / std::sqrt(var[c] + epsilon));
-  }
-
   // In double: of each plane while it is in the cache, the planes put together in their order.
   void measure(const Tensor& x) {
     const int64_t batch = x.shape()[0], channels = x.shape()[1], planes = batch * channels;
@@ -81,18 +70,13 @@ struct Norm {
 
 // Sizes, and tiles of an image: whole pooled rows, about `kTilePixels` together.
 struct Sizes {
-  int64_t batch, channels, height, width, outputs, step, rows, columns, tile_rows, tiles;
-  Sizes(const Tensor& x, const Tensor& weight, int64_t step)
-      : batch(x.shape()[0]),
-        channels(x.shape()[1]),
-        height(x.shape()[2]),
-        width(x.shape()[3]),
-        outputs(weight.shape()[0]),
-        step(step),
-        rows(height / step),
-        columns(width / step),
-        tile_rows(std::max<int64_t>(1, kTilePixels / std::max<int64_t>(1, columns))),
-        tiles((rows + tile_rows - 1) / tile_rows) {}
+  std::vector<int64_t> images;
+  int64_t outputs, step;
+  int64_t batch = images[0], channels = images[1], height = images[2], width = images[3];
+  int64_t rows = height / step, columns = width / step;
+  int64_t tile_rows = std::max<int64_t>(1, kTilePixels / std::max<int64_t>(1, columns));
+  int64_t tiles = (rows + tile_rows - 1) / tile_rows;
+
   int64_t plane() const { return height * width; }
   int64_t pooled() const { return rows * columns; }
   int64_t tile() const { return padded(std::min(tile_rows, rows) * columns); }
@@ -133,11 +117,10 @@ void each_tile(const Sizes& n, const Work& work) {
 
 Tensors Forward(const Tensor& input, const Tensor& scale, const Tensor& bias, const Tensor& weight,
                 const MaybeTensor& mean, const MaybeTensor& var, int64_t step, double epsilon,
-                bool trained) {
+                bool) {
   const Tensor x = dense(input), w = dense(weight);
-  const Sizes n(x, w, step);
-  const Norm norm = trained ? Norm(x, scale, bias, epsilon)
-                            : Norm(*mean, *var, scale, bias, epsilon);
+  const Sizes n{x.shape(), w.shape()[0], step};
+  const Norm norm(x, scale, bias, mean, var, epsilon);
   Tensor y = paddle::empty({n.batch, n.outputs, n.rows, n.columns}, x.dtype(), x.place());
   const float *from = x.data<float>(), *matrix = w.data<float>();
   float* made = y.data<float>();
@@ -223,8 +206,8 @@ Tensors Backward(const Tensor& input, const Tensor& scale, const Tensor& bias, c
                  const Tensor& mean, const Tensor& var, const Tensor& gradient, int64_t step,
                  double epsilon, bool trained) {
   const Tensor x = dense(input), w = dense(weight), dy = dense(gradient);
-  const Sizes n(x, w, step);
-  const Norm norm(mean, var, scale, bias, epsilon);
+  const Sizes n{x.shape(), w.shape()[0], step};
+  const Norm norm(x, scale, bias, mean, var, epsilon);
   std::vector<float> slopes(n.batch * n.channels * n.pooled());
   const std::vector<double> sums = collect(n, norm, x.data<float>(), dy.data<float>(),
                                            w.data<float>(), slopes.data());
@@ -247,21 +230,11 @@ Tensors Backward(const Tensor& input, const Tensor& scale, const Tensor& bias, c
   return {dx, dc, db, dw};
 }
 
-}  // namespace transition
-}  // namespace sot
+const Operator kTransition("sot_transition", {"step: int64_t", "epsilon: double", "trained: bool"},
+                           {{"X", "Scale", "Bias", "Weight", Optional("GivenMean"),
+                             Optional("GivenVar")}, {"Out", "Mean", "Var"}, PD_KERNEL(Forward)},
+                           {{"X", "Scale", "Bias", "Weight", "Mean", "Var", Grad("Out")},
+                            {Grad("X"), Grad("Scale"), Grad("Bias"), Grad("Weight")},
+                            PD_KERNEL(Backward)});
 
-PD_BUILD_OP(sot_transition)
-    .Inputs({"X", "Scale", "Bias", "Weight", paddle::Optional("GivenMean"),
-             paddle::Optional("GivenVar")})
-    .Outputs({"Out", "Mean", "Var"})
-    .Attrs({"step: int64_t", "epsilon: double", "trained: bool"})
-    .SetKernelFn(PD_KERNEL(sot::transition::Forward));
-
-PD_BUILD_GRAD_OP(sot_transition)
-    .Inputs({"X", "Scale", "Bias", "Weight", "Mean", "Var", paddle::Grad("Out")})
-    .Outputs({paddle::Grad("X"), paddle::Grad("Scale"), paddle::Grad("Bias"),
-              paddle::Grad("Weight")})
-    .Attrs({"step: int64_t", "epsilon: double", "trained: bool"})
-    .SetKernelFn(PD_KERNEL(sot::transition::Backward));
-
-SOT_ONCE_ONLY(sot_transition, "X");
+}  // namespace sot::transition

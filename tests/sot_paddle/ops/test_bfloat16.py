@@ -11,7 +11,7 @@ import pytest
 from paddle import nn
 
 from sot_paddle.ops import bfloat16, build, layers
-from sot_paddle.ops.gelu import gelu
+from sot_paddle.ops.functions import gelu
 from sot_paddle.ops.layers import with_native_layers
 from sot_paddle.train.device import prepare_device
 

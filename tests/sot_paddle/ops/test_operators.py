@@ -18,17 +18,11 @@ from paddle.nn import functional as F
 
 from sot_paddle import functional, ops
 from sot_paddle.ops.attention import attention
-from sot_paddle.ops.dense_block import dense_block
 from sot_paddle.ops.dispatch import run
-from sot_paddle.ops.dropout import dropout
-from sot_paddle.ops.embedding import embedding
-from sot_paddle.ops.gelu import gelu
-from sot_paddle.ops.layer_norm import layer_norm
+from sot_paddle.ops.functions import dropout, embedding, gelu, layer_norm, linear
+from sot_paddle.ops.images import dense_block, stem, transition
 from sot_paddle.ops.layers import with_native_layers
-from sot_paddle.ops.linear import linear
 from sot_paddle.ops.second_order import cross_covariance, head_covariance, sv_power_norm
-from sot_paddle.ops.stem import stem
-from sot_paddle.ops.transition import transition
 
 Function = Callable[..., paddle.Tensor]
 Shapes = Sequence[Sequence[int]]
