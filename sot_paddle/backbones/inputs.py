@@ -50,8 +50,9 @@ def check_tokens(
             f"for which the model has positions, got shape {shape}"
         )
     for name, value in others.items():
-        if list(value.shape) != shape:
-            raise ValueError(f"{name} must have the shape of input_ids {shape}, got {value.shape}")
+        its_shape = list(value.shape)
+        if its_shape != shape:
+            raise ValueError(f"{name} must have the shape of input_ids {shape}, got {its_shape}")
     _require_rows("input_ids", input_ids, "vocab_size", vocab_size)
     if token_type_ids is not None:
         _require_rows("token_type_ids", token_type_ids, "type_vocab_size", type_vocab_size)
