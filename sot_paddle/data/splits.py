@@ -16,7 +16,8 @@ from paddle.io import DataLoader, Dataset
 
 from sot_paddle import distributed
 from sot_paddle.data.batches import EpochBatches, TokenFeatures, epoch_batches, pad_rows
-from sot_paddle.data.image_dataset import BatchWorkers
+
+Arrays = Mapping[str, np.ndarray]
 
 
 class BatchLoader(DataLoader):
@@ -34,17 +35,17 @@ class BatchLoader(DataLoader):
     Args:
         make: maps the keys of a batch to its arrays.
         batches: a batch sampler: lists of keys.
-        workers: make the batches in the place of ``make``, kept from pass to pass; None for none.
+        in_workers: makes the arrays of a pass in the place of ``make``; None for none.
     """
 
     def __init__(
         self,
-        make: Callable[[Sequence[Any]], Mapping[str, np.ndarray]],
+        make: Callable[[Sequence[Any]], Arrays],
         batches: Iterable[Sequence[Any]],
-        workers: BatchWorkers | None = None,
+        in_workers: Callable[[Iterable[Sequence[Any]]], Iterator[Arrays]] | None = None,
     ) -> None:
         super().__init__(Dataset(), batch_sampler=batches, collate_fn=make)
-        self._workers = workers
+        self._make = in_workers or partial(map, make)
 
     def __iter__(self) -> Iterator[dict[str, paddle.Tensor]]:
         """One pass over the batch sampler.
@@ -52,8 +53,7 @@ class BatchLoader(DataLoader):
         Raises:
             ValueError: a batch cannot be made, or a worker ended.
         """
-        make = partial(map, self.collate_fn) if self._workers is None else self._workers.batches
-        for arrays in make(self.batch_sampler):
+        for arrays in self._make(self.batch_sampler):
             yield {name: paddle.to_tensor(array) for name, array in arrays.items()}
 
 

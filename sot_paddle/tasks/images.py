@@ -86,7 +86,7 @@ class ImageSplit(ShuffledSplit):
         They come from this process or from worker processes.
         """
         images, collate = self.images, functools.partial(collate_as, self.dtype, self.collate)
-        pool = BatchWorkers(images, collate, self.workers) if self.workers else None
+        pool = BatchWorkers(images, collate, self.workers).batches if self.workers else None
         return BatchLoader(lambda keys: collate([images[key] for key in keys]), batches, pool)
 
 
