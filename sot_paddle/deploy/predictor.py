@@ -201,7 +201,8 @@ def _lines(place: str) -> Iterator[tuple[str, str]]:
     elif Path(place).suffix in _TABLES:
         raise ValueError(
             f"{place}: expected a text per line, got a table by its name: hand its columns of "
-            f"text over, as in: tail -n +2 {place} | cut -f 1,2 | python tools/predict.py MODEL"
+            f"text over by their numbers: tail -n +2 {place} | cut -f NUMBERS | python "
+            "tools/predict.py MODEL"
         )
     else:
         lines = decoded_lines(Path(place))
