@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -81,13 +80,6 @@ def test_trained_digits(tmp_path, run_here):
     assert "train 1433 images, val 364 images" in seen.stderr
     assert (run / "best" / "ema.safetensors").is_file()
     run_here("export", run, out)
-    found = check_export(run_here, run, out, "digits")
-    table = tmp_path / "predictions.csv"
-    flags = ("digits", "--weights", run, "--workers", "0", "--predictions", table)
-    printed = run_without()("eval_image", *flags)
-    assert any("364 images in" in line for line in printed)
-    assert len([line for line in printed if line[:1].isdigit()]) == 10
-    with open(table, newline="", encoding="utf-8") as handle:
-        evaluated = list(csv.DictReader(handle))
-    assert [one["image"] for one in found] == [row["image"] for row in evaluated]
-    assert [one["label"] for one in found] == [row["prediction"] for row in evaluated]
+    check_export(run_here, run, out, "digits")
+    (printed,) = run_without()("eval_image", "digits", "--weights", run, "--workers", "0")
+    assert "364 images in" in printed
