@@ -387,7 +387,7 @@ def _unseen(pair: Pair) -> list[str]:
         for name, paddle_name in pair.setup.modules.to_paddle.items()
     }
     apart = [f"{name}: {says}" for name, says in layers.items() if says]
-    return [f"no number shows it on these inputs, yet it differs: {some(apart)}"] * bool(apart)
+    return [f"differs, though no number shows it on these inputs: {some(apart)}"] * bool(apart)
 
 
 def _moved_statistics(pair: Pair, forward: StepResult) -> list[Comparison]:

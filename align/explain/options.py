@@ -71,10 +71,10 @@ def unequal(layer: Any, module: Any) -> Iterator[Unequal]:
 
 
 def unseen(layer: Any, module: Any) -> str:
-    """Say how two layers of the frameworks' own differ that compute the same; "" where in nothing.
+    """Say in which class or options two layers of the frameworks themselves differ, "" for none.
 
-    Classes are one where the letters of their names are: BatchNorm2D is BatchNorm2d, and
-    Conv2DTranspose ConvTranspose2d.
+    Class names are compared by their letters: BatchNorm2D is BatchNorm2d, Conv2DTranspose is
+    ConvTranspose2d.
     """
     a, b = type(layer), type(module)
     if not (a.__module__.startswith("paddle.nn.") and b.__module__.startswith("torch.nn.")):

@@ -92,8 +92,9 @@ def find_folder(place: Path, *, of_images: bool) -> Path | None:
         elif not os.path.lexists(folder / CONFIG):
             continue
         content = read_json(folder / CONFIG)
-        is_text = isinstance(content.get("sot_head"), dict)
-        if content.get("kind") == _KIND if of_images else is_text:
+        is_image_model = content.get("kind") == _KIND
+        is_text_model = isinstance(content.get("sot_head"), dict)
+        if is_image_model if of_images else is_text_model:
             return folder
     return None
 
