@@ -8,7 +8,6 @@ that is already set is never changed.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import gc
 import io
@@ -19,28 +18,13 @@ import warnings
 import zlib  # noqa: F401 (PADDLE: 2.6 brings another one, which crashes what needs it later)
 from collections.abc import Iterator
 from importlib import metadata
-from pathlib import Path
 
 from sot_paddle.cli import ending_at_once
+from sot_paddle.ops.processor import processor
 
 _SWITCH = "SOT_PADDLE_TUNE"
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's mallopt parameter numbers
-_MMAP_THRESHOLD = 32 * 1024 * 1024  # the largest value glibc accepts on 64 bits
-_TRIM_THRESHOLD = 2**31 - 1
 
 _applied: dict[str, str] = {}
-
-
-def processor() -> tuple[str, frozenset[str]]:
-    """Vendor and instruction-set flags of the first processor, empty where not known."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return "", frozenset()
-    rows = dict(
-        (part.strip() for part in line.split(":", 1)) for line in text.splitlines() if ":" in line
-    )
-    return rows.get("vendor_id", ""), frozenset(rows.get("flags", "").split())
 
 
 def mkl_cpu_type(vendor: str, flags: frozenset[str]) -> str | None:
@@ -83,22 +67,9 @@ def _threads_chosen() -> bool:
     value = os.environ.get("OMP_NUM_THREADS")
     if value != "1":
         return value is not None
-    try:
-        started_with = Path("/proc/self/environ").read_bytes().split(b"\0")
-    except OSError:
-        return True
-    return any(entry.startswith(b"OMP_NUM_THREADS=") for entry in started_with)
+    import psutil  # here: most runs never ask
 
-
-def _tune_malloc() -> None:
-    """Keep freed memory in the process: fewer page faults in a training step (glibc only)."""
-    if platform.libc_ver()[0] != "glibc" or "MALLOC_MMAP_THRESHOLD_" in os.environ:
-        _applied["malloc"] = "left as it is"
-        return
-    mallopt = ctypes.CDLL(None).mallopt
-    accepted = mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD)
-    accepted &= mallopt(_M_TRIM_THRESHOLD, _TRIM_THRESHOLD)
-    _applied["malloc"] = "mmap and trim thresholds raised" if accepted else "refused by libc"
+    return "OMP_NUM_THREADS" in psutil.Process().environ()  # as the process was started
 
 
 def tune_cpu() -> dict[str, str]:
@@ -125,7 +96,6 @@ def tune_cpu() -> dict[str, str]:
     else:
         _set("OMP_NUM_THREADS", str(_threads()))
         _set("FLAGS_use_stride_kernel", "0")
-    _tune_malloc()
     return dict(_applied)
 
 

@@ -19,7 +19,7 @@ from sot_paddle.config import NORMALIZATIONS
 from tests.sot_paddle.convert import tiny_checkpoints as tiny
 
 ROOT = Path(__file__).resolve().parents[1]
-BESIDE_NUMPY = ("ml_dtypes", "pydantic")
+BESIDE_NUMPY = ("ml_dtypes", "psutil", "pydantic")
 FILES = (*BESIDE_NUMPY, "safetensors", "filelock")
 
 COMPARISON = """
@@ -101,7 +101,7 @@ def run_with(packages: Iterable[str], program: str, tmp_path: Path) -> str:
     return done.stdout
 
 
-def test_models_need_paddle_numpy_and_two_packages_and_a_comparison_torch_beside_them(tmp_path):
+def test_models_need_paddle_numpy_and_three_packages_and_a_comparison_torch_beside_them(tmp_path):
     """In one process: torch is found only when the models have run."""
     with_torch = links_to(["torch"], tmp_path / "torch")
     program = f"{MODELS}\nimport sys\nsys.path.append({str(with_torch)!r})\n{COMPARISON}"

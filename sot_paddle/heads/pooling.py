@@ -36,6 +36,11 @@ def linear(in_dim: int, out_dim: int, *, bias: bool = True, std: float = 0.02) -
     )
 
 
+def _infers() -> bool:
+    """Whether no gradient is asked for and no graph is traced; ONNX takes no (B, N, C) kernel."""
+    return paddle.in_dynamic_mode() and not paddle.is_grad_enabled()
+
+
 class TokenBatchNorm(nn.Layer):
     """Batch normalisation of (B, N, C) over all (or all valid) tokens, with torch's statistics.
 
@@ -71,7 +76,7 @@ class TokenBatchNorm(nn.Layer):
         """
         with paddle.amp.auto_cast(enable=False):
             x = F.at_least_float32(x)
-            if self._has_kernel(x) and self.training and mask is None:
+            if self._has_kernel(x) and (mask is None if self.training else _infers()):
                 return self._by_kernel(x, "NLC")
             mean, var = self._batch_statistics(x, mask) if self.training else self._running(x)
             scale = self.weight.astype(x.dtype) * paddle.rsqrt(var + self.epsilon)

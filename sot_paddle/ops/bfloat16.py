@@ -8,7 +8,7 @@ from paddle.nn.functional.common import linear as paddle_linear
 
 from sot_paddle.ops import build
 from sot_paddle.ops.dispatch import run, runs_natively
-from sot_paddle.runtime import processor
+from sot_paddle.ops.processor import processor
 
 INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
 """Flags of a processor that multiplies bfloat16; either will do."""

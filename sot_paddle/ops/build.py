@@ -26,7 +26,7 @@ import paddle
 from paddle.utils.cpp_extension import load_op_meta_info_and_register_op
 
 from sot_paddle.ops import native
-from sot_paddle.runtime import processor
+from sot_paddle.ops.processor import processor
 from sot_paddle.versions import OPERATORS_SINCE, number_of
 
 logger = logging.getLogger(__name__)

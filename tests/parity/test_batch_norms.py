@@ -54,6 +54,19 @@ def test_batch_norm(
     assert_same(paddle_values, torch_values, bound=FLOAT32_SUMS if dtype == "float32" else None)
 
 
+@pytest.mark.parametrize("valid", [None, (1, 4, 2)])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_tokens_where_no_gradient_is_asked_for(valid: Sequence[int] | None, dtype: str) -> None:
+    batch, state = random_batch(TOKENS, dtype)
+    mask = None if valid is None else np.arange(TOKENS[1])[None] < np.array(valid)[:, None]
+    layer, module = (make(batch, state, train=False) for make in (paddle_layer, torch_layer))
+    masked = () if mask is None else (paddle.to_tensor(mask),)
+    with paddle.no_grad():
+        paddle_values = on_paddle(lambda x: layer(x, *masked), [batch], gradients=False)
+    torch_values = on_torch(lambda x: normalized(module, x, mask), [batch], gradients=False)
+    assert_same(paddle_values, torch_values, bound=FLOAT32_SUMS if dtype == "float32" else None)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("shape", [(6, 3, 5, 4), (6, 5, 4)])
 def test_half_a_batch_with_the_sums_of_the_other_process(

@@ -18,7 +18,6 @@ LEVERS = (
     "MKL_DEBUG_CPU_TYPE",
     "OMP_NUM_THREADS",
     "FLAGS_use_stride_kernel",
-    "MALLOC_MMAP_THRESHOLD_",
     "SOT_PADDLE_TUNE",
     "PADDLE_LOCAL_SIZE",
     "PADDLE_TRAINERS_NUM",
@@ -64,7 +63,6 @@ report |= {"product": (paddle.ones([2, 3]) @ paddle.ones([3, 1])).flatten().toli
 STRIDES = 'import json, os; print(json.dumps({"strides": os.environ["FLAGS_use_stride_kernel"]}))'
 PRINT = "print(json.dumps(report))"
 SET = {"OMP_NUM_THREADS": "3", "MKL_DEBUG_CPU_TYPE": "1", "FLAGS_use_stride_kernel": "1"}
-SET |= {"MALLOC_MMAP_THRESHOLD_": "65536"}
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +91,6 @@ def test_importing_the_package_loads_nothing_heavy_and_tunes(processes) -> None:
     assert environment.get("MKL_DEBUG_CPU_TYPE") == runtime.mkl_cpu_type(*runtime.processor())
     for name, value in environment.items():
         assert applied[name] == value
-    assert "malloc" in applied
     assert report["again"] == applied
     assert report["stamp"]["tuning"] == applied
     assert "paddle_device" not in report["stamp"]
@@ -126,7 +123,6 @@ def test_tuning_can_be_switched_off_and_what_the_user_set_is_kept(processes) -> 
     report = finish(processes["set by the user"])
     assert report["environment"] == SET
     assert report["applied"]["OMP_NUM_THREADS"] == "3 (set before)"
-    assert report["applied"]["malloc"] == "left as it is"
 
 
 @pytest.mark.parametrize(
