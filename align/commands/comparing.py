@@ -19,9 +19,17 @@ from align.commands.steps import (
     take_precision,
     take_step,
 )
+from align.explain.calls import LOST
 from align.explain.experiment import fewest
 from align.frameworks.on_paddle import ERRORS
-from align.frameworks.watched_calls import DIGITS, watched_in
+from align.frameworks.watched_calls import (
+    DIGITS,
+    WatchedCall,
+    by_pytorch,
+    in_float64,
+    noting,
+    watched_in,
+)
 from align.pair.any_pair import AnyPair, Setup
 from align.record.recording import BadLoss
 from align.record.request import Request, documented, request_of
@@ -34,12 +42,9 @@ PUT_RIGHT = "was compared with this put right"
 MENDS = 8  # faults of a framework that one pair may meet
 LITTLE = 1e-5  # of the scale: what is farther off in float64 is no rounding
 FUNCTIONS = 12  # whose loss of digits is tried one by one
-LOST = (
+LOST_IN_FLOAT32 = (
     "no fault of the port: in float32 Paddle's {} loses digits that PyTorch's keeps; computed in "
     "float64 and rounded it agrees"
-)
-LOST_IN_FLOAT64 = (
-    "no fault of the port: Paddle's {} loses digits; computed by PyTorch's function it agrees"
 )
 Take = Callable[[AnyPair, Outcome], None]
 """Takes a pair of one precision through its steps."""
@@ -177,18 +182,16 @@ def _keeping_digits(outcome: Outcome, failed: Outcome, setup: Setup, dtype: str)
     Returns:
         The outcome with a note on each function; ``failed`` where there are none.
     """
-    from align.frameworks.watched_calls import by_pytorch, in_float64
-
     if _passed(failed, dtype) or not _passed(outcome, "float64"):
         return failed
-    retaken, sentence = in_float64, LOST
+    retaken, sentence = in_float64, LOST_IN_FLOAT32
     if dtype == "float64":
         results = [result for result in failed.report.results if result.dtype == dtype]
         failures = itertools.chain.from_iterable(result.failures for result in results)
         if not all(failure.worst <= LITTLE for failure in failures):  # NaN is far, too
             return failed
-        retaken, sentence = by_pytorch, LOST_IN_FLOAT64
-    pair, calls = AnyPair(setup, dtype), []
+        retaken, sentence = by_pytorch, LOST
+    pair = AnyPair(setup, dtype)
 
     def passing(names: Sequence[str]) -> Outcome | None:
         further = outcome.copied()
@@ -197,7 +200,8 @@ def _keeping_digits(outcome: Outcome, failed: Outcome, setup: Setup, dtype: str)
             return further if _passed(further, dtype) else None
         return None
 
-    watch = watched_in(pair.model, lambda call: calls.append(call) or call.go())
+    calls: list[WatchedCall] = []
+    watch = watched_in(pair.model, noting(calls))
     with contextlib.suppress(*ERRORS), watch, pair.pass_ours(backward=pair.backward):
         pass  # the first attempt has said what is wrong
 

@@ -131,15 +131,15 @@ class WatchedCall:
     number: int
     place: str
 
-    def go(self, *args: Any, **changes: Any) -> Any:
-        """The call with other leading arguments or other keywords."""
-        if not (args or changes):
+    def go(self, *args: Any) -> Any:
+        """The call, or the call with other leading arguments."""
+        if not args:
             return self.function(*self.args, **self.kwargs)
-        return self._changed(*(args or self.args), **{**self.kwargs, **changes})
+        return self._changed(*args, *self.args[len(args) :], **self.kwargs)
 
     def arguments(self) -> dict[str, Any]:
         """The arguments by name, however they were passed, with defaults; {} where unknown."""
-        bound = self._bound()
+        bound = self._bound_arguments()
         return {} if bound is None else dict(bound.arguments)
 
     def unset(self) -> set[str]:
@@ -154,7 +154,7 @@ class WatchedCall:
 
     def with_arguments(self, values: Mapping[str, Any]) -> Any:
         """The call with some arguments changed, however they were passed."""
-        bound = self._bound()
+        bound = self._bound_arguments()
         if bound is None or not set(values) <= set(bound.arguments):
             raise TypeError(f"{self.name} has no argument {', '.join(values)}")
         for name, value in values.items():
@@ -164,14 +164,14 @@ class WatchedCall:
 
     def _changed(self, *args: Any, **kwargs: Any) -> Any:
         """Another call of the function; one of more than BYTES is not begun (MemoryError)."""
-        bound = dataclasses.replace(self, args=args, kwargs=kwargs)._bound()
+        bound = dataclasses.replace(self, args=args, kwargs=kwargs)._bound_arguments()
         if self.name in _ELEMENTS and bound is not None:
             wide = 8 * float(_ELEMENTS[self.name](**bound.arguments))
             if wide > BYTES:
                 raise MemoryError(f"{self.name}: {wide:.1e} bytes, {BYTES:.1e} at most")
         return self.function(*args, **kwargs)
 
-    def _bound(self) -> inspect.BoundArguments | None:
+    def _bound_arguments(self) -> inspect.BoundArguments | None:
         try:
             bound = inspect.signature(self.function).bind(*self.args, **self.kwargs)
         except (TypeError, ValueError):  # written in C++: it has no signature
@@ -182,6 +182,16 @@ class WatchedCall:
 
 Answer = Callable[[WatchedCall], Any]
 """Gives the result of a call; `WatchedCall.go` is the call itself."""
+
+
+def noting(calls: list[WatchedCall]) -> Answer:
+    """Write every call down and make it."""
+
+    def note(call: WatchedCall) -> Any:
+        calls.append(call)
+        return call.go()
+
+    return note
 
 
 @contextmanager
@@ -210,16 +220,16 @@ def watched(
 
         return call
 
-    functions = []
+    functions = []  # (owner, attribute, function)
     for owner, attribute in itertools.product((paddle, F, paddle.Tensor), NAMES):
         function = getattr(owner, attribute, None)
         if callable(function):
             functions.append((owner, attribute, function))
-    name_of = {id(function): NAMES[attribute] for _, attribute, function in functions}
-    wrappers = {id(f): watching(f, name_of[id(f)]) for _, _, f in functions}
+    word_of = {id(function): NAMES[attribute] for _, attribute, function in functions}
+    wrapper_of = {id(f): watching(f, word_of[id(f)]) for _, _, f in functions}
     for owner in owners:
-        functions += [(owner, n, v) for n, v in list(vars(owner).items()) if id(v) in name_of]
-    with ops.native(False), set_to((owner, n, wrappers[id(f)]) for owner, n, f in functions):
+        functions += [(owner, n, v) for n, v in vars(owner).items() if id(v) in wrapper_of]
+    with ops.native(False), set_to((owner, n, wrapper_of[id(f)]) for owner, n, f in functions):
         yield
 
 
@@ -247,7 +257,7 @@ class TorchCall(NamedTuple):
 
 
 class TorchCalls(TorchFunctionMode):
-    """Writes down the calls that nothing written down has made."""
+    """Writes down the calls of a model's code, not those that they make in turn."""
 
     def __init__(self, active: Callable[[], bool] = lambda: True) -> None:
         super().__init__()
@@ -258,12 +268,12 @@ class TorchCalls(TorchFunctionMode):
     ) -> Any:
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
         if self.active():
-            self.calls.append(TorchCall(name, _bound(func, name, args, kwargs)))
+            self.calls.append(TorchCall(name, _by_name(func, name, args, kwargs)))
         return func(*args, **kwargs)
 
 
-def _bound(func: Any, name: str, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by name; those given by name alone where no signature fits."""
+def _by_name(func: Any, name: str, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name; those passed by name alone where no signature fits."""
     if name in SIGNATURES:
         defaults = {"dim": None, "keepdim": False}
         return defaults | dict(zip(SIGNATURES[name], args, strict=False)) | dict(kwargs)
@@ -287,15 +297,14 @@ def _signatures() -> dict[str, list[Callable]]:
 
 
 NEAR = 1e-6
-"""Of the largest value of a result, of a gradient or of the one it comes from: what numbers held in
-float32 change of it."""
+"""Part of the largest value of a tensor by which numbers that Paddle holds in float32 change it."""
 _WORDS = LAYER_WORDS | {
     "x": ("input", None),
     "y": ("other", None),
     "label": ("target", None),
     "logit": ("input", None),
 }
-"""Paddle's word of an argument -> PyTorch's, where it is another."""
+"""Paddle's word of an argument -> PyTorch's, and what converts PyTorch's value, as LAYER_WORDS."""
 _EPSILONS = {"layer_norm": "epsilon", "instance_norm": "eps"}
 """Norm -> the argument that Paddle's kernel holds in float32 in every precision."""
 
@@ -304,10 +313,12 @@ def _answering(compute: Callable[[WatchedCall], Any], names: Collection[str]) ->
     """Answer every call of some functions by ``compute``, where that can, others as they are."""
 
     def answer(call: WatchedCall) -> Any:
-        with contextlib.suppress(*ERRORS):  # no kernel, no such function, or other arguments
-            if call.name in names:
-                return compute(call)
-        return call.go()
+        if call.name not in names:
+            return call.go()
+        try:
+            return compute(call)
+        except ERRORS:  # no kernel, no such function, or other arguments
+            return call.go()
 
     return answer
 
@@ -337,42 +348,43 @@ def by_pytorch(names: Collection[str]) -> Answer:
     What this may change is small: where PyTorch's numbers are farther than NEAR from Paddle's own,
     or an argument has no place in PyTorch's function, the call stays as it is.
     """
-    return _answering(_retaken, names)
+    return _answering(_computed_by_both, names)
 
 
-def _retaken(call: WatchedCall) -> paddle.Tensor:
-    has_names = bool(call.arguments())
-    arguments = call.arguments() or dict(zip("xy", call.args, strict=True))  # an operator
+def _computed_by_both(call: WatchedCall) -> paddle.Tensor:
+    """Make a call in Paddle and in PyTorch; the result and its gradients are PyTorch's if near."""
+    is_operator = not call.arguments()  # which has no names for its operands
+    arguments = dict(zip("xy", call.args, strict=True)) if is_operator else call.arguments()
     tensors = {n: v for n, v in arguments.items() if isinstance(v, paddle.Tensor)}
     graded = {n: v for n, v in tensors.items() if v.is_floating_point() and not v.stop_gradient}
-    leaves = {name: tensor.detach() for name, tensor in graded.items()}
-    for leaf in leaves.values():
+    paddle_leaves = {name: tensor.detach() for name, tensor in graded.items()}
+    for leaf in paddle_leaves.values():
         leaf.stop_gradient = False
     with paddle.enable_grad():
-        if has_names:
-            paddle_result = call.with_arguments(leaves)
+        if is_operator:
+            paddle_result = call.go(*{**arguments, **paddle_leaves}.values())
         else:
-            paddle_result = call.go(*{**arguments, **leaves}.values())
+            paddle_result = call.with_arguments(paddle_leaves)
     copies = {n: torch.tensor(v.numpy(), requires_grad=n in graded) for n, v in tensors.items()}
     with torch.enable_grad():
         torch_result = _in_torch(call.name, {**arguments, **copies}, call.unset())
 
     def back(gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
-        for leaf in leaves.values():
+        for leaf in paddle_leaves.values():
             leaf.clear_gradient(False)
         # a paddle.grad within another one ends the process
         paddle.autograd.backward([paddle_result], [gradient], retain_graph=True)
-        paddle_grads = [leaf.grad for leaf in leaves.values()]
-        arriving, sources = torch.from_numpy(gradient.numpy()), [copies[name] for name in graded]
+        torch_leaves = [copies[name] for name in graded]
+        arriving = torch.from_numpy(gradient.numpy())
         torch_grads = torch.autograd.grad(
-            torch_result, sources, arriving, retain_graph=True, allow_unused=True
+            torch_result, torch_leaves, arriving, retain_graph=True, allow_unused=True
         )
-        pairs = zip(paddle_grads, torch_grads, strict=True)
         size = float(np.abs(gradient.numpy()).max(initial=0.0))  # Paddle's max may be watched
-        return tuple(
-            None if grad is None else paddle.to_tensor(_nearer(grad, torch_grad, size))
-            for grad, torch_grad in pairs
-        )
+        grads = []
+        for leaf, torch_grad in zip(paddle_leaves.values(), torch_grads, strict=True):
+            near = None if leaf.grad is None else _nearer(leaf.grad, torch_grad, size)
+            grads.append(None if near is None else paddle.to_tensor(near))
+        return tuple(grads)
 
     return _Computed.apply(_nearer(paddle_result, torch_result), back, *graded.values())
 
@@ -403,8 +415,8 @@ def _in_torch(name: str, arguments: Mapping[str, Any], unset: Collection[str]) -
     for word, value in arguments.items():
         other, convert = (word, None) if word in words else _WORDS.get(word, (word, None))
         is_layout = isinstance(value, str) and value.startswith("NC")
-        counts = word not in unset and value is not None and value is not False and not is_layout
-        if other in words or counts:
+        says_nothing = word in unset or value is None or value is False or is_layout
+        if other in words or not says_nothing:
             options[other] = value if convert is None or value is None else convert(value)
     return function(**options)
 
