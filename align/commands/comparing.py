@@ -22,14 +22,7 @@ from align.commands.steps import (
 from align.explain.calls import LOST
 from align.explain.experiment import fewest
 from align.frameworks.on_paddle import ERRORS
-from align.frameworks.watched_calls import (
-    DIGITS,
-    WatchedCall,
-    by_pytorch,
-    in_float64,
-    noting,
-    watched_in,
-)
+from align.frameworks.watched_calls import DIGITS, by_pytorch, in_float64, noting, watched_in
 from align.pair.any_pair import AnyPair, Setup
 from align.record.recording import BadLoss
 from align.record.request import Request, documented, request_of
@@ -41,7 +34,7 @@ from sot_paddle.runtime import environment_stamp
 PUT_RIGHT = "was compared with this put right"
 MENDS = 8  # faults of a framework that one pair may meet
 LITTLE = 1e-5  # of the scale: what is farther off in float64 is no rounding
-FUNCTIONS = 12  # whose loss of digits is tried one by one
+MOST_FUNCTIONS = 12  # whose loss of digits is tried one by one
 LOST_IN_FLOAT32 = (
     "no fault of the port: in float32 Paddle's {} loses digits that PyTorch's keeps; computed in "
     "float64 and rounded it agrees"
@@ -191,7 +184,7 @@ def _keeping_digits(outcome: Outcome, failed: Outcome, setup: Setup, dtype: str)
         if not all(failure.worst <= LITTLE for failure in failures):  # NaN is far, too
             return failed
         retaken, sentence = by_pytorch, LOST
-    pair = AnyPair(setup, dtype)
+    pair, calls = AnyPair(setup, dtype), []
 
     def passing(names: Sequence[str]) -> Outcome | None:
         further = outcome.copied()
@@ -200,7 +193,6 @@ def _keeping_digits(outcome: Outcome, failed: Outcome, setup: Setup, dtype: str)
             return further if _passed(further, dtype) else None
         return None
 
-    calls: list[WatchedCall] = []
     watch = watched_in(pair.model, noting(calls))
     with contextlib.suppress(*ERRORS), watch, pair.pass_ours(backward=pair.backward):
         pass  # the first attempt has said what is wrong
@@ -214,6 +206,6 @@ def _keeping_digits(outcome: Outcome, failed: Outcome, setup: Setup, dtype: str)
         if half is None:
             break
         names = half
-    names = fewest(names, lambda some: passing(some) is not None, FUNCTIONS) or names
+    names = fewest(names, lambda some: passing(some) is not None, MOST_FUNCTIONS) or names
     right = passing(names)
     return failed if right is None else _noted(right, dtype, map(sentence.format, names))

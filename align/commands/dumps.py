@@ -31,10 +31,10 @@ from align.pair.pair import METRIC, compute_rates, compute_scores, scored_output
 from align.pair.side import Side, differs, measured_training, no_scatter, tensors
 from align.record import dump_files
 from align.record.arrays import Entry, Store, moved_vectors
-from align.record.dump_files import SIDES, Dump, Module, same_request
+from align.record.dump_files import Dump, Module, same_request
 from align.record.recording import Recording
 from align.record.request import Request
-from align.record.run_report import Report, code_of, commit, described, origin
+from align.record.run_report import SIDES, Report, code_of, commit, described, origin
 from align.report.report_html import check_writable, write_asked
 from align.report.reprod import write_both
 from sot_paddle import checkpoint

@@ -17,7 +17,7 @@ ROWS = (
     CallRow(
         " ".join(ACTIVATIONS),
         "activation: Paddle computes {present}, PyTorch {value}",
-        lambda call, value: values.activated(value, values.operand(call)),
+        lambda call, value: values.activated(value, values.operands(call)[0]),
         lambda call, around: [name for name in FORMULAS if name != values.formula(call)],
         values.formula,
     ),
@@ -30,25 +30,25 @@ ROWS = (
     CallRow(
         "softmax log_softmax",
         "scale of the attention scores: {value}",
-        lambda call, value: values.put(call, 0, values.operand(call) * value[1]),
+        lambda call, value: values.put(call, 0, values.operands(call)[0] * value[1]),
         values.scales,
     ),
     CallRow(
         "softmax log_softmax",
         "mask: {value}",
-        lambda call, value: values.put(call, 0, values.masked(values.operand(call), value[1])),
+        lambda call, value: values.put(call, 0, values.masked(values.operands(call)[0], value[1])),
         values.visible,
     ),
     CallRow(
         "where",
         "mask: it is inverted (the condition of where is the other way round)",
-        lambda call, _: values.put(call, 0, paddle.logical_not(values.operand(call))),
+        lambda call, _: values.put(call, 0, paddle.logical_not(values.operands(call)[0])),
     ),
     CallRow(
         "where",
         "mask value: what Paddle fills in is too weak; a very low number makes the layer agree",
         lambda call, at: values.put(
-            call, at, paddle.full_like(values.operand(call, 3 - at), VERY_LOW)
+            call, at, paddle.full_like(values.operands(call)[3 - at], VERY_LOW)
         ),
         values.operands_that(values.is_constant),
     ),
@@ -56,13 +56,13 @@ ROWS = (
         "add",
         "mask value: what Paddle adds to the scores is too weak; a very low number makes the layer "
         "agree",
-        lambda call, at: values.put(call, at, values.mask_of(values.operand(call, at) != 0)),
+        lambda call, at: values.put(call, at, values.mask_of(values.operands(call)[at] != 0)),
         values.operands_that(values.hides),
     ),
     CallRow(
         "add",
         "mask: it is inverted (Paddle hides what PyTorch keeps)",
-        lambda call, at: values.put(call, at, values.mask_of(values.operand(call, at) == 0)),
+        lambda call, at: values.put(call, at, values.mask_of(values.operands(call)[at] == 0)),
         values.operands_that(values.hides),
     ),
     CallRow(
@@ -79,7 +79,7 @@ ROWS = (
     CallRow(
         "matmul bmm",
         "matrix product: operand {value} is transposed in one framework only",
-        lambda call, at: values.put(call, at, values.matrices_turned(values.operand(call, at))),
+        lambda call, at: values.put(call, at, values.matrices_turned(values.operands(call)[at])),
         lambda call, around: (0, 1),
     ),
     CallRow(
@@ -114,7 +114,7 @@ ROWS = (
         "concat stack",
         "order of the parts in {name}: PyTorch has {value} of Paddle's list",
         values.joined,
-        lambda call, around: values.orders(len(values.operand(call))),
+        lambda call, around: values.orders(len(values.operands(call)[0])),
     ),
     CallRow(
         "split chunk unbind",
@@ -132,7 +132,7 @@ ROWS = (
         "reshape flatten",
         "{name} without a transposition of its input: with the axes in the order {value} before "
         "it, it agrees (the heads are not put back)",
-        lambda call, order: values.put(call, 0, paddle.transpose(values.operand(call), order)),
+        lambda call, order: values.put(call, 0, paddle.transpose(values.operands(call)[0], order)),
         values.input_perms,
     ),
     CallRow(
@@ -172,7 +172,7 @@ CUT_ROWS = (
     CallRow(
         "detach",
         "detach() cuts the graph: no gradient passes there, in PyTorch it does",
-        lambda call, _: values.operand(call),
+        lambda call, _: values.operands(call)[0],
     ),
     CallRow(
         "diag_embed",

@@ -15,7 +15,7 @@ import paddle
 
 from align.explain.experiment import both, close_to
 from align.explain.formulas import ACTIVATIONS as FORMULAS
-from align.explain.options import FUNCTIONS, plain, single
+from align.explain.options import PADDLE_NAMES, plain, single
 from align.frameworks import on_paddle
 from align.frameworks.watched_calls import Answer, TorchCall, WatchedCall
 
@@ -99,11 +99,6 @@ def operands(call: WatchedCall) -> list[Any]:
     return [*call.args, *[*call.arguments().values()][len(call.args) :]]
 
 
-def operand(call: WatchedCall, at: int = 0) -> Any:
-    """Return the argument of a call in one place, the first by default."""
-    return operands(call)[at]
-
-
 def put(call: WatchedCall, at: int, value: Any) -> Any:
     """Make the call with another argument in one place, however it was passed."""
     if at < len(call.args):
@@ -120,7 +115,7 @@ def matrices_turned(x: paddle.Tensor) -> paddle.Tensor:
 
 def formula(call: WatchedCall) -> str:
     """Name the activation that a call computes."""
-    x, output = on_paddle.numpy(operand(call)), on_paddle.numpy(call.go())
+    x, output = on_paddle.numpy(operands(call)[0]), on_paddle.numpy(call.go())
     is_output = close_to(output, 1e-6 * float(np.abs(output).max()))
     return next((name for name, f in FORMULAS.items() if is_output(f(x))), call.name)
 
@@ -132,7 +127,7 @@ def activated(name: str, x: paddle.Tensor) -> paddle.Tensor:
 
 def axes(call: WatchedCall, around: Around) -> list[int]:
     """Every other axis."""
-    x = operand(call)
+    x = operands(call)[0]
     rank = len((x[0] if isinstance(x, (list, tuple)) else x).shape)
     present = call.argument("axis", -1)
     return [axis for axis in range(rank) if axis != present % rank]
@@ -146,7 +141,7 @@ def orders(count: int) -> list[tuple[int, ...]]:
 
 def perms(call: WatchedCall, around: Around) -> list[list[int]]:
     """Every other order of the axes, those first that give the same shape."""
-    sizes, present, shape = operand(call).shape, list(call.argument("perm")), call.go().shape
+    sizes, present, shape = operands(call)[0].shape, list(call.argument("perm")), call.go().shape
     every = [list(order) for order in itertools.permutations(range(len(present)))]
     others = [order for order in every[:24] if order != present]
     return sorted(others, key=lambda order: [sizes[i] for i in order] != shape)
@@ -154,7 +149,7 @@ def perms(call: WatchedCall, around: Around) -> list[list[int]]:
 
 def input_perms(call: WatchedCall, around: Around) -> list[list[int]]:
     """Orders of the axes of what is reshaped."""
-    rank = len(operand(call).shape)
+    rank = len(operands(call)[0].shape)
     return [list(order) for order in orders(rank)] if 3 <= rank <= FEW else []
 
 
@@ -173,7 +168,7 @@ def regrouped(call: WatchedCall, value: tuple) -> paddle.Tensor:
     i, j, shape, swapped = value
     order = list(range(len(shape)))
     order[i], order[j] = j, i
-    return paddle.transpose(paddle.reshape(operand(call), swapped), order)
+    return paddle.transpose(paddle.reshape(operands(call)[0], swapped), order)
 
 
 def places(call: WatchedCall, around: Around) -> Iterator[tuple[str, Any]]:
@@ -224,7 +219,7 @@ def visible(call: WatchedCall, around: Around) -> Iterator[tuple[str, np.ndarray
 
     The causal mask is tried where there are as many queries as keys.
     """
-    shape, seen = list(operand(call).shape), set()
+    shape, seen = list(operands(call)[0].shape), set()
     if len(shape) > 1 and shape[-1] == shape[-2] > 1:
         says = "Paddle attends to later positions, PyTorch does not: with the causal mask it agrees"
         yield says, np.broadcast_to(np.tri(shape[-1], dtype=bool), shape)
@@ -290,10 +285,10 @@ def is_number(x: Any) -> bool:
 
 def numbers(call: WatchedCall, around: Around) -> list[tuple[str, float]]:
     """Numbers of PyTorch's operators, in words too; a factor may be a divisor there."""
-    present = plain(operand(call, 1))
+    present = plain(operands(call)[1])
     values = []
     for other in around.torch_calls if is_number(present) else ():
-        name = FUNCTIONS.get(other.name.rstrip("_"), other.name)
+        name = PADDLE_NAMES.get(other.name.rstrip("_"), other.name)
         value = plain(other.arguments.get("exponent", other.arguments.get("other")))
         if {name, call.name} == {"multiply", "divide"} and is_number(value) and value:
             name, value = call.name, 1 / value
@@ -304,12 +299,12 @@ def numbers(call: WatchedCall, around: Around) -> list[tuple[str, float]]:
 
 def with_number(call: WatchedCall, value: tuple[str, float]) -> paddle.Tensor:
     """An operator with another number. PADDLE: `x ** number` holds it in float32, no tensor."""
-    return put(call, 1, paddle.to_tensor(value[1], dtype=operand(call).dtype))
+    return put(call, 1, paddle.to_tensor(value[1], dtype=operands(call)[0].dtype))
 
 
 def rms(call: WatchedCall, _: Any) -> Any:
     """Compute the RMS norm with the arguments of a layer norm."""
-    x, width = operand(call), operand(call).shape[-1]
+    x, width = operands(call)[0], operands(call)[0].shape[-1]
     output = x * paddle.rsqrt((x * x).mean(-1, keepdim=True) + call.argument("epsilon", 1e-5))
     weight, bias = call.argument("weight"), call.argument("bias")
     output = output if weight is None else output * weight.reshape([width])
@@ -318,4 +313,4 @@ def rms(call: WatchedCall, _: Any) -> Any:
 
 def joined(call: WatchedCall, order: tuple[int, ...]) -> Any:
     """Make a call with the parts of its list in an order."""
-    return put(call, 0, [operand(call)[i] for i in order])
+    return put(call, 0, [operands(call)[0][i] for i in order])

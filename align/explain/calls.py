@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from operator import methodcaller
@@ -25,7 +25,7 @@ from align.explain.experiment import fewest, first_cause
 from align.explain.hints import UNKNOWN
 from align.explain.layer_edits import Changes
 from align.explain.loss_causes import LossRun
-from align.explain.options import FUNCTIONS, argument_edits
+from align.explain.options import PADDLE_NAMES, argument_edits
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.on_paddle import ERRORS
 from align.frameworks.watched_calls import (
@@ -66,7 +66,6 @@ COARSE = {"interpolate", "selu", "hardsigmoid"}
 PERHAPS = (
     "perhaps no fault of the port: Paddle may hold a number in float32, which changes as little"
 )
-ADVICE = '; compare with dtype="float32" too'
 
 Watch = Callable[[Answer], AbstractContextManager]
 """Hands calls to an answer for the length of a ``with`` block."""
@@ -101,11 +100,11 @@ def study(pair: AnyPair, wrong: Guilty, like: str = "") -> LayerStudy:
         wrong_as_it_is = bench.trial(_watching(bench, noting(calls)))
         if not wrong_as_it_is:  # alone it agrees, or does not run
             return LayerStudy()
-        if small:
-            blamed = _coarse(calls, lambda answer: bench.mended_by(_watching(bench, answer)))
-            if blamed:
-                right = by_pytorch(blamed)
-                return LayerStudy(_put_right(pair, blamed, lambda model: watched_in(model, right)))
+        excuse = small and _excuse(
+            pair, calls, lambda answer: bench.mended_by(_watching(bench, answer)), watched_in
+        )
+        if excuse:
+            return LayerStudy(excuse)
         if pair.dtype == "float64" and any(call.name in COARSE for call in calls):
             bench.rule = ISOLATED["float32"]  # the right option leaves what float32 rounds, too
         recorded = layer_edits.recorded(bench)
@@ -133,24 +132,23 @@ def _watching(bench: Bench, answer: Answer) -> AbstractContextManager:
 
 def perhaps(pair: AnyPair) -> str:
     """Guess what changes as little as a number held in float32."""
-    return PERHAPS if "float32" in pair.plan.dtypes else PERHAPS + ADVICE
+    advice = '; compare with dtype="float32" too'
+    return PERHAPS if "float32" in pair.plan.dtypes else PERHAPS + advice
 
 
-def _coarse(calls: Sequence[WatchedCall], passes: Callable[[Answer], bool]) -> dict[str, str]:
-    """Functions that Paddle computes to fewer digits than PyTorch, with their lines; {} without."""
+def _excuse(
+    pair: AnyPair,
+    calls: Sequence[WatchedCall],
+    passes: Callable[[Answer], bool],
+    watch: Callable[[paddle.nn.Layer, Answer], AbstractContextManager],
+) -> str:
+    """Name functions that lose digits in Paddle; the pair goes on with PyTorch's. "" for none."""
     place_of = {call.name: call.place for call in calls if call.name in DIGITS}
     blamed = fewest([*place_of], lambda names: passes(by_pytorch(names)), TRIALS)
-    return {name: place_of[name] for name in blamed}
-
-
-def _put_right(
-    pair: AnyPair,
-    blamed: Mapping[str, str],
-    mend: Callable[[paddle.nn.Layer], AbstractContextManager],
-) -> str:
-    """Say which functions lose digits; the pair keeps how its model goes on without them."""
-    says = f"{LOST.format(' and '.join(blamed))} ({', '.join(blamed.values())})"
-    pair.setup.mends[says] = mend
+    if not blamed:
+        return ""
+    says = f"{LOST.format(' and '.join(blamed))} ({', '.join(place_of[name] for name in blamed)})"
+    pair.setup.mends[says] = lambda model: watch(model, by_pytorch(blamed))
     return says
 
 
@@ -175,11 +173,7 @@ def _changes(pair: AnyPair, bench: Bench, calls: list[WatchedCall]) -> Changes:
 
 
 def _torch_calls(pair: AnyPair, module: Any, *, own_code: bool = False) -> list[TorchCall]:
-    """The calls that PyTorch's layer makes in one run; without a layer those of the whole model.
-
-    Args:
-        own_code: leave out what the modules inside the layer call.
-    """
+    """The calls in PyTorch's layer, or model, in one run; ``own_code``: none of its modules."""
     with _running(on_torch, [] if module is None else module.modules()) as running:
 
         def in_layer() -> bool:
@@ -211,7 +205,7 @@ def _missing(pair: AnyPair, bench: Bench, calls: Sequence[WatchedCall]) -> str:
         return ""
     torch_calls = _torch_calls(pair, module, own_code=True)
     new = DIGITS - {*MOVES, *(call.name for call in calls)}
-    names = sorted({FUNCTIONS.get(call.name, call.name) for call in torch_calls} & new)
+    names = sorted({PADDLE_NAMES.get(call.name, call.name) for call in torch_calls} & new)
     says = f"PyTorch calls {', '.join(names)} there, Paddle does not"
     return f"perhaps a call is missing: {says}" if names else ""
 
@@ -221,8 +215,8 @@ def call_edits(
 ) -> Iterator[tuple[WatchedCall, str, Answer]]:
     """Yield what may be wrong with calls, by a table: the first call, the sentence, right answers.
 
-    Every call alone and the calls of one line are edited by all rows, at last all calls that a row
-    is about by that row (two functions that share a default).
+    By all rows of each call and of the calls of one line; at last by each row of all calls that it
+    is about (two functions that share a default).
     """
     groups: list[tuple[list[int], Sequence[CallRow]]]
     groups = [(numbers, rows) for numbers in _together(calls)]
@@ -383,8 +377,7 @@ def excuse_loss(pair: AnyPair, loss: Any, agrees: Callable[[], bool]) -> str:
             return agrees()
 
     passes(noting(calls))
-    blamed = _coarse(calls, passes)
-    return _put_right(pair, blamed, lambda _: watch(by_pytorch(blamed))) if blamed else ""
+    return _excuse(pair, calls, passes, lambda _, answer: watch(answer))
 
 
 def loss_reruns(

@@ -157,7 +157,7 @@ class _Differences:
         for name in differing(ours, self._options):
             if name != "weight_decay":  # compared by parameter
                 option = name, ours[name].value, self._options[name].value
-                change = partial(_put_options, {name: option[2]})
+                change = partial(_put_option, name, option[2])
                 yield self._of_all(options_in_words([option]), change, option)
 
     def _rates(self) -> Iterator[Cause]:
@@ -200,10 +200,8 @@ class _Differences:
             yield Cause(_decays_in_words(odd), tuple(odd), among, change)
 
 
-def _put_options(values: Mapping[str, Any], optimizer: Any, model: Any) -> None:
-    current = paddles.options_of(optimizer)
-    for name, value in values.items():
-        current[name].put(value)
+def _put_option(name: str, value: Any, optimizer: Any, model: Any) -> None:
+    paddles.options_of(optimizer)[name].put(value)
 
 
 def _decays_in_words(pairs: Mapping[str, Sequence[tuple[float, float]]]) -> str:

@@ -80,7 +80,7 @@ _LOSSES = (
     "soft_margin_loss triplet_margin_loss"
 )
 ACTIVATIONS, LOSSES, MOVES = _ACTIVATIONS.split(), _LOSSES.split(), _MOVES.split()
-FUNCTIONS = [*_FUNCTIONS.split(), *MOVES, *LOSSES]
+FUNCTIONS = [*ACTIVATIONS, *_FUNCTIONS.split(), *MOVES, *LOSSES]
 OPERATORS = {
     "__add__": "add",
     "__radd__": "add",
@@ -94,11 +94,9 @@ OPERATORS = {
     "__getitem__": "index",
     "__setitem__": "assign",
 }
-NAMES = OPERATORS | {
-    name: name for name in (*ACTIVATIONS, *FUNCTIONS, "add", "subtract", "multiply", "divide")
-}
+NAMES = OPERATORS | {n: n for n in (*FUNCTIONS, "add", "subtract", "multiply", "divide")}
 
-DIGITS = {*ACTIVATIONS, *FUNCTIONS} - {"detach", "dropout", "batch_norm"}
+DIGITS = {*FUNCTIONS} - {"detach", "dropout", "batch_norm"}
 """Functions that may lose digits: not those that draw, or write into what they are given."""
 
 BYTES = 2**30  # of the largest result that an edit of a call may ask for
@@ -241,9 +239,9 @@ def watched_in(
     return watched(active, answer, (*modules_of(layers), *layers))
 
 
-REDUCED = "amax amin all any logsumexp max mean min prod sum"
+REDUCED = ("amax", "amin", "all", "any", "logsumexp", "max", "mean", "min", "prod", "sum")
 SIGNATURES: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(REDUCED.split(), ("input", "dim", "keepdim")),
+    **dict.fromkeys(REDUCED, ("input", "dim", "keepdim")),
     **dict.fromkeys(("var", "std"), ("input", "dim", "unbiased", "keepdim")),
 }
 """The arguments of functions written in C++ whose forms are several."""

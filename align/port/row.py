@@ -9,6 +9,7 @@ from typing import Any
 
 from align.record.request import DTYPES
 
+FLOAT64 = ("float64",)
 WORDS_DIM = 13
 """Channels of the tokens that a ``words`` row feeds to its head."""
 

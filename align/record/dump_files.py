@@ -34,6 +34,7 @@ from align.record.arrays import (
 )
 from align.record.recording import Call, Recording
 from align.record.request import DTYPES, LOSSES, Request
+from align.record.run_report import SIDES
 from sot_paddle import checkpoint, reading
 from sot_paddle.atomic import atomic_directory
 
@@ -46,7 +47,6 @@ TRAINING, TRAINING_RECORD = "training.safetensors", "training.json"
 DRIFT, ROWS = "drift.safetensors", "weights"
 ORACLE = "oracle"
 """Subfolder of a precision with PyTorch's float64 run on what was rounded to it."""
-SIDES = {"torch": "PyTorch", "paddle": "Paddle"}
 OWN = "the user's own"
 
 

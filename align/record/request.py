@@ -362,10 +362,7 @@ def read_batches(batches: Any, steps: int, inputs: Any, labels: Any) -> Iterator
 
 
 def exchanged(batches: Sequence[Any], step: int = 1) -> tuple[int, list[Any]]:
-    """Exchange the first batch and the next one of a later step that holds other numbers.
-
-    Args:
-        step: batches of each step.
+    """Exchange the first batch and the next one with other numbers; ``step``: batches of a step.
 
     Returns:
         Number of that other one, and the batches in the new order; (0, []) when all are alike.
