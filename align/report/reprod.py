@@ -49,19 +49,14 @@ def write_reprod(
     for check, sides in checks.items():
         torch_arrays, paddle_arrays = (_subtractable(side) for side in sides)
         for side, arrays in (("torch", torch_arrays), ("paddle", paddle_arrays)):
-            written.append(write_arrays(folder / f"{check}_{side}.npy", arrays))
+            buffer = io.BytesIO()
+            np.save(buffer, arrays)  # as ReprodLogger.save does
+            written.append(write_atomically(folder / f"{check}_{side}.npy", buffer.getvalue()))
         stamp = datetime.now().strftime("%Y/%m/%d %H:%M:%S")
         lines = report_lines(torch_arrays, paddle_arrays, PASSED)
         text = "".join(f"[{stamp}] root INFO: {line}\n" for line in lines)
         written.append(write_atomically(folder / f"{check}.log", text.encode()))
     return written
-
-
-def write_arrays(path: Path, arrays: Arrays) -> Path:
-    """Writes a dict of arrays as ReprodLogger.save does; returns the path."""
-    buffer = io.BytesIO()
-    np.save(buffer, arrays)
-    return write_atomically(path, buffer.getvalue())
 
 
 def report_lines(first: Arrays, second: Arrays, diff_threshold: float) -> list[str]:
