@@ -173,7 +173,7 @@ class DumpedSide:
         self.record.weights_from = other.meta.weights
 
     def _paired_names(self, torch: dump_files.Meta, paddle: dump_files.Meta) -> PairedNames:
-        """Pair the names of this side and the other dump's, which is refused for other requests."""
+        """Pair this side's names with the other dump's; refuse a dump of another request."""
         same_request(self.record, self.other.meta, ("this spec", str(self.other.path)))
         return settled(torch, paddle, self._table)
 

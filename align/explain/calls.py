@@ -100,9 +100,11 @@ def study(pair: AnyPair, wrong: Guilty, like: str = "") -> LayerStudy:
         wrong_as_it_is = bench.trial(_watching(bench, noting(calls)))
         if not wrong_as_it_is:  # alone it agrees, or does not run
             return LayerStudy()
-        excuse = small and _excuse(
-            pair, calls, lambda answer: bench.mended_by(_watching(bench, answer)), watched_in
-        )
+
+        def passes(answer: Answer) -> bool:
+            return bench.mended_by(_watching(bench, answer))
+
+        excuse = _excuse(pair, calls, passes, watched_in) if small else ""
         if excuse:
             return LayerStudy(excuse)
         if pair.dtype == "float64" and any(call.name in COARSE for call in calls):
@@ -215,8 +217,8 @@ def call_edits(
 ) -> Iterator[tuple[WatchedCall, str, Answer]]:
     """Yield what may be wrong with calls, by a table: the first call, the sentence, right answers.
 
-    By all rows of each call and of the calls of one line; at last by each row of all calls that it
-    is about (two functions that share a default).
+    Each call, and the calls of one line together, are edited by every row; then all calls that a
+    row is about together by that row (two functions that share a default).
     """
     groups: list[tuple[list[int], Sequence[CallRow]]]
     groups = [(numbers, rows) for numbers in _together(calls)]

@@ -68,13 +68,15 @@ Product = tuple[torch.Tensor, float, torch.Tensor]
 _aten = torch.ops.aten
 _CHAIN = 3 / (8 * math.log(2)) / 12 / 6  # 1 / 133
 
+
+def _operators(names: str) -> list[Any]:
+    return [getattr(_aten, name).default for name in names.split()]
+
+
 _NORMS = (
-    _aten.native_layer_norm_backward.default,
-    _aten.native_batch_norm.default,
-    _aten._native_batch_norm_legit.default,
+    *_operators("native_layer_norm_backward native_batch_norm _native_batch_norm_legit"),
+    *_operators("native_batch_norm_backward native_group_norm_backward"),
     _aten._native_batch_norm_legit.no_stats,
-    _aten.native_batch_norm_backward.default,
-    _aten.native_group_norm_backward.default,
 )
 
 
@@ -220,12 +222,7 @@ def _terms(weight: torch.Tensor, *, transposed: bool, groups: int) -> int:
 
 
 _PRODUCTS: Mapping[Any, Callable[[Sequence[Any], Any], Iterator[Product]]] = {
-    _aten.mm.default: _of_matrices,
-    _aten.bmm.default: _of_matrices,
-    _aten.mv.default: _of_matrices,
-    _aten.dot.default: _of_matrices,
-    _aten.addmm.default: _of_matrices,
-    _aten.baddbmm.default: _of_matrices,
+    **dict.fromkeys(_operators("mm bmm mv dot addmm baddbmm"), _of_matrices),
     _aten.convolution.default: _of_convolution,
     _aten.convolution_backward.default: _of_convolution_backward,
 }
@@ -249,10 +246,6 @@ _EXACT = frozenset({
 })
 # fmt: on
 """Operators that hand on numbers as they are; views are told by their signature."""
-
-
-def _operators(names: str) -> list[Any]:
-    return [getattr(torch.ops.aten, name).default for name in names.split()]
 
 
 _KINKS: Mapping[Any, tuple[float, ...]] = {
@@ -412,7 +405,7 @@ def _is_of_float32(numbers: Any) -> bool:
 def _makes_whole(func: Any, kwargs: Mapping[str, Any] | None) -> bool:
     """Whether a copy is one into whole numbers; any other of _WHOLE makes them."""
     kind = (kwargs or {}).get("dtype", torch.float32)
-    is_copy = func is torch.ops.aten._to_copy.default
+    is_copy = func is _aten._to_copy.default
     return not is_copy or not (kind.is_floating_point or kind is torch.bool)
 
 

@@ -295,7 +295,7 @@ def _signatures() -> dict[str, list[Callable]]:
 
 
 NEAR = 1e-6
-"""Part of the largest value of a tensor by which numbers that Paddle holds in float32 change it."""
+"""How far numbers held in float32 move a result or a gradient: a part of its largest value."""
 _WORDS = LAYER_WORDS | {
     "x": ("input", None),
     "y": ("other", None),
