@@ -22,7 +22,8 @@ from align.commands.steps import (
 from align.explain.calls import LOST
 from align.explain.experiment import fewest
 from align.frameworks.on_paddle import ERRORS
-from align.frameworks.watched_calls import DIGITS, by_pytorch, in_float64, noting, watched_in
+from align.frameworks.other_arithmetic import by_pytorch, in_float64
+from align.frameworks.watched_calls import DIGITS, noting, watched_in
 from align.pair.any_pair import AnyPair, Setup
 from align.record.recording import BadLoss
 from align.record.request import Request, documented, request_of

@@ -28,17 +28,16 @@ from align.explain.loss_causes import LossRun
 from align.explain.options import PADDLE_NAMES, argument_edits
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.on_paddle import ERRORS
+from align.frameworks.other_arithmetic import NEAR, by_pytorch
 from align.frameworks.watched_calls import (
     DIGITS,
     LOSSES,
     MOVES,
-    NEAR,
     Answer,
     TorchCall,
     TorchCalls,
     WatchedCall,
     attributes,
-    by_pytorch,
     modules_of,
     noting,
     watched,
