@@ -256,7 +256,7 @@ _KINKS: Mapping[Any, tuple[float, ...]] = {
 """Operator -> where its gradient jumps; () for the limits that it is called with."""
 _WHOLE = set(_operators("_to_copy floor ceil trunc"))
 """Operators that make whole numbers: an index is no rounding to be moved."""
-_REACH = 64  # units that moves may take a whole number off itself on the way
+_MOST_UNITS = 64  # units that moves may take a whole number off itself on the way
 
 
 class MovedRoundings(TorchDispatchMode):
@@ -351,7 +351,7 @@ class MovedRoundings(TorchDispatchMode):
         """Numbers that become whole, those that moves took off a whole one put back on it."""
         numbers, *others = args
         whole, unit = numbers.round(), UNIT[numbers.dtype]
-        is_near = (numbers - whole).abs() <= _REACH * unit * whole.abs()
+        is_near = (numbers - whole).abs() <= _MOST_UNITS * unit * whole.abs()
         return torch.where(is_near, whole, numbers), *others
 
     def arrays(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
