@@ -60,8 +60,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read a command line.
 
     Returns:
-        The options; `subcommand` is "port", "spec", "dump" or "compare", and `timeout` is None
-        where the command runs none of the user's files.
+        The options; `subcommand` is "port", "spec", "dump" or "compare", `module` the one that runs
+        it, and `timeout` is None where the command runs none of the user's files.
     """
     subcommand = _SUBCOMMANDS.get(arguments[0]) if arguments else None
     if subcommand is None:
@@ -75,12 +75,12 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     ignore_import_warnings()
     with ending_at_once():
-        module = importlib.import_module(f"align.{_MODULES[options.subcommand]}")
+        module = importlib.import_module(options.module)  # nothing else is loaded for it
     return getattr(module, f"run_{options.subcommand}")(options)
 
 
 def _port_parser() -> CommandParser:
-    parser = _parser("port", _PORT, _PORT_EXAMPLES)
+    parser = _parser("port", "align.port.port_run", _PORT, _PORT_EXAMPLES)
     parser.add_argument(
         "--case", action="append", metavar="C", help="name or pattern of cases; may be repeated"
     )
@@ -101,7 +101,7 @@ def _port_parser() -> CommandParser:
 
 
 def _spec_parser() -> CommandParser:
-    parser = _parser("spec", _SPEC)
+    parser = _parser("spec", "align.commands.spec", _SPEC)
     parser.add_argument("spec", metavar="FILE", help="the pair, see docs/align_your_own.md")
     parser.add_argument(
         "--inject", action="store_true", help="feed each layer PyTorch's inputs too"
@@ -113,7 +113,7 @@ def _spec_parser() -> CommandParser:
 
 
 def _dump_parser() -> CommandParser:
-    parser = _parser("dump", _DUMP)
+    parser = _parser("dump", "align.commands.dumps", _DUMP)
     parser.add_argument("--side", choices=("torch", "paddle"), required=True)
     parser.add_argument(
         "--spec", metavar="FILE", required=True, help="the pair, see docs/align_your_own.md"
@@ -131,7 +131,7 @@ def _dump_parser() -> CommandParser:
 
 
 def _compare_parser() -> CommandParser:
-    parser = _parser("compare", _COMPARE)
+    parser = _parser("compare", "align.commands.dumps", _COMPARE)
     parser.add_argument("first", metavar="A", help="a dump")
     parser.add_argument("second", metavar="B", help="the other side's dump, in any order")
     _add_files(parser, "report.html and report.json")
@@ -140,13 +140,6 @@ def _compare_parser() -> CommandParser:
     return parser
 
 
-_MODULES = {
-    "port": "port.port_run",
-    "spec": "commands.spec",
-    "dump": "commands.dumps",
-    "compare": "commands.dumps",
-}
-"""Of `align`, with the function that runs a subcommand: nothing else is loaded for it."""
 _SUBCOMMANDS: dict[str, Callable[[], CommandParser]] = {
     "spec": _spec_parser,
     "dump": _dump_parser,
@@ -154,7 +147,7 @@ _SUBCOMMANDS: dict[str, Callable[[], CommandParser]] = {
 }
 
 
-def _parser(subcommand: str, description: str, examples: str = "") -> CommandParser:
+def _parser(subcommand: str, module: str, description: str, examples: str = "") -> CommandParser:
     parser = CommandParser(
         prog="python -m align" + (f" {subcommand}" if subcommand in _SUBCOMMANDS else ""),
         description=description,
@@ -162,7 +155,7 @@ def _parser(subcommand: str, description: str, examples: str = "") -> CommandPar
         status="",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(subcommand=subcommand, timeout=None)
+    parser.set_defaults(subcommand=subcommand, module=module, timeout=None)
     return parser
 
 

@@ -19,9 +19,11 @@ from align.commands.steps import (
     take_precision,
     take_step,
 )
+from align.explain.calls import LOST
 from align.explain.experiment import fewest
 from align.frameworks.on_paddle import ERRORS
-from align.frameworks.watched_calls import DIGITS, watched_in
+from align.frameworks.other_arithmetic import by_pytorch, in_float64
+from align.frameworks.watched_calls import DIGITS, noting, watched_in
 from align.pair.any_pair import AnyPair, Setup
 from align.record.recording import BadLoss
 from align.record.request import Request, documented, request_of
@@ -33,13 +35,10 @@ from sot_paddle.runtime import environment_stamp
 PUT_RIGHT = "was compared with this put right"
 MENDS = 8  # faults of a framework that one pair may meet
 LITTLE = 1e-5  # of the scale: what is farther off in float64 is no rounding
-FUNCTIONS = 12  # whose loss of digits is tried one by one
-LOST = (
+MOST_FUNCTIONS = 12  # whose loss of digits is tried one by one
+LOST_IN_FLOAT32 = (
     "no fault of the port: in float32 Paddle's {} loses digits that PyTorch's keeps; computed in "
     "float64 and rounded it agrees"
-)
-LOST_IN_FLOAT64 = (
-    "no fault of the port: Paddle's {} loses digits; computed by PyTorch's function it agrees"
 )
 Take = Callable[[AnyPair, Outcome], None]
 """Takes a pair of one precision through its steps."""
@@ -177,17 +176,15 @@ def _keeping_digits(outcome: Outcome, failed: Outcome, setup: Setup, dtype: str)
     Returns:
         The outcome with a note on each function; ``failed`` where there are none.
     """
-    from align.frameworks.watched_calls import by_pytorch, in_float64
-
     if _passed(failed, dtype) or not _passed(outcome, "float64"):
         return failed
-    retaken, sentence = in_float64, LOST
+    retaken, sentence = in_float64, LOST_IN_FLOAT32
     if dtype == "float64":
         results = [result for result in failed.report.results if result.dtype == dtype]
         failures = itertools.chain.from_iterable(result.failures for result in results)
         if not all(failure.worst <= LITTLE for failure in failures):  # NaN is far, too
             return failed
-        retaken, sentence = by_pytorch, LOST_IN_FLOAT64
+        retaken, sentence = by_pytorch, LOST
     pair, calls = AnyPair(setup, dtype), []
 
     def passing(names: Sequence[str]) -> Outcome | None:
@@ -197,7 +194,7 @@ def _keeping_digits(outcome: Outcome, failed: Outcome, setup: Setup, dtype: str)
             return further if _passed(further, dtype) else None
         return None
 
-    watch = watched_in(pair.model, lambda call: calls.append(call) or call.go())
+    watch = watched_in(pair.model, noting(calls))
     with contextlib.suppress(*ERRORS), watch, pair.pass_ours(backward=pair.backward):
         pass  # the first attempt has said what is wrong
 
@@ -210,6 +207,6 @@ def _keeping_digits(outcome: Outcome, failed: Outcome, setup: Setup, dtype: str)
         if half is None:
             break
         names = half
-    names = fewest(names, lambda some: passing(some) is not None, FUNCTIONS) or names
+    names = fewest(names, lambda some: passing(some) is not None, MOST_FUNCTIONS) or names
     right = passing(names)
     return failed if right is None else _noted(right, dtype, map(sentence.format, names))

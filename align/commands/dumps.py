@@ -31,10 +31,10 @@ from align.pair.pair import METRIC, compute_rates, compute_scores, scored_output
 from align.pair.side import Side, differs, measured_training, no_scatter, tensors
 from align.record import dump_files
 from align.record.arrays import Entry, Store, moved_vectors
-from align.record.dump_files import SIDES, Dump, Module, same_request
+from align.record.dump_files import Dump, Module, same_request
 from align.record.recording import Recording
 from align.record.request import Request
-from align.record.run_report import Report, code_of, commit, described, origin
+from align.record.run_report import SIDES, Report, code_of, commit, described, origin
 from align.report.report_html import check_writable, write_asked
 from align.report.reprod import write_both
 from sot_paddle import checkpoint
@@ -121,7 +121,7 @@ class DumpedSide:
             for name, value in moved.items():
                 self.state.hold(name, store.put(value))
             self.record.moved = list(moved)
-            self._choose_norms(model)
+            self._follow_norms(model)
             self.sample = functools.partial(drift.Sample(self.entries).reference, self.framework)
         else:
             self._take_weights(model)
@@ -144,18 +144,17 @@ class DumpedSide:
             **dump_files.of_request(self.plan),
         )
 
-    def _choose_norms(self, model: Any) -> None:
-        """Which norms compute with the numbers that Paddle's kernels hold."""
+    def _follow_norms(self, model: Any) -> None:
+        """Let norms whose partners are Paddle's own compute with the numbers of their kernels."""
         modules = self.framework.modules(model)
         norms = [n for n, m in modules.items() if isinstance(getattr(m, "eps", None), float)]
         if self.other is None:
-            chosen = {name for name in norms if has_stock_partner(modules[name])}
+            followed = [name for name in norms if has_stock_partner(modules[name])]
         else:
-            stock = set(self.other.meta.stock_norms)
-            pairs = self._paired(self.record, self.other.meta).modules.to_paddle
-            chosen = {a for a, b in pairs.items() if b in stock}
-        self.record.norms = {name: name in chosen for name in norms}
-        followed = [name for name in norms if name in chosen]
+            partners = self._paired_names(self.record, self.other.meta).modules.to_paddle
+            stock = self.other.meta.stock_norms
+            followed = [name for name in norms if partners.get(name) in stock]
+        self.record.norms = {name: name in followed for name in norms}
         self.side.adapt(lambda built: self.framework.follow_paddle(built, followed))
 
     def _take_weights(self, model: Any) -> None:
@@ -165,15 +164,16 @@ class DumpedSide:
         if other is None:
             self.record.notes.append("ran on weights of its own: good for --against alone")
             return
-        paired = self._paired(other.meta, self.record)
-        taken = to_paddle(paired.weights, other.weights())
+        names = self._paired_names(other.meta, self.record)
+        taken = to_paddle(names.weights, other.weights())
         for name in taken:
             self.state.hold(name, functools.partial(taken.__getitem__, name))
-        sample = drift.Sample(other.meta.entries, paired.weights)
+        sample = drift.Sample(other.meta.entries, names.weights)
         self.sample = functools.partial(sample.ours, self.framework)
         self.record.weights_from = other.meta.weights
 
-    def _paired(self, torch: dump_files.Meta, paddle: dump_files.Meta) -> PairedNames:
+    def _paired_names(self, torch: dump_files.Meta, paddle: dump_files.Meta) -> PairedNames:
+        """Pair this side's names with the other dump's; refuse a dump of another request."""
         same_request(self.record, self.other.meta, ("this spec", str(self.other.path)))
         return settled(torch, paddle, self._table)
 
@@ -400,10 +400,10 @@ def judge(names: Names, dtypes: Sequence[str]) -> Outcome:
             f"{some(wrong)}: these norms of PyTorch and their partners hold epsilon in different "
             f"precision; dump PyTorch again with --against {names.paddle.path} to rule that out"
         )
-    alone = "float64" not in dtypes
-    take_once(DumpPair(names, dtypes[0], alone), outcome)
+    float32_alone = "float64" not in dtypes
+    take_once(DumpPair(names, dtypes[0], float32_alone), outcome)
     for dtype in dtypes:
-        take_precision(DumpPair(names, dtype, alone), outcome)
+        take_precision(DumpPair(names, dtype, float32_alone), outcome)
     outcome.notes[:] = dict.fromkeys(outcome.notes)
     return outcome
 

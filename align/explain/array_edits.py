@@ -37,9 +37,12 @@ def every(a: np.ndarray, b: np.ndarray) -> Edits:
     yield from turned(b)
     yield from reordered(a, b)
     yield from computed(a, b)
-    for says, once in turned(b) if a.size <= LARGEST else ():
-        for more, twice in computed(a, once) if once.shape == a.shape else ():
-            yield f"{says}; {more}", twice
+    if a.size > LARGEST:
+        return
+    for says, once in turned(b):
+        if once.shape == a.shape:
+            for more, twice in computed(a, once):
+                yield f"{says}; {more}", twice
 
 
 def turned(b: np.ndarray) -> Edits:
@@ -62,7 +65,8 @@ def reordered(a: np.ndarray, b: np.ndarray) -> Edits:
     """Yield the slices along one axis in another order, or shifted."""
     for axis in range(b.ndim):
         paddle_codes, torch_codes = slices(a, axis), slices(b, axis)
-        if len(b) > 1 and np.array_equal(np.sort(paddle_codes), np.sort(torch_codes)):
+        same = np.array_equal(np.sort(paddle_codes), np.sort(torch_codes))
+        if same and b.shape[axis] > 1:
             first = {code: i for i, code in reversed(list(enumerate(torch_codes.tolist())))}
             order = np.array([first[code] for code in paddle_codes.tolist()])
             yield _order_in_words(paddle_codes, torch_codes, order, axis), np.take(b, order, axis)
@@ -73,19 +77,19 @@ def reordered(a: np.ndarray, b: np.ndarray) -> Edits:
 def _order_in_words(
     paddle_codes: np.ndarray, torch_codes: np.ndarray, order: np.ndarray, axis: int
 ) -> str:
-    """What an order of slices, paddle_codes = torch_codes[order] in hashes, is called."""
+    """What an order of slices is called, for which paddle_codes = torch_codes[order]."""
     count, plain = len(order), np.arange(len(order))
     for parts in (n for n in PARTS if count % n == 0):
-        starts = order.reshape(parts, -1)[:, 0] * parts // count
-        if np.array_equal(torch_codes[plain.reshape(parts, -1)[starts].ravel()], paddle_codes):
-            where = f"along axis {axis} are in the order {', '.join(map(str, starts))}"
-            return f"its {parts} equal parts {where}"
+        chosen = order.reshape(parts, -1)[:, 0] * parts // count  # numbers of PyTorch's parts
+        if np.array_equal(torch_codes[plain.reshape(parts, -1)[chosen].ravel()], paddle_codes):
+            numbers = ", ".join(map(str, chosen))
+            return f"its {parts} equal parts along axis {axis} are in the order {numbers}"
     moved = int(np.argmax(order != plain))
-    where = f"{moved} of Paddle is {order[moved]} of PyTorch"
+    example = f"{moved} of Paddle is {order[moved]} of PyTorch"
     for step in np.flatnonzero(torch_codes == paddle_codes[0])[:SHOWN]:
         if np.array_equal(np.roll(torch_codes, -step), paddle_codes):
-            return f"shifted round by {min(step, count - step)} along axis {axis}: {where}"
-    return f"slices along axis {axis} are in another order: {where}"
+            return f"shifted round by {min(step, count - step)} along axis {axis}: {example}"
+    return f"slices along axis {axis} are in another order: {example}"
 
 
 def shifted(a: np.ndarray, b: np.ndarray, axes: Sequence[int], what: str = "") -> Edits:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import paddle
 
 from align.explain import call_values as values
-from align.explain.call_values import EVERY, LOW, CallRow, option
+from align.explain.call_values import EVERY, VERY_LOW, CallRow, option
 from align.explain.formulas import ACTIVATIONS as FORMULAS
 from align.frameworks.watched_calls import ACTIVATIONS
 
@@ -17,7 +17,7 @@ ROWS = (
     CallRow(
         " ".join(ACTIVATIONS),
         "activation: Paddle computes {present}, PyTorch {value}",
-        lambda call, value: values.activated(value, values.first(call)),
+        lambda call, value: values.activated(value, values.operands(call)[0]),
         lambda call, around: [name for name in FORMULAS if name != values.formula(call)],
         values.formula,
     ),
@@ -25,43 +25,45 @@ ROWS = (
         "softmax log_softmax",
         "axis",
         values.axes,
-        "softmax {argument}: Paddle takes axis {{present}}, PyTorch axis {{value}}",
+        "softmax axis: Paddle takes axis {present}, PyTorch axis {value}",
     ),
     CallRow(
         "softmax log_softmax",
         "scale of the attention scores: {value}",
-        lambda call, value: values.put(call, 0, call.args[0] * value[1]),
+        lambda call, value: values.put(call, 0, values.operands(call)[0] * value[1]),
         values.scales,
     ),
     CallRow(
         "softmax log_softmax",
         "mask: {value}",
-        lambda call, value: values.put(call, 0, values.hidden(call.args[0], value[1])),
-        values.keeps,
+        lambda call, value: values.put(call, 0, values.masked(values.operands(call)[0], value[1])),
+        values.visible,
     ),
     CallRow(
         "where",
         "mask: it is inverted (the condition of where is the other way round)",
-        lambda call, _: values.put(call, 0, paddle.logical_not(call.args[0])),
+        lambda call, _: values.put(call, 0, paddle.logical_not(values.operands(call)[0])),
     ),
     CallRow(
         "where",
         "mask value: what Paddle fills in is too weak; a very low number makes the layer agree",
-        lambda call, at: values.put(call, at, paddle.full_like(call.args[3 - at], LOW)),
-        values.operands(values.is_constant),
+        lambda call, at: values.put(
+            call, at, paddle.full_like(values.operands(call)[3 - at], VERY_LOW)
+        ),
+        values.operands_that(values.is_constant),
     ),
     CallRow(
         "add",
         "mask value: what Paddle adds to the scores is too weak; a very low number makes the layer "
         "agree",
-        lambda call, at: values.put(call, at, values.strong(call.args[at] != 0)),
-        values.operands(values.is_mask),
+        lambda call, at: values.put(call, at, values.mask_of(values.operands(call)[at] != 0)),
+        values.operands_that(values.hides),
     ),
     CallRow(
         "add",
         "mask: it is inverted (Paddle hides what PyTorch keeps)",
-        lambda call, at: values.put(call, at, values.strong(call.args[at] == 0)),
-        values.operands(values.is_mask),
+        lambda call, at: values.put(call, at, values.mask_of(values.operands(call)[at] == 0)),
+        values.operands_that(values.hides),
     ),
     CallRow(
         "var std",
@@ -72,12 +74,12 @@ ROWS = (
     CallRow(
         "matmul bmm",
         "matrix product: swapped operands (query and key): its result has to be transposed",
-        lambda call, _: values.turned(call.go()),
+        lambda call, _: values.matrices_turned(call.go()),
     ),
     CallRow(
         "matmul bmm",
         "matrix product: operand {value} is transposed in one framework only",
-        lambda call, at: values.put(call, at, values.turned(call.args[at])),
+        lambda call, at: values.put(call, at, values.matrices_turned(values.operands(call)[at])),
         lambda call, around: (0, 1),
     ),
     CallRow(
@@ -106,13 +108,13 @@ ROWS = (
         "dropout",
         "p",
         (0.0,),
-        "dropout is active, {argument}: Paddle has {{present}}, PyTorch drops none",
+        "dropout is active, p: Paddle has {present}, PyTorch drops none",
     ),
     CallRow(
         "concat stack",
         "order of the parts in {name}: PyTorch has {value} of Paddle's list",
         values.joined,
-        lambda call, around: values.orders(len(values.first(call))),
+        lambda call, around: values.orders(len(values.operands(call)[0])),
     ),
     CallRow(
         "split chunk unbind",
@@ -124,13 +126,13 @@ ROWS = (
         "transpose",
         "perm",
         values.perms,
-        "axes of transpose: Paddle's order is {{present}}, with {{value}} it agrees",
+        "axes of transpose: Paddle's order is {present}, with {value} it agrees",
     ),
     CallRow(
         "reshape flatten",
         "{name} without a transposition of its input: with the axes in the order {value} before "
         "it, it agrees (the heads are not put back)",
-        lambda call, order: values.put(call, 0, paddle.transpose(call.args[0], order)),
+        lambda call, order: values.put(call, 0, paddle.transpose(values.operands(call)[0], order)),
         values.input_perms,
     ),
     CallRow(
@@ -144,14 +146,14 @@ ROWS = (
     CallRow(
         "index",
         "index: {value}",
-        lambda call, value: call.go(call.args[0], value[1]),
+        lambda call, value: values.put(call, 1, value[1]),
         values.places,
     ),
     option(
         "embedding",
         "padding_idx",
         (None,),
-        "{argument}: Paddle's embedding gives zeros for that index, PyTorch the row",
+        "padding_idx: Paddle's embedding gives zeros for that index, PyTorch the row",
     ),
     option("affine_grid grid_sample", "align_corners", (True, False)),
 )
@@ -170,7 +172,7 @@ CUT_ROWS = (
     CallRow(
         "detach",
         "detach() cuts the graph: no gradient passes there, in PyTorch it does",
-        lambda call, _: call.args[0],
+        lambda call, _: values.operands(call)[0],
     ),
     CallRow(
         "diag_embed",

@@ -15,12 +15,12 @@ import paddle
 
 from align.explain.experiment import both, close_to
 from align.explain.formulas import ACTIVATIONS as FORMULAS
-from align.explain.options import FUNCTIONS, plain, single
+from align.explain.options import PADDLE_NAMES, plain, single
 from align.frameworks import on_paddle
-from align.frameworks.watched_calls import TorchCall, WatchedCall
+from align.frameworks.watched_calls import Answer, TorchCall, WatchedCall
 
 FEW = 4  # parts or axes whose permutations are all tried
-LOW = -1e30
+VERY_LOW = -1e30
 EVERY = "*"
 
 
@@ -66,19 +66,19 @@ class CallRow:
         """Say whether the row is about the function of a call."""
         return self.functions == EVERY or call.name in self.functions.split()
 
+    def with_value(self, value: Any) -> Answer:
+        """Answer a call with one of the values."""
+        return lambda call: self.answer(call, value)
+
     def sentence(self, call: WatchedCall, value: Any, name: str) -> str:
         """Say what is true when the judge passes; the name is of what was changed."""
-        shown = value[0] if isinstance(value, tuple) and isinstance(value[0], str) else value
+        has_words = isinstance(value, tuple) and isinstance(value[0], str)
+        shown = value[0] if has_words else value
         return self.says.format(name=name, value=shown, present=self.present(call))
 
 
-def option(
-    functions: str,
-    argument: str,
-    candidates: Values | tuple,
-    says: str = "{argument} of {{name}}: Paddle has {{present!r}}, with {{value!r}} it agrees",
-) -> CallRow:
-    """Make a row that gives one argument other values; its sentence has {argument} as well."""
+def option(functions: str, argument: str, candidates: Values | tuple, says: str = "") -> CallRow:
+    """Make a row that gives one argument other values."""
 
     def others(call: WatchedCall, around: Around) -> list[Any]:
         values = candidates(call, around) if callable(candidates) else candidates
@@ -87,24 +87,26 @@ def option(
 
     return CallRow(
         functions,
-        says.format(argument=argument),
+        says or f"{argument} of {{name}}: Paddle has {{present!r}}, with {{value!r}} it agrees",
         lambda call, value: call.with_arguments({argument: value}),
         others,
         lambda call: call.argument(argument),
     )
 
 
-def first(call: WatchedCall) -> Any:
-    """Return the first argument of a call, however it was passed."""
-    return call.args[0] if call.args else call.argument("x")
+def operands(call: WatchedCall) -> list[Any]:
+    """Return the arguments of a call in their order, however they were passed."""
+    return [*call.args, *[*call.arguments().values()][len(call.args) :]]
 
 
 def put(call: WatchedCall, at: int, value: Any) -> Any:
-    """Make the call with another positional argument."""
-    return call.go(*call.args[:at], value, *call.args[at + 1 :])
+    """Make the call with another argument in one place, however it was passed."""
+    if at < len(call.args):
+        return call.go(*call.args[:at], value)
+    return call.with_arguments({[*call.arguments()][at]: value})
 
 
-def turned(x: paddle.Tensor) -> paddle.Tensor:
+def matrices_turned(x: paddle.Tensor) -> paddle.Tensor:
     """Exchange the last two axes."""
     order = list(range(len(x.shape)))
     order[-2:] = order[:-3:-1]
@@ -113,7 +115,7 @@ def turned(x: paddle.Tensor) -> paddle.Tensor:
 
 def formula(call: WatchedCall) -> str:
     """Name the activation that a call computes."""
-    x, output = on_paddle.numpy(first(call)), on_paddle.numpy(call.go())
+    x, output = on_paddle.numpy(operands(call)[0]), on_paddle.numpy(call.go())
     is_output = close_to(output, 1e-6 * float(np.abs(output).max()))
     return next((name for name, f in FORMULAS.items() if is_output(f(x))), call.name)
 
@@ -125,7 +127,7 @@ def activated(name: str, x: paddle.Tensor) -> paddle.Tensor:
 
 def axes(call: WatchedCall, around: Around) -> list[int]:
     """Every other axis."""
-    x = first(call)
+    x = operands(call)[0]
     rank = len((x[0] if isinstance(x, (list, tuple)) else x).shape)
     present = call.argument("axis", -1)
     return [axis for axis in range(rank) if axis != present % rank]
@@ -139,15 +141,15 @@ def orders(count: int) -> list[tuple[int, ...]]:
 
 def perms(call: WatchedCall, around: Around) -> list[list[int]]:
     """Every other order of the axes, those first that give the same shape."""
-    x, present, shape = call.args[0], list(call.argument("perm")), call.go().shape
-    orders = [list(order) for order in itertools.permutations(range(len(present)))]
-    others = [order for order in orders[:24] if order != present]
-    return sorted(others, key=lambda order: [x.shape[i] for i in order] != shape)
+    sizes, present, shape = operands(call)[0].shape, list(call.argument("perm")), call.go().shape
+    every = [list(order) for order in itertools.permutations(range(len(present)))]
+    others = [order for order in every[:24] if order != present]
+    return sorted(others, key=lambda order: [sizes[i] for i in order] != shape)
 
 
 def input_perms(call: WatchedCall, around: Around) -> list[list[int]]:
     """Orders of the axes of what is reshaped."""
-    rank = len(call.args[0].shape)
+    rank = len(operands(call)[0].shape)
     return [list(order) for order in orders(rank)] if 3 <= rank <= FEW else []
 
 
@@ -166,7 +168,7 @@ def regrouped(call: WatchedCall, value: tuple) -> paddle.Tensor:
     i, j, shape, swapped = value
     order = list(range(len(shape)))
     order[i], order[j] = j, i
-    return paddle.transpose(paddle.reshape(call.args[0], swapped), order)
+    return paddle.transpose(paddle.reshape(operands(call)[0], swapped), order)
 
 
 def places(call: WatchedCall, around: Around) -> Iterator[tuple[str, Any]]:
@@ -212,12 +214,12 @@ def scales(call: WatchedCall, around: Around) -> list[tuple[str, float]]:
     return factors
 
 
-def keeps(call: WatchedCall, around: Around) -> Iterator[tuple[str, np.ndarray]]:
+def visible(call: WatchedCall, around: Around) -> Iterator[tuple[str, np.ndarray]]:
     """Which scores may be seen: none later, or by every reading of a mask that broadcasts to them.
 
     The causal mask is tried where there are as many queries as keys.
     """
-    shape, seen = list(call.args[0].shape), set()
+    shape, seen = list(operands(call)[0].shape), set()
     if len(shape) > 1 and shape[-1] == shape[-2] > 1:
         says = "Paddle attends to later positions, PyTorch does not: with the causal mask it agrees"
         yield says, np.broadcast_to(np.tri(shape[-1], dtype=bool), shape)
@@ -245,19 +247,19 @@ def _spread(keep: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
         return None
 
 
-def hidden(scores: paddle.Tensor, keep: np.ndarray) -> paddle.Tensor:
+def masked(scores: paddle.Tensor, keep: np.ndarray) -> paddle.Tensor:
     """Scores with a very low number where they may not be seen."""
     keep = paddle.to_tensor(np.ascontiguousarray(keep))
-    return paddle.where(keep, scores, paddle.full_like(scores, LOW))
+    return paddle.where(keep, scores, paddle.full_like(scores, VERY_LOW))
 
 
-def operands(fits: Callable[[Any], bool]) -> Values:
-    """Which of a call's operands fit."""
-    return lambda call, around: [at for at, x in enumerate(call.args) if fits(x)]
+def operands_that(fits: Callable[[Any], bool]) -> Values:
+    """Places of a call's operands that fit."""
+    return lambda call, around: [at for at, x in enumerate(operands(call)) if fits(x)]
 
 
-def is_mask(x: Any) -> bool:
-    """Whether an operand is an additive mask: two values, zero and one below it."""
+def hides(x: Any) -> bool:
+    """Whether an operand is an additive mask, however weak: two values, zero and one below it."""
     if not isinstance(x, paddle.Tensor) or not paddle.is_floating_point(x):
         return False
     values = np.unique(x.numpy())
@@ -270,9 +272,9 @@ def is_constant(x: Any) -> bool:
     return same or is_number(x)
 
 
-def strong(hides: paddle.Tensor) -> paddle.Tensor:
-    """An additive mask of these places."""
-    return hides.astype(paddle.get_default_dtype()) * LOW
+def mask_of(hidden: paddle.Tensor) -> paddle.Tensor:
+    """An additive mask that hides these places."""
+    return hidden.astype(paddle.get_default_dtype()) * VERY_LOW
 
 
 def is_number(x: Any) -> bool:
@@ -283,10 +285,10 @@ def is_number(x: Any) -> bool:
 
 def numbers(call: WatchedCall, around: Around) -> list[tuple[str, float]]:
     """Numbers of PyTorch's operators, in words too; a factor may be a divisor there."""
-    present = plain(call.args[1])
+    present = plain(operands(call)[1])
     values = []
     for other in around.torch_calls if is_number(present) else ():
-        name = FUNCTIONS.get(other.name.rstrip("_"), other.name)
+        name = PADDLE_NAMES.get(other.name.rstrip("_"), other.name)
         value = plain(other.arguments.get("exponent", other.arguments.get("other")))
         if {name, call.name} == {"multiply", "divide"} and is_number(value) and value:
             name, value = call.name, 1 / value
@@ -297,12 +299,12 @@ def numbers(call: WatchedCall, around: Around) -> list[tuple[str, float]]:
 
 def with_number(call: WatchedCall, value: tuple[str, float]) -> paddle.Tensor:
     """An operator with another number. PADDLE: `x ** number` holds it in float32, no tensor."""
-    return put(call, 1, paddle.to_tensor(value[1], dtype=call.args[0].dtype))
+    return put(call, 1, paddle.to_tensor(value[1], dtype=operands(call)[0].dtype))
 
 
 def rms(call: WatchedCall, _: Any) -> Any:
     """Compute the RMS norm with the arguments of a layer norm."""
-    x, width = call.args[0], call.args[0].shape[-1]
+    x, width = operands(call)[0], operands(call)[0].shape[-1]
     output = x * paddle.rsqrt((x * x).mean(-1, keepdim=True) + call.argument("epsilon", 1e-5))
     weight, bias = call.argument("weight"), call.argument("bias")
     output = output if weight is None else output * weight.reshape([width])
@@ -311,5 +313,4 @@ def rms(call: WatchedCall, _: Any) -> Any:
 
 def joined(call: WatchedCall, order: tuple[int, ...]) -> Any:
     """Make a call with the parts of its list in an order."""
-    chosen = [first(call)[i] for i in order]
-    return call.go(chosen, *call.args[1:]) if call.args else call.go(x=chosen)
+    return put(call, 0, [operands(call)[0][i] for i in order])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from operator import methodcaller
@@ -23,21 +23,23 @@ from align.explain.call_rows import CUT_ROWS, NUMBERS, ROWS
 from align.explain.call_values import EVERY, Around, CallRow
 from align.explain.experiment import fewest, first_cause
 from align.explain.hints import UNKNOWN
+from align.explain.layer_edits import Changes
 from align.explain.loss_causes import LossRun
-from align.explain.options import FUNCTIONS, argument_edits
+from align.explain.options import PADDLE_NAMES, argument_edits
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.on_paddle import ERRORS
+from align.frameworks.other_arithmetic import NEAR, by_pytorch
 from align.frameworks.watched_calls import (
     DIGITS,
     LOSSES,
     MOVES,
-    NEAR,
+    Answer,
     TorchCall,
     TorchCalls,
     WatchedCall,
     attributes,
-    by_pytorch,
     modules_of,
+    noting,
     watched,
     watched_in,
 )
@@ -57,19 +59,15 @@ WORK = 200_000_000  # elements times trials of one layer
 LEAST, MOST = 100, 2_000  # trials of a large layer, and of a small one
 TRIALS = 200
 ROUNDED = Tolerance("scaled", NEAR, "to tell a number held in float32, not to judge it")
-LOST = (
-    "no fault of the port: Paddle's {} loses digits; computed by PyTorch's function it agrees ({})"
-)
+LOST = "no fault of the port: Paddle's {} loses digits; computed by PyTorch's function it agrees"
 COARSE = {"interpolate", "selu", "hardsigmoid"}
 """Functions that compute with numbers in float32 in every precision."""
 PERHAPS = (
     "perhaps no fault of the port: Paddle may hold a number in float32, which changes as little"
 )
-ADVICE = '; compare with dtype="float32" too'
 
-Changes = Iterator[tuple[str, AbstractContextManager]]
-Answer = Callable[[WatchedCall], Any]
 Watch = Callable[[Answer], AbstractContextManager]
+"""Hands calls to an answer for the length of a ``with`` block."""
 
 
 class LayerStudy(NamedTuple):
@@ -98,35 +96,34 @@ def study(pair: AnyPair, wrong: Guilty, like: str = "") -> LayerStudy:
     small = pair.dtype == "float64" and alike(wrong.ours, wrong.expected, ROUNDED)
     with Bench(pair, wrong.place).ready() as bench, np.errstate(all="ignore"):
         calls: list[WatchedCall] = []
-        if not bench.trial(_watching(bench, _noting(calls))):
-            return LayerStudy()  # it does not fail on its own
-        if small:
-            blamed = _coarse(calls, lambda change: bench.mended_by(_watching(bench, change)))
-            if blamed:
-                return LayerStudy(
-                    _put_right(pair, blamed, lambda model: partial(watched_in, model))
-                )
+        wrong_as_it_is = bench.trial(_watching(bench, noting(calls)))
+        if not wrong_as_it_is:  # alone it agrees, or does not run
+            return LayerStudy()
+
+        def passes(answer: Answer) -> bool:
+            return bench.mended_by(_watching(bench, answer))
+
+        excuse = _excuse(pair, calls, passes, watched_in) if small else ""
+        if excuse:
+            return LayerStudy(excuse)
         if pair.dtype == "float64" and any(call.name in COARSE for call in calls):
-            bench.rule = ISOLATED["float32"]  # an option too many beside float32's places
+            bench.rule = ISOLATED["float32"]  # the right option leaves what float32 rounds, too
         recorded = layer_edits.recorded(bench)
         guess = layer_edits.unused(pair, bench) or layer_edits.arguments(bench)
+        if small and not guess:
+            guess = perhaps(pair)
         budget = max(LEAST, min(MOST, WORK // max(size, 1)))
         changes = _changes(pair, bench, calls if len(calls) <= MANY else [])
         if like:
             changes = (change for change in changes if _in_words(change[0]) == _in_words(like))
         proved = first_cause(changes, bench.mended_by, budget)
         missing = "" if proved else _missing(pair, bench, calls)
-        return LayerStudy(proved or recorded, guess or perhaps(pair) * small, missing)
+        return LayerStudy(proved or recorded, guess, missing)
 
 
 def _in_words(cause: str) -> str:
     """A cause without its numbers, which are others in another layer."""
     return re.sub(r"\d+", "", cause)
-
-
-def _noting(calls: list[WatchedCall]) -> Answer:
-    """Write calls down and make them."""
-    return lambda call: calls.append(call) or call.go()
 
 
 def _watching(bench: Bench, answer: Answer) -> AbstractContextManager:
@@ -136,22 +133,23 @@ def _watching(bench: Bench, answer: Answer) -> AbstractContextManager:
 
 def perhaps(pair: AnyPair) -> str:
     """Guess what changes as little as a number held in float32."""
-    return PERHAPS + ADVICE * ("float32" not in pair.plan.dtypes)
+    advice = '; compare with dtype="float32" too'
+    return PERHAPS if "float32" in pair.plan.dtypes else PERHAPS + advice
 
 
-def _coarse(calls: Sequence[WatchedCall], passes: Callable[[Answer], bool]) -> dict[str, str]:
-    """Functions that Paddle computes to fewer digits than PyTorch, with their lines; {} without."""
+def _excuse(
+    pair: AnyPair,
+    calls: Sequence[WatchedCall],
+    passes: Callable[[Answer], bool],
+    watch: Callable[[paddle.nn.Layer, Answer], AbstractContextManager],
+) -> str:
+    """Name functions that lose digits in Paddle; the pair goes on with PyTorch's. "" for none."""
     place_of = {call.name: call.place for call in calls if call.name in DIGITS}
     blamed = fewest([*place_of], lambda names: passes(by_pytorch(names)), TRIALS)
-    return {name: place_of[name] for name in blamed}
-
-
-def _put_right(
-    pair: AnyPair, blamed: Mapping[str, str], watch_of: Callable[[paddle.nn.Layer], Watch]
-) -> str:
-    """Say which functions lose digits; the pair keeps how to go on with PyTorch's numbers."""
-    says = LOST.format(" and ".join(blamed), ", ".join(blamed.values()))
-    pair.setup.mends[says] = lambda model: watch_of(model)(by_pytorch(blamed))
+    if not blamed:
+        return ""
+    says = f"{LOST.format(' and '.join(blamed))} ({', '.join(place_of[name] for name in blamed)})"
+    pair.setup.mends[says] = lambda model: watch(model, by_pytorch(blamed))
     return says
 
 
@@ -159,7 +157,7 @@ def _changes(pair: AnyPair, bench: Bench, calls: list[WatchedCall]) -> Changes:
     """Every edit, the plain ones first."""
     _, module, _ = pair.layer(bench.key)
     yield from layer_edits.unequal_options(bench, module)
-    yield from layer_edits.rows(bench)
+    yield from layer_edits.looked_up(bench)
     yield from layer_edits.weights(bench)
     torch_calls = _torch_calls(pair, module)
     around = Around(_masks(bench, module), _widths(bench, calls), torch_calls)
@@ -176,21 +174,29 @@ def _changes(pair: AnyPair, bench: Bench, calls: list[WatchedCall]) -> Changes:
 
 
 def _torch_calls(pair: AnyPair, module: Any, *, own_code: bool = False) -> list[TorchCall]:
-    """The calls that PyTorch's layer makes in one run, with those of the modules in it or alone."""
+    """The calls in PyTorch's layer, or model, in one run; ``own_code``: none of its modules."""
+    with _running(on_torch, [] if module is None else module.modules()) as running:
+
+        def in_layer() -> bool:
+            return running[-1:] == [module] if own_code else bool(running)
+
+        with TorchCalls() if module is None else TorchCalls(in_layer) as recorder:
+            pair.run_reference()
+    return recorder.calls
+
+
+@contextlib.contextmanager
+def _running(side: Any, layers: Iterable[Any]) -> Iterator[list[Any]]:
+    """Those of some layers that are running at a time, the innermost last."""
     running: list[Any] = []
 
     def leave(*_: Any) -> None:
         running.pop()
 
-    def active() -> bool:
-        return module is None or (running[-1:] == [module] if own_code else bool(running))
-
     with contextlib.ExitStack() as hooks:
-        for inner in [] if module is None else module.modules():
-            hooks.enter_context(on_torch.hook(inner, lambda x, *_: running.append(x), leave))
-        recorder = hooks.enter_context(TorchCalls(active))
-        pair.run_reference()
-    return recorder.calls
+        for layer in layers:
+            hooks.enter_context(side.hook(layer, lambda called, *_: running.append(called), leave))
+        yield running
 
 
 def _missing(pair: AnyPair, bench: Bench, calls: Sequence[WatchedCall]) -> str:
@@ -200,7 +206,7 @@ def _missing(pair: AnyPair, bench: Bench, calls: Sequence[WatchedCall]) -> str:
         return ""
     torch_calls = _torch_calls(pair, module, own_code=True)
     new = DIGITS - {*MOVES, *(call.name for call in calls)}
-    names = sorted({FUNCTIONS.get(call.name, call.name) for call in torch_calls} & new)
+    names = sorted({PADDLE_NAMES.get(call.name, call.name) for call in torch_calls} & new)
     says = f"PyTorch calls {', '.join(names)} there, Paddle does not"
     return f"perhaps a call is missing: {says}" if names else ""
 
@@ -208,9 +214,10 @@ def _missing(pair: AnyPair, bench: Bench, calls: Sequence[WatchedCall]) -> str:
 def call_edits(
     rows: Sequence[CallRow], calls: Sequence[WatchedCall], around: Around
 ) -> Iterator[tuple[WatchedCall, str, Answer]]:
-    """Yield what may be wrong with each call, by a table: the call, the sentence, right answers.
+    """Yield what may be wrong with calls, by a table: the first call, the sentence, right answers.
 
-    At last with all calls of a row at once (two functions that share a default).
+    Each call, and the calls of one line together, are edited by every row; then all calls that a
+    row is about together by that row (two functions that share a default).
     """
     groups: list[tuple[list[int], Sequence[CallRow]]]
     groups = [(numbers, rows) for numbers in _together(calls)]
@@ -218,21 +225,19 @@ def call_edits(
         numbers = [call.number for call in calls if row.functions != EVERY and row.is_about(call)]
         if numbers and (numbers, rows) not in groups:
             groups.append((numbers, [row]))
-    for numbers, tried in groups:
+    for numbers, rows_to_try in groups:
         call = calls[numbers[0]]
         name = " and ".join(dict.fromkeys(calls[number].name for number in numbers))
-        for row in tried:
+        for row in rows_to_try:
+            if not row.is_about(call):
+                continue
             try:
-                values = list(row.values(call, around)) if row.is_about(call) else []
+                values = list(row.values(call, around))
                 sentences = [row.sentence(call, value, name) for value in values]
             except ERRORS:  # a call of an unforeseen form has no such edit
                 continue
             for says, value in zip(sentences, values, strict=True):
-                yield call, says, _instead(numbers, partial(_answer, row, value))
-
-
-def _answer(row: CallRow, value: Any, call: WatchedCall) -> Any:
-    return row.answer(call, value)
+                yield call, says, _instead(numbers, row.with_value(value))
 
 
 def _with_line(bench: Bench, says: str, call: WatchedCall) -> str:
@@ -277,13 +282,16 @@ def _masks(bench: Bench, module: Any) -> list[np.ndarray]:
 
 
 def _widths(bench: Bench, calls: list[WatchedCall]) -> list[int]:
-    """Last sizes of what is multiplied in the layer and of its inputs: widths of a head, of all."""
-    tensors = leaves(bench.layer_call[1:], on_paddle.is_tensor) if bench.layer_call else []
-    arrays = [*bench.partner.inputs.values()] if bench.partner else [x for _, x in tensors]
+    """Last sizes of the layer's inputs and of what it multiplies: widths of one or all heads."""
+    arrays: list[Any] = []
+    if bench.partner is not None:
+        arrays += bench.partner.inputs.values()
+    elif bench.layer_call is not None:
+        arrays += [x for _, x in leaves(bench.layer_call[1:], on_paddle.is_tensor)]
     for call in calls:
-        arrays += call.args[:2] if call.name in ("matmul", "bmm") else ()
-    shapes = [tuple(x.shape) for x in arrays]
-    return sorted({shape[-1] for shape in shapes if len(shape) > 1})
+        if call.name in ("matmul", "bmm"):
+            arrays += call.args[:2]
+    return sorted({x.shape[-1] for x in arrays if len(x.shape) > 1})
 
 
 NO_GRAD = "no_grad() cuts the graph: no gradient passes there, in PyTorch it does"
@@ -312,7 +320,7 @@ def explain_backward(pair: AnyPair, key: str, formula: str) -> str:
             return formula
     calls: list[WatchedCall] = []
     watch = partial(watched_in, bench.layer)
-    ours = bench.gradients(watch(_noting(calls)))
+    ours = bench.gradients(watch(noting(calls)))
     if ours is None or bench.are_right(ours):
         return formula
     cause = first_cause(_cuts(watch, calls), bench.gradients_mended_by, TRIALS)
@@ -321,29 +329,26 @@ def explain_backward(pair: AnyPair, key: str, formula: str) -> str:
 
 def _explain_model(pair: AnyPair) -> str:
     """What is cut in the model's own code: after the edit every gradient of the pass is right."""
-    model, depth = pair.model, []
-
-    def watch(answer: Answer) -> AbstractContextManager:
-        return watched_in(model, answer, lambda: not depth)
-
-    def right(change: AbstractContextManager) -> bool:
-        depth.clear()  # of a trial that failed in a layer
-        with contextlib.suppress(*ERRORS), change, pair.pass_ours() as recording:
-            return all(comparison.passed for comparison in pair.gradients(recording))
-        return False
-
-    if is_large(on_paddle, model) or right(contextlib.nullcontext()):
+    model = pair.model
+    if is_large(on_paddle, model):
         return ""
     calls: list[WatchedCall] = []
-    with contextlib.ExitStack() as stack:
-        for layer in model.sublayers():
-            stack.enter_context(
-                on_paddle.hook(layer, lambda *_: depth.append(1), lambda *_: depth.pop() and None)
-            )
-        with watch(_noting(calls)), pair.pass_ours(backward=False):
+    with _running(on_paddle, model.sublayers()) as running:
+
+        def watch(answer: Answer) -> AbstractContextManager:
+            return watched_in(model, answer, lambda: not running)
+
+        def right(change: AbstractContextManager) -> bool:
+            running.clear()  # of a trial that failed in a layer
+            with contextlib.suppress(*ERRORS), change, pair.pass_ours() as recording:
+                return all(comparison.passed for comparison in pair.gradients(recording))
+            return False
+
+        if right(contextlib.nullcontext()):
+            return ""
+        with watch(noting(calls)), pair.pass_ours(backward=False):
             pass
-        calls = calls if len(calls) <= MANY else []
-        return first_cause(_cuts(watch, calls), right, TRIALS)
+        return first_cause(_cuts(watch, calls if len(calls) <= MANY else []), right, TRIALS)
 
 
 def _cuts(watch: Watch, calls: Sequence[WatchedCall]) -> Changes:
@@ -372,9 +377,8 @@ def excuse_loss(pair: AnyPair, loss: Any, agrees: Callable[[], bool]) -> str:
         with watch(answer):
             return agrees()
 
-    passes(_noting(calls))
-    blamed = _coarse(calls, passes)
-    return _put_right(pair, blamed, lambda _: watch) if blamed else ""
+    passes(noting(calls))
+    return _excuse(pair, calls, passes, lambda _, answer: watch(answer))
 
 
 def loss_reruns(
@@ -384,7 +388,7 @@ def loss_reruns(
     watch, calls = _watching_loss(loss), []
     with TorchCalls() as recorder:
         run_theirs()
-    with watch(_noting(calls)):
+    with watch(noting(calls)):
         run_ours()
     for call in (call for call in calls if call.name in LOSSES):
         for says, arguments in argument_edits(call, calls, recorder.calls):

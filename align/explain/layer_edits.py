@@ -28,6 +28,7 @@ from align.record.recording import ROOT
 from sot_paddle.config import some
 
 Changes = Iterator[tuple[str, AbstractContextManager]]
+"""Sentences, each with the block in which what it says is edited."""
 
 
 def unequal_options(bench: Bench, module: Any) -> Changes:
@@ -58,7 +59,8 @@ def _copied_padding(layer: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 def weights(bench: Bench) -> Changes:
     """Transpose square arrays of the layer's own and of layers in it without a partner.
 
-    One by one; where the user's table says their layout, also one name in every block, two, all.
+    Each alone; of those whose layout the user's table says, also all that have one name but for its
+    numbers (blocks.0.q, blocks.1.q), then all of two such names, of every such name.
     """
     prefix = "" if bench.key == ROOT else f"{bench.key.partition('#')[0]}."
     paired = set(bench.judge.modules.to_paddle.values())
@@ -72,24 +74,25 @@ def weights(bench: Bench) -> Changes:
         for row in bench.pair.setup.weights.rows
         if row.transform.name in _OTHER_WAY and not transform_between(row.source, row.destination)
     }
-    blocks: dict[str, list[str]] = {}
+    families: dict[str, list[str]] = {}
     for name in squares:
         if name not in by_table:
             yield f"the {name} is transposed", _transposed(bench.layer, [name])
             continue
-        blocks.setdefault(re.sub(r"\d+", "", name), []).append(name)
-        yield _laid_otherwise([by_table[name]]), _transposed(bench.layer, [name])
-    for count in sorted({1, 2, len(blocks)}):
-        for chosen in itertools.combinations(blocks.values(), count):
-            rows = [[by_table[name] for name in names] for names in chosen]
+        families.setdefault(re.sub(r"\d+", "", name), []).append(name)
+        yield _wrong_rows([by_table[name]]), _transposed(bench.layer, [name])
+    for count in sorted({1, 2, len(families)}):
+        for chosen in itertools.combinations(families.values(), count):
+            sentences = [_wrong_rows([by_table[name] for name in names]) for names in chosen]
             names = [*itertools.chain(*chosen)]
-            yield "; ".join(map(_laid_otherwise, rows)), _transposed(bench.layer, names)
+            yield "; ".join(sentences), _transposed(bench.layer, names)
 
 
 _OTHER_WAY = {"copy": ("copies", "transpose"), "transpose": ("transposes", "copy")}
+"""What a table does to a square array -> the word for it, and for what it should do."""
 
 
-def _laid_otherwise(rows: Sequence[MappedRow]) -> str:
+def _wrong_rows(rows: Sequence[MappedRow]) -> str:
     does, right = _OTHER_WAY[rows[0].transform.name]
     return f"the table {does} {some([row.source.name for row in rows])} where it has to {right}"
 
@@ -115,8 +118,8 @@ def _transposed(layer: Any, names: Sequence[str]) -> Iterator[None]:
         put(before)
 
 
-def rows(bench: Bench) -> Changes:
-    """Replace the numbers that an embedding was given by those that its partner was given."""
+def looked_up(bench: Bench) -> Changes:
+    """Give an embedding the row numbers that its partner was given."""
     if bench.layer_call is None or bench.partner is None:
         return
     expected = [array for array in bench.partner.inputs.values() if array.dtype.kind == "i"]
@@ -146,9 +149,9 @@ def recorded(bench: Bench) -> str:
     called = [name for key in bench.children if (name := key.partition("#")[0]) in paired]
     expected = [key.partition("#")[0] for key in bench.partners_inside()]
     if sorted(called) == sorted(expected):
-        shown = {wrong.shown_at for wrong in bench.guilty}
+        wrong_tensors = {wrong.shown_at for wrong in bench.guilty}
         for a, b in zip(called, expected, strict=True):
-            if a != b and f"input of {a}" in shown:  # the first that got a wrong input
+            if a != b and f"input of {a}" in wrong_tensors:
                 return f"order of the layers: Paddle calls {a} before {b}, PyTorch {b} before {a}"
         return ""
     idle = bench.idle_inside()

@@ -29,14 +29,12 @@ def forward_divergences(pair: Pair, wrong_layers: Sequence[Guilty]) -> list[Dive
     Experiments are made on the first one; what they find is tried on others of its class.
     """
     divergences: list[Divergence] = []
-    first_kind: type | None = None
     first_cause, repeats = "", 0
     for wrong in merged(list(wrong_layers)):
         cause = wrong.note or _forward_cause(pair, wrong, experiments=not divergences)
-        kind = type(pair.layer(wrong.place)[0]) if pair.live else None
         if not divergences:
-            first_kind, first_cause = kind, cause
-        elif not cause and first_cause and kind is first_kind is not None:
+            first_cause = cause
+        elif not cause and first_cause and _of_one_class(pair, wrong.place, divergences[0].place):
             cause = f"perhaps as at {divergences[0].place}: {first_cause}"
             if repeats < REPEATS:
                 cause = _again(pair, wrong, divergences[0]) or cause
@@ -56,6 +54,10 @@ def forward_divergences(pair: Pair, wrong_layers: Sequence[Guilty]) -> list[Dive
         )
         divergences.append(divergence)
     return divergences
+
+
+def _of_one_class(pair: Pair, *places: str) -> bool:
+    return pair.live and len({type(pair.layer(place)[0]) for place in places}) == 1
 
 
 def _again(pair: Pair, wrong: Guilty, first: Divergence) -> str:

@@ -50,7 +50,7 @@ class Cause:
     Attributes:
         text: a sentence with both values.
         names: Paddle's parameters that it is about.
-        among: those that could have been hit; all of them hit means that no single one is wrong.
+        among: those that it could be about; where it is about them all, no single one is wrong.
         change: makes Paddle's optimizer like PyTorch's; None where that is not tried.
         option: (name, Paddle's value, PyTorch's) of an option.
     """
@@ -63,7 +63,7 @@ class Cause:
 
     @property
     def place(self) -> str:
-        """The first parameter that is wrong in a way that others are not, else "optimizer"."""
+        """The first parameter, where others that it could be about are right; else "optimizer"."""
         return self.names[0] if set(self.among) - set(self.names) else "optimizer"
 
 
@@ -123,7 +123,7 @@ class _Differences:
         self._other_kind = "" if is_same or "" in (name, paddle_kind) else paddle_kind
 
     def all(self) -> Iterator[Cause]:
-        """In the order in which the changes are applied: a change of gradients drops hooks."""
+        """Every difference; that of gradients drops hooks, so that of decay, a hook, comes last."""
         yield from self._members()
         if self._other_kind:
             yield self._of_all(f"another optimizer: {both(self._other_kind, self.kind)}", None)
@@ -157,7 +157,7 @@ class _Differences:
         for name in differing(ours, self._options):
             if name != "weight_decay":  # compared by parameter
                 option = name, ours[name].value, self._options[name].value
-                change = partial(_put_options, {name: option[2]})
+                change = partial(_put_option, name, option[2])
                 yield self._of_all(options_in_words([option]), change, option)
 
     def _rates(self) -> Iterator[Cause]:
@@ -177,34 +177,31 @@ class _Differences:
             yield Cause(text, tuple(factors), everyone, change)
 
     def _gradients(self) -> Iterator[Cause]:
-        read, b = (treatment_of(side) for side in (self._ours, self._reference))
         clipping = paddles.clipping_of(self._paddle)
-        a = Treatment(*clipping) if clipping else read
-        alone = None if b is None else partial(paddles.put_gradients, treat=b.apply, alone=True)
-        if a is None or b is None:
+        a = Treatment(*clipping) if clipping else treatment_of(self._ours)
+        b = treatment_of(self._reference)
+        if a is None or b is None or str(a) == str(b):
             return
-        if str(a) != str(b):
-            text = treatments_in_words(a, b)
-            if {a.kind, b.kind} <= {"none", "scaled"}:
-                scaled = Treatment("scaled", b.limit / a.limit).apply
-                yield self._of_all(text, partial(paddles.put_gradients, treat=scaled, alone=False))
-            yield self._of_all(text, alone)
+        text = treatments_in_words(a, b)
+        if {a.kind, b.kind} <= {"none", "scaled"}:
+            scaled = Treatment("scaled", b.limit / a.limit).apply
+            yield self._of_all(text, partial(paddles.put_gradients, treat=scaled, alone=False))
+        yield self._of_all(text, partial(paddles.put_gradients, treat=b.apply, alone=True))
 
     def _decay(self) -> Iterator[Cause]:
         paddle_decays, torch_decays = paddles.decays_of(self._paddle, self._model), self._decays
         pairs = {n: (paddle_decays[n], torch_decays[n]) for n in paddle_decays if n in torch_decays}
         odd = {n: (a, b) for n, (a, b) in pairs.items() if not np.allclose(a, b, 1e-6, 0)}
         if odd:
-            same_set = all(any(a) == any(b) for a, b in odd.values())
-            hit = {n for n, (_, b) in pairs.items() if any(b)} if same_set else set(self._ours.main)
+            among = tuple(self._ours.main)
+            if all(any(a) == any(b) for a, b in odd.values()):  # on both sides the same ones decay
+                among = tuple(n for n, (_, b) in pairs.items() if any(b))
             change = partial(paddles.put_decays, decays=torch_decays)
-            yield Cause(_decays_in_words(odd), tuple(odd), tuple(hit), change)
+            yield Cause(_decays_in_words(odd), tuple(odd), among, change)
 
 
-def _put_options(values: Mapping[str, Any], optimizer: Any, model: Any) -> None:
-    current = paddles.options_of(optimizer)
-    for name, value in values.items():
-        current[name].put(value)
+def _put_option(name: str, value: Any, optimizer: Any, model: Any) -> None:
+    paddles.options_of(optimizer)[name].put(value)
 
 
 def _decays_in_words(pairs: Mapping[str, Sequence[tuple[float, float]]]) -> str:
@@ -289,7 +286,7 @@ def treatment_of(side: SideTrace) -> Treatment | None:
     hooked = _hooked_gradients(side)
     if not hooked:
         return Treatment()
-    least = min(hooked, key=lambda used: scale(used.e, used.g))
+    least = min(hooked, key=lambda used: scale(used.e, used.g))  # clipped, if any is
     factor = scale(least.e, least.g)
     if factor <= 0:
         return None  # cleared after the step: nothing is left to read

@@ -17,7 +17,7 @@ AXES = (
     "batch_first: PyTorch's layer takes (sequence, batch, features), Paddle's always (batch, "
     "sequence, features)"
 )
-FUNCTIONS = {
+PADDLE_NAMES = {
     "clamp": "clip",
     "amax": "max",
     "amin": "min",
@@ -144,7 +144,7 @@ def argument_edits(
     """
     numbers = [other.number for other in paddle_calls if other.name == call.name]
     partners = [
-        other for other in torch_calls if FUNCTIONS.get(other.name, other.name) == call.name
+        other for other in torch_calls if PADDLE_NAMES.get(other.name, other.name) == call.name
     ]
     if len(numbers) == len(partners):
         partners = [partners[numbers.index(call.number)]]

@@ -201,7 +201,7 @@ def _tell(note: Note, name: str, function: Any, x: Any, args: tuple, named: Mapp
     if not arguments["training"] or not arguments["p"]:
         return
     axes = arguments.get("axis")
-    if name.removeprefix("feature_") != name or name[-2:] in ("1d", "2d", "3d"):
+    if name.startswith("feature_") or name[-2:] in ("1d", "2d", "3d"):
         axes = (0, 1)
     axes = (axes,) if isinstance(axes, int) else axes
     if axes is not None:

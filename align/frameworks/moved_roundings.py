@@ -15,8 +15,8 @@ narrow matrices. So the moved runs form their sums one term after the other:
 
 - Plain sums, also those inside means, variances and the passes of norms, are really formed term by
   term, in the order of the memory or in a drawn one. This covers what is no scatter, too: n equal
-  terms are rounded alike n times. A third of the runs deals the terms out to 8 or 16 partial sums,
-  as vector registers do: equal terms have the same sum in every order, but not in such parts.
+  terms are rounded alike n times. Two of six runs deal the terms out to 8 or 16 partial sums, as
+  vector registers do: equal terms have the same sum in every order, but not in such parts.
 - For products (of matrices, convolutions) the scatter of such a chain is planted. A chain of n
   terms t with the sum S and R**2 = sum(t**2) goes from 0 to S as a Brownian bridge: the mean square
   of its partial sums is S**2 / 3 + R**2 / 6. Each addition rounds by a part, equally distributed
@@ -57,8 +57,8 @@ class Order:
 
     @classmethod
     def of_run(cls, number: int) -> Order:
-        """The order of a moved run: 0 has the memory's, 2 and 3 of each four have parts."""
-        parts = 1 if number % 4 < 2 else 8 * (number % 4 - 1)
+        """The order of a moved run, counted from 0; run 0 has the memory's."""
+        parts = {2: 8, 3: 16}.get(number % 4, 1)
         return cls(np.random.default_rng(number) if number else None, parts)
 
 
@@ -68,13 +68,15 @@ Product = tuple[torch.Tensor, float, torch.Tensor]
 _aten = torch.ops.aten
 _CHAIN = 3 / (8 * math.log(2)) / 12 / 6  # 1 / 133
 
+
+def _operators(names: str) -> list[Any]:
+    return [getattr(_aten, name).default for name in names.split()]
+
+
 _NORMS = (
-    _aten.native_layer_norm_backward.default,
-    _aten.native_batch_norm.default,
-    _aten._native_batch_norm_legit.default,
+    *_operators("native_layer_norm_backward native_batch_norm _native_batch_norm_legit"),
+    *_operators("native_batch_norm_backward native_group_norm_backward"),
     _aten._native_batch_norm_legit.no_stats,
-    _aten.native_batch_norm_backward.default,
-    _aten.native_group_norm_backward.default,
 )
 
 
@@ -85,7 +87,7 @@ def _is_loss(operator: Any) -> bool:
     return any(argument.name == "reduction" for argument in schema.arguments)
 
 
-PARTS: Mapping[Any, Callable[..., Any]] = {
+_IN_STEPS: Mapping[Any, Callable[..., Any]] = {
     operator: decomposition
     for operator, decomposition in decomposition_table.items()
     if operator in _NORMS or _is_loss(operator)
@@ -151,7 +153,7 @@ def _back_through_convolution(*args: Any, order: Order) -> tuple[torch.Tensor | 
     return *passed[:2], in_order(gradient, summed, order=order)
 
 
-SUMS: Mapping[Any, Callable[..., Any]] = {
+_SUMS: Mapping[Any, Callable[..., Any]] = {
     _aten.sum.default: in_order,
     _aten.sum.dim_IntList: in_order,
     _aten.mean.default: _mean,
@@ -163,11 +165,11 @@ SUMS: Mapping[Any, Callable[..., Any]] = {
 """Operators on floating numbers -> the same with sums in a given order."""
 
 
-def reaches(operator: Any, args: Sequence[Any], results: Any) -> list[torch.Tensor | None]:
+def chain_errors(operator: Any, args: Sequence[Any], results: Any) -> list[torch.Tensor | None]:
     """Say of every result of an operator how far a chain of additions moves it.
 
     Args:
-        operator: one of LONG.
+        operator: one of _LONG.
 
     Returns:
         For each tensor of the results its root mean square error in units u, of its shape; None
@@ -175,12 +177,12 @@ def reaches(operator: Any, args: Sequence[Any], results: Any) -> list[torch.Tens
     """
     if operator not in _PRODUCTS:
         return [None] * (len(results) if isinstance(results, tuple) else 1)
-    reaches_of_results = []
+    errors = []
     for result, terms, squares in _PRODUCTS[operator](args, results):
         weight = terms * _CHAIN
-        reach = torch.hypot(result * math.sqrt(1 + 2 * weight), (squares * weight).sqrt())
-        reaches_of_results.append(reach.nan_to_num_(0.0, 0.0, 0.0))
-    return reaches_of_results
+        error = torch.hypot(result * math.sqrt(1 + 2 * weight), (squares * weight).sqrt())
+        errors.append(error.nan_to_num_(0.0, 0.0, 0.0))
+    return errors
 
 
 def _of_matrices(args: Sequence[Any], result: torch.Tensor) -> Iterator[Product]:
@@ -206,7 +208,7 @@ def _of_convolution_backward(args: Sequence[Any], results: Sequence[Any]) -> Ite
     if mask[1]:
         yield results[1], gradient.numel() // gradient.shape[1], squares[1]
     if mask[2]:
-        yield results[2], 0, results[2].square()
+        yield results[2], 0, results[2].square()  # added in order already: it is rounded once more
 
 
 def _terms(weight: torch.Tensor, *, transposed: bool, groups: int) -> int:
@@ -220,16 +222,11 @@ def _terms(weight: torch.Tensor, *, transposed: bool, groups: int) -> int:
 
 
 _PRODUCTS: Mapping[Any, Callable[[Sequence[Any], Any], Iterator[Product]]] = {
-    _aten.mm.default: _of_matrices,
-    _aten.bmm.default: _of_matrices,
-    _aten.mv.default: _of_matrices,
-    _aten.dot.default: _of_matrices,
-    _aten.addmm.default: _of_matrices,
-    _aten.baddbmm.default: _of_matrices,
+    **dict.fromkeys(_operators("mm bmm mv dot addmm baddbmm"), _of_matrices),
     _aten.convolution.default: _of_convolution,
     _aten.convolution_backward.default: _of_convolution_backward,
 }
-LONG = {*PARTS, *SUMS, *_PRODUCTS}
+_LONG = {*_IN_STEPS, *_SUMS, *_PRODUCTS}
 """Operators with sums of many terms."""
 
 
@@ -251,10 +248,6 @@ _EXACT = frozenset({
 """Operators that hand on numbers as they are; views are told by their signature."""
 
 
-def _operators(names: str) -> list[Any]:
-    return [getattr(torch.ops.aten, name).default for name in names.split()]
-
-
 _KINKS: Mapping[Any, tuple[float, ...]] = {
     **dict.fromkeys(_operators("relu relu_ leaky_relu leaky_relu_ _prelu_kernel abs"), (0.0,)),
     **dict.fromkeys(_operators("hardswish hardswish_ hardsigmoid hardsigmoid_"), (-3.0, 3.0)),
@@ -263,7 +256,7 @@ _KINKS: Mapping[Any, tuple[float, ...]] = {
 """Operator -> where its gradient jumps; () for the limits that it is called with."""
 _WHOLE = set(_operators("_to_copy floor ceil trunc"))
 """Operators that make whole numbers: an index is no rounding to be moved."""
-_REACH = 64  # units that moves may take a whole number off itself on the way
+_MOST_UNITS = 64  # units that moves may take a whole number off itself on the way
 
 
 class MovedRoundings(TorchDispatchMode):
@@ -289,7 +282,7 @@ class MovedRoundings(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No guard against torch.compile, which nothing here uses: it takes a fifth of the time."""
+        """Refuse a guard against torch.compile, which nothing here uses: a fifth of the time."""
         return False
 
     def __torch_dispatch__(
@@ -297,10 +290,10 @@ class MovedRoundings(TorchDispatchMode):
     ) -> Any:
         """Call the operator, then move what it rounded."""
         if func in _KINKS and args[0].dtype in self._factors:
-            self._meet(args[0], _KINKS[func] or _limits(*args))
+            self._at_kink(args[0], _KINKS[func] or _limits(*args))
         if self._dtype is torch.float64:
             args = self._constants(func, args)
-        if func in LONG and args[0].dtype in self._factors and args[0].is_cpu:
+        if func in _LONG and args[0].dtype in self._factors and args[0].is_cpu:
             return self._long(func, args, kwargs or {})
         if func in _WHOLE and args[0].dtype in UNIT and _makes_whole(func, kwargs):
             args = self._steady(args)
@@ -312,31 +305,31 @@ class MovedRoundings(TorchDispatchMode):
 
     def _long(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call an operator with sums, and move what it makes by what long sums round."""
-        if func in PARTS:
+        if func in _IN_STEPS:
             with self:
-                return PARTS[func](*args, **kwargs)
-        if func in SUMS and kwargs.get("dtype") is None and args[0].numel():
+                return _IN_STEPS[func](*args, **kwargs)
+        if func in _SUMS and kwargs.get("dtype") is None and args[0].numel():
             options = {name: value for name, value in kwargs.items() if name != "dtype"}
-            result = SUMS[func](*args, order=self._order, **options)
+            result = _SUMS[func](*args, order=self._order, **options)
         else:
             result = func(*args, **kwargs)
-        result_reaches = reaches(func, args, result)
-        for tensor, reach in zip(_tensors(result), result_reaches, strict=True):
-            self._move(tensor, reach)
+        errors = chain_errors(func, args, result)
+        for tensor, error in zip(_tensors(result), errors, strict=True):
+            self._move(tensor, error)
         return result
 
-    def _meet(self, argument: torch.Tensor, places: Sequence[float]) -> None:
-        """Keep some of the argument of a kink, or take what is near as above or below, in place."""
-        at, run = next(self._kinks), self._run
+    def _at_kink(self, argument: torch.Tensor, places: Sequence[float]) -> None:
+        """Note some of what a kink is given, or move what is near it to the side of the run."""
+        number, run = next(self._kinks), self._run
         if not run.side:
             sample = argument.reshape(-1)[torch.from_numpy(sampled(argument.numel()))]
-            run.met[at] = sample.numpy(force=True)
+            run.met[number] = sample.numpy(force=True)
             return
-        reach = run.reach.get(at, 0.0)
-        if reach and 0 not in argument.stride():  # an expanded tensor cannot be written to
+        near = run.reach.get(number, 0.0)
+        if near and 0 not in argument.stride():  # an expanded tensor cannot be written to
             for place in places:
                 off = (argument - place).abs()
-                argument.copy_(torch.where(off < reach, place + run.side * off, argument))
+                argument.copy_(torch.where(off < near, place + run.side * off, argument))
 
     def _constants(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Operands of float64 that hold no more than float32's digits, moved by float32's unit.
@@ -358,7 +351,7 @@ class MovedRoundings(TorchDispatchMode):
         """Numbers that become whole, those that moves took off a whole one put back on it."""
         numbers, *others = args
         whole, unit = numbers.round(), UNIT[numbers.dtype]
-        is_near = (numbers - whole).abs() <= _REACH * unit * whole.abs()
+        is_near = (numbers - whole).abs() <= _MOST_UNITS * unit * whole.abs()
         return torch.where(is_near, whole, numbers), *others
 
     def arrays(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
@@ -373,12 +366,12 @@ class MovedRoundings(TorchDispatchMode):
         self._move(tensor)
         return tensor.numpy()
 
-    def _move(self, tensor: torch.Tensor, reach: torch.Tensor | None = None) -> None:
+    def _move(self, tensor: torch.Tensor, error: torch.Tensor | None = None) -> None:
         """Move a tensor in place; infinities, NaN and counts (of steps, places) stay.
 
         Args:
             tensor: (...) numbers.
-            reach: (...) how far in units; None for their own sizes, so that zeros stay.
+            error: (...) how far in units; None for their own sizes, so that zeros stay.
         """
         size, factors = tensor.numel(), self._factors.get(tensor.dtype)
         if factors is None or not size:
@@ -390,10 +383,10 @@ class MovedRoundings(TorchDispatchMode):
         factors = factors if size <= _DRAWS else factors.repeat(-(-size // _DRAWS))
         start = int(self._random() * (max(size, _DRAWS) - size + 1))
         factors = factors[start : start + size].view(tensor.shape)
-        if reach is None:
+        if error is None:
             tensor.mul_(factors)
         else:
-            tensor.add_((factors - 1.0) * reach)
+            tensor.add_((factors - 1.0) * error)
 
 
 def _is_of_float32(numbers: Any) -> bool:
@@ -412,7 +405,7 @@ def _is_of_float32(numbers: Any) -> bool:
 def _makes_whole(func: Any, kwargs: Mapping[str, Any] | None) -> bool:
     """Whether a copy is one into whole numbers; any other of _WHOLE makes them."""
     kind = (kwargs or {}).get("dtype", torch.float32)
-    is_copy = func is torch.ops.aten._to_copy.default
+    is_copy = func is _aten._to_copy.default
     return not is_copy or not (kind.is_floating_point or kind is torch.bool)
 
 

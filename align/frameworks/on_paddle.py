@@ -97,7 +97,9 @@ def hook(layer: paddle.nn.Layer, before: Callable, after: Callable) -> contextli
         if not isinstance(called, _CELLS):
             return after(called, args, kwargs, output)
         new = after(called, args, kwargs, output[1])  # PADDLE: the output, then it in the state
-        return new if new is None else (new if is_tensor(new) else new[0], new)
+        if new is None:
+            return None
+        return (new if is_tensor(new) else new[0]), new
 
     hooks = contextlib.ExitStack()
     for remove in hook_calls(layer, before, leaving):
@@ -148,7 +150,7 @@ def named(model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:
 
 def state(model: paddle.nn.Layer) -> Arrays:
     """Every tensor by canonical name."""
-    return {name: numpy(tensor) for name, tensor in named(model).items()}
+    return {name: numpy(value) for name, value in named(model).items()}
 
 
 def load(model: paddle.nn.Layer, arrays: Mapping[str, np.ndarray]) -> None:
@@ -363,14 +365,14 @@ def _parts(optimizer: Any, model: paddle.nn.Layer) -> list[tuple[list[str], floa
     ratio = getattr(optimizer, "_lr_ratio", None)
     groups: list[tuple[list[str], float]] = []
     for params in lists:
-        parts: dict[float, list[str]] = {}
+        members: dict[float, list[str]] = {}
         for p in params:
             if p.name not in names:
                 continue
             factor = float((getattr(p, "optimize_attr", None) or {}).get("learning_rate", 1.0))
             factor *= float(ratio(p)) if callable(ratio) else 1.0
-            parts.setdefault(factor, []).append(names[p.name])
-        groups += [(members, factor) for factor, members in parts.items()]
+            members.setdefault(factor, []).append(names[p.name])
+        groups += [(listed_names, factor) for factor, listed_names in members.items()]
     return groups
 
 
@@ -383,7 +385,7 @@ def begin_again(scheduler: Any) -> None:
 
 
 def give(parameter: paddle.Tensor, gradient: np.ndarray | None) -> None:
-    """Set a gradient; None: there is none. Zeros that an optimizer left behind stay.
+    """Set a gradient, or for None take it away, but for zeros that an optimizer left behind.
 
     PADDLE: clear_grad() leaves zeros, with which an optimizer still moves the parameter.
     """

@@ -154,7 +154,7 @@ def named(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 def state(model: torch.nn.Module) -> Arrays:
     """Every tensor by canonical name."""
-    return {name: numpy(tensor) for name, tensor in named(model).items()}
+    return {name: numpy(value) for name, value in named(model).items()}
 
 
 def load(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
@@ -326,7 +326,7 @@ def decays_of(optimizer: Any, model: torch.nn.Module) -> dict[str, tuple[float, 
 
 
 def give(parameter: torch.nn.Parameter, gradient: np.ndarray | None) -> None:
-    """Set a gradient; None: there is none. Zeros that an optimizer left behind stay."""
+    """Set a gradient, or for None take it away, but for zeros that an optimizer left behind."""
     if gradient is not None:
         parameter.grad = torch.tensor(gradient, dtype=parameter.dtype)
     elif parameter.grad is not None and bool(parameter.grad.any()):

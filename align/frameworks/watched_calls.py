@@ -1,8 +1,6 @@
-"""What functions are called with while a model runs, in Paddle and in PyTorch, and others in place.
+"""What functions are called with while a model runs, in Paddle and in PyTorch.
 
-Also other values of attributes for the length of a block. A comparison that fails by little is made
-again with calls of Paddle's computed in float64, or by PyTorch: what that changes is Paddle's
-rounding.
+Calls of Paddle's may be answered in another way, and attributes have other values, for a block.
 """
 
 from __future__ import annotations
@@ -13,20 +11,16 @@ import functools
 import inspect
 import itertools
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
-import torch
 from paddle.nn import functional as F
 from torch.overrides import TorchFunctionMode, get_testing_overrides
 
-from align.frameworks.object_options import LAYER_WORDS
-from align.frameworks.on_paddle import ERRORS
-from align.record.arrays import replace
 from align.record.run_report import shown
 from sot_paddle import ops
 
@@ -80,7 +74,7 @@ _LOSSES = (
     "soft_margin_loss triplet_margin_loss"
 )
 ACTIVATIONS, LOSSES, MOVES = _ACTIVATIONS.split(), _LOSSES.split(), _MOVES.split()
-FUNCTIONS = [*_FUNCTIONS.split(), *MOVES, *LOSSES]
+FUNCTIONS = [*ACTIVATIONS, *_FUNCTIONS.split(), *MOVES, *LOSSES]
 OPERATORS = {
     "__add__": "add",
     "__radd__": "add",
@@ -94,11 +88,9 @@ OPERATORS = {
     "__getitem__": "index",
     "__setitem__": "assign",
 }
-NAMES = OPERATORS | {
-    name: name for name in (*ACTIVATIONS, *FUNCTIONS, "add", "subtract", "multiply", "divide")
-}
+NAMES = OPERATORS | {n: n for n in (*FUNCTIONS, "add", "subtract", "multiply", "divide")}
 
-DIGITS = {*ACTIVATIONS, *FUNCTIONS} - {"detach", "dropout", "batch_norm"}
+DIGITS = {*FUNCTIONS} - {"detach", "dropout", "batch_norm"}
 """Functions that may lose digits: not those that draw, or write into what they are given."""
 
 BYTES = 2**30  # of the largest result that an edit of a call may ask for
@@ -131,15 +123,15 @@ class WatchedCall:
     number: int
     place: str
 
-    def go(self, *args: Any, **changes: Any) -> Any:
-        """The call with other leading arguments or other keywords."""
-        if not (args or changes):
+    def go(self, *args: Any) -> Any:
+        """The call, or the call with other leading arguments."""
+        if not args:
             return self.function(*self.args, **self.kwargs)
-        return self._changed(*(args or self.args), **{**self.kwargs, **changes})
+        return self._changed(*args, *self.args[len(args) :], **self.kwargs)
 
     def arguments(self) -> dict[str, Any]:
         """The arguments by name, however they were passed, with defaults; {} where unknown."""
-        bound = self._bound()
+        bound = self._bound_arguments()
         return {} if bound is None else dict(bound.arguments)
 
     def unset(self) -> set[str]:
@@ -154,7 +146,7 @@ class WatchedCall:
 
     def with_arguments(self, values: Mapping[str, Any]) -> Any:
         """The call with some arguments changed, however they were passed."""
-        bound = self._bound()
+        bound = self._bound_arguments()
         if bound is None or not set(values) <= set(bound.arguments):
             raise TypeError(f"{self.name} has no argument {', '.join(values)}")
         for name, value in values.items():
@@ -164,14 +156,14 @@ class WatchedCall:
 
     def _changed(self, *args: Any, **kwargs: Any) -> Any:
         """Another call of the function; one of more than BYTES is not begun (MemoryError)."""
-        bound = dataclasses.replace(self, args=args, kwargs=kwargs)._bound()
+        bound = dataclasses.replace(self, args=args, kwargs=kwargs)._bound_arguments()
         if self.name in _ELEMENTS and bound is not None:
             wide = 8 * float(_ELEMENTS[self.name](**bound.arguments))
             if wide > BYTES:
                 raise MemoryError(f"{self.name}: {wide:.1e} bytes, {BYTES:.1e} at most")
         return self.function(*args, **kwargs)
 
-    def _bound(self) -> inspect.BoundArguments | None:
+    def _bound_arguments(self) -> inspect.BoundArguments | None:
         try:
             bound = inspect.signature(self.function).bind(*self.args, **self.kwargs)
         except (TypeError, ValueError):  # written in C++: it has no signature
@@ -182,6 +174,16 @@ class WatchedCall:
 
 Answer = Callable[[WatchedCall], Any]
 """Gives the result of a call; `WatchedCall.go` is the call itself."""
+
+
+def noting(calls: list[WatchedCall]) -> Answer:
+    """Write every call down and make it."""
+
+    def note(call: WatchedCall) -> Any:
+        calls.append(call)
+        return call.go()
+
+    return note
 
 
 @contextmanager
@@ -210,16 +212,16 @@ def watched(
 
         return call
 
-    functions = []
+    functions = []  # (owner, attribute, function)
     for owner, attribute in itertools.product((paddle, F, paddle.Tensor), NAMES):
         function = getattr(owner, attribute, None)
         if callable(function):
             functions.append((owner, attribute, function))
-    name_of = {id(function): NAMES[attribute] for _, attribute, function in functions}
-    wrappers = {id(f): watching(f, name_of[id(f)]) for _, _, f in functions}
+    word_of = {id(function): NAMES[attribute] for _, attribute, function in functions}
+    wrapper_of = {id(f): watching(f, word_of[id(f)]) for _, _, f in functions}
     for owner in owners:
-        functions += [(owner, n, v) for n, v in list(vars(owner).items()) if id(v) in name_of]
-    with ops.native(False), set_to((owner, n, wrappers[id(f)]) for owner, n, f in functions):
+        functions += [(owner, n, v) for n, v in vars(owner).items() if id(v) in wrapper_of]
+    with ops.native(False), set_to((owner, n, wrapper_of[id(f)]) for owner, n, f in functions):
         yield
 
 
@@ -231,9 +233,9 @@ def watched_in(
     return watched(active, answer, (*modules_of(layers), *layers))
 
 
-REDUCED = "amax amin all any logsumexp max mean min prod sum"
+REDUCED = ("amax", "amin", "all", "any", "logsumexp", "max", "mean", "min", "prod", "sum")
 SIGNATURES: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(REDUCED.split(), ("input", "dim", "keepdim")),
+    **dict.fromkeys(REDUCED, ("input", "dim", "keepdim")),
     **dict.fromkeys(("var", "std"), ("input", "dim", "unbiased", "keepdim")),
 }
 """The arguments of functions written in C++ whose forms are several."""
@@ -247,7 +249,7 @@ class TorchCall(NamedTuple):
 
 
 class TorchCalls(TorchFunctionMode):
-    """Writes down the calls that nothing written down has made."""
+    """Writes down the calls of a model's code, not those that they make in turn."""
 
     def __init__(self, active: Callable[[], bool] = lambda: True) -> None:
         super().__init__()
@@ -258,12 +260,12 @@ class TorchCalls(TorchFunctionMode):
     ) -> Any:
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
         if self.active():
-            self.calls.append(TorchCall(name, _bound(func, name, args, kwargs)))
+            self.calls.append(TorchCall(name, _by_name(func, name, args, kwargs)))
         return func(*args, **kwargs)
 
 
-def _bound(func: Any, name: str, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by name; those given by name alone where no signature fits."""
+def _by_name(func: Any, name: str, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name; those passed by name alone where no signature fits."""
     if name in SIGNATURES:
         defaults = {"dim": None, "keepdim": False}
         return defaults | dict(zip(SIGNATURES[name], args, strict=False)) | dict(kwargs)
@@ -284,157 +286,3 @@ def _signatures() -> dict[str, list[Callable]]:
     for function, like in get_testing_overrides().items():
         signatures.setdefault(getattr(function, "__name__", ""), []).append(like)
     return signatures
-
-
-NEAR = 1e-6
-"""Of the largest value of a result, of a gradient or of the one it comes from: what numbers held in
-float32 change of it."""
-_WORDS = LAYER_WORDS | {
-    "x": ("input", None),
-    "y": ("other", None),
-    "label": ("target", None),
-    "logit": ("input", None),
-}
-"""Paddle's word of an argument -> PyTorch's, where it is another."""
-_EPSILONS = {"layer_norm": "epsilon", "instance_norm": "eps"}
-"""Norm -> the argument that Paddle's kernel holds in float32 in every precision."""
-
-
-def _answering(compute: Callable[[WatchedCall], Any], names: Collection[str]) -> Answer:
-    """Answer every call of some functions by ``compute``, where that can, others as they are."""
-
-    def answer(call: WatchedCall) -> Any:
-        with contextlib.suppress(*ERRORS):  # no kernel, no such function, or other arguments
-            if call.name in names:
-                return compute(call)
-        return call.go()
-
-    return answer
-
-
-def in_float64(names: Collection[str]) -> Answer:
-    """Answer every call of some functions in float64, rounded to float32, others as they are.
-
-    What several operators lose together (log(sigmoid(x)) in two calls) stays lost.
-    """
-
-    def cast(values: Any, old: Any, new: str) -> Any:
-        def is_old(value: Any) -> bool:
-            return isinstance(value, paddle.Tensor) and value.dtype == old
-
-        return replace(values, is_old, lambda _, tensor: tensor.astype(new))
-
-    def compute(call: WatchedCall) -> Any:
-        args, kwargs = cast((call.args, call.kwargs), paddle.float32, "float64")
-        return cast(call.function(*args, **kwargs), paddle.float64, "float32")
-
-    return _answering(compute, names)
-
-
-def by_pytorch(names: Collection[str]) -> Answer:
-    """Answer every call of some functions with PyTorch's numbers in both directions.
-
-    What this may change is small: where PyTorch's numbers are farther than NEAR from Paddle's own,
-    or an argument has no place in PyTorch's function, the call stays as it is.
-    """
-    return _answering(_retaken, names)
-
-
-def _retaken(call: WatchedCall) -> paddle.Tensor:
-    has_names = bool(call.arguments())
-    arguments = call.arguments() or dict(zip("xy", call.args, strict=True))  # an operator
-    tensors = {n: v for n, v in arguments.items() if isinstance(v, paddle.Tensor)}
-    graded = {n: v for n, v in tensors.items() if v.is_floating_point() and not v.stop_gradient}
-    leaves = {name: tensor.detach() for name, tensor in graded.items()}
-    for leaf in leaves.values():
-        leaf.stop_gradient = False
-    with paddle.enable_grad():
-        if has_names:
-            paddle_result = call.with_arguments(leaves)
-        else:
-            paddle_result = call.go(*{**arguments, **leaves}.values())
-    copies = {n: torch.tensor(v.numpy(), requires_grad=n in graded) for n, v in tensors.items()}
-    with torch.enable_grad():
-        torch_result = _in_torch(call.name, {**arguments, **copies}, call.unset())
-
-    def back(gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
-        for leaf in leaves.values():
-            leaf.clear_gradient(False)
-        # a paddle.grad within another one ends the process
-        paddle.autograd.backward([paddle_result], [gradient], retain_graph=True)
-        paddle_grads = [leaf.grad for leaf in leaves.values()]
-        arriving, sources = torch.from_numpy(gradient.numpy()), [copies[name] for name in graded]
-        torch_grads = torch.autograd.grad(
-            torch_result, sources, arriving, retain_graph=True, allow_unused=True
-        )
-        pairs = zip(paddle_grads, torch_grads, strict=True)
-        size = float(np.abs(gradient.numpy()).max(initial=0.0))  # Paddle's max may be watched
-        return tuple(
-            None if grad is None else paddle.to_tensor(_nearer(grad, torch_grad, size))
-            for grad, torch_grad in pairs
-        )
-
-    return _Computed.apply(_nearer(paddle_result, torch_result), back, *graded.values())
-
-
-def _in_torch(name: str, arguments: Mapping[str, Any], unset: Collection[str]) -> torch.Tensor:
-    """Call PyTorch's function with the arguments of Paddle's.
-
-    Args:
-        unset: arguments that have Paddle's default, which PyTorch's function need not know.
-
-    Raises:
-        Exception: there is none of this name, or an argument that it does not know counts.
-    """
-    if name == "pow":  # whose exponent PyTorch does not call other
-        return torch.pow(*[*arguments.values()][:2])
-    if name == "smooth_l1_loss" and arguments.get("is_huber"):
-        name, arguments = "huber_loss", {n: v for n, v in arguments.items() if n != "is_huber"}
-    if name == "label_smooth":  # PyTorch smooths inside of its losses only
-        label, prior, share = (arguments[word] for word in ("label", "prior_dist", "epsilon"))
-        return (1 - share) * label + share * (1 / label.shape[-1] if prior is None else prior)
-    function, options = getattr(torch.nn.functional, name, None) or getattr(torch, name), {}
-    if name == "linear":  # Paddle holds (in, out), PyTorch (out, in)
-        arguments = {**arguments, "weight": arguments["weight"].T}
-    if name in _EPSILONS:
-        epsilon = float(np.float32(arguments[_EPSILONS[name]]))
-        arguments = {**arguments, _EPSILONS[name]: epsilon}
-    words = inspect.signature(get_testing_overrides().get(function, function)).parameters
-    for word, value in arguments.items():
-        other, convert = (word, None) if word in words else _WORDS.get(word, (word, None))
-        is_layout = isinstance(value, str) and value.startswith("NC")
-        counts = word not in unset and value is not None and value is not False and not is_layout
-        if other in words or counts:
-            options[other] = value if convert is None or value is None else convert(value)
-    return function(**options)
-
-
-def _nearer(
-    paddle_tensor: paddle.Tensor, torch_tensor: torch.Tensor | None, size: float = 0.0
-) -> np.ndarray:
-    """PyTorch's numbers where they are near Paddle's, else Paddle's own.
-
-    Args:
-        size: of what a gradient is computed from: one that cancels out (x / |x| of one number) is
-            rounding alone on both sides, and near by this measure.
-    """
-    ours = paddle_tensor.numpy()
-    torch_numbers = ours if torch_tensor is None else torch_tensor.detach().numpy()
-    if torch_numbers.shape != ours.shape or not ours.size:
-        return ours
-    with np.errstate(invalid="ignore"):  # what is infinite is not near
-        is_near = np.abs(torch_numbers - ours).max() <= NEAR * max(np.abs(ours).max(), size)
-    return torch_numbers if is_near else ours
-
-
-class _Computed(paddle.autograd.PyLayer):
-    """A result that is known, with its way back."""
-
-    @staticmethod
-    def forward(ctx: Any, result: np.ndarray, back: Callable, *_: paddle.Tensor) -> Any:
-        ctx.back = back
-        return paddle.to_tensor(result)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> Any:
-        return ctx.back(gradient)

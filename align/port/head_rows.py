@@ -6,11 +6,10 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from align.port.row import HEAD, Batch, PortRow, encoder
+from align.port.row import FLOAT64, HEAD, Batch, PortRow, encoder
 from align.port.text_rows import PUBLISHED_ADAPTERS
 from sot_paddle.config import WORD_POOLINGS
 
-_FLOAT64 = ("float64",)
 _POOLINGS = tuple(name for name in WORD_POOLINGS if name != "gcp_text")  # it has rows of its own
 _FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens")
 _MGCRP, _GCP, _GCP_TEXT = ({"pooling": name} for name in ("mgcrp", "gcp", "gcp_text"))
@@ -100,13 +99,13 @@ _ADAPTERS = tuple(
 HEAD_ROWS: tuple[PortRow, ...] = (
     # a draw that no head of the list amplifies: rounding explains 2e-4 of a tensor at most
     *_rows(_HEAD, _HEADS, batch=Batch(seed=10)),
-    *_rows(_TRIANGLE, _TRIANGLES, dtypes=_FLOAT64),
+    *_rows(_TRIANGLE, _TRIANGLES, dtypes=FLOAT64),
     # a class token and 6, 1, 0 and 4 words
-    *_rows(_FEW_WORDS, _ONE_WORD_OR_NONE, batch=Batch((7, 2, 1, 5), length=8), dtypes=_FLOAT64),
+    *_rows(_FEW_WORDS, _ONE_WORD_OR_NONE, batch=Batch((7, 2, 1, 5), length=8), dtypes=FLOAT64),
     *_rows(
         _FEW_WORDS,
         {"mgcrp_sum_loss_eval": {**_MGCRP, "fusion": "sum_loss"}},
-        dtypes=_FLOAT64,
+        dtypes=FLOAT64,
         train=False,
     ),
     *(
@@ -117,7 +116,7 @@ HEAD_ROWS: tuple[PortRow, ...] = (
         "words_only_gcp_text",
         options={**_GCP_TEXT, "q_dim": 7, "head_dropout": 0.0},
         subject="words",
-        dtypes=_FLOAT64,
+        dtypes=FLOAT64,
     ),
     *_ADAPTERS,
 )

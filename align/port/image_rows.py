@@ -9,9 +9,8 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from align.port.row import IMAGE_HEAD, ImageBatch, PortRow, Recipe, TimmModel
+from align.port.row import FLOAT64, IMAGE_HEAD, ImageBatch, PortRow, Recipe, TimmModel
 
-_FLOAT64 = ("float64",)
 _SOT = {"img_size": 32, "embed_dim": 20, "depth": 2, "num_heads": 4, "mlp_ratio": 1.5, **IMAGE_HEAD}
 _LINEAR = {**_SOT, "token_type": "linear"}
 _RESNET = {**_SOT, "token_type": "resnet", "token_dim": 16}
@@ -56,7 +55,7 @@ def _convolutional(
     by chance, and a flipped choice moves gradients by up to some per cent (A.7).
     """
     return (
-        _images(name, model, options, dtypes=_FLOAT64, **more),
+        _images(name, model, options, dtypes=FLOAT64, **more),
         _images(f"{name}_float32", model, options, forward_only=True, dtypes=("float32",), **more),
     )
 
@@ -83,7 +82,7 @@ _TRAINING = tuple(
         options,
         samples=samples,
         recipe=_RECIPE,
-        dtypes=_FLOAT64,
+        dtypes=FLOAT64,
         quick=name in ("sot", "deit"),
     )
     for name, model, options, samples in (
@@ -139,7 +138,7 @@ _FAMILIES = (
 
 _ONE = {**_LINEAR, "depth": 1, "img_size": 28}
 _UNUSUAL = tuple(
-    _images(name, model, options, samples=2, dtypes=_FLOAT64, train=train)
+    _images(name, model, options, samples=2, dtypes=FLOAT64, train=train)
     for name, model, options, train in (
         # 5 x 5 tokens in windows of 4, shifted by 2: padded to 8 x 8; merged to 3 x 3, odd too
         ("swin_padded_grid", "swin_tiny", _PADDED_SWIN, True),
@@ -150,7 +149,7 @@ _UNUSUAL = tuple(
     )
 )
 
-_PUBLISHED: dict[str, Any] = {"num_classes": 1000, "dtypes": _FLOAT64, "quick": False}
+_PUBLISHED: dict[str, Any] = {"num_classes": 1000, "dtypes": FLOAT64, "quick": False}
 _FULL = tuple(
     _images(f"{model}_full", model, {"head_dropout": 0.0}, samples=samples, **_PUBLISHED)
     for model, samples in (("sot_tiny", 2), ("sot_small", 1), ("sot_base", 1))
@@ -177,7 +176,7 @@ _MERGING = r"|stages\.1\.downsample"
 _TIMM = (
     _timm_deit("timm_deit", _DEIT),
     _timm_swin("timm_swin", _SWIN, _MERGING, samples=3),
-    _timm_swin("timm_swin_padded_grid", _PADDED_SWIN, _MERGING, samples=2, dtypes=_FLOAT64),
+    _timm_swin("timm_swin_padded_grid", _PADDED_SWIN, _MERGING, samples=2, dtypes=FLOAT64),
     _timm_deit("timm_deit_full", {}, samples=2, **_PUBLISHED),
     _timm_swin("timm_swin_full", {}, samples=2, **_PUBLISHED),
 )

@@ -59,6 +59,7 @@ def draw_batch(
     if isinstance(spec, ImageBatch):
         return _images(spec, row.num_classes, rng)
     samples = len(sentences) if spec.sentences else len(spec.lengths)
+    # drawn for every row, used or not: what comes next depends on it
     labels = rng.integers(0, max(2, row.num_classes), samples)
     if row.options.get("pooling") == "spans":
         labels = rng.integers(0, spec.length, (samples, 2))

@@ -13,7 +13,6 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -64,36 +63,30 @@ _PASSES = ("forward", "backward", "training")
 """Steps whose differences a wrong layer makes; the others are compared without the model."""
 
 
-@dataclass
-class RowOutcome:
-    """What a row left."""
-
-    results: list[StepResult]
-    findings: list[Divergence]
-    notes: list[str] = field(default_factory=list)
-    checks: Checks = field(default_factory=dict)
-    environment: dict[str, object] = field(default_factory=dict)
-
-
-def run_row(row: PortRow, dtypes: Sequence[str], choices: Choices) -> RowOutcome:
+def run_row(row: PortRow, dtypes: Sequence[str], choices: Choices) -> tuple[Report, Checks]:
     """Compare both models of a row in some precisions.
+
+    Returns:
+        Its report, and its arrays for the reprod_log files.
 
     Raises:
         ValueError: the checkpoint cannot be read, or does not fit.
     """
-    outcome, checks, pairs = Outcome(Report({})), Checks(), {}
+    outcome = Outcome(Report({}))
+    checks: Checks = {}
+    last_pairs: dict[str, PortPair] = {}
 
     def make_pair(setup: Setup, dtype: str) -> PortPair:
-        pairs[dtype] = PortPair(setup, dtype, row)
-        return pairs[dtype]
+        last_pairs[dtype] = PortPair(setup, dtype, row)
+        return last_pairs[dtype]
 
     with _remarks_unsaid():
-        request = request_of(row, dtypes, choices)
+        request = row_request(row, dtypes, choices)
         setup = Setup(request)
         take_once(make_pair(setup, dtypes[0]), outcome)
         for dtype in dtypes:
             outcome = without_faults(take_live, outcome, setup, dtype, make_pair)
-            _add_checks(checks, pairs.pop(dtype), outcome.report.results)
+            _add_checks(checks, last_pairs.pop(dtype), outcome.report.results)
             setup.paddle.leave(dtype)
         findings = outcome.findings
         if any(finding.step in _PASSES for finding in findings):
@@ -102,7 +95,7 @@ def run_row(row: PortRow, dtypes: Sequence[str], choices: Choices) -> RowOutcome
         dataclasses.replace(finding, place=f"{row.name}: {finding.place}") for finding in findings
     ]
     notes = [f"{row.name}: {note}" for note in outcome.notes if PUT_RIGHT in note]
-    return RowOutcome(outcome.report.results, findings, notes, checks, environment_stamp())
+    return Report(environment_stamp(), outcome.report.results, findings, notes=notes), checks
 
 
 @contextlib.contextmanager
@@ -118,14 +111,15 @@ def _remarks_unsaid() -> Iterator[None]:
 
 
 class PortPair(AnyPair):
-    """A row in one precision: its inputs are chosen, so a tensor that proves little fails."""
+    """A row in one precision."""
 
-    chosen = True
+    chosen = True  # by the suite, as its inputs are: a tensor that proves little fails
 
     def __init__(self, setup: Setup, dtype: str, row: PortRow) -> None:
         super().__init__(setup, dtype)
         self.row, self.backward = row, not row.forward_only
-        self.judge.statistics_rule = "forward"  # no kernel of Paddle's updates these statistics
+        # as exactly as taps: no kernel of Paddle's updates these statistics
+        self.judge.statistics_rule = "forward"
 
 
 def _add_checks(checks: Checks, pair: PortPair, results: Sequence[StepResult]) -> None:
@@ -174,7 +168,7 @@ def _from_layers(layers: Sequence[Divergence], taps: Sequence[Divergence]) -> Se
     return [*layers, *following]
 
 
-def request_of(row: PortRow, dtypes: Sequence[str], choices: Choices) -> Request:
+def row_request(row: PortRow, dtypes: Sequence[str], choices: Choices) -> Request:
     """Return what is compared of a row."""
     if row.checkpoint:
         sizes = encoder_sizes(choices.checkpoint)
@@ -192,7 +186,7 @@ def request_of(row: PortRow, dtypes: Sequence[str], choices: Choices) -> Request
         functools.partial(_loaded_torch_model, row, state),
         functools.partial(_paddle_model, row),
         inputs,
-        outputs=_outputs_of_both(valid, "" if row.timm is None else f"{row.timm.taps}|logits"),
+        outputs=_outputs_of_both(valid, ".*" if row.timm is None else f"{row.timm.taps}|logits"),
         loss=_losses(row),
         labels=labels,
         weights=_mapping(row, state),
@@ -219,11 +213,9 @@ def _training(row: PortRow, choices: Choices) -> dict[str, Any]:
 
 
 def _by_layers(request: Request) -> Request:
-    """Turn a row's request into one that pairs the layers of both models, forward and backward.
+    """Turn a row's request into one that pairs the layers of both models, in float64.
 
-    Returns:
-        The request in float64, for the logits alone: taps that a layer is handed to write into
-        would count among its arguments.
+    Only logits are asked for: a mapping for taps, which layers pass on, would count as an argument.
     """
     return dataclasses.replace(
         request,
@@ -278,27 +270,27 @@ def _outputs_of_both(valid: np.ndarray | None, shown: str) -> tuple[Callable, Ca
 def _outputs(
     output: Any, *, make_tensor: Callable, valid: np.ndarray | None, shown: str
 ) -> dict[str, Any]:
-    """Turn (logits, taps), or logits, into one mapping: taps, what the loss takes, their order.
+    """Turn what a model returns into one mapping: taps, their order, and what the loss takes.
 
-    Of real sentences the last hidden states come at valid positions as well: padded positions are
-    ill-conditioned, the words themselves are not.
+    A model returns (logits, taps) or logits alone; logits are a tap, too.
 
     Args:
-        valid: flat positions of the words.
-        shown: pattern of the taps that both sides have, "" for all.
+        valid: flat positions of the words of real sentences, where the last hidden states are
+            compared once more: at padded positions they are ill-conditioned.
+        shown: pattern of the taps that both sides have.
     """
     has_taps = isinstance(output, tuple) and isinstance(output[1], Mapping)
     logits, all_taps = output if has_taps else (output, {"logits": output})
-    taps = {name: t for name, t in all_taps.items() if not shown or re.fullmatch(shown, name)}
+    taps = {name: tap for name, tap in all_taps.items() if re.fullmatch(shown, name)}
     outputs: dict[str, Any] = {}
     if valid is not None:
         last = [name for name in taps if name.startswith("layers.")][-1]
         outputs[f"{last} (valid positions)"] = taps[last].flatten(0, 1)[make_tensor(valid)]
     outputs.update(taps)
-    if isinstance(logits, tuple):
+    if isinstance(logits, tuple):  # of several layers, or the two ends of spans
         outputs["output"] = logits
-    places = sorted(taps)
-    outputs[ORDER] = make_tensor([places.index(name) for name in taps])
+    alphabetical = sorted(taps)
+    outputs[ORDER] = make_tensor([alphabetical.index(name) for name in taps])
     return outputs
 
 

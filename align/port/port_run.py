@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest import mock
 
 from align.port.head_rows import HEAD_ROWS
@@ -28,15 +27,15 @@ from align.port.row import DTYPES, Choices, PortRow
 from align.port.text_rows import TEXT_ROWS
 from align.record.results import StepResult
 from align.record.run_report import Report, origin
+from align.report import reprod
 from align.report.report_html import check_writable, write_asked
 from align.report.report_text import console
 from align.report.reprod import Checks, write_reprod
 from sot_paddle.reading import read_text
 from sot_paddle.runtime import ignore_import_warnings, tune_cpu
 
-if TYPE_CHECKING:
-    from align.port.port_pair import RowOutcome
-
+Compared = tuple[Report, Checks]
+"""The report of a row or of all rows, and the arrays for the reprod_log files."""
 ROWS: tuple[PortRow, ...] = (*TEXT_ROWS, *HEAD_ROWS, *IMAGE_ROWS)
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(2**22)}
@@ -121,7 +120,7 @@ def run(
     asked: PortRun,
     workers: int | None = None,
     progress: Callable[[str, Sequence[StepResult]], None] = lambda row, results: None,
-) -> tuple[Report, Checks]:
+) -> Compared:
     """Compare every row.
 
     Args:
@@ -140,27 +139,26 @@ def run(
         workers = min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
     if workers < 0:
         raise ValueError(f"--jobs {workers}: expected a number of processes, 0 for this one alone")
-    outcomes: dict[str, RowOutcome] = {}
+    reports: dict[str, Compared] = {}
     here = ((row, _run(asked, row)) for row in rows)
-    for row, outcome in _shared_out(asked, rows, workers) if workers else here:
-        outcomes[row.name] = outcome
-        progress(row.name, outcome.results)
-    return _report([outcomes[row.name] for row in rows], {"tuning": tune_cpu(), "workers": workers})
+    for row, row_report in _shared_out(asked, rows, workers) if workers else here:
+        reports[row.name] = row_report
+        progress(row.name, row_report[0].results)
+    return _joined([reports[row.name] for row in rows], {"tuning": tune_cpu(), "workers": workers})
 
 
-def _report(outcomes: Sequence[RowOutcome], how: dict[str, object]) -> tuple[Report, Checks]:
-    report, checks = Report({**outcomes[-1].environment, **how}), {}
-    for outcome in outcomes:
-        report.results.extend(outcome.results)
-        report.findings.extend(outcome.findings)
-        report.notes.extend(outcome.notes)
-        for check, sides in outcome.checks.items():
-            for arrays, more in zip(checks.setdefault(check, ({}, {})), sides, strict=True):
-                arrays.update(more)
+def _joined(reports: Sequence[Compared], how: dict[str, object]) -> Compared:
+    report, checks = Report({**reports[-1][0].environment, **how}), {}
+    for row_report, row_checks in reports:
+        report.results += row_report.results
+        report.findings += row_report.findings
+        report.notes += row_report.notes
+        for check, (torch_values, paddle_values) in row_checks.items():
+            reprod.add(checks, check, "", torch_values, paddle_values)
     return report, checks
 
 
-def _run(asked: PortRun, row: PortRow) -> RowOutcome:
+def _run(asked: PortRun, row: PortRow) -> Compared:
     from align.port.port_pair import run_row
 
     return run_row(row, asked.dtypes_of(row), asked.choices)
@@ -168,7 +166,7 @@ def _run(asked: PortRun, row: PortRow) -> RowOutcome:
 
 def _shared_out(
     asked: PortRun, rows: Sequence[PortRow], workers: int
-) -> Iterator[tuple[PortRow, RowOutcome]]:
+) -> Iterator[tuple[PortRow, Compared]]:
     """Have rows run by worker processes, what takes long first; yield them as they are done."""
     tasks = sorted(rows, key=lambda row: (row.quick, row.recipe is None, row.subject != "images"))
     count = min(workers, len(tasks))

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-DTYPES = ("float64", "float32")
+from align.record.request import DTYPES
+
+FLOAT64 = ("float64",)
 WORDS_DIM = 13
 """Channels of the tokens that a ``words`` row feeds to its head."""
 

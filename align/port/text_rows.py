@@ -9,10 +9,9 @@ import dataclasses
 import functools
 from typing import Any
 
-from align.port.row import HEAD, NO_DROPOUT, Batch, PortRow, Recipe, encoder
+from align.port.row import FLOAT64, HEAD, NO_DROPOUT, Batch, PortRow, Recipe, encoder
 
-_FLOAT64 = ("float64",)
-_float64_row = functools.partial(PortRow, dtypes=_FLOAT64)
+_float64_row = functools.partial(PortRow, dtypes=FLOAT64)
 _slow_row = functools.partial(PortRow, quick=False)
 _MASKED = {"mask_padding": True}
 _FROZEN = {"freeze_encoder": True}
@@ -52,7 +51,7 @@ _REAL_VOCABULARY = {**_SMALL, "vocab_size": 30522, "num_hidden_layers": 2}
 _LONG = Recipe(steps=50, total_steps=60, warmup_steps=6, learning_rate=5e-4)
 # float32 runs of 50 steps part by chance (a ReLU that flips): 1e-5 to 5e-4 on both sides
 _corpus_row = functools.partial(
-    PortRow, num_classes=2, batch=Batch(length=24, corpus=True), dtypes=_FLOAT64, quick=False
+    PortRow, num_classes=2, batch=Batch(length=24, corpus=True), dtypes=FLOAT64, quick=False
 )
 _TRAINING = (
     _corpus_row("training_corpus_plain", "bert_base", _REAL_VOCABULARY, recipe=_LONG),
@@ -118,7 +117,7 @@ _documents_row = functools.partial(
 )
 _BERT4DOCS = (
     PortRow("bert4doc_model", "bert_base", {**_DOCUMENTS, "layers": (2,)}, num_classes=2),
-    _documents_row("bert4doc_training", recipe=_BERT_ADAM, dtypes=_FLOAT64),
+    _documents_row("bert4doc_training", recipe=_BERT_ADAM, dtypes=FLOAT64),
     _documents_row(
         "bert4doc_training_float32", recipe=_FIFTY_STEPS, dtypes=("float32",), quick=False
     ),
@@ -181,7 +180,7 @@ _GPTS = (
         {**_GPT_TINY, "pooling": "score"},
         forward_only=True,
         batch=Batch(lengths=(7, 2, 1, 0), length=8),
-        dtypes=_FLOAT64,
+        dtypes=FLOAT64,
     ),
     _float64_row(
         "gpt_masked_token",

@@ -34,6 +34,7 @@ from align.record.arrays import (
 )
 from align.record.recording import Call, Recording
 from align.record.request import DTYPES, LOSSES, Request
+from align.record.run_report import SIDES
 from sot_paddle import checkpoint, reading
 from sot_paddle.atomic import atomic_directory
 
@@ -46,7 +47,6 @@ TRAINING, TRAINING_RECORD = "training.safetensors", "training.json"
 DRIFT, ROWS = "drift.safetensors", "weights"
 ORACLE = "oracle"
 """Subfolder of a precision with PyTorch's float64 run on what was rounded to it."""
-SIDES = {"torch": "PyTorch", "paddle": "Paddle"}
 OWN = "the user's own"
 
 
@@ -234,10 +234,10 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 class EqualOnce:
-    """Arrays for a tensor file, equal ones under one name; they are read again to be written.
+    """Arrays for a tensor file, in which equal ones lie once, under the name of the first.
 
     Attributes:
-        arrays: by the name under which each lies in the file.
+        arrays: by the name under which each lies in the file; read again when the file is written.
     """
 
     def __init__(self) -> None:
@@ -267,11 +267,15 @@ def _readers(arrays: Mapping[str, np.ndarray]) -> dict[str, Reader]:
     return {name: functools.partial(arrays.__getitem__, name) for name in arrays}
 
 
-_TAPS = {"outputs": "{}", "inputs": "input of {}"}
-_GRADIENTS = {"grad_outputs": "gradient at {}", "grad_inputs": "gradient into {}"}
-"""Arrays of a call -> how the names of their tensors begin."""
-_ARRAYS = ("gradients", "input_gradients", "state")
+_OF_CALLS = {
+    FORWARD: {"outputs": "{}", "inputs": "input of {}"},
+    BACKWARD: {"grad_outputs": "gradient at {}", "grad_inputs": "gradient into {}"},
+}
+"""File -> attributes of a `Call` that lie in it -> how the names of their tensors begin."""
+_OF_PASS = ("gradients", "input_gradients", "state")
+"""Attributes of a `Recording` that lie in BACKWARD."""
 _PLAIN = ("stamp", "pooled", "written")
+"""Attributes of a `Recording` that lie in RECORD."""
 
 
 def write_recording(recording: Recording, folder: Path) -> None:
@@ -280,13 +284,13 @@ def write_recording(recording: Recording, folder: Path) -> None:
     taps, gradients, calls = EqualOnce(), EqualOnce(), []
     for key, call in recording.calls.items():
         row: dict[str, Any] = {"name": call.name, "number": call.number, "parent": call.parent}
-        for writer, titles in ((taps, _TAPS), (gradients, _GRADIENTS)):
-            for part, title in titles.items():
+        for writer, file in ((taps, FORWARD), (gradients, BACKWARD)):
+            for part, title in _OF_CALLS[file].items():
                 row[part] = writer.add(title.format(key), getattr(call, part))
         calls.append(row)
     record: dict[str, Any] = {"calls": calls, "backward_order": recording.backward_order}
     record["loss"] = gradients.add("loss", {"": recording.loss})
-    for part in _ARRAYS:
+    for part in _OF_PASS:
         record[part] = gradients.add(part, getattr(recording, part))
     for part in _PLAIN:
         record[part] = getattr(recording, part)
@@ -318,8 +322,8 @@ def as_written(file: Path) -> Iterator[None]:
         raise ValueError(f"{file}: not as `align dump` wrote it: {kind}{error}") from error
 
 
-class Folder:
-    """The files of a dump; opening it checks every one against the manifest.
+class Dump:
+    """The files of a dump and its record; opening it checks every file against the manifest.
 
     Raises:
         ValueError: not a dump, another version, a file that is missing or was changed; one line.
@@ -346,6 +350,20 @@ class Folder:
                     raise ValueError(f"has a bad row {name!r}")
                 if not reading.is_intact(self.path / name, row):
                     raise ValueError(f"{name} is missing, or was damaged or changed")
+        self.meta = self._meta()
+
+    def _meta(self) -> Meta:
+        raw = self.json(META)
+        with as_written(self.path / META):
+            entries = [
+                Entry(**{**row, "shape": tuple(row["shape"]), "types": tuple(row["types"])})
+                for row in raw["entries"]
+            ]
+            modules = [Module(**row) for row in raw["modules"]]
+            meta = Meta(**{**raw, "entries": entries, "modules": modules})
+            if meta.side not in SIDES or not meta.dtypes or not {*meta.dtypes} <= {*DTYPES}:
+                raise ValueError(f"side {meta.side!r}, dtypes {meta.dtypes!r}")
+        return meta
 
     def _listed(self, name: str) -> Path:
         if name not in self.files:
@@ -361,7 +379,7 @@ class Folder:
         return checkpoint.read_tensors(self._listed(name))[0]
 
     def recording(self, prefix: str) -> Recording:
-        """Read one pass back.
+        """Read one pass back, computed by the framework that the record names.
 
         Args:
             prefix: its subfolder, "float32" or "float32/oracle".
@@ -371,58 +389,33 @@ class Folder:
         with as_written(self.path / prefix / RECORD):
             for row in record["calls"]:
                 call = Call(row["name"], row["number"], row["parent"])
-                for tensors, titles in ((taps, _TAPS), (gradients, _GRADIENTS)):
-                    for part in titles:
+                for tensors, file in ((taps, FORWARD), (gradients, BACKWARD)):
+                    for part in _OF_CALLS[file]:
                         setattr(call, part, _picked(tensors, row[part]))
                 recording.calls[call.key] = call
             recording.backward_order = [(key, path) for key, path in record["backward_order"]]
             recording.loss = _picked(gradients, record["loss"])[""]
-            for part in _ARRAYS:
+            for part in _OF_PASS:
                 setattr(recording, part, _picked(gradients, record[part]))
             for part in _PLAIN:
                 setattr(recording, part, record[part])
+        self._check_stamp(recording.stamp, prefix)
         return recording
 
     def training(self, prefix: str) -> TrainingRun:
         """Read a training run back; see `recording`."""
-        record, kinds = self.json(f"{prefix}/{TRAINING_RECORD}"), {"state": Lazy()}
+        record = self.json(f"{prefix}/{TRAINING_RECORD}")
+        state, moments = Lazy(), {}
         for title, read in _readers(self.tensors(f"{prefix}/{TRAINING}")).items():
             kind, _, name = title.partition("/")
-            kinds.setdefault(kind, Lazy()).hold(name, read)
+            arrays = state if kind == "state" else moments.setdefault(kind, Lazy())
+            arrays.hold(name, read)
         with as_written(self.path / prefix / TRAINING_RECORD):
             curves = ([float(x) for x in record[name]] for name in ("losses", "learning_rates"))
             rows = self.tensors(f"{prefix}/{DRIFT}").get(ROWS, ())
-            return TrainingRun(*curves, kinds.pop("state"), kinds, record["stamp"], rows)
-
-
-def _picked(tensors: Mapping[str, np.ndarray], names: Mapping[str, str]) -> Lazy:
-    """The tensors of some names by path; refuse one that is not there."""
-    missing = [name for name in names.values() if name not in tensors]
-    if missing:
-        raise ValueError(f"has no tensor {missing[0]!r}, though the record names it")
-    readers = {p: functools.partial(tensors.__getitem__, name) for p, name in names.items()}
-    return Lazy(readers)
-
-
-class Dump(Folder):
-    """A complete dump, and its record.
-
-    Raises:
-        ValueError: not a dump, or one that was changed; one line.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path)
-        raw = self.json(META)
-        with as_written(self.path / META):
-            entries = [
-                Entry(**{**row, "shape": tuple(row["shape"]), "types": tuple(row["types"])})
-                for row in raw["entries"]
-            ]
-            modules = [Module(**row) for row in raw["modules"]]
-            self.meta = meta = Meta(**{**raw, "entries": entries, "modules": modules})
-            if meta.side not in SIDES or not meta.dtypes or not {*meta.dtypes} <= {*DTYPES}:
-                raise ValueError(f"side {meta.side!r}, dtypes {meta.dtypes!r}")
+            run = TrainingRun(*curves, state, moments, record["stamp"], rows)
+        self._check_stamp(run.stamp, prefix)
+        return run
 
     def weights(self) -> Arrays:
         """The tensors that the passes ran on, by canonical name.
@@ -439,18 +432,6 @@ class Dump(Folder):
         """The labels of the loss, None without."""
         return self.tensors(LABELS).get("labels")
 
-    def recording(self, prefix: str) -> Recording:
-        """Read one pass back, computed by the framework that the record names."""
-        recording = super().recording(prefix)
-        self._check_stamp(recording.stamp, prefix)
-        return recording
-
-    def training(self, prefix: str) -> TrainingRun:
-        """Read a training run back, computed by the framework that the record names."""
-        run = super().training(prefix)
-        self._check_stamp(run.stamp, prefix)
-        return run
-
     def numbers(self) -> dict[str, dict[str, list[float]]]:
         """Metric and schedule as each side computed them: kind -> name -> values."""
         numbers: dict[str, dict[str, list[float]]] = {}
@@ -466,3 +447,12 @@ class Dump(Folder):
                 f"{self.path}, {prefix}: says side {self.meta.side!r}, its tensors were computed "
                 f"by {stamp.get('framework')!r}"
             )
+
+
+def _picked(tensors: Mapping[str, np.ndarray], names: Mapping[str, str]) -> Lazy:
+    """The tensors of some names by path; refuse one that is not there."""
+    missing = [name for name in names.values() if name not in tensors]
+    if missing:
+        raise ValueError(f"has no tensor {missing[0]!r}, though the record names it")
+    readers = {p: functools.partial(tensors.__getitem__, name) for p, name in names.items()}
+    return Lazy(readers)

@@ -114,7 +114,9 @@ class Request:
         self._hold("inputs", given_inputs("inputs", self.inputs))
         self._hold("outputs", self._checked_outputs())
         self._check_loss()
-        self._check_optimizer()
+        self._hold("optimizer", self._checked_optimizer())
+        if is_pair(self.optimizer) and not self.schedule_steps:
+            self._hold("schedule_steps", self.steps)
         self._check_stages()
         if self.batches is not None:
             count = self.steps * self.accumulate
@@ -202,7 +204,7 @@ class Request:
         if self.loss is None and self.labels is not None and self.metric is None:
             raise ValueError("labels= without loss= or metric=: say what they are for")
 
-    def _check_optimizer(self) -> None:
+    def _checked_optimizer(self) -> Any:
         if self.steps and self.optimizer is None:
             raise ValueError("steps= needs optimizer=: sgd, adamw, or a pair of factories")
         if self.accumulate < 1 or (self.accumulate > 1 and not self.steps):
@@ -213,7 +215,7 @@ class Request:
             raise ValueError("optimizer= without steps=: say how many steps to train")
         optimizer = self.optimizer
         if optimizer is None or is_pair(optimizer):
-            return
+            return optimizer
         if not isinstance(optimizer, (str, Mapping)):
             kind = type(optimizer).__name__
             raise ValueError(f"optimizer: got {kind}, expected a name or a dict")
@@ -230,7 +232,7 @@ class Request:
                 f"optimizer {name}: unknown option {unknown[0]!r}; known: "
                 f"{', '.join(OPTIMIZERS[name])}"
             )
-        self._hold("optimizer", {"name": name, **OPTIMIZERS[name], **options})
+        return {"name": name, **OPTIMIZERS[name], **options}
 
     def _check_stages(self) -> None:
         for name in ("data", "metric", "schedule"):
@@ -243,8 +245,6 @@ class Request:
                 raise ValueError(f"{name}: expected a pair of callables (torch, paddle)")
         if self.metric is not None and self.labels is None:
             raise ValueError("metric= needs labels=")
-        if is_pair(self.optimizer) and not self.schedule_steps:
-            self._hold("schedule_steps", self.steps)
         if self.schedule is not None and not self.schedule_steps:
             raise ValueError("schedule= needs schedule_steps=: how many rates to compare")
         if self.schedule_steps and self.schedule is None and self.optimizer is None:
@@ -281,11 +281,11 @@ def request_of(*needed: Any, **options: Any) -> Request:
 
 
 def documented(function: _Function) -> _Function:
-    """Give a function of ``(torch_module, ..., **options)`` the record's signature and meanings."""
+    """Show help() of a function with ``**options`` the fields of a request and their meanings."""
     signature = inspect.signature(function)
+    fields = inspect.signature(Request).parameters.values()
     others = [p for p in signature.parameters.values() if p.name not in (*FIELDS, "options")]
-    request_parameters = inspect.signature(Request).parameters.values()
-    function.__signature__ = signature.replace(parameters=[*request_parameters, *others])
+    function.__signature__ = signature.replace(parameters=[*fields, *others])
     meanings = str(Request.__doc__).partition("Args:\n")[2].partition("\n\n")[0]
     function.__doc__ = str(function.__doc__).replace("    Args:\n", f"    Args:\n{meanings}\n", 1)
     return function
@@ -362,13 +362,13 @@ def read_batches(batches: Any, steps: int, inputs: Any, labels: Any) -> Iterator
 
 
 def exchanged(batches: Sequence[Any], step: int = 1) -> tuple[int, list[Any]]:
-    """The batches with the first and the first other one exchanged.
+    """Exchange the first batch and the next one with other numbers; ``step``: batches of a step.
 
     Returns:
         Number of that other one, and the batches in the new order; (0, []) when all are alike.
     """
-    for number, batch in enumerate(batches):
+    for number, batch in enumerate(batches[step:], step):
         pairs = zip(leaves(batch, is_array), leaves(batches[0], is_array), strict=True)
-        if number >= step and not all(np.array_equal(a, b) for (_, a), (_, b) in pairs):
+        if not all(np.array_equal(a, b) for (_, a), (_, b) in pairs):
             return number, [batch, *batches[1:number], batches[0], *batches[number + 1 :]]
     return 0, []

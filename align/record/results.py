@@ -10,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from align.record.request import DTYPES
 from sot_paddle.reading import json_ready
 
 
@@ -51,12 +52,11 @@ STEPS: Mapping[str, Step] = {
         Step("metric", "metric", "numbers:metric", once=True),
         Step("learning_rate", "schedule_steps", "numbers:learning_rate", once=True),
         Step("backward", ""),
-        Step("optimizer", "optimizer", "training:optimizer", live=True, makers=_REPEATED[-1:]),
+        Step("optimizer", "optimizer", "training:optimizer", live=True, makers=("learning_rate",)),
         Step("training", "steps", "training:training", makers=_REPEATED),
     )
 }
 """In the order in which one fault makes the next: of the report, and of what is to be fixed."""
-DTYPES = ("float64", "float32", None)
 _STAMPED = ("ours", "reference")
 
 KINDS = ("scaled", "relative", "absolute", "exact", "oracle", "band")
@@ -89,7 +89,7 @@ class Tolerance:
     Raises:
         ValueError: a combination that means nothing or admits anything.
 
-    Source: issue "The rails", section 5; specs.md D.5.
+    Source: specs.md D.5.
     """
 
     kind: str
@@ -101,36 +101,32 @@ class Tolerance:
     bias: float = 0.0
 
     def __post_init__(self) -> None:
-        kind, value, floor = self.kind, self.value, self.floor
-        oracle = kind == "oracle"
-        is_size = floor is None or (kind in ("oracle", "relative") and 0 <= floor < 1)
-        has_factor = self.factor is not None and 0 < self.factor < math.inf
-        has_norm = self.norm == "max" or (
-            self.norm == "l2" and kind in ("scaled", *JUDGED_BY_ORACLE)
-        )
-        rules = (
-            (kind in KINDS, f"kind {kind!r}, expected one of {', '.join(KINDS)}"),
-            (0 <= value < math.inf, f"value {value!r}, expected a finite number >= 0"),
-            (kind != "exact" or value == 0, f"value {value!r}, expected 0 for kind exact"),
-            (
-                value < 1 or kind in ("absolute", "exact"),
-                f"value {value!r} for kind {kind}, which admits a tensor of zeros: expected < 1",
-            ),
-            (bool(self.why.strip()), "an empty why: say where the number comes from"),
-            (has_norm, f"norm {self.norm!r} for kind {kind}: max, or l2 with scaled, oracle, band"),
-            (
-                has_factor if oracle else self.factor is None or (kind == "band" and has_factor),
-                f"factor {self.factor!r} for kind {kind}: oracle needs one > 0, band may have one",
-            ),
-            (is_size, f"floor {floor!r} for kind {kind}: in [0, 1), only for oracle and relative"),
-            (
-                self.bias == 0 or (kind == "band" and 0 < self.bias < 1),
-                f"bias {self.bias!r} for kind {kind}: in [0, 1), only for band",
-            ),
-        )
-        wrong = [text for holds, text in rules if not holds]
+        wrong = "; ".join(self._faults())
         if wrong:
-            raise ValueError(f"Tolerance: got {'; '.join(wrong)}")
+            raise ValueError(f"Tolerance: got {wrong}")
+
+    def _faults(self) -> Iterator[str]:
+        kind, value, norm, factor, floor = self.kind, self.value, self.norm, self.factor, self.floor
+        by_oracle = kind in JUDGED_BY_ORACLE
+        if kind not in KINDS:
+            yield f"kind {kind!r}, expected one of {', '.join(KINDS)}"
+        if not 0 <= value < math.inf:
+            yield f"value {value!r}, expected a finite number >= 0"
+        if kind == "exact" and value != 0:
+            yield f"value {value!r}, expected 0 for kind exact"
+        if kind not in ("absolute", "exact") and not value < 1:  # NaN is not
+            yield f"value {value!r} for kind {kind}, which admits a tensor of zeros: expected < 1"
+        if not self.why.strip():
+            yield "an empty why: say where the number comes from"
+        if norm != "max" and not (norm == "l2" and (kind == "scaled" or by_oracle)):
+            yield f"norm {norm!r} for kind {kind}: max, or l2 with scaled, oracle, band"
+        left_out = factor is None and kind != "oracle"
+        if not left_out and not (by_oracle and factor is not None and 0 < factor < math.inf):
+            yield f"factor {factor!r} for kind {kind}: oracle needs one > 0, band may have one"
+        if floor is not None and not (kind in ("oracle", "relative") and 0 <= floor < 1):
+            yield f"floor {floor!r} for kind {kind}: in [0, 1), only for oracle and relative"
+        if self.bias != 0 and not (kind == "band" and 0 < self.bias < 1):
+            yield f"bias {self.bias!r} for kind {kind}: in [0, 1), only for band"
 
     @property
     def lowest_bound(self) -> float:
@@ -205,10 +201,10 @@ class Comparison:
     def stated(
         cls, name: str, tolerance: Tolerance, reason: str, worst: float = math.inf, **more: Any
     ) -> Comparison:
-        """One that was decided, not measured: `reason` says why it fails, "" that it passes."""
+        """One that fails for a reason that was stated, not measured."""
         return cls(
             name=name,
-            passed=not reason,
+            passed=False,
             worst=worst,
             bound=tolerance.lowest_bound,
             scale=1.0,
@@ -253,7 +249,7 @@ class StepResult:
 
     Args:
         step: one of STEPS.
-        dtype: one of DTYPES; None where the dtype does not matter.
+        dtype: one of `DTYPES`; None where the dtype does not matter.
         comparisons: in execution order of the reference; gradients from the loss back.
         controls: the faults planted in this run.
         series: curves to plot, quantity -> {"paddle": [...], "pytorch": [...]}.
@@ -279,8 +275,8 @@ class StepResult:
     def __post_init__(self) -> None:
         if self.step not in STEPS:
             raise ValueError(f"step {self.step!r}: expected one of {', '.join(STEPS)}")
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype {self.dtype!r}: expected one of {DTYPES}")
+        if self.dtype not in (*DTYPES, None):
+            raise ValueError(f"dtype {self.dtype!r}: expected one of {(*DTYPES, None)}")
 
     @property
     def problems(self) -> list[str]:
@@ -336,7 +332,10 @@ class StepResult:
     def position(self) -> dict[str, Any] | None:
         """Where the worst element is: {"name": tensor, "index": [..] or None}."""
         worst = self.worst_comparison
-        return worst and {"name": worst.name, "index": worst.position and list(worst.position)}
+        if worst is None:
+            return None
+        index = None if worst.position is None else list(worst.position)
+        return {"name": worst.name, "index": index}
 
     def to_json(self) -> dict[str, Any]:
         """The machine-readable form; `worst` <= `tolerance` says whether the comparisons passed."""

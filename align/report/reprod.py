@@ -49,22 +49,17 @@ def write_reprod(
     for check, sides in checks.items():
         torch_arrays, paddle_arrays = (_subtractable(side) for side in sides)
         for side, arrays in (("torch", torch_arrays), ("paddle", paddle_arrays)):
-            written.append(write_arrays(folder / f"{check}_{side}.npy", arrays))
+            buffer = io.BytesIO()
+            np.save(buffer, arrays)  # as ReprodLogger.save does
+            written.append(write_atomically(folder / f"{check}_{side}.npy", buffer.getvalue()))
         stamp = datetime.now().strftime("%Y/%m/%d %H:%M:%S")
-        lines = report_lines(torch_arrays, paddle_arrays, PASSED)
+        lines = report_lines(torch_arrays, paddle_arrays)
         text = "".join(f"[{stamp}] root INFO: {line}\n" for line in lines)
         written.append(write_atomically(folder / f"{check}.log", text.encode()))
     return written
 
 
-def write_arrays(path: Path, arrays: Arrays) -> Path:
-    """Writes a dict of arrays as ReprodLogger.save does; returns the path."""
-    buffer = io.BytesIO()
-    np.save(buffer, arrays)
-    return write_atomically(path, buffer.getvalue())
-
-
-def report_lines(first: Arrays, second: Arrays, diff_threshold: float) -> list[str]:
+def report_lines(first: Arrays, second: Arrays) -> list[str]:
     """The messages of ReprodDiffHelper.report, mean method; what it cannot compare fails by name.
 
     Returns:
@@ -82,7 +77,7 @@ def report_lines(first: Arrays, second: Arrays, diff_threshold: float) -> list[s
         else:
             with np.errstate(invalid="ignore", over="ignore"):
                 value = np.abs(first[name] - second[name]).mean()
-        good = not isinstance(value, str) and bool(value <= diff_threshold)
+        good = not isinstance(value, str) and bool(value <= PASSED)
         passed = passed and good
         lines.append(f"\tmean diff: check passed: {good}, value: {value}")
     return [*lines, f"diff check {'passed' if passed else 'failed'}"]
@@ -108,27 +103,20 @@ def write_both(
         if all(numbers.get(kind) for numbers in both):
             add(checks, check, "", *(numbers[kind] for numbers in both))
     for dtype in dtypes:
-        pair = DumpPair(names, dtype)
-        calls = [recording.calls[ROOT] for recording in (pair.reference, pair.ours)]
-        outputs = ([call.outputs[path] for path in call.floating()] for call in calls)
-        add(checks, FORWARD, dtype, *(_numbered("output", arrays) for arrays in outputs))
-        add_pass(checks, dtype, pair)
+        pair, outputs, gradients = DumpPair(names, dtype), [], []
         expected = names.weights.to_paddle(pair.reference.gradients)
-        both_gradients = (
-            {f"gradient of input {n}": a for n, a in recording.input_gradients.items()}
-            | {f"gradient {n}": a for n, a in gradients.items() if n in expected}
-            for recording, gradients in (
-                (pair.reference, expected),
-                (pair.ours, pair.ours.gradients),
-            )
-        )
-        add(checks, BACKWARD, dtype, *both_gradients)
+        for side, arrays in ((pair.reference, expected), (pair.ours, pair.ours.gradients)):
+            call = side.calls[ROOT]
+            paths = enumerate(call.floating())
+            outputs.append({f"output {i}": call.outputs[path] for i, path in paths})
+            of_inputs = {f"gradient of input {n}": a for n, a in side.input_gradients.items()}
+            of_parameters = {f"gradient {n}": a for n, a in arrays.items() if n in expected}
+            gradients.append(of_inputs | of_parameters)
+        add(checks, FORWARD, dtype, *outputs)
+        add_pass(checks, dtype, pair)
+        add(checks, BACKWARD, dtype, *gradients)
         add_training(checks, dtype, [result for result in results if result.dtype == dtype])
     return write_reprod(folder, checks)
-
-
-def _numbered(title: str, arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-    return {f"{title} {i}": array for i, array in enumerate(arrays)}
 
 
 def add(

@@ -114,7 +114,8 @@ def test_arrays_come_back_bit_for_bit(tmp_path: Path, torch_dump: Dump) -> None:
         recording = torch_dump.recording(dtype)
         with dump_files.new_folder(tmp_path / f"copy_{dtype}") as copy:
             dump_files.write_recording(recording, copy / dtype)
-        again = dump_files.Folder(tmp_path / f"copy_{dtype}").recording(dtype)
+            dump_files.write_json(copy / dump_files.META, torch_dump.meta.to_json())
+        again = Dump(tmp_path / f"copy_{dtype}").recording(dtype)
         _same_recordings(recording, again)
         assert recording.calls["norm"].inputs
         assert recording.calls["norm"].outputs[""].dtype == dtype

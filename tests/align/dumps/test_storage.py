@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from align.record import dump_files
-from sot_paddle.checkpoint import write_tensors
+from sot_paddle.checkpoint import read_tensors, write_tensors
 
 ARRAYS = {
     "flags": np.array([True, False, True]),
@@ -20,23 +20,17 @@ ARRAYS = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> dump_files.Folder:
-    with dump_files.new_folder(tmp_path / "x") as new:
-        write_tensors(new / "some.safetensors", ARRAYS)
-        write_tensors(new / "empty.safetensors", {})
-    return dump_files.Folder(tmp_path / "x")
-
-
-def test_arrays_come_back_and_safetensors_reads_them_too(folder) -> None:
-    own = folder.tensors("some.safetensors")
-    stock = load_file(folder.path / "some.safetensors")
+def test_arrays_come_back_and_safetensors_reads_them_too(tmp_path: Path) -> None:
+    some, empty = tmp_path / "some.safetensors", tmp_path / "empty.safetensors"
+    write_tensors(some, ARRAYS)
+    write_tensors(empty, {})
+    own, stock = read_tensors(some)[0], load_file(some)
     for name, array in ARRAYS.items():
         for found in (own[name], stock[name]):
             assert found.dtype == np.asarray(array).dtype
             assert np.array_equal(found, array)
             assert found.shape == np.shape(array)
-    assert folder.tensors("empty.safetensors") == {}
+    assert read_tensors(empty)[0] == {}
 
 
 def test_equal_arrays_are_kept_once_under_the_first_name() -> None:

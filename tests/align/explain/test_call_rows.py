@@ -66,6 +66,11 @@ FAULTS = {
     "activation": (T.silu, F.mish, "activation: Paddle computes Mish, PyTorch SiLU"),
     "softmax": (lambda x: x.softmax(2), lambda x: F.softmax(x, 1), "axis 1, PyTorch axis 2"),
     "scale": (lambda x: (x / 6**0.5).softmax(-1), F.softmax, "multiplied by 6 ** -0.5 once more"),
+    "scale of scores that are passed by name": (
+        lambda x: (x / 6**0.5).softmax(-1),
+        lambda x: F.softmax(x=x),
+        "multiplied by 6 ** -0.5 once more",
+    ),
     "causal": (torch_masked, F.softmax, "with the causal mask it agrees", SQUARE),
     "later by one": (
         torch_masked,
@@ -107,6 +112,11 @@ FAULTS = {
     "centring": (
         lambda x: (x - x.mean(-2, keepdim=True)).mT @ (x - x.mean(-2, keepdim=True)),
         lambda x: paddle.matmul(x, x, transpose_x=True),
+        "centring: the factors of a product",
+    ),
+    "centring beside a flag by position": (
+        lambda x: (x - x.mean(-2, keepdim=True)).mT @ (x - x.mean(-2, keepdim=True)),
+        lambda x: paddle.matmul(x, x, True),
         "centring: the factors of a product",
     ),
     "joined": (

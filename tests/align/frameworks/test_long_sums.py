@@ -134,7 +134,7 @@ def test_the_planted_scatter_of_a_product_is_that_of_a_chain(terms, positive):
     chain = one_by_one(np.stack([np.multiply.outer(x, y) for x, y in zip(a.T, b, strict=True)]))
     product = torch.from_numpy(a) @ torch.from_numpy(b)
     args = torch.from_numpy(a), torch.from_numpy(b)
-    (reach,) = moved_roundings.reaches(torch.ops.aten.mm.default, args, product)
+    (reach,) = moved_roundings.chain_errors(torch.ops.aten.mm.default, args, product)
     planted = UNIT * float(reach.double().square().mean().sqrt())
     assert 0.5 < planted / float(np.sqrt(np.square(chain - exact).mean())) < 2.5
 

@@ -6,7 +6,8 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from align.frameworks.watched_calls import by_pytorch, watched_in
+from align.frameworks.other_arithmetic import by_pytorch
+from align.frameworks.watched_calls import watched_in
 
 
 def test_a_gradient_asked_of_paddle_grad_passes_two_functions_computed_by_pytorch() -> None:

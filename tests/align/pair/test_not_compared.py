@@ -150,7 +150,8 @@ def test_a_control_that_float32_hides_is_a_note_beside_one_that_shows(
 ) -> None:
     def step(dtype: str, *controls: ControlResult, reason: str = "") -> StepResult:
         rule = Tolerance("absolute", 1.0, "a test")
-        one = Comparison.stated("x", rule, reason, worst=2.0 if reason else 0.0)
+        worst = 2.0 if reason else 0.0
+        one = Comparison("x", not reason, worst, 1.0, 1.0, worst, rule, reason=reason)
         return StepResult("pair", "forward", dtype, [one], [*controls], framework_free=True)
 
     outcome = Outcome(Report({}))

@@ -8,7 +8,7 @@ import pytest
 from align.frameworks import on_paddle, on_torch
 from align.pair.any_pair import AnyPair, Setup
 from align.port.port_inputs import draw_batch, encoder_arrays, training_batches
-from align.port.port_pair import ORDER, request_of
+from align.port.port_pair import ORDER, row_request
 from align.port.row import Batch, Choices, PortRow, Recipe
 from align.record.recording import ROOT
 from sot_paddle.checkpoint import write_tensors
@@ -18,7 +18,7 @@ QK = PortRow("qk", options=OPTIONS)
 
 
 def pair_of(row, dtype, choices=Choices()):  # noqa: B008 (frozen)
-    return AnyPair(Setup(request_of(row, (dtype,), choices)), dtype)
+    return AnyPair(Setup(row_request(row, (dtype,), choices)), dtype)
 
 
 def outputs(recording):

@@ -12,7 +12,7 @@ from align import cli
 from align.explain import calls
 from align.pair.any_pair import Setup
 from align.port import port_pair
-from align.port.port_pair import PortPair, layer_findings, request_of, run_row
+from align.port.port_pair import PortPair, layer_findings, row_request, run_row
 from align.port.port_run import PortRun, run
 from align.port.row import Choices, PortRow, Recipe
 from sot_paddle.features import record
@@ -33,7 +33,7 @@ QK = PortRow("qk", options=OPTIONS, recipe=BRIEF)
 
 @pytest.fixture(scope="module")
 def finished():
-    return run_row(QK, ("float64", "float32"), Choices())
+    return run_row(QK, ("float64", "float32"), Choices())[0]
 
 
 def test_a_row_takes_every_step_in_every_precision_and_passes(finished):
@@ -47,17 +47,18 @@ def test_a_row_takes_every_step_in_every_precision_and_passes(finished):
 
 
 def test_a_row_may_end_behind_the_forward_pass():
-    outcome = run_row(PortRow("short", options=OPTIONS, forward_only=True), ("float64",), Choices())
-    assert [result.step for result in outcome.results] == ["forward"]
+    row = PortRow("short", options=OPTIONS, forward_only=True)
+    report, checks = run_row(row, ("float64",), Choices())
+    assert [result.step for result in report.results] == ["forward"]
     assert not logging.getLogger("sot_paddle").level  # the remarks of the product are said again
-    assert set(outcome.checks) == {"forward_align"}
+    assert set(checks) == {"forward_align"}
 
 
 def test_a_wrong_part_of_a_head_fails_and_is_named_with_its_row(monkeypatch):
     monkeypatch.setattr(calls, "study", lambda *_: calls.LayerStudy())  # no cause is looked for
     right = SvPN.forward
     monkeypatch.setattr(SvPN, "forward", lambda self, x, *rest: right(self, x, *rest) * 1.001)
-    outcome = run_row(PortRow("wrong", options=MGCRP), ("float64",), Choices())
+    outcome, _ = run_row(PortRow("wrong", options=MGCRP), ("float64",), Choices())
     forward = outcome.results[0]
     assert forward.first_failure.name == "(model)[head.power_norm]"
     assert outcome.findings[0].step == "forward"
@@ -108,7 +109,7 @@ def test_a_number_that_paddle_holds_in_float32_is_put_right_as_for_a_users_pair(
     assert "qk/float64/logits" in checks["forward_align"][0]
     right = SvPN.forward
     monkeypatch.setattr(SvPN, "forward", lambda self, x, *rest: right(self, x, *rest) * 1.001)
-    outcome = run_row(rows[0], ("float64",), Choices())
+    outcome, _ = run_row(rows[0], ("float64",), Choices())
     assert outcome.findings[0].place == "qk: head.pooling.norm"
     assert not any("no fault of the port" in finding.cause for finding in outcome.findings)
 
@@ -125,7 +126,7 @@ def test_a_pooling_that_records_a_tap_is_the_place_of_its_fault(monkeypatch):
     monkeypatch.setattr(pooling.AveragePooling, "forward", paddle_mean)
     monkeypatch.setattr(torch_pooling.GAP, "forward", torch_mean)
     row = PortRow("gap", options={**OPTIONS, "pooling": "gap"})
-    first = run_row(row, ("float64",), Choices()).findings[0]
+    first = run_row(row, ("float64",), Choices())[0].findings[0]
     assert first.place == "gap: head.pooling"
     assert "test_port_steps.py" in first.source
 
@@ -134,13 +135,13 @@ def test_a_pooling_that_records_a_tap_is_the_place_of_its_fault(monkeypatch):
 def test_layers_are_compared_as_far_as_their_row(monkeypatch, forward_only, passes):
     compared = []
     monkeypatch.setattr(port_pair, "take_backward", lambda *_, **__: compared.append(1))
-    request = request_of(PortRow("qk", options=OPTIONS), ("float64",), Choices())
+    request = row_request(PortRow("qk", options=OPTIONS), ("float64",), Choices())
     assert layer_findings(request, forward_only) == []
     assert len(compared) == passes
 
 
 def test_running_statistics_are_judged_as_exactly_as_taps():
-    setup = Setup(request_of(PortRow("qk", options=OPTIONS), ("float64",), Choices()))
+    setup = Setup(row_request(PortRow("qk", options=OPTIONS), ("float64",), Choices()))
     pair, name = PortPair(setup, "float64", QK), "head.pooling.k_norm.running_var"
     state = {key: pair.ours.state[key] * (1 + 1e-8 * (key == name)) for key in pair.ours.state}
     moved = dataclasses.replace(pair.ours, state=state)
@@ -151,7 +152,7 @@ def test_a_fault_that_is_not_caught_fails_the_result(monkeypatch):
     monkeypatch.setattr(
         PortPair, "planted", lambda self, step: iter([("none", "nowhere", self.ours)])
     )
-    outcome = run_row(PortRow("qk", options=OPTIONS), ("float64",), Choices())
+    outcome, _ = run_row(PortRow("qk", options=OPTIONS), ("float64",), Choices())
     problems = {result.step: result.problems for result in outcome.results}
     assert problems["forward"] == ["control not caught: none (nothing failed (nowhere))"]
     assert problems["loss"] == []
