@@ -72,8 +72,8 @@ class Tolerance:
     relative: |a-b| <= value * max(|b|, floor * max|b|) for every element
     absolute: max|a-b| <= value
     exact:    a == b everywhere (value 0)
-    oracle:   dist(a, o) <= max(factor * dist(b, o), floor) with o the float64 run of the reference
-              and dist relative to o, in the max or the l2 norm; without a floor, `value` is it
+    oracle:   dist(a, o) <= max(factor * dist(b, o), value) with o the float64 run of the reference
+              and dist relative to o, in the max or the l2 norm
     band:     dist(a, o) <= bias + max(value, factor * dist(b, o), noise), noise and factor: see
               `align.judge.noise_band`
 
@@ -83,7 +83,7 @@ class Tolerance:
         why: the reason for this number, one sentence; never empty.
         norm: "max" or "l2" (scaled, oracle and band only).
         factor: oracle and band only, > 0: how many times PyTorch's own distance is allowed.
-        floor: oracle and relative only, in [0, 1).
+        floor: relative only, in [0, 1).
         bias: band only, in [0, 1): a derived difference of the sides beside rounding.
 
     Raises:
@@ -103,7 +103,7 @@ class Tolerance:
     def __post_init__(self) -> None:
         kind, value, floor = self.kind, self.value, self.floor
         oracle = kind == "oracle"
-        is_size = floor is None or (kind in ("oracle", "relative") and 0 <= floor < 1)
+        is_size = floor is None or (kind == "relative" and 0 <= floor < 1)
         has_factor = self.factor is not None and 0 < self.factor < math.inf
         has_norm = self.norm == "max" or (
             self.norm == "l2" and kind in ("scaled", *JUDGED_BY_ORACLE)
@@ -122,7 +122,7 @@ class Tolerance:
                 has_factor if oracle else self.factor is None or (kind == "band" and has_factor),
                 f"factor {self.factor!r} for kind {kind}: oracle needs one > 0, band may have one",
             ),
-            (is_size, f"floor {floor!r} for kind {kind}: in [0, 1), only for oracle and relative"),
+            (is_size, f"floor {floor!r} for kind {kind}: in [0, 1), only for relative"),
             (
                 self.bias == 0 or (kind == "band" and 0 < self.bias < 1),
                 f"bias {self.bias!r} for kind {kind}: in [0, 1), only for band",
@@ -134,9 +134,7 @@ class Tolerance:
 
     @property
     def lowest_bound(self) -> float:
-        """What is allowed at least: `value` and its bias; of an oracle the floor, if any."""
-        if self.kind == "oracle" and self.floor is not None:
-            return self.floor
+        """What is allowed at least: `value` and its bias."""
         return self.value + self.bias
 
     def describe(self) -> str:

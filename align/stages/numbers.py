@@ -14,7 +14,6 @@ from align.explain import rate_causes
 from align.explain.array_edits import WeightExplainer, to_bfloat16
 from align.explain.experiment import renamed
 from align.judge.comparator import compare_arrays, compare_mappings
-from align.judge.judging import each
 from align.judge.update_judging import Curve, compare_curves
 from align.pair.pair import Pair
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
@@ -39,7 +38,8 @@ def weights(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     both = pair.both_weights()
     if not both.reference:
         raise ValueError("converted=True: the pair has no tensor in common to compare")
-    note = f"{len(both.reference)} tensors {both.note}"
+    as_given = "as the user converted them; the later steps run with PyTorch's own weights"
+    note = f"{len(both.reference)} tensors {as_given}"
     comparisons, controls = compare_tensors(both.ours, both.reference), _controls(both.reference)
     result = step_result(
         pair, "weights", list(comparisons), controls, note=note, stamps=both.stamps
@@ -55,7 +55,7 @@ def weights(pair: Pair) -> tuple[StepResult, list[Divergence]]:
 
 def compare_tensors(ours: Tensors, expected: Tensors) -> Iterator[Comparison]:
     """Judge every tensor exactly, in the order of the reference, one at a time."""
-    yield from each(ours, expected, None, lambda *_: EXACT, None)
+    yield from compare_mappings(ours, expected, EXACT)
 
 
 def _controls(expected: Tensors) -> list[ControlResult]:
@@ -131,11 +131,8 @@ def compare_scores(ours: Scores, reference: Scores) -> list[Comparison]:
             continue
         rule = SMALL if abs(b) <= 1 else LARGE
         comparisons.append(compare_arrays(name, np.asarray(a), np.asarray(b), rule))
-    absent = [name for name in (*reference, *ours) if name not in shared]
-    if absent:
-        sides = [{n: np.asarray(s[n]) for n in absent if n in s} for s in (ours, reference)]
-        comparisons += compare_mappings(*sides, SMALL)
-    return comparisons
+    alone = ({n: np.asarray(s[n]) for n in s if n not in shared} for s in (ours, reference))
+    return [*comparisons, *compare_mappings(*alone, SMALL)]
 
 
 def _score_controls(reference: Scores) -> list[ControlResult]:
