@@ -317,6 +317,8 @@ FLOAT32: Mapping[str, tuple[str, ...]] = {
     "NAdam": ("betas", "eps"),
     "RAdam": ("betas", "eps"),
     "Adadelta": ("rho", "eps"),
+    "Adagrad": ("eps",),
+    "RMSProp": ("alpha", "eps", "momentum"),
 }
 """Paddle's optimizer -> PyTorch's names of the settings that its kernel holds in float32."""
 

@@ -233,15 +233,16 @@ class AnyPair(Pair):
         return self._share("training", run)
 
     @functools.cached_property
-    def _as_paddle(self) -> Callable[[Any, Any], None] | None:
-        """Lets the reference's optimizer use the numbers that Paddle's kernels hold in float32."""
+    def _as_paddle(self) -> Callable[[Any, Any], None]:
+        """Lets the reference's optimizer use the numbers of Paddle's kernels, where they are known.
+
+        A training is compared with it: no setting is rounded that may be held as it is.
+        """
         model = self.setup.paddle.build(self.dtype, True)
         with on_paddle.default_dtype(self.dtype):
             optimizer, _ = on_paddle.make_optimizer(self.plan, model)
         which, limit = on_paddle.kernel_numbers(optimizer)
-        if which is None:  # a class that is not known: it is compared as it is
-            return None
-        return lambda torch_optimizer, _: on_torch.as_paddle(torch_optimizer, which, limit)
+        return lambda torch_optimizer, _: on_torch.as_paddle(torch_optimizer, which or (), limit)
 
     def trainings(self) -> TrainingRuns:
         """Train PyTorch's model, also in float64; moved and Paddle's runs wait to be asked for."""
