@@ -184,13 +184,12 @@ def _judge(
         unit = "zero_scale" if is_zero else "L2 norm" if norm == "l2" else "scale"
         scale = zero_scale if is_zero else gap.size(norm)
         scale = 1.0 if scale == 0 else max(scale, TINY if o is None else LEAST_OF_FLOAT32)
-        bound = tolerance.lowest_bound
-        if gap.peer is not None:
+        worst, bound = gap.distance(norm) / scale, tolerance.lowest_bound
+        if gap.peer is not None:  # PyTorch's own distance from the oracle widens the bound
             peer = gap.peer.distance(norm) / scale
             peer_bound = 0.0 if is_zero else (tolerance.factor or 0.0) * peer
             if tolerance.kind == "oracle" or peer_bound <= CEILING:
                 bound = max(tolerance.bias + peer_bound, bound)
-        worst = gap.distance(norm) / scale
     where = tuple(int(i) for i in np.unravel_index(gap.position, a.shape))
     judged = Comparison(
         name=name,
@@ -266,8 +265,9 @@ class Gap:
 
     Attributes:
         largest: largest absolute difference, 0 for empty arrays.
+        position: where that is, in the flat array.
         peak: largest absolute value of the second array.
-        peer: the same of a third array and the second.
+        peer: how far a third array is from the second.
     """
 
     largest: float = 0.0

@@ -188,8 +188,7 @@ class Judge:
 
     def statistics(self, reference: Recording) -> dict[str, np.ndarray]:
         """What is no parameter in a recording of the reference, in Paddle's names."""
-        rows = (row for row in self.weights.rows if row.source.buffer)
-        names = {self.weights.torch_names[row.source.name] for row in rows}
+        names = {name for row, name, _ in self.weights.named() if row.source.buffer}
         buffers = {name: reference.state[name] for name in names}
         return self.weights.to_paddle(buffers) if buffers else {}
 
@@ -237,8 +236,8 @@ class Judge:
     def _sources(self) -> dict[str, list[MappedRow]]:
         """Paddle's canonical name -> the rows that lead there."""
         rows_of: dict[str, list[MappedRow]] = {}
-        for row in self.weights.rows:
-            rows_of.setdefault(self.weights.paddle_names[row.destination.name], []).append(row)
+        for row, _, name in self.weights.named():
+            rows_of.setdefault(name, []).append(row)
         return rows_of
 
 

@@ -89,8 +89,8 @@ class WeightMapping:
         for name, targets in self.partners().items():
             for target in targets:
                 back.setdefault(target, set()).add(name)
-        parts = {self.torch_names[r.source.name] for r in self.rows if r.part is not None}
-        pieces = {self.paddle_names[r.destination.name] for r in self.rows if r.piece is not None}
+        parts = {name for row, name, _ in self.named() if row.part is not None}
+        pieces = {name for row, _, name in self.named() if row.piece is not None}
         for name, targets in self.partners().items():
             if len(targets) > 1 and name not in parts:
                 tied += sorted(targets)

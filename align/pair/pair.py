@@ -121,12 +121,11 @@ class Pair:
 
     def gradients(self, ours: Recording) -> Iterator[Comparison]:
         """The loss and every gradient by their floors."""
-        rows = [row for row in self.setup.weights.rows if row.source.trainable]
-        names = {self.setup.weights.paddle_names[row.destination.name] for row in rows}
+        trained = {name for row, _, name in self.setup.weights.named() if row.source.trainable}
         there = {*to_paddle(self.setup.weights, self.reference.gradients), *ours.gradients}
-        if names - there:
-            idle = some(sorted(names - there))
-            self.judge.note(f"no gradient reaches these on either side, not compared: {idle}")
+        idle = sorted(trained - there)
+        if idle:
+            self.judge.note(f"no gradient reaches these on either side, not compared: {some(idle)}")
         rule = bounds.backward(self.dtype, self.pooled)
         return self.judge.each_gradient(
             ours, self.reference, self.oracle, scale=self.largest_gradient, rule=rule

@@ -23,7 +23,6 @@ from align.stages.stages import judged_control, step_result
 EXACT = Tolerance(
     "exact", 0.0, "a conversion moves numbers and does not compute: equal to the last bit"
 )
-Tensors = Mapping[str, np.ndarray]
 
 
 def weights(pair: Pair) -> tuple[StepResult, list[Divergence]]:
@@ -40,10 +39,9 @@ def weights(pair: Pair) -> tuple[StepResult, list[Divergence]]:
         raise ValueError("converted=True: the pair has no tensor in common to compare")
     as_given = "as the user converted them; the later steps run with PyTorch's own weights"
     note = f"{len(both.reference)} tensors {as_given}"
-    comparisons, controls = compare_tensors(both.ours, both.reference), _controls(both.reference)
-    result = step_result(
-        pair, "weights", list(comparisons), controls, note=note, stamps=both.stamps
-    )
+    comparisons = list(compare_mappings(both.ours, both.reference, EXACT))
+    controls = _controls(both.reference)
+    result = step_result(pair, "weights", comparisons, controls, note=note, stamps=both.stamps)
     if not result.failures:
         return result, []
     explain = WeightExplainer(both.ours, both.reference)
@@ -53,12 +51,7 @@ def weights(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     ]
 
 
-def compare_tensors(ours: Tensors, expected: Tensors) -> Iterator[Comparison]:
-    """Judge every tensor exactly, in the order of the reference, one at a time."""
-    yield from compare_mappings(ours, expected, EXACT)
-
-
-def _controls(expected: Tensors) -> list[ControlResult]:
+def _controls(expected: Mapping[str, np.ndarray]) -> list[ControlResult]:
     """Slips of a conversion, planted in a copy of the right tensors."""
     name = max(expected, key=lambda n: (np.ptp(expected[n]) > 0, expected[n].size))
     array = expected[name]
@@ -81,7 +74,10 @@ def _controls(expected: Tensors) -> list[ControlResult]:
         if a.shape == b.shape and not np.array_equal(a, b):
             faults["two tensors swapped"] = {**expected, first: b, second: a}
             break
-    return [judged_control(k, compare_tensors(ours, expected), name) for k, ours in faults.items()]
+    return [
+        judged_control(title, compare_mappings(ours, expected, EXACT), name)
+        for title, ours in faults.items()
+    ]
 
 
 _WHY = (

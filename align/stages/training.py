@@ -1,10 +1,10 @@
 """Stages ``optimizer`` and ``training``: each optimizer alone, then steps of the whole model.
 
-In ``optimizer`` both start from the reference's weights and get the same gradients for a few steps,
-the schedules stepping along. Compared by name are the members, the rate applied, the update of a
-step without gradients (weight decay), every update and every moment. In ``training`` the
-reference's final tensors wait in a store; the run that measures the noise and Paddle's own run are
-compared with them tensor by tensor, straight from the live model.
+In ``optimizer`` both start from the reference's weights and get the same gradients for a few steps;
+their schedules step, too. Compared by name are the members, the rate applied, the update of a step
+without gradients (weight decay), every update and every moment. In ``training`` both make the
+plan's steps. The reference's final tensors are kept in a store; a moved run and Paddle's run are
+compared with them one tensor at a time, read off the live model.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class TrainingJudge:
         self._judged: Kinds = {} if self._oracle is None else in_paddle(weights, self._oracle)
         self._sizes = {name: math.prod(row.destination.shape) for row, _, name in weights.named()}
         self._base = bounds.training(pair.dtype, pair.pooled, len(self.reference.losses))
-        statistics_rule = bounds.TOLERANCES["statistics", pair.dtype]
-        self._rules = dict.fromkeys(weights.statistics, statistics_rule)
+        self._statistics_rule = bounds.TOLERANCES["statistics", pair.dtype]
+        self._statistics = weights.statistics
         self._find_tensor = pair.judge.find_tensor
         self._scales = {
             kind: largest(arrays.values()) for kind, arrays in self.reference.moments.items()
@@ -155,8 +155,8 @@ class TrainingJudge:
         names = {comparison.name for comparison in drifts}
         self.drifts = [comparison for comparison in settled if comparison.name in names]
         rest = [comparison for comparison in settled if comparison.name not in names]
-        after = [_worst_drift(self.drifts)] if self.drifts else []
-        return [*rest[:2], *after, *rest[2:]]
+        drift = [_worst_drift(self.drifts)] if self.drifts else []
+        return [*rest[:2], *drift, *rest[2:]]  # after the rates and the losses
 
     def rates(self, rates: Sequence[float]) -> Comparison:
         """The learning rates that the steps applied."""
@@ -172,18 +172,24 @@ class TrainingJudge:
     def tensors(
         self, kind: str, ours: Mapping[str, np.ndarray], only: Sequence[str] | None = None
     ) -> Iterator[Comparison]:
-        """The final tensors of one kind; ``only`` some of them."""
-        sides = (ours, self._expected.get(kind, {}), self._judged.get(kind, {}))
-        names = [*(only or sides[1])]
-        if kind:
-            names += [name for name in ours if name not in sides[1]]
-        a, b, o = (_titled(kind, side, names) for side in sides)
+        """The final tensors of one kind, ``only`` some of them.
+
+        Of a kind of moments also those that Paddle alone has; of the weights what is paired.
+        """
+        expected = self._expected.get(kind, {})
+        names = [*(only or expected)]
+        if kind != STATE:
+            names += [name for name in ours if name not in expected]
+        a, b, o = (
+            Lazy.of(side, {tensor_title(kind, name): name for name in names if name in side})
+            for side in (ours, expected, self._judged.get(kind, {}))
+        )
         oracle, scale = None if self._oracle is None else o, self._scales.get(kind)
         yield from compare_mappings(a, b, self._rule, oracle=oracle, zero_scale=scale)
 
     def _rule(self, title: str) -> Tolerance:
         """The training rule; running statistics have their own."""
-        return self._rules.get(title, self._base)
+        return self._statistics_rule if title in self._statistics else self._base
 
     def one_percent_off(self, run: TrainingRun, judged: Sequence[Comparison]) -> list[Comparison]:
         """The largest tensor whose floor shows an error of 1 %, with that error, by the floor."""
@@ -208,11 +214,6 @@ def _worst_drift(steps: Sequence[Comparison]) -> Comparison:
     return dataclasses.replace(
         worst, name=DRIFT, passed=not reason, position=(at,), reason=reason, hint=""
     )
-
-
-def _titled(kind: str, arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> Lazy:
-    """Some arrays under their full titles."""
-    return Lazy.of(arrays, {tensor_title(kind, name): name for name in names if name in arrays})
 
 
 def _controls(
@@ -282,8 +283,8 @@ def optimizer(pair: AnyPair) -> tuple[StepResult, list[Divergence]] | None:
         ValueError: an optimizer that needs a closure, a scheduler that needs a metric, a rate that
             stays zero, or nothing to train.
     """
-    rows = (row for row in pair.setup.weights.rows if not row.source.buffer)
-    count = sum(math.prod(row.destination.shape) for row in rows)
+    trained = [row for row in pair.setup.weights.rows if not row.source.buffer]
+    count = sum(math.prod(row.destination.shape) for row in trained)
     if count > MOST:
         pair.judge.note(
             f"step optimizer left out: {count:,} trained numbers, {MOST:,} at most; its rule "
