@@ -247,7 +247,7 @@ def take_step(step: Step, pair: Pair, outcome: Outcome) -> None:
 
 
 def _goes_on(pair: Pair, outcome: Outcome, failed: Sequence[Comparison]) -> bool:
-    """Whether what follows the forward pass is compared; if not, a note says why."""
+    """Whether what follows is compared: not with the default loss of unlike outputs."""
     if not pair.live:
         return True
     uneven = any(c.name == OUTPUTS for c in failed)

@@ -130,7 +130,7 @@ class Bench(Isolation):
         finally:
             put_back(self.model, before)
 
-    def trial(self, change: AbstractContextManager | None = None) -> list[Guilty] | None:
+    def trial(self, change: AbstractContextManager) -> list[Guilty] | None:
         """What is wrong with the layer under a change; None when it cannot run, or returns less."""
         state = on_paddle.state(self.model) if self.pair.plan.train else {}
         self.guilty.clear()
@@ -139,7 +139,7 @@ class Bench(Isolation):
         self.children.clear()
         self._seen, self._stack = dict(self._counts), list(self._outside)
         try:
-            with dropout_off(on_paddle, self.pair.plan.train), change or contextlib.nullcontext():
+            with dropout_off(on_paddle, self.pair.plan.train), change:
                 if self.layer_call is None:
                     self.call_model()
                 else:

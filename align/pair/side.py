@@ -57,7 +57,7 @@ class Side:
     and inputs are rounded first. ``asked`` says how PyTorch's roundings are moved, None: they stay.
 
     Args:
-        plan: says how to build a model. What a run does, the plan that it is given says.
+        plan: says how a model is built; every run is given the plan that it follows.
 
     Attributes:
         weights: the side's tensors by canonical name, which every model is loaded with.
