@@ -220,7 +220,7 @@ class Side:
         *,
         asked: MovedRun | None = None,
         sample: Sampler | None = None,
-        prepare: Prepare | None = None,
+        prepare: Prepare = lambda *_: None,
     ) -> Iterator[TrainingRun]:
         """Train for the plan's steps on its batches; look at the run in a ``with`` block.
 
@@ -233,8 +233,7 @@ class Side:
         result = TrainingRun(samples=Samples())
         with side.default_dtype(dtype):
             optimizer, scheduler = side.make_optimizer(plan, model)
-            if prepare is not None:
-                prepare(optimizer, model)
+            prepare(optimizer, model)
             if sample is not None:
                 result.samples.add(sample(model))
             for step in range(plan.steps):
@@ -292,7 +291,7 @@ class Side:
         dtype: str,
         pair_dtype: str,
         sample: Sampler | None = None,
-        prepare: Prepare | None = None,
+        prepare: Prepare = lambda *_: None,
     ) -> TrainingRun:
         """Return one training run, kept; PyTorch's has to be the same again, see `repeated`."""
 
