@@ -28,7 +28,7 @@ from align.match.name_table import Table, read_table
 from align.match.paired_names import PairedNames, settled, table_of
 from align.pair.dumped_pair import DumpPair, Names
 from align.pair.pair import METRIC, compute_rates, compute_scores, scored_output, steady_elements
-from align.pair.side import Side, differs, measured_training, no_scatter, tensors
+from align.pair.side import Side, first_difference, measured_training, refuse_scatter, tensors
 from align.record import dump_files
 from align.record.arrays import Entry, Store, moved_vectors
 from align.record.dump_files import Dump, Module, same_request
@@ -220,7 +220,7 @@ class DumpedSide:
     def _write_passes(self, folder: Path, dtype: str) -> Recording:
         side, plan = self.side, self.plan
         plain = side.record_pass(plan, dtype, dtype)
-        no_scatter(self.framework, plain, side.record_pass(plan, dtype, dtype))
+        refuse_scatter(self.framework, plain, side.record_pass(plan, dtype, dtype))
         self.record.framework = dict(plain.stamp)
         dump_files.write_recording(self._slim(self._with_inputs(plain, dtype)), folder)
         if not side.is_torch:
@@ -238,7 +238,7 @@ class DumpedSide:
     def _with_inputs(self, plain: Recording, dtype: str) -> Recording:
         """The pass with each call's inputs and their gradients, when watching changes nothing."""
         deep = self.side.record_pass(self.plan, dtype, dtype, deep=True)
-        where = differs(plain, deep)
+        where = first_difference(plain, deep)
         if where is not None:
             self.record.notes.append(
                 f"{dtype}: the inputs of the layers are not recorded: watching them changes "

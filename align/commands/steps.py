@@ -20,7 +20,7 @@ from align.judge.judging import OUTPUTS
 from align.match.mapping import to_paddle
 from align.pair import dumped_pair
 from align.pair.pair import Pair, Settled
-from align.pair.side import differs, no_scatter
+from align.pair.side import first_difference, refuse_scatter
 from align.record.arrays import pair_paths
 from align.record.dump_files import OWN
 from align.record.recording import ROOT
@@ -97,7 +97,7 @@ class Outcome:
         self.findings.extend(d for d in findings if (d.step, d.place) not in listed)
         self.findings.sort(key=lambda finding: finding.order)
 
-    def timed(self, stage: Callable[[], tuple[StepResult, list] | None]) -> list:
+    def take(self, stage: Callable[[], tuple[StepResult, list] | None]) -> list:
         """Run a stage and take its result in, with the seconds it took; return what it names."""
         began = time.perf_counter()
         taken = stage()
@@ -143,7 +143,7 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """One line."""
+        """PASS or FAIL in one line, with what to fix first."""
         if self.passed:
             count = sum(len(result.comparisons) for result in self.report.results)
             return f"PASS: {count} comparisons within their tolerances"
@@ -227,6 +227,7 @@ def take_precision(pair: Pair, outcome: Outcome) -> None:
 
 
 _DROPOUT = Step("forward", "dropout", "dropout_calls:dropout_calls", live=True)
+"""Taken before the others, where it is asked for."""
 
 
 def _is_due(step: Step, pair: Pair) -> bool:
@@ -240,13 +241,13 @@ def take_step(step: Step, pair: Pair, outcome: Outcome) -> None:
     makers = set(step.makers)
     if not pair.live or pair.plan.schedule is not None:  # no rates of the optimizer's own
         makers.discard("learning_rate")
-    divergences = outcome.timed(lambda: stage(pair))
+    divergences = outcome.take(lambda: stage(pair))
     outcome.add(outcome.after(makers, divergences))
     outcome.notes.extend(pair.judge.notes)
 
 
 def _goes_on(pair: Pair, outcome: Outcome, failed: Sequence[Comparison]) -> bool:
-    """Whether more is compared; not with the default loss of outputs of other tensors."""
+    """Whether what follows is compared: not with the default loss of unlike outputs."""
     if not pair.live:
         return True
     uneven = any(c.name == OUTPUTS for c in failed)
@@ -266,7 +267,7 @@ def take_forward(pair: Pair, outcome: Outcome) -> list[Comparison]:
         ValueError: nothing judges what float32 leaves out, or the port does not repeat itself (a
             cache, a number of its own that it changes) where PyTorch's model does.
     """
-    outcome.timed(lambda: (stages.forward(pair), []))
+    outcome.take(lambda: (stages.forward(pair), []))
     result = outcome.report.results[-1]
     if pair.alone and pair.unjudged:
         raise ValueError(
@@ -274,14 +275,15 @@ def take_forward(pair: Pair, outcome: Outcome) -> list[Comparison]:
             "neither that nor any gradient can be judged: compare in float64 too, or choose better "
             "conditioned inputs"
         )
-    statistics = _moved_statistics(pair, result)
-    failed = [c for c in result.failures if c not in statistics]
+    statistics = pair.setup.weights.statistics  # no tap shows them, so no layer is fed for them
+    wrong_statistics = [c for c in result.failures if c.name in statistics]
+    failed = [c for c in result.failures if c.name not in statistics]
     if _only_structure(failed) and outcome.first_divergence is None:
         outcome.first_divergence = locate.first_forward(pair, failed, [])
     unplaced = bool(failed) and outcome.first_divergence is None
     guilty: Sequence[Divergence] = []
     if pair.live and (pair.plan.inject or unplaced):
-        wrong_layers = outcome.timed(lambda: stages.isolated(pair))
+        wrong_layers = outcome.take(lambda: stages.isolated(pair))
         guilty = locate.forward_divergences(pair, wrong_layers)
         outcome.wrong_alone(guilty)
     elif unplaced:
@@ -290,16 +292,27 @@ def take_forward(pair: Pair, outcome: Outcome) -> list[Comparison]:
     outcome.notes.extend(_notes(pair))
     if unplaced:
         outcome.first_divergence = locate.first_forward(pair, failed, guilty)
-    if statistics and outcome.first_divergence is None:
-        outcome.first_divergence = _statistic(pair, statistics[0])
+    if wrong_statistics and outcome.first_divergence is None:
+        outcome.first_divergence = _statistic(pair, wrong_statistics[0])
     if outcome.first_divergence is not None:
         outcome.add([outcome.first_divergence])
     if pair.live and not failed:
         outcome.notes.extend(_unseen(pair))
-        with pair.pass_ours(backward=False) as again:
-            if differs(pair.ours, again) and not differs(pair.reference, pair.run_reference()):
-                no_scatter(pair.setup.paddle.framework, pair.ours, again)
+        _refuse_unrepeatable(pair)
     return failed
+
+
+def _refuse_unrepeatable(pair: Pair) -> None:
+    """Refuse a port that does not repeat itself where PyTorch's model does.
+
+    Raises:
+        ValueError: see `take_forward`.
+    """
+    with pair.pass_ours(backward=False) as again:
+        if not first_difference(pair.ours, again):
+            return
+        if not first_difference(pair.reference, pair.run_reference()):
+            refuse_scatter(pair.setup.paddle.framework, pair.ours, again)
 
 
 def take_backward(pair: Pair, outcome: Outcome, forward_failed: bool) -> None:
@@ -310,7 +323,7 @@ def take_backward(pair: Pair, outcome: Outcome, forward_failed: bool) -> None:
             f"{some(sorted(pair.unjudged))}, so no gradient behind can be judged; float64 can"
         )
         return
-    outcome.timed(lambda: (stages.backward(pair), []))
+    outcome.take(lambda: (stages.backward(pair), []))
     result = outcome.report.results[-1]
     pair.note_left_out("backward", pair.settling)
     zero = [c.name for c in result.comparisons if c.passed and c.unit == "zero_scale"]
@@ -322,8 +335,9 @@ def take_backward(pair: Pair, outcome: Outcome, forward_failed: bool) -> None:
     wrong = bool(result.failures) and outcome.first_backward_divergence is None
     unplaced = wrong and not forward_failed
     guilty: Sequence[Divergence] = []
-    if pair.live and (pair.plan.inject or unplaced) and result.comparisons[1:]:
-        guilty = outcome.timed(lambda: stages.isolated_backward(pair))
+    has_gradients = len(result.comparisons) > 1  # beside the loss
+    if pair.live and (pair.plan.inject or unplaced) and has_gradients:
+        guilty = outcome.take(lambda: stages.isolated_backward(pair))
         outcome.wrong_alone(guilty)
     elif not pair.live and unplaced and not locate.is_of_loss(result.failures[0]):
         guilty = locate.backward_divergences(pair, dumped_pair.wrong_gradient(pair))
@@ -377,7 +391,7 @@ def _only_structure(failed: Sequence[Comparison]) -> bool:
 
 def _notes(pair: Pair) -> list[str]:
     """What was not compared in a pass, and what the bounds allow for, where they were measured."""
-    return pair.judge.notes + [_MIXED] * bool(pair.band.runs and pair.mixed)
+    return [*pair.judge.notes, _MIXED] if pair.band.runs and pair.mixed else pair.judge.notes
 
 
 def _unseen(pair: Pair) -> list[str]:
@@ -386,14 +400,10 @@ def _unseen(pair: Pair) -> list[str]:
         name: unseen(*pair.layer(paddle_name)[:2])
         for name, paddle_name in pair.setup.modules.to_paddle.items()
     }
-    apart = [f"{name}: {says}" for name, says in layers.items() if says]
-    return [f"differs, though no number shows it on these inputs: {some(apart)}"] * bool(apart)
-
-
-def _moved_statistics(pair: Pair, forward: StepResult) -> list[Comparison]:
-    """Failed comparisons of running statistics: no tap shows them, so no layer can be injected."""
-    statistics = {row.destination.name for row in pair.setup.weights.rows if row.source.buffer}
-    return [c for c in forward.failures if c.name in statistics]
+    unlike = [f"{name}: {says}" for name, says in layers.items() if says]
+    if not unlike:
+        return []
+    return [f"differs, though no number shows it on these inputs: {some(unlike)}"]
 
 
 def _statistic(pair: Pair, comparison: Comparison) -> Divergence:

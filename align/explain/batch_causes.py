@@ -129,27 +129,16 @@ def _ended(sizes: Sequence[int], torch_sizes: Sequence[int]) -> str:
     return f"{who}'s data end {count} rows earlier: {sum(fewer)} rows against {sum(more)}"
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What an edit of one differing key may look at.
+def explain_key(key: str, ours: Arrays, reference: Arrays, equal: Judge) -> str:
+    """Explain one differing key, "" when no edit of PyTorch's makes Paddle's.
 
-    Attributes:
-        key: the differing key.
+    Args:
         ours: Paddle's whole batch, the first in which the key differs.
         reference: PyTorch's.
     """
-
-    key: str
-    ours: Arrays
-    reference: Arrays
-
-
-def explain_key(batch: Evidence, equal: Judge) -> str:
-    """Explain one differing key, "" when no edit of PyTorch's makes Paddle's."""
-    key = batch.key
-    if key not in batch.ours or key not in batch.reference:
-        return renamed(key, batch.ours, batch.reference, np.array_equal)
-    a, b = batch.ours[key], batch.reference[key]
+    if key not in ours or key not in reference:
+        return renamed(key, ours, reference, np.array_equal)
+    a, b = ours[key], reference[key]
     for channels, says in LAYOUTS.items() if a.ndim == b.ndim == 4 else ():
         if a.shape != b.shape and equal(a, np.moveaxis(b, *channels)):
             return says
@@ -160,7 +149,7 @@ def explain_key(batch: Evidence, equal: Judge) -> str:
     a, b = a.astype(np.float64), b.astype(np.float64)
     if kind and np.array_equal(a, b):
         return f"{kind}; the values agree"
-    cause = _explain_padding(batch) if whole and b.ndim == 2 else ""
+    cause = _explain_padding(key, ours, reference) if whole and b.ndim == 2 else ""
     if cause:
         return cause
     if a.ndim == b.ndim + 1 and a.shape[:-1] == b.shape and np.array_equal(a.argmax(axis=-1), b):
@@ -218,11 +207,11 @@ def padding_mask(batch: Arrays, shape: tuple[int, ...], besides: str = "") -> np
     return None
 
 
-def _explain_padding(batch: Evidence) -> str:
+def _explain_padding(key: str, ours: Arrays, reference: Arrays) -> str:
     """What differs in the padding (B, L) by both sides' own masks; the special tokens missing."""
-    (ids, torch_ids), masks = (side[batch.key] for side in (batch.ours, batch.reference)), []
-    for side, array in ((batch.ours, ids), (batch.reference, torch_ids)):
-        mask = padding_mask(side, array.shape, besides=batch.key)
+    ids, torch_ids, masks = ours[key], reference[key], []
+    for side, array in ((ours, ids), (reference, torch_ids)):
+        mask = padding_mask(side, array.shape, besides=key)
         masks.append(np.ones(array.shape, bool) if mask is None else mask)
     tokens, torch_tokens = (
         [row[visible].tolist() for row, visible in zip(array, mask, strict=True)]

@@ -183,8 +183,7 @@ def is_of_loss(first: Comparison) -> bool:
 
 def running_statistic(pair: Pair, name: str) -> str:
     """Name the options that differ of the layer of a running statistic, "" for none."""
-    statistics = {row.destination.name for row in pair.setup.weights.rows if row.source.buffer}
-    if name not in statistics:
+    if name not in pair.setup.weights.statistics:
         return ""
     layer, module, _ = pair.layer(name.rpartition(".")[0] or ROOT)
     return "; ".join(option.says for option in unequal(layer, module))

@@ -140,7 +140,7 @@ class _Differences:
     def _members(self) -> Iterator[Cause]:
         traces = self._ours.main, self._reference.main
         in_paddle, in_torch = (
-            {n for n, trace_of_n in trace.items() if trace_of_n.held} for trace in traces
+            {n for n, trace_of_n in trace.items() if trace_of_n.is_member} for trace in traces
         )
         for odd, without, other in (
             (in_torch - in_paddle, "Paddle's", "PyTorch's"),
@@ -169,7 +169,7 @@ class _Differences:
                 ratio = f"{a[at] / b[at]:.6g} x" if b[at] else "not 0, as"
                 text = f"{both(a[at], b[at])} ({ratio} PyTorch's)"
                 by_numbers.setdefault(text, {})[name] = b[at] / a[at] if a[at] else 1.0
-        everyone = tuple(n for n, trace in self._ours.main.items() if trace.held)
+        everyone = tuple(n for n, trace in self._ours.main.items() if trace.is_member)
         for numbers, factors in by_numbers.items():
             who = "" if len(factors) == len(everyone) else f" of {some(tuple(factors))}"
             text = f"the learning rate applied to the update{who}: {numbers}"

@@ -40,7 +40,8 @@ import torch
 from torch._decomp import decomposition_table
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from align.record.arrays import Arrays, MovedRun, sampled
+from align.record.arrays import Arrays, sampled
+from align.record.recording import MovedRun
 
 
 @dataclass(frozen=True)

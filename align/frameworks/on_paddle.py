@@ -319,6 +319,8 @@ FLOAT32: Mapping[str, tuple[str, ...]] = {
     "NAdam": ("betas", "eps"),
     "RAdam": ("betas", "eps"),
     "Adadelta": ("rho", "eps"),
+    "Adagrad": ("eps",),
+    "RMSProp": ("alpha", "eps", "momentum"),
 }
 """Paddle's optimizer -> PyTorch's names of the settings that its kernel holds in float32."""
 
@@ -401,13 +403,14 @@ def give(parameter: paddle.Tensor, gradient: np.ndarray | None) -> None:
         parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
 
 
-def clipping_limit(optimizer: Any) -> float | None:
-    """The norm to which a class of Paddle's clips; None: the formula is another, or not known."""
+def kernel_numbers(optimizer: Any) -> tuple[tuple[str, ...] | None, float | None]:
+    """What an optimizer's kernel computes with other numbers than PyTorch.
+
+    Returns:
+        PyTorch's names of the settings that it holds in float32, None where that is not known; and
+        the norm to which a class of Paddle's clips, None: by another formula, or not known.
+    """
     clip = getattr(optimizer, "_grad_clip", None)
     is_of_paddle = type(clip).__module__.startswith("paddle.")
-    return getattr(clip, "clip_norm", None) if is_of_paddle else None
-
-
-def held_in_float32(optimizer: Any) -> tuple[str, ...] | None:
-    """PyTorch's names of the settings that this optimizer's kernel holds in float32; None: any."""
-    return FLOAT32.get(type(optimizer).__name__)
+    limit = getattr(clip, "clip_norm", None) if is_of_paddle else None
+    return FLOAT32.get(type(optimizer).__name__), limit

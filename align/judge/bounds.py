@@ -116,9 +116,9 @@ class Settling:
             may allow needs no run.
         chosen: the inputs are the suite's own: a tensor whose band proves little fails, where a
             user's, who cannot choose better ones, is left out with a note.
-        steady: whether a quantity is a value of the forward pass, which a kink bends and does not
-            move. In float64 rounding decides about CEILING of it at most: what moves it farther
-            is a choice (an order, a step at a whole number) that the moved runs make.
+        is_value: whether a quantity is a value of the forward pass: a kink bends it, no jump. In
+            float64 rounding decides about CEILING of it at most: what moves it farther is a choice
+            (an order, a step at a whole number) that the moved runs make.
 
     Attributes:
         unjudged: names of the comparisons that rounding alone decides about: they are left out.
@@ -132,10 +132,10 @@ class Settling:
         *,
         exact: bool,
         chosen: bool = False,
-        steady: Callable[[str], bool] = lambda _: False,
+        is_value: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.band, self._find, self._scale, self._exact = band, find, scale, exact
-        self._most, self._steady = CEILING if chosen else UNCERTAIN, steady
+        self._most, self._is_value = CEILING if chosen else UNCERTAIN, is_value
         self._leaves_out = not (exact or chosen)
         self.unjudged: set[str] = set()
         self._clean: dict[str, Comparison] = {}
@@ -149,7 +149,7 @@ class Settling:
         for comparison in comparisons:
             name, settled = comparison.name, comparison
             # a wider band of a quantity judges nothing
-            widest = CEILING if self._exact and self._steady(name) else self._most
+            widest = CEILING if self._exact and self._is_value(name) else self._most
             further = further and not self._hopeless(comparison, widest)
             find = self._find(name) if further and not comparison.passed else None
             if find is not None:

@@ -1,7 +1,7 @@
 """The comparator: two NumPy arrays and a tolerance in, one judged Comparison out.
 
 It refuses what known tools let through: NaN, equal infinities, broadcasting, another dtype, a
-missing or an extra name, an empty comparison, a mean that hides one element. Distances are taken in
+missing or an extra name, an empty array, a mean that hides one element. Distances are taken in
 float64 and are relative to a scale, so that `worst <= bound` reads the same for every tensor.
 
 Of a failed one it says what the difference looks like. A signature is a hypothesis about how ours
@@ -53,12 +53,12 @@ def compare_arrays(
     Args:
         ours: Paddle's array (or a Python number).
         reference: PyTorch's array: same shape, same dtype, not empty, finite.
-        oracle: float64 array of the same shape; needed by kinds "oracle" and "band".
+        oracle: array of the same shape, judged in float64; needed by kinds "oracle" and "band".
         zero_scale: size of a tensor that is surely not zero (say the model's largest gradient).
             Where the judge (the oracle, or for "scaled" the reference) lies below 1e-12 of it, the
             tensor is zero in exact arithmetic and its own scale is rounding noise: the largest
-            difference is then judged against zero_scale, bound by the value (oracle: by the floor).
-            Without it an all-zero reference of kind "scaled" is judged absolutely.
+            difference is then judged against zero_scale, bound by the value. Without it an
+            all-zero reference of kind "scaled" is judged absolutely.
 
     Returns:
         Comparison: `passed`, or a `reason` in plain words, with the worst element and both values.
@@ -78,7 +78,7 @@ def compare_arrays(
         array, reason = _read(value, side)
         if array is None:
             return Comparison.stated(name, tolerance, reason)
-        arrays[side] = array
+        arrays[side] = array.astype(np.float64, copy=False) if side == ORACLE else array
     reason, hint = _structure(arrays)
     if reason:
         return Comparison.stated(name, tolerance, reason, hint=hint)
@@ -92,28 +92,21 @@ def compare_mappings(
     *,
     oracle: Mapping[str, Any] | None = None,
     zero_scale: float | None = None,
-) -> list[Comparison]:
-    """Judges every name of two dicts, in execution order.
+) -> Iterator[Comparison]:
+    """Judges every name of either side in execution order, one tensor at a time.
 
-    Returns:
-        One Comparison per name of either side; a single failed one when both sides are empty.
+    What is empty on both sides is left out.
     """
-    names = list(dict.fromkeys([*reference, *ours]))
-    if not names:
-        reason = "empty: neither side has anything to compare"
-        return [Comparison.stated("(nothing)", _NAMES, reason)]
-    sides, comparisons = {OURS: ours, REFERENCE: reference}, []
-    for name in names:
-        absent = [side for side, arrays in sides.items() if name not in arrays]
-        if absent:
-            reason = f"missing on the {' and the '.join(absent)} side"
-            comparisons.append(Comparison.stated(name, _NAMES, reason))
+    for name in dict.fromkeys([*reference, *ours]):
+        if name not in ours or name not in reference:
+            side = REFERENCE if name in ours else OURS
+            yield Comparison.stated(name, _NAMES, f"missing on the {side} side")
             continue
-        rule = tolerance if isinstance(tolerance, Tolerance) else tolerance(name)
         a, b = ours[name], reference[name]
-        judge = None if oracle is None else oracle.get(name)
-        comparisons.append(compare_arrays(name, a, b, rule, oracle=judge, zero_scale=zero_scale))
-    return comparisons
+        if np.size(a) or np.size(b):
+            rule = tolerance if isinstance(tolerance, Tolerance) else tolerance(name)
+            o = None if oracle is None else oracle.get(name)
+            yield compare_arrays(name, a, b, rule, oracle=o, zero_scale=zero_scale)
 
 
 def _read(value: Any, side: str) -> tuple[np.ndarray | None, str]:
@@ -132,7 +125,7 @@ def _read(value: Any, side: str) -> tuple[np.ndarray | None, str]:
 
 def _structure(arrays: dict[str, np.ndarray]) -> tuple[str, str]:
     """Why arrays cannot be compared, and a hint: no broadcasting, not empty, one dtype; "" else."""
-    a, b, oracle = arrays[OURS], arrays[REFERENCE], arrays.get(ORACLE)
+    a, b = arrays[OURS], arrays[REFERENCE]
     for side, other in arrays.items():
         if other.shape != a.shape:
             shapes = f"shape {a.shape} on the {OURS} side against {other.shape} on the {side} side"
@@ -142,13 +135,13 @@ def _structure(arrays: dict[str, np.ndarray]) -> tuple[str, str]:
     if a.dtype.name != b.dtype.name:
         against = f"against {b.dtype.name} on the {REFERENCE} side"
         return f"dtype {a.dtype.name} on the {OURS} side {against}", ""
-    if oracle is not None and oracle.dtype.name != "float64":
-        return f"dtype {oracle.dtype.name} of the {ORACLE}: expected float64", ""
     return "", ""
 
 
-def _finite(name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance) -> Comparison | None:
-    """Refuses NaN and infinities."""
+def _not_finite(
+    name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance
+) -> Comparison | None:
+    """The failed comparison of arrays with a NaN or an infinity, None of others."""
     for side, array in arrays.items():
         good = np.isfinite(array)
         if good.all():
@@ -172,7 +165,7 @@ def _finite(name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance) -> C
 def _judge(
     name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance, zero_scale: float | None
 ) -> Comparison:
-    """Measures ours against the judge (the oracle, which PyTorch is measured against, too)."""
+    """Measures ours against the oracle where there is one (and PyTorch, too), else PyTorch's."""
     a, b, o = arrays[OURS], arrays[REFERENCE], arrays.get(ORACLE)
     judge = b if o is None else o
     bound, scale, unit, peer = tolerance.value, 1.0, "", None
@@ -182,7 +175,7 @@ def _judge(
     else:
         gap = Gap.between(a, judge, None if o is None else b)
         worst = gap.largest
-    refusal = None if gap.finite else _finite(name, arrays, tolerance)
+    refusal = None if gap.finite else _not_finite(name, arrays, tolerance)
     if refusal is not None:
         return refusal
     if tolerance.kind in ("scaled", *JUDGED_BY_ORACLE):
@@ -191,13 +184,12 @@ def _judge(
         unit = "zero_scale" if is_zero else "L2 norm" if norm == "l2" else "scale"
         scale = zero_scale if is_zero else gap.size(norm)
         scale = 1.0 if scale == 0 else max(scale, TINY if o is None else LEAST_OF_FLOAT32)
-        bound = tolerance.lowest_bound
-        if gap.peer is not None:
-            peer = gap.peer.apart(norm) / scale
+        worst, bound = gap.distance(norm) / scale, tolerance.lowest_bound
+        if gap.peer is not None:  # PyTorch's own distance from the oracle widens the bound
+            peer = gap.peer.distance(norm) / scale
             peer_bound = 0.0 if is_zero else (tolerance.factor or 0.0) * peer
             if tolerance.kind == "oracle" or peer_bound <= CEILING:
                 bound = max(tolerance.bias + peer_bound, bound)
-        worst = gap.apart(norm) / scale
     where = tuple(int(i) for i in np.unravel_index(gap.position, a.shape))
     judged = Comparison(
         name=name,
@@ -273,8 +265,9 @@ class Gap:
 
     Attributes:
         largest: largest absolute difference, 0 for empty arrays.
+        position: where that is, in the flat array.
         peak: largest absolute value of the second array.
-        peer: the same of a third array and the second.
+        peer: how far a third array is from the second.
     """
 
     largest: float = 0.0
@@ -282,8 +275,8 @@ class Gap:
     peak: float = 0.0
     finite: bool = True
     peer: Gap | None = None
-    _apart: float = 0.0
-    _size: float = 0.0
+    _squared_distance: float = 0.0
+    _squared_size: float = 0.0
 
     @classmethod
     def between(cls, a: np.ndarray, judge: np.ndarray, peer: np.ndarray | None = None) -> Gap:
@@ -300,7 +293,7 @@ class Gap:
             for part, judge_part, *peer_parts in zip(*sides, strict=True):
                 gap._add(part, judge_part, start)
                 gap.peak = max(gap.peak, peak(judge_part))
-                gap._size += _squares(judge_part)
+                gap._squared_size += _squares(judge_part)
                 for piece in peer_parts:
                     gap.peer._add(piece, judge_part, start)
                 start += part.size
@@ -308,13 +301,13 @@ class Gap:
             gap.finite &= gap.peer.finite
         return gap
 
-    def apart(self, norm: str) -> float:
+    def distance(self, norm: str) -> float:
         """The "max" or the "l2" norm of the difference."""
-        return self.largest if norm == "max" else math.sqrt(self._apart)
+        return self.largest if norm == "max" else math.sqrt(self._squared_distance)
 
     def size(self, norm: str) -> float:
         """The "max" or the "l2" norm of the second array."""
-        return self.peak if norm == "max" else math.sqrt(self._size)
+        return self.peak if norm == "max" else math.sqrt(self._squared_size)
 
     def _add(self, part: np.ndarray, judge_part: np.ndarray, start: int) -> None:
         difference = _difference(part, judge_part)
@@ -325,7 +318,7 @@ class Gap:
             most = float(difference.max())
         if most > self.largest:
             self.largest, self.position = most, start + int(difference.argmax())
-        self._apart += _squares(difference)
+        self._squared_distance += _squares(difference)
 
 
 def pieces(array: np.ndarray) -> Iterator[np.ndarray]:
@@ -345,7 +338,7 @@ def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         a, b = a.astype(np.float64), b.astype(np.float64)
     difference = np.asarray(np.subtract(a, b, dtype=np.float64))
     np.abs(difference, out=difference)
-    if a.dtype.kind in "iu":
+    if a.dtype.kind in "iu":  # neighbours above 2**53 are one number in float64
         difference = np.where((difference == 0) & (a != b), 1.0, difference)
     return difference
 

@@ -35,9 +35,6 @@ class Sample:
     Args:
         entries: PyTorch's; running statistics are left out.
         weights: the mapping, None where only PyTorch's side is known.
-
-    Attributes:
-        parts: places of each Paddle tensor's elements in the vector.
     """
 
     def __init__(self, entries: Sequence[Entry], weights: WeightMapping | None = None) -> None:
@@ -53,9 +50,9 @@ class Sample:
                 self.size += few.size
         paddle_numbers = {} if weights is None else to_paddle(weights, numbers)
         self._ours = {name: _places(array) for name, array in paddle_numbers.items()}
-        self.parts = [places for _, places in self._ours.values()]
-        if weights is None:
-            self.parts = [np.arange(self.size)]
+        self._in_both = np.full(self.size, weights is None)
+        for _, places in self._ours.values():
+            self._in_both[places] = True
 
     def reference(self, side: Any, model: Any) -> np.ndarray:
         """(size,) The elements of the PyTorch model, float64."""
@@ -73,14 +70,11 @@ class Sample:
 
     def without(self, names: Collection[str]) -> np.ndarray:
         """Places of the elements that both sides have, but those of some PyTorch tensors."""
-        kept = np.zeros(self.size, bool)
-        for part in self.parts:
-            kept[part] = True
-        start = 0
+        chosen, start = self._in_both.copy(), 0
         for name, few in self._theirs.items():
-            kept[start : start + few.size] &= name not in names
+            chosen[start : start + few.size] &= name not in names
             start += few.size
-        return np.flatnonzero(kept)
+        return np.flatnonzero(chosen)
 
 
 def _drawn(entry: Entry) -> np.ndarray:

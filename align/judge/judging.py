@@ -5,12 +5,14 @@ the reference finished them, their gradients in the order in which the reference
 Comparisons are made one at a time as they are asked for: a control that looks for the first failed
 one stops there, and no more than one tensor of each side is held.
 
-Paired layers whose outputs differ in structure alone are unpaired, with a note: one side flattens
-the tokens before a layer, or has the batch on another axis, and what follows agrees. Where what
-follows does not agree, they stay paired and fail. Containers that only their parameters pair may do
-other parts of the work: they stay paired where their outputs agree, or what follows does not either
-until each is given PyTorch's inputs (`AnyPair.isolate`). A norm with an activation in it is told by
-the step inside that returns what the other side's norm does.
+Three kinds of paired layers lose their partner, with a note:
+
+- layers whose outputs differ in structure alone (tokens flattened, the batch on another axis),
+  where what follows agrees; else they stay paired and fail;
+- containers that only their parameters pair, and that do other parts of the work; where what
+  follows differs as well, `AnyPair.isolate` decides, with PyTorch's inputs;
+- layers of which one has layers inside (a norm with an activation), where one of these returns
+  what the other side's layer does.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,7 +45,7 @@ Outputs = Mapping[str, np.ndarray]
 
 @dataclass
 class Judge:
-    """What both sides are called on the other.
+    """Judges a pass of Paddle by one of PyTorch, by the names that both sides have for a thing.
 
     Attributes:
         notes: what could not be compared and why, in plain words.
@@ -102,7 +104,7 @@ class Judge:
                 if uneven and a.shape != b.shape:
                     continue
                 name = f"{key}[{label}]" if label else key
-                o = None if judge is None else np.asarray(judge[path], np.float64)
+                o = None if judge is None else judge[path]
                 self._places[name] = "taps", f"{call.key}[{path}]"
                 comparison = compare_outputs(name, a, b, o, rule)
                 if comparison is not None:
@@ -122,9 +124,9 @@ class Judge:
     ) -> Iterator[Comparison]:
         """Judge the loss, the taps' gradients in backward order, then parameters and inputs."""
         loss_rule = bounds.TOLERANCES["forward", self.dtype]
-        exact = None if oracle is None else np.asarray(oracle.loss, np.float64)
+        o = None if oracle is None else oracle.loss
         yield compare_arrays(
-            "loss", ours.loss, reference.loss, loss_rule, oracle=exact, zero_scale=scale
+            "loss", ours.loss, reference.loss, loss_rule, oracle=o, zero_scale=scale
         )
         taps = self._gradient_taps(ours, reference)
         for key, path in dict.fromkeys([*reference.backward_order, *taps]):
@@ -132,17 +134,16 @@ class Judge:
                 continue
             name, paddle_call, paddle_path = taps[key, path]
             a, b = paddle_call.grad_outputs[paddle_path], reference.calls[key].grad_outputs[path]
-            if oracle is not None:
-                exact = np.asarray(oracle.calls[key].grad_outputs[path], np.float64)
+            o = None if oracle is None else oracle.calls[key].grad_outputs[path]
             if a.size or b.size:
-                yield compare_arrays(name, a, b, rule, oracle=exact, zero_scale=scale)
-        sides = [run and to_paddle(self.weights, run.gradients) for run in (reference, oracle)]
-        yield from each(ours.gradients, *sides, rule, scale)
-        sides = [
+                yield compare_arrays(name, a, b, rule, oracle=o, zero_scale=scale)
+        b, o = (run and to_paddle(self.weights, run.gradients) for run in (reference, oracle))
+        yield from compare_mappings(ours.gradients, b, rule, oracle=o, zero_scale=scale)
+        a, b, o = (
             run and {f"input {path}": value for path, value in run.input_gradients.items()}
             for run in (ours, reference, oracle)
-        ]
-        yield from each(*sides, rule, scale)
+        )
+        yield from compare_mappings(a, b, rule, oracle=o, zero_scale=scale)
 
     def _gradient_taps(
         self, ours: Recording, reference: Recording
@@ -187,8 +188,7 @@ class Judge:
 
     def statistics(self, reference: Recording) -> dict[str, np.ndarray]:
         """What is no parameter in a recording of the reference, in Paddle's names."""
-        rows = (row for row in self.weights.rows if row.source.buffer)
-        names = {self.weights.torch_names[row.source.name] for row in rows}
+        names = {name for row, name, _ in self.weights.named() if row.source.buffer}
         buffers = {name: reference.state[name] for name in names}
         return self.weights.to_paddle(buffers) if buffers else {}
 
@@ -218,16 +218,17 @@ class Judge:
             return None
 
         def find(spreads: Spreads) -> Spread | None:
-            parts = []
+            # a packed tensor has a row for each piece; of tied ones the last counts (`to_paddle`)
+            pieces = []
             for row in rows if rows[0].piece is not None else rows[-1:]:
                 spread = spreads.get((kind, self.weights.torch_names[row.source.name]))
                 if spread is None:
                     return None
-                if row.part is not None:
-                    first = name_table.part_axis(row.source) == 0
-                    spread = spread.part(*row.part) if first else spread.part(0, 1)
-                parts.append(spread)
-            return joined(parts)
+                if row.part is not None:  # a spread is known by rows: of columns, that of them all
+                    is_of_rows = name_table.part_axis(row.source) == 0
+                    spread = spread.part(*row.part) if is_of_rows else spread.part(0, 1)
+                pieces.append(spread)
+            return joined(pieces)
 
         return find
 
@@ -235,8 +236,8 @@ class Judge:
     def _sources(self) -> dict[str, list[MappedRow]]:
         """Paddle's canonical name -> the rows that lead there."""
         rows_of: dict[str, list[MappedRow]] = {}
-        for row in self.weights.rows:
-            rows_of.setdefault(self.weights.paddle_names[row.destination.name], []).append(row)
+        for row, _, name in self.weights.named():
+            rows_of.setdefault(name, []).append(row)
         return rows_of
 
 
@@ -283,25 +284,6 @@ def largest_gradient(reference: Recording) -> float:
     return largest(itertools.chain(*taps, reference.gradients.values()))
 
 
-def each(
-    ours: Mapping[str, np.ndarray],
-    expected: Mapping[str, np.ndarray],
-    oracle: Mapping[str, np.ndarray] | None,
-    rule: Tolerance | Callable[[str], Tolerance],
-    zero_scale: float | None,
-) -> Iterator[Comparison]:
-    """`compare_mappings`, one tensor at a time; nothing when both sides are empty.
-
-    Args:
-        expected: PyTorch's, in Paddle's names.
-    """
-    for name in dict.fromkeys([*expected, *ours]):
-        a, b = ({name: side[name]} if name in side else {} for side in (ours, expected))
-        o = None if oracle is None else {name: oracle[name]} if name in oracle else {}
-        if [v.size for v in (*a.values(), *b.values())] != [0, 0]:
-            yield from compare_mappings(a, b, rule, oracle=o, zero_scale=zero_scale)
-
-
 def compare_outputs(
     name: str,
     ours: np.ndarray,
@@ -327,18 +309,18 @@ def alike(a: np.ndarray, b: np.ndarray, rule: Tolerance) -> bool:
 
 
 def without_masks(*arrays: np.ndarray | None) -> tuple[np.ndarray | None, ...]:
-    """Zeros where all sides hold a huge value of one sign, or hide and one by minus infinity."""
+    """The arrays with 0 where all are above MASK, or none above LOW and one below -MASK."""
     present = [a for a in arrays if a is not None]
     if len({a.shape for a in present}) != 1 or any(a.dtype.kind != "f" for a in present):
         return arrays
     if all(a.size == 0 or peak(a) <= MASK for a in present):
         return arrays
-    everywhere = np.logical_and.reduce([a > MASK for a in present])
+    masked = np.logical_and.reduce([a > MASK for a in present])
     hidden = np.logical_and.reduce([a <= LOW for a in present])
-    everywhere |= hidden & np.logical_or.reduce([a < -MASK for a in present])
-    if not everywhere.any():
+    masked |= hidden & np.logical_or.reduce([a < -MASK for a in present])
+    if not masked.any():
         return arrays
-    return tuple(None if a is None else np.where(everywhere, a.dtype.type(0), a) for a in arrays)
+    return tuple(None if a is None else np.where(masked, a.dtype.type(0), a) for a in arrays)
 
 
 def largest(arrays: Iterable[np.ndarray]) -> float:
@@ -356,7 +338,8 @@ def flags(title: str, wrong: list[str]) -> Comparison:
 EQUAL = 1e-6  # of the largest value: what is farther apart in float64 is no rounding
 AGREES, FLATTENED, DIFFERS, REARRANGED, RESIZED = range(5)
 """What the outputs of a call are to its partner's, the worst of its tensors: equal; equal but for
-merged axes; of one shape; of one size; neither."""
+merged axes; of one shape; of one size; of another size, or with axes of one element more or less,
+by which what follows may broadcast."""
 
 
 def unpair_other_structures(judge: Judge, paddle: Recording, torch: Recording) -> None:
@@ -365,15 +348,15 @@ def unpair_other_structures(judge: Judge, paddle: Recording, torch: Recording) -
     Args:
         judge: its `modules` lose the pairs and remember why.
     """
-    modules, unsure, agrees = judge.modules, set(), False
+    modules, unlike, later_agrees = judge.modules, set(), False
     for _, paddle_call, torch_call in reversed(list(judge.taps(paddle, torch))):
         likeness, name = _likeness(paddle_call, torch_call), torch_call.name
         if name in modules.loose and likeness != AGREES:
-            unsure.add(name)
-            if agrees or likeness != DIFFERS:
+            unlike.add(name)
+            if later_agrees or likeness != DIFFERS:
                 modules.unpair_loose(name)
-        agrees = agrees or likeness == AGREES
-    modules.loose = {name: modules.loose[name] for name in modules.loose if name in unsure}
+        later_agrees = later_agrees or likeness == AGREES
+    modules.loose = {name: modules.loose[name] for name in modules.loose if name in unlike}
     taps = [(paddle_call, torch_call) for _, paddle_call, torch_call in judge.taps(paddle, torch)]
     _unpair_composed(judge, taps, paddle, torch)
     taps = [calls for calls in taps if calls[1].name in judge.modules.to_paddle]
@@ -407,17 +390,16 @@ def _unpair_composed(
 def _unpair_unlike(judge: Judge, taps: list[tuple[Call, Call]]) -> None:
     """Unpair the calls of other shapes that a later call, in order of the taps, proves harmless.
 
-    A later call proves it for all when it agrees. When it differs, numbers that only stand in
-    flattened axes are harmless all the same, unless some tensor before it had another size.
+    A later call that agrees proves it for all before it. One that differs proves it for those of
+    merged axes, if none before it was RESIZED.
     """
     waiting: list[tuple[int, Call, Call]] = []
     for paddle_call, torch_call in taps:
         likeness = _likeness(paddle_call, torch_call)
-        kinds = [kind for kind, _, _ in waiting]
         harmless: list[tuple[int, Call, Call]] = []
         if likeness == AGREES:
             harmless, waiting = waiting, []
-        elif RESIZED not in (likeness, *kinds) and likeness != FLATTENED:
+        elif likeness in (DIFFERS, REARRANGED) and all(kind != RESIZED for kind, _, _ in waiting):
             harmless = [row for row in waiting if row[0] == FLATTENED]
             waiting = [row for row in waiting if row[0] != FLATTENED]
         for _, paddle_unlike, torch_unlike in harmless:
@@ -462,8 +444,8 @@ def _likeness(paddle_call: Call, torch_call: Call, near: float = NEAR) -> int:
             likenesses.append(RESIZED)
             continue
         with np.errstate(all="ignore"):
-            apart = np.abs(a.reshape(-1) - 1.0 * b.reshape(-1)).max(initial=0.0)
-        is_near = bool(apart <= near * np.abs(b).max(initial=0.0))
+            largest_difference = np.abs(a.reshape(-1) - 1.0 * b.reshape(-1)).max(initial=0.0)
+        is_near = bool(largest_difference <= near * np.abs(b).max(initial=0.0))
         if a.shape == b.shape:
             likenesses.append(AGREES if is_near else DIFFERS)
         else:

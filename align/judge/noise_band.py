@@ -1,59 +1,41 @@
 """How far rounding alone moves a tensor, measured on the reference, and what follows.
 
 The reference runs again with its inputs, its weights and the result of every operator moved by a
-unit in the last place (`align.frameworks.moved_roundings`): a planted move is u = 2**-23 of a
-number (2**-52 in float64), its natural rounding u / 4 in the mean square. E_k is the error of run k
-against the centre, D_k its max or L2 norm, s the root mean square of the D_k. The centre is the
-float64 run of the reference; of a pair in float64 it is the reference itself, because nothing is
-more exact. Paddle's distance D is one more draw, made by other kernels.
+unit in the last place (`align.frameworks.moved_roundings`): 2**-23 of a number, 2**-52 in float64,
+four times its natural rounding in the mean square. The error E_k of run k is its difference from
+the centre: the float64 run of the reference, or in float64 the reference itself. D_k is its max or
+L2 norm, s the root mean square of the D_k. Paddle's distance D is one more draw, made by other
+kernels. A tensor passes at the first of these bounds that D meets:
 
-A tensor passes at the first of these bounds that D meets:
-
-1. its floor, and KERNELS times the distance of PyTorch's own float32 run, a draw that is there;
+1. its floor, and KERNELS times the distance of PyTorch's own float32 run;
 2. KERNELS * s of FEW moved runs;
 3. factor(v) * s of RUNS moved runs, the FEW among them.
 
-No run is made before a tensor misses the bound above it, and every run measures all tensors.
+No run is made before a tensor misses the bound above it, and every run measures all tensors. Only
+distances and samples of it are kept, one tensor at a time, and then a `Spread`: a few numbers for
+each tensor, which a dump holds as well.
 
-v, the effective number of independent directions of the error, comes from the angles between the
-runs: for Gaussian errors the mean of cos(E_i, E_j)**2 is 1 / v (1 for a single number, or for one
-direction that carries the whole error; small for a tensor of many). With Satterthwaite's
-approximation (D / s)**2 is then F distributed with v and RUNS * v degrees of freedom (v = 1: the
-square of Student's t). Its quantile fails right code with a probability of FALSE_ALARM for each
-tensor, and by the union bound at most N * FALSE_ALARM for a suite of N, however they depend. A
-bound that is met earlier only lowers that: who fails has missed the third.
+The factor. v, the number of independent directions of the error, comes from the angles between the
+runs: for Gaussian errors the mean of cos(E_i, E_j)**2 is 1 / v (1 for a single number, small for a
+tensor of many). By Satterthwaite's approximation (D / s)**2 is F distributed with v and RUNS * v
+degrees of freedom (v = 1: the square of Student's t). Its quantile fails right code with a
+probability of FALSE_ALARM for each tensor, and at most N * FALSE_ALARM for N tensors, however they
+depend. KERNELS is the least factor: the moved runs form their sums as the kernels do that round
+most, one term after the other. An early bound admits little more: s of FEW of the RUNS is at most
+sqrt(RUNS / FEW) = 1.7 times s of all, so a difference beyond 7 times the final s never passes.
 
-What it costs in detection: the first is met by no more than KERNELS natural draws, which lie inside
-KERNELS moved ones. The FEW runs are among the RUNS, so their s is at most sqrt(RUNS / FEW) = 1.7
-times the s of all: a difference beyond 7 times the final s never passes early.
+Zero. A tensor that is zero in exact arithmetic (the bias of a key, a bias before a normalisation)
+is all rounding. Where the bound exceeds its size, it is judged by its largest difference in units
+of the largest value of its kind, of which rounding must not explain more than CEILING.
 
-KERNELS is the least factor. The F distribution presumes that Paddle's kernels scatter as the moved
-ones do: the moved runs form their sums as the kernels do that round most, one term after the other
-(`align.frameworks.moved_roundings`).
-
-A jump where rounding decides the side of a kink is no such error: the runs take both sides, see
-the end. Ties of a maximum or an order are not treated: where rounding decides them, right code may
-fail.
-
-A tensor that is zero in exact arithmetic (the bias of a key, a bias before a normalisation) is all
-rounding: its own size says nothing. Where the bound exceeds its size, it is judged by its largest
-difference in units of the largest value of its kind, of which rounding must not explain more than
-CEILING.
-
-Of the runs only distances and samples are kept, one tensor at a time: a run is freed before the
-next one. What is left of a tensor, its `Spread`, is a few numbers, which a dump holds as well.
-
-A gradient jumps where the argument of a ReLU passes zero. That an argument lies so near zero that
-its rounding decides the side is no small Gaussian error but an event: all moved runs of a reference
-may fall on one side, and the kernels of another processor on the other. So the runs of a band
-decide together. All but the last two fall as they do, and leave samples of the arguments of every
-kink. Of the last two, one takes every argument within KERNELS times the samples' standard deviation
-for one above the kink, the other for one below. Each side is then in at least one of the runs, so
-the root mean square of their distances is at least 1 / sqrt(RUNS) of the jump, and what the band
-allows KERNELS / sqrt(RUNS) = 1.6 times the jump or more.
-
-Two runs would be too few to learn from: where the whole error has one direction, as after some
-steps of training, two may agree to a tenth of it by chance.
+Kinks. A gradient jumps where the argument of a ReLU passes zero. Where rounding decides the side,
+all moved runs may fall on one side, and the kernels of another processor on the other. So all but
+the last two runs leave samples of the arguments of every kink (two would be too few: they may agree
+to a tenth of their error by chance). Of the last two, one takes every argument within KERNELS times
+the samples' standard deviation for one above the kink, the other for one below. Each side is then
+in one run at least, s at least 1 / sqrt(RUNS) of the jump, and what the band allows KERNELS /
+sqrt(RUNS) = 1.6 times the jump or more. Ties of a maximum or an order are not treated: where
+rounding decides them, right code may fail.
 """
 
 from __future__ import annotations
@@ -69,8 +51,8 @@ from typing import Any
 import numpy as np
 
 from align.judge.comparator import CEILING, MASK, PIECE, peak, within
-from align.record.arrays import Arrays, Lazy, MovedRun, sampled
-from align.record.recording import Recording
+from align.record.arrays import Arrays, Lazy, sampled
+from align.record.recording import MovedRun, Recording
 from align.record.results import Comparison
 
 FEW, RUNS = 2, 6
@@ -89,13 +71,13 @@ def factor(directions: float) -> float:
     Args:
         directions: v, at least 1.
     """
-    low = high = max(KERNELS**2, 1.0)
+    low = high = KERNELS**2
     while _exceeds(high, directions) > FALSE_ALARM:
         low, high = high, 2.0 * high
-    for _ in range(60):
+    for _ in range(60 if low < high else 0):
         middle = (low + high) / 2.0
         low, high = (middle, high) if _exceeds(middle, directions) > FALSE_ALARM else (low, middle)
-    return max(KERNELS, high**0.5)
+    return high**0.5
 
 
 def _exceeds(ratio: float, directions: float) -> float:
@@ -164,7 +146,7 @@ def joined(spreads: Sequence[Spread]) -> Spread:
 
 @dataclass
 class Errors:
-    """The errors of the moved runs of one tensor, run by run."""
+    """What is kept of the errors of one tensor: largest, squared by row, and some, run by run."""
 
     largest: list[float] = field(default_factory=list)
     rows: list[np.ndarray] = field(default_factory=list)
@@ -177,7 +159,7 @@ class Errors:
         self.rows.append(rows)
         few = sampled(centre.size)
         a, b = (array.reshape(-1)[few].astype(np.float64) for array in (moved, centre))
-        self.samples.append(apart(a, b))
+        self.samples.append(difference(a, b))
 
     def spread(self) -> Spread:
         """What the runs say so far; the least factor as long as there are not all of them."""
@@ -203,19 +185,19 @@ def _distances(moved: np.ndarray, centre: np.ndarray) -> tuple[float, np.ndarray
     step = max(1, PIECE // b.shape[1])
     for start in range(0, len(b), step):
         a_rows, b_rows = a[start : start + step], b[start : start + step]
-        difference = np.abs(apart(a_rows, b_rows))
-        largest = max(largest, float(difference.max()))
-        rows[start : start + step] = np.einsum("ij,ij->i", difference, difference)
+        errors = np.abs(difference(a_rows, b_rows))
+        largest = max(largest, float(errors.max()))
+        rows[start : start + step] = np.einsum("ij,ij->i", errors, errors)
     return largest, rows
 
 
-def apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a - b in float64; zeros for what the comparison itself refuses, or takes for a mask."""
     with np.errstate(over="ignore", invalid="ignore"):
-        difference = np.asarray(np.subtract(a, b, dtype=np.float64))
-    if np.isfinite(difference).all() and peak(b) <= MASK:
-        return difference
-    return np.where(np.isfinite(difference) & (np.abs(b) <= MASK), difference, 0.0)
+        errors = np.asarray(np.subtract(a, b, dtype=np.float64))
+    if np.isfinite(errors).all() and peak(b) <= MASK:
+        return errors
+    return np.where(np.isfinite(errors) & (np.abs(b) <= MASK), errors, 0.0)
 
 
 SIDES = {RUNS - 2: 1, RUNS - 1: -1}
@@ -235,14 +217,14 @@ def next_run(runs: Sequence[MovedRun]) -> MovedRun:
 
 
 def _reach(samples: Sequence[np.ndarray]) -> float:
-    """How near one kink rounding decides; 0 where that cannot be told.
+    """How far from one kink rounding decides the side of an argument; 0 where that is not known.
 
     Args:
         samples: (n,) arguments of each run, the same elements in every one.
     """
     if len(samples) < 2 or len({sample.shape for sample in samples}) > 1:
         return 0.0
-    errors = apart(np.stack(samples), np.mean(samples, axis=0, dtype=np.float64))
+    errors = difference(np.stack(samples), np.mean(samples, axis=0, dtype=np.float64))
     return KERNELS * float(np.sqrt(np.mean(errors**2) * len(samples) / (len(samples) - 1)))
 
 
@@ -291,7 +273,8 @@ class NoiseBand:
         Raises:
             ValueError: an array that `to_store` does not write.
         """
-        band, spreads = cls(dict, lambda _: contextlib.nullcontext({})), {}
+        band = cls(dict, lambda _: contextlib.nullcontext({}))  # never called: no run is missing
+        spreads = {}
         for title, array in arrays.items():
             kind, _, name = title.partition("/")
             if array.ndim != 1 or array.size < 3 or not (array >= 0).all():

@@ -3,7 +3,7 @@
 Both sides are recorded in Paddle's names and layout, in float64. Of a large tensor a drawn sample
 of elements is kept: an update is elementwise, and what is not (clipping) uses norms of the whole.
 Judged are members, rates, updates and moments by name. The room is measured on the reference where
-Paddle's kernels compute with other numbers: it is followed a second time with their coefficients in
+Paddle's kernels compute with other numbers: it is stepped a second time with their coefficients in
 float32 and their rule of clipping.
 """
 
@@ -73,7 +73,7 @@ FLOOR = {
 }
 ROOM = 8.0  # units in the last place of a weight that its update may be off
 FOLLOWED = 2.0  # times what the numbers of Paddle's kernels do to the reference
-LARGEST = 0.05
+LARGEST = 0.05  # share of an update or a moment that it may be off at most
 MEMBERS, RATES = "parameters in both optimizers", "rates applied (parameter, step)"
 _WHY = {
     "float64": "one update is a few float64 operations on equal numbers; its own rounding is that "
@@ -112,8 +112,8 @@ class ParameterTrace:
         return len(self.weights) - 1
 
     @property
-    def held(self) -> bool:
-        """The optimizer holds this parameter."""
+    def is_member(self) -> bool:
+        """Whether the optimizer holds this parameter."""
         return not any(math.isnan(rate) for rate in self.rates)
 
     def update(self, step: int) -> np.ndarray:
@@ -187,24 +187,24 @@ class Feed:
 
     def source(self, name: str, step: int) -> np.ndarray | None:
         """The gradient of PyTorch's parameter in a step, None without."""
-        none = name not in self._recorded or (step == SMALL_STEP and name == self.absent)
-        return None if none else self._drawn(name, step)
+        is_absent = step == SMALL_STEP and name == self.absent
+        return None if is_absent or name not in self._recorded else self._drawn(name, step)
 
     def _drawn(self, name: str, step: int) -> np.ndarray:
-        recorded = self._recorded[name]
+        recorded, scale = self._recorded[name], self._scales[step]
         gradient = recorded.astype(np.float64).reshape(-1)  # a copy
         size = float(np.sqrt(np.vdot(gradient, gradient) / gradient.size)) or 1.0
         count, key = min(TILE, gradient.size), (self._seed, self._index[name])
         rng = np.random.default_rng(key)
-        spread = 10.0 ** -rng.uniform(0, SPREAD[self.dtype], count)
-        kind = rng.random(count)
-        spread = np.where(kind < 0.5, 1.0, np.where(kind < 0.9, spread, 0.0)) * self._scales[step]
-        spread[0] = self._scales[step]  # a scalar is never zero
-        varied = np.random.default_rng((*key, step + 1)).normal(scale=size, size=count)
+        small = 10.0 ** -rng.uniform(0, SPREAD[self.dtype], count)
+        draw = rng.random(count)
+        factors = np.where(draw < 0.5, 1.0, np.where(draw < 0.9, small, 0.0)) * scale
+        factors[0] = scale  # a scalar is never zero
+        noise = np.random.default_rng((*key, step + 1)).normal(scale=size, size=count)
         whole = gradient.size // count * count
         for part in (gradient[:whole].reshape(-1, count), gradient[None, whole:]):
-            part += varied[: part.shape[1]]
-            part *= spread[: part.shape[1]]
+            part += noise[: part.shape[1]]
+            part *= factors[: part.shape[1]]
         return gradient.reshape(recorded.shape).astype(self.dtype, copy=False)
 
     def targets(self, step: int) -> Iterator[tuple[str, np.ndarray | None]]:
@@ -274,7 +274,7 @@ class UpdateJudge:
     def compare(self, ours: SideTrace) -> Iterator[Comparison]:
         """Members, rates, the step without gradients, then updates and moments by parameter."""
         names = [n for n in self.reference.main if n in ours.main]
-        both = [n for n in names if self.reference.main[n].held and ours.main[n].held]
+        both = [n for n in names if self.reference.main[n].is_member and ours.main[n].is_member]
         yield self._members(ours, names)
         if both:
             yield self._rates(ours, both)
@@ -288,7 +288,8 @@ class UpdateJudge:
 
     def _members(self, ours: SideTrace, names: list[str]) -> Comparison:
         flags = [
-            np.array([int(side.main[n].held) for n in names]) for side in (ours, self.reference)
+            np.array([int(side.main[n].is_member) for n in names])
+            for side in (ours, self.reference)
         ]
         comparison = compare_arrays(MEMBERS, *flags, bounds.EXACT)
         if comparison.passed or not names:
@@ -336,26 +337,29 @@ class UpdateJudge:
     ) -> tuple[Tolerance, float | None]:
         """The tolerance of one quantity, and the size that a zero one is judged against."""
         _, b, oracle, near = arrays
+        is_update = not kind
         weights = float(np.abs(trace.weights[step]).max())
         rate = trace.rates[step]
-        scale = rate * weights if not kind and rate > 0 and weights > 0 else None
+        scale = rate * weights if is_update and rate > 0 and weights > 0 else None
         size = float(np.abs(b).max()) if b is not None else 0.0
         why, rounding = _WHY[self.dtype], ROOM * float(np.finfo(self.dtype).eps) * weights
-        if oracle is not None and not kind and b is not None:
+        if oracle is not None and is_update and b is not None:
             room = 4.0 * float(np.abs(b - oracle).max()) + FLOOR[self.dtype] * size + rounding
             return Tolerance("absolute", float(f"{room:.1g}"), why), None
         room = FLOOR[self.dtype]
-        if size and not kind:
+        if size and is_update:
             room = max(room, rounding / size)
+        clipping = self._clipping(step) if part == "main" else 0.0
+        as_paddle = 0.0
         if size and near is not None:
-            apart = FOLLOWED * float(np.abs(near - b).max()) / size
-            why, room = (why + _FOLLOWED, room + apart) if apart > room / 10 else (why, room)
-        apart = self._clipping(step) if part == "main" else 0.0
-        why, room = (why + _CLIPPED, room + apart) if apart > room / 10 else (why, room)
+            as_paddle = FOLLOWED * float(np.abs(near - b).max()) / size
+        for reason, more in ((_FOLLOWED, as_paddle), (_CLIPPED, clipping)):
+            if more > room / 10:
+                why, room = why + reason, room + more
         room = float(f"{min(room, LARGEST):.1g}")
         if self.dtype == "float64":
             return Tolerance("scaled", room, why), scale
-        return Tolerance("oracle", room, why, norm="l2", factor=4.0, floor=room), scale
+        return Tolerance("oracle", room, why, norm="l2", factor=4.0), scale
 
     def _clipping(self, step: int) -> float:
         """What PyTorch's norm + 1e-6 makes, in this step or carried on by the moments."""

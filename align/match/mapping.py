@@ -77,6 +77,11 @@ class WeightMapping:
             partners.setdefault(torch, set()).add(paddle)
         return partners
 
+    @property
+    def statistics(self) -> set[str]:
+        """Paddle names of what is no parameter in PyTorch (running statistics)."""
+        return {row.destination.name for row in self.rows if row.source.buffer}
+
     def differing(self) -> tuple[list[str], list[str]]:
         """Paddle names that are tied, and that are trainable, on one side only."""
         tied = []
@@ -84,8 +89,8 @@ class WeightMapping:
         for name, targets in self.partners().items():
             for target in targets:
                 back.setdefault(target, set()).add(name)
-        parts = {self.torch_names[r.source.name] for r in self.rows if r.part is not None}
-        pieces = {self.paddle_names[r.destination.name] for r in self.rows if r.piece is not None}
+        parts = {name for row, name, _ in self.named() if row.part is not None}
+        pieces = {name for row, _, name in self.named() if row.piece is not None}
         for name, targets in self.partners().items():
             if len(targets) > 1 and name not in parts:
                 tied += sorted(targets)
@@ -105,6 +110,7 @@ class Unfinished:
     Attributes:
         table: that paired the names.
         note: which built-in table or draft that is, "" for the user's own.
+        misfits: those of the mistakes that are shapes.
     """
 
     table: Table
@@ -114,6 +120,7 @@ class Unfinished:
     torch_left: list[Entry] = field(default_factory=list)
     paddle_left: list[Entry] = field(default_factory=list)
     mistakes: list[str] = field(default_factory=list)
+    misfits: list[str] = field(default_factory=list)
 
     def told(self) -> str:
         """How many mistakes, and which."""
@@ -200,7 +207,8 @@ def _add_rows(
         rows = [MappedRow(entry, partner, option, target.part, target.piece) for option in options]
         fitting = [row for row in rows if not _shape_mistake(row)]
         if not fitting:
-            matched.mistakes.append(_shape_mistake(rows[0]))
+            matched.misfits.append(_shape_mistake(rows[0]))
+            matched.mistakes.append(matched.misfits[-1])
         elif transform:
             matched.rows += fitting
         else:

@@ -77,18 +77,22 @@ class Table:
     drafted: bool = False
     used: set[str] = field(default_factory=set)
 
+    @classmethod
+    def of(cls, sections: Mapping[str, Any], origin: str, *, is_built_in: bool = False) -> Table:
+        """The table of its sections by name, those that are missing empty."""
+        parts = (dict(sections.get(key) or {}) for key in _SECTIONS)
+        return cls(*parts, origin=origin, is_built_in=is_built_in)
+
     def targets(self, name: str) -> list[Target] | None:
         """Where the table sends a tensor; [] for nowhere, None when no row speaks of it."""
         row = self._find(self.rows, name)
         if row is None:
             row = self._find(self.modules, name)
-            if row is not None and row[1] is None:
+            if row is None or row[1] is None:
                 return None  # a module that is not compared still has its weights
-        if row is None:
-            return None
-        key, value, filled = row
+        key, value = row
         self.used.add(key)
-        return [] if value is None else _targets(filled(value), self.origin, key)
+        return [] if value is None else _targets(value, self.origin, key)
 
     def module(self, name: str) -> tuple[bool, str | None]:
         """Whether a row speaks of a module, and the Paddle module it names."""
@@ -96,9 +100,9 @@ class Table:
         row = row or self._find({**self.rows, **self.modules}, name)
         if row is None:
             return False, None
-        key, value, filled = row
+        key, value = row
         self.used.add(key)
-        return True, filled(value) if isinstance(value, str) else None
+        return True, value if isinstance(value, str) else None
 
     def ignored(self, name: str, side: str) -> str | None:
         """The reason to leave a tensor out, None when it is not left out."""
@@ -106,8 +110,9 @@ class Table:
         row = self._find(rows, name)
         if row is None:
             return None
-        self.used.add(row[0])
-        return str(row[1])
+        key, _ = row  # nothing is filled into a reason
+        self.used.add(key)
+        return str(rows[key])
 
     def is_empty(self) -> bool:
         """Whether it says nothing at all."""
@@ -121,26 +126,30 @@ class Table:
         return [key for key in dict.fromkeys(keys) if key not in self.used]
 
     @staticmethod
-    def _find(rows: Mapping[str, Any], name: str, *, below: bool = True):
-        """(key, value, fill) of the row for a name: exact, then templates, longest prefix last."""
+    def _find(rows: Mapping[str, Any], name: str, *, below: bool = True) -> tuple[str, Any] | None:
+        """Key and value of the row for a name, with what the name says filled in.
+
+        The row of that name comes first, then templates, then the longest key of a module that the
+        name is below.
+        """
         if name in rows:
-            return name, rows[name], lambda value: value
+            return name, rows[name]
         for key, value in rows.items():
             match = _pattern(key).fullmatch(name) if set(key) & set("{*") else None
             if match:
-                return key, value, functools.partial(_fill, groups=match.groups())
+                return key, _fill(value, match.groups())
         prefixes = sorted((k for k in rows if not k.endswith("*")), key=len, reverse=True)
         for key in prefixes if below else ():
             match = _pattern(key, below=True).fullmatch(name)
             if match and isinstance(rows[key], str):
                 *groups, rest = match.groups()
-                return key, rows[key], functools.partial(_fill_below, groups=groups, rest=rest)
+                return key, _fill(rows[key], groups) + rest
         return None
 
 
 @functools.cache
 def _pattern(template: str, below: bool = False) -> re.Pattern[str]:
-    """Of the names that a key stands for, or of the names below those."""
+    """The pattern of the names that a key stands for, or of the names below those."""
     text = re.escape(template).replace(r"\{\}", r"(\d+)").replace(r"\*", "(.*)")
     return re.compile(text + r"(\..+)" * below)
 
@@ -156,10 +165,6 @@ def _fill(value: Any, groups: Sequence[str]) -> Any:
     if isinstance(value, Mapping):
         return {**value, "to": _fill(value.get("to"), groups)}
     return value
-
-
-def _fill_below(value: str, groups: Sequence[str], rest: str) -> str:
-    return _fill(value, groups) + rest
 
 
 def _targets(value: Any, origin: str, key: str) -> list[Target]:
@@ -218,13 +223,12 @@ def read_table(weights: Any) -> Table:
     wrong = [key for key, part in parts.items() if not isinstance(part, Mapping)]
     if wrong:
         raise ValueError(f"{origin}: the section {wrong[0]!r} is not a mapping of names")
-    rows, *rest = (dict(parts[key]) for key in _SECTIONS)
-    table = Table(rows, *rest, origin=origin)
+    table = Table.of(parts, origin)
     for key, value in table.modules.items():
         if not isinstance(value, str | None):
             wanted = "the name of a Paddle module, or null to leave it out"
             raise ValueError(f"{origin}: the module {key!r} has {value!r}: expected {wanted}")
-    still_open = [key for key, value in rows.items() if is_open(value)]
+    still_open = [key for key, value in table.rows.items() if is_open(value)]
     if still_open:
         raise ValueError(
             f"{origin}: {len(still_open)} rows are still marked {OPEN!r} (the first: "
@@ -245,24 +249,19 @@ def _has_sections(weights: Mapping[str, Any]) -> bool:
     return "map" in weights or any(isinstance(p, Mapping) and "to" not in p for p in parts)
 
 
-def known_table(sections: Mapping[str, Any], title: str) -> Table:
-    """One of the built-in tables."""
-    rows, *rest = (sections.get(key, {}) for key in _SECTIONS)
-    return Table(rows, *rest, origin=title, is_built_in=True)
-
-
-POINTWISE_FROM_LINEAR = Transform(
+LINEAR_TO_CONV = Transform(
     "transpose+unsqueeze",
     lambda a: a[:, :, None, None],  # (out, in) -> (out, in, 1, 1)
     lambda a: a[:, :, 0, 0],
     lambda s: (*s, 1, 1),
     lambda s: s[:2],
 )
+"""A linear layer of PyTorch's as a 1x1 convolution of Paddle's; POINTWISE_CONV is the reverse."""
 TRANSFORMS: Mapping[str, Transform] = {
     "copy": COPY,
     "transpose": TRANSPOSE,
     "squeeze+transpose": POINTWISE_CONV,
-    "unsqueeze": POINTWISE_FROM_LINEAR,
+    "unsqueeze": LINEAR_TO_CONV,
     "head_factor": HEAD_FACTOR,
 }
 """Names that a table may use, and what they do."""
@@ -353,17 +352,16 @@ def transform_between(source: Entry, destination: Entry) -> Transform | None:
         return POINTWISE_CONV if torch_kind == "conv" and len(source.shape) == 4 else None
     if is_matrix:
         if paddle_kind == "conv" and len(destination.shape) == 4:
-            return POINTWISE_FROM_LINEAR
+            return LINEAR_TO_CONV
         return COPY if paddle_kind == "linear_out_in" else None
     if torch_kind == "linear_in_out" and source.leaf == "weight":
         return TRANSPOSE if paddle_kind == "linear_out_in" else None
     a, b = source.shape, destination.shape
-    long = [[n for n in shape if n != 1] for shape in (a, b)]
-    # Paddle's layer norm of several axes
-    flat = torch_kind == paddle_kind == "norm" and b == (math.prod(a),)
-    if a == b or (long[0] != long[1] and not flat):
+    is_flat_norm = torch_kind == paddle_kind == "norm" and b == (math.prod(a),)  # of several axes
+    without_ones, paddle_without_ones = ([n for n in shape if n != 1] for shape in (a, b))
+    if a == b or (without_ones != paddle_without_ones and not is_flat_norm):
         return COPY
-    return Transform(  # axes of one element alone differ, say: the same numbers in the same order
+    return Transform(  # the same numbers in the same order
         "reshape", lambda x: x.reshape(b), lambda x: x.reshape(a), lambda _: b, lambda _: a
     )
 
@@ -409,8 +407,8 @@ def piece_axis(transform: Transform) -> int:
 
 def shape_after(transform: Transform, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """The Paddle shape, None when the transform does not apply to a tensor of this rank."""
-    expected = {"transpose": 2, "squeeze+transpose": 4, "transpose+unsqueeze": 2}
-    if len(shape) != expected.get(transform.name, len(shape)):
+    ranks = {"transpose": 2, "squeeze+transpose": 4, "transpose+unsqueeze": 2}
+    if len(shape) != ranks.get(transform.name, len(shape)):
         return None
     return tuple(int(n) for n in transform.forward_shape(shape))
 

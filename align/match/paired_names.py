@@ -15,6 +15,7 @@ import copy
 import itertools
 import json
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +30,6 @@ from align.match.name_table import (
     Table,
     is_of_one_kind,
     is_open,
-    known_table,
     read_table,
 )
 from align.record.arrays import Entry
@@ -94,7 +94,10 @@ def pair_names(torch: SideNames, paddle: SideNames, table: Table, folder: Path) 
 def _likely_parts(
     matched: mapping.Unfinished, torch_entries: Sequence[Entry], paddle_entries: Sequence[Entry]
 ) -> list[str]:
-    """Tensors that a draft leaves out on both sides, of which one may be the other or hold it."""
+    """Tensors that a draft leaves out on both sides, of which one may be the other or hold it.
+
+    A draft marks the reasons that it gives itself with OPEN.
+    """
     torch_alone, paddle_alone = (
         [e for e in entries if is_open(matched.ignored.get(f"{side} {e.name}"))]
         for side, entries in (("PyTorch", torch_entries), ("Paddle", paddle_entries))
@@ -114,7 +117,7 @@ def _matched(torch: SideNames, paddle: SideNames, table: Table) -> mapping.Unfin
     matched = mapping.match(torch.entries, paddle.entries, table)
     if not table.is_empty() or not matched.torch_left:
         return matched
-    tables = [known_table(rows, title) for title, rows in KNOWN.items()]
+    tables = [Table.of(rows, title, is_built_in=True) for title, rows in KNOWN.items()]
     first = matched.torch_left[0].name
     candidates = [candidate for candidate in tables if candidate.targets(first) is not None]
     tried = [mapping.match(torch.entries, paddle.entries, candidate) for candidate in candidates]
@@ -127,8 +130,8 @@ def _matched(torch: SideNames, paddle: SideNames, table: Table) -> mapping.Unfin
 
 def _is_complete(matched: mapping.Unfinished) -> bool:
     """Whether a table leaves no name over; shapes may still differ."""
-    shapes = all("does not fit after" in mistake for mistake in matched.mistakes)
-    return shapes and not (matched.torch_left or matched.paddle_left)
+    left = matched.torch_left or matched.paddle_left
+    return not left and len(matched.misfits) == len(matched.mistakes)
 
 
 def _drafted(
@@ -191,9 +194,7 @@ def table_of(torch: Meta, paddle: Meta) -> Table:
     """The names that the dumps were made with: Paddle's, which loaded by them, else PyTorch's."""
     for meta in (paddle, torch):
         if meta.table is not None:
-            sections = dict(meta.table)
-            rows = sections.pop("map", {})
-            return Table(rows, **sections, origin=f"the table of the {meta.title} dump")
+            return Table.of(meta.table, f"the table of the {meta.title} dump")
     return Table()
 
 
@@ -258,13 +259,15 @@ def pair_modules(
     loose = _by_containers(pairs, layers, torch_names, paddle_names, same_name=False)
     partners = {a: b for a, b in pairs.items() if b is not None}
     taken = set(partners.values())
-    hosts = [{name.rpartition(".")[0] for name in names} for names in (torch_names, paddle_names)]
+    torch_containers, paddle_containers = (
+        {name.rpartition(".")[0] for name in names} for names in (torch_names, paddle_names)
+    )
     return ModuleMap(
         partners,
         [name for name in torch_names if name not in partners],
         [name for name in paddle_names if name not in taken],
         {name: partners[name] for name in loose},
-        {name for name in layers if (name in hosts[0]) != (layers[name] in hosts[1])},
+        {a for a, b in layers.items() if (a in torch_containers) != (b in paddle_containers)},
     )
 
 
@@ -279,33 +282,37 @@ def _by_parameters(
     A module with layers inside (PyTorch's attention, with its packed projection) is not the layer
     that has its own tensors, but the innermost that holds them all.
     """
-    owners: dict[str, set[str]] = {}
-    back: dict[str, set[str]] = {}
+    partners: dict[str, set[str]] = {}  # PyTorch's owner -> Paddle's, "" of a packed tensor
+    sources: dict[str, set[str]] = {}  # Paddle's owner -> PyTorch's
     for row in weights.rows:
-        split = row.part is not None or row.piece is not None
-        target = "" if split else row.destination.owner
-        owners.setdefault(row.source.owner, set()).add(target)
-        back.setdefault(row.destination.owner, set()).add("" if split else row.source.owner)
-    tensors_in: tuple[dict[str, set[str]], ...] = {}, {}  # module -> Paddle's tensors in it
-    for row in weights.rows:
-        for modules, tensor in zip(
-            tensors_in, (row.source.name, row.destination.name), strict=True
-        ):
-            for module in itertools.accumulate(tensor.split(".")[:-1], "{}.{}".format):
-                modules.setdefault(module, set()).add(row.destination.name)
+        a, b = row.source.owner, row.destination.owner
+        is_packed = row.part is not None or row.piece is not None
+        partners.setdefault(a, set()).add("" if is_packed else b)
+        sources.setdefault(b, set()).add("" if is_packed else a)
+    names = [(row.source.name, row.destination.name) for row in weights.rows]
+    torch_inside, paddle_inside = _inside(names), _inside([(b, b) for _, b in names])
     taken = {value for value in pairs.values() if value}
     for name in torch_names:
-        targets = owners.get(name, set())
+        targets = partners.get(name, set())
         if name in pairs or len(targets) != 1:
             continue
         (target,) = targets
-        inside, inside_target = tensors_in[0].get(name, set()), tensors_in[1].get(target, set())
-        if target in layer_names and inside != inside_target:
-            holders = [other for other in layer_names if tensors_in[1].get(other) == inside]
+        inside = torch_inside.get(name, set())
+        if target in layer_names and inside != paddle_inside.get(target, set()):
+            holders = [other for other in layer_names if paddle_inside.get(other) == inside]
             target = max(holders, key=len, default=target)
-        if target in layer_names and len(back.get(target, "1")) == 1 and target not in taken:
+        if target in layer_names and len(sources.get(target, ())) <= 1 and target not in taken:
             pairs[name] = target
             taken.add(target)
+
+
+def _inside(names: Sequence[tuple[str, str]]) -> dict[str, set[str]]:
+    """Module -> Paddle's names of the tensors in it, of tensors by (a side's name, Paddle's)."""
+    tensors: dict[str, set[str]] = {}
+    for name, paddle_name in names:
+        for module in itertools.accumulate(name.split(".")[:-1], "{}.{}".format):
+            tensors.setdefault(module, set()).add(paddle_name)
+    return tensors
 
 
 def _by_containers(
@@ -333,14 +340,12 @@ def _by_containers(
         for name in torch_names
         if name not in pairs
     }
-    paired = set()
+    paired, holders = set(), Counter(torch_inside.values())
     for name, inner in torch_inside.items():
         fitting = [other for other, members in paddle_inside.items() if inner and members == inner]
         if same_name:
             fitting = [n for n in fitting if _last(n) == _last(name) and n not in taken]
-        elif list(torch_inside.values()).count(inner) > 1:
-            continue
-        if len(fitting) == 1:
+        if len(fitting) == 1 and (same_name or holders[inner] == 1):
             pairs[name] = fitting[0]
             taken.add(fitting[0])
             paired.add(name)
@@ -354,9 +359,8 @@ def _by_name(pairs: dict[str, str | None], torch_names: Sequence[str], layers: s
         if name in pairs:
             continue
         parent, _, last = name.rpartition(".")
-        host = pairs.get(parent) if parent else ""
-        below = f"{host}.{last}" if host else last
-        for candidate in (below if host is not None else name, name):
+        container = pairs.get(parent)
+        for candidate in (f"{container}.{last}" if container else name, name):
             if candidate in layers and candidate not in taken:
                 pairs[name] = candidate
                 taken.add(candidate)

@@ -23,6 +23,7 @@ from align.match.name_table import read_table
 from align.match.paired_names import ModuleMap, SideNames, pair_names
 from align.pair.isolation import Isolation
 from align.pair.pair import (
+    BothSides,
     Pair,
     TrainingRuns,
     compute_rates,
@@ -34,21 +35,14 @@ from align.pair.pair import (
 from align.pair.side import (
     Sampler,
     Side,
+    kept,
     measured_training,
-    no_scatter,
+    refuse_scatter,
     repeated,
     tensors,
 )
-from align.record.arrays import (
-    Arrays,
-    BothSides,
-    MovedRun,
-    Store,
-    TrainingRun,
-    cast,
-    moved_vectors,
-)
-from align.record.recording import ROOT, Recording
+from align.record.arrays import Arrays, Store, cast, moved_vectors
+from align.record.recording import ROOT, MovedRun, Recording, TrainingRun
 from align.record.request import Request
 from align.record.run_report import code_of, described, origin, source_of
 
@@ -92,12 +86,12 @@ class Setup:
         # rounded on the way to float32; the default loss draws float64 numbers of its own
         in_both = plan.loss is not None and {"float64", "float32"} <= set(plan.dtypes)
         arrays = itertools.chain(plan.arrays(), self.state.values())
-        self.exact = in_both and all(exact_in_float32(array) for array in arrays)
-        self.shared: dict[str, Any] = {}
-        self.mends: dict[str, Any] = {}  # a framework's own fault -> (model) the block without
+        self.shares_float64 = in_both and all(exact_in_float32(array) for array in arrays)
+        self.float64_runs: dict[str, Any] = {}
+        self.mends: dict[str, Any] = {}  # a framework's own fault -> (model) a block without it
         if plan.shake:
             moved = moved_vectors(self.state, torch_entries, plan.seed)
-            if self.exact:
+            if self.shares_float64:
                 moved = cast(moved, plan.dtypes[0], "float32")
             for name, value in moved.items():
                 self.state.hold(name, store.put(value))
@@ -159,8 +153,8 @@ class AnyPair(Pair):
         return {"backward": self.backward, "only": self._only}
 
     def _moved_pass(self, asked: MovedRun) -> contextlib.AbstractContextManager[Recording]:
-        if not asked.number:
-            no_scatter(on_torch, self.reference, self.run_reference())
+        if not asked.number:  # before the first of them
+            refuse_scatter(on_torch, self.reference, self.run_reference())
         side, dtype = self.setup.torch, self.dtype
         return side.open_pass(self.plan, dtype, dtype, asked=asked, **self._recorded)
 
@@ -172,7 +166,7 @@ class AnyPair(Pair):
     @functools.cached_property
     def reference(self) -> Recording:
         """The reference in the pair's precision."""
-        return self.share("pass", repeated(on_torch, lambda _: self.run_reference()))
+        return self._share("pass", repeated(on_torch, self.run_reference))
 
     @functools.cached_property
     def oracle(self) -> Recording | None:
@@ -181,14 +175,15 @@ class AnyPair(Pair):
             return None
         return self._shared("pass") or self.run_reference("float64")
 
-    def share(self, kind: str, run: Any) -> Any:
-        """Keep a float64 run for the float32 pair, where it is the same; returns it."""
-        if self.dtype == "float64" and self.setup.exact:
-            self.setup.shared[kind] = run
+    def _share(self, kind: str, run: Any) -> Any:
+        """Keep a run of the float64 pair for the float32 pair, where it is the same; returns it."""
+        if self.dtype == "float64" and self.setup.shares_float64:
+            self.setup.float64_runs[kind] = run
         return run
 
     def _shared(self, kind: str) -> Any:
-        return self.setup.shared.get(kind) if self.dtype == "float32" else None
+        """The run of the float64 pair, None where the float32 pair has to make it itself."""
+        return self.setup.float64_runs.get(kind) if self.dtype == "float32" else None
 
     @functools.cached_property
     def ours(self) -> Recording:
@@ -207,9 +202,10 @@ class AnyPair(Pair):
         return Isolation(self).run()
 
     def _pair_containers(self) -> None:
-        """Pair the containers that hold the same layers and do the same part of the work.
+        """Pair the loose containers that do the same part of the work, unpair the others.
 
-        Given the same they return the same, or what PyTorch's returns is right where it goes.
+        One does when it returns what its partner does on the same inputs, or when the layer around
+        it is right with what the partner returned.
         """
         modules = self.judge.modules
         fed = {**modules.to_paddle, **modules.loose}
@@ -218,9 +214,9 @@ class AnyPair(Pair):
         for name, target in modules.loose.items():
             outputs = [c for c in run.comparisons if re.split(r"[#\[]", c.name)[0] == target]
             around = [outer for outer in fed.values() if target.startswith(f"{outer}.")]
-            is_right_there = max(around, key=len, default=ROOT) not in wrong
+            is_right_around = max(around, key=len, default=ROOT) not in wrong
             is_judged = bool(outputs) and all(np.isfinite(c.worst) for c in outputs)  # of one shape
-            if is_judged and (is_right_there or all(c.passed for c in outputs)):
+            if is_judged and (is_right_around or all(c.passed for c in outputs)):
                 modules.to_paddle[name] = target
                 note = modules.unlike.pop(name, "")
                 self.judge.notes[:] = [text for text in self.judge.notes if text != note]
@@ -233,20 +229,20 @@ class AnyPair(Pair):
         """The reference's training in a precision, with what ``sample`` takes of its weights."""
         run = self._shared("training") if dtype == "float64" else None
         if run is None:
-            run = self.setup.torch.train(self.plan, dtype, self.dtype, sample, self.follow)
-        return self.share("training", run)
+            run = self.setup.torch.train(self.plan, dtype, self.dtype, sample, self._as_paddle)
+        return self._share("training", run)
 
     @functools.cached_property
-    def follow(self) -> Callable[[Any, Any], None] | None:
-        """Lets the reference's optimizer use the numbers that Paddle's kernels hold in float32."""
+    def _as_paddle(self) -> Callable[[Any, Any], None]:
+        """Lets the reference's optimizer use the numbers of Paddle's kernels, where they are known.
+
+        A training is compared with it: no setting is rounded that may be held as it is.
+        """
         model = self.setup.paddle.build(self.dtype, True)
         with on_paddle.default_dtype(self.dtype):
             optimizer, _ = on_paddle.make_optimizer(self.plan, model)
-        which = on_paddle.held_in_float32(optimizer)
-        if which is None:  # a class that is not known: it is compared as it is
-            return None
-        limit = on_paddle.clipping_limit(optimizer)
-        return lambda torch_optimizer, _: on_torch.as_paddle(torch_optimizer, which, limit)
+        which, limit = on_paddle.kernel_numbers(optimizer)
+        return lambda torch_optimizer, _: on_torch.as_paddle(torch_optimizer, which or (), limit)
 
     def trainings(self) -> TrainingRuns:
         """Train PyTorch's model, also in float64; moved and Paddle's runs wait to be asked for."""
@@ -255,8 +251,8 @@ class AnyPair(Pair):
         reference, oracle = self.train_reference(self.dtype, pick), None
         if self.dtype == "float32":
             oracle = self.train_reference("float64", pick)
-        exact = oracle or reference
-        steady = steady_elements(sample, exact)
+        centre = oracle or reference
+        steady = steady_elements(sample, centre)
 
         def ours(plan: Request | None = None) -> contextlib.AbstractContextManager[TrainingRun]:
             return self.setup.paddle.open_training(
@@ -268,11 +264,11 @@ class AnyPair(Pair):
 
         def moved(asked: MovedRun) -> contextlib.AbstractContextManager[TrainingRun]:
             return torch.open_training(
-                self.plan, self.dtype, self.dtype, asked=asked, sample=pick, follow=self.follow
+                self.plan, self.dtype, self.dtype, asked=asked, sample=pick, prepare=self._as_paddle
             )
 
         measure = functools.partial(measured_training, steady=steady)
-        band = NoiseBand(lambda: exact, moved, measure)
+        band = NoiseBand(lambda: centre, moved, measure)
         return TrainingRuns(reference, oracle, band, ours, steady)
 
     def both_weights(self) -> BothSides:
@@ -291,12 +287,11 @@ class AnyPair(Pair):
                 "reference": on_torch.stamp(next(iter(models[0].state_dict().values()))),
                 "ours": on_paddle.stamp(next(iter(models[1].state_dict().values()))),
             }
-        note = "as the user converted them; the later steps run with PyTorch's own weights"
         sides = (
             {n: a.astype("int64" if a.dtype.kind in "biu" else "float64") for n, a in side.items()}
             for side in (ours, expected)
         )
-        return BothSides(*sides, stamps, note)
+        return BothSides(*sides, stamps)
 
     def both_scores(self) -> BothSides:
         """Both metrics on PyTorch's output and the user's labels."""
@@ -304,7 +299,7 @@ class AnyPair(Pair):
         ours, our_stamp = compute_scores(self.setup.paddle, self.plan, output, self.dtype)
         reference, their_stamp = compute_scores(self.setup.torch, self.plan, output, self.dtype)
         stamps = {"ours": our_stamp, "reference": their_stamp}
-        return BothSides(ours, reference, stamps, rows=len(output))
+        return BothSides(ours, reference, stamps)
 
     def logged_rates(self) -> Curve | None:
         """The rates that the user's callables return, None for those of the optimizers."""
@@ -330,8 +325,7 @@ class AnyPair(Pair):
                     yield "a weight 1 % off", name, recording
 
     def _without_parameters(self) -> str:
-        """The last paired call of a layer without parameters; else, or where gradients are left
-        out, the model itself."""
+        """The last paired call of a layer without parameters, ROOT where none has to be right."""
         owners = {row.destination.owner for row in self.setup.weights.rows}
         order = [at for at, _ in self.ours.backward_order]
         upstream = []
@@ -350,9 +344,9 @@ class AnyPair(Pair):
         It is the one whose move, by first order, changes the reference's loss most.
         """
         gradients = to_paddle(self.setup.weights, self.reference.gradients)
-        weights = tensors(on_paddle, self.model)
+        live = on_paddle.named(self.model)
         effects = {
-            name: abs(float(np.vdot(gradient, _one_percent(weights[name]))))
+            name: abs(float(np.vdot(gradient, _one_percent(on_paddle.view(live[name])))))
             for name, gradient in gradients.items()
             if gradient.size
         }
@@ -360,12 +354,9 @@ class AnyPair(Pair):
         if name is None or not effects[name]:
             yield None
             return
-        array = weights[name]
-        on_paddle.load(self.model, {name: array + _one_percent(array)})
-        try:
+        with kept(on_paddle, self.model, {name: live[name]}) as before:
+            on_paddle.load(self.model, {name: before[name] + _one_percent(before[name])})
             yield name
-        finally:
-            on_paddle.load(self.model, {name: array})
 
     def code(self, key: str) -> str:
         """Class, file and line of a Paddle layer, by a call's key; "" when not known."""

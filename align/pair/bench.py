@@ -21,7 +21,7 @@ from align.judge.bounds import POOLED
 from align.match.mapping import to_paddle
 from align.pair.any_pair import AnyPair
 from align.pair.isolation import Guilty, Isolation
-from align.pair.side import dropout_off
+from align.pair.side import dropout_off, kept
 from align.record.arrays import Arrays, leaves, replace
 from align.record.recording import ROOT, Call
 
@@ -130,7 +130,7 @@ class Bench(Isolation):
         finally:
             put_back(self.model, before)
 
-    def trial(self, change: AbstractContextManager | None = None) -> list[Guilty] | None:
+    def trial(self, change: AbstractContextManager) -> list[Guilty] | None:
         """What is wrong with the layer under a change; None when it cannot run, or returns less."""
         state = on_paddle.state(self.model) if self.pair.plan.train else {}
         self.guilty.clear()
@@ -139,7 +139,7 @@ class Bench(Isolation):
         self.children.clear()
         self._seen, self._stack = dict(self._counts), list(self._outside)
         try:
-            with dropout_off(on_paddle, self.pair.plan.train), change or contextlib.nullcontext():
+            with dropout_off(on_paddle, self.pair.plan.train), change:
                 if self.layer_call is None:
                     self.call_model()
                 else:
@@ -235,14 +235,14 @@ def refutes_paddle(pair: AnyPair) -> bool:
         name: np.nan_to_num(pair.ours.gradients.get(name, 0 * b), posinf=0, neginf=0)
         for name, b in by_torch.items()
     }
-    apart = {name: by_paddle[name] - b for name, b in by_torch.items()}
+    differences = {name: by_paddle[name] - b for name, b in by_torch.items()}
     top, size = (
         max((float(np.abs(a).max(initial=0)) for a in side.values()), default=0.0)
-        for side in (apart, by_torch)
+        for side in (differences, by_torch)
     )
     if not top or not np.isfinite(size) or top < SEEN * size:
         return False
-    moves = {n: STEP_SIZE * (a / top) for n, a in apart.items()}
+    moves = {name: STEP_SIZE * (a / top) for name, a in differences.items()}
     slope = (_loss(pair, moves, 1) - _loss(pair, moves, -1)) / 2
     torch_slope, paddle_slope = (
         sum(float(np.vdot(side[name], move)) for name, move in moves.items())
@@ -253,13 +253,10 @@ def refutes_paddle(pair: AnyPair) -> bool:
 
 def _loss(pair: AnyPair, moves: Arrays, sign: int) -> float:
     model = pair.model
-    before = on_paddle.state(model)
-    try:
+    with kept(on_paddle, model) as before:
         on_paddle.load(model, {n: before[n] + sign * move for n, move in moves.items()})
         with pair.pass_ours(backward=False) as recording:
             return float(recording.loss)
-    finally:
-        on_paddle.load(model, before)
 
 
 def agrees_in_float32(pair: AnyPair) -> bool:

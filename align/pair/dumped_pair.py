@@ -24,16 +24,9 @@ from align.match.mapping import to_paddle
 from align.match.name_table import Table
 from align.match.paired_names import settled
 from align.pair.isolation import Guilty, WrongGradient, is_mask
-from align.pair.pair import (
-    METRIC,
-    Pair,
-    TrainingRuns,
-    own_tensors,
-    scored_output,
-    steady_elements,
-)
+from align.pair.pair import METRIC, BothSides, Pair, TrainingRuns, own_tensors, steady_elements
 from align.pair.side import Run
-from align.record.arrays import Arrays, BothSides, TrainingRun
+from align.record.arrays import Arrays, Leaf
 from align.record.dump_files import NOISE, ORACLE, TRAINING_NOISE, Dump, Module
 from align.record.recording import Call, Recording
 from align.record.results import Comparison, Step, Tolerance
@@ -111,18 +104,13 @@ class DumpPair(Pair):
         shape = self.plan.steps + 1, sample.size
         if any(np.shape(run.samples) != shape for run in (ours, reference)):
             raise ValueError(f"{dtype}: the drift of both dumps is not of the same elements")
-
-        @contextlib.contextmanager
-        def run() -> Iterator[TrainingRun]:
-            yield ours
-
         band = NoiseBand.stored(torch.tensors(f"{dtype}/{TRAINING_NOISE}"))
-        return TrainingRuns(
-            reference, oracle, band, run, steady_elements(sample, oracle or reference)
-        )
+        opened = functools.partial(contextlib.nullcontext, ours)
+        steady = steady_elements(sample, oracle or reference)
+        return TrainingRuns(reference, oracle, band, opened, steady)
 
     def asks(self, step: Step) -> bool:
-        """Whether both dumps hold what a step compares."""
+        """Whether a step is to be compared; what needs no precision, where a dump holds it."""
         return any(self._numbers(step.name)) if step.once else super().asks(step)
 
     def _numbers(self, kind: str) -> list[dict[str, list[float]]]:
@@ -137,7 +125,7 @@ class DumpPair(Pair):
         )
         torch, paddle = self.setup.torch, self.setup.paddle
         stamps = {"ours": paddle.meta.framework, "reference": torch.meta.framework}
-        return BothSides(ours, reference, stamps, rows=len(scored_output(self.reference)))
+        return BothSides(ours, reference, stamps)
 
     def logged_rates(self) -> Curve:
         """Both schedules as each side computed them."""
@@ -190,29 +178,37 @@ ROUGH = Tolerance("scaled", 1e-3, "to find a place in float32, not to judge it")
 
 
 def wrong_output(pair: DumpPair, failed: Collection[Comparison]) -> list[Guilty]:
-    """Find the first call that was given the right and returned the wrong, none deeper."""
+    """Find the first call that was given the right and returned the wrong, none deeper.
+
+    Around a call that failed by less than its rule for one layer alone no call is accused: it may
+    only add up what comes from inside.
+    """
     rule, names = bounds.ISOLATED[pair.dtype], {c.name for c in failed}
-    suspects: list[str] = []
+    nearly_right: list[str] = []
     for key, paddle_call, torch_call in pair.judge.taps(pair.ours, pair.reference):
         taps = {key, *(f"{key}[{path}]" for path in (*paddle_call.outputs, *torch_call.outputs))}
         recorded = paddle_call.inputs and torch_call.inputs and taps & names
         if not (recorded and _same_inputs(paddle_call, torch_call, rule)):
             continue
-        if any(_is_inside(inner, key, pair.ours) for inner in suspects):
+        if any(_is_inside(inner, key, pair.ours) for inner in nearly_right):
             continue
-        suspects.append(key)
+        nearly_right.append(key)  # unless one of its outputs is wrong by the rule
         expected = torch_call.outputs.values()
         for (path, a), b in zip(paddle_call.outputs.items(), expected, strict=False):
             comparison = compare_outputs(key, a, b, None, rule)
-            if comparison is None or comparison.passed:
-                continue
-            arrays = [(f"input {p.partition('.')[2]}", x) for p, x in torch_call.inputs.items()]
-            for call in pair.reference.calls.values():
-                if call.parent == torch_call.key:
-                    arrays += [(f"output of {call.key}", x) for x in call.outputs.values()]
-            near = [(name, x) for name, x in arrays if x.dtype.kind == "f"]
-            return [Guilty(key, comparison, f"{key}[{path}]" if path else key, near, a, b)]
+            if comparison is not None and not comparison.passed:
+                shown_at, near = f"{key}[{path}]" if path else key, _near(pair, torch_call)
+                return [Guilty(key, comparison, shown_at, near, a, b)]
     return []
+
+
+def _near(pair: DumpPair, torch_call: Call) -> list[Leaf]:
+    """The floating inputs of a call of the reference, and what the layers in it return."""
+    arrays = [(f"input {p.partition('.')[2]}", x) for p, x in torch_call.inputs.items()]
+    for call in pair.reference.calls.values():
+        if call.parent == torch_call.key:
+            arrays += [(f"output of {call.key}", x) for x in call.outputs.values()]
+    return [(name, x) for name, x in arrays if x.dtype.kind == "f"]
 
 
 def _same_inputs(paddle_call: Call, torch_call: Call, rule: Tolerance) -> bool:
@@ -243,15 +239,15 @@ def wrong_gradient(pair: DumpPair) -> list[WrongGradient]:
         if _first_bad(arriving, rule, scale) is not None:
             continue
         leaving = _partners(paddle_call.grad_inputs, torch_call.grad_inputs)
-        first = _first_bad(leaving, rule, scale)
         mine = own_tensors(paddle_call.name, pair.ours.gradients)
         reference = own_tensors(paddle_call.name, expected)
         parameters = [(mine[name], reference[name]) for name in reference if name in mine]
-        worse = first or _first_bad(parameters, rule, scale)
-        if worse is not None:
-            comparison, a, b = worse
-            values = [x for x in torch_call.inputs.values() if x.shape == b.shape]
-            value = values[0] if first and values else None
+        of_input = _first_bad(leaving, rule, scale)
+        bad = of_input or _first_bad(parameters, rule, scale)
+        if bad is not None:
+            comparison, a, b = bad
+            inputs = [x for x in torch_call.inputs.values() if x.shape == b.shape]
+            value = inputs[0] if of_input and inputs else None
             seeds = list(torch_call.grad_outputs.values())
             wrong[key] = WrongGradient(key, comparison, a, b, seeds, value)
     for key, gradient in wrong.items():

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from align.judge.judging import LOW, alike, compare_outputs
-from align.pair.side import dropout_off
+from align.pair.side import dropout_off, kept
 from align.record.arrays import Arrays, Leaf, leaves, pair_paths, replace
 from align.record.recording import ROOT, Call, CallHooks, run_model
 from align.record.results import Comparison
@@ -64,11 +64,12 @@ class WrongGradient:
 
 @dataclass
 class Frame:
-    """A call that is going on, its partner, and what it was given.
+    """A call that is going on, with what it was given.
 
     Attributes:
+        reference: its partner's call, None without.
         unpaired: keys of the layers without a partner that it has called.
-        misfed: who handed it an argument of another length.
+        misfed: who is accused in its place: it was handed an argument of another length.
     """
 
     key: str
@@ -80,7 +81,7 @@ class Frame:
     def fault(
         self, seen: Comparison, near: list[Leaf], ours: Any, expected: Any, note: str = ""
     ) -> Guilty:
-        """The layer as one whose own code makes what was seen."""
+        """Accuse the code of this call of what was seen."""
         return Guilty(self.key, seen, seen.name, near, ours, expected, [*self.unpaired], note)
 
 
@@ -111,13 +112,10 @@ class Isolation(CallHooks):
 
     def run(self) -> Isolation:
         """Feed the plan's inputs; `comparisons` and `guilty` hold the result."""
-        side, train, dtype = self.side, self.pair.plan.train, self.judge.dtype
-        before = side.state(self.model)
-        try:
-            with dropout_off(side, train), self.hooked(), side.default_dtype(dtype):
-                self.call_model()
-        finally:
-            side.load(self.model, before)
+        side, dtype = self.side, self.judge.dtype
+        no_drop = dropout_off(side, self.pair.plan.train)
+        with kept(side, self.model), no_drop, self.hooked(), side.default_dtype(dtype):
+            self.call_model()
         return self
 
     def call_model(self) -> None:
@@ -169,32 +167,33 @@ class Isolation(CallHooks):
         return floats([(path, self.side.numpy(tensor)) for path, tensor in tensors])
 
     def _maker(self, array: np.ndarray) -> Frame:
-        """The caller, or what is around it where it has no partner and only hands an array on."""
+        """The innermost call going on that has a partner, or was not given the array itself."""
         for frame in reversed(self._stack[1:]):
-            tensors = [t for _, t in leaves(frame.arguments, self.side.is_tensor)]
-            if frame.reference or not any(
-                np.array_equal(self.side.numpy(t), array) for t in tensors
-            ):
+            tensors = leaves(frame.arguments, self.side.is_tensor)
+            arguments = (self.side.numpy(tensor) for _, tensor in tensors)
+            if frame.reference or not any(np.array_equal(a, array) for a in arguments):
                 return frame
         return self._stack[0]
 
     def _misfed(
         self, frame: Frame, ours: list[Leaf], torch_floats: list[Leaf], partners: Arrays
     ) -> Guilty | None:
-        """The layer that cut the one argument that is longer or shorter than the reference's.
+        """Accuse the caller where one argument alone is longer or shorter than the reference's.
 
-        It is accused when the output is wrong as well: a port may cut elsewhere and be right.
+        It counts when the output is wrong as well: a port may cut elsewhere and be right.
         """
-        alone = [a for path, a in ours if path not in partners]
-        left = [a for _, a in torch_floats if not any(a is taken for taken in partners.values())]
-        if not len(alone) == len(left) == 1:
+        left = [a for path, a in ours if path not in partners]
+        torch_left = [
+            a for _, a in torch_floats if not any(a is taken for taken in partners.values())
+        ]
+        if not len(left) == len(torch_left) == 1:
             return None
-        mine, expected = alone[0], left[0]
+        mine, expected = left[0], torch_left[0]
         note, caller = _length(frame.key, mine, expected), self._caller()
         if caller is None or not note:
             return None
         if caller.misfed is not None:
-            return caller.misfed  # handed on
+            return caller.misfed  # the caller only hands on what it was given
         comparison = compare_outputs(f"input of {frame.key}", mine, expected, None, self.rule)
         return caller.fault(comparison, self._inside(caller), mine, expected, note)
 
@@ -205,28 +204,25 @@ class Isolation(CallHooks):
     def _partners(self, ours: list[Leaf], torch_floats: list[Leaf]) -> Arrays:
         """Path of our argument -> the reference's: by keyword, else in order among equal shapes.
 
-        When the orders of the parameters differ, every argument has an equal one elsewhere; then
-        equality decides and the caller is not accused.
+        With as many arguments on both sides, what is passed over stays alone. With another number,
+        one that is not equal to its partner gets one that it is equal to, where there is one.
         """
-        names = dict(torch_floats)
-        partners: Arrays = {}
+        by_path, partners = dict(torch_floats), {}
+        is_paired_off = len(ours) == len(torch_floats)
         rest = list(torch_floats)
         for path, mine in ours:
-            direct = names.get(path) if path.startswith("1.") else None
+            by_keyword = by_path.get(path) if path.startswith("1.") else None
             places = [i for i, (_, array) in enumerate(rest) if array.shape == mine.shape]
-            if direct is not None and direct.shape == mine.shape:
-                partners[path] = direct
+            if by_keyword is not None and by_keyword.shape == mine.shape:
+                partners[path] = by_keyword
             elif places:
                 at = places[0]
                 partners[path] = rest[at][1]
-                skipped = [] if len(ours) == len(torch_floats) else rest[:at]
-                rest = skipped + rest[at + 1 :]
-        wrong = [p for p, a in ours if p in partners and not alike(a, partners[p], self.rule)]
-        if wrong and len(ours) != len(torch_floats):
-            for path, mine in ours:
-                equal = [a for _, a in torch_floats if alike(mine, a, self.rule)]
-                if path in wrong and equal:
-                    partners[path] = equal[0]
+                rest = ([] if is_paired_off else rest[:at]) + rest[at + 1 :]
+        for path, mine in ours if not is_paired_off else ():
+            if path in partners and not alike(mine, partners[path], self.rule):
+                equal = (a for _, a in torch_floats if alike(mine, a, self.rule))
+                partners[path] = next(equal, partners[path])
         return partners
 
     def _inside(self, frame: Frame, before: Call | None = None) -> list[Leaf]:
@@ -242,10 +238,11 @@ class Isolation(CallHooks):
             (f"input {path.partition('.')[2]}", a) for path, a in around.reference.inputs.items()
         ]
         inputs: list[Leaf] = []
-        names = self.judge.modules.to_paddle  # modules without a partner pass
+        names = self.judge.modules.to_paddle
         for call in self.recording.calls.values():
             if call is before:
                 break
+            # the nearest call around it that has a partner
             outer_keys = (outer.key for outer in self.recording.around(call) if outer.name in names)
             if next(outer_keys, "") == around.reference.key:
                 arrays += [(f"output of {call.key}", a) for a in call.outputs.values()]

@@ -74,7 +74,6 @@ class BackwardIsolation(Isolation):
         self.side.clear(self.model)
         super().run()
         self._judge_parameters()
-        self.side.clear(self.model)
         self.comparisons.reverse()
         self.wrong.reverse()
         return self

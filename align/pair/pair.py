@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,8 +18,8 @@ from align.judge.noise_band import NoiseBand
 from align.match.mapping import WeightMapping, to_paddle
 from align.match.paired_names import ModuleMap
 from align.pair.side import Side
-from align.record.arrays import Arrays, TrainingRun, cast, leaves
-from align.record.recording import ROOT, Recording
+from align.record.arrays import Arrays, cast, leaves
+from align.record.recording import ROOT, Recording, TrainingRun
 from align.record.request import Request
 from align.record.results import Comparison, Step, Tolerance
 from sot_paddle.config import some
@@ -31,16 +31,15 @@ class Settled(Protocol):
     weights: WeightMapping
     modules: ModuleMap
     state: Mapping[str, Any]
-    layers: Mapping[str, str]
 
 
 class Pair:
     """Both sides in one precision: `AnyPair` runs them, `DumpPair` reads what they left.
 
-    A pass is judged by its floors (`taps`, `gradients`), then by the noise band (`settling`). Both
-    kinds also say what they have: `trainings`, `asks`, `both_weights`, `both_scores`,
-    `logged_rates`; plant faults (`planted`: what, where, Paddle's pass with it); and know a
-    Paddle layer by a call's key: `code` and `layer`.
+    A pass is judged by its floors (`taps`, `gradients`), then by the noise band (`settling`). Each
+    kind adds what it has to compare (`trainings`, `both_weights`, `both_scores`, `logged_rates`),
+    planted faults (`planted`: title, place, Paddle's pass with it), and what is known of a Paddle
+    layer, by a call's key (`code`, `layer`).
 
     Attributes:
         live: the models are here and can run again; what needs that asks first.
@@ -74,9 +73,9 @@ class Pair:
 
     @property
     def pooled(self) -> bool:
-        """Whether an average pool of Paddle's has a part in the gradients.
+        """Whether an average pool of Paddle's rounds the gradients; the suite's own do not.
 
-        The suite's own pool over powers of two, which float32 divides exactly.
+        They pool over powers of two, which float32 divides exactly.
         """
         return not self.chosen and self.ours.pooled
 
@@ -94,7 +93,7 @@ class Pair:
             lambda name: self.largest_gradient if self.judge.is_gradient(name) else None,
             exact=self.dtype == "float64",
             chosen=self.chosen,
-            steady=lambda name: not self.judge.is_gradient(name),
+            is_value=lambda name: not self.judge.is_gradient(name),
         )
 
     @property
@@ -122,12 +121,11 @@ class Pair:
 
     def gradients(self, ours: Recording) -> Iterator[Comparison]:
         """The loss and every gradient by their floors."""
-        rows = [row for row in self.setup.weights.rows if row.source.trainable]
-        names = {self.setup.weights.paddle_names[row.destination.name] for row in rows}
+        trained = {name for row, _, name in self.setup.weights.named() if row.source.trainable}
         there = {*to_paddle(self.setup.weights, self.reference.gradients), *ours.gradients}
-        if names - there:
-            idle = some(sorted(names - there))
-            self.judge.note(f"no gradient reaches these on either side, not compared: {idle}")
+        idle = sorted(trained - there)
+        if idle:
+            self.judge.note(f"no gradient reaches these on either side, not compared: {some(idle)}")
         rule = bounds.backward(self.dtype, self.pooled)
         return self.judge.each_gradient(
             ours, self.reference, self.oracle, scale=self.largest_gradient, rule=rule
@@ -149,6 +147,21 @@ def own_tensors(name: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
     prefix = "" if name == ROOT else f"{name}."
     ends = {n: n.removeprefix(prefix) for n in arrays if n.startswith(prefix)}
     return {end: arrays[n].astype(np.float64) for n, end in ends.items() if "." not in end}
+
+
+@dataclass(frozen=True)
+class BothSides:
+    """What both sides say of one thing: the weights they came with, or the scores of one output.
+
+    Attributes:
+        ours: Paddle's values by their names in the report; weights as int64 and float64.
+        reference: PyTorch's, of weights what the conversion makes of them.
+        stamps: which framework computed "ours" and "reference".
+    """
+
+    ours: Mapping[str, Any]
+    reference: Mapping[str, Any]
+    stamps: Mapping[str, Mapping[str, Any]]
 
 
 METRIC = "metric"
@@ -227,16 +240,15 @@ class TrainingRuns:
 
     Attributes:
         band: how far rounding moves what a run leaves, and its sampled weights by step.
-        ours: Paddle's run, to be judged in a ``with`` block; None where it is handed in. Of live
-            models also that of another plan.
+        ours: opens Paddle's run in a ``with`` block; of live models also that of another plan.
         steady: places of the samples that are judged, from `steady_elements`.
     """
 
     reference: TrainingRun
     oracle: TrainingRun | None
     band: NoiseBand
-    ours: Callable[..., contextlib.AbstractContextManager[TrainingRun]] | None = None
-    steady: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    ours: Callable[..., contextlib.AbstractContextManager[TrainingRun]]
+    steady: np.ndarray
 
 
 def in_paddle(weights: WeightMapping, run: TrainingRun) -> dict[str, Mapping[str, np.ndarray]]:
@@ -250,6 +262,6 @@ def tensor_title(kind: str, name: str) -> str:
     return f"{kind}/{name}" if kind else name
 
 
-def steady_elements(sample: Sample, exact: TrainingRun) -> np.ndarray:
+def steady_elements(sample: Sample, centre: TrainingRun) -> np.ndarray:
     """Places of the samples of all tensors but those that rounding drives: they would drown all."""
-    return sample.without(driven_by_rounding(exact.moments.get(FIRST, {})))
+    return sample.without(driven_by_rounding(centre.moments.get(FIRST, {})))

@@ -24,14 +24,20 @@ from align.judge.noise_band import Kinds
 from align.record.arrays import (
     Arrays,
     Lazy,
-    MovedRun,
     Store,
-    TrainingRun,
     cast,
     is_array,
     replace,
 )
-from align.record.recording import Recorder, Recording, loss_of, one_loss, run_model
+from align.record.recording import (
+    MovedRun,
+    Recorder,
+    Recording,
+    TrainingRun,
+    loss_of,
+    one_loss,
+    run_model,
+)
 from align.record.request import Request
 
 if TYPE_CHECKING:
@@ -39,7 +45,7 @@ if TYPE_CHECKING:
 
 Sampler = Callable[[Any], np.ndarray]
 """Picks some of a model's weights, before the first training step and after every one."""
-Follow = Callable[[Any, Any], None]
+Prepare = Callable[[Any, Any], None]
 """Called with the optimizer and the model before the first training step."""
 _FLAGS = {"PyTorch": "requires_grad", "Paddle": "stop_gradient"}
 
@@ -47,15 +53,15 @@ _FLAGS = {"PyTorch": "requires_grad", "Paddle": "stop_gradient"}
 class Side:
     """One framework's model of a pair.
 
-    In every run ``dtype`` is its precision and ``rounded`` that of the pair, to which weights and
-    inputs are rounded first. ``asked`` says how PyTorch's roundings are moved, None: not at all.
+    In every run ``dtype`` is its precision and ``pair_dtype`` that of the pair, to which weights
+    and inputs are rounded first. ``asked`` says how PyTorch's roundings are moved, None: they stay.
 
     Args:
-        plan: how to build. What a run does is the plan that it is given, often the same.
+        plan: says how a model is built; every run is given the plan that it follows.
 
     Attributes:
         weights: the side's tensors by canonical name, which every model is loaded with.
-        constants: those that no training moves and the other side has not.
+        constants: names of frozen tensors that the other side lacks: no noise moves them.
     """
 
     def __init__(self, framework: Any, plan: Request) -> None:
@@ -66,9 +72,9 @@ class Side:
         self._built: dict[str, tuple[Any, list[tuple[Any, bool]]]] = {}
         self._adapt: Callable[[Any], None] = lambda _: None
         self._flag = _FLAGS[framework.NAME]
-        self._rounded: dict[str, str] = {}
-        """Precision -> to which one the weights that its model holds now were rounded; absent
-        where they may have changed since."""
+        self._loaded: dict[str, str] = {}
+        """Precision -> that of the pair whose weights its model holds; absent where they may have
+        changed since."""
 
     def of_pair(self, both: tuple[Any, Any] | list[Any]) -> Any:
         """Return this side's part of an argument (PyTorch's, Paddle's)."""
@@ -92,13 +98,13 @@ class Side:
             self.framework.set_mode(model, train)
         for parameter, flag in flags:
             setattr(parameter, self._flag, flag)
-        if dtype not in self._rounded:
+        if dtype not in self._loaded:
             self.framework.clear(model)
         return model
 
     def leave(self, dtype: str) -> None:
         """Give up the model of a precision; it is built anew when it is asked for again."""
-        self._rounded.pop(dtype, None)
+        self._loaded.pop(dtype, None)
         model, _ = self._built.pop(dtype, (None, None))
         if model is not None:
             large = is_large(self.framework, model)
@@ -109,7 +115,7 @@ class Side:
     def model(
         self,
         dtype: str,
-        rounded: str,
+        pair_dtype: str,
         train: bool,
         *,
         will_change: bool = True,
@@ -122,32 +128,33 @@ class Side:
             moves: moves the weights by what they were rounded to.
         """
         model = self.build(dtype, train)
-        group: Arrays = {}
-
-        def put() -> None:
-            arrays = cast(group, dtype, rounded)
-            if moves is not None:
-                constants = {name: arrays[name] for name in arrays if name in self.constants}
-                arrays = {**moves.arrays(arrays), **constants}
-            self.framework.load(model, arrays)
-            group.clear()
-
-        if self._rounded.pop(dtype, None) != rounded or moves is not None:
-            for name in self.weights:  # in groups, so that a whole model is never held twice
-                group[name] = self.weights[name]
-                if sum(array.size for array in group.values()) >= _GROUP:
-                    put()
-            put()
+        if self._loaded.pop(dtype, None) != pair_dtype or moves is not None:
+            for group in self._groups():
+                arrays = cast(group, dtype, pair_dtype)
+                if moves is not None:
+                    constants = {name: arrays[name] for name in arrays if name in self.constants}
+                    arrays = {**moves.arrays(arrays), **constants}
+                self.framework.load(model, arrays)
         if not will_change and moves is None:
-            self._rounded[dtype] = rounded
+            self._loaded[dtype] = pair_dtype
         return model
+
+    def _groups(self) -> Iterator[Arrays]:
+        """The weights, some at a time, so that a whole model is never held twice."""
+        group: Arrays = {}
+        for name in self.weights:
+            group[name] = self.weights[name]
+            if sum(array.size for array in group.values()) >= _GROUP:
+                yield group
+                group.clear()
+        yield group
 
     @contextlib.contextmanager
     def open_pass(
         self,
         plan: Request,
         dtype: str,
-        rounded: str,
+        pair_dtype: str,
         *,
         asked: MovedRun | None = None,
         deep: bool = False,
@@ -168,43 +175,39 @@ class Side:
             only: the layers to record, None for all.
         """
         side, moves = self.framework, _moves(asked, dtype)
-        model = self.model(dtype, rounded, plan.train, will_change=False, moves=moves)
-        before = {name: side.numpy(tensor) for name, tensor in untrained(side, model).items()}
-        inputs = _moved(plan.cast(dtype, rounded), moves)
+        model = self.model(dtype, pair_dtype, plan.train, will_change=False, moves=moves)
+        inputs = _moved(plan.cast(dtype, pair_dtype), moves)
         side.clear(model)
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(side.default_dtype(dtype))
-            stack.enter_context(dropout_off(side, plan.train))
-            recorder = Recorder(side, model, deep=deep, tripled=tripled, only=only)
-            stack.enter_context(recorder.hooked())
-            stack.enter_context(moves or contextlib.nullcontext())
-            pools = stack.enter_context(side.average_pools())
-            output, watched = run_model(side, model, inputs)
-            loss = one_loss(side, plan, output, dtype, rounded)
-            if backward:
-                side.backward(loss)
-        del output
-        recording = recorder.recording
-        recording.loss, recording.stamp = side.numpy(loss), side.stamp(loss)
-        recording.pooled = bool(pools)
-        del loss
-        recording.gradients = _gradients(side, model)
-        recording.input_gradients = {
-            path: side.numpy(value.grad)
-            for path, value in watched.items()
-            if value.grad is not None
-        }
-        after = side.named(model)
-        recording.state = {name: side.numpy(after[name]) for name in before}
-        try:
+        with kept(side, model, untrained(side, model)) as before:
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(side.default_dtype(dtype))
+                stack.enter_context(dropout_off(side, plan.train))
+                recorder = Recorder(side, model, deep=deep, tripled=tripled, only=only)
+                stack.enter_context(recorder.hooked())
+                stack.enter_context(moves or contextlib.nullcontext())
+                pools = stack.enter_context(side.average_pools())
+                output, watched = run_model(side, model, inputs)
+                loss = one_loss(side, plan, output, dtype, pair_dtype)
+                if backward:
+                    side.backward(loss)
+            del output
+            recording = recorder.recording
+            recording.loss, recording.stamp = side.numpy(loss), side.stamp(loss)
+            recording.pooled = bool(pools)
+            del loss
+            recording.gradients = _gradients(side, model)
+            recording.input_gradients = {
+                path: side.numpy(value.grad)
+                for path, value in watched.items()
+                if value.grad is not None
+            }
+            after = side.named(model)
+            recording.state = {name: side.numpy(after[name]) for name in before}
             yield recording
-        finally:
-            side.clear(model)
-            side.load(model, before)
 
-    def record_pass(self, plan: Request, dtype: str, rounded: str, **options: Any) -> Recording:
+    def record_pass(self, plan: Request, dtype: str, pair_dtype: str, **options: Any) -> Recording:
         """Return one pass with everything kept; the options are those of `open_pass`."""
-        with self.open_pass(plan, dtype, rounded, **options) as recording:
+        with self.open_pass(plan, dtype, pair_dtype, **options) as recording:
             recording.gradients = recording.store.keep(recording.gradients)
         return recording
 
@@ -213,11 +216,11 @@ class Side:
         self,
         plan: Request,
         dtype: str,
-        rounded: str,
+        pair_dtype: str,
         *,
         asked: MovedRun | None = None,
         sample: Sampler | None = None,
-        follow: Follow | None = None,
+        prepare: Prepare = lambda *_: None,
     ) -> Iterator[TrainingRun]:
         """Train for the plan's steps on its batches; look at the run in a ``with`` block.
 
@@ -226,17 +229,16 @@ class Side:
             are read off the live model and gone at the end of the block.
         """
         side, moves = self.framework, _moves(asked, dtype)
-        model = self.model(dtype, rounded, True, moves=moves)
+        model = self.model(dtype, pair_dtype, True, moves=moves)
         result = TrainingRun(samples=Samples())
         with side.default_dtype(dtype):
             optimizer, scheduler = side.make_optimizer(plan, model)
-            if follow is not None:
-                follow(optimizer, model)
+            prepare(optimizer, model)
             if sample is not None:
                 result.samples.add(sample(model))
             for step in range(plan.steps):
                 with moves or contextlib.nullcontext():
-                    loss, result.stamp = self._descend(model, plan, step, dtype, rounded, moves)
+                    loss, result.stamp = self._descend(model, plan, step, dtype, pair_dtype, moves)
                     result.losses.append(loss)
                     result.learning_rates.append(max(side.rates(optimizer, model)))
                     make_step(side.NAME, optimizer)
@@ -251,9 +253,7 @@ class Side:
                     moments.hold(name, functools.partial(side.view, tensor))
             average = getattr(optimizer, AVERAGE, None)
             if average is not None:
-                arrays = dict(average.arrays())
-                readers = {name: functools.partial(arrays.get, name) for name in arrays}
-                result.moments["average"] = Lazy(readers)
+                result.moments["average"] = dict(average.arrays())
             del optimizer, scheduler, average
         named = side.named(model).items()
         result.state = Lazy({name: functools.partial(side.view, tensor) for name, tensor in named})
@@ -270,17 +270,17 @@ class Side:
         plan: Request,
         step: int,
         dtype: str,
-        rounded: str,
+        pair_dtype: str,
         moves: MovedRoundings | None,
     ) -> tuple[float, Mapping[str, Any]]:
         """Compute the gradients of a step; return its mean loss and who computed it."""
         side, share, total = self.framework, plan.accumulate, 0.0
         for number in range(step * share, (step + 1) * share):
             batch = plan.batch(number)
-            fed = _moved(batch.cast(dtype, rounded), moves)
+            fed = _moved(batch.cast(dtype, pair_dtype), moves)
             with dropout_off(side, True):
                 output, _ = run_model(side, model, fed)
-                loss = loss_of(side, batch, output, dtype, rounded)
+                loss = loss_of(side, batch, output, dtype, pair_dtype)
                 side.backward(loss / share if share > 1 else loss)
             total += float(side.numpy(loss))
         return total / share, side.stamp(loss)
@@ -289,21 +289,22 @@ class Side:
         self,
         plan: Request,
         dtype: str,
-        rounded: str,
+        pair_dtype: str,
         sample: Sampler | None = None,
-        follow: Follow | None = None,
+        prepare: Prepare = lambda *_: None,
     ) -> TrainingRun:
         """Return one training run, kept; PyTorch's has to be the same again, see `repeated`."""
 
-        def run(first: bool) -> TrainingRun:
-            store, picking = Store(), sample if first else None
-            with self.open_training(plan, dtype, rounded, sample=picking, follow=follow) as live:
+        def run() -> TrainingRun:
+            store = Store()
+            opened = self.open_training(plan, dtype, pair_dtype, sample=sample, prepare=prepare)
+            with opened as live:
                 state = store.keep(live.state)
                 moments = {kind: store.keep(arrays) for kind, arrays in live.moments.items()}
             live.state, live.moments = state, moments
             return live
 
-        return repeated(self.framework, run) if self.is_torch else run(True)
+        return repeated(self.framework, run) if self.is_torch else run()
 
 
 def measured_training(run: TrainingRun, steady: np.ndarray) -> Kinds:
@@ -327,29 +328,26 @@ _ROUNDINGS = 256  # by which two runs of the same numbers may differ, where kern
 Run = TypeVar("Run", Recording, TrainingRun)
 
 
-def repeated(side: Any, run: Callable[[bool], Run]) -> Run:
+def repeated(side: Any, run: Callable[[], Run]) -> Run:
     """Return a run of the reference; one in which a generator moved has to give the same again.
 
-    Args:
-        run: makes it, told whether it is the first time.
-
     Raises:
-        ValueError: it does not, see `no_scatter`.
+        ValueError: it does not, see `refuse_scatter`.
     """
     before = side.generators()
-    first = run(True)
+    first = run()
     for _ in range(_AGAIN if side.generators() != before else 0):
-        no_scatter(side, first, run(False))
+        refuse_scatter(side, first, run())
     return first
 
 
-def no_scatter(side: Any, a: Run, b: Run) -> None:
+def refuse_scatter(side: Any, a: Run, b: Run) -> None:
     """Refuse two runs of one side that differ: the reference's scatter would pass for rounding.
 
     Raises:
-        ValueError: they are not; the first place that differs.
+        ValueError: they differ, and where first.
     """
-    where = differs(a, b)
+    where = first_difference(a, b)
     if where is not None:
         raise ValueError(
             f"two runs of the {side.NAME} side differ at {where}: it draws by chance (noise, a "
@@ -358,22 +356,23 @@ def no_scatter(side: Any, a: Run, b: Run) -> None:
         )
 
 
-def differs(a: Any, b: Any) -> str | None:
+def first_difference(a: Any, b: Any) -> str | None:
     """Return the first place where two runs of one side differ, None without."""
     if isinstance(a, TrainingRun):
-        pairs = zip(a.losses, b.losses, strict=True)
-        apart = (_apart(np.float32(x), np.float32(y)) for x, y in pairs)
-        return next((f"the loss of step {i}" for i, differ in enumerate(apart, 1) if differ), None)
+        for step, (x, y) in enumerate(zip(a.losses, b.losses, strict=True), 1):
+            if _differ(np.float32(x), np.float32(y)):
+                return f"the loss of step {step}"
+        return None
     for key, call in a.calls.items():
         again = b.calls[key].outputs if key in b.calls else {}
         if len(again) != len(call.outputs) or any(
-            _apart(x, y) for x, y in zip(call.outputs.values(), again.values(), strict=True)
+            _differ(x, y) for x, y in zip(call.outputs.values(), again.values(), strict=True)
         ):
             return key
-    return "the loss" if _apart(a.loss, b.loss) else None
+    return "the loss" if _differ(a.loss, b.loss) else None
 
 
-def _apart(a: Any, b: Any) -> bool:
+def _differ(a: Any, b: Any) -> bool:
     a, b = np.asarray(a), np.asarray(b)
     if a.shape != b.shape or a.dtype.kind != "f":
         return not np.array_equal(a, b)
@@ -394,6 +393,25 @@ def tensors(side: Any, model: Any) -> Lazy:
     """Return every tensor of a live model by canonical name, each copied when it is read."""
     named = side.named(model).items()
     return Lazy({name: functools.partial(side.numpy, tensor) for name, tensor in named})
+
+
+@contextlib.contextmanager
+def kept(side: Any, model: Any, live: Mapping[str, Any] | None = None) -> Iterator[Arrays]:
+    """Put tensors of a model back at the end of the block and clear its gradients.
+
+    Args:
+        live: the tensors by canonical name, None for all of the model.
+
+    Yields:
+        Arrays: what is put back.
+    """
+    live = side.named(model) if live is None else live
+    before = {name: side.numpy(tensor) for name, tensor in live.items()}
+    try:
+        yield before
+    finally:
+        side.clear(model)
+        side.load(model, before)
 
 
 def untrained(side: Any, model: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Both optimizers of a pair, followed from the same weights with the same gradients.
+"""Both optimizers of a pair, stepped from the same weights with the same gradients.
 
 What each does is read in Paddle's names: weights, rates and moments after every step.
 """
@@ -18,7 +18,7 @@ from align.frameworks import on_paddle, on_torch, optimizer_edits_paddle
 from align.frameworks.live_models import make_step, next_rate
 from align.judge.update_judging import Curve, Feed, ParameterTrace, SideTrace, UpdateJudge, sample
 from align.pair.any_pair import AnyPair
-from align.pair.side import Side
+from align.pair.side import Side, kept
 
 Prepare = Callable[[Any], None]
 """Of a fresh scheduler, None where there is none."""
@@ -90,7 +90,7 @@ LEAST, MOST = 3, 5  # steps
 ZERO_RATES = 100  # steps of a schedule that may apply the rate 0 before the first other one
 
 
-class Follower:
+class Stepper:
     """Drives the optimizers of one side, and reads in Paddle's names what they do.
 
     Args:
@@ -122,18 +122,12 @@ class Follower:
     def run(self) -> SideTrace:
         """One step without gradients, then those with them, each from the same weights."""
         side, model = self.side, self.model
-        trace = SideTrace()
-        before, parameters = side.state(model), side.parameters(model)
+        trace, parameters = SideTrace(), side.parameters(model)
         zeros = [(n, np.zeros(tuple(p.shape))) for n, p in parameters.items()]
-        try:
-            with side.default_dtype(self.dtype):
-                self._steps(trace, trace.still, [zeros])
-                side.load(model, before)
-                side.clear(model)
-                self._steps(trace, trace.main, map(self._gradients, range(self.sides.steps)))
-        finally:
-            side.load(model, before)
-            side.clear(model)
+        with kept(side, model), side.default_dtype(self.dtype):
+            self._steps(trace, trace.still, [zeros])
+        with kept(side, model), side.default_dtype(self.dtype):
+            self._steps(trace, trace.main, map(self._gradients, range(self.sides.steps)))
         trace.stamp = side.stamp(next(iter(parameters.values())))
         return trace
 
@@ -266,29 +260,29 @@ class UpdateSides:
             "move; give it a rate"
         )
 
-    def follow(self) -> tuple[SideTrace, UpdateJudge]:
+    def step(self) -> tuple[SideTrace, UpdateJudge]:
         """Step both sides; return Paddle's trace and its judge.
 
         In one step one parameter has no gradient. A callback of the user's that cannot stand that,
         because in a training every gradient is there, is called with all of them.
         """
         try:
-            return self._followed()
+            return self._step()
         except on_paddle.ERRORS:
             if not self.feed.absent:
                 raise
             self.feed.absent = ""
-            return self._followed()
+            return self._step()
 
-    def _followed(self) -> tuple[SideTrace, UpdateJudge]:
+    def _step(self) -> tuple[SideTrace, UpdateJudge]:
         pair = self._pair
-        ours = self._follow(on_paddle, self.model, captures=True)
-        reference, oracle, near = self._follow(on_torch, self.module), None, None
+        ours = self._trace(on_paddle, self.model, captures=True)
+        reference, oracle, near = self._trace(on_torch, self.module), None, None
         if pair.dtype == "float32":
             model = pair.reference_model("float64", True)
-            oracle = self._follow(on_torch, model, dtype="float64")
+            oracle = self._trace(on_torch, model, dtype="float64")
         else:
-            near = self._follow_as_paddle(reference)
+            near = self._trace_as_paddle(reference)
         ours.norms = reference.norms
         for side in filter(None, (reference, oracle, near)):
             for name, trace in ours.main.items():
@@ -321,12 +315,12 @@ class UpdateSides:
 
         try:
             with optimizer_edits_paddle.kept(self.model):
-                ours = self._follow(on_paddle, self.model, prepare)
+                ours = self._trace(on_paddle, self.model, prepare)
         except on_paddle.ERRORS:
             return False
         return all(comparison.passed for comparison in judge.compare(ours))
 
-    def _follow(
+    def _trace(
         self,
         side: Any,
         model: Any,
@@ -336,18 +330,17 @@ class UpdateSides:
         captures: bool = False,
     ) -> SideTrace:
         """Step one side's optimizer with the gradients of the feed."""
-        return Follower(self, side, model, dtype or self._pair.dtype, prepare, captures).run()
+        return Stepper(self, side, model, dtype or self._pair.dtype, prepare, captures).run()
 
-    def _follow_as_paddle(self, reference: SideTrace) -> SideTrace | None:
+    def _trace_as_paddle(self, reference: SideTrace) -> SideTrace | None:
         """The reference with the numbers of Paddle's kernels, None when they are the same.
 
         PADDLE: kernels hold some coefficients in float32; the norm that clips is not enlarged by
         1e-6.
         """
         torch_optimizer, paddle_optimizer = self.optimizers()
-        which = on_paddle.held_in_float32(paddle_optimizer)
+        which, limit = on_paddle.kernel_numbers(paddle_optimizer)
         changed = on_torch.round_settings(torch_optimizer, which)
-        limit = on_paddle.clipping_limit(paddle_optimizer)
         clipped = limit is not None and not all(share > 1 - 1e-12 for share in reference.clipped)
         if not changed and not clipped:
             return None
@@ -355,4 +348,4 @@ class UpdateSides:
         def prepare(optimizer: Any) -> None:
             on_torch.as_paddle(optimizer, which, limit)
 
-        return self._follow(on_torch, self.module, prepare)
+        return self._trace(on_torch, self.module, prepare)

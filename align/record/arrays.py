@@ -15,53 +15,12 @@ import re
 import tempfile
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 Arrays = dict[str, np.ndarray]
-
-
-@dataclass
-class TrainingRun:
-    """A training run.
-
-    Attributes:
-        losses: one for each step.
-        learning_rates: as applied by each step.
-        state: parameters and buffers at the end, framework's own layout.
-        moments: ``{"exp_avg": {...}, "exp_avg_sq": {...}}`` by parameter name.
-        stamp: which framework computed it.
-        samples: some of the weights before the first step and after each, as `align.judge.drift`
-            picks them; empty where they are not known.
-    """
-
-    losses: list[float] = field(default_factory=list)
-    learning_rates: list[float] = field(default_factory=list)
-    state: Arrays = field(default_factory=dict)
-    moments: dict[str, Arrays] = field(default_factory=dict)
-    stamp: Mapping[str, Any] = field(default_factory=dict)
-    samples: Sequence[np.ndarray] = ()
-
-
-@dataclass(frozen=True)
-class BothSides:
-    """What both sides say of one thing: the weights they came with, or the scores of one output.
-
-    Attributes:
-        ours: Paddle's values by their names in the report; weights as int64 and float64.
-        reference: PyTorch's, of weights what the conversion makes of them.
-        stamps: which framework computed "ours" and "reference".
-        note: which weights these are.
-        rows: of the output that was scored.
-    """
-
-    ours: Mapping[str, Any]
-    reference: Mapping[str, Any]
-    stamps: Mapping[str, Mapping[str, Any]]
-    note: str = ""
-    rows: int = 0
 
 
 Leaf = tuple[str, Any]
@@ -157,26 +116,29 @@ def pair_paths(
     ours: Collection[str],
     read: tuple[Callable[[str], np.ndarray], Callable[[str], np.ndarray]] | None = None,
 ) -> tuple[list[tuple[str, str, str]], list[str], list[str]]:
-    """Pair the tensors of two outputs: by path when both have the same ones; else those that have
-    one name on both sides, and the others by position.
+    """Pair the tensors of two outputs.
+
+    By path, when both have the same ones. Else those of one name on both sides, and the others by
+    position; where one side has more of these (all states beside the last one), the nearest of one
+    shape.
 
     Args:
         reference: paths of the reference's output.
         ours: paths of ours.
-        read: gives either side's array under a path: where one side has more leaves (all states
-            beside the last one), the nearest of one shape are paired.
+        read: gives either side's array under a path; None: by position, whatever is left over.
 
     Returns:
         (label, reference's path, ours) for each pair, then the paths left over on each side. The
         label is "" when there is one tensor on both sides.
     """
-    alike = set(reference) == set(ours)
-    same = {path for path in reference if path in ours and (alike or not _is_place(path))}
+    equal = set(reference) == set(ours)
+    same = {path for path in reference if path in ours and (equal or not _is_place(path))}
     our_rest = [path for path in ours if path not in same]
     rest = [path for path in reference if path not in same]
-    partners = dict(zip(rest, our_rest, strict=False))
     if read is not None and len(rest) != len(our_rest):
         partners = _nearest([(p, read[0](p)) for p in rest], [(p, read[1](p)) for p in our_rest])
+    else:
+        partners = dict(zip(rest, our_rest, strict=False))
     partners |= {path: path for path in same}
     is_single = len(reference) == len(ours) == 1
     pairs = [("" if is_single else p, p, partners[p]) for p in reference if p in partners]
@@ -196,8 +158,8 @@ def _nearest(reference: list[Leaf], ours: list[Leaf]) -> dict[str, str]:
 
     def order(candidate: tuple[str, str, np.ndarray, np.ndarray]) -> tuple[bool, float, str, str]:
         with np.errstate(over="ignore"):  # masks by the largest number there is
-            apart = np.nan_to_num(abs(candidate[3] - 1.0 * candidate[2]), nan=np.inf).sum()
-        return _is_place(candidate[0]) != _is_place(candidate[1]), float(apart), *candidate[:2]
+            distance = np.nan_to_num(abs(candidate[3] - 1.0 * candidate[2]), nan=np.inf).sum()
+        return _is_place(candidate[0]) != _is_place(candidate[1]), float(distance), *candidate[:2]
 
     for path, our_path, *_ in sorted(alike, key=order):
         if path not in partners and our_path not in partners.values():
@@ -215,14 +177,17 @@ def is_array(value: Any) -> bool:
     return isinstance(value, (np.ndarray, np.generic))
 
 
-def cast(value: Any, dtype: str, rounded: str) -> Any:
-    """Floating arrays of a structure rounded and cast, copied where that changes something."""
+def cast(value: Any, dtype: str, pair_dtype: str) -> Any:
+    """Floating arrays of a structure rounded to the pair's precision and held in another one.
+
+    They are copied where that changes something.
+    """
 
     def one(_: str, array: Any) -> np.ndarray:
         array = np.asarray(array)
         if array.dtype.kind != "f":
             return array
-        return array.astype(rounded, copy=False).astype(dtype, copy=False)
+        return array.astype(pair_dtype, copy=False).astype(dtype, copy=False)
 
     return replace(value, is_array, one)
 
@@ -284,7 +249,10 @@ class Entry:
         return f"{match[1]}_{_HOOKED[match[2]]}" if match else self.name.rpartition(".")[2]
 
     def renamed(self, name: str) -> str:
-        """A name that ends as this one does, with `leaf` for its end; any other as it is."""
+        """Another owner's name for this tensor with `leaf` for its end; any other name as it is.
+
+        "b.parametrizations.weight.original0" becomes "b.weight_g".
+        """
         end = self.name.removeprefix(f"{self.owner}.")
         return name.removesuffix(end) + self.leaf if name.endswith(end) else name
 
@@ -311,26 +279,6 @@ def once(tensors: Mapping[str, Any]) -> dict[str, Any]:
 _SAMPLE = 1024  # numbers of a tensor that are kept
 
 
-@dataclass
-class MovedRun:
-    """One of the moved runs of a noise band.
-
-    Attributes:
-        number: from 0; it seeds the directions in which the roundings are moved.
-        side: 1 or -1 where it takes what is near a kink (of a ReLU) as above or as below; 0 where
-            it leaves it.
-        reach: what is near, by the number of kinks passed before; nothing where it is not said.
-        met: some arguments of every kink, by the same number, that a run of side 0 leaves.
-        lower: whether the model computed in a lower precision in places.
-    """
-
-    number: int
-    side: int = 0
-    reach: Mapping[int, float] = field(default_factory=dict)
-    met: dict[int, np.ndarray] = field(default_factory=dict)
-    lower: bool = False
-
-
 @functools.lru_cache(maxsize=4096)
 def sampled(size: int) -> np.ndarray:
     """Which numbers of a tensor are kept: all of a small one, the same drawn ones of a large."""
@@ -350,6 +298,11 @@ class Lazy(Mapping[str, np.ndarray]):
 
     def __init__(self, readers: Mapping[str, Reader] | None = None) -> None:
         self._readers = dict(readers or {})
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray], names: Mapping[str, str]) -> Lazy:
+        """Arrays of another mapping under new names: new -> old."""
+        return cls({new: functools.partial(arrays.__getitem__, old) for new, old in names.items()})
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._readers[name]()
@@ -372,13 +325,10 @@ class Store:
     """Keeps arrays: the first MEMORY bytes in memory, further ones in a file without a name.
 
     The file lies in the folder for temporary files (TMPDIR) and is gone with the last reader.
-
-    Args:
-        room: bytes that it keeps in memory, None for MEMORY.
     """
 
-    def __init__(self, room: int | None = None) -> None:
-        self._room = MEMORY if room is None else room
+    def __init__(self) -> None:
+        self._room = MEMORY
         self._file: Any = None
         self._end = 0
 

@@ -26,13 +26,11 @@ from align.record.arrays import (
     Arrays,
     Entry,
     Lazy,
-    Reader,
-    TrainingRun,
     is_array,
     is_container,
     leaves,
 )
-from align.record.recording import Call, Recording
+from align.record.recording import Call, Recording, TrainingRun
 from align.record.request import DTYPES, LOSSES, Request
 from align.record.run_report import SIDES
 from sot_paddle import checkpoint, reading
@@ -255,16 +253,12 @@ class EqualOnce:
             Path -> the name under which the array lies: its own, or that of an equal one.
         """
         stored_names = {}
-        for path, read in _readers(arrays).items():
+        for path in arrays:
             name = f"{title}[{path}]" if path else title
-            stored_names[path] = self._names.setdefault(digest(read()), name)
+            stored_names[path] = self._names.setdefault(digest(arrays[path]), name)
             if stored_names[path] == name:
-                self.arrays.hold(name, read)
+                self.arrays.hold(name, functools.partial(arrays.__getitem__, path))
         return stored_names
-
-
-def _readers(arrays: Mapping[str, np.ndarray]) -> dict[str, Reader]:
-    return {name: functools.partial(arrays.__getitem__, name) for name in arrays}
 
 
 _OF_CALLS = {
@@ -302,10 +296,11 @@ def write_recording(recording: Recording, folder: Path) -> None:
 def write_training(run: TrainingRun, folder: Path) -> None:
     """Write a training run into a folder, which is made, array by array."""
     folder.mkdir(parents=True, exist_ok=True)
-    arrays: dict[str, Reader] = {}
+    arrays = Lazy()
     for kind, tensors in {"state": run.state, **run.moments}.items():
-        arrays |= {f"{kind}/{name}": read for name, read in _readers(tensors).items()}
-    checkpoint.write_tensors(folder / TRAINING, Lazy(arrays))
+        for name in tensors:
+            arrays.hold(f"{kind}/{name}", functools.partial(tensors.__getitem__, name))
+    checkpoint.write_tensors(folder / TRAINING, arrays)
     rows = {ROWS: np.stack([*run.samples])} if len(run.samples) else {}
     checkpoint.write_tensors(folder / DRIFT, rows)
     curves = {"losses": run.losses, "learning_rates": run.learning_rates}
@@ -404,12 +399,12 @@ class Dump:
 
     def training(self, prefix: str) -> TrainingRun:
         """Read a training run back; see `recording`."""
-        record = self.json(f"{prefix}/{TRAINING_RECORD}")
-        state, moments = Lazy(), {}
-        for title, read in _readers(self.tensors(f"{prefix}/{TRAINING}")).items():
+        record, state, moments = self.json(f"{prefix}/{TRAINING_RECORD}"), Lazy(), {}
+        tensors = self.tensors(f"{prefix}/{TRAINING}")
+        for title in tensors:
             kind, _, name = title.partition("/")
             arrays = state if kind == "state" else moments.setdefault(kind, Lazy())
-            arrays.hold(name, read)
+            arrays.hold(name, functools.partial(tensors.__getitem__, title))
         with as_written(self.path / prefix / TRAINING_RECORD):
             curves = ([float(x) for x in record[name]] for name in ("losses", "learning_rates"))
             rows = self.tensors(f"{prefix}/{DRIFT}").get(ROWS, ())
@@ -454,5 +449,4 @@ def _picked(tensors: Mapping[str, np.ndarray], names: Mapping[str, str]) -> Lazy
     missing = [name for name in names.values() if name not in tensors]
     if missing:
         raise ValueError(f"has no tensor {missing[0]!r}, though the record names it")
-    readers = {p: functools.partial(tensors.__getitem__, name) for p, name in names.items()}
-    return Lazy(readers)
+    return Lazy.of(tensors, names)

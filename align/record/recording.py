@@ -31,6 +31,7 @@ from align.record.arrays import (
     leaves,
     replace,
 )
+from align.record.request import Request
 
 ROOT = "(model)"
 
@@ -47,7 +48,7 @@ class Call:
         inputs: the same of the arguments, only when they were asked for.
         grad_outputs: gradient of the loss with respect to each output, by path.
         grad_inputs: the same for the inputs, through this call only.
-        padded: paths of outputs that PyTorch packs: their gradient is of no tensor of Paddle's.
+        padded: paths of PyTorch's packed outputs; they are recorded padded, without a gradient.
         others: what else the model itself returned, path and type; no array of it is kept.
     """
 
@@ -119,6 +120,48 @@ class Recording:
         return dataclasses.replace(self, calls=changed)
 
 
+@dataclass
+class TrainingRun:
+    """A training run.
+
+    Attributes:
+        losses: one for each step.
+        learning_rates: as applied by each step.
+        state: parameters and buffers at the end, framework's own layout.
+        moments: ``{"exp_avg": {...}, "exp_avg_sq": {...}}`` by parameter name.
+        stamp: which framework computed it.
+        samples: some of the weights before the first step and after each, as `align.judge.drift`
+            picks them; empty where they are not known.
+    """
+
+    losses: list[float] = field(default_factory=list)
+    learning_rates: list[float] = field(default_factory=list)
+    state: Arrays = field(default_factory=dict)
+    moments: dict[str, Arrays] = field(default_factory=dict)
+    stamp: Mapping[str, Any] = field(default_factory=dict)
+    samples: Sequence[np.ndarray] = ()
+
+
+@dataclass
+class MovedRun:
+    """One of the moved runs of a noise band.
+
+    Attributes:
+        number: from 0; it seeds the directions in which the roundings are moved.
+        side: 1 or -1 where it takes what is near a kink (of a ReLU) as above or as below; 0 where
+            it leaves it.
+        reach: what is near, by the number of kinks passed before; nothing where it is not said.
+        met: some arguments of every kink, by the same number, that a run of side 0 leaves.
+        lower: whether the model computed in a lower precision in places.
+    """
+
+    number: int
+    side: int = 0
+    reach: Mapping[int, float] = field(default_factory=dict)
+    met: dict[int, np.ndarray] = field(default_factory=dict)
+    lower: bool = False
+
+
 class CallHooks:
     """Hooks on the modules of a model, by name, which number their calls."""
 
@@ -174,16 +217,18 @@ class Recorder(CallHooks):
         if not self.deep:
             return None
 
-        same: dict[int, Any] = {}  # one tensor given twice (query and key) has one gradient
+        clones: dict[int, Any] = {}  # one tensor given twice (query and key) has one gradient
 
         def watch(path: str, tensor: Any) -> Any:
             call.inputs.hold(path, self._put(tensor))
-            if not self.side.needs_gradient(tensor) or id(tensor) in same:
-                return same.get(id(tensor), tensor)
+            if id(tensor) in clones:
+                return clones[id(tensor)]
+            if not self.side.needs_gradient(tensor):
+                return tensor
             clone = tensor.clone()
             if not self.side.needs_gradient(clone):  # no_grad() around the module
                 return tensor
-            same[id(tensor)] = clone
+            clones[id(tensor)] = clone
             clone.register_hook(lambda g: call.grad_inputs.hold(path, self._put(g)))
             return clone
 
@@ -202,10 +247,11 @@ class Recorder(CallHooks):
         input_ids = {id(tensor) for _, tensor in leaves((args, kwargs), self.side.is_tensor)}
 
         def watch(path: str, tensor: Any) -> Any:
-            # deep: what the module itself still does with its output is not the output's gradient
+            # deep: of what the module itself does with its output later, no gradient is added
             watched = tensor.clone() if self.deep or id(tensor) in input_ids else tensor
             call.outputs.hold(path, self._put(watched))
-            call.padded += [path] * hasattr(tensor, "padded")
+            if hasattr(tensor, "padded"):
+                call.padded.append(path)
             if self.side.needs_gradient(watched):
                 watched.register_hook(lambda g: self._arrived(call, path, g))
                 if self.tripled == call.key:
@@ -237,7 +283,7 @@ class BadLoss(ValueError):
     """Paddle's loss cannot be computed of Paddle's output, or is no single number."""
 
 
-def one_loss(side: Any, plan: Any, output: Any, dtype: str, rounded: str) -> Any:
+def one_loss(side: Any, plan: Request, output: Any, dtype: str, pair_dtype: str) -> Any:
     """The loss of an output, which is one number.
 
     Raises:
@@ -245,7 +291,7 @@ def one_loss(side: Any, plan: Any, output: Any, dtype: str, rounded: str) -> Any
     """
     kind = BadLoss if side.NAME == "Paddle" else ValueError
     try:
-        loss = loss_of(side, plan, output, dtype, rounded)
+        loss = loss_of(side, plan, output, dtype, pair_dtype)
     except (LookupError, RuntimeError, TypeError, ValueError) as error:
         sentence = str(error).strip().partition("\n")[0]
         if sentence.startswith("loss: "):
@@ -257,7 +303,7 @@ def one_loss(side: Any, plan: Any, output: Any, dtype: str, rounded: str) -> Any
     return loss
 
 
-def loss_of(side: Any, plan: Any, output: Any, dtype: str, rounded: str) -> Any:
+def loss_of(side: Any, plan: Request, output: Any, dtype: str, pair_dtype: str) -> Any:
     """The plan's loss of an output.
 
     Raises:
@@ -265,7 +311,7 @@ def loss_of(side: Any, plan: Any, output: Any, dtype: str, rounded: str) -> Any:
     """
     labels = plan.labels
     if labels is not None:
-        labels = side.tensor(cast(np.asarray(labels), dtype, rounded))
+        labels = side.tensor(cast(np.asarray(labels), dtype, pair_dtype))
     if isinstance(plan.loss, (tuple, list)):
         function = plan.loss[side.NAME == "Paddle"]
         loss = function(output) if labels is None else function(output, labels)
@@ -285,7 +331,7 @@ def loss_of(side: Any, plan: Any, output: Any, dtype: str, rounded: str) -> Any:
         sums = []
         for i, value in enumerate(floats):
             weights = np.random.default_rng((plan.seed, i)).normal(size=tuple(value.shape))
-            sums.append((value * side.tensor(cast(weights, dtype, rounded))).sum())
+            sums.append((value * side.tensor(cast(weights, dtype, pair_dtype))).sum())
         return sum(sums)
     function = side.FUNCTIONAL.mse_loss if plan.loss == "mse" else side.cross_entropy
     return function(floats[0], labels)

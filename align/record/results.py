@@ -72,8 +72,8 @@ class Tolerance:
     relative: |a-b| <= value * max(|b|, floor * max|b|) for every element
     absolute: max|a-b| <= value
     exact:    a == b everywhere (value 0)
-    oracle:   dist(a, o) <= max(factor * dist(b, o), floor) with o the float64 run of the reference
-              and dist relative to o, in the max or the l2 norm; without a floor, `value` is it
+    oracle:   dist(a, o) <= max(factor * dist(b, o), value) with o the float64 run of the reference
+              and dist relative to o, in the max or the l2 norm
     band:     dist(a, o) <= bias + max(value, factor * dist(b, o), noise), noise and factor: see
               `align.judge.noise_band`
 
@@ -83,7 +83,7 @@ class Tolerance:
         why: the reason for this number, one sentence; never empty.
         norm: "max" or "l2" (scaled, oracle and band only).
         factor: oracle and band only, > 0: how many times PyTorch's own distance is allowed.
-        floor: oracle and relative only, in [0, 1).
+        floor: relative only, in [0, 1).
         bias: band only, in [0, 1): a derived difference of the sides beside rounding.
 
     Raises:
@@ -123,16 +123,14 @@ class Tolerance:
         left_out = factor is None and kind != "oracle"
         if not left_out and not (by_oracle and factor is not None and 0 < factor < math.inf):
             yield f"factor {factor!r} for kind {kind}: oracle needs one > 0, band may have one"
-        if floor is not None and not (kind in ("oracle", "relative") and 0 <= floor < 1):
-            yield f"floor {floor!r} for kind {kind}: in [0, 1), only for oracle and relative"
+        if floor is not None and not (kind == "relative" and 0 <= floor < 1):
+            yield f"floor {floor!r} for kind {kind}: in [0, 1), only for relative"
         if self.bias != 0 and not (kind == "band" and 0 < self.bias < 1):
             yield f"bias {self.bias!r} for kind {kind}: in [0, 1), only for band"
 
     @property
     def lowest_bound(self) -> float:
-        """What is allowed at least: `value` and its bias; of an oracle the floor, if any."""
-        if self.kind == "oracle" and self.floor is not None:
-            return self.floor
+        """What is allowed at least: `value` and its bias."""
         return self.value + self.bias
 
     def describe(self) -> str:

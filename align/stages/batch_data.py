@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from align.explain import batch_causes
-from align.explain.batch_causes import Evidence, RowLog
+from align.explain.batch_causes import RowLog
 from align.frameworks import on_paddle, on_torch
 from align.judge.bounds import EXACT
 from align.judge.comparator import compare_arrays, compare_mappings
@@ -163,10 +163,8 @@ def compare_batch(ours: Arrays, reference: Arrays) -> list[Comparison]:
     """Judge every key of one batch; a key of one side only fails."""
     shared = [key for key in reference if key in ours]
     comparisons = [compare_key(key, ours[key], reference[key]) for key in shared]
-    absent = [key for key in (*reference, *ours) if key not in ours or key not in reference]
-    if absent:
-        sides = [{k: side[k] for k in absent if k in side} for side in (ours, reference)]
-        comparisons += compare_mappings(*sides, EXACT)
+    alone = [{k: side[k] for k in side if k not in shared} for side in (ours, reference)]
+    comparisons += compare_mappings(*alone, EXACT)
     return [comparison for comparison in comparisons if comparison is not None]
 
 
@@ -176,11 +174,11 @@ def _compare_counts(ours: int, reference: int) -> Comparison:
 
 @dataclass
 class _Epoch:
-    """What is kept of an epoch."""
+    """What is kept of an epoch; `evidence` are both first batches in which a key differs."""
 
     judged: dict[str, Comparison] = field(default_factory=dict)
     differing: dict[str, int] = field(default_factory=dict)
-    evidence: dict[str, Evidence] = field(default_factory=dict)
+    evidence: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict)
     ours: RowLog = field(default_factory=RowLog)
     reference: RowLog = field(default_factory=RowLog)
     first: Arrays | None = None
@@ -201,7 +199,7 @@ class _Epoch:
         key, kept = judged.name, self.judged.get(judged.name)
         if not judged.passed:
             self.differing[key] = self.differing.get(key, 0) + 1
-            self.evidence.setdefault(key, Evidence(key, ours, reference))
+            self.evidence.setdefault(key, (ours, reference))
         if kept is not None and (not kept.passed or kept.severity >= judged.severity):
             return
         if not judged.passed:
@@ -228,7 +226,7 @@ def _divergences(epoch: _Epoch, comparisons: list[Comparison]) -> list[Divergenc
     divergences = []
     for comparison in failed:
         key = comparison.name
-        cause = batch_causes.explain_key(epoch.evidence[key], partial(_equal, key))
+        cause = batch_causes.explain_key(key, *epoch.evidence[key], partial(_equal, key))
         count, all_of = epoch.differing[key], len(epoch.reference.sizes)
         reason = f"{comparison.reason} ({count} of {all_of} batches differ)"
         divergences.append(Divergence(key, key, "data", "", reason, cause or comparison.hint))

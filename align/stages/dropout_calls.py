@@ -16,7 +16,7 @@ from align.frameworks.live_models import UPSCALED, DropoutCall, dropouts_seen
 from align.judge import bounds
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.pair.any_pair import AnyPair
-from align.pair.side import untrained
+from align.pair.side import kept, untrained
 from align.record.arrays import leaves
 from align.record.recording import run_model
 from align.record.results import Comparison, Divergence, StepResult, Tolerance
@@ -73,10 +73,10 @@ def _calls(
     pair: AnyPair, side: Any, model: Any, paired: Mapping[str, str]
 ) -> tuple[list[DropoutCall], Mapping[str, Any]]:
     """Return the dropout calls of one pass, and who computed it."""
-    before = {name: side.numpy(tensor) for name, tensor in untrained(side, model).items()}
-    with side.default_dtype(pair.dtype), dropouts_seen(side, model, paired) as calls:
+    putting_back = kept(side, model, untrained(side, model))
+    watching = dropouts_seen(side, model, paired)
+    with putting_back, side.default_dtype(pair.dtype), watching as calls:
         output, _ = run_model(side, model, pair.plan.cast(pair.dtype, pair.dtype))
-    side.load(model, before)
     tensors = leaves(output, side.is_tensor)
     if not tensors:
         raise ValueError(f"the {side.NAME} model returns no tensor")
@@ -129,7 +129,7 @@ def _judge(actual: Rows, expected: Rows) -> list[Comparison]:
     """Compare the number of calls, then the settings of each."""
     paddle_count, torch_count = np.asarray([len(actual)]), np.asarray([len(expected)])
     comparisons = [compare_arrays("(number of dropouts)", paddle_count, torch_count, bounds.EXACT)]
-    return comparisons + (compare_mappings(actual, expected, _RULE) if actual or expected else [])
+    return [*comparisons, *compare_mappings(actual, expected, _RULE)]
 
 
 def _note(
@@ -138,13 +138,13 @@ def _note(
     """Say how many there are, and which stand in another layer."""
     if not torch_calls and not paddle_calls:
         return "neither side drops anything"
-    moved = [
+    elsewhere = [
         f"the dropout of {b.place} stands in {a.place} in PyTorch"
         for a, b in partners.items()
         if a.place != b.place
     ]
     counted = f"{len(paddle_calls)} dropouts in Paddle, {len(torch_calls)} in PyTorch"
-    return "; ".join([counted, *moved])
+    return "; ".join([counted, *elsewhere])
 
 
 def _divergence(

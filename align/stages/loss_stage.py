@@ -20,12 +20,12 @@ from align.frameworks import on_paddle, on_torch
 from align.frameworks.moved_roundings import MovedRoundings
 from align.judge import bounds
 from align.judge.bounds import Settling
-from align.judge.comparator import compare_mappings
+from align.judge.comparator import compare_arrays, compare_mappings
 from align.judge.noise_band import Kinds, NoiseBand
 from align.pair.any_pair import AnyPair
 from align.pair.side import dropout_off
-from align.record.arrays import Arrays, MovedRun, cast, pair_paths, replace
-from align.record.recording import ROOT, Call, loss_of, run_model
+from align.record.arrays import Arrays, pair_paths, replace
+from align.record.recording import ROOT, Call, MovedRun, loss_of, run_model
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.run_report import place_of
 from align.stages.stages import judged_control, step_result
@@ -88,7 +88,7 @@ class _LossJudge:
             lambda name: lambda spreads: spreads.get((LOSS, name)),
             lambda name: None if name == LOSS else self.scale,
             exact=self.dtype == "float64",
-            steady=lambda name: name == LOSS,
+            is_value=lambda name: name == LOSS,
         )
 
     @contextlib.contextmanager
@@ -157,21 +157,21 @@ class _LossJudge:
 
     def compare(self, ours: LossRun) -> list[Comparison]:
         """Judge the value, then the gradient of each output, by their floors."""
-        oracle = self.oracle and cast(_named(self.oracle), "float64", "float64")
+        oracle = self.oracle and _named(self.oracle)
         mine, expected = _named(ours), _named(self.reference)
-        value = compare_mappings(
-            {LOSS: mine.pop(LOSS)},
-            {LOSS: expected.pop(LOSS)},
+        of_value = compare_arrays(
+            LOSS,
+            mine.pop(LOSS),
+            expected.pop(LOSS),
             bounds.TOLERANCES["loss", self.dtype],
-            oracle=oracle,
+            oracle=oracle and oracle[LOSS],
         )
         for side, other in ((mine, expected), (expected, mine)):  # no gradient is one of zeros
             for name in [n for n, g in side.items() if n not in other and not g.any()]:
                 del side[name]
-        if not mine and not expected:
-            return value
         rule = bounds.TOLERANCES["backward", self.dtype]
-        return value + compare_mappings(mine, expected, rule, oracle=oracle, zero_scale=self.scale)
+        gradients = compare_mappings(mine, expected, rule, oracle=oracle, zero_scale=self.scale)
+        return [of_value, *gradients]
 
     def agrees(self) -> bool:
         """Whether Paddle's loss, run again, agrees with PyTorch's."""

@@ -14,7 +14,6 @@ from align.explain import rate_causes
 from align.explain.array_edits import WeightExplainer, to_bfloat16
 from align.explain.experiment import renamed
 from align.judge.comparator import compare_arrays, compare_mappings
-from align.judge.judging import each
 from align.judge.update_judging import Curve, compare_curves
 from align.pair.pair import Pair
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
@@ -24,7 +23,6 @@ from align.stages.stages import judged_control, step_result
 EXACT = Tolerance(
     "exact", 0.0, "a conversion moves numbers and does not compute: equal to the last bit"
 )
-Tensors = Mapping[str, np.ndarray]
 
 
 def weights(pair: Pair) -> tuple[StepResult, list[Divergence]]:
@@ -39,11 +37,11 @@ def weights(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     both = pair.both_weights()
     if not both.reference:
         raise ValueError("converted=True: the pair has no tensor in common to compare")
-    note = f"{len(both.reference)} tensors {both.note}"
-    comparisons, controls = compare_tensors(both.ours, both.reference), _controls(both.reference)
-    result = step_result(
-        pair, "weights", list(comparisons), controls, note=note, stamps=both.stamps
-    )
+    as_given = "as the user converted them; the later steps run with PyTorch's own weights"
+    note = f"{len(both.reference)} tensors {as_given}"
+    comparisons = list(compare_mappings(both.ours, both.reference, EXACT))
+    controls = _controls(both.reference)
+    result = step_result(pair, "weights", comparisons, controls, note=note, stamps=both.stamps)
     if not result.failures:
         return result, []
     explain = WeightExplainer(both.ours, both.reference)
@@ -53,12 +51,7 @@ def weights(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     ]
 
 
-def compare_tensors(ours: Tensors, expected: Tensors) -> Iterator[Comparison]:
-    """Judge every tensor exactly, in the order of the reference, one at a time."""
-    yield from each(ours, expected, None, lambda *_: EXACT, None)
-
-
-def _controls(expected: Tensors) -> list[ControlResult]:
+def _controls(expected: Mapping[str, np.ndarray]) -> list[ControlResult]:
     """Slips of a conversion, planted in a copy of the right tensors."""
     name = max(expected, key=lambda n: (np.ptp(expected[n]) > 0, expected[n].size))
     array = expected[name]
@@ -81,7 +74,10 @@ def _controls(expected: Tensors) -> list[ControlResult]:
         if a.shape == b.shape and not np.array_equal(a, b):
             faults["two tensors swapped"] = {**expected, first: b, second: a}
             break
-    return [judged_control(k, compare_tensors(ours, expected), name) for k, ours in faults.items()]
+    return [
+        judged_control(title, compare_mappings(ours, expected, EXACT), name)
+        for title, ours in faults.items()
+    ]
 
 
 _WHY = (
@@ -131,11 +127,8 @@ def compare_scores(ours: Scores, reference: Scores) -> list[Comparison]:
             continue
         rule = SMALL if abs(b) <= 1 else LARGE
         comparisons.append(compare_arrays(name, np.asarray(a), np.asarray(b), rule))
-    absent = [name for name in (*reference, *ours) if name not in shared]
-    if absent:
-        sides = [{n: np.asarray(s[n]) for n in absent if n in s} for s in (ours, reference)]
-        comparisons += compare_mappings(*sides, SMALL)
-    return comparisons
+    alone = ({n: np.asarray(s[n]) for n in s if n not in shared} for s in (ours, reference))
+    return [*comparisons, *compare_mappings(*alone, SMALL)]
 
 
 def _score_controls(reference: Scores) -> list[ControlResult]:

@@ -1,10 +1,10 @@
 """Stages ``optimizer`` and ``training``: each optimizer alone, then steps of the whole model.
 
-In ``optimizer`` both start from the reference's weights and get the same gradients for a few steps,
-the schedules stepping along. Compared by name are the members, the rate applied, the update of a
-step without gradients (weight decay), every update and every moment. In ``training`` the
-reference's final tensors wait in a store; the run that measures the noise and Paddle's own run are
-compared with them tensor by tensor, straight from the live model.
+In ``optimizer`` both start from the reference's weights and get the same gradients for a few steps;
+their schedules step, too. Compared by name are the members, the rate applied, the update of a step
+without gradients (weight decay), every update and every moment. In ``training`` both make the
+plan's steps. The reference's final tensors are kept in a store; a moved run and Paddle's run are
+compared with them one tensor at a time, read off the live model.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import copy
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,9 +20,9 @@ import numpy as np
 from align.explain import locate, rate_causes
 from align.judge import bounds
 from align.judge.bounds import Settling
-from align.judge.comparator import compare_arrays, within
+from align.judge.comparator import compare_arrays, compare_mappings, within
 from align.judge.drift import FIRST, driven
-from align.judge.judging import each, largest
+from align.judge.judging import largest
 from align.judge.noise_band import Find, Kinds
 from align.judge.update_judging import (
     MEMBERS,
@@ -35,7 +34,8 @@ from align.judge.update_judging import (
     UpdateJudge,
 )
 from align.pair.pair import STATE, Pair, TrainingRuns, in_paddle, tensor_title
-from align.record.arrays import Lazy, TrainingRun
+from align.record.arrays import Lazy
+from align.record.recording import TrainingRun
 from align.record.request import exchanged
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
 from align.record.run_report import place_of
@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 DRIFT = "drift of the weights"
 AVERAGES = "average"
 """Kind of the tensors of a moving average."""
-_SHARE = 0.01  # by how much the control changes a weight
+_SHARE = 0.01  # by how much the controls change a weight or an update
+_SURE = 20  # times the room for rounding, the least that they change: it shows in any norm
 
 
 def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
@@ -97,17 +98,13 @@ class TrainingJudge:
     def __init__(self, pair: Pair, runs: TrainingRuns) -> None:
         self.plan, self.runs = pair.plan, runs
         self.reference, self._oracle = runs.reference, runs.oracle
-        rows, names = pair.setup.weights.rows, pair.setup.weights.paddle_names
-        self._expected = in_paddle(pair.setup.weights, self.reference)
-        self._judged: Kinds = {}
-        if self._oracle is not None:
-            self._judged = _float64(in_paddle(pair.setup.weights, self._oracle))
-        self._sizes = {names[r.destination.name]: math.prod(r.destination.shape) for r in rows}
+        weights = pair.setup.weights
+        self._expected = in_paddle(weights, self.reference)
+        self._judged: Kinds = {} if self._oracle is None else in_paddle(weights, self._oracle)
+        self._sizes = {name: math.prod(row.destination.shape) for row, _, name in weights.named()}
         self._base = bounds.training(pair.dtype, pair.pooled, len(self.reference.losses))
-        self._rules = dict.fromkeys(
-            (row.destination.name for row in rows if row.source.buffer),
-            bounds.TOLERANCES["statistics", pair.dtype],
-        )
+        self._statistics_rule = bounds.TOLERANCES["statistics", pair.dtype]
+        self._statistics = weights.statistics
         self._find_tensor = pair.judge.find_tensor
         self._scales = {
             kind: largest(arrays.values()) for kind, arrays in self.reference.moments.items()
@@ -158,8 +155,8 @@ class TrainingJudge:
         names = {comparison.name for comparison in drifts}
         self.drifts = [comparison for comparison in settled if comparison.name in names]
         rest = [comparison for comparison in settled if comparison.name not in names]
-        after = [_worst_drift(self.drifts)] if self.drifts else []
-        return [*rest[:2], *after, *rest[2:]]
+        drift = [_worst_drift(self.drifts)] if self.drifts else []
+        return [*rest[:2], *drift, *rest[2:]]  # after the rates and the losses
 
     def rates(self, rates: Sequence[float]) -> Comparison:
         """The learning rates that the steps applied."""
@@ -175,21 +172,27 @@ class TrainingJudge:
     def tensors(
         self, kind: str, ours: Mapping[str, np.ndarray], only: Sequence[str] | None = None
     ) -> Iterator[Comparison]:
-        """The final tensors of one kind; ``only`` some of them."""
-        sides = (ours, self._expected.get(kind, {}), self._judged.get(kind, {}))
-        names = [*(only or sides[1])]
-        if kind:
-            names += [name for name in ours if name not in sides[1]]
-        a, b, o = (_titled(kind, side, names) for side in sides)
-        oracle = None if self._oracle is None else o
-        yield from each(a, b, oracle, self._rule, self._scales.get(kind))
+        """The final tensors of one kind, ``only`` some of them.
+
+        Of a kind of moments also those that Paddle alone has; of the weights what is paired.
+        """
+        expected = self._expected.get(kind, {})
+        names = [*(only or expected)]
+        if kind != STATE:
+            names += [name for name in ours if name not in expected]
+        a, b, o = (
+            Lazy.of(side, {tensor_title(kind, name): name for name in names if name in side})
+            for side in (ours, expected, self._judged.get(kind, {}))
+        )
+        oracle, scale = None if self._oracle is None else o, self._scales.get(kind)
+        yield from compare_mappings(a, b, self._rule, oracle=oracle, zero_scale=scale)
 
     def _rule(self, title: str) -> Tolerance:
         """The training rule; running statistics have their own."""
-        return self._rules.get(title, self._base)
+        return self._statistics_rule if title in self._statistics else self._base
 
     def one_percent_off(self, run: TrainingRun, judged: Sequence[Comparison]) -> list[Comparison]:
-        """The largest tensor whose floor is lower with an error of 1 %, by that floor."""
+        """The largest tensor whose floor shows an error of 1 %, with that error, by the floor."""
         bounds_of = {comparison.name: comparison.bound for comparison in judged}
         shown = [name for name in run.state if bounds_of.get(name, 1.0) < _SHARE / 2]
         name = max(shown, key=lambda tensor: self._sizes.get(tensor, 0), default=None)
@@ -211,24 +214,6 @@ def _worst_drift(steps: Sequence[Comparison]) -> Comparison:
     return dataclasses.replace(
         worst, name=DRIFT, passed=not reason, position=(at,), reason=reason, hint=""
     )
-
-
-def _float64(kinds: Kinds) -> Kinds:
-    """An oracle's arrays, whole numbers included, as the comparator expects them."""
-
-    def cast(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-        return arrays[name].astype(np.float64, copy=False)
-
-    return {
-        kind: Lazy({name: partial(cast, arrays, name) for name in arrays})
-        for kind, arrays in kinds.items()
-    }
-
-
-def _titled(kind: str, arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> Lazy:
-    """Some arrays under their full titles."""
-    present = [name for name in names if name in arrays]
-    return Lazy({tensor_title(kind, n): partial(arrays.__getitem__, n) for n in present})
 
 
 def _controls(
@@ -298,8 +283,8 @@ def optimizer(pair: AnyPair) -> tuple[StepResult, list[Divergence]] | None:
         ValueError: an optimizer that needs a closure, a scheduler that needs a metric, a rate that
             stays zero, or nothing to train.
     """
-    rows = (row for row in pair.setup.weights.rows if not row.source.buffer)
-    count = sum(math.prod(row.destination.shape) for row in rows)
+    trained = [row for row in pair.setup.weights.rows if not row.source.buffer]
+    count = sum(math.prod(row.destination.shape) for row in trained)
     if count > MOST:
         pair.judge.note(
             f"step optimizer left out: {count:,} trained numbers, {MOST:,} at most; its rule "
@@ -309,7 +294,7 @@ def optimizer(pair: AnyPair) -> tuple[StepResult, list[Divergence]] | None:
     from align.pair.update_sides import UpdateSides  # two dumps need no framework
 
     sides = UpdateSides(pair)
-    ours, judge = sides.follow()
+    ours, judge = sides.step()
     comparisons = list(judge.compare(ours))
     controls = [
         judged_control(fault, judge.compare(trace), "the optimizer's own steps")
@@ -327,19 +312,20 @@ def optimizer(pair: AnyPair) -> tuple[StepResult, list[Divergence]] | None:
 
 
 def _wrong_updates(ours: SideTrace, dtype: str) -> Iterator[tuple[str, SideTrace]]:
-    """Planted in what was recorded of Paddle's optimizer."""
-    names = [n for n, t in ours.main.items() if t.held]
+    """Planted in what was recorded of Paddle's optimizer, of the parameter that it moves most."""
+    names = [n for n, t in ours.main.items() if t.is_member]
     if not names:
         return
     name = max(names, key=lambda n: float(np.abs(ours.main[n].update(0)).max()))
+    surely = _SURE * ROOM * float(np.finfo(dtype).eps)
     trace = copy.copy(ours.main[name])
-    finest = ROOM * float(np.finfo(dtype).eps) * float(np.abs(trace.weights[0]).max())
-    moved = [w - 0.01 * trace.update(0) - 20 * finest for w in trace.weights[1:]]
-    trace.weights = [trace.weights[0], *moved]
+    first, *later = trace.weights
+    off = _SHARE * trace.update(0) + surely * float(np.abs(first).max())
+    trace.weights = [first, *(weights - off for weights in later)]
     yield f"first update of {name} 1 % off", _replaced(ours, "main", name, trace)
     still = copy.copy(ours.still[name])
-    share = max(0.01 * still.rates[0], 20 * ROOM * float(np.finfo(dtype).eps))
-    still.weights = [still.weights[0], still.weights[1] - share * still.weights[0]]
+    first, after = still.weights
+    still.weights = [first, after - max(_SHARE * still.rates[0], surely) * first]
     yield f"{name} decays more in Paddle", _replaced(ours, "still", name, still)
     frozen = copy.copy(ours.main[name])
     frozen.rates = [math.nan] * frozen.steps
@@ -384,8 +370,9 @@ def _wrong(ours: SideTrace, reference: SideTrace, failed: list[Comparison]) -> l
     wrong = {title.partition("/")[2] for title in titles}
     for name, trace in reference.main.items():
         other = ours.main.get(name, trace)
-        if MEMBERS in titles and trace.held != other.held:
+        if MEMBERS in titles and trace.is_member != other.is_member:
             wrong.add(name)
-        if RATES in titles and trace.held and not np.allclose(trace.rates, other.rates, 1e-9, 0):
+        rates_agree = np.allclose(trace.rates, other.rates, 1e-9, 0)
+        if RATES in titles and trace.is_member and not rates_agree:
             wrong.add(name)
     return [name for name in reference.main if name in ours.main and name in wrong]

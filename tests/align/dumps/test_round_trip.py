@@ -15,10 +15,10 @@ from align.commands.spec import read_spec
 from align.judge.noise_band import RUNS
 from align.match.name_table import read_table
 from align.pair.any_pair import AnyPair, Setup
-from align.pair.dumped_pair import DumpPair, Names
+from align.pair.dumped_pair import DumpPair, Names, wrong_output
 from align.record import dump_files
 from align.record.dump_files import Dump
-from align.record.recording import Recording
+from align.record.recording import Call, Recording
 from align.record.results import STEPS
 from tests.align.dumps.guarded_commands import judged
 from tests.align.small_pairs import steps_due
@@ -169,3 +169,21 @@ def test_plain_settings_of_a_module_are_kept() -> None:
     assert (found.name, found.kind) == ("norm", "Norm")
     assert found.settings == {"eps": 1e-5, "affine": True}
     assert "test_round_trip.py" in found.source
+
+
+def test_a_layer_that_adds_up_what_is_nearly_right_inside_is_not_accused() -> None:
+    x = np.ones(4, "float32")
+
+    def recorded(inner: float, outer: float) -> Recording:
+        offs = ("block.a", "block", inner), ("block", "", outer)
+        calls = [Call(n, 1, parent, {"": x * (1 + off)}, {"0.0": x}) for n, parent, off in offs]
+        return Recording({call.key: call for call in calls})
+
+    ours, reference = recorded(1.5e-5, 3e-5), recorded(0.0, 0.0)
+    taps = [(key, ours.calls[key], reference.calls[key]) for key in ours.calls]
+    judge = SimpleNamespace(taps=lambda *_: taps)
+    pair = SimpleNamespace(dtype="float32", ours=ours, reference=reference, judge=judge)
+    failed = [SimpleNamespace(name=key) for key in ours.calls]
+    assert wrong_output(pair, failed) == []
+    (guilty,) = wrong_output(pair, failed[1:])  # what is inside passes
+    assert guilty.place == "block"

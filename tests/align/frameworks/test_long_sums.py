@@ -8,7 +8,7 @@ import torch
 import align
 from align.frameworks import moved_roundings
 from align.frameworks.moved_roundings import MovedRoundings, Order
-from align.record.arrays import MovedRun
+from align.record.recording import MovedRun
 
 F, PF = torch.nn.functional, paddle.nn.functional
 UNIT = 2.0**-23

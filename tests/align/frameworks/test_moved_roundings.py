@@ -7,7 +7,7 @@ import torch
 from align.frameworks import moved_roundings
 from align.frameworks.moved_roundings import MovedRoundings
 from align.judge.noise_band import RUNS, next_run
-from align.record.arrays import MovedRun
+from align.record.recording import MovedRun
 
 UNIT = moved_roundings.UNIT[torch.float32]
 

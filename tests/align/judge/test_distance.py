@@ -40,11 +40,11 @@ def test_a_gap_is_what_whole_arrays_give(ours, theirs, dtype, shape) -> None:
     assert found.largest == apart.max()
     assert found.position == apart.argmax()
     assert found.peak == np.abs(o).max() == found.size("max")
-    assert found.peer.largest == peer.max() == found.peer.apart("max")
+    assert found.peer.largest == peer.max() == found.peer.distance("max")
     for mine, whole in (
-        (found.apart("l2"), apart),
+        (found.distance("l2"), apart),
         (found.size("l2"), o),
-        (found.peer.apart("l2"), peer),
+        (found.peer.distance("l2"), peer),
     ):
         assert mine == pytest.approx(np.linalg.norm(whole), rel=1e-14)
     assert found.finite

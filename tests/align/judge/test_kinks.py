@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from align.judge.noise_band import KERNELS, RUNS, next_run
-from align.record.arrays import MovedRun
+from align.record.recording import MovedRun
 
 RNG = np.random.default_rng(4)
 

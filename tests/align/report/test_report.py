@@ -37,7 +37,7 @@ def compared(name, off=0.0):
 
 def result(*comparisons, step="forward", broken=None, count=6, case="bert", **changes):
     fields = {
-        "comparisons": list(comparisons) or compare_mappings(*taps(count, broken), RULE),
+        "comparisons": list(comparisons or compare_mappings(*taps(count, broken), RULE)),
         "controls": [ControlResult("one weight transposed", True, "differs by 1.4", "layers.1")],
         "seconds": 0.5,
         "stamps": STAMPS,
@@ -189,7 +189,7 @@ def test_the_page_stands_alone_and_says_what_failed(failing, tmp_path):
 
 
 def test_the_page_escapes_every_text(pair):
-    held = compare_mappings({EVIL: np.ones(2)}, {EVIL: np.zeros(2)}, Tolerance("exact", 0, EVIL))
+    held = [*compare_mappings({EVIL: np.ones(2)}, {EVIL: np.zeros(2)}, Tolerance("exact", 0, EVIL))]
     bad = StepResult(
         EVIL, "loss", None, held, [ControlResult(EVIL, False, EVIL, EVIL)], 0.1, EVIL,
         {EVIL: {EVIL: [1.0, 2.0], "b": [1.0, 2.0]}}, {EVIL: {EVIL: EVIL}},

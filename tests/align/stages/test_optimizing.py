@@ -11,7 +11,7 @@ import torch
 
 from align.frameworks.live_models import unpack
 from align.frameworks.on_torch import MOMENTS, as_paddle
-from align.stages.training import optimizer
+from align.stages.training import optimizer, training
 from tests.align.small_pairs import linears, model_of, pair_in
 
 T, S = torch.optim, torch.optim.lr_scheduler
@@ -336,6 +336,39 @@ def test_a_reference_with_paddles_numbers_follows_paddle_to_rounding() -> None:
         found.append(np.abs(theirs.weight.detach().numpy() - port.weight.numpy()).max())
     assert found[0] > 1e-9
     assert found[1] < 1e-14
+
+
+class Descent(P.SGD):
+    """A class of the user's own: what its kernel holds is not known."""
+
+
+RIGHT = {
+    "a class of the user's own that clips": (
+        lambda model: (
+            T.SGD(model.parameters(), lr=0.1),
+            None,
+            lambda m: torch.nn.utils.clip_grad_norm_(m.parameters(), 0.5),
+        ),
+        ours(Descent, 0.1, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.5)),
+    ),
+    "RMSProp": (
+        lambda model: T.RMSprop(model.parameters(), 0.01, 0.95, 1e-30, 0.1),
+        ours(P.RMSProp, 0.01, rho=0.95, epsilon=1e-30, weight_decay=0.1),
+    ),
+    "Adagrad": (
+        lambda model: T.Adagrad(model.parameters(), 0.1, weight_decay=0.1, eps=0.01),
+        ours(P.Adagrad, 0.1, epsilon=0.01, weight_decay=0.1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_training_with_other_numbers_in_paddles_kernel_passes(name) -> None:
+    inputs = np.random.default_rng(0).normal(size=(5, 3))
+    pair = pair_in(net(torch), net(paddle), inputs, "float64", optimizer=RIGHT[name], steps=5)
+    for stage in (optimizer, training):
+        result, _ = stage(pair)
+        assert result.passed, (result.first_failure, result.problems)
 
 
 def packed() -> tuple[torch.nn.Module, paddle.nn.Layer]:
