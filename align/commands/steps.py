@@ -45,9 +45,8 @@ class Outcome:
 
     Attributes:
         report: every comparison, for the console, JSON, HTML and JUnit writers; it also holds the
-            findings (those that make others come first: weights, data, forward, loss, metric,
-            learning rate, backward, optimizer, training), the layers that inject mode
-            found wrong, in execution order, and notes on what was not compared.
+            findings in the order of `STEPS` (those that make others come first), the layers that
+            inject mode found wrong, in execution order, and notes on what was not compared.
         first_divergence: the first one of the forward pass, None without.
         first_backward_divergence: the first one of the backward pass, None without.
         torch_only: PyTorch modules without a partner; they were not compared.
