@@ -96,6 +96,11 @@ class Pair:
             is_value=lambda name: not self.judge.is_gradient(name),
         )
 
+    @functools.cached_property
+    def settled_taps(self) -> list[Comparison]:
+        """The forward pass as judged, once for all steps: `settling` decides by all of it."""
+        return self.settling.settle(self.taps(self.ours))
+
     @property
     def unjudged(self) -> set[str]:
         """Taps that rounding alone decides about in this precision."""

@@ -68,7 +68,7 @@ def forward(pair: Pair) -> StepResult:
     """Every tap, in execution order; running statistics in training mode."""
     unpair_other_structures(pair.judge, pair.ours, pair.reference)
     settling = pair.settling
-    comparisons = settling.settle(pair.taps(pair.ours))
+    comparisons = pair.settled_taps
     at = _judged_tap(pair.ours, [c.name for c in comparisons])
     only, where = [at.partition("#")[0]], "the model's output" if at == ROOT else at
     controls = [

@@ -268,8 +268,8 @@ def _read_val(root: str) -> FolderSource:
         return read_split(root, "val")
     listed = read_class_folders(root)
     say(
-        f"{root} has no val: all {len(listed)} images of its class folders are evaluated, also "
-        "those of the training (scores on the others are in its metrics.json)"
+        f"{root} has no val: all {len(listed)} images of its class folders are evaluated; where a "
+        "training split this folder, those that it learned from are among them"
     )
     return listed
 

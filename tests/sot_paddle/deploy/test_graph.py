@@ -49,6 +49,7 @@ def test_a_text_graph_is_open_in_rows_and_tokens(tmp_path, head, monkeypatch):
     for rows, tokens in ((1, 4), (2, 9), (5, 20)):
         batch = text_batch(rows, tokens, rows)
         expected, found = direct(batch), graph(batch)
+        assert isinstance(found, np.ndarray)  # a Tensor would be compared as well
         scale = np.abs(expected).max()
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * max(1.0, scale))
 
