@@ -1,6 +1,6 @@
 """CPU tuning before Paddle's first product, quiet imports, and the environment stamp of a run.
 
-Standard library only, so that it can run before anything heavy is imported. Measured effects
+Standard library, and psutil where Paddle was imported first: nothing heavy. Measured effects
 are printed by ``make bench``; ``SOT_PADDLE_TUNE=0`` switches everything here off, and a variable
 that is already set is never changed.
 """

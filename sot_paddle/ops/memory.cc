@@ -1,10 +1,12 @@
 // Loading the library keeps freed memory in the process: fewer page faults in a training step (glibc
 // only). SOT_PADDLE_TUNE=0 and a threshold that the user set leave it as it is.
-#include <malloc.h>
-
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 namespace sot::memory {
 

@@ -24,9 +24,9 @@ def test_arrays_come_back_and_safetensors_reads_them_too(tmp_path: Path) -> None
     some, empty = tmp_path / "some.safetensors", tmp_path / "empty.safetensors"
     write_tensors(some, ARRAYS)
     write_tensors(empty, {})
-    own, stock = read_tensors(some)[0], load_file(some)
+    ours, by_library = read_tensors(some)[0], load_file(some)
     for name, array in ARRAYS.items():
-        for found in (own[name], stock[name]):
+        for found in (ours[name], by_library[name]):
             assert found.dtype == np.asarray(array).dtype
             assert np.array_equal(found, array)
             assert found.shape == np.shape(array)

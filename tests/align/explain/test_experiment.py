@@ -59,8 +59,8 @@ def test_an_edit_of_an_array_is_found_and_noise_is_not_explained(change, cause, 
 def test_an_order_is_found_behind_an_axis_of_length_one() -> None:
     b = RNG.normal(size=(1, 5, 4))  # a position embedding
     a = b[:, [1, 0, 2, 4, 3]]
-    found = first_cause(every(a, b), close_to(a, 1e-9), budget=120)
-    assert found == "slices along axis 1 are in another order: 0 of Paddle is 1 of PyTorch"
+    cause = first_cause(every(a, b), close_to(a, 1e-9), budget=120)
+    assert cause == "slices along axis 1 are in another order: 0 of Paddle is 1 of PyTorch"
 
 
 def test_values_that_repeat_are_in_another_order_only_where_they_are() -> None:

@@ -151,8 +151,8 @@ def test_a_control_that_float32_hides_is_a_note_beside_one_that_shows(
     def step(dtype: str, *controls: ControlResult, reason: str = "") -> StepResult:
         rule = Tolerance("absolute", 1.0, "a test")
         worst = 2.0 if reason else 0.0
-        one = Comparison("x", not reason, worst, 1.0, 1.0, worst, rule, reason=reason)
-        return StepResult("pair", "forward", dtype, [one], [*controls], framework_free=True)
+        comparison = Comparison("x", not reason, worst, 1.0, 1.0, worst, rule, reason=reason)
+        return StepResult("pair", "forward", dtype, [comparison], [*controls], framework_free=True)
 
     outcome = Outcome(Report({}))
     shown, missed = ControlResult("shown", True, ""), ControlResult("missed", False, "")

@@ -77,10 +77,10 @@ def test_comparisons_are_made_when_they_are_asked_for() -> None:
 
     ours = Lazy({"good": lambda: np.ones(2), "bad": lambda: np.zeros(2), "rest": never})
     rule = bounds.TOLERANCES["forward", "float64"]
-    found = compare_mappings(ours, Lazy({n: lambda: np.ones(2) for n in ours}), rule)
-    assert [next(found).passed, next(found).passed] == [True, False]
+    comparisons = compare_mappings(ours, Lazy({n: lambda: np.ones(2) for n in ours}), rule)
+    assert [next(comparisons).passed, next(comparisons).passed] == [True, False]
     with pytest.raises(AssertionError):
-        next(found)
+        next(comparisons)
     assert [c.reason for c in compare_mappings({}, {"x": X}, rule)] == [
         "missing on the Paddle side"
     ]

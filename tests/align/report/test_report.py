@@ -189,9 +189,10 @@ def test_the_page_stands_alone_and_says_what_failed(failing, tmp_path):
 
 
 def test_the_page_escapes_every_text(pair):
-    held = [*compare_mappings({EVIL: np.ones(2)}, {EVIL: np.zeros(2)}, Tolerance("exact", 0, EVIL))]
+    rule = Tolerance("exact", 0, EVIL)
+    failed = [*compare_mappings({EVIL: np.ones(2)}, {EVIL: np.zeros(2)}, rule)]
     bad = StepResult(
-        EVIL, "loss", None, held, [ControlResult(EVIL, False, EVIL, EVIL)], 0.1, EVIL,
+        EVIL, "loss", None, failed, [ControlResult(EVIL, False, EVIL, EVIL)], 0.1, EVIL,
         {EVIL: {EVIL: [1.0, 2.0], "b": [1.0, 2.0]}}, {EVIL: {EVIL: EVIL}},
     )  # fmt: skip
     found = Divergence(EVIL, EVIL, "loss", EVIL, EVIL, EVIL, EVIL)
