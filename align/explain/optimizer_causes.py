@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from align.explain.experiment import both, fewest, number, options_in_words, scale
-from align.frameworks import on_torch
+from align.frameworks import on_paddle, on_torch
 from align.frameworks import optimizer_edits_paddle as paddles
 from align.frameworks.object_options import differing, options
 from align.judge.update_judging import SMALL_STEP, SideTrace, UpdateJudge
@@ -118,7 +118,7 @@ class _Differences:
         name = on_torch.kind_of(torch_optimizer)
         if name == "SGD" and torch_optimizer.param_groups[0]["momentum"]:
             name = "Momentum"
-        self.kind, paddle_kind = FAMILY.get(name, name), paddles.kind_of(self._paddle)
+        self.kind, paddle_kind = FAMILY.get(name, name), on_paddle.kind_of(self._paddle)
         is_same = FAMILY.get(paddle_kind, paddle_kind) == self.kind
         self._other_kind = "" if is_same or "" in (name, paddle_kind) else paddle_kind
 

@@ -403,6 +403,12 @@ def give(parameter: paddle.Tensor, gradient: np.ndarray | None) -> None:
         parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
 
 
+def kind_of(optimizer: Any) -> str:
+    """The class of paddle.optimizer that it is, "" for one of the user's own."""
+    kinds = [k for k in type(optimizer).__mro__ if k.__module__.startswith("paddle.optimizer.")]
+    return kinds[0].__name__ if kinds and kinds[0] is not paddle.optimizer.Optimizer else ""
+
+
 def kernel_numbers(optimizer: Any) -> tuple[tuple[str, ...] | None, float | None]:
     """What an optimizer's kernel computes with other numbers than PyTorch.
 
@@ -413,4 +419,4 @@ def kernel_numbers(optimizer: Any) -> tuple[tuple[str, ...] | None, float | None
     clip = getattr(optimizer, "_grad_clip", None)
     is_of_paddle = type(clip).__module__.startswith("paddle.")
     limit = getattr(clip, "clip_norm", None) if is_of_paddle else None
-    return FLOAT32.get(type(optimizer).__name__), limit
+    return FLOAT32.get(kind_of(optimizer)), limit

@@ -279,12 +279,20 @@ def make_optimizer(plan: Request, model: torch.nn.Module) -> tuple[Any, Any]:
 
 
 def live_moments(optimizer: Any, model: torch.nn.Module) -> dict[str, dict[str, torch.Tensor]]:
-    """Canonical parameter name -> kind of moment -> the optimizer's own tensor."""
+    """Canonical parameter name -> kind of moment -> the optimizer's own tensor.
+
+    PADDLE: RMSProp's accumulator of the momentum holds rate x PyTorch's buffer: neither is a moment
+    that can be compared.
+    """
     names = {parameter: name for name, parameter in model.named_parameters()}
-    return {
-        names[parameter]: {k: slots[key] for key, k in MOMENTS.items() if is_tensor(slots.get(key))}
-        for parameter, slots in optimizer.state.items()
-    }
+    moments: dict[str, dict[str, torch.Tensor]] = {}
+    for parameter, slots in optimizer.state.items():
+        kinds = dict(MOMENTS)
+        if kind_of(optimizer) == "RMSprop":
+            del kinds["momentum_buffer"]
+        tensors = {kind: slots.get(key) for key, kind in kinds.items()}
+        moments[names[parameter]] = {k: t for k, t in tensors.items() if is_tensor(t)}
+    return moments
 
 
 _FLOATS = ("weight_decay", "eps", "momentum", "dampening", "alpha", "rho", "lr_decay")

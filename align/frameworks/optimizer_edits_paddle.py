@@ -38,12 +38,6 @@ def _groups(optimizer: Any) -> list[dict]:
     return [group for group in param_groups if isinstance(group, dict)]
 
 
-def kind_of(optimizer: Any) -> str:
-    """The class of paddle.optimizer that it is, "" for one of the user's own."""
-    kinds = [k for k in type(optimizer).__mro__ if k.__module__.startswith("paddle.optimizer.")]
-    return kinds[0].__name__ if kinds and kinds[0] is not paddle.optimizer.Optimizer else ""
-
-
 def options_of(optimizer: Any) -> dict[str, Option]:
     """The numbers and flags that the optimizer computes with; groups follow."""
     return options(vars(optimizer), getattr(optimizer, "_default_dict", {}), *_groups(optimizer))

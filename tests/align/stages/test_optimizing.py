@@ -339,7 +339,11 @@ def test_a_reference_with_paddles_numbers_follows_paddle_to_rounding() -> None:
 
 
 class Descent(P.SGD):
-    """A class of the user's own: what its kernel holds is not known."""
+    """A class of the user's own, with the kernel of its base."""
+
+
+class Heavy(P.Momentum):
+    """Likewise: it holds momentum and weight decay in float32."""
 
 
 RIGHT = {
@@ -354,6 +358,14 @@ RIGHT = {
     "RMSProp": (
         lambda model: T.RMSprop(model.parameters(), 0.01, 0.95, 1e-30, 0.1),
         ours(P.RMSProp, 0.01, rho=0.95, epsilon=1e-30, weight_decay=0.1),
+    ),
+    "RMSProp with a momentum": (
+        lambda model: T.RMSprop(model.parameters(), 0.01, 0.95, 1e-30, momentum=0.9),
+        ours(P.RMSProp, 0.01, rho=0.95, epsilon=1e-30, momentum=0.9),
+    ),
+    "a momentum of the user's own class": (
+        lambda model: T.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1),
+        ours(Heavy, 0.1, momentum=0.9, weight_decay=0.1),
     ),
     "Adagrad": (
         lambda model: T.Adagrad(model.parameters(), 0.1, weight_decay=0.1, eps=0.01),
