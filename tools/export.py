@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sot_paddle.cli import lazy_command
 
-main = lazy_command("export", "sot_paddle.deploy.exporting:run_command")
+main = lazy_command("export", "sot_paddle.deploy.command:run_command")
 
 if __name__ == "__main__":
     sys.exit(main())

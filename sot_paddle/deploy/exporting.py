@@ -1,4 +1,4 @@
-"""The export command: a trained folder to files that run without this project's code.
+"""An export: a trained folder to files that run without this project's code.
 
 Each graph is compared with the model on real inputs of several shapes; the folder is complete and
 within the bound, or not there.
@@ -15,8 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sot_paddle.atomic import atomic_directory, hold_beside
-from sot_paddle.cli import CommandParser
+from sot_paddle.atomic import atomic_directory
 from sot_paddle.data.corpus import REAL_SENTENCES
 from sot_paddle.data.image_dataset import load_digits
 from sot_paddle.data.image_transforms import EvalTransform
@@ -24,21 +23,9 @@ from sot_paddle.data.tokenizers import FAMILIES
 from sot_paddle.deploy.graph import JSON, PARAMETERS, Runner, load_graph, run_model, save_graph
 from sot_paddle.deploy.onnx_file import ONNX, load_onnx, translate
 from sot_paddle.deploy.recipe import RECIPE, Recipe, TextRecipe, preparation_of, recipe_json
-from sot_paddle.deploy.trained import Trained, open_trained
+from sot_paddle.deploy.trained import Trained
 from sot_paddle.reading import write_manifest
 from sot_paddle.runtime import environment_stamp
-from sot_paddle.train.device import prepare_device
-
-DESCRIPTION = """\
-Write a trained model as graph files: model.json and model.pdiparams (paddle.jit.save) and
-model.onnx (through paddle2onnx), with open batch and token axes, the tokenizer and export.json
-beside them. Each is compared with the trained model on real inputs of several shapes; the largest
-difference is printed. A folder that is farther than the bound is not left behind."""
-EXAMPLES = """\
-examples:
-  python tools/export.py output/digits output/digits_export
-  python tools/export.py OUTPUT/rte/best OUTPUT/rte_export
-"""
 
 BOUND = 1e-4
 """Largest difference of a logit, in units of the largest logit (or of 1, where that is larger).
@@ -50,24 +37,6 @@ ROWS = 16
 """Rows of the largest batch that is compared."""
 
 Batch = Mapping[str, np.ndarray]
-
-
-def run_command(arguments: Sequence[str]) -> None:
-    """Run ``tools/export.py``, which writes all or nothing."""
-    parser = CommandParser(prog="export.py", description=DESCRIPTION, epilog=EXAMPLES)
-    add = parser.add_argument
-    add("model", metavar="MODEL_FOLDER", help="of train_glue.py, _text or _image")
-    add("out", metavar="DIR", help="folder of the export, made by the command")
-    add("--no-ema", action="store_true", help="raw weights instead of the moving average")
-    options = parser.parse_args(arguments)
-    out = Path(options.out)
-    prepare_device(dtype="float32", cpu=True)
-    trained = open_trained(options.model, ema=not options.no_ema)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with hold_beside(out):
-        differences = export(trained, out)
-    for name, size in differences.items():
-        print(f"{out / name}: largest difference {size:.1e} of the largest logit (bound {BOUND:g})")
 
 
 def export(trained: Trained, out: Path) -> dict[str, float]:

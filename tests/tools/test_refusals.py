@@ -1,4 +1,7 @@
-"""What a tool refuses is said in one line, with status 2, and nothing is written."""
+"""What a tool refuses: one line, status 2, nothing written; and help needs no framework."""
+
+import subprocess
+import sys
 
 import pytest
 
@@ -61,3 +64,22 @@ def test_a_training_of_each_kind_hears_the_precision_of_products(
     line = tool_runs.refused_here(capsys, tool, *given, "--cpu_precision", "bf16")
     assert "cpu_precision bf16" in line
     assert list(tmp_path.iterdir()) == []
+
+
+HELP = """
+import contextlib, importlib, os, sys
+for name in sys.argv[1:]:
+    main = importlib.import_module(f"tools.{name}").main
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        with contextlib.suppress(SystemExit):
+            main(["--help"])
+    print(name, *sorted({"paddle", "torch", "transformers"} & set(sys.modules)))
+"""
+
+
+def test_help_loads_no_framework() -> None:
+    names = sorted({row[0] for row in ROWS})
+    told = subprocess.check_output(
+        [sys.executable, "-W", "ignore", "-c", HELP, *names], cwd=tool_runs.ROOT, text=True
+    )
+    assert told.split("\n") == [*names, ""]

@@ -16,7 +16,7 @@ import pytest
 
 from sot_paddle import cli
 from sot_paddle.data.image_transforms import EvalTransform
-from sot_paddle.deploy import exporting, predictor
+from sot_paddle.deploy import command, exporting, predictor
 from sot_paddle.deploy.exporting import BOUND, difference, export
 from sot_paddle.deploy.graph import JSON, PARAMETERS
 from sot_paddle.deploy.onnx_file import translate
@@ -178,7 +178,7 @@ def test_a_file_of_an_export_that_was_changed_is_seen(exports, tmp_path, name):
 @pytest.fixture
 def run(ran):
     """Status, lines on stdout and stderr of a command."""
-    programs = {exporting: "export", predictor: "predict"}
+    programs = {command: "export", predictor: "predict"}
     return lambda module, *arguments: ran(
         cli.command(programs[module])(module.run_command), *arguments
     )
@@ -189,7 +189,7 @@ def test_export_then_predict_a_file_and_stdin(exports, run, tmp_path, monkeypatc
     lines = "".join(f"the {'old ' * n}cat\ta dog runs.\n" for n in range(5))
     (tmp_path / "pairs.txt").write_text(lines, encoding="utf-8")
     out = tmp_path / "deep" / "export"
-    status, printed, err = run(exporting, folder, out)
+    status, printed, err = run(command, folder, out)
     assert status == 0, err
     assert [line.split(":")[0] for line in printed] == [
         str(out / name) for name in ("model.json", "model.onnx")
@@ -210,7 +210,7 @@ def test_export_then_predict_a_file_and_stdin(exports, run, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("command", "arguments", "message"),
     [
-        (exporting, ("{folder}", "{out}"), "exists: name a new folder, or remove it"),
+        (command, ("{folder}", "{out}"), "exists: name a new folder, or remove it"),
         (predictor, ("{pairs}", "{bad}"), "bad.txt, line 1: expected two texts with a TAB"),
         (predictor, ("{out}", "{bad}", "--no-ema"), "is an export, with weights of its own"),
         (predictor, ("{questions}", "{bad}"), "is neither exported nor predicted with"),

@@ -8,7 +8,7 @@ from PIL import Image
 
 from sot_paddle.cli import lazy_command
 from sot_paddle.data.image_transforms import EvalTransform
-from sot_paddle.explain import command
+from sot_paddle.explain import drawing
 from tests.sot_paddle.explain import tiny_models as tiny
 
 
@@ -30,7 +30,7 @@ def test_images_of_every_class(run, tmp_path, monkeypatch) -> None:
     assert "4 of 6: bee1.png" in err
     with Image.open(out / "images.png") as figure:
         assert figure.height > 1500
-    monkeypatch.setattr(command, "MAX_ROWS", 1)
+    monkeypatch.setattr(drawing, "MAX_ROWS", 1)
     status, _, err = run(folder, data, "--no-ema", "--out", out)
     assert (status, err.splitlines()) == (0, ["the first 1 of 3 are drawn", "1 of 1: ant0.png"])
 
@@ -97,7 +97,7 @@ def root(tmp_path):
 
 def chosen(places, count: int) -> list[tuple[str, str]]:
     """Class and file of what is chosen."""
-    rows = command.choose_images(list(map(str, places)), count, SMALL)
+    rows = drawing.choose_images(list(map(str, places)), count, SMALL)
     return [
         (source.classes[source.labels[index]], source.name(index).rpartition("/")[2])
         for source, index in rows
