@@ -95,7 +95,7 @@ class Judge:
         yield from (flags("tied parameters", tied), flags("trainable parameters", trained))
         for key, paddle_call, call in self.taps(ours, reference, only):
             judge = None if oracle is None else oracle.calls[call.key].outputs
-            pairs, left, own_left = _pairs(paddle_call, call)
+            pairs, left, own_left = output_pairs(paddle_call, call)
             uneven = key == ROOT and are_uneven(call.outputs, paddle_call.outputs, pairs)
             if uneven:
                 yield missing_outputs(call.outputs, paddle_call.outputs)
@@ -103,7 +103,7 @@ class Judge:
                 b, a = call.outputs[path], paddle_call.outputs[paddle_path]
                 if uneven and a.shape != b.shape:
                     continue
-                name = f"{key}[{label}]" if label else key
+                name = tap_name(key, label)
                 o = None if judge is None else judge[path]
                 self._places[name] = "taps", f"{call.key}[{path}]"
                 comparison = compare_outputs(name, a, b, o, rule)
@@ -155,7 +155,7 @@ class Judge:
         """
         taps, one_sided = {}, []
         for key, paddle_call, torch_call in self.taps(ours, reference):
-            for label, torch_path, paddle_path in _pairs(paddle_call, torch_call)[0]:
+            for label, torch_path, paddle_path in output_pairs(paddle_call, torch_call)[0]:
                 name = f"gradient at {key}[{label}]" if label else f"gradient at {key}"
                 self._places[name] = "gradients at taps", f"{torch_call.key}[{torch_path}]"
                 in_paddle = paddle_path in paddle_call.grad_outputs
@@ -416,7 +416,7 @@ def _same_inside(record: Recording, whole: Call, other: Call, near: float) -> li
     return [call.key for call in inside if _likeness(other, call, near) == AGREES]
 
 
-def _pairs(
+def output_pairs(
     paddle_call: Call, torch_call: Call
 ) -> tuple[list[tuple[str, str, str]], list[str], list[str]]:
     """What `pair_paths` says of the outputs of a call and its partner's."""
@@ -424,9 +424,14 @@ def _pairs(
     return pair_paths(torch, paddle, (torch.__getitem__, paddle.__getitem__))
 
 
+def tap_name(key: str, label: str) -> str:
+    """The name in the report of an output of a call, by its label from `output_pairs`."""
+    return f"{key}[{label}]" if label else key
+
+
 def _paired(paddle_call: Call, torch_call: Call) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Paddle's and PyTorch's outputs of a call, paired."""
-    for _, torch_path, paddle_path in _pairs(paddle_call, torch_call)[0]:
+    for _, torch_path, paddle_path in output_pairs(paddle_call, torch_call)[0]:
         yield paddle_call.outputs[paddle_path], torch_call.outputs[torch_path]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from align.judge import bounds
 from align.judge.bounds import Settling
 from align.judge.drift import FIRST, Sample, driven_by_rounding
-from align.judge.judging import Judge, flags, largest_gradient
+from align.judge.judging import Judge, flags, largest_gradient, output_pairs, tap_name
 from align.judge.noise_band import NoiseBand
 from align.match.mapping import WeightMapping, to_paddle
 from align.match.paired_names import ModuleMap
@@ -31,6 +31,21 @@ class Settled(Protocol):
     weights: WeightMapping
     modules: ModuleMap
     state: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Output:
+    """A floating tensor that both models return, in one shape.
+
+    Attributes:
+        name: of its tap in the report.
+        rounding: the largest difference, from Paddle to PyTorch, that counts as rounding.
+    """
+
+    name: str
+    paddle: np.ndarray
+    torch: np.ndarray
+    rounding: float
 
 
 class Pair:
@@ -100,6 +115,17 @@ class Pair:
     def settled_taps(self) -> list[Comparison]:
         """The forward pass as judged, once for all steps: `settling` decides by all of it."""
         return self.settling.settle(self.taps(self.ours))
+
+    def outputs(self) -> Iterator[Output]:
+        """What both models return, but for what rounding alone decides about in this precision."""
+        settled = {comparison.name: comparison for comparison in self.settled_taps}
+        paddle_call, torch_call = self.ours.calls[ROOT], self.reference.calls[ROOT]
+        for label, path, paddle_path in output_pairs(paddle_call, torch_call)[0]:
+            comparison = settled.get(tap_name(ROOT, label))
+            paddle, torch = paddle_call.outputs[paddle_path], torch_call.outputs[path]
+            if comparison and torch.dtype.kind == "f" and paddle.shape == torch.shape:
+                rounding = (comparison.bound + (comparison.peer or 0.0)) * comparison.scale
+                yield Output(comparison.name, paddle, torch, rounding)
 
     @property
     def unjudged(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""Layers whose outputs have other shapes than their partners', in right and in wrong ports."""
+"""What models and layers return, paired: of other shapes, and what a step gets of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import align
-from tests.align.small_pairs import model_of
+from tests.align.small_pairs import model_of, pair_in
 
 
 def flattening(f, flat: bool = False, wrong: str = ""):
@@ -52,3 +52,25 @@ def test_an_axis_too_many_is_named_where_it_is_made() -> None:
     result = align.compare(pooling(torch), pooling(paddle), WORDS[:, :2], dtype="float64")
     assert result.root.place in ("norm", "(model)"), str(result)
     assert not any("changes nothing" in note for note in result.notes)
+
+
+def test_a_step_gets_the_floating_outputs_with_what_rounding_may_do_to_them() -> None:
+    def returning(f, names):
+        def forward(model, x):
+            hidden = model.fc(x)
+            return dict(zip(names, (hidden, hidden.argmax(-1), hidden.sum(-1)), strict=True))
+
+        return model_of(f, forward, fc=f.nn.Linear(8, 6))
+
+    theirs, ours = (
+        returning(torch, ("y", "ids", "sum")),
+        returning(paddle, ("hidden", "ids", "sum")),
+    )
+    pair = pair_in(theirs, ours, WORDS, "float32")
+    hidden, total = sorted(pair.outputs(), key=lambda output: -output.torch.ndim)
+    assert (hidden.name, total.name) == ("(model)[y]", "(model)[sum]")
+    np.testing.assert_array_equal(hidden.torch, pair.reference.calls["(model)"].outputs["y"])
+    np.testing.assert_array_equal(hidden.paddle, pair.ours.calls["(model)"].outputs["hidden"])
+    for output in (hidden, total):
+        size = np.abs(output.torch).max()
+        assert np.abs(output.paddle - output.torch).max() <= output.rounding < 1e-5 * size
