@@ -65,6 +65,10 @@ class Module:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+AGREED = ("train", "steps", "accumulate", "dropout")
+"""Options that both dumps of a pair are made with: fields of `Request` and of `Meta`."""
+
+
 @dataclass
 class Meta:
     """The record of one dump.
@@ -133,9 +137,8 @@ def of_request(plan: Request) -> dict[str, Any]:
     """The part of a record that follows from the request alone."""
     is_of_user = plan.loss is not None and not isinstance(plan.loss, str)
     optimizer = plan.optimizer if isinstance(plan.optimizer, Mapping) else OWN
-    plain = ("name", "seed", "train", "steps", "accumulate", "dropout")
     return {
-        **{name: getattr(plan, name) for name in plain},
+        **{name: getattr(plan, name) for name in ("name", "seed", *AGREED)},
         "dtypes": list(plan.dtypes),
         "loss": OWN if is_of_user else plan.loss or "weighted sum of the outputs",
         "optimizer": "none" if plan.optimizer is None else optimizer,
@@ -178,7 +181,7 @@ def same_request(first_meta: Meta, second_meta: Meta, names: Sequence[str]) -> N
     Raises:
         ValueError: the first thing that differs, by name.
     """
-    keys = ["loss", "train", "steps", "accumulate", "optimizer", "dropout"]
+    keys = ["loss", "optimizer", *AGREED]
     if first_meta.loss not in (OWN, *LOSSES):
         keys.append("seed")  # the weights of the default loss are drawn with it
     for key in keys:
