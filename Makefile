@@ -37,7 +37,7 @@ demo: setup ## Convert a real BERT checkpoint, prove the port, train text and im
 # bytecode is kept as for a user, whatever is set here: a stale one must not be taken for its source;
 # one process more than processors, up to four: some tests wait for others
 test: setup ## Run the tests, then a quick alignment with its negative controls
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses=$(WORKERS) \
+	PYTHONDONTWRITEBYTECODE= $(PY) -m pytest --numprocesses=$(WORKERS) \
 		--dist=loadfile --no-loadscope-reorder
 	$(PY) -m align --quick
 
@@ -48,7 +48,7 @@ coverage: export COVERAGE_PROCESS_START := $(CURDIR)/pyproject.toml
 coverage: export COVERAGE_FILE := $(CURDIR)/.coverage
 coverage: setup ## The share of sot_paddle that the parity tests and the quick alignment run
 	@rm -f .coverage .coverage.*
-	OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses=$(WORKERS) --dist=loadfile tests/parity
+	$(PY) -m pytest --numprocesses=$(WORKERS) --dist=loadfile tests/parity
 	$(PY) -m align --quick
 	@$(PY) -m coverage combine --quiet
 	$(PY) -m coverage report --skip-covered --fail-under=$(COVERED)
@@ -58,7 +58,7 @@ certificate: setup ## Plant every fault of the catalogue and run 900 clean pairs
 	$(PY) -m tests.certificate.run --jobs $(JOBS) $(ARGUMENTS)
 
 test-long: setup ## The tests that take too long for every change: planted changes, kills
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PY) -m pytest -m long --numprocesses=$(WORKERS) \
+	PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -m long --numprocesses=$(WORKERS) \
 		--dist=loadfile --no-loadscope-reorder
 
 align: setup ## Compare every model of the port and write the report to align_report/

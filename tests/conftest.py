@@ -24,10 +24,12 @@ EXACT = {
 
 
 def pytest_configure() -> None:
-    """In the background of a shell Ctrl-C is ignored, then also by what the tests start.
+    """One thread a process: workers share the processors, and a fork of several threads may hang.
 
-    No garbage is collected while test files are imported: there is none.
+    In the background of a shell Ctrl-C is ignored, then also by what the tests start. No garbage is
+    collected while test files are imported: there is none.
     """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     gc.disable()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -296,7 +296,7 @@ def take_forward(pair: Pair, outcome: Outcome) -> list[Comparison]:
     if outcome.first_divergence is not None:
         outcome.add([outcome.first_divergence])
     if pair.live and not failed:
-        outcome.notes.extend(_unseen(pair))
+        outcome.notes.extend([] if wrong_statistics else _unseen(pair))
         _refuse_unrepeatable(pair)
     return failed
 

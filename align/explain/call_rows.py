@@ -9,7 +9,6 @@ import paddle
 
 from align.explain import call_values as values
 from align.explain.call_values import EVERY, VERY_LOW, CallRow, option
-from align.explain.formulas import ACTIVATIONS as FORMULAS
 from align.frameworks.watched_calls import ACTIVATIONS
 
 _BATCH, _RUN = "statistics of the batch", "running statistics"
@@ -18,7 +17,7 @@ ROWS = (
         " ".join(ACTIVATIONS),
         "activation: Paddle computes {present}, PyTorch {value}",
         lambda call, value: values.activated(value, values.operands(call)[0]),
-        lambda call, around: [name for name in FORMULAS if name != values.formula(call)],
+        values.other_activations,
         values.formula,
     ),
     option(

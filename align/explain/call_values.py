@@ -120,6 +120,14 @@ def formula(call: WatchedCall) -> str:
     return next((name for name, f in FORMULAS.items() if is_output(f(x))), call.name)
 
 
+def other_activations(call: WatchedCall, around: Around) -> list[str]:
+    """Every other activation; none where PyTorch calls this one and only a number of it differs."""
+    present = formula(call)
+    if present == call.name in (other.name for other in around.torch_calls):
+        return []
+    return [name for name in FORMULAS if name != present]
+
+
 def activated(name: str, x: paddle.Tensor) -> paddle.Tensor:
     """Apply one activation to a tensor."""
     return paddle.to_tensor(FORMULAS[name](on_paddle.numpy(x)), dtype=x.dtype)

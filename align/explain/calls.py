@@ -28,7 +28,7 @@ from align.explain.loss_causes import LossRun
 from align.explain.options import PADDLE_NAMES, argument_edits
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.on_paddle import ERRORS
-from align.frameworks.other_arithmetic import NEAR, by_pytorch
+from align.frameworks.other_arithmetic import LOWEST, NEAR, by_pytorch, clips
 from align.frameworks.watched_calls import (
     DIGITS,
     LOSSES,
@@ -60,8 +60,16 @@ LEAST, MOST = 100, 2_000  # trials of a large layer, and of a small one
 TRIALS = 200
 ROUNDED = Tolerance("scaled", NEAR, "to tell a number held in float32, not to judge it")
 LOST = "no fault of the port: Paddle's {} loses digits; computed by PyTorch's function it agrees"
+CLIPPED = (
+    f"no fault of the port: Paddle's {{}} counts no score as more than {LOWEST:g} below the "
+    "largest; computed by PyTorch's function it agrees"
+)
 COARSE = {"interpolate", "selu", "hardsigmoid"}
 """Functions that compute with numbers in float32 in every precision."""
+IN_FLOAT32 = (
+    "perhaps no fault of the port: Paddle computes {} in float32 ({}) in the float64 run, too, "
+    "PyTorch in float64: leave the dtype to the default, or compare in float32 alone"
+)
 PERHAPS = (
     "perhaps no fault of the port: Paddle may hold a number in float32, which changes as little"
 )
@@ -103,15 +111,15 @@ def study(pair: AnyPair, wrong: Guilty, like: str = "") -> LayerStudy:
         def passes(answer: Answer) -> bool:
             return bench.mended_by(_watching(bench, answer))
 
-        excuse = _excuse(pair, calls, passes, watched_in) if small else ""
+        excuse = _excuse(pair, calls, passes, watched_in, small)
         if excuse:
             return LayerStudy(excuse)
         if pair.dtype == "float64" and any(call.name in COARSE for call in calls):
             bench.rule = ISOLATED["float32"]  # the right option leaves what float32 rounds, too
         recorded = layer_edits.recorded(bench)
         guess = layer_edits.unused(pair, bench) or layer_edits.arguments(bench)
-        if small and not guess:
-            guess = perhaps(pair)
+        if not guess:
+            guess = _in_float32(pair, calls) or perhaps(pair) * small
         budget = max(LEAST, min(MOST, WORK // max(size, 1)))
         changes = _changes(pair, bench, calls if len(calls) <= MANY else [])
         if like:
@@ -119,6 +127,15 @@ def study(pair: AnyPair, wrong: Guilty, like: str = "") -> LayerStudy:
         proved = first_cause(changes, bench.mended_by, budget)
         missing = "" if proved else _missing(pair, bench, calls)
         return LayerStudy(proved or recorded, guess, missing)
+
+
+def _in_float32(pair: AnyPair, calls: Sequence[WatchedCall]) -> str:
+    """Name the first call that Paddle alone makes in float32 in a float64 run, "" for none."""
+    for call in calls if pair.dtype == "float64" and not pair.mixed else ():
+        tensors = leaves((call.args, call.kwargs), on_paddle.is_tensor)
+        if any(tensor.dtype == paddle.float32 for _, tensor in tensors):
+            return IN_FLOAT32.format(call.name, call.place)
+    return ""
 
 
 def _in_words(cause: str) -> str:
@@ -142,13 +159,20 @@ def _excuse(
     calls: Sequence[WatchedCall],
     passes: Callable[[Answer], bool],
     watch: Callable[[paddle.nn.Layer, Answer], AbstractContextManager],
+    small: bool,
 ) -> str:
-    """Name functions that lose digits in Paddle; the pair goes on with PyTorch's. "" for none."""
-    place_of = {call.name: call.place for call in calls if call.name in DIGITS}
+    """Name functions that lose digits in Paddle; the pair goes on with PyTorch's. "" for none.
+
+    Args:
+        small: the difference is one of digits; else only what clips is tried.
+    """
+    tried = [call for call in calls if (call.name in DIGITS if small else clips(call))]
+    place_of = {call.name: call.place for call in tried}
     blamed = fewest([*place_of], lambda names: passes(by_pytorch(names)), TRIALS)
     if not blamed:
         return ""
-    says = f"{LOST.format(' and '.join(blamed))} ({', '.join(place_of[name] for name in blamed)})"
+    title = (LOST if small else CLIPPED).format(" and ".join(blamed))
+    says = f"{title} ({', '.join(place_of[name] for name in blamed)})"
     pair.setup.mends[says] = lambda model: watch(model, by_pytorch(blamed))
     return says
 
@@ -205,8 +229,11 @@ def _missing(pair: AnyPair, bench: Bench, calls: Sequence[WatchedCall]) -> str:
     if module is None or type(module).__module__.startswith("torch."):
         return ""
     torch_calls = _torch_calls(pair, module, own_code=True)
-    new = DIGITS - {*MOVES, *(call.name for call in calls)}
-    names = sorted({PADDLE_NAMES.get(call.name, call.name) for call in torch_calls} & new)
+    torch_names = {PADDLE_NAMES.get(call.name, call.name) for call in torch_calls} & DIGITS
+    paddle_names = {call.name for call in calls} & DIGITS
+    if paddle_names - torch_names - {*MOVES}:  # written in other words
+        return ""
+    names = sorted(torch_names - paddle_names - {*MOVES})
     says = f"PyTorch calls {', '.join(names)} there, Paddle does not"
     return f"perhaps a call is missing: {says}" if names else ""
 
@@ -365,11 +392,12 @@ def _watching_loss(loss: Any) -> Watch:
     return lambda answer: watched(lambda: True, answer, owners)
 
 
-def excuse_loss(pair: AnyPair, loss: Any, agrees: Callable[[], bool]) -> str:
+def excuse_loss(pair: AnyPair, loss: Any, agrees: Callable[[], bool], small: bool) -> str:
     """Name functions that a loss of Paddle's loses digits in, "" where PyTorch's do not mend it.
 
     Args:
         agrees: runs Paddle's loss again and judges it.
+        small: as of `_excuse`.
     """
     watch, calls = _watching_loss(loss), []
 
@@ -378,7 +406,7 @@ def excuse_loss(pair: AnyPair, loss: Any, agrees: Callable[[], bool]) -> str:
             return agrees()
 
     passes(noting(calls))
-    return _excuse(pair, calls, passes, lambda _, answer: watch(answer))
+    return _excuse(pair, calls, passes, lambda _, answer: watch(answer), small)
 
 
 def loss_reruns(

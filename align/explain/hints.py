@@ -41,7 +41,7 @@ def explain_output(wrong: Guilty, weights: Arrays) -> str:
     if sides is None:
         return ""
     a, b = sides
-    if ((a <= LOW) != (b <= LOW)).any():  # another mask: what it hides drowns the rest
+    if (_hidden(a) != _hidden(b)).any():  # another mask: what it hides drowns the rest
         return ""
     width = a.shape[-1:]
     near_by = [(n, x) for n, x in wrong.inputs if x.dtype.kind == "f" and not is_mask(x)]
@@ -63,7 +63,7 @@ def guess_output(wrong: Guilty, layer: Any = None, module: Any = None) -> str:
     if options or sides is None:
         return options
     a, b = sides
-    hidden = int((a <= LOW).sum()), int((b <= LOW).sum())
+    hidden = int(_hidden(a).sum()), int(_hidden(b).sum())
     if hidden[0] != hidden[1]:
         shown = f"Paddle hides {hidden[0]} of {a.size} scores, PyTorch {hidden[1]}"
         return f"perhaps another mask: {shown}"
@@ -80,9 +80,19 @@ def _comparable(wrong: Guilty) -> Sides | None:
     return a.astype(np.float64), b.astype(np.float64)
 
 
+def _hidden(x: np.ndarray) -> np.ndarray:
+    """Where a mask hides scores: very low numbers of about one size, far from all others."""
+    low = x <= LOW
+    hidden, seen = np.abs(x[low]), np.abs(x[~low])
+    is_mask = low.any() and hidden.max() < 3 * hidden.min() > 30 * seen.max(initial=0.0)
+    return low if is_mask else np.zeros_like(low)
+
+
 def _near(a: np.ndarray, b: np.ndarray) -> float:
-    """What an edit may leave of the difference, that of numbers that stand for infinity apart."""
-    return EXPLAINED * float(np.abs(a - b)[np.abs(b) < INFINITE].max(initial=0.0))
+    """What an edit may leave of the difference, but for numbers that stand for infinity in b."""
+    finite = np.abs(b) < INFINITE
+    sizes = (np.abs(x)[finite].max(initial=0.0) for x in (a - b, b))
+    return EXPLAINED * float(min(sizes))
 
 
 def _output_edits(

@@ -30,6 +30,8 @@ def forward_divergences(pair: Pair, wrong_layers: Sequence[Guilty]) -> list[Dive
     """
     divergences: list[Divergence] = []
     first_cause, repeats = "", 0
+    right = {f"input of {c.name}" for c in pair.settled_taps if c.passed}  # rounding, as it seems
+    wrong_layers = [w for w in wrong_layers if w.shown_at not in right] or wrong_layers
     for wrong in merged(list(wrong_layers)):
         cause = wrong.note or _forward_cause(pair, wrong, experiments=not divergences)
         if not divergences:

@@ -211,17 +211,25 @@ def set_mode(model: paddle.nn.Layer, train: bool) -> None:
 def cross_entropy(scores: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
     """PyTorch's mean cross entropy: classes on axis 1, the mean over the labels that count.
 
-    PADDLE: the mean divides by all labels, ignored ones (-100) included.
+    PADDLE: the mean divides by all labels, ignored ones (-100) included; and no score counts as
+    more than 64 below the largest.
     """
-    if paddle.is_floating_point(labels):
+    axis, soft = 1 if scores.ndim > 1 else -1, paddle.is_floating_point(labels)
+    if float((scores.max(axis) - scores.min(axis)).max()) > 64:
+        logs = scores - paddle.logsumexp(scores, axis, keepdim=True)
+        if soft:
+            return -(labels * logs).sum(axis).mean()
+        terms = -paddle.take_along_axis(logs, labels.clip(0).unsqueeze(axis), axis).squeeze(axis)
+    else:
+        labels_of_kernel = labels if soft else labels.unsqueeze(1)
         terms = paddle.nn.functional.cross_entropy(
-            scores, labels, soft_label=True, axis=1 if scores.ndim > 1 else -1, reduction="none"
+            scores, labels_of_kernel, soft_label=soft, axis=axis, reduction="none"
         )
-        return terms.mean()
-    terms = paddle.nn.functional.cross_entropy(
-        scores, labels.unsqueeze(1), axis=1, reduction="none", ignore_index=-100
-    )
-    return terms.sum() / (labels != -100).sum().astype(terms.dtype)
+        if soft:
+            return terms.mean()
+        terms = terms.squeeze(1)
+    counted = (labels != -100).astype(terms.dtype)
+    return (terms * counted).sum() / counted.sum()
 
 
 def clear(model: paddle.nn.Layer) -> None:

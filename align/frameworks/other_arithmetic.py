@@ -21,6 +21,9 @@ from align.record.arrays import replace
 
 NEAR = 1e-6
 """How far numbers held in float32 move a result or a gradient: a part of its largest value."""
+LOWEST = 64.0
+"""PADDLE: `log_softmax` and `cross_entropy` count no score as more than this below the largest, in
+every precision (CPU)."""
 _WORDS = LAYER_WORDS | {
     "x": ("input", None),
     "y": ("other", None),
@@ -68,10 +71,19 @@ def in_float64(names: Collection[str]) -> Answer:
 def by_pytorch(names: Collection[str]) -> Answer:
     """Answer every call of some functions with PyTorch's numbers in both directions.
 
-    What this may change is small: where PyTorch's numbers are farther than NEAR from Paddle's own,
-    or an argument has no place in PyTorch's function, the call stays as it is.
+    What this may change is small, but for what Paddle clips: where PyTorch's numbers are farther
+    than NEAR from Paddle's own, or an argument has no place in PyTorch's function, the call stays
+    as it is.
     """
     return _answering(_computed_by_both, names)
+
+
+def clips(call: WatchedCall) -> bool:
+    """Say whether Paddle counts a score of the call's as larger than it is, see LOWEST."""
+    if call.name not in ("log_softmax", "cross_entropy") or not call.argument("use_softmax", True):
+        return False
+    scores, axis = [*call.arguments().values()][0].numpy(), call.argument("axis", -1)
+    return bool((scores.max(axis) - scores.min(axis)).max(initial=0.0) > LOWEST)
 
 
 def _computed_by_both(call: WatchedCall) -> paddle.Tensor:
@@ -109,7 +121,8 @@ def _computed_by_both(call: WatchedCall) -> paddle.Tensor:
             grads.append(None if near is None else paddle.to_tensor(near))
         return tuple(grads)
 
-    return _Computed.apply(_nearer(paddle_result, torch_result), back, *graded.values())
+    result = torch_result.detach().numpy() if clips(call) else _nearer(paddle_result, torch_result)
+    return _Computed.apply(result.reshape(paddle_result.shape), back, *graded.values())
 
 
 def _in_torch(name: str, arguments: Mapping[str, Any], unset: Collection[str]) -> torch.Tensor:

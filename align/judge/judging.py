@@ -362,6 +362,7 @@ def unpair_other_structures(judge: Judge, paddle: Recording, torch: Recording) -
     taps = [calls for calls in taps if calls[1].name in judge.modules.to_paddle]
     if any(_shapes(*calls) for calls in taps if calls[1].name != ROOT):
         _unpair_unlike(judge, taps)
+    _unpair_reordered(judge, taps)
     for note in judge.modules.unlike.values():
         judge.note(note)
 
@@ -414,6 +415,39 @@ def _same_inside(record: Recording, whole: Call, other: Call, near: float) -> li
     """Calls inside of one layer that return what the other side's layer does."""
     inside = (call for call in record.calls.values() if call.name.startswith(f"{whole.name}."))
     return [call.key for call in inside if _likeness(other, call, near) == AGREES]
+
+
+def _unpair_reordered(judge: Judge, taps: list[tuple[Call, Call]]) -> None:
+    """Unpair layers that get the same rows in another order (experts), where the models agree."""
+    near = NEAR if judge.dtype == "float32" else EQUAL
+    likenesses = [_likeness(*calls, near) for calls in taps]
+    agree = any(
+        likeness == AGREES and torch_call.name == ROOT
+        for likeness, (_, torch_call) in zip(likenesses, taps, strict=True)
+    )
+    names = [
+        torch_call.name
+        for likeness, (paddle_call, torch_call) in zip(likenesses, taps, strict=True)
+        if agree and likeness == DIFFERS and _are_reordered(paddle_call, torch_call, near)
+    ]
+    for name in names:
+        judge.modules.unpair(name, "")
+        says = f"rows in another order, which changes nothing of what follows: {some(names)}"
+        judge.modules.unlike[name] = says
+
+
+def _are_reordered(paddle_call: Call, torch_call: Call, near: float) -> bool:
+    """Whether every output of a call holds the rows of its partner's."""
+    for a, b in _paired(paddle_call, torch_call):
+        if a.ndim < 2:
+            return False
+        rows = [x.reshape(len(x), -1) for x in (a, b)]
+        weights = np.random.default_rng(0).normal(size=rows[0].shape[1])
+        with np.errstate(all="ignore"):
+            a, b = (x[np.argsort(x @ weights)] for x in rows)
+            if not np.abs(a - b).max(initial=0.0) <= near * np.abs(b).max(initial=0.0):
+                return False
+    return True
 
 
 def output_pairs(

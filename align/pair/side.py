@@ -183,12 +183,12 @@ class Side:
                 stack.enter_context(side.default_dtype(dtype))
                 stack.enter_context(dropout_off(side, plan.train))
                 recorder = Recorder(side, model, deep=deep, tripled=tripled, only=only)
-                stack.enter_context(recorder.hooked())
                 stack.enter_context(moves or contextlib.nullcontext())
                 pools = stack.enter_context(side.average_pools())
-                output, watched = run_model(side, model, inputs)
-                loss = one_loss(side, plan, output, dtype, pair_dtype)
-                if backward:
+                with recorder.hooked():
+                    output, watched = run_model(side, model, inputs)
+                    loss = one_loss(side, plan, output, dtype, pair_dtype)
+                if backward:  # which may compute layers again (recompute)
                     side.backward(loss)
             del output
             recording = recorder.recording
@@ -253,7 +253,7 @@ class Side:
                     moments.hold(name, functools.partial(side.view, tensor))
             average = getattr(optimizer, AVERAGE, None)
             if average is not None:
-                result.moments["average"] = dict(average.arrays())
+                result.moments["average"] = _averages(side, model, average)
             del optimizer, scheduler, average
         named = side.named(model).items()
         result.state = Lazy({name: functools.partial(side.view, tensor) for name, tensor in named})
@@ -437,6 +437,22 @@ def _moves(asked: MovedRun | None, dtype: str) -> MovedRoundings | None:
 def _moved(value: Any, moves: MovedRoundings | None) -> Any:
     """Return a structure with its floating arrays moved, as it is without moves."""
     return value if moves is None else replace(value, is_array, lambda _, a: moves.array(a))
+
+
+def _averages(side: Any, model: Any, average: Any) -> dict[str, np.ndarray]:
+    """What a moving average of the user's holds, by the model's own names.
+
+    Raises:
+        ValueError: it has other names.
+    """
+    arrays, names = dict(average.arrays()), [*side.named(model)]
+    unknown = [name for name in arrays if name not in names]
+    if unknown:
+        raise ValueError(
+            f"average: arrays() of the {side.NAME} side has the name {unknown[0]!r}, expected "
+            f"names of the model's state dict, like {names[0]!r}"
+        )
+    return arrays
 
 
 def _gradients(side: Any, model: Any) -> Lazy:

@@ -53,7 +53,9 @@ def loss(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     if failed is None:
         return result, []
     small = pair.dtype == "float64" and all(c.worst <= ROUNDED.value for c in result.failures)
-    cause = excuse_loss(pair, pair.plan.loss[1], judge.agrees) if small and judge.is_users else ""
+    cause = ""
+    if judge.is_users:
+        cause = excuse_loss(pair, pair.plan.loss[1], judge.agrees, small)
     cause = cause or loss_causes.explain(
         judge.floating, pair.plan.labels, ours, reference, judge.reruns()
     )

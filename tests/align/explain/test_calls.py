@@ -181,6 +181,28 @@ def test_what_no_known_slip_explains_says_what_pytorch_alone_calls() -> None:
     assert locate.forward_divergences(pair, guilty)[0].cause == missing
 
 
+def test_another_slope_of_a_leaky_relu_is_a_number_not_another_function() -> None:
+    pair = behind_a_linear(
+        lambda _, x: torch.nn.functional.leaky_relu(x, 0.01),
+        lambda _, x: paddle.nn.functional.leaky_relu(x, 0.05),
+    )
+    proved = calls.study(pair, stages.isolated(pair)[1][0]).proved
+    assert proved.startswith("negative_slope of leaky_relu: Paddle has 0.05, PyTorch 0.01")
+
+
+def test_a_port_in_other_words_has_no_call_missing() -> None:
+    def attention(_, x):
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+    def written_out(_, x):
+        scores = paddle.matmul(x, x, transpose_y=True) / 6**0.5
+        return paddle.matmul(paddle.nn.functional.softmax(scores + paddle.sin(scores), -1), x)
+
+    pair = behind_a_linear(attention, written_out)
+    guilty = stages.isolated(pair)[1]
+    assert "missing" not in locate.forward_divergences(pair, guilty)[0].cause
+
+
 def states(f, kind: type) -> torch.nn.Module | nn.Layer:
     def forward(model, x):
         made = model.inner(x, x, x) if hasattr(model.inner, "num_heads") else model.inner(x)

@@ -52,6 +52,14 @@ GUESSES = {
 }
 
 
+HUGE = np.where(X > 1, -1e16 * X, X)  # divided by almost zero, say: not a mask
+
+
+def test_a_few_huge_numbers_are_no_mask_and_hide_no_other_difference() -> None:
+    assert guess_output(guilty(HUGE, X + C)) == ""
+    assert explain_output(guilty(HUGE, X + C, [("input 0", X), ("output of fc", C)]), {}) == ""
+
+
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_an_edit_of_the_output_is_named(name: str) -> None:
     given, said = OUTPUTS[name]

@@ -299,3 +299,44 @@ def test_a_loss_that_loses_digits_is_excused_beside_a_fault(partial):
     failed = align.compare(theirs, ours, inputs, loss=loss, labels=labels, dtype="float64")
     assert [finding.place for finding in failed.findings if not finding.follows] == ["1"]
     assert any("Paddle's label_smooth loses digits" in note for note in failed.notes)
+
+
+WIDE = 40 * DRAWN.normal(size=(6, 64))  # some scores are farther than 64 below the largest
+LOWEST = np.argmin(WIDE, 1)  # labels
+SAYS = "no fault of the port: Paddle's {} counts no score as more than 64 below the largest"
+
+
+@pytest.mark.parametrize("labels", [LOWEST, np.eye(64)[LOWEST]], ids=["classes", "soft"])
+def test_the_ready_made_cross_entropy_counts_every_score(labels) -> None:
+    identities = torch.nn.Identity(), paddle.nn.Identity()
+    result = align.compare(*identities, WIDE, loss="cross_entropy", labels=labels)
+    assert result.passed, str(result)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_loss_of_scores_that_paddle_clips_is_right_and_paddle_is_named(dtype) -> None:
+    identities = torch.nn.Identity(), paddle.nn.Identity()
+
+    def compare(paddle_loss: Callable) -> align.Outcome:
+        losses = (TF.cross_entropy, paddle_loss)
+        return align.compare(*identities, WIDE, loss=losses, labels=LOWEST, dtype=dtype)
+
+    right = compare(PF.cross_entropy)
+    assert right.passed, str(right)
+    assert any(SAYS.format("cross_entropy") in note for note in right.notes)
+    wrong = compare(lambda scores, labels: PF.cross_entropy(2 * scores, labels))
+    assert not wrong.passed
+    assert "no fault of the port" not in wrong.root.cause
+
+
+def test_a_layer_whose_scores_paddle_clips_is_right_and_paddle_is_named() -> None:
+    def of_scores(f, scale: float = 20.0):
+        def forward(model, x):
+            return f.nn.functional.log_softmax(scale * model.fc(x), -1)
+
+        return model_of(f, forward, fc=f.nn.Linear(64, 64))
+
+    right = align.compare(of_scores(torch), of_scores(paddle), WIDE)
+    assert right.passed, str(right)
+    assert any(SAYS.format("log_softmax") in note for note in right.notes)
+    assert not align.compare(of_scores(torch), of_scores(paddle, 21.0), WIDE).passed

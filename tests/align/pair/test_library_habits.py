@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import paddle
 import pytest
 import torch
 from paddle import nn
+from paddle.distributed.fleet.utils import recompute
 
 import align
 from tests.align.small_pairs import model_of
@@ -189,3 +191,67 @@ def test_a_layer_that_another_part_calls_is_not_said_never_to_be_called() -> Non
     )
     assert result.root.place == "0"
     assert result.root.cause == "1.norm is never called by 0 in Paddle, once in PyTorch"
+
+
+def test_layers_that_are_computed_again_in_the_backward_pass_ran_once() -> None:
+    def part(f, call):
+        inner = f.nn.Sequential(f.nn.LayerNorm(6), f.nn.Linear(6, 6))
+        return model_of(f, lambda model, x: x + call(model.inner, x), inner=inner)
+
+    result = align.compare(part(torch, lambda inner, x: inner(x)), part(paddle, recompute), X)
+    assert result.passed, str(result)
+
+
+TIMES = np.array([3, 871])
+
+
+def by_time(f, in_float32: bool, wrong: bool = False):
+    """Sines of a time, in float32 or in the precision of the model; a block behind them."""
+
+    def embed(t):
+        dtype = f.float32 if in_float32 else f.get_default_dtype()
+        factors = f.exp(f.arange(32, dtype=dtype) * (-np.log(1e4) / 32))
+        angles = (t.to(dtype) if f is torch else t.astype(dtype))[:, None] * factors
+        sines = f.concat([angles.sin(), angles.cos()], -1)
+        whole = f.get_default_dtype()
+        return sines.to(whole) if f is torch else sines.astype(whole)
+
+    def block(model, x):
+        return model.fc(x) + (0 if wrong else x)
+
+    def forward(model, t):
+        return model.block(model.first(embed(t)))
+
+    first, inner = f.nn.Linear(64, 64), model_of(f, block, fc=f.nn.Linear(64, 64))
+    return model_of(f, forward, first=first, block=inner)
+
+
+def test_what_paddle_alone_computes_in_float32_is_named() -> None:
+    result = align.compare(by_time(torch, False), by_time(paddle, True), TIMES, dtype="float64")
+    assert not result.passed
+    assert re.match(
+        r"perhaps no fault of the port: Paddle computes \w+ in float32 \(.*test_library_habits",
+        result.root.cause,
+    ), str(result)
+
+
+def test_a_fault_behind_sines_in_float32_is_placed_where_it_is() -> None:
+    ours = by_time(paddle, True, wrong=True)
+    result = align.compare(by_time(torch, True), ours, TIMES, dtype="float64")
+    assert result.root.place == "block", str(result)
+
+
+def test_a_kind_of_number_that_paddle_refuses_has_nothing_to_do_with_float64() -> None:
+    def hiding(_, x):
+        return paddle.where((x > 0).repeat_interleave(1, 0), x, paddle.zeros_like(x))
+
+    with pytest.raises(RuntimeError, match="repeat_interleave") as refusal:
+        align.compare(torch.nn.ReLU(), model_of(paddle, hiding), X, dtype="float64")
+    assert "Try dtype" not in str(refusal.value)
+
+
+def test_a_momentum_that_a_running_statistic_shows_is_not_said_to_show_nowhere() -> None:
+    norms = torch.nn.BatchNorm1d(4), nn.BatchNorm1D(4, momentum=0.1)
+    result = align.compare(*norms, X, dtype="float64", train=True)
+    assert "use momentum=0.9" in result.root.cause
+    assert not any("no number shows it" in note for note in result.notes)
