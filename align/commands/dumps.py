@@ -271,9 +271,17 @@ class DumpedSide:
             exact = side.train(plan, "float64", dtype, self.sample)
             dump_files.write_training(exact, folder / dump_files.ORACLE)
         steady = steady_elements(drift.Sample(self.entries), exact)
+        moved = functools.partial(
+            side.open_training,
+            plan,
+            dtype,
+            dtype,
+            sample=self.sample,
+            prepare=self.framework.as_some_port,  # which one it will be is not known here
+        )
         band = NoiseBand(
             lambda: exact,
-            lambda asked: side.open_training(plan, dtype, dtype, asked=asked, sample=self.sample),
+            lambda asked: moved(asked=asked),
             functools.partial(measured_training, steady=steady),
         )
         checkpoint.write_tensors(folder / dump_files.TRAINING_NOISE, band.to_store())

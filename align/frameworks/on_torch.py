@@ -397,3 +397,32 @@ def as_paddle(optimizer: Any, which: Sequence[str] | None, limit: float | None) 
                 torch._foreach_mul_(gradients, limit / norm)
 
     optimizer.register_step_pre_hook(enlarge)
+
+
+def as_some_port(optimizer: Any, _: torch.nn.Module) -> None:
+    """Let an optimizer compute as one of Paddle's may, of which nothing is known: see `as_paddle`.
+
+    Every coefficient is a float32 number, and gradients that hooks make smaller are enlarged by
+    1e-6 / norm.
+    """
+    round_settings(optimizer, None)
+    hooks = getattr(optimizer, "_optimizer_step_pre_hooks", None)
+    if not hooks:
+        return
+    norms: list[float] = []
+
+    def gradients() -> list[list[torch.Tensor]]:
+        groups = [group["params"] for group in optimizer.param_groups]
+        return [[p.grad for p in members if p.grad is not None] for members in groups]
+
+    def measure(*_: Any) -> None:
+        norms[:] = [_norm(group) for group in gradients()]
+
+    def enlarge(*_: Any) -> None:
+        for before, group in zip(norms, gradients(), strict=True):
+            if 0 < _norm(group) < before:
+                torch._foreach_mul_(group, 1 + CLIP_EPS / before)
+
+    first = optimizer.register_step_pre_hook(measure)
+    hooks.move_to_end(first.id, last=False)
+    optimizer.register_step_pre_hook(enlarge)

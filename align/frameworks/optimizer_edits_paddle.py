@@ -44,8 +44,12 @@ def options_of(optimizer: Any) -> dict[str, Option]:
 
 
 def decays_of(optimizer: Any, model: paddle.nn.Layer) -> dict[str, Decay]:
-    """The decay of every parameter, as the options of the optimizer say it."""
+    """The decay of every parameter, as the options of the optimizer say it.
+
+    PADDLE: Momentum holds an L2 decay in options of its own; a parameter's regularizer goes first.
+    """
     chosen = getattr(optimizer, "_apply_decay_param_fun", None)
+    fused = getattr(optimizer, "_regularization_coeff", 0.0)
     group_of: dict[str, dict] = {}
     for group in _groups(optimizer):
         group_of.update({p.name: group for p in group["params"]})
@@ -56,7 +60,8 @@ def decays_of(optimizer: Any, model: paddle.nn.Layer) -> dict[str, Decay]:
             decays[name] = (float(rate) if chosen is None or chosen(p.name) else 0.0, 0.0)
         else:
             rule = getattr(p, "regularizer", None) or getattr(optimizer, "regularization", None)
-            decays[name] = (0.0, float(getattr(rule, "_coeff", 0.0)))
+            coefficient = group_of.get(p.name, {}).get("regularization_coeff", fused)
+            decays[name] = (0.0, float(getattr(rule, "_coeff", coefficient)))
     return decays
 
 
@@ -67,7 +72,8 @@ def put_decays(optimizer: Any, model: paddle.nn.Layer, decays: Mapping[str, Deca
         optimizer._apply_decay_param_fun = lambda _: False
     optimizer.regularization = None
     for p, (_, added) in named:
-        p.regularizer = paddle.regularizer.L2Decay(added) if added else None
+        is_due = added or hasattr(optimizer, "_regularization_coeff")
+        p.regularizer = paddle.regularizer.L2Decay(added) if is_due else None
 
     def decay() -> None:
         for p, (straight, _) in named:

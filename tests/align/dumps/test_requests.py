@@ -118,6 +118,39 @@ def test_norms_of_ones_own_are_followed_against_the_other_dump(make, torch_dump)
     assert not any("--against" in note for note in right.notes)
 
 
+HEADER = 'NAME, LOSS, OPTIMIZER, STEPS = "tiny", "cross_entropy", "adamw", 2'
+CLIPPED = """NAME, LOSS, STEPS, DTYPE, LIMIT = "tiny", "cross_entropy", 4, "float64", 0.1
+
+
+def _clipped(model):
+    import torch
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1)
+    clip = torch.nn.utils.clip_grad_norm_
+    return optimizer, None, lambda model: clip(model.parameters(), LIMIT)
+
+
+def _paddle_clipped(model):
+    import paddle
+
+    clip, parameters = paddle.nn.ClipGradByGlobalNorm(LIMIT), model.parameters()
+    return paddle.optimizer.Momentum(0.1, 0.9, parameters, weight_decay=0.1, grad_clip=clip)
+
+
+OPTIMIZER = (_clipped, _paddle_clipped)
+"""
+
+
+def test_what_paddles_optimizers_hold_in_float32_is_allowed_for(make) -> None:
+    """Momentum and decay, and a norm that clips without PyTorch's 1e-6."""
+    torch = make("torch", "clipped_torch", (HEADER, CLIPPED))
+    right = judged(torch, make("paddle", "clipped", (HEADER, CLIPPED), other=torch))
+    assert right.passed, str(right)
+    other = CLIPPED.replace('"float64", 0.1', '"float64", 0.1001')
+    wrong = judged(torch, make("paddle", "clipped_more", (HEADER, other), other=torch))
+    assert [finding.step for finding in wrong.findings] == ["training"]
+
+
 def test_the_example_of_the_documentation(tmp_path, capsys) -> None:
     examples = Path(__file__).resolve().parents[3] / "docs" / "examples"
     spec, faulty = (str(examples / f"apart_{name}.py") for name in ("pair", "faulty_pair"))

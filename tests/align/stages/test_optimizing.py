@@ -231,6 +231,19 @@ FAULTS = {
         ours(P.Momentum, momentum=0.9, use_nesterov=True),
         "nesterov: only Paddle",
     ),
+    "decay of a momentum": (
+        lambda model: T.SGD(
+            [
+                {"params": [p for p in model.parameters() if p.ndim > 1], "weight_decay": 0.1},
+                {"params": [p for p in model.parameters() if p.ndim < 2]},
+            ],
+            lr=LR,
+            momentum=0.9,
+        ),
+        ours(P.Momentum, momentum=0.9, weight_decay=0.1),
+        "^decay set: decays in Paddle only: scale, .*; with PyTorch's the step agrees",
+        "scale",
+    ),
     "RMSProp": (rmsprop, ours(P.RMSProp, rho=0.95, epsilon=1e-6), SQUARE_ROOT),
     "Adamax": (lambda model: T.Adamax(model.parameters(), lr=LR), ours(P.Adamax), ADAMAX),
 }
