@@ -20,6 +20,7 @@ from pathlib import Path
 
 from align import cli
 from sot_paddle.cli import REFUSED, TERMINATED
+from sot_paddle.runtime import given_environment
 
 _GRACE_S = 10.0
 """In which the process that works has to end after SIGTERM."""
@@ -63,7 +64,7 @@ def guarded(command: Callable[[], int], limit: float) -> int:
         tuning = {} if os.environ.get("SOT_PADDLE_TUNE") == "0" else _KEEP_FREED
         worker = subprocess.Popen(  # noqa: S603 (this program)
             [sys.executable, *sys.orig_argv[1:]],
-            env={**tuning, **os.environ, _VERDICT: str(file)},
+            env={**tuning, **given_environment(), _VERDICT: str(file)},
         )
         try:
             is_late = _wait(worker, 60 * limit, terminations)

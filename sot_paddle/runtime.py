@@ -99,6 +99,12 @@ def tune_cpu() -> dict[str, str]:
     return dict(_applied)
 
 
+def given_environment() -> dict[str, str]:
+    """Return the environment without the levers of this process: a child applies its own."""
+    levers = [name for name, text in _applied.items() if not text.endswith("(set before)")]
+    return {name: value for name, value in os.environ.items() if name not in levers}
+
+
 def ignore_import_warnings() -> None:
     """Leave out two warnings that Paddle's import prints and that no user can act on."""
     os.environ.setdefault("GLOG_minloglevel", "2")  # of the C++ part errors alone

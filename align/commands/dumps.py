@@ -277,7 +277,7 @@ class DumpedSide:
             dtype,
             dtype,
             sample=self.sample,
-            prepare=self.framework.as_some_port,  # which one it will be is not known here
+            prepare=self.framework.as_stock_port,
         )
         band = NoiseBand(
             lambda: exact,

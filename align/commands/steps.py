@@ -126,9 +126,17 @@ class Outcome:
                 )
 
     def after(self, steps: Collection[str], findings: Sequence[Divergence]) -> list[Divergence]:
-        """Findings as consequences of the first difference in one of some steps, if any."""
-        first_step = next((finding.step for finding in self.findings if finding.step in steps), "")
-        return [finding.after(first_step) if first_step else finding for finding in findings]
+        """Findings as consequences of the first difference in one of some steps, if any.
+
+        A listed dropout makes none, for nothing is dropped; rates follow from rates alone.
+        """
+        makers = [f.step for f in self.findings if f.step in steps and f.name[:8] != "dropout "]
+        rates = [step for step in makers if step == "learning_rate"]
+        consequences = []
+        for finding in findings:
+            first_step = next(iter(rates if finding.place == "schedule" else makers), "")
+            consequences.append(finding.after(first_step) if first_step else finding)
+        return consequences
 
     def wrong_alone(self, layers: Sequence[Divergence]) -> None:
         """Take in layers that are wrong on their own, each place once."""

@@ -30,8 +30,13 @@ OutputEdits = Iterator[tuple[str, Sides]]
 """Sentences, each with what would be equal if it were true."""
 
 
-def explain_output(wrong: Guilty, weights: Arrays) -> str:
-    """Find the first edit after which both outputs agree, "" without."""
+def explain_output(wrong: Guilty, weights: Arrays, *, fed: bool = True) -> str:
+    """Find the first edit after which both outputs agree, "" without.
+
+    Args:
+        fed: Paddle's layer ran on what PyTorch's layers return, so that it alone is wrong; in a
+            record it may hand on what a layer inside of it returns, which is wrong then.
+    """
     a, b = wrong.ours, wrong.expected
     is_cast = a is not None and b is not None and a.shape == b.shape and a.dtype != b.dtype
     if is_cast and a.size and np.allclose(a, 1.0 * b, SAME, SAME * np.abs(1.0 * b).max()):
@@ -53,7 +58,7 @@ def explain_output(wrong: Guilty, weights: Arrays) -> str:
         near_by = [(n, x[sample] if x.ndim and len(x) == rows else x) for n, x in near_by]
         a, b = a[sample], b[sample]
     near = _near(a, b)
-    edits = _output_edits(a, b, [(n, x.astype(np.float64)) for n, x in near_by], near)
+    edits = _output_edits(a, b, [(n, x.astype(np.float64)) for n, x in near_by], near, fed)
     return first_cause(edits, lambda s: close_to(s[1], near)(s[0]), TRIALS)
 
 
@@ -96,7 +101,7 @@ def _near(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _output_edits(
-    a: np.ndarray, b: np.ndarray, near_by: Sequence[Leaf], near: float
+    a: np.ndarray, b: np.ndarray, near_by: Sequence[Leaf], near: float, fed: bool
 ) -> OutputEdits:
     """The simple ones first; all tensors at hand for one kind of edit, then the next kind.
 
@@ -104,6 +109,7 @@ def _output_edits(
         a, b: Paddle's output and PyTorch's.
         near_by: what PyTorch's layer has at hand.
         near: what an edit may leave.
+        fed: see `explain_output`.
     """
     for name, x in near_by:
         if _fits(x.shape, b.shape):
@@ -113,7 +119,7 @@ def _output_edits(
             yield f"{what} is added once too often", (a - x, b)
     is_ours = close_to(a, near)
     same = [(n, x) for n, x in near_by if x.shape == b.shape]
-    for name, x in same:
+    for name, x in same if fed else ():
         yield f"PyTorch hands over {name} as it is, Paddle does not", (x, b)
     for name, formula in ACTIVATIONS.items():
         yield f"activation: PyTorch applies {name} to this tensor, Paddle does not", (formula(a), b)

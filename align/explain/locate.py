@@ -33,14 +33,14 @@ def forward_divergences(pair: Pair, wrong_layers: Sequence[Guilty]) -> list[Dive
     right = {f"input of {c.name}" for c in pair.settled_taps if c.passed}  # rounding, as it seems
     wrong_layers = [w for w in wrong_layers if w.shown_at not in right] or wrong_layers
     for wrong in merged(list(wrong_layers)):
-        cause = wrong.note or _forward_cause(pair, wrong, experiments=not divergences)
+        cause, is_again = "", first_cause and _of_one_class(pair, wrong.place, divergences[0].place)
+        if is_again and repeats < REPEATS:
+            cause, repeats = _again(pair, wrong, divergences[0]), repeats + 1
+        cause = cause or wrong.note or _forward_cause(pair, wrong, experiments=not divergences)
         if not divergences:
             first_cause = cause
-        elif not cause and first_cause and _of_one_class(pair, wrong.place, divergences[0].place):
+        elif not cause and is_again:
             cause = f"perhaps as at {divergences[0].place}: {first_cause}"
-            if repeats < REPEATS:
-                cause = _again(pair, wrong, divergences[0]) or cause
-            repeats += 1
         if not cause:
             inside = ", ".join(dict.fromkeys(wrong.siblings[:4]))
             hidden = f"layers without a partner run there: {inside}" if inside else ""
@@ -86,7 +86,7 @@ def _forward_cause(pair: Pair, wrong: Guilty, *, experiments: bool) -> str:
 
         proved, guess, missing = calls.study(pair, wrong)
     layer, module, weights = pair.layer(wrong.place)
-    cause = proved or hints.explain_output(wrong, weights)
+    cause = proved or hints.explain_output(wrong, weights, fed=pair.live)
     return cause or guess or hints.guess_output(wrong, layer, module) or missing
 
 

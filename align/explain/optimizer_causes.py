@@ -26,8 +26,8 @@ from sot_paddle.config import some
 
 TRIALS = 12
 ALIKE = 1e-3  # factors this close are equal
-FAMILY = {"AdamW": "Adam", "RMSprop": "RMSProp"}
-"""PyTorch's or Paddle's class -> the class of Paddle with the same rule but for the decay."""
+FAMILY = {"AdamW": "Adam"}
+"""Paddle's class -> the one with the same rule but for the decay."""
 ROOTS: Mapping[str, str] = {
     "RMSProp": (
         "perhaps no fault of the port: epsilon's place in the square root: Paddle inside, PyTorch "
@@ -115,9 +115,7 @@ class _Differences:
         self._decays = {}
         for torch_name, decay in decays.items():
             self._decays |= dict.fromkeys(sides.paddle_names(torch_name), decay)
-        name = on_torch.kind_of(torch_optimizer)
-        if name == "SGD" and torch_optimizer.param_groups[0]["momentum"]:
-            name = "Momentum"
+        name = on_torch.stock_port(torch_optimizer)
         self.kind, paddle_kind = FAMILY.get(name, name), on_paddle.kind_of(self._paddle)
         is_same = FAMILY.get(paddle_kind, paddle_kind) == self.kind
         self._other_kind = "" if is_same or "" in (name, paddle_kind) else paddle_kind

@@ -24,6 +24,18 @@ from unittest import mock
 from align.record.recording import ROOT, Call
 from sot_paddle.ops import masks_by_paddle
 
+HELD_IN_FLOAT32: Mapping[str, tuple[str, ...]] = {
+    "SGD": (),
+    "Adam": (),
+    "AdamW": ("weight_decay",),
+    "Momentum": ("momentum", "weight_decay"),
+    "NAdam": ("betas", "eps"),
+    "RAdam": ("betas", "eps"),
+    "Adadelta": ("rho", "eps"),
+    "Adagrad": ("eps",),
+    "RMSProp": ("alpha", "eps", "momentum"),
+}
+"""Paddle's optimizer -> PyTorch's names of the settings that its kernel holds in float32."""
 CLIP_EPS = 1e-6  # PyTorch's clip_grad_norm_ divides by norm + 1e-6
 FORMS = "the optimizer, (optimizer, scheduler), or also before_step and a moving average"
 

@@ -13,7 +13,7 @@ import numpy as np
 import paddle
 from paddle import _C_ops
 
-from align.frameworks.live_models import unpack
+from align.frameworks.live_models import HELD_IN_FLOAT32, unpack
 from align.record.arrays import Arrays, Entry, once, qualified_types
 from align.record.recording import ROOT
 from align.record.request import Request
@@ -319,18 +319,6 @@ def live_moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, dict[str, 
 ERRORS = (Exception,)
 """What a layer, an optimizer or a scheduler may raise when it is given what does not fit: anything,
 a MemoryError and errors of the user's own among them."""
-FLOAT32: Mapping[str, tuple[str, ...]] = {
-    "SGD": (),
-    "Adam": (),
-    "AdamW": ("weight_decay",),
-    "Momentum": ("momentum", "weight_decay"),
-    "NAdam": ("betas", "eps"),
-    "RAdam": ("betas", "eps"),
-    "Adadelta": ("rho", "eps"),
-    "Adagrad": ("eps",),
-    "RMSProp": ("alpha", "eps", "momentum"),
-}
-"""Paddle's optimizer -> PyTorch's names of the settings that its kernel holds in float32."""
 
 
 def parameters(model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:
@@ -427,4 +415,4 @@ def kernel_numbers(optimizer: Any) -> tuple[tuple[str, ...] | None, float | None
     clip = getattr(optimizer, "_grad_clip", None)
     is_of_paddle = type(clip).__module__.startswith("paddle.")
     limit = getattr(clip, "clip_norm", None) if is_of_paddle else None
-    return FLOAT32.get(kind_of(optimizer)), limit
+    return HELD_IN_FLOAT32.get(kind_of(optimizer)), limit

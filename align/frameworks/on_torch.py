@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.nn.utils import rnn
 
-from align.frameworks.live_models import CLIP_EPS, unpack
+from align.frameworks.live_models import CLIP_EPS, HELD_IN_FLOAT32, unpack
 from align.record.arrays import Arrays, Entry, leaves, once, qualified_types, replace
 from align.record.recording import ROOT
 from align.record.request import Request
@@ -323,6 +323,14 @@ def kind_of(optimizer: Any) -> str:
     return kinds[0].__name__ if kinds and kinds[0] is not torch.optim.Optimizer else ""
 
 
+def stock_port(optimizer: Any) -> str:
+    """The class of paddle.optimizer with the same rule, "" for one of the user's own."""
+    kind = kind_of(optimizer)
+    if kind == "SGD" and optimizer.param_groups[0]["momentum"]:
+        return "Momentum"
+    return "RMSProp" if kind == "RMSprop" else kind
+
+
 def decays_of(optimizer: Any, model: torch.nn.Module) -> dict[str, tuple[float, float]]:
     """(straight from the weight, added to the gradient) of every parameter, as the options say."""
     decays = {}
@@ -399,13 +407,13 @@ def as_paddle(optimizer: Any, which: Sequence[str] | None, limit: float | None) 
     optimizer.register_step_pre_hook(enlarge)
 
 
-def as_some_port(optimizer: Any, _: torch.nn.Module) -> None:
-    """Let an optimizer compute as one of Paddle's may, of which nothing is known: see `as_paddle`.
+def as_stock_port(optimizer: Any, _: torch.nn.Module) -> None:
+    """Let an optimizer compute as Paddle's class of its rule: see `as_paddle`.
 
-    Every coefficient is a float32 number, and gradients that hooks make smaller are enlarged by
-    1e-6 / norm.
+    The limit of a clipping is not known: gradients that hooks make smaller are enlarged by 1e-6 /
+    norm.
     """
-    round_settings(optimizer, None)
+    round_settings(optimizer, HELD_IN_FLOAT32.get(stock_port(optimizer), ()))
     hooks = getattr(optimizer, "_optimizer_step_pre_hooks", None)
     if not hooks:
         return

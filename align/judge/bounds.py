@@ -45,7 +45,7 @@ TOLERANCES: Mapping[tuple[str, str], Tolerance] = {
         "scaled", 1e-10, "the same formula on the same gradients: rounding is 1e-15 each step"
     ),
     ("training", "float64"): Tolerance(
-        "scaled", 1e-9, "20 steps amplify the rounding of one; measured below 1e-11"
+        "scaled", 1e-9, "steps amplify the rounding of one; 20 measured below 1e-11"
     ),
     ("statistics", "float64"): Tolerance(
         "scaled", 1e-6, "Paddle's batch norm kernel holds the momentum in float32 (6e-8 a step)"

@@ -178,7 +178,7 @@ class Isolation(CallHooks):
     def _misfed(
         self, frame: Frame, ours: list[Leaf], torch_floats: list[Leaf], partners: Arrays
     ) -> Guilty | None:
-        """Accuse the caller where one argument alone is longer or shorter than the reference's.
+        """Accuse the caller where one argument alone is of another length, or a mask hides others.
 
         It counts when the output is wrong as well: a port may cut elsewhere and be right.
         """
@@ -186,10 +186,15 @@ class Isolation(CallHooks):
         torch_left = [
             a for _, a in torch_floats if not any(a is taken for taken in partners.values())
         ]
-        if not len(left) == len(torch_left) == 1:
-            return None
-        mine, expected = left[0], torch_left[0]
-        note, caller = _length(frame.key, mine, expected), self._caller()
+        note = mine = expected = None
+        if len(left) == len(torch_left) == 1:
+            mine, expected = left[0], torch_left[0]
+            note = _length(frame.key, mine, expected)
+        if not note and frame.reference:
+            tensors = leaves(frame.arguments, self.side.is_tensor)
+            arguments = [self.side.numpy(tensor) for _, tensor in tensors]
+            mine, expected, note = _hidden(frame.key, arguments, frame.reference.inputs.values())
+        caller = self._caller()
         if caller is None or not note:
             return None
         if caller.misfed is not None:
@@ -301,6 +306,29 @@ def _length(key: str, mine: np.ndarray, expected: np.ndarray) -> str:
     if where is None:
         return text
     return f"{text}: the {where} {count} along axis {axis} {'is' if count == 1 else 'are'} {how}"
+
+
+def _hidden(
+    key: str, arguments: Iterable[np.ndarray], torch_arguments: Iterable[np.ndarray]
+) -> tuple[np.ndarray | None, np.ndarray | None, str]:
+    """Find the additive mask of a call and PyTorch's of its shape; what they hide, if it differs.
+
+    Returns:
+        (flags of Paddle's, flags of PyTorch's, the sentence), or None, None, "".
+    """
+    torch_masks = [a for a in torch_arguments if a.dtype.kind == "f" and is_mask(a)]
+    masks = [
+        a
+        for a in arguments
+        if len(torch_masks) == 1 and a.shape == torch_masks[0].shape and a.dtype.kind == "f"
+    ]
+    if len(masks) != 1 or masks[0].max(initial=0.0) > 0:
+        return None, None, ""
+    a, b = (1.0 * (mask <= LOW) for mask in (masks[0], torch_masks[0]))
+    if np.array_equal(a, b):
+        return None, None, ""
+    counts = f"{a.sum():g} of {a.size} places, in PyTorch {b.sum():g}"
+    return a, b, f"{key} is given a mask that hides other places: {counts}"
 
 
 def floats(leaves: Iterable[Leaf]) -> list[Leaf]:

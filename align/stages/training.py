@@ -220,7 +220,7 @@ def _controls(
     judge: TrainingJudge, run: TrainingRun, wrong: Sequence[Comparison]
 ) -> list[ControlResult]:
     """Faults that this very run must catch."""
-    rates = run.learning_rates
+    rates = list(judge.reference.learning_rates)  # of Paddle, a fault may be undone
     late = [rates[0], *rates[:-1]]
     if late == rates:  # a constant schedule is scaled instead
         late = [rate * 1.001 for rate in rates]

@@ -50,6 +50,7 @@ report = {
     "heavy": sorted({"paddle", "paddlenlp", "torch", "numpy", "yaml"} & set(sys.modules)),
     "environment": {k: v for k, v in os.environ.items() if k in LEVERS},
     "applied": sot_paddle.runtime.tune_cpu(),
+    "given": sorted({*LEVERS} & {*sot_paddle.runtime.given_environment()}),
     "again": sot_paddle.runtime.tune_cpu(),
     "stamp": sot_paddle.runtime.environment_stamp(),
 }
@@ -85,6 +86,7 @@ def processes() -> Iterator[dict[str, subprocess.Popen]]:
 def test_importing_the_package_loads_nothing_heavy_and_tunes(processes) -> None:
     report = finish(processes["ours first"])
     assert report["heavy"] == []
+    assert report["given"] == []  # a child sees the user's own environment
     environment, applied = report["environment"], report["applied"]
     assert environment["OMP_NUM_THREADS"] == str(len(os.sched_getaffinity(0)))
     assert environment["FLAGS_use_stride_kernel"] == "0"

@@ -213,16 +213,17 @@ def _hint(file: TableFile, layout: str, problems: str) -> str:
     for part, what in (("head", "head"), ("embed", "token embedding")):
         if side == "paddle" and problems.startswith(f"unmapped: {part}."):
             return f" (the layout does not hold this {what}: --encoder-only leaves it out)"
-    return _half_wrapped(file)
+    return _half_wrapped(file, problems)
 
 
-def _half_wrapped(file: TableFile) -> str:
-    """Say which tensors stand outside of the wrapping that the names of all others begin with."""
+def _half_wrapped(file: TableFile, problems: str) -> str:
+    """Say which tensors stand outside of a wrapping, not the layout's own, of all other names."""
     counts = Counter(name.partition(".")[0] + "." for name in file.shapes)
     start = max(counts, key=counts.__getitem__, default="")
     inside = {n.removeprefix(start): s for n, s in file.shapes.items() if n.startswith(start)}
     outside = [name for name in file.shapes if not name.startswith((start, "head."))]
-    if not outside or not any(recognise(inside)):
+    is_of_layout = start in problems.partition("missing: ")[2]
+    if not outside or is_of_layout or not any(recognise(inside)):
         return ""
     return f" (all names but {some(outside)} begin with {start!r}: save the others without these)"
 

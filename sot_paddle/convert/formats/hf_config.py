@@ -121,9 +121,15 @@ def attention_heads(
         The number from the first of the three that has it, or None.
 
     Raises:
-        ValueError: not a number that divides the hidden size.
+        ValueError: not a number that divides the hidden size, or another one than the source's.
     """
     candidates = (asked, metadata.get("num_attention_heads"), config.get(FAMILIES[family].heads))
+    for stated in candidates[1:] if asked is not None else ():
+        if stated is not None and str(stated) != str(asked):
+            raise ValueError(
+                f"--num-attention-heads {asked}: the source itself says {stated}; leave the option "
+                "out, or correct the source's config.json"
+            )
     stated = next((value for value in candidates if value is not None), None)
     if stated is None:
         return None

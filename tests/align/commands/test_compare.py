@@ -9,6 +9,9 @@ import torch
 from paddle import nn
 
 import align
+from align.commands.steps import Outcome
+from align.record.results import Divergence
+from align.record.run_report import Report
 from tests.align.small_pairs import Scaled, model_of, steps_due
 
 RNG = np.random.default_rng(7)
@@ -326,3 +329,23 @@ def test_an_impossible_folder_is_refused_before_the_models_are_built(tmp_path) -
     (out := tmp_path / "file").touch()
     with pytest.raises(ValueError, match=f"cannot write to {out}"):
         align.compare(lambda: pytest.fail("built"), nn.Linear(5, 4), np.ones((2, 5)), out=out)
+
+
+def found(step: str, name: str, place: str) -> Divergence:
+    return Divergence(name, place, step, "float64", "differs")
+
+
+def test_nothing_follows_from_a_listed_dropout_and_rates_follow_from_rates_alone() -> None:
+    training = [found("training", "losses", "loss"), found("training", "rates", "schedule")]
+    steps = ("forward", "learning_rate", "optimizer")
+
+    def follows(*findings: Divergence) -> list[str]:
+        outcome = Outcome(Report({}))
+        outcome.add(findings)
+        return [finding.follows for finding in outcome.after(steps, training)]
+
+    dropout, wrong = found("forward", "dropout of fc", "fc"), found("forward", "fc", "fc")
+    assert follows(dropout) == ["", ""]
+    assert follows(dropout, wrong) == ["forward", ""]
+    rates = found("learning_rate", "learning rate", "schedule")
+    assert follows(dropout, rates) == ["learning_rate"] * 2

@@ -60,6 +60,11 @@ def test_a_few_huge_numbers_are_no_mask_and_hide_no_other_difference() -> None:
     assert explain_output(guilty(HUGE, X + C, [("input 0", X), ("output of fc", C)]), {}) == ""
 
 
+def test_what_a_record_hands_on_is_no_cause_of_the_layer_around() -> None:
+    given, _ = OUTPUTS["as it is"]
+    assert explain_output(guilty(*given), {}, fed=False) == ""
+
+
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_an_edit_of_the_output_is_named(name: str) -> None:
     given, said = OUTPUTS[name]

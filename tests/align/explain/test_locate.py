@@ -21,7 +21,7 @@ MISSING = "input 0 is not added"
 class Pair:
     """Just what `locate` asks of a pair."""
 
-    live, dtype = True, "float64"
+    live, dtype, settled_taps = True, "float64", ()
     setup = SimpleNamespace(weights=SimpleNamespace(ignored={}))
 
     def layer(self, place):
@@ -58,8 +58,12 @@ def test_the_stronger_evidence_is_told(monkeypatch, guilty, study, said) -> None
 
 
 def test_without_another_run_the_tensors_are_looked_at(monkeypatch) -> None:
-    """The second wrong layer of a live pair, and every one of two dumps."""
-    monkeypatch.setattr(calls, "study", lambda *_: ("proved", "", ""))
+    """A second wrong layer with another fault in a live pair, and every one of two dumps."""
+
+    def study(pair, wrong, like=""):
+        return calls.LayerStudy("" if like else "proved")
+
+    monkeypatch.setattr(calls, "study", study)
     second = Guilty("b", COMPARISON, "b", [("input 0", X)], X, 2 * X)
     assert causes(wrong(), second) == ["proved", MISSING]
     monkeypatch.setattr(Pair, "live", False)

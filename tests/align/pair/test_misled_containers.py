@@ -177,3 +177,35 @@ def test_a_container_is_compared_where_it_does_the_same_part(slip, places, is_co
         result
     )
     assert ("its outputs are not compared" in " ".join(result.notes)) is not is_compared
+
+
+def masking(f, wrong: str = ""):
+    """Blocks that add a mask to their scores; the model makes it of a flag for each token."""
+
+    def block(model, x, mask):
+        scores = model.fc(x) @ f.swapaxes(x, 1, 2) + mask  # (B, N, N)
+        return f.nn.functional.softmax(scores, -1) @ x
+
+    def forward(model, x, keep):
+        flags = keep.to(x.dtype) if f is torch else keep.astype(x.dtype)
+        mask = (1 - flags[:, None]) * (-1.0 if wrong == "weak" else -1e9)  # (B, 1, N)
+        if wrong == "inverted":  # of the first row
+            mask = f.concat([(flags[:1, None]) * -1e9, mask[1:]])
+        return model.second(model.first(x, mask), mask)
+
+    blocks = {n: model_of(f, block, fc=f.nn.Linear(6, 6)) for n in ("first", "second")}
+    return model_of(f, forward, **blocks)
+
+
+KEEP = np.array([[1, 1, 1, 0], [1, 1, 0, 0]])
+
+
+@pytest.mark.parametrize(("wrong", "hides"), [("inverted", 5), ("weak", 0)])
+def test_who_makes_a_wrong_mask_is_named_not_who_adds_it(wrong: str, hides: int) -> None:
+    tokens = np.random.default_rng(0).normal(size=(2, 4, 6))
+    inputs = tokens, KEEP
+    assert align.compare(masking(torch), masking(paddle), inputs, dtype="float64").passed
+    result = align.compare(masking(torch), masking(paddle, wrong), inputs, dtype="float64")
+    says = f"first is given a mask that hides other places: {hides} of 8 places, in PyTorch 3"
+    assert [(f.place, f.cause) for f in result.findings[:1]] == [("(model)", says)]
+    assert [layer.place for layer in result.guilty] == ["(model)"]

@@ -351,6 +351,25 @@ def test_a_reference_with_paddles_numbers_follows_paddle_to_rounding() -> None:
     assert found[1] < 1e-14
 
 
+def test_a_rate_one_step_early_does_not_undo_the_planted_one() -> None:
+    def shape(t):
+        return 0.5 ** max(0, t - 1)
+
+    def theirs(model):
+        made = T.SGD(model.parameters(), lr=LR)
+        return made, S.LambdaLR(made, shape)
+
+    def early(model):
+        schedule = L.LambdaDecay(LR, lambda t: shape(t + 1))
+        return ours(P.SGD, rate=schedule)(model), schedule
+
+    inputs = np.random.default_rng(0).normal(size=(5, 3))
+    pair = pair_in(net(torch), net(paddle), inputs, optimizer=(theirs, early), steps=4)
+    result, _ = training(pair)
+    assert not result.passed
+    assert result.problems == []
+
+
 class Descent(P.SGD):
     """A class of the user's own, with the kernel of its base."""
 

@@ -220,6 +220,13 @@ def test_bad_torch_files_are_refused(conversion, tmp_path):
     assert not (tmp_path / "x.safetensors").exists()
 
 
+def test_another_number_of_heads_than_the_source_states_is_refused(conversion, hf_dir, tmp_path):
+    with pytest.raises(ValueError, match="attention-heads 4: the source itself says 3; leave the"):
+        conversion(hf_dir, tmp_path / "there", num_attention_heads=4)
+    assert not (tmp_path / "there").exists()
+    conversion(hf_dir, tmp_path / "there", num_attention_heads=3)
+
+
 def test_what_a_source_does_not_state_is_said_and_not_filled_in(conversion, tmp_path, hf_arrays):
     conversion.write("a.safetensors", hf_arrays, {})
     made = conversion("a.safetensors", "b.safetensors")
