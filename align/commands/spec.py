@@ -23,7 +23,7 @@ from align.match.name_table import DRAFT
 from align.record.request import FIELDS, NEEDED, OPTIONS, Request, nearest
 from align.record.run_report import shown
 from align.report.report_html import check_writable, write_asked
-from sot_paddle.reading import read_bytes
+from sot_paddle import reading
 
 BUILT = NEEDED[:2]
 """The functions that a spec hands on: the comparison calls them itself."""
@@ -51,7 +51,7 @@ class _FromText(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         """The file, compiled; nothing is kept beside it."""
-        return self.source_to_code(read_bytes(Path(self.path)), self.path)
+        return self.source_to_code(reading.read_bytes(Path(self.path)), self.path)
 
 
 def read_spec(path: Path) -> Request:
@@ -100,7 +100,7 @@ def read_spec(path: Path) -> Request:
 
 def _refuse_misspelled(path: Path) -> None:
     """Refuse a name that nothing in the file reads: in capitals any, else one like an option's."""
-    tree = ast.parse(read_bytes(path))
+    tree = ast.parse(reading.read_bytes(path))
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
     option_names = {*FIELDS, *(name.upper() for name in FIELDS)}
@@ -166,11 +166,15 @@ def _place(path: Path, error: BaseException) -> str:
     rows = traceback.extract_tb(error.__traceback__)
     spec_rows = [row for row in rows if row.filename == str(path)]
     place = f", line {spec_rows[-1].lineno}" if spec_rows else ""
-    suite = Path(__file__).parents[1]
     outside = [row for row in rows if not {"paddle", "torch"} & {*Path(row.filename).parts}]
-    is_model = bool(outside) and suite not in Path(outside[-1].filename).parents
+    is_model = bool(outside) and not _is_of_suite(outside[-1].filename)
     last = outside[-1] if is_model else rows[-1] if rows else None  # the framework's lines say less
-    foreign = last is not None and suite not in Path(last.filename).parents
-    if foreign and last.filename != str(path):
+    if last is not None and not _is_of_suite(last.filename) and last.filename != str(path):
         place += f" ({shown(last.filename)}:{last.lineno})"
     return place
+
+
+def _is_of_suite(file: str) -> bool:
+    """Whether a line of code is align's or sot_paddle's own: it says nothing to a user."""
+    packages = Path(__file__).parents[1], Path(reading.__file__).parent
+    return any(package in Path(file).parents for package in packages)

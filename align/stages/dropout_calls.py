@@ -47,7 +47,7 @@ def dropout_calls(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     actual |= {f"{_name(call)} (Paddle)": np.asarray([call.p, 1, 1]) for call in alone}
     comparisons = _judge(actual, expected)
     one_more = {**actual, "x": np.ones(3)}
-    controls = [judged_control("a dropout too many", _judge(one_more, expected), "")]
+    controls = [judged_control("a dropout too many", _judge(one_more, expected), "number of calls")]
     for name in list(expected)[:1]:
         wrong = {**actual, name: actual.get(name, expected[name]) * 1.1 + 0.01}
         controls.append(judged_control("p 10 % off", _judge(wrong, expected), name))

@@ -126,7 +126,7 @@ def test_a_table_lies_beside_the_spec_or_where_the_command_runs(tmp_path, monkey
         ("import not_installed_here", "line 1: ModuleNotFoundError"),
         (GOOD.replace("(4, 3)", "(4, 2)", 1), "weights: 2 mistakes"),
         (GOOD.replace("size=(5, 4)", "size=(5, 9)"), "(paddle"),
-        (GOOD + "\nWEIGHTS = 'none.json'\n", "cannot read "),
+        (GOOD + "\nWEIGHTS = 'none.json'\n", "error: cannot read "),
         (GOOD + "\ndef labels():\n    return 1 / 0\n", "line 19: ZeroDivisionError"),
         (GOOD + "\ntorch_module = 5\n", "torch_module is not a function"),
         (GOOD + "\nSCHEDULE_STEP = 3\n", "SCHEDULE_STEP is no option, and nothing in the"),
