@@ -123,7 +123,8 @@ def formula(call: WatchedCall) -> str:
 def other_activations(call: WatchedCall, around: Around) -> list[str]:
     """Every other activation; none where PyTorch calls this one and only a number of it differs."""
     present = formula(call)
-    if present == call.name in (other.name for other in around.torch_calls):
+    is_in_torch = any(other.name == call.name for other in around.torch_calls)
+    if is_in_torch and present == call.name:
         return []
     return [name for name in FORMULAS if name != present]
 

@@ -89,8 +89,9 @@ def _hidden(x: np.ndarray) -> np.ndarray:
     """Where a mask hides scores: very low numbers of about one size, far from all others."""
     low = x <= LOW
     hidden, seen = np.abs(x[low]), np.abs(x[~low])
-    is_mask = low.any() and hidden.max() < 3 * hidden.min() > 30 * seen.max(initial=0.0)
-    return low if is_mask else np.zeros_like(low)
+    if not low.any() or hidden.max() > 3 * hidden.min():
+        return np.zeros_like(low)
+    return low & (hidden.min() > 10 * seen.max(initial=0.0))
 
 
 def _near(a: np.ndarray, b: np.ndarray) -> float:

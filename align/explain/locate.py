@@ -30,7 +30,8 @@ def forward_divergences(pair: Pair, wrong_layers: Sequence[Guilty]) -> list[Dive
     """
     divergences: list[Divergence] = []
     first_cause, repeats = "", 0
-    right = {f"input of {c.name}" for c in pair.settled_taps if c.passed}  # rounding, as it seems
+    # a wrong input of a layer that is right in the pass itself is rounding, as a rule
+    right = {f"input of {c.name}" for c in pair.settled_taps if c.passed}
     wrong_layers = [w for w in wrong_layers if w.shown_at not in right] or wrong_layers
     for wrong in merged(list(wrong_layers)):
         cause, is_again = "", first_cause and _of_one_class(pair, wrong.place, divergences[0].place)
