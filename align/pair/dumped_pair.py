@@ -23,7 +23,7 @@ from align.judge.update_judging import Curve
 from align.match.mapping import to_paddle
 from align.match.name_table import Table
 from align.match.paired_names import settled
-from align.pair.isolation import Guilty, WrongGradient, is_mask
+from align.pair.isolation import Guilty, WrongGradient, is_mask, unlike_masks
 from align.pair.pair import METRIC, BothSides, Pair, TrainingRuns, own_tensors, steady_elements
 from align.pair.side import Run
 from align.record.arrays import Arrays, Leaf
@@ -214,9 +214,11 @@ def _near(pair: DumpPair, torch_call: Call) -> list[Leaf]:
 def _same_inputs(paddle_call: Call, torch_call: Call, rule: Tolerance) -> bool:
     """Whether every input has an equal one, whatever the order of the parameters.
 
-    Masks are left out (their conventions differ), and so are whole numbers when PyTorch's layer is
-    given none.
+    Masks that hide the same are left out (their conventions differ), and so are whole numbers when
+    PyTorch's layer is given none.
     """
+    if unlike_masks("", paddle_call.inputs.values(), torch_call.inputs.values())[2]:
+        return False
     for kinds in ("f", "iu"):
         b, a = (
             [x for x in call.inputs.values() if x.dtype.kind in kinds and x.size and not is_mask(x)]

@@ -193,7 +193,7 @@ class Isolation(CallHooks):
         if not note and frame.reference:
             tensors = leaves(frame.arguments, self.side.is_tensor)
             arguments = [self.side.numpy(tensor) for _, tensor in tensors]
-            mine, expected, note = _unlike_masks(
+            mine, expected, note = unlike_masks(
                 frame.key, arguments, frame.reference.inputs.values()
             )
         caller = self._caller()
@@ -310,7 +310,7 @@ def _length(key: str, mine: np.ndarray, expected: np.ndarray) -> str:
     return f"{text}: the {where} {count} along axis {axis} {'is' if count == 1 else 'are'} {how}"
 
 
-def _unlike_masks(
+def unlike_masks(
     key: str, arguments: Iterable[np.ndarray], torch_arguments: Iterable[np.ndarray]
 ) -> tuple[np.ndarray | None, np.ndarray | None, str]:
     """Find the additive mask of a call and PyTorch's of its shape; what they hide, if it differs.

@@ -12,8 +12,10 @@ import pytest
 from align.commands.comparing import compared
 from align.commands.dumps import module_of
 from align.commands.spec import read_spec
+from align.judge.bounds import ISOLATED
 from align.judge.noise_band import RUNS
 from align.match.name_table import read_table
+from align.pair import dumped_pair
 from align.pair.any_pair import AnyPair, Setup
 from align.pair.dumped_pair import DumpPair, Names, wrong_output
 from align.record import dump_files
@@ -187,3 +189,14 @@ def test_a_layer_that_adds_up_what_is_nearly_right_inside_is_not_accused() -> No
     assert wrong_output(pair, failed) == []
     (guilty,) = wrong_output(pair, failed[1:])  # what is inside passes
     assert guilty.place == "block"
+
+
+def test_a_call_that_is_given_another_mask_was_not_given_the_right() -> None:
+    mask = np.array([[0.0, 0.0, -1e4]])
+
+    def call(mask: np.ndarray) -> Call:
+        return Call("block", 1, "", inputs={"0": np.ones((2, 3)), "1": mask})
+
+    rule = ISOLATED["float64"]
+    assert dumped_pair._same_inputs(call(mask), call(1e5 * mask), rule)
+    assert not dumped_pair._same_inputs(call(mask), call(mask[:, ::-1]), rule)
