@@ -409,10 +409,15 @@ def kernel_numbers(optimizer: Any) -> tuple[tuple[str, ...] | None, float | None
     """What an optimizer's kernel computes with other numbers than PyTorch.
 
     Returns:
-        PyTorch's names of the settings that it holds in float32, None where that is not known; and
-        the norm to which a class of Paddle's clips, None: by another formula, or not known.
+        PyTorch's names of the settings that it holds in float32, None where that is not known: of a
+        class of another name with an update of its own; and the norm to which a class of Paddle's
+        clips, None: by another formula, or not known.
     """
     clip = getattr(optimizer, "_grad_clip", None)
     is_of_paddle = type(clip).__module__.startswith("paddle.")
     limit = getattr(clip, "clip_norm", None) if is_of_paddle else None
-    return HELD_IN_FLOAT32.get(kind_of(optimizer)), limit
+    update = [getattr(type(optimizer), name, None) for name in ("step", "_append_optimize_op")]
+    is_inherited = all(str(getattr(f, "__module__", "")).startswith("paddle.") for f in update)
+    name = type(optimizer).__name__
+    name = kind_of(optimizer) if name not in HELD_IN_FLOAT32 and is_inherited else name
+    return HELD_IN_FLOAT32.get(name), limit
