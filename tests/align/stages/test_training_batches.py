@@ -143,13 +143,10 @@ def test_a_step_takes_the_mean_of_the_batches_that_it_accumulates(right, monkeyp
     assert training.passed == right
 
 
-def test_the_order_within_a_step_is_no_fault() -> None:
+def test_the_order_within_a_step_or_of_batches_that_are_alike_is_no_fault() -> None:
     number, batches = exchanged(drawn(), 2)
     assert number == 2
     assert [batch[1].size for batch in batches] == [SIZES[2], SIZES[1], SIZES[0]]
-
-
-def test_batches_that_are_alike_have_no_other_order() -> None:
     (batch, *_) = drawn()
     assert exchanged([batch, batch]) == (0, [])
     assert exchanged([]) == (0, [])
