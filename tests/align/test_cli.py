@@ -100,11 +100,8 @@ def test_lists_and_help_need_no_framework_and_quick_leaves_out_the_big_cases():
     assert any("float64, float32" in row for row in rows)
 
 
-def test_a_run_that_passes_exits_with_0(finished):
-    assert finished[0] == 0
-
-
 def test_the_json_has_the_promised_form(finished):
+    assert finished[0] == 0
     report = json.loads((finished[1] / "out.json").read_text(encoding="utf-8"))
     assert set(report) == {"verdict", "environment", "results", *FOUND}
     assert report["verdict"] == "pass"
@@ -183,10 +180,13 @@ def test_the_console_shows_one_line_for_each_result(tiny_table, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--case tiny --case nothing_like*", "no case matches 'nothing_like*'; see python -m"),
+        (
+            "--case tiny --case nothing_like*",
+            "no case matches 'nothing_like*'; see python -m align --l",
+        ),
         ("--case tiny --dtype float32", "none of these cases runs in float32"),
         ("--jobs -1 --case tiny", "--jobs -1: expected a number of processes, 0 for this one"),
-        ("--quick --case big*", "--quick leaves out"),
+        ("--quick --case big*", "--quick leaves out every case that matches big"),
     ],
 )
 def test_what_chooses_nothing_is_refused(tiny_table, capsys, flags, message):
