@@ -1,7 +1,6 @@
 """What a report shows: in the console, on the page, as JSON and as JUnit XML."""
 
 import json
-import os
 import re
 from xml.etree import ElementTree
 
@@ -164,12 +163,6 @@ def test_nothing_run_is_a_failure_everywhere():
     root = ElementTree.fromstring(junit_of(empty))
     assert (root.get("tests"), root.get("failures")) == ("1", "1")
     assert '<section class="banner fail"' in page(empty)
-
-
-def test_json_file_is_the_report(failing, tmp_path):
-    folder = write_page(failing, tmp_path / "deep").parent
-    assert json.loads((folder / "report.json").read_text()) == failing.to_json()
-    assert sorted(os.listdir(folder)) == ["report.html", "report.json"]
 
 
 def test_the_page_stands_alone_and_says_what_failed(failing, tmp_path):
