@@ -36,13 +36,9 @@ def accuracy(z, y):
     return float((z.argmax(-1) == y).cpu().numpy().mean())
 
 
-def of(function):
-    """A metric of predictions by scikit-learn, for both frameworks."""
-    return lambda z, y: float(function(y.numpy(), z.numpy().argmax(1)))
-
-
 def f1(average):
-    return of(lambda y, p: metrics.f1_score(y, p, average=average))
+    """A metric of predictions by scikit-learn, for both frameworks."""
+    return lambda z, y: float(metrics.f1_score(y.numpy(), z.numpy().argmax(1), average=average))
 
 
 def squared(z, y):
