@@ -47,10 +47,8 @@ def test_outputs_of_another_structure_are_told_with_the_remedy() -> None:
     assert not found.passed
     assert [r.step for r in found.report.results] == ["forward"]  # no step that only follows
     assert "all zeros" not in str(found)
-    assert (
-        found.root.reason
-        == "PyTorch returns 2 tensors (0 (2, 4), 1 (2, 5)), Paddle 1 tensor ((2, 5))"
-    )
+    reason = "PyTorch returns 2 tensors (0 (2, 4), 1 (2, 5)), Paddle 1 tensor ((2, 5))"
+    assert found.root.reason == reason
     assert found.root.cause.endswith("outputs=(1, None)")
     assert compare("scores").root.cause.endswith("outputs=(1, 'scores')")
     assert not compare(factor=1.01).passed
