@@ -71,20 +71,17 @@ def test_every_part_of_a_training_run_takes_the_batches(options) -> None:
 @pytest.mark.parametrize("kind", ["NAdam", "RAdam", "Adadelta"])
 def test_optimizers_whose_kernels_hold_float32_numbers_train_alike(kind: str) -> None:
     """PyTorch's follow those numbers, as they do for Adam."""
+    more = {"rho": 0.9} if kind == "Adadelta" else {}  # PyTorch's default
     makers = (
         lambda model: getattr(torch.optim, kind)(model.parameters(), lr=0.01, eps=1e-6),
         lambda model: getattr(paddle.optimizer, kind)(
-            0.01, epsilon=1e-6, parameters=model.parameters(), **PADDLES.get(kind, {})
+            0.01, epsilon=1e-6, parameters=model.parameters(), **more
         ),
     )
     result, found = trained(dtype=("float64", "float32"), optimizer=makers)
     assert result.passed, str(result)
     names = {c.name for key, r in found.items() if key[1] == "training" for c in r.comparisons}
     assert ("mean_square/0.weight" if kind == "Adadelta" else "moment2/0.weight") in names
-
-
-PADDLES = {"Adadelta": {"rho": 0.9}}
-"""Defaults of PyTorch's that Paddle does not have."""
 
 
 def test_step_k_takes_batch_k_and_begins_again() -> None:
