@@ -37,15 +37,12 @@ CHECKS = tuple(
 FOUND = {"about", "findings", "guilty", "notes"}
 
 
-@pytest.fixture(scope="module")
-def vocabulary(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("vocabulary")
+def write_vocabulary(folder):
     letters = [chr(c) for c in (*range(97, 123), *range(65, 91))]
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, ",", "!", "hello"]
     words += [f"##{letter}" for letter in letters]
     (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     (folder / "mine.txt").write_text(SENTENCES, encoding="utf-8")
-    return folder
 
 
 @pytest.fixture
@@ -54,14 +51,15 @@ def tiny_table(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, vocabulary):
+def finished(tmp_path_factory):
     """One run of all steps on tiny cases, with every output: (status, folder)."""
     folder = tmp_path_factory.mktemp("run")
+    write_vocabulary(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(port_run, "ROWS", TINY)
         flags = ["--jobs", "0", "--quick", "--out", str(folder / "out")]
         flags += ["--json", str(folder / "out.json")]
-        flags += ["--checkpoint", str(vocabulary), "--sentences", str(vocabulary / "mine.txt")]
+        flags += ["--checkpoint", str(folder), "--sentences", str(folder / "mine.txt")]
         return cli.main(flags), folder
 
 
