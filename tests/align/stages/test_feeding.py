@@ -110,10 +110,7 @@ def shuffled():
 @pytest.mark.parametrize(
     ("ours", "cause"),
     [
-        (
-            shuffled(),
-            "sample order: the same rows in another order",
-        ),
+        (shuffled(), "sample order: the same rows in another order"),
         (texts(limit=30)[:-1], "drop_last: Paddle drops the last incomplete batch of 3 rows"),
         (texts(size=3, limit=30), "another batch size: Paddle's batches hold 3 rows, PyTorch's 4"),
         (texts(limit=30)[:1], "Paddle's data end 7 rows earlier"),
