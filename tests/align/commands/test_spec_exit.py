@@ -177,3 +177,4 @@ def test_a_process_of_the_users_code_is_not_waited_for_and_gives_no_verdict(body
     _, err = process.communicate(timeout=20)
     assert process.returncode == 2
     assert "no verdict" in err
+    assert "heavy []" in err
