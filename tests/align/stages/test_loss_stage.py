@@ -212,14 +212,10 @@ def test_what_means_nothing_is_refused() -> None:
 )
 def test_compare_runs_the_stage_before_the_backward_pass(wrong, cause) -> None:
     """No layer is to be fixed for a loss that is wrong, in its value or in its gradient alone."""
-    result = align.compare(
-        torch.nn.Sequential(torch.nn.Linear(5, 6), torch.nn.Linear(6, 4)),
-        nn.Sequential(nn.Linear(5, 6), nn.Linear(6, 4)),
-        SCORES,
-        loss=(CROSS, wrong),
-        labels=LABELS % 4,
-        dtype="float64",
-    )
+    model = torch.nn.Sequential(torch.nn.Linear(5, 6), torch.nn.Linear(6, 4))
+    port = nn.Sequential(nn.Linear(5, 6), nn.Linear(6, 4))
+    options = {"loss": (CROSS, wrong), "labels": LABELS % 4, "dtype": "float64"}
+    result = align.compare(model, port, SCORES, **options)
     assert result.root.step == "loss"
     assert cause in result.root.cause
     assert [one.follows for one in result.findings] == ["", "loss"]
