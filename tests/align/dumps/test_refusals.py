@@ -22,12 +22,6 @@ ROOT = Path(__file__).resolve().parents[3]
 FLOAT64 = ("SHAKE = True", 'SHAKE, DTYPE = True, "float64"')
 
 
-@pytest.fixture
-def copy(tmp_path: Path, paddle_dump: Dump) -> Path:
-    """A copy of the Paddle dump that may be damaged."""
-    return Path(shutil.copytree(paddle_dump.path, tmp_path / "copy"))
-
-
 def test_two_dumps_of_one_framework(torch_dump: Dump) -> None:
     with pytest.raises(ValueError, match="both made by PyTorch: comparing a framework with itself"):
         dumps.pair_up(torch_dump, Dump(torch_dump.path))
@@ -152,7 +146,8 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_dump_ends_in_one_line(damage, copy, torch_dump, capsys) -> None:
+def test_a_damaged_dump_ends_in_one_line(damage, paddle_dump, tmp_path, torch_dump, capsys) -> None:
+    copy = Path(shutil.copytree(paddle_dump.path, tmp_path / "copy"))
     change, message = DAMAGE[damage]
     change(copy)
     assert main_compare([str(torch_dump.path), str(copy)]) == 2
