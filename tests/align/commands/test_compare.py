@@ -204,6 +204,8 @@ def test_images_with_losses_of_the_user_pass_and_the_average_pool_is_explained()
 def test_layers_without_parameters_pass() -> None:
     result = align.compare(torch.nn.Hardswish(), nn.Hardswish(), IMAGES, inject=True)
     assert result.passed, str(result)
+    wrong = align.compare(torch.nn.SiLU(), nn.Mish(), IMAGES, dtype="float64")
+    assert wrong.first_divergence.cause == "activation: Paddle computes Mish, PyTorch SiLU"
 
 
 def test_what_no_number_shows_is_noted() -> None:
