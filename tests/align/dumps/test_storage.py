@@ -44,10 +44,14 @@ def test_a_failed_dump_leaves_no_folder(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_digest_tells_dtype_shape_and_values() -> None:
+def test_a_digest_tells_dtype_shape_and_values_and_equal_arrays_are_kept_once() -> None:
     base = np.arange(6.0)
     others = (base.astype("float32"), base.reshape(2, 3), base + 1e-16 * (base == 0), base[::-1])
     assert dump_files.digest(base) == dump_files.digest(base.copy())
     assert len({dump_files.digest(a) for a in (base, *others)}) == 5
+    writer = dump_files.EqualOnce()
+    assert writer.add("a", {"": base, "x": others[0]}) == {"": "a", "x": "a[x]"}
+    assert writer.add("b", {"": base}) == {"": "a"}
+    assert set(writer.arrays) == {"a", "a[x]"}
     turned = base.reshape(2, 3).T
     assert dump_files.digest(turned) == dump_files.digest(turned.copy("C"))
