@@ -167,6 +167,7 @@ def test_nothing_run_is_a_failure_everywhere():
 
 def test_the_page_stands_alone_and_says_what_failed(failing, tmp_path):
     text = write_page(failing, tmp_path).read_text()
+    assert json.loads((tmp_path / "report.json").read_text()) == failing.to_json()
     shown = assert_stands_alone(text)
     assert [tag for tag in shown.tags if tag == "script"] == []
     for said in ("Fail", "rounding is far below", "is 3.000 x the reference", "numpy 1.26"):
